@@ -1,0 +1,31 @@
+// Package coder turns etcd's keys, versions and changes into rows of the one
+// table sqlbrain has, and back.
+//
+// Every row is object(internal_key, object_value). The first four bytes of
+// internal_key, its magic, say what kind of row it is:
+//
+//	version row  one version of one raw key, metadata and value
+//	index row    the newest version's metadata of one raw key
+//	log row      what one commit changed, by revision
+//	lease row    one lease; attachment row: one key held by a lease
+//	auth row, member row
+//	meta row     chain row, compaction mark, alarms, identity
+//
+// Properties the rest of the program builds on, each held by a fuzz test:
+//
+//   - Coding is reversible for arbitrary bytes.
+//   - compare(a, b) == compare(encode(a), encode(b)), so that an ordered range
+//     of rows is an ordered range of keys.
+//   - The version rows of keys made of bytes above '%' (every Kubernetes key)
+//     are laid out as KubeBrain published it: magic, raw key, '$', revision.
+//   - Index rows lie in a contiguous range of their own, so that a list of
+//     current objects never walks their history.
+//
+// Marked rows: rows that are changed in place by a commit (index rows and the
+// chain row) have keys that end in eight zero bytes, and values that hold,
+// behind the format byte, their own 8-byte mark and the mark they replace.
+// A mark is never used twice for a row, so comparing marks is comparing values;
+// that is what lets a whole commit be one SQL statement.
+//
+// Start reading at key.go, then value.go, log.go and meta.go.
+package coder

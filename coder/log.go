@@ -1,0 +1,111 @@
+package coder
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Change is one key's change as a log row holds it. The value is in the version
+// row (Key, Revision).
+type Change struct {
+	Revision     int64
+	Sub          int32
+	Key          []byte
+	PrevRevision int64 // revision of the version this one replaced, 0 if there was none or it was a tombstone already removed
+	Tombstone    bool
+}
+
+// MaxLogRow is the size in bytes above which a commit's log is split into more
+// rows; it keeps a row inside TiDB's and MySQL's limits.
+const MaxLogRow = 1 << 20
+
+// EncodeLogKey returns the key of part part (counted from 1) of the log of the
+// commit whose newest revision is rev. Log rows sort by revision.
+func EncodeLogKey(rev int64, part uint16) []byte {
+	b := make([]byte, 0, magicLen+revLen+2)
+	b = append(b, magicLog...)
+	b = binary.BigEndian.AppendUint64(b, uint64(rev))
+	return binary.BigEndian.AppendUint16(b, part)
+}
+
+// DecodeLogKey is the inverse of EncodeLogKey.
+func DecodeLogKey(internal []byte) (rev int64, part uint16, err error) {
+	if len(internal) != magicLen+revLen+2 || string(internal[:magicLen]) != magicLog {
+		return 0, 0, fmt.Errorf("%w: log key %x", ErrMalformed, internal)
+	}
+	return int64At(internal, magicLen), binary.BigEndian.Uint16(internal[magicLen+revLen:]), nil
+}
+
+// LogBounds returns the range [lo, hi) of the log rows of commits whose newest
+// revision lies in [from, to]. Every change of a revision r in that interval is
+// in a row at or behind from; a commit of several revisions that ends behind to
+// is not included.
+func LogBounds(from, to int64) (lo, hi []byte) {
+	hi = nextMagic(magicLog)
+	if to < math.MaxInt64 {
+		hi = EncodeLogKey(to+1, 0)
+	}
+	return EncodeLogKey(from, 0), hi
+}
+
+// EncodeLog returns the values of a commit's log rows, in part order. Changes
+// must be in ascending (Revision, Sub) order.
+//
+//	format(1) then for each change:
+//	uvarint revision, uvarint sub, kind(1), uvarint prev_revision, uvarint len(key), key
+func EncodeLog(changes []Change) [][]byte {
+	var rows [][]byte
+	b := []byte{formatV1}
+	for _, c := range changes {
+		if len(b) > 1 && len(b)+len(c.Key)+4*binary.MaxVarintLen64 > MaxLogRow {
+			rows = append(rows, b)
+			b = []byte{formatV1}
+		}
+		b = binary.AppendUvarint(b, uint64(c.Revision))
+		b = binary.AppendUvarint(b, uint64(c.Sub))
+		b = append(b, flags(c.Tombstone))
+		b = binary.AppendUvarint(b, uint64(c.PrevRevision))
+		b = binary.AppendUvarint(b, uint64(len(c.Key)))
+		b = append(b, c.Key...)
+	}
+	return append(rows, b)
+}
+
+// DecodeLog returns the changes of one log row. Their keys alias b.
+func DecodeLog(b []byte) ([]Change, error) {
+	bad := fmt.Errorf("%w: log value", ErrMalformed)
+	if len(b) == 0 || b[0] != formatV1 {
+		return nil, bad
+	}
+	b = b[1:]
+	next := func() (v uint64, ok bool) {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			return 0, false
+		}
+		b = b[n:]
+		return v, true
+	}
+	var changes []Change
+	for len(b) > 0 {
+		rev, ok1 := next()
+		sub, ok2 := next()
+		if !ok1 || !ok2 || sub > math.MaxInt32 || len(b) == 0 {
+			return nil, bad
+		}
+		kind := b[0]
+		b = b[1:]
+		prev, ok3 := next()
+		n, ok4 := next()
+		if !ok3 || !ok4 || n > uint64(len(b)) || kind > flagTombstone {
+			return nil, bad
+		}
+		changes = append(changes, Change{
+			Revision: int64(rev), Sub: int32(sub), PrevRevision: int64(prev),
+			Key: b[:n:n], Tombstone: kind&flagTombstone != 0,
+		})
+		b = b[n:]
+	}
+	return changes, nil
+}

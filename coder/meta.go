@@ -1,0 +1,100 @@
+package coder
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Chain is the content of the chain row: the one row every commit compares and
+// swaps. It fences a deposed leader, holds the durable revision, and is the
+// witness of what a commit with an unknown outcome did.
+type Chain struct {
+	// Sequence is the row's mark: it rises by one with every change of the row,
+	// whoever makes it, so that no expected value can ever match again later.
+	Sequence int64
+	// Term counts leaderships. Only the leader of Term writes it.
+	Term int64
+	// Revision is the newest committed revision.
+	Revision int64
+	// Attempt is raised to invalidate a commit whose outcome is unknown. It
+	// tells such a raise from the commit itself, which may carry no revision.
+	Attempt int64
+}
+
+const chainLen = 1 + 5*8
+
+// ChainKey is the internal key of the chain row, a marked row.
+func ChainKey() []byte {
+	return append([]byte(magicMeta+"chain"), 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+// EncodeChain returns the chain row's value:
+//
+//	format(1) sequence(8) sequence-1(8) term(8) revision(8) attempt(8)
+func EncodeChain(c Chain) []byte {
+	b := make([]byte, 0, chainLen)
+	b = append(b, formatV1)
+	return appendInt64s(b, c.Sequence, c.Sequence-1, c.Term, c.Revision, c.Attempt)
+}
+
+// DecodeChain is the inverse of EncodeChain.
+func DecodeChain(b []byte) (Chain, error) {
+	if len(b) != chainLen || b[0] != formatV1 {
+		return Chain{}, fmt.Errorf("%w: chain value %x", ErrMalformed, b)
+	}
+	return Chain{
+		Sequence: int64At(b, 1),
+		Term:     int64At(b, 17),
+		Revision: int64At(b, 25),
+		Attempt:  int64At(b, 33),
+	}, nil
+}
+
+// CompactKey is the internal key of the compaction mark.
+func CompactKey() []byte { return []byte(magicMeta + "compact") }
+
+// IdentityKey is the internal key of the cluster's identity.
+func IdentityKey() []byte { return []byte(magicMeta + "identity") }
+
+// EncodeInt64 and DecodeInt64 code the value of a row that holds one number:
+// format(1) number(8).
+func EncodeInt64(v int64) []byte { return appendInt64s([]byte{formatV1}, v) }
+
+// DecodeInt64 is the inverse of EncodeInt64.
+func DecodeInt64(b []byte) (int64, error) {
+	if len(b) != 9 || b[0] != formatV1 {
+		return 0, fmt.Errorf("%w: number %x", ErrMalformed, b)
+	}
+	return int64At(b, 1), nil
+}
+
+// EncodeAlarmKey returns the internal key of an alarm a member has raised. The
+// row's value is empty but for the format byte.
+func EncodeAlarmKey(member uint64, alarm int32) []byte {
+	b := []byte(magicMeta + "alarm/")
+	b = binary.BigEndian.AppendUint64(b, member)
+	return binary.BigEndian.AppendUint32(b, uint32(alarm))
+}
+
+// DecodeAlarmKey is the inverse of EncodeAlarmKey.
+func DecodeAlarmKey(internal []byte) (member uint64, alarm int32, err error) {
+	const prefix = magicMeta + "alarm/"
+	if len(internal) != len(prefix)+12 || string(internal[:len(prefix)]) != prefix {
+		return 0, 0, fmt.Errorf("%w: alarm key %x", ErrMalformed, internal)
+	}
+	b := internal[len(prefix):]
+	return binary.BigEndian.Uint64(b), int32(binary.BigEndian.Uint32(b[8:])), nil
+}
+
+// AlarmBounds returns the range of all alarm rows.
+func AlarmBounds() (lo, hi []byte) { return []byte(magicMeta + "alarm/"), []byte(magicMeta + "alarm0") }
+
+// EncodeMemberKey returns the internal key of a member's row; its value is the
+// server's own.
+func EncodeMemberKey(name string) []byte { return []byte(magicMember + name) }
+
+// MemberBounds returns the range of all member rows.
+func MemberBounds() (lo, hi []byte) { return []byte(magicMember), nextMagic(magicMember) }
+
+// Empty is the value of rows that say all they have to say by existing.
+func Empty() []byte { return []byte{formatV1} }

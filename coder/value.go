@@ -1,0 +1,143 @@
+package coder
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Record is one version of one key, as etcd's mvccpb.KeyValue has it. A
+// tombstone keeps only Key, ModRevision and Sub. Records are shared between
+// caches, readers and watchers: nobody changes one after it was made.
+type Record struct {
+	Key            []byte
+	Value          []byte
+	CreateRevision int64
+	ModRevision    int64
+	Version        int64
+	Lease          int64
+	// Sub numbers the changes of one revision from 0, in execution order.
+	Sub       int32
+	Tombstone bool
+}
+
+// Index is the newest version's metadata of one key.
+type Index struct {
+	ModRevision    int64
+	PrevRevision   int64 // revision of the version before, 0 if there is none
+	CreateRevision int64 // 0 on a tombstone, as Version and Lease are
+	Version        int64
+	Lease          int64
+	Tombstone      bool
+}
+
+const (
+	formatV1 = 1
+
+	flagTombstone = 1
+
+	// Offsets in a marked value, counted from 0. SQL counts from 1.
+	markOffset     = 1
+	prevMarkOffset = markOffset + 8
+	markedLen      = prevMarkOffset + 8
+
+	indexFlagsOffset = 41
+	indexLen         = 42
+	versionHeaderLen = 30
+)
+
+// EncodeIndex returns the value of an index row:
+//
+//	format(1) mod_revision(8) prev_revision(8) create_revision(8) version(8) lease(8) flags(1)
+//
+// mod_revision is the row's mark, prev_revision the mark it replaces.
+func EncodeIndex(x Index) []byte {
+	b := make([]byte, 0, indexLen)
+	b = append(b, formatV1)
+	b = appendInt64s(b, x.ModRevision, x.PrevRevision, x.CreateRevision, x.Version, x.Lease)
+	return append(b, flags(x.Tombstone))
+}
+
+// DecodeIndex is the inverse of EncodeIndex.
+func DecodeIndex(b []byte) (Index, error) {
+	if len(b) != indexLen || b[0] != formatV1 {
+		return Index{}, fmt.Errorf("%w: index value %x", ErrMalformed, b)
+	}
+	return Index{
+		ModRevision:    int64At(b, 1),
+		PrevRevision:   int64At(b, 9),
+		CreateRevision: int64At(b, 17),
+		Version:        int64At(b, 25),
+		Lease:          int64At(b, 33),
+		Tombstone:      b[indexFlagsOffset]&flagTombstone != 0,
+	}, nil
+}
+
+// EncodeVersion returns the value of r's version row:
+//
+//	format(1) flags(1) create_revision(8) version(8) lease(8) sub(4) value
+func EncodeVersion(r *Record) []byte {
+	b := make([]byte, 0, versionHeaderLen+len(r.Value))
+	b = append(b, formatV1, flags(r.Tombstone))
+	b = appendInt64s(b, r.CreateRevision, r.Version, r.Lease)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.Sub))
+	return append(b, r.Value...)
+}
+
+// DecodeVersion returns the record whose version row has the raw key key, the
+// revision rev and the value b. The record's Value aliases b.
+func DecodeVersion(key []byte, rev int64, b []byte) (*Record, error) {
+	if len(b) < versionHeaderLen || b[0] != formatV1 {
+		return nil, fmt.Errorf("%w: version value of %q at revision %d", ErrMalformed, key, rev)
+	}
+	return &Record{
+		Key:            key,
+		Value:          b[versionHeaderLen:len(b):len(b)],
+		ModRevision:    rev,
+		CreateRevision: int64At(b, 2),
+		Version:        int64At(b, 10),
+		Lease:          int64At(b, 18),
+		Sub:            int32(binary.BigEndian.Uint32(b[26:])),
+		Tombstone:      b[1]&flagTombstone != 0,
+	}, nil
+}
+
+// IndexOf returns the index entry that belongs to r, which replaced the version
+// written at prev (0: none).
+func IndexOf(r *Record, prev int64) Index {
+	return Index{
+		ModRevision: r.ModRevision, PrevRevision: prev, CreateRevision: r.CreateRevision,
+		Version: r.Version, Lease: r.Lease, Tombstone: r.Tombstone,
+	}
+}
+
+// IsMarkedKey reports whether rows of this internal key are marked rows: changed
+// in place, key ending in eight zero bytes.
+func IsMarkedKey(internal []byte) bool {
+	n := len(internal)
+	return n > magicLen+revLen && binary.BigEndian.Uint64(internal[n-revLen:]) == 0
+}
+
+// Marks returns a marked value's own mark and the mark it replaces, or false if
+// the value is too short to hold them.
+func Marks(value []byte) (mark, prev int64, ok bool) {
+	if len(value) < markedLen {
+		return 0, 0, false
+	}
+	return int64At(value, markOffset), int64At(value, prevMarkOffset), true
+}
+
+func flags(tombstone bool) byte {
+	if tombstone {
+		return flagTombstone
+	}
+	return 0
+}
+
+func appendInt64s(b []byte, vs ...int64) []byte {
+	for _, v := range vs {
+		b = binary.BigEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+func int64At(b []byte, i int) int64 { return int64(binary.BigEndian.Uint64(b[i:])) }

@@ -1,0 +1,32 @@
+package backend
+
+import "errors"
+
+// Errors a request can end with. The server's front maps each to etcd's gRPC
+// error of the same meaning.
+var (
+	// ErrCompacted: the revision asked for is below the compact revision.
+	ErrCompacted = errors.New("revision has been compacted")
+	// ErrFutureRevision: the revision asked for is above the current one.
+	ErrFutureRevision = errors.New("revision is in the future")
+	// ErrKeyNotFound: ignore_value or ignore_lease on a key that does not exist.
+	ErrKeyNotFound = errors.New("key not found")
+	// ErrLeaseNotFound, ErrLeaseExists, ErrLeaseTTLTooLarge: as in etcd.
+	ErrLeaseNotFound    = errors.New("lease not found")
+	ErrLeaseExists      = errors.New("lease already exists")
+	ErrLeaseTTLTooLarge = errors.New("lease TTL too large")
+	// ErrNoSpace: the space quota is exhausted, or the NOSPACE alarm is on.
+	ErrNoSpace = errors.New("database space exceeded")
+	// ErrCorrupt: the CORRUPT alarm is on.
+	ErrCorrupt = errors.New("corrupt cluster")
+	// ErrNotServing: this node was deposed, is starting or stopping, or found that the
+	// database lost data. Nothing was written.
+	ErrNotServing = errors.New("not serving")
+	// ErrTimeout: the request was not answered within the server's request
+	// timeout; a write may or may not take effect.
+	ErrTimeout = errors.New("request timed out")
+	// ErrTooManyRequests: too many requests are queued. Nothing was written.
+	ErrTooManyRequests = errors.New("too many requests")
+	// ErrTooLarge: a key, value or transaction does not fit the database.
+	ErrTooLarge = errors.New("too large for the database")
+)

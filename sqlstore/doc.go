@@ -1,0 +1,2 @@
+// Package sqlstore is being written.
+package sqlstore

@@ -1,0 +1,35 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of reads and commits.
+var (
+	// ErrKeyNotFound: Get found no such row.
+	ErrKeyNotFound = errors.New("sqlstore: key not found")
+	// ErrUncertain: the connection broke, or the context ended, while a commit
+	// was under way. It may have taken effect, or may yet.
+	ErrUncertain = errors.New("sqlstore: outcome of the commit is unknown")
+	// ErrRowMissing: a row that a compare-and-swap was to replace is gone.
+	ErrRowMissing = errors.New("sqlstore: a row to be replaced is missing")
+	// ErrTooLarge: a row or a batch does not fit the engine; nothing was sent.
+	ErrTooLarge = errors.New("sqlstore: row too large for the database")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("sqlstore: closed")
+	// ErrUnavailable: the engine cannot be reached or refuses to serve now.
+	// Trying again later may succeed.
+	ErrUnavailable = errors.New("sqlstore: database unavailable")
+)
+
+// Conflict is the error of a batch that found another value than it expected.
+type Conflict struct {
+	// Key is the row that did not match; nil if the engine does not tell which.
+	Key []byte
+	// Value is what that row holds now, if it is known; nil if it is missing or
+	// not known.
+	Value []byte
+}
+
+func (c *Conflict) Error() string { return fmt.Sprintf("sqlstore: conflict on row %x", c.Key) }

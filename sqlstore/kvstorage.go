@@ -1,0 +1,146 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+)
+
+// KvStorage is an ordered map from internal keys to values with atomic batches.
+// Keys are compared bytewise. A nil key or value never occurs; an empty value is
+// a value. Slices handed in are not kept after the call and slices handed out
+// belong to the caller.
+//
+// Obligations of an implementation:
+//   - A read sees every batch whose Commit returned before the read began.
+//   - One Get, MultiGet or page of an Iter is read from one snapshot; a whole Iter
+//     is not (callers filter by revision).
+//   - Every method honours its context and returns promptly when it ends.
+//   - Errors wrap the sentinels of errors.go where one fits.
+//   - Safe for concurrent use.
+type KvStorage interface {
+	// GetPartitions returns the partitions the rows of [start, end) are spread
+	// over, in order; engines without such knowledge return one.
+	GetPartitions(ctx context.Context, start, end []byte) ([]Partition, error)
+	// Get returns the value of key, or ErrKeyNotFound.
+	Get(ctx context.Context, key []byte) ([]byte, error)
+	// MultiGet returns the values of keys, index by index, nil for a missing
+	// one. It splits long lists into several statements.
+	MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error)
+	// Iter iterates over [r.Start, r.End) in the asked direction, reading pages.
+	Iter(ctx context.Context, r Range) Iter
+	// BeginBatchWrite returns an empty batch.
+	BeginBatchWrite() BatchWrite
+	// Timestamp returns the engine's own clock.
+	Timestamp(ctx context.Context) (time.Time, error)
+	// Close releases all connections. Calls under way end with an error.
+	Close() error
+}
+
+// Range selects rows with Start <= key < End; Start >= End selects none.
+type Range struct {
+	Start, End []byte
+	Reverse    bool // greatest key first
+	Limit      int  // at most so many rows; 0 is no limit
+	PageBytes  int  // a page ends after about so many bytes; 0 is the default
+	KeysOnly   bool // rows come with a nil Value
+}
+
+// Partition is a piece [Start, End) of the key space.
+type Partition struct{ Start, End []byte }
+
+// Row is one row of the table.
+type Row struct{ Key, Value []byte }
+
+// Iter walks over a range. Not safe for concurrent use.
+//
+//	it := store.Iter(ctx, r)
+//	defer it.Close()
+//	for it.Next() {
+//		use(it.Key(), it.Value())
+//	}
+//	return it.Err()
+type Iter interface {
+	// Next moves to the next row; false at the end or on an error.
+	Next() bool
+	// Key and Value return the current row. They stay valid after Next.
+	Key() []byte
+	Value() []byte
+	// Err returns the error that ended the iteration, nil at the plain end.
+	Err() error
+	// Close ends the iteration; it may be called more than once.
+	Close() error
+}
+
+// BatchWrite collects changes and commits them atomically: all of them or none.
+// A key occurs at most once in a batch. Not safe for concurrent use, and used
+// for one Commit.
+type BatchWrite interface {
+	// PutIfNotExist creates key; if it exists the batch conflicts.
+	PutIfNotExist(key, val []byte)
+	// CAS replaces oldVal by newVal; the batch conflicts if key is missing or
+	// holds something else. On marked rows (see package coder) an engine may
+	// compare the marks alone: newVal carries oldVal's mark as the one it
+	// replaces.
+	CAS(key, newVal, oldVal []byte)
+	// CASOrPut is CAS, but creates key if it is missing. Marked rows only.
+	CASOrPut(key, newVal, oldVal []byte)
+	// Put creates or replaces key.
+	Put(key, val []byte)
+	// Del removes key if it exists.
+	Del(key []byte)
+	// DelCurrent removes key if it still holds val, and does nothing otherwise.
+	DelCurrent(key, val []byte)
+	// Len and Size return the number of changes and the bytes in them.
+	Len() int
+	Size() int
+	// Commit makes the batch durable. It returns exactly one of:
+	//   - nil: all changes are durable and visible to every later read.
+	//   - *Conflict: a PutIfNotExist, CAS or CASOrPut did not find what it
+	//     expected. Nothing was written.
+	//   - an error wrapping ErrUncertain: the outcome is unknown, and the batch
+	//     may still take effect later.
+	//   - an error wrapping ErrRowMissing: the batch was applied, but a row that
+	//     CAS wanted to replace was missing. The table lost data.
+	//   - any other error: nothing was written, nor ever will be.
+	Commit(ctx context.Context) error
+}
+
+// Store is what the server needs of an engine: KvStorage, and the few questions
+// that an engine answers many times faster in one statement than they could be
+// composed of KvStorage's calls.
+type Store interface {
+	KvStorage
+	// List returns index rows of [q.Start, q.End) in key order, each joined to
+	// the version row its ModRevision names (nil Version if that is missing or
+	// q.KeysOnly is set). Tombstones are included. It stops behind q.Limit rows
+	// (0: no limit) or once about q.MaxBytes bytes were read (0: a default);
+	// more reports that rows may be left. The answer is one snapshot.
+	List(ctx context.Context, q ListQuery) (rows []ListRow, more bool, err error)
+	// Count counts, in one snapshot, the index rows of [start, end) that are not
+	// tombstones and whose ModRevision is at most rev (live), and all those
+	// with a ModRevision above rev (newer).
+	Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error)
+	// Floor returns for each range the row with the greatest key in it; a Row
+	// with a nil Key where the range is empty.
+	Floor(ctx context.Context, ranges []Partition) ([]Row, error)
+	// Size returns the bytes the table takes on disk, and how many of these are
+	// in use. Engines that only know an estimate return it.
+	Size(ctx context.Context) (total, inUse int64, err error)
+	// Defragment gives unused space back as far as the engine can while serving.
+	Defragment(ctx context.Context) error
+}
+
+// ListQuery selects index rows; see Store.List.
+type ListQuery struct {
+	Start, End []byte // internal bounds, from coder.IndexBounds
+	Limit      int
+	MaxBytes   int
+	KeysOnly   bool
+}
+
+// ListRow is an index row with its version row's value.
+type ListRow struct {
+	Key     []byte // internal key of the index row
+	Index   []byte // value of the index row
+	Version []byte // value of the version row, see Store.List
+}

@@ -1,0 +1,2 @@
+// Package watch is being written.
+package watch
