@@ -22,18 +22,24 @@ type Record struct {
 
 // Index is the newest version's metadata of one key.
 type Index struct {
-	ModRevision    int64
-	PrevRevision   int64 // revision of the version before, 0 if there is none
+	ModRevision int64
+	// PrevRevision is the ModRevision of the row value this one replaced, 0 if
+	// there was none. Unless Gap is set it is also the version before this one.
+	PrevRevision   int64
 	CreateRevision int64 // 0 on a tombstone, as Version and Lease are
 	Version        int64
 	Lease          int64
 	Tombstone      bool
+	// Gap says that versions lie between PrevRevision and ModRevision: one
+	// commit changed the key more than once.
+	Gap bool
 }
 
 const (
 	formatV1 = 1
 
 	flagTombstone = 1
+	flagGap       = 2
 
 	// Offsets in a marked value, counted from 0. SQL counts from 1.
 	markOffset     = 1
@@ -54,7 +60,11 @@ func EncodeIndex(x Index) []byte {
 	b := make([]byte, 0, indexLen)
 	b = append(b, formatV1)
 	b = appendInt64s(b, x.ModRevision, x.PrevRevision, x.CreateRevision, x.Version, x.Lease)
-	return append(b, flags(x.Tombstone))
+	f := flags(x.Tombstone)
+	if x.Gap {
+		f |= flagGap
+	}
+	return append(b, f)
 }
 
 // DecodeIndex is the inverse of EncodeIndex.
@@ -69,6 +79,7 @@ func DecodeIndex(b []byte) (Index, error) {
 		Version:        int64At(b, 25),
 		Lease:          int64At(b, 33),
 		Tombstone:      b[indexFlagsOffset]&flagTombstone != 0,
+		Gap:            b[indexFlagsOffset]&flagGap != 0,
 	}, nil
 }
 
@@ -101,12 +112,11 @@ func DecodeVersion(key []byte, rev int64, b []byte) (*Record, error) {
 	}, nil
 }
 
-// IndexOf returns the index entry that belongs to r, which replaced the version
-// written at prev (0: none).
-func IndexOf(r *Record, prev int64) Index {
-	return Index{
-		ModRevision: r.ModRevision, PrevRevision: prev, CreateRevision: r.CreateRevision,
-		Version: r.Version, Lease: r.Lease, Tombstone: r.Tombstone,
+// Record returns the version x describes, without its value.
+func (x Index) Record(key []byte) *Record {
+	return &Record{
+		Key: key, ModRevision: x.ModRevision, CreateRevision: x.CreateRevision,
+		Version: x.Version, Lease: x.Lease, Tombstone: x.Tombstone,
 	}
 }
 

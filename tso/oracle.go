@@ -1,0 +1,81 @@
+package tso
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Oracle knows the frontier, the newest revision that readers may see. The
+// methods may be called from any goroutine, but only one goroutine, the
+// sequencer, may allocate and advance.
+type Oracle struct {
+	frontier atomic.Int64
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and replaced, when the frontier rises
+}
+
+// New returns an oracle whose frontier is the durable revision frontier.
+func New(frontier int64) *Oracle {
+	o := &Oracle{changed: make(chan struct{})}
+	o.frontier.Store(frontier)
+	return o
+}
+
+// Frontier returns the newest visible revision.
+func (o *Oracle) Frontier() int64 { return o.frontier.Load() }
+
+// Allocate starts the allocation of one batch, right behind the frontier.
+func (o *Oracle) Allocate() *Allocation { return &Allocation{last: o.Frontier()} }
+
+// Advance makes the revisions up to rev visible. Going back is a programming
+// error that would break readers silently, so it is refused.
+func (o *Oracle) Advance(rev int64) error {
+	cur := o.frontier.Load()
+	if rev < cur {
+		return fmt.Errorf("tso: frontier cannot go back from %d to %d", cur, rev)
+	}
+	if rev == cur {
+		return nil
+	}
+	o.frontier.Store(rev)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return nil
+}
+
+// Wait blocks until the frontier has reached rev, or ctx ends.
+func (o *Oracle) Wait(ctx context.Context, rev int64) error {
+	for {
+		o.mu.Lock()
+		changed := o.changed
+		o.mu.Unlock()
+		if o.Frontier() >= rev {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Allocation numbers the transactions of one batch. It belongs to the sequencer.
+type Allocation struct{ last int64 }
+
+// Peek returns the revision that Take would hand out.
+func (a *Allocation) Peek() int64 { return a.last + 1 }
+
+// Take hands out the next revision.
+func (a *Allocation) Take() int64 {
+	a.last++
+	return a.last
+}
+
+// Last returns the newest revision handed out, the frontier if there is none.
+func (a *Allocation) Last() int64 { return a.last }
