@@ -1,0 +1,315 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// A change is tried on a missing row, on one that holds what it expects, and
+// on one that holds something else.
+type change struct {
+	name string
+	do   func(b sqlstore.BatchWrite, key []byte)
+	// What the row holds afterwards in each of the three cases: nil is missing,
+	// conflict that nothing is written.
+	missing, same, other []byte
+}
+
+var conflict = []byte("a conflict")
+
+func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string) []byte, same, other []byte, changes []change) {
+	n := 0
+	for _, c := range changes {
+		for _, state := range []struct {
+			name         string
+			before, want []byte
+		}{{"missing", nil, c.missing}, {"same", same, c.same}, {"other", other, c.other}} {
+			// Alone, and with rows before and behind it in the batch.
+			for _, company := range []bool{false, true} {
+				n++
+				k := key(fmt.Sprintf("%s%d", prefix, n))
+				before, behind := fmt.Appendf(nil, "%s%d before", prefix, n), fmt.Appendf(nil, "%s%d zz behind", prefix, n)
+				if state.before != nil {
+					commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, state.before) })
+				}
+				err := tryCommit(s, func(b sqlstore.BatchWrite) {
+					if company {
+						b.PutIfNotExist(before, []byte("x"))
+					}
+					c.do(b, k)
+					if company {
+						b.PutIfNotExist(behind, []byte("x"))
+					}
+				})
+				what := fmt.Sprintf("%s on a row that is %s (company %v)", c.name, state.name, company)
+				want, beside := state.want, []byte("x")
+				if string(state.want) == string(conflict) {
+					if err == nil {
+						t.Fatalf("%s: committed, want a *Conflict", what)
+					}
+					wantConflict(t, err, k)
+					want, beside = state.before, nil
+				} else if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if !company {
+					beside = nil
+				}
+				got, err := s.MultiGet(context.Background(), [][]byte{k, before, behind})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, w := range [][]byte{want, beside, beside} {
+					if string(got[i]) != string(w) || (got[i] == nil) != (w == nil) {
+						t.Fatalf("%s: rows (it, before, behind) are %q, number %d should be %q", what, got, i, w)
+					}
+				}
+			}
+		}
+	}
+}
+
+func testChangesPlain(t *testing.T, s sqlstore.Store) {
+	same, other, next := []byte("same"), []byte("other"), []byte("next")
+	key := func(name string) []byte { return []byte(name) }
+	testChanges(t, s, "plain", key, same, other, []change{
+		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next, conflict, conflict},
+		{"CAS", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, next, same) }, conflict, next, conflict},
+		{"CAS to the same", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, same, same) }, conflict, same, conflict},
+		{"Put", func(b sqlstore.BatchWrite, k []byte) { b.Put(k, next) }, next, next, next},
+		{"Put of an empty value", func(b sqlstore.BatchWrite, k []byte) { b.Put(k, []byte{}) }, []byte{}, []byte{}, []byte{}},
+		{"Del", func(b sqlstore.BatchWrite, k []byte) { b.Del(k) }, nil, nil, nil},
+		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, same) }, nil, nil, other},
+	})
+	// A comparison that ignored case, trailing blanks or a prefix would match these.
+	testChanges(t, s, "exact", key, []byte("abc"), []byte("ABC"), []change{
+		{"CAS", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, next, []byte("abc")) }, conflict, next, conflict},
+		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, []byte("abc")) }, nil, nil, []byte("ABC")},
+	})
+	testChanges(t, s, "empty", key, []byte{}, []byte{0}, []change{
+		{"CAS", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, next, []byte{}) }, conflict, next, conflict},
+		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, []byte{}) }, nil, nil, []byte{0}},
+	})
+	testChanges(t, s, "blank", key, []byte("abc"), []byte("abc "), []change{
+		{"CAS", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, next, []byte("abc")) }, conflict, next, conflict},
+	})
+}
+
+func testChangesMarked(t *testing.T, s sqlstore.Store) {
+	same, other := marked(7, 3, "same"), marked(8, 3, "other")
+	next, created := marked(9, 7, "next"), marked(9, 0, "created")
+	testChanges(t, s, "marked", markedKey, same, other, []change{
+		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, created) }, created, conflict, conflict},
+		// A creation that carries marks by chance must not swap.
+		{"PutIfNotExist with a fitting mark", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next, conflict, conflict},
+		{"CASOrPut", func(b sqlstore.BatchWrite, k []byte) { b.CASOrPut(k, next, same) }, next, next, conflict},
+		{"Put", func(b sqlstore.BatchWrite, k []byte) { b.Put(k, next) }, next, next, next},
+		{"Del", func(b sqlstore.BatchWrite, k []byte) { b.Del(k) }, nil, nil, nil},
+		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, same) }, nil, nil, other},
+	})
+	// CAS on rows that are there; what it does on a missing one is a test of its own.
+	for i, before := range [][]byte{same, other, []byte("short"), {}} {
+		k := markedKey(fmt.Sprintf("cas%d", i))
+		commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, before) })
+		err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(k, next, same) })
+		if i == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustHold(t, s, k, next)
+			continue
+		}
+		wantConflict(t, err, k)
+		mustHold(t, s, k, before)
+	}
+}
+
+func testMissingMarkedRow(t *testing.T, s sqlstore.Store) {
+	k, beside := markedKey("gone"), []byte("beside")
+	next := marked(9, 7, "next")
+	err := tryCommit(s, func(b sqlstore.BatchWrite) {
+		b.CAS(k, next, marked(7, 3, "old"))
+		b.PutIfNotExist(beside, []byte("x"))
+	})
+	switch {
+	case errors.Is(err, sqlstore.ErrRowMissing):
+		mustHold(t, s, k, next)
+		mustHold(t, s, beside, []byte("x"))
+	default:
+		wantConflict(t, err, k)
+		mustHold(t, s, k, nil)
+		mustHold(t, s, beside, nil)
+	}
+}
+
+func testZeroMarks(t *testing.T, s sqlstore.Store) {
+	zero, one := marked(0, -1, "zero"), marked(1, 0, "one")
+	testChanges(t, s, "zero", markedKey, zero, marked(5, 4, "other"), []change{
+		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, one) }, one, conflict, conflict},
+		{"CASOrPut", func(b sqlstore.BatchWrite, k []byte) { b.CASOrPut(k, one, zero) }, one, one, conflict},
+	})
+	k := markedKey("zero cas")
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, zero) })
+	commit(t, s, func(b sqlstore.BatchWrite) { b.CAS(k, one, zero) })
+	mustHold(t, s, k, one)
+}
+
+func testAtomicConflict(t *testing.T, s sqlstore.Store) {
+	// Whichever row conflicts, whatever kind the others are, nothing is written.
+	prepare := func(id string) {
+		commit(t, s, func(b sqlstore.BatchWrite) {
+			b.Put(markedKey(id+"cas"), marked(1, 0, ""))
+			b.Put(markedKey(id+"casorput"), marked(1, 0, ""))
+			b.Put([]byte(id+"plain cas"), []byte("old"))
+			b.Put([]byte(id+"put"), []byte("old"))
+			b.Put([]byte(id+"del"), []byte("old"))
+			b.Put([]byte(id+"delcurrent"), []byte("old"))
+			b.Put([]byte(id+"exists"), []byte("old"))
+		})
+	}
+	for mode, marksOnly := range []bool{true, false} {
+		for at := range 6 {
+			id := fmt.Sprintf("%d/%d/", mode, at)
+			prepare(id)
+			before := all(t, s, whole())
+			var bad []byte
+			err := tryCommit(s, func(b sqlstore.BatchWrite) {
+				fail := func(i int) {
+					if i != at {
+						return
+					}
+					switch mode {
+					case 0:
+						bad = []byte(id + "exists")
+						b.PutIfNotExist(bad, []byte("new"))
+					default:
+						bad = []byte(id + "exists")
+						b.CAS(bad, []byte("new"), []byte("expected"))
+					}
+				}
+				fail(0)
+				b.CAS(markedKey(id+"cas"), marked(2, 1, ""), marked(1, 0, ""))
+				fail(1)
+				b.CASOrPut(markedKey(id+"casorput"), marked(2, 1, ""), marked(1, 0, ""))
+				fail(2)
+				b.PutIfNotExist([]byte(id+"new"), []byte("new"))
+				fail(3)
+				b.PutIfNotExist([]byte(id+"newer"), []byte("new"))
+				fail(4)
+				if !marksOnly {
+					b.CAS([]byte(id+"plain cas"), []byte("new"), []byte("old"))
+					b.Put([]byte(id+"put"), []byte("new"))
+					b.Del([]byte(id + "del"))
+					b.DelCurrent([]byte(id+"delcurrent"), []byte("old"))
+				}
+				fail(5)
+			})
+			wantConflict(t, err, bad)
+			sameRows(t, "after a conflict", all(t, s, whole()), before)
+		}
+	}
+}
+
+// testPipelineBatches commits what the write pipeline commits: chain row, log
+// row, version rows and index rows of creations, updates and re-creations.
+func testPipelineBatches(t *testing.T, s sqlstore.Store) {
+	chain := coder.Chain{Sequence: 1, Term: 1, Revision: 1}
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(chain)) })
+	key := func(i int) []byte { return fmt.Appendf(nil, "/registry/pods/%03d", i) }
+	newest := map[int]coder.Index{}
+	batch := func(old, next coder.Chain, size int) func(sqlstore.BatchWrite) {
+		return func(b sqlstore.BatchWrite) {
+			var changes []coder.Change
+			for i := range size {
+				rev := old.Revision + 1 + int64(i)
+				r := &coder.Record{Key: key(i), Value: fmt.Appendf(nil, "at %d", rev), CreateRevision: rev, ModRevision: rev, Version: 1}
+				b.PutIfNotExist(coder.EncodeVersionKey(r.Key, rev), coder.EncodeVersion(r))
+				index := coder.EncodeIndex(indexOf(r, newest[i].ModRevision))
+				before := coder.EncodeIndex(newest[i])
+				switch {
+				case newest[i].ModRevision == 0:
+					b.PutIfNotExist(coder.EncodeIndexKey(r.Key), index)
+				case i%5 == 0:
+					b.CASOrPut(coder.EncodeIndexKey(r.Key), index, before)
+				default:
+					b.CAS(coder.EncodeIndexKey(r.Key), index, before)
+				}
+				changes = append(changes, coder.Change{Revision: rev, Key: r.Key, PrevRevision: newest[i].ModRevision})
+			}
+			for i, row := range coder.EncodeLog(changes) {
+				b.PutIfNotExist(coder.EncodeLogKey(next.Revision, uint16(i+1)), row)
+			}
+			b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(old))
+		}
+	}
+	for round, size := range []int{1, 8, 8, 64, 1, 256, 256, 700} {
+		next := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: chain.Revision + int64(size)}
+		fill := batch(chain, next, size)
+		commit(t, s, fill)
+		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(next))
+		before := all(t, s, whole())
+		// The same batch again, as a late packet of a lost attempt would be.
+		wantConflictOfAny(t, tryCommit(s, fill))
+		// A deposed leader: new rows, but the chain it knows is the old one.
+		stale := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: next.Revision + 1}
+		wantConflictOfAny(t, tryCommit(s, func(b sqlstore.BatchWrite) {
+			b.CAS(coder.ChainKey(), coder.EncodeChain(stale), coder.EncodeChain(chain))
+			b.PutIfNotExist(coder.EncodeLogKey(stale.Revision, 1), []byte("x"))
+			b.PutIfNotExist(fmt.Appendf(nil, "by a deposed leader %d", round), []byte("x"))
+		}))
+		sameRows(t, "after a stale commit", all(t, s, whole()), before)
+		for i := range size {
+			rev := chain.Revision + 1 + int64(i)
+			r := &coder.Record{CreateRevision: rev, ModRevision: rev, Version: 1}
+			newest[i] = indexOf(r, newest[i].ModRevision)
+		}
+		chain = next
+	}
+	// A tombstone whose index row compaction has taken away is created again.
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeIndexKey(key(0))) })
+	next := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: chain.Revision + 1}
+	commit(t, s, batch(chain, next, 1))
+}
+
+func wantConflictOfAny(t testing.TB, err error) {
+	t.Helper()
+	var c *sqlstore.Conflict
+	if !errors.As(err, &c) {
+		t.Fatalf("error %v, want a *Conflict", err)
+	}
+}
+
+func testBatchMisuse(t *testing.T, s sqlstore.Store) {
+	ctx := context.Background()
+	empty := s.BeginBatchWrite()
+	if empty.Len() != 0 || empty.Size() != 0 {
+		t.Errorf("empty batch has %d changes, %d bytes", empty.Len(), empty.Size())
+	}
+	if err := empty.Commit(ctx); err != nil {
+		t.Errorf("empty batch: %v", err)
+	}
+	b := s.BeginBatchWrite()
+	b.Put([]byte("abc"), []byte("12345"))
+	b.Del([]byte("de"))
+	if b.Len() != 2 || b.Size() < 10 {
+		t.Errorf("%d changes, %d bytes, want 2 and at least 10", b.Len(), b.Size())
+	}
+	if err := b.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(ctx); err == nil {
+		t.Error("a batch was committed twice")
+	}
+	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.Put([]byte("k"), []byte("1")); b.Del([]byte("k")) }); err == nil {
+		t.Error("a key twice in a batch was accepted")
+	}
+	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }); err == nil {
+		t.Error("CASOrPut of a row without marks was accepted")
+	}
+	sameRows(t, "rows", all(t, s, whole()), []sqlstore.Row{{Key: []byte("abc"), Value: []byte("12345")}})
+}

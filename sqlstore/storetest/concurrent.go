@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func testConcurrentCAS(t *testing.T, s sqlstore.Store) {
+	const writers, rounds = 8, 15
+	chain := coder.Chain{Sequence: 1}
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(chain)) })
+	for round := range rounds {
+		var winners [writers]bool
+		var failures [writers]error
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
+				next := coder.Chain{Sequence: chain.Sequence + 1, Term: int64(w)}
+				err := tryCommit(s, func(b sqlstore.BatchWrite) {
+					b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(chain))
+					b.PutIfNotExist(fmt.Appendf(nil, "round %d writer %d", round, w), []byte("x"))
+				})
+				var c *sqlstore.Conflict
+				winners[w] = err == nil
+				if err != nil && !errors.As(err, &c) {
+					failures[w] = err
+				}
+			})
+		}
+		wg.Wait()
+		won := -1
+		for w := range writers {
+			if failures[w] != nil {
+				t.Fatalf("round %d: %v", round, failures[w])
+			}
+			if winners[w] && won >= 0 {
+				t.Fatalf("round %d: writers %d and %d both won", round, won, w)
+			}
+			if winners[w] {
+				won = w
+			}
+		}
+		if won < 0 {
+			t.Fatalf("round %d: nobody won", round)
+		}
+		chain = coder.Chain{Sequence: chain.Sequence + 1, Term: int64(won)}
+		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(chain))
+		for w := range writers {
+			var want []byte
+			if w == won {
+				want = []byte("x")
+			}
+			mustHold(t, s, fmt.Appendf(nil, "round %d writer %d", round, w), want)
+		}
+	}
+}
+
+func testConcurrentCounter(t *testing.T, s sqlstore.Store) {
+	const writers, each = 4, 20
+	ctx, key := context.Background(), []byte("counter")
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(key, []byte("0")) })
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				old, err := s.Get(ctx, key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n, err := strconv.Atoi(string(old))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				err = tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(key, fmt.Append(nil, n+1), old) })
+				var c *sqlstore.Conflict
+				switch {
+				case err == nil:
+					done++
+				case !errors.As(err, &c):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	mustHold(t, s, key, fmt.Append(nil, writers*each))
+}
+
+func testReadYourCommit(t *testing.T, s sqlstore.Store) {
+	ctx := context.Background()
+	chain := func(n int64) []byte { return coder.EncodeChain(coder.Chain{Sequence: n}) }
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), chain(1)) })
+	var committed atomic.Int64
+	committed.Store(1)
+	read := map[string]func() ([]byte, error){
+		"Get": func() ([]byte, error) { return s.Get(ctx, coder.ChainKey()) },
+		"MultiGet": func() ([]byte, error) {
+			values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey()})
+			if err != nil {
+				return nil, err
+			}
+			return values[0], nil
+		},
+		"Iter": func() ([]byte, error) {
+			it := s.Iter(ctx, sqlstore.Range{Start: coder.ChainKey(), End: append(coder.ChainKey(), 0)})
+			it.Next()
+			value := it.Value()
+			return value, errors.Join(it.Err(), it.Close())
+		},
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for name, get := range read {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				floor := committed.Load()
+				value, err := get()
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				c, err := coder.DecodeChain(value)
+				if err != nil || c.Sequence < floor {
+					t.Errorf("%s saw commit %d after the commit of %d had returned (%v)", name, c.Sequence, floor, err)
+					return
+				}
+			}
+		})
+	}
+	for n := int64(2); n < 120; n++ {
+		if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(coder.ChainKey(), chain(n), chain(n-1)) }); err != nil {
+			t.Errorf("Commit: %v", err)
+			break
+		}
+		committed.Store(n)
+	}
+	close(done)
+	wg.Wait()
+}

@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func testLargeValues(t *testing.T, s sqlstore.Store) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	values := map[string][]byte{
+		"64k-1":  randomBytes(rnd, 1<<16-1),
+		"64k":    randomBytes(rnd, 1<<16),
+		"2M":     randomBytes(rnd, 2<<20),
+		"zeros":  make([]byte, 2<<20),
+		"quotes": bytes.Repeat([]byte("'\\"), 5<<20), // 10 MiB: twice that once escaped
+	}
+	for name, value := range values {
+		commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("alone "+name), value) })
+		commit(t, s, func(b sqlstore.BatchWrite) {
+			b.Put([]byte("put "+name), value)
+			b.Put([]byte("beside "+name), []byte("small"))
+		})
+		for _, key := range []string{"alone ", "put "} {
+			mustHold(t, s, []byte(key+name), value)
+		}
+		next := append([]byte("x"), value[:len(value)-1]...)
+		commit(t, s, func(b sqlstore.BatchWrite) { b.CAS([]byte("put "+name), next, value) })
+		mustHold(t, s, []byte("put "+name), next)
+		commit(t, s, func(b sqlstore.BatchWrite) { b.DelCurrent([]byte("put "+name), next) })
+		mustHold(t, s, []byte("put "+name), nil)
+	}
+	raw := []byte("listed")
+	commit(t, s, func(b sqlstore.BatchWrite) { put(b, raw, 5, nil, values["2M"], false) })
+	lo, hi := coder.IndexBounds(raw, nil)
+	rows, _, err := s.List(context.Background(), sqlstore.ListQuery{Start: lo, End: hi})
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	record, err := coder.DecodeVersion(raw, 5, rows[0].Version)
+	if err != nil || !bytes.Equal(record.Value, values["2M"]) {
+		t.Fatalf("a listed value of 2 MiB came back wrong: %v", err)
+	}
+}
+
+func testBigBatches(t *testing.T, s sqlstore.Store) {
+	const n = 20_000
+	key := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
+	fill := func(b sqlstore.BatchWrite) {
+		for i := range n {
+			b.PutIfNotExist(key(i), fmt.Appendf(nil, "v%d", i))
+		}
+	}
+	// Nothing at all is written if the last of them exists.
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(key(n-1), []byte("there")) })
+	wantConflict(t, tryCommit(s, fill), key(n-1))
+	sameRows(t, "after a conflict", all(t, s, whole()), []sqlstore.Row{{Key: key(n - 1), Value: []byte("there")}})
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(key(n - 1)) })
+	commit(t, s, fill)
+	rows := all(t, s, whole())
+	if len(rows) != n || string(rows[n/2].Value) != fmt.Sprintf("v%d", n/2) {
+		t.Fatalf("%d rows, want %d", len(rows), n)
+	}
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			switch i % 4 {
+			case 0:
+				b.Del(key(i))
+			case 1:
+				b.DelCurrent(key(i), fmt.Appendf(nil, "v%d", i-i%8)) // fits none
+			case 2:
+				b.DelCurrent(key(i), fmt.Appendf(nil, "v%d", i))
+			default:
+				b.Put(key(i), []byte("put"))
+			}
+		}
+	})
+	rows = all(t, s, whole())
+	if len(rows) != n/2 {
+		t.Fatalf("%d rows, want %d", len(rows), n/2)
+	}
+	for i, row := range rows {
+		if want := 4*(i/2) + 1 + 2*(i%2); string(row.Key) != string(key(want)) || (i%2 == 1) != (string(row.Value) == "put") {
+			t.Fatalf("row %d is %q = %q", i, row.Key, row.Value)
+		}
+	}
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for _, row := range rows {
+			b.CAS(row.Key, []byte("swapped"), row.Value)
+		}
+	})
+
+	// More bytes than one packet may have, of every kind of change.
+	const big, size = 40, 1 << 20
+	value := func(i int, c byte) []byte { return bytes.Repeat([]byte{c, byte(i)}, size/2) }
+	bigKey := func(i int) []byte { return markedKey(fmt.Sprintf("big%d", i)) }
+	mark := func(mark, prev int64, i int, c byte) []byte { return append(marked(mark, prev, ""), value(i, c)...) }
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range big {
+			b.PutIfNotExist(bigKey(i), mark(1, 0, i, '\''))
+		}
+	})
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range big {
+			if i%2 == 0 {
+				b.CAS(bigKey(i), mark(2, 1, i, 0), mark(1, 0, i, '\''))
+			} else {
+				b.CASOrPut(bigKey(i), mark(2, 1, i, 0), mark(1, 0, i, '\''))
+			}
+		}
+	})
+	for i := range big {
+		mustHold(t, s, bigKey(i), mark(2, 1, i, 0))
+	}
+	r := sqlstore.Range{Start: bigKey(0)[:4], End: whole().End}
+	if rows := all(t, s, r); len(rows) != big {
+		t.Fatalf("%d large rows, want %d", len(rows), big)
+	}
+}
+
+func testTooLarge(t *testing.T, s sqlstore.Store) {
+	ok := []byte("fits")
+	for name, row := range map[string]sqlstore.Row{
+		"key":   {Key: bytes.Repeat([]byte("k"), coder.MaxInternalKey+1), Value: []byte("v")},
+		"value": {Key: []byte("value"), Value: make([]byte, 1<<24)},
+	} {
+		for kind, add := range map[string]func(b sqlstore.BatchWrite){
+			"PutIfNotExist": func(b sqlstore.BatchWrite) { b.PutIfNotExist(row.Key, row.Value) },
+			"Put":           func(b sqlstore.BatchWrite) { b.Put(row.Key, row.Value) },
+			"CAS":           func(b sqlstore.BatchWrite) { b.CAS(row.Key, row.Value, []byte("old")) },
+		} {
+			err := tryCommit(s, func(b sqlstore.BatchWrite) { b.Put(ok, []byte("x")); add(b) })
+			if !errors.Is(err, sqlstore.ErrTooLarge) {
+				t.Errorf("%s of too large a %s: %v, want ErrTooLarge", kind, name, err)
+			}
+			mustHold(t, s, ok, nil)
+		}
+	}
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(ok, []byte("x")) })
+}

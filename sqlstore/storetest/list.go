@@ -1,0 +1,223 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// put adds to b what writing raw at rev does: a version row, and the index row,
+// which it returns. old is the index row it replaces, nil if there is none.
+func put(b sqlstore.BatchWrite, raw []byte, rev int64, old, value []byte, tombstone bool) (index []byte) {
+	r := &coder.Record{Key: raw, Value: value, CreateRevision: 1, ModRevision: rev, Version: 1, Tombstone: tombstone}
+	b.PutIfNotExist(coder.EncodeVersionKey(raw, rev), coder.EncodeVersion(r))
+	if old == nil {
+		index = coder.EncodeIndex(indexOf(r, 0))
+		b.PutIfNotExist(coder.EncodeIndexKey(raw), index)
+		return index
+	}
+	prev, _, _ := coder.Marks(old)
+	index = coder.EncodeIndex(indexOf(r, prev))
+	b.CAS(coder.EncodeIndexKey(raw), index, old)
+	return index
+}
+
+func allIndexRows() (lo, hi []byte) { return coder.IndexBounds([]byte{0}, []byte{0}) }
+
+func testListPages(t *testing.T, s sqlstore.Store) {
+	ctx := context.Background()
+	keys := keysOfAllBytes()
+	// The longest ones do not fit once encoded.
+	keys = slices.DeleteFunc(keys, func(key []byte) bool { return coder.CheckKey(key) != nil })
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i, key := range keys {
+			put(b, key, int64(1000+i), nil, bytes.Repeat([]byte{byte(i)}, i%300), i%10 == 9)
+			// Older versions, which a list must step over.
+			b.PutIfNotExist(coder.EncodeVersionKey(key, 5), []byte("old"))
+		}
+	})
+	lo, hi := allIndexRows()
+	for _, q := range []sqlstore.ListQuery{
+		{}, {Limit: 1}, {Limit: 100}, {Limit: 5000}, {MaxBytes: 1}, {MaxBytes: 5000}, {MaxBytes: 3000, Limit: 17}, {KeysOnly: true}, {KeysOnly: true, Limit: 333},
+	} {
+		q.Start, q.End = lo, hi
+		var got []sqlstore.ListRow
+		for more := true; more; {
+			rows, m, err := s.List(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.Limit > 0 && len(rows) > q.Limit {
+				t.Fatalf("%d rows at limit %d", len(rows), q.Limit)
+			}
+			if m && len(rows) == 0 {
+				t.Fatal("more, but no rows")
+			}
+			if size := listBytes(rows); q.MaxBytes > 0 && len(rows) > 1 && size-listBytes(rows[len(rows)-1:]) > q.MaxBytes {
+				t.Fatalf("%d bytes, at most about %d were asked for", size, q.MaxBytes)
+			}
+			got, more = append(got, rows...), m
+			if n := len(rows); n > 0 {
+				raw, err := coder.DecodeIndexKey(rows[n-1].Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.Start = coder.IndexBoundAfter(raw)
+			}
+			if q.MaxBytes == 1 && len(got) > 30 {
+				break // a row a call
+			}
+		}
+		if q.MaxBytes != 1 && len(got) != len(keys) {
+			t.Fatalf("limit %d, max bytes %d: %d rows, want %d", q.Limit, q.MaxBytes, len(got), len(keys))
+		}
+		for i, row := range got {
+			r := &coder.Record{Key: keys[i], Value: bytes.Repeat([]byte{byte(i)}, i%300), CreateRevision: 1, ModRevision: int64(1000 + i), Version: 1, Tombstone: i%10 == 9}
+			version := coder.EncodeVersion(r)
+			if q.KeysOnly {
+				version = nil
+			}
+			if !bytes.Equal(row.Key, coder.EncodeIndexKey(keys[i])) || !bytes.Equal(row.Index, coder.EncodeIndex(indexOf(r, 0))) ||
+				!bytes.Equal(row.Version, version) || (row.Version == nil) != (version == nil) {
+				t.Fatalf("row %d of %q is key %s index %s version %s", i, short(keys[i]), short(row.Key), short(row.Index), short(row.Version))
+			}
+		}
+	}
+	for _, bounds := range [][2][]byte{{hi, lo}, {lo, lo}} {
+		rows, more, err := s.List(ctx, sqlstore.ListQuery{Start: bounds[0], End: bounds[1]})
+		if err != nil || more || len(rows) != 0 {
+			t.Fatalf("empty range: %d rows, %v, %v", len(rows), more, err)
+		}
+	}
+}
+
+func listBytes(rows []sqlstore.ListRow) (n int) {
+	for _, row := range rows {
+		n += len(row.Key) + len(row.Index) + len(row.Version)
+	}
+	return n
+}
+
+func testListMissingVersion(t *testing.T, s sqlstore.Store) {
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		put(b, []byte("a"), 10, nil, []byte("1"), false)
+		put(b, []byte("b"), 11, nil, []byte("2"), false)
+		put(b, []byte("c"), 12, nil, []byte{}, false)
+	})
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeVersionKey([]byte("b"), 11)) })
+	lo, hi := allIndexRows()
+	rows, more, err := s.List(context.Background(), sqlstore.ListQuery{Start: lo, End: hi})
+	if err != nil || more || len(rows) != 3 {
+		t.Fatalf("%d rows, %v, %v", len(rows), more, err)
+	}
+	if rows[0].Version == nil || rows[1].Version != nil || rows[2].Version == nil {
+		t.Fatalf("versions %q %q %q, want the middle one missing", rows[0].Version, rows[1].Version, rows[2].Version)
+	}
+}
+
+func testListSnapshot(t *testing.T, s sqlstore.Store) {
+	const n = 300
+	key := func(i int) []byte { return fmt.Appendf(nil, "/k/%04d", i) }
+	var first, last []byte
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			last = put(b, key(i), 1, nil, []byte("x"), false)
+		}
+		first = last
+	})
+	lo, hi := allIndexRows()
+	whileWriting(t, s, 100, func(b sqlstore.BatchWrite, i int) {
+		first = put(b, key(0), int64(i+1), first, []byte("x"), false)
+		last = put(b, key(n-1), int64(i+1), last, []byte("x"), false)
+	}, func() error {
+		rows, _, err := s.List(context.Background(), sqlstore.ListQuery{Start: lo, End: hi})
+		if err != nil {
+			return err
+		}
+		if len(rows) != n {
+			return fmt.Errorf("%d rows, want %d", len(rows), n)
+		}
+		if !bytes.Equal(rows[0].Index, rows[n-1].Index) {
+			return fmt.Errorf("one List saw index rows %x and %x that always change together", rows[0].Index, rows[n-1].Index)
+		}
+		if rows[0].Version == nil || rows[n-1].Version == nil {
+			return fmt.Errorf("List saw an index row without its version row")
+		}
+		return nil
+	})
+}
+
+func testCount(t *testing.T, s sqlstore.Store) {
+	const n = 700
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			put(b, fmt.Appendf(nil, "%04d", i), int64(10+i), nil, nil, i%7 == 0)
+		}
+	})
+	for _, c := range []struct{ from, to, rev int }{
+		{0, n, 10 + n}, {0, n, 0}, {0, n, 10}, {0, n, 9}, {100, 200, 150}, {0, n, 300}, {5, 5, 300}, {9, 3, 300},
+	} {
+		var live, newer int64
+		for i := c.from; i < c.to; i++ {
+			switch {
+			case 10+i > c.rev:
+				newer++
+			case i%7 != 0:
+				live++
+			}
+		}
+		lo, hi := coder.IndexBounds(fmt.Appendf(nil, "%04d", c.from), fmt.Appendf(nil, "%04d", c.to))
+		gotLive, gotNewer, err := s.Count(context.Background(), lo, hi, int64(c.rev))
+		if err != nil || gotLive != live || gotNewer != newer {
+			t.Errorf("Count of [%d, %d) at %d = %d, %d, %v; want %d, %d", c.from, c.to, c.rev, gotLive, gotNewer, err, live, newer)
+		}
+	}
+	// Revisions are compared as numbers, up to the largest.
+	const huge = int64(1)<<62 + 3
+	commit(t, s, func(b sqlstore.BatchWrite) { put(b, []byte("x"), huge, nil, nil, false) })
+	lo, hi := coder.IndexBounds([]byte("x"), nil)
+	for rev, want := range map[int64][2]int64{huge - 1: {0, 1}, huge: {1, 0}, huge + 1: {1, 0}} {
+		if live, newer, err := s.Count(context.Background(), lo, hi, rev); err != nil || live != want[0] || newer != want[1] {
+			t.Errorf("Count at %d = %d, %d, %v; want %v", rev, live, newer, err, want)
+		}
+	}
+}
+
+func testFloor(t *testing.T, s sqlstore.Store) {
+	const n = 250 // more than fit one statement
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			for rev := int64(10); rev <= 30; rev += 10 {
+				b.PutIfNotExist(coder.EncodeVersionKey(fmt.Appendf(nil, "%04d", i), rev), fmt.Appendf(nil, "%d at %d", i, rev))
+			}
+		}
+	})
+	var ranges []sqlstore.Partition
+	var want []sqlstore.Row
+	for i := range n {
+		raw := fmt.Appendf(nil, "%04d", i)
+		rev := int64(i % 40)
+		lo, hi := coder.VersionsUpTo(raw, rev)
+		ranges = append(ranges, sqlstore.Partition{Start: lo, End: hi})
+		row := sqlstore.Row{}
+		if found := rev / 10 * 10; found > 0 {
+			row = sqlstore.Row{Key: coder.EncodeVersionKey(raw, found), Value: fmt.Appendf(nil, "%d at %d", i, found)}
+		}
+		want = append(want, row)
+	}
+	// Inverted and empty ranges, and one range twice.
+	ranges = append(ranges, sqlstore.Partition{Start: []byte("b"), End: []byte("a")}, sqlstore.Partition{Start: []byte("a"), End: []byte("a")}, ranges[15])
+	want = append(want, sqlstore.Row{}, sqlstore.Row{}, want[15])
+	for _, from := range []int{0, n - 1, n, len(ranges)} {
+		got, err := s.Floor(context.Background(), ranges[from:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameRows(t, fmt.Sprintf("Floor of ranges from %d", from), got, want[from:])
+	}
+}

@@ -1,0 +1,210 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func sortKeys(keys [][]byte) { slices.SortFunc(keys, bytes.Compare) }
+
+func compactKeys(keys [][]byte) [][]byte { return slices.CompactFunc(keys, bytes.Equal) }
+
+func reversed(rows []sqlstore.Row) []sqlstore.Row {
+	rows = slices.Clone(rows)
+	slices.Reverse(rows)
+	return rows
+}
+
+func testOrder(t *testing.T, s sqlstore.Store) {
+	keys := keysOfAllBytes()
+	var want []sqlstore.Row
+	for i, key := range keys {
+		want = append(want, sqlstore.Row{Key: key, Value: fmt.Appendf(nil, "value %d", i)})
+	}
+	shuffled := slices.Clone(want)
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for _, row := range shuffled {
+			b.PutIfNotExist(row.Key, row.Value)
+		}
+	})
+	r := whole()
+	sameRows(t, "ascending", all(t, s, r), want)
+	r.Reverse = true
+	sameRows(t, "descending", all(t, s, r), reversed(want))
+	for i := 0; i < len(want); i += 37 {
+		mustHold(t, s, want[i].Key, want[i].Value)
+		sameRows(t, "from here", all(t, s, sqlstore.Range{Start: want[i].Key, End: whole().End}), want[i:])
+		sameRows(t, "up to here", all(t, s, sqlstore.Range{Start: []byte{}, End: want[i].Key}), want[:i])
+	}
+	mustHold(t, s, []byte("aBC"), nil)
+	mustHold(t, s, []byte("abc   "), nil)
+}
+
+func testBinaryValues(t *testing.T, s sqlstore.Store) {
+	values := map[string][]byte{"all": awkward, "empty": {}, "zero": {0}, "quote": []byte("'"), "escape": []byte(`\`), "invalid utf-8": {0xc3, 0x28, 0xff}}
+	for name, value := range values {
+		commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("one "+name), value) })
+	}
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for name, value := range values {
+			b.Put([]byte("many "+name), value)
+		}
+	})
+	for name, value := range values {
+		mustHold(t, s, []byte("one "+name), value)
+		mustHold(t, s, []byte("many "+name), value)
+		commit(t, s, func(b sqlstore.BatchWrite) { b.CAS([]byte("one "+name), awkward, value) })
+		mustHold(t, s, []byte("one "+name), awkward)
+	}
+	for _, row := range all(t, s, sqlstore.Range{Start: []byte("many empty"), End: []byte("many empty\x00")}) {
+		if row.Value == nil {
+			t.Fatal("Iter returned nil for an empty value")
+		}
+	}
+}
+
+func testIterRanges(t *testing.T, s sqlstore.Store) {
+	const n = 1000
+	var rows []sqlstore.Row
+	for i := range n {
+		rows = append(rows, sqlstore.Row{Key: fmt.Appendf(nil, "key/%05d", 2*i), Value: bytes.Repeat([]byte{byte(i)}, i%97)})
+	}
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for _, row := range rows {
+			b.PutIfNotExist(row.Key, row.Value)
+		}
+	})
+	rnd := rand.New(rand.NewPCG(2, 2))
+	bounds := [][2]int{{0, 2 * n}, {10, 10}, {11, 12}, {10, 11}, {20, 10}, {1999, 2000}, {0, 1}}
+	for range 12 {
+		bounds = append(bounds, [2]int{rnd.IntN(2 * n), rnd.IntN(2 * n)})
+	}
+	for i, bound := range bounds {
+		lo, hi := bound[0], bound[1]
+		var in []sqlstore.Row
+		if lo < hi {
+			in = rows[(lo+1)/2 : (hi+1)/2]
+		}
+		for _, reverse := range []bool{false, true} {
+			for _, limit := range []int{0, 1, 7, len(in), len(in) + 1} {
+				for _, page := range []int{0, 1, 3000} {
+					if page == 1 && len(in) > 60 {
+						continue // a statement a row: covered by the short ranges
+					}
+					keysOnly := (i+limit+page)%3 == 0
+					want := slices.Clone(in)
+					if reverse {
+						slices.Reverse(want)
+					}
+					if limit > 0 && limit < len(want) {
+						want = want[:limit]
+					}
+					if keysOnly {
+						for i := range want {
+							want[i].Value = nil
+						}
+					}
+					got := all(t, s, sqlstore.Range{
+						Start: fmt.Appendf(nil, "key/%05d", lo), End: fmt.Appendf(nil, "key/%05d", hi),
+						Reverse: reverse, Limit: limit, PageBytes: page, KeysOnly: keysOnly,
+					})
+					sameRows(t, fmt.Sprintf("[%d, %d) reverse %v limit %d page %d keys only %v", lo, hi, reverse, limit, page, keysOnly), got, want)
+				}
+			}
+		}
+	}
+}
+
+func testIterClose(t *testing.T, s sqlstore.Store) {
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range 300 {
+			b.Put(fmt.Appendf(nil, "%03d", i), []byte("v"))
+		}
+	})
+	// More abandoned iterators than any pool has connections.
+	for range 100 {
+		r := whole()
+		r.PageBytes = 10
+		it := s.Iter(context.Background(), r)
+		if !it.Next() || string(it.Key()) != "000" {
+			t.Fatalf("first row %q, %v", it.Key(), it.Err())
+		}
+		first := it.Key()
+		if !it.Next() || string(it.Key()) != "001" || string(first) != "000" {
+			t.Fatalf("second row %q, the first one became %q", it.Key(), first)
+		}
+		for range 2 {
+			if err := it.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if it.Next() {
+			t.Fatal("Next after Close")
+		}
+	}
+	it := s.Iter(context.Background(), sqlstore.Range{Start: []byte("299"), End: []byte("3")})
+	for range 3 {
+		it.Next()
+	}
+	if it.Next() || it.Err() != nil {
+		t.Fatalf("Next at the end: %v", it.Err())
+	}
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testOwnership(t *testing.T, s sqlstore.Store) {
+	spoil := func(b []byte) {
+		for i := range b {
+			b[i] = 'X'
+		}
+	}
+	key, value, old := []byte("key"), []byte("value"), []byte("old")
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Put([]byte("cas"), []byte("old")); b.Put([]byte("gone"), []byte("old")) })
+	b := s.BeginBatchWrite()
+	b.Put(key, value)
+	spoil(key)
+	spoil(value)
+	copy(key, "cas")
+	value = []byte("value")
+	b.CAS(key, value, old)
+	spoil(key)
+	spoil(value)
+	spoil(old)
+	key = []byte("gone")
+	b.Del(key)
+	spoil(key)
+	if err := b.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		want := []sqlstore.Row{{Key: []byte("cas"), Value: []byte("value")}, {Key: []byte("key"), Value: []byte("value")}}
+		rows := all(t, s, whole())
+		sameRows(t, "rows", rows, want)
+		for _, row := range rows {
+			spoil(row.Key)
+			spoil(row.Value)
+		}
+		values, err := s.MultiGet(context.Background(), [][]byte{[]byte("cas"), []byte("cas")})
+		if err != nil || string(values[0]) != "value" || string(values[1]) != "value" {
+			t.Fatalf("MultiGet = %q, %v", values, err)
+		}
+		spoil(values[0])
+		if string(values[1]) != "value" {
+			t.Fatal("MultiGet hands one slice out twice")
+		}
+		v, err := s.Get(context.Background(), []byte("cas"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(v)
+	}
+}
