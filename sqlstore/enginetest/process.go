@@ -1,0 +1,323 @@
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	password = "sqlbrain"
+	// Bounds that only a broken or starved machine reaches.
+	installWait = 2 * time.Minute
+	startWait   = time.Minute
+	stopWait    = time.Minute
+
+	pollEvery = 20 * time.Millisecond
+	// startAttempts covers the race for the free port, which another process may
+	// take between its choice and its use.
+	startAttempts = 3
+)
+
+// process is a private server: its directory, its settings, and the running
+// program if there is one. It is not safe for concurrent use.
+type process struct {
+	dir    *directory
+	binary string
+	maria  bool
+	port   int
+	served bool // the port was used before, so clients know it
+
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when cmd has ended, after waitErr is set
+	waitErr error
+}
+
+// newProcess finds a server binary and initialises a data directory for it. Its
+// error wraps errNoEngine if this machine has none that can run here.
+func newProcess() (*process, error) {
+	binary, err := findServer()
+	if err != nil {
+		return nil, err
+	}
+	version, err := exec.Command(binary, "--no-defaults", "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --version: %w", binary, err)
+	}
+	dir, err := makeDirectory()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, binary: binary, maria: bytes.Contains(version, []byte("MariaDB"))}
+	if err := p.install(); err != nil {
+		return nil, errors.Join(err, p.remove())
+	}
+	return p, nil
+}
+
+func findServer() (string, error) {
+	for _, name := range []string{"mariadbd", "mysqld"} {
+		if path, err := lookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: neither mariadbd nor mysqld is in PATH or %s; "+
+		"install one (apt-get install mariadb-server), or set %s=mysql://user:password@host:port/ "+
+		"to a server on which the user may create databases", errNoEngine, strings.Join(serverDirs, ", "), EnvURL)
+}
+
+// serverDirs are where distributions put servers; they are not always in the
+// PATH of an ordinary user.
+var serverDirs = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin"}
+
+// lookPath searches PATH, then serverDirs.
+func lookPath(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range serverDirs {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+// install creates the system tables and the start-up file that sets passwords.
+func (p *process) install() error {
+	name := p.binary
+	args := []string{"--no-defaults", "--initialize-insecure", "--datadir=" + p.dataDir(), redoLogSize(false)}
+	if p.maria {
+		script, err := lookPath("mariadb-install-db")
+		if err != nil {
+			return fmt.Errorf("%w: %s is here, but not mariadb-install-db", errNoEngine, p.binary)
+		}
+		name = script
+		args = []string{"--no-defaults", "--datadir=" + p.dataDir(), "--auth-root-authentication-method=normal",
+			"--skip-test-db", "--skip-name-resolve", redoLogSize(true)}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), installWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = p.dir.path
+	cmd.SysProcAttr = p.dir.owner.processAttributes()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initialise a database directory: %w\n%s", err, out)
+	}
+	// MariaDB's script makes the first user, MySQL's does not.
+	sql := "CREATE USER IF NOT EXISTS root@'127.0.0.1';\n" +
+		"ALTER USER root@'127.0.0.1' IDENTIFIED BY '" + password + "';\n" +
+		"GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n" +
+		"ALTER USER root@localhost IDENTIFIED BY '" + password + "';\n"
+	return p.dir.writeFile("init.sql", sql)
+}
+
+func redoLogSize(maria bool) string {
+	if maria {
+		return "--innodb-log-file-size=32M"
+	}
+	return "--innodb-redo-log-capacity=64M"
+}
+
+func (p *process) dataDir() string { return filepath.Join(p.dir.path, "data") }
+func (p *process) logFile() string { return filepath.Join(p.dir.path, "log") }
+
+// arguments are small for a quick start, and durable: every commit is flushed.
+func (p *process) arguments() []string {
+	args := []string{
+		"--no-defaults",
+		"--datadir=" + p.dataDir(),
+		"--socket=" + filepath.Join(p.dir.path, "s"),
+		"--pid-file=" + filepath.Join(p.dir.path, "pid"),
+		"--port=" + strconv.Itoa(p.port),
+		"--bind-address=127.0.0.1",
+		"--skip-name-resolve",
+		"--init-file=" + filepath.Join(p.dir.path, "init.sql"),
+		"--max-connections=500",
+		"--innodb-buffer-pool-size=128M",
+		"--innodb-flush-log-at-trx-commit=1",
+		"--skip-log-bin",
+		redoLogSize(p.maria),
+	}
+	if !p.maria {
+		args = append(args, "--mysqlx=OFF")
+	}
+	return args
+}
+
+// start runs the server and returns when it answers. The port is chosen by the
+// first start and kept.
+func (p *process) start() error {
+	if p.running() {
+		return errors.New("the database server is running")
+	}
+	for attempt := 1; ; attempt++ {
+		if !p.served {
+			port, err := freePort()
+			if err != nil {
+				return err
+			}
+			p.port = port
+		}
+		err := p.startOnce()
+		if err == nil {
+			p.served = true
+			return nil
+		}
+		err = errors.Join(err, p.kill())
+		if attempt == startAttempts {
+			return fmt.Errorf("start %s: %w\n%s", p.binary, err, p.logTail())
+		}
+	}
+}
+
+func (p *process) startOnce() error {
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the server has its own descriptor
+	cmd := exec.Command(p.binary, p.arguments()...)
+	cmd.Dir = p.dir.path
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = p.dir.owner.processAttributes()
+	started := make(chan error, 1)
+	exited := make(chan struct{})
+	go func() {
+		unlock := holdThread()
+		defer unlock()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.waitErr = cmd.Wait()
+			close(exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.cmd, p.exited = cmd, exited
+	return p.awaitAnswer()
+}
+
+func (p *process) awaitAnswer() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	db, err := open(p.url(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close() //nolint:errcheck // only pings were sent
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		// The ping gets a bound of its own: one swallowed by a server that is just
+		// coming up must not use the whole time.
+		attempt, cancelAttempt := context.WithTimeout(ctx, time.Second)
+		err := db.PingContext(attempt)
+		cancelAttempt()
+		var answer *mysql.MySQLError
+		if err == nil || errors.As(err, &answer) {
+			return err // waiting does not change a server's refusal
+		}
+		select {
+		case <-p.exited:
+			return fmt.Errorf("ended while starting: %v", p.waitErr)
+		case <-ctx.Done():
+			return fmt.Errorf("no answer within %s: %w", startWait, err)
+		case <-poll.C:
+		}
+	}
+}
+
+// url returns the root's URL of database, or of none if it is "".
+func (p *process) url(database string) string {
+	u := url.URL{
+		Scheme: "mysql",
+		User:   url.UserPassword("root", password),
+		Host:   net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)),
+		Path:   "/" + database,
+	}
+	return u.String()
+}
+
+func (p *process) running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) signal(s syscall.Signal) error {
+	if !p.running() {
+		return errors.New("the database server is not running")
+	}
+	return p.cmd.Process.Signal(s)
+}
+
+// stop asks the server to shut down and waits for it. A paused server goes on.
+func (p *process) stop() error {
+	if err := errors.Join(p.signal(syscall.SIGTERM), p.resume()); err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(stopWait):
+		return errors.Join(fmt.Errorf("the database server did not stop within %s", stopWait), p.kill())
+	}
+}
+
+// kill ends the server, if it runs, and waits for its end.
+func (p *process) kill() error {
+	if !p.running() {
+		return nil
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.exited
+	return nil
+}
+
+func (p *process) remove() error { return p.dir.remove() }
+
+// logTail returns the end of the server's log.
+func (p *process) logTail() string {
+	const most = 8 << 10
+	b, err := os.ReadFile(p.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// freePort returns a TCP port of the loopback interface that nobody uses now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}

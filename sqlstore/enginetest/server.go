@@ -1,0 +1,76 @@
+package enginetest
+
+import (
+	"testing"
+)
+
+// Server is a MySQL or MariaDB that belongs to one test. Its methods end the
+// test when they fail, so they are for the test's own goroutine.
+type Server struct {
+	t   testing.TB
+	p   *process
+	url string
+}
+
+// StartServer starts a server, which is killed and removed when t ends, and
+// creates an empty database on it. It never uses SQLBRAIN_TEST_MYSQL_URL.
+func StartServer(t testing.TB) *Server {
+	t.Helper()
+	p, err := newProcess()
+	if err != nil {
+		unavailable(t, err)
+	}
+	t.Cleanup(func() {
+		if err := p.kill(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the database server's log:\n%s", p.logTail())
+		}
+		if err := p.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, p: p}
+	s.url = p.url("sqlbrain")
+	Exec(t, p.url(""), "CREATE DATABASE sqlbrain")
+	return s
+}
+
+// URL returns the URL, for root, of the database made by StartServer. It stays
+// the same when the server is started again.
+func (s *Server) URL() string { return s.url }
+
+// NewDatabase returns the URL of another empty database on this server.
+func (s *Server) NewDatabase(name string) string {
+	s.t.Helper()
+	Exec(s.t, s.p.url(""), "CREATE DATABASE "+name)
+	return s.p.url(name)
+}
+
+// Start starts the server again on the same data and port, after Stop or Kill,
+// and returns when it answers.
+func (s *Server) Start() { s.t.Helper(); s.must(s.p.start()) }
+
+// Stop shuts the server down in order (SIGTERM) and waits for its end.
+func (s *Server) Stop() { s.t.Helper(); s.must(s.p.stop()) }
+
+// Kill ends the server at once (SIGKILL).
+func (s *Server) Kill() { s.t.Helper(); s.must(s.p.kill()) }
+
+// Pause freezes the server (SIGSTOP): connections stay open and accept, and
+// nothing answers.
+func (s *Server) Pause() { s.t.Helper(); s.must(s.p.pause()) }
+
+// Resume ends a Pause (SIGCONT).
+func (s *Server) Resume() { s.t.Helper(); s.must(s.p.resume()) }
+
+func (s *Server) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
