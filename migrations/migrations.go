@@ -1,0 +1,222 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/golang-migrate/migrate/v4/source"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+)
+
+//go:embed mysql/*.sql sqlite/*.sql
+var files embed.FS
+
+// The tables of the schema.
+const (
+	objectTable   = "object"
+	versionsTable = "schema_migrations"
+)
+
+// dialect is what differs between the engines.
+type dialect struct {
+	dir string // of files
+	// columns returns the columns of a table or view of the current database;
+	// none if it does not exist.
+	columns func(ctx context.Context, conn *sql.Conn, table string) ([]column, error)
+	// keyTypes and valueTypes are the types, in lower case, of object's columns.
+	keyTypes, valueTypes []string
+	// driver returns golang-migrate's driver on conn. Closing the driver must
+	// leave conn open.
+	driver func(ctx context.Context, conn *sql.Conn) (database.Driver, error)
+	// lockWait names the connection's setting that bounds how long a statement
+	// waits for others: how to read it, and how to set it to a number.
+	readLockWait, setLockWait string
+	lockWait                  int // that is 10 s
+}
+
+func lookup(name string) (*dialect, error) {
+	switch name {
+	case "mysql":
+		return &mysqlDialect, nil
+	case "sqlite":
+		return &sqliteDialect, nil
+	}
+	return nil, fmt.Errorf("%w: %q", ErrDialect, name)
+}
+
+// Up applies the migrations that are missing. It first looks without a lock and
+// returns if there is nothing to do, so that it needs no right to create tables
+// then. It returns ErrNewer, ErrDirty, ErrForeignTable or ErrLocked, wrapped, and
+// the engine's errors. On MySQL the context is looked at between statements only.
+func Up(ctx context.Context, dialectName string, db *sql.DB) error {
+	err := Verify(ctx, dialectName, db)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrMissing), errors.Is(err, ErrOlder):
+	case errors.Is(err, ErrDirty):
+		// Perhaps another process is at it right now: the lock will tell.
+	default:
+		return err
+	}
+	if err := withMigrate(ctx, dialectName, db, (*migrate.Migrate).Up); err != nil {
+		return err
+	}
+	return Verify(ctx, dialectName, db)
+}
+
+// Down reverts the newest migration that is applied, and with it the data it
+// holds: reverting the first one drops the table. With nothing applied it
+// returns ErrMissing.
+func Down(ctx context.Context, dialectName string, db *sql.DB) error {
+	err := Verify(ctx, dialectName, db)
+	if err != nil && !errors.Is(err, ErrOlder) {
+		return err
+	}
+	return withMigrate(ctx, dialectName, db, func(m *migrate.Migrate) error { return m.Steps(-1) })
+}
+
+// Force records version as the one that is applied and clears the mark that
+// ErrDirty reports, without running anything; version 0 records that nothing is
+// applied. It is for an operator who has looked at the tables.
+func Force(ctx context.Context, dialectName string, db *sql.DB, version uint) error {
+	latest, err := Latest(dialectName)
+	if err != nil {
+		return err
+	}
+	if version > latest {
+		return fmt.Errorf("%w: it knows versions up to %d, not %d", ErrNewer, latest, version)
+	}
+	if err := Verify(ctx, dialectName, db); errors.Is(err, ErrForeignTable) {
+		return err
+	}
+	forced := int(version)
+	if version == 0 {
+		forced = database.NilVersion
+	}
+	return withMigrate(ctx, dialectName, db, func(m *migrate.Migrate) error { return m.Force(forced) })
+}
+
+// Version returns the version of the schema, 0 if there is none, and whether a
+// migration to it did not finish.
+func Version(ctx context.Context, dialectName string, db *sql.DB) (version uint, dirty bool, err error) {
+	st, err := inspectDB(ctx, dialectName, db)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := st.foreign(); err != nil {
+		return 0, false, err
+	}
+	return st.version, st.dirty, nil
+}
+
+// Latest returns the version this binary needs.
+func Latest(dialectName string) (uint, error) {
+	d, err := lookup(dialectName)
+	if err != nil {
+		return 0, err
+	}
+	src, err := iofs.New(files, d.dir)
+	if err != nil {
+		return 0, fmt.Errorf("migrations: %w", err)
+	}
+	defer func() { _ = src.Close() }() // embedded: nothing to release
+	return lastVersion(src)
+}
+
+func lastVersion(src source.Driver) (uint, error) {
+	v, err := src.First()
+	for err == nil {
+		var next uint
+		if next, err = src.Next(v); err == nil {
+			v = next
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("migrations: %w", err)
+	}
+	return v, nil
+}
+
+// withMigrate runs f on a migrator that works on one connection of db.
+func withMigrate(ctx context.Context, dialectName string, db *sql.DB, f func(*migrate.Migrate) error) error {
+	d, err := lookup(dialectName)
+	if err != nil {
+		return err
+	}
+	return d.withConn(ctx, db, func(conn *sql.Conn) error {
+		src, err := iofs.New(files, d.dir)
+		if err != nil {
+			return fmt.Errorf("migrations: %w", err)
+		}
+		drv, err := d.driver(ctx, conn)
+		if err != nil {
+			return translate(err)
+		}
+		m, err := migrate.NewWithInstance("embedded", src, dialectName, drv)
+		if err != nil {
+			return errors.Join(translate(err), drv.Close())
+		}
+		stop := context.AfterFunc(ctx, func() { m.GracefulStop <- true })
+		defer stop()
+
+		err = f(m)
+		if errors.Is(err, migrate.ErrNoChange) {
+			err = nil
+		}
+		srcErr, dbErr := m.Close()
+		return errors.Join(translate(err), srcErr, dbErr, ctx.Err())
+	})
+}
+
+// withConn runs f on a connection of db whose statements do not wait longer than
+// 10 s for locks: by default SQLite's do not wait at all, and MySQL's for as
+// long as a day. The connection goes back to the pool as it was.
+func (d *dialect) withConn(ctx context.Context, db *sql.DB, f func(*sql.Conn) error) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+
+	var before int
+	if err := conn.QueryRowContext(ctx, d.readLockWait).Scan(&before); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if _, err := conn.ExecContext(ctx, fmt.Sprint(d.setLockWait, d.lockWait)); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	err = f(conn)
+	// The setting must not stay, even if the caller's context has ended.
+	_, restoreErr := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprint(d.setLockWait, before))
+	return errors.Join(err, restoreErr)
+}
+
+// translate names golang-migrate's conditions in this package's words.
+func translate(err error) error {
+	var dirty migrate.ErrDirty
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &dirty):
+		return dirtyError(dirty.Version)
+	case errors.Is(err, database.ErrLocked), errors.Is(err, migrate.ErrLockTimeout), errors.Is(err, migrate.ErrLocked):
+		return fmt.Errorf("%w: waited 10 s for it", ErrLocked)
+	}
+	// A *database.Error prints the whole statement, over many lines.
+	var de *database.Error
+	if errors.As(err, &de) && de.OrigErr != nil {
+		return fmt.Errorf("migrations: %w", de.OrigErr)
+	}
+	var dv database.Error
+	if errors.As(err, &dv) && dv.OrigErr != nil {
+		return fmt.Errorf("migrations: %w", dv.OrigErr)
+	}
+	return fmt.Errorf("migrations: %w", err)
+}

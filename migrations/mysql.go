@@ -1,0 +1,37 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/golang-migrate/migrate/v4/database/mysql"
+)
+
+// mysqlDialect serves MySQL, MariaDB and TiDB.
+var mysqlDialect = dialect{
+	dir:      "mysql",
+	keyTypes: []string{"varbinary"}, valueTypes: []string{"mediumblob", "longblob"},
+	columns: func(ctx context.Context, conn *sql.Conn, table string) ([]column, error) {
+		// BINARY: table names may differ by case alone. CAST: MySQL reports
+		// DATA_TYPE as a text of its own, MariaDB as another.
+		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64)) FROM information_schema.COLUMNS
+			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND BINARY TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table, table)
+	},
+	readLockWait: "SELECT @@SESSION.lock_wait_timeout", setLockWait: "SET SESSION lock_wait_timeout = ", lockWait: 10,
+	// WithConnection, not WithInstance: closing the latter closes the pool. The
+	// driver's lock is GET_LOCK, named after the database, held by the
+	// connection, and thus gone with the process.
+	driver: func(ctx context.Context, conn *sql.Conn) (database.Driver, error) {
+		drv, err := mysql.WithConnection(ctx, conn, &mysql.Config{MigrationsTable: versionsTable})
+		if err != nil {
+			return nil, err
+		}
+		return keepOpen{drv}, nil
+	},
+}
+
+// keepOpen is a driver that leaves its connection to the one who made it.
+type keepOpen struct{ database.Driver }
+
+func (keepOpen) Close() error { return nil }
