@@ -1,103 +1,231 @@
-// Draft of the package's API; the comments are the contract.
 package watch
 
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// Source is the durable history behind the ring.
-type Source interface {
-	// Changes returns, in order, the events of revisions in [from, to] on keys
-	// of the range (etcd's key and range end, see coder.Contains), whole revisions only,
-	// and next, the revision to go on from; next > to says that all was read.
-	// One call reads a bounded amount of history, so it may return no events and next <= to.
-	// Event.Prev is not filled. The error is *CompactedError if history at from is gone.
-	Changes(ctx context.Context, key, end []byte, from, to int64) (events []*Event, next int64, err error)
-	// Versions returns the version that each (keys[i], revs[i]) names, nil where it is compacted away.
-	Versions(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error)
-}
-
-// CompactedError: history below Revision (the compact revision) is gone.
-type CompactedError struct{ Revision int64 }
-
-func (e *CompactedError) Error() string { return "compacted" }
-
-// Config configures a Hub; zero values are replaced by defaults.
+// Config configures a Hub; values that are zero or negative are replaced by the
+// defaults named.
 type Config struct {
-	RingEvents       int           // events kept in the ring
-	RingBytes        int           // bytes of keys and values kept in the ring
-	QueueEvents      int           // events queued for one watcher before it counts as slow
+	RingEvents       int           // events kept in the ring; 65,536
+	RingBytes        int           // bytes of events kept in the ring; 64 MiB
+	QueueEvents      int           // events queued for one watcher before it counts as slow; 1,024
+	QueueBytes       int           // bytes of events queued likewise; 4 MiB. One revision always fits an empty queue
 	ProgressInterval time.Duration // periodic progress notices of watchers that ask for them; 10 minutes
 	Logger           *slog.Logger
 	Registerer       prometheus.Registerer // nil: metrics are kept, not registered
 }
 
-// Hub distributes events to watchers.
-type Hub struct{}
-
-// NewHub returns a hub whose newest revision is frontier, compacted at compact. It owns goroutines until Close.
-func NewHub(src Source, frontier, compact int64, cfg Config) *Hub { panic("draft") }
-
-// Publish hands the hub all events up to and including the revision frontier that it has not seen, in order. One caller at a time.
-// It never blocks on watchers or on the source.
-func (h *Hub) Publish(events []*Event, frontier int64) { panic("draft") }
-
-// Compact tells the hub that the compact revision rose to rev.
-func (h *Hub) Compact(rev int64) { panic("draft") }
-
-// Revision is the newest revision published.
-func (h *Hub) Revision() int64 { panic("draft") }
-
-// Close ends all streams and waits for the hub's goroutines.
-func (h *Hub) Close() { panic("draft") }
-
-// CreateRequest asks for a watcher.
-type CreateRequest struct {
-	WatchID         int64 // 0: the stream chooses
-	Key, End        []byte
-	StartRevision   int64 // 0: from the revision after the current one
-	PrevKV          bool
-	ProgressNotify  bool
-	Fragment        bool // only carried through to Response
-	NoPut, NoDelete bool
+func (c Config) withDefaults() Config {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&c.RingEvents, 1<<16)
+	def(&c.RingBytes, 64<<20)
+	def(&c.QueueEvents, 1024)
+	def(&c.QueueBytes, 4<<20)
+	if c.ProgressInterval <= 0 {
+		c.ProgressInterval = 10 * time.Minute
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
-// Stream is the watchers of one client stream, and one queue of responses in the order they must be sent.
-type Stream struct{}
+// Hub distributes events to watchers. Its methods may be called by any number of
+// goroutines, Publish by one at a time.
+//
+// Locks are taken in the order Hub.mu, Stream.mu, readyQueue.mu. None is held
+// while the Source is asked or a consumer waits.
+type Hub struct {
+	src      Source
+	cfg      Config
+	log      *slog.Logger
+	metrics  *metrics
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // catch-up workers and the timer
+	ready    readyQueue     // watchers that a worker can get on with
+	memo     prevMemo
+	meetMost int // most ring entries a watcher is caught up with under the lock
 
-// NewStream opens a stream; it ends with Close or with the hub.
-func (h *Hub) NewStream() *Stream { panic("draft") }
+	frontier atomic.Int64 // written under mu
 
-// Create adds a watcher. Its Created response, or the refused one (created, canceled, reason), is queued.
-func (s *Stream) Create(r CreateRequest) { panic("draft") }
+	mu      sync.Mutex
+	closed  bool
+	compact int64
+	ring    ring
+	index   index
+	streams map[*Stream]struct{}
+	behind  map[*watcher]struct{}
+	timers  timers
+	touched []*watcher // Publish's scratch
+}
 
-// Cancel ends a watcher and queues its Canceled response; unknown ids are ignored.
-func (s *Stream) Cancel(id int64) { panic("draft") }
+// NewHub returns a hub whose newest revision is frontier, compacted at compact.
+// It owns goroutines until Close.
+func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
+	cfg = cfg.withDefaults()
+	h := &Hub{
+		src:      src,
+		cfg:      cfg,
+		log:      cfg.Logger,
+		meetMost: 512,
+		compact:  compact,
+		ring:     ring{maxEvents: cfg.RingEvents, maxBytes: cfg.RingBytes, from: frontier + 1},
+		index:    newIndex(),
+		streams:  make(map[*Stream]struct{}),
+		behind:   make(map[*watcher]struct{}),
+		timers:   newTimers(),
+	}
+	h.memo.maxBytes = cfg.RingBytes / 4
+	h.metrics = newMetrics(h)
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.frontier.Store(frontier)
+	h.ready.init()
+	for range catchUpWorkers {
+		h.wg.Go(h.runCatchUp)
+	}
+	h.wg.Go(h.runTimers)
+	return h
+}
 
-// RequestProgress queues a progress response for the whole stream (WatchID -1) if every watcher is synced and started; otherwise nothing.
-func (s *Stream) RequestProgress() { panic("draft") }
+// Publish hands the hub all events up to and including the revision frontier
+// that it has not seen, in order. One caller at a time. It never blocks on
+// watchers or on the source. Events the hub has seen are passed over. The events
+// must be in the Source by now: a slow watcher may read them there.
+func (h *Hub) Publish(events []*Event, frontier int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	old := h.frontier.Load()
+	for len(events) > 0 && events[0].Record.ModRevision <= old {
+		events = events[1:]
+	}
+	if frontier = max(frontier, old); !inOrder(events, frontier) {
+		h.log.Error("watch: events were published out of order; watchers read them from the store",
+			"after", old, "frontier", frontier, "events", len(events))
+		h.distrust(old, frontier)
+		return
+	}
+	for len(events) > 0 {
+		rev, n := events[0].Record.ModRevision, 1
+		for n < len(events) && events[n].Record.ModRevision == rev {
+			n++
+		}
+		// A slice of its own for each revision: a queue that holds on to it
+		// holds no other revision's events in memory.
+		entries := make([]*entry, n)
+		for i, e := range events[:n] {
+			entries[i] = newEntry(e, true)
+		}
+		h.ring.add(entries)
+		h.distribute(rev, entries)
+		events = events[n:]
+	}
+	h.frontier.Store(frontier)
+}
 
-// Next returns the next response, waiting for one; its error is ctx's, or ErrClosed.
-func (s *Stream) Next(ctx context.Context) (*Response, error) { panic("draft") }
+func inOrder(events []*Event, frontier int64) bool {
+	for i, e := range events {
+		rev := e.Record.ModRevision
+		if rev > frontier || i > 0 && rev < events[i-1].Record.ModRevision {
+			return false
+		}
+	}
+	return true
+}
 
-// Close ends the stream and all its watchers.
-func (s *Stream) Close() { panic("draft") }
+// distribute queues the events of one revision for the live watchers they match.
+func (h *Hub) distribute(rev int64, entries []*entry) {
+	touched := h.touched[:0]
+	for i, e := range entries {
+		h.index.visit(e.Record.Key, func(w *watcher) {
+			switch {
+			case w.start > rev || !w.wants(e.Event):
+			case w.batch == nil:
+				touched = append(touched, w)
+				// Shared by all watchers that get just this event; the capped
+				// slice is copied if one gets more.
+				w.batch = entries[i : i+1 : i+1]
+			default:
+				w.batch = append(w.batch, e)
+			}
+		})
+	}
+	for i, w := range touched {
+		if w.stream.enqueue(w, w.batch, rev, false) != 0 {
+			h.fallBehind(w, rev)
+		}
+		w.batch, touched[i] = nil, nil
+	}
+	h.touched = touched[:0]
+}
 
-// Response is one message for the client.
-type Response struct {
-	WatchID         int64
-	Revision        int64 // header revision
-	Created         bool
-	Canceled        bool
-	CancelReason    string
-	CompactRevision int64
-	Events          []*Event        // whole revisions
-	Prev            []*coder.Record // per event, nil entries where absent; nil unless the watcher asked for prev_kv
-	Fragment        bool            // the watcher accepts fragments
+// distrust moves the frontier without knowing the events in between: nobody may
+// miss them, so everybody reads them from the Source.
+func (h *Hub) distrust(old, frontier int64) {
+	h.ring.reset(frontier + 1)
+	h.frontier.Store(frontier)
+	for s := range h.streams {
+		for _, w := range s.watchers {
+			if w.state == live && w.start <= frontier {
+				h.fallBehind(w, max(old+1, w.start))
+			}
+		}
+	}
+}
+
+// Compact tells the hub that the compact revision rose to rev. Watchers that are
+// behind and still need history below it are cancelled; others do not notice.
+func (h *Hub) Compact(rev int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || rev <= h.compact {
+		return
+	}
+	h.compact = rev
+	for w := range h.behind {
+		// A worker that is replaying sees the new compact revision itself: what
+		// it has read by then is whole, and is delivered first.
+		if !w.running && h.compacted(w) {
+			h.endCompacted(w, rev)
+		}
+	}
+}
+
+// compacted reports whether history that w needs is gone. What is above the
+// frontier is not history yet, however high the compact revision. The hub's lock
+// is held.
+func (h *Hub) compacted(w *watcher) bool {
+	return w.next < h.compact && w.next <= h.frontier.Load()
+}
+
+// Revision is the newest revision published.
+func (h *Hub) Revision() int64 { return h.frontier.Load() }
+
+// Close ends all streams and waits for the hub's goroutines. What was queued is
+// dropped. It may be called more than once.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for s := range h.streams {
+		s.close()
+	}
+	h.ring.reset(h.frontier.Load() + 1)
+	h.mu.Unlock()
+	h.cancel()
+	h.ready.close()
+	h.wg.Wait()
 }

@@ -1,0 +1,334 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// maxControls is how many answers to requests may be queued before further
+	// requests wait for the consumer.
+	maxControls = 4096
+	// maxProgress is how many stream-wide progress responses may be queued
+	// before further ones are merged into the last.
+	maxProgress = 16
+	// batchEvents and batchBytes bound how far responses of one watcher are
+	// merged. One revision is never split, whatever its size.
+	batchEvents = 1000
+	batchBytes  = 1 << 20
+)
+
+type kind int8
+
+const (
+	controlKind  kind = iota // answers to requests, and cancellations
+	eventKind                // events of one watcher
+	notifyKind               // periodic progress of one watcher
+	progressKind             // progress of the stream
+)
+
+// pending is a queued response.
+type pending struct {
+	next *pending
+	kind kind
+	w    *watcher // nil where none is concerned
+	resp Response // without what is derived from entries
+
+	entries []*entry
+	size    int // bytes of entries
+}
+
+// queue is a stream's responses in the order in which they must be sent. Its
+// length is bounded: events by the budget of each watcher, periodic progress by
+// one a watcher, the rest by maxControls and maxProgress.
+type queue struct {
+	hub  *Hub
+	wake chan struct{} // has a token when the queue may have become non-empty
+
+	mu         sync.Mutex
+	closed     bool
+	room       sync.Cond // controls went down, or closed
+	head, tail *pending
+	controls   int
+	progresses int
+	taken      *pending // out of the queue, but not handed to the consumer yet
+}
+
+func (q *queue) init(h *Hub) {
+	q.hub = h
+	q.wake = make(chan struct{}, 1)
+	q.room.L = &q.mu
+}
+
+// append puts p at the end. The lock is held.
+func (q *queue) append(p *pending) {
+	if q.tail == nil {
+		q.head = p
+	} else {
+		q.tail.next = p
+	}
+	q.tail = p
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enqueue queues events of w in responses with the header revision header, as far
+// as w's budget reaches. It returns the first revision that found no room, 0 if
+// all did. With force there is always room. Entries are whole revisions, in
+// order; their slice is not changed, but kept.
+func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) (stopped int64) {
+	if len(entries) == 0 {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || w.gone {
+		return 0
+	}
+	if w.notify {
+		w.lastEvents = time.Now()
+	}
+	cfg := &q.hub.cfg
+	for i := 0; i < len(entries); {
+		end := endOfRevision(entries, i)
+		size := 0
+		for _, e := range entries[i:end] {
+			size += e.size
+		}
+		if !force && w.queued > 0 && (w.queued+end-i > cfg.QueueEvents || w.bytes+size > cfg.QueueBytes) {
+			return entries[i].revision()
+		}
+		q.appendEvents(w, entries[i:end:end], size, header)
+		w.queued += end - i
+		w.bytes += size
+		q.hub.metrics.pending.Add(float64(end - i))
+		i = end
+	}
+	return 0
+}
+
+// appendEvents queues one revision, in the last response if that is w's as well
+// and not large.
+func (q *queue) appendEvents(w *watcher, entries []*entry, size int, header int64) {
+	if t := q.tail; t != nil && t.kind == eventKind && t.w == w &&
+		len(t.entries)+len(entries) <= batchEvents && t.size+size <= batchBytes {
+		t.entries = append(t.entries, entries...)
+		t.size += size
+		t.resp.Revision = max(t.resp.Revision, header)
+		return
+	}
+	q.append(&pending{
+		kind: eventKind, w: w, entries: entries, size: size,
+		resp: Response{WatchID: w.id, Revision: header, Fragment: w.fragment},
+	})
+}
+
+// control queues an answer to a request, or a cancellation.
+func (q *queue) control(w *watcher, r Response) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.controls++
+	q.append(&pending{kind: controlKind, w: w, resp: r})
+}
+
+// streamProgress queues a progress response for all of the stream.
+func (q *queue) streamProgress(revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	if q.progresses >= maxProgress {
+		// The consumer is far behind. The newest one gives way: what it would have
+		// said, this one says later. Older ones stay, or none might ever arrive.
+		seen := 0
+		q.remove(func(p *pending) bool {
+			if p.kind == progressKind {
+				seen++
+			}
+			return p.kind == progressKind && seen == maxProgress
+		})
+		q.progresses--
+	}
+	q.progresses++
+	q.append(&pending{kind: progressKind, resp: Response{WatchID: NoWatchID, Revision: revision}})
+}
+
+// watcherProgress queues the periodic progress of w, unless one is still queued,
+// or events were queued after since; then it returns when they were.
+func (q *queue) watcherProgress(w *watcher, revision int64, since time.Time) (lastEvents time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case w.lastEvents.After(since):
+		return w.lastEvents
+	case q.closed || w.gone || w.notified:
+		return time.Time{}
+	}
+	w.notified = true
+	q.append(&pending{kind: notifyKind, w: w, resp: Response{WatchID: w.id, Revision: revision}})
+	return time.Time{}
+}
+
+// drop removes what is queued of w's events and progress, for good.
+func (q *queue) drop(w *watcher) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.gone = true
+	if w.queued == 0 && !w.notified {
+		return
+	}
+	q.hub.metrics.pending.Sub(float64(w.queued))
+	w.queued, w.bytes = 0, 0
+	q.remove(func(p *pending) bool { return p.w == w && p.kind != controlKind })
+}
+
+// remove takes out all responses that match. The lock is held.
+func (q *queue) remove(match func(*pending) bool) {
+	q.tail = nil
+	for at := &q.head; *at != nil; {
+		if match(*at) {
+			*at = (*at).next
+			continue
+		}
+		q.tail = *at
+		at = &(*at).next
+	}
+}
+
+// schedule sees to it that w, which is behind, gets on: now if its queue is
+// half empty, else as soon as the consumer has made it so. The hub's lock is held.
+func (h *Hub) schedule(w *watcher) {
+	if w.state != behind {
+		return
+	}
+	q := &w.stream.queue
+	q.mu.Lock()
+	w.parked = !q.drained(w)
+	parked := w.parked
+	q.mu.Unlock()
+	if !parked {
+		h.ready.push(w)
+	}
+}
+
+// drained reports whether at least half of w's budget is free.
+func (q *queue) drained(w *watcher) bool {
+	cfg := &q.hub.cfg
+	return w.queued <= cfg.QueueEvents/2 && w.bytes <= cfg.QueueBytes/2
+}
+
+// Next returns the next response, waiting for one; its error is ctx's, or
+// ErrClosed. A response is not lost if ctx ends: the next call returns it. For a
+// watcher with PrevKV, Next asks the Source for previous versions that are not at
+// hand, and does so again, with backoff, while the Source fails.
+func (s *Stream) Next(ctx context.Context) (*Response, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, err := s.take()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return s.finish(ctx, p)
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.ctx.Done():
+			return nil, ErrClosed
+		}
+	}
+}
+
+// take moves the first response out of the queue, nil if there is none.
+func (q *queue) take() (*pending, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil, ErrClosed
+	}
+	if q.taken != nil || q.head == nil {
+		return q.taken, nil
+	}
+	p := q.head
+	if q.head = p.next; q.head == nil {
+		q.tail = nil
+	}
+	p.next = nil
+	q.taken = p
+	switch p.kind {
+	case controlKind:
+		q.controls--
+		q.room.Signal()
+	case progressKind:
+		q.progresses--
+	case notifyKind:
+		p.w.notified = false
+	case eventKind:
+		n := len(p.entries)
+		p.w.queued -= n
+		p.w.bytes -= p.size
+		q.hub.metrics.pending.Sub(float64(n))
+		if p.w.parked && q.drained(p.w) {
+			p.w.parked = false
+			q.hub.ready.push(p.w)
+		}
+	}
+	return p, nil
+}
+
+// finish makes the response of p, which was taken.
+func (s *Stream) finish(ctx context.Context, p *pending) (*Response, error) {
+	resp := p.resp
+	if p.kind == eventKind {
+		if p.w.prevKV {
+			prev, err := s.previous(ctx, p.entries)
+			if err != nil {
+				return nil, err
+			}
+			resp.Prev = prev
+		}
+		resp.Events = make([]*Event, len(p.entries))
+		for i, e := range p.entries {
+			resp.Events[i] = e.Event
+		}
+		s.hub.metrics.events.Add(float64(len(p.entries)))
+	}
+	s.mu.Lock()
+	s.taken = nil
+	s.mu.Unlock()
+	return &resp, nil
+}
+
+// waitForRoom waits until another answer may be queued.
+func (q *queue) waitForRoom() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.controls >= maxControls && !q.closed {
+		q.room.Wait()
+	}
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.closed = true
+	for p := q.head; p != nil; p = p.next {
+		q.hub.metrics.pending.Sub(float64(len(p.entries)))
+	}
+	q.head, q.tail, q.taken = nil, nil, nil
+	q.room.Broadcast()
+}
