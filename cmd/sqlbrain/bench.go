@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/bench"
+)
+
+// benchFlags are the flags of sqlbrain bench that need more than storing.
+type benchFlags struct {
+	cfg    bench.Config
+	mix    string
+	output string
+	tls    transport.TLSInfo
+}
+
+// newBenchCommand returns the command that drives an etcd endpoint and checks
+// its answers.
+func newBenchCommand() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Drive an etcd endpoint as kube-apiserver does, and check every answer",
+		Long: `Drive an etcd endpoint with kube-apiserver's requests, measure it, and compare every answer and
+every watch event with what was written. Any etcd v3 server will do.
+
+Everything is written below a prefix of its own, and deleted afterwards. The store is compacted by "objects" only.
+
+Workloads:
+` + benchWorkloads(),
+		Example: `  sqlbrain bench create --total 20000 --clients 64
+  sqlbrain bench mixed --duration 30s --mix get=60,list=5,create=5,update=25,delete=5
+  sqlbrain bench watch-latency --watchers 100 --rate 500 --duration 20s
+  sqlbrain bench objects --objects 100000 --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.cfg.Workload == "" {
+				return errors.New("name a workload; see sqlbrain bench --help")
+			}
+			return f.run(cmd)
+		},
+	}
+	f.register(cmd)
+	for _, w := range bench.Workloads {
+		cmd.AddCommand(&cobra.Command{
+			Use: w.Name, Short: strings.ToUpper(w.About[:1]) + w.About[1:], Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				f.cfg.Workload = w.Name
+				return f.run(cmd)
+			},
+		})
+	}
+	return cmd
+}
+
+func benchWorkloads() string {
+	var b strings.Builder
+	for _, w := range bench.Workloads {
+		fmt.Fprintf(&b, "  %-14s %s\n", w.Name, w.About)
+	}
+	return b.String()
+}
+
+func (f *benchFlags) register(cmd *cobra.Command) {
+	c, p := &f.cfg, cmd.PersistentFlags()
+	cmd.Flags().StringVar(&c.Workload, "workload", "", "the workload, in place of a sub-command")
+	p.StringSliceVar(&c.Endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client endpoints of one cluster")
+	p.IntVar(&c.Clients, "clients", 16, "requests sent at the same time")
+	p.IntVar(&c.Conns, "conns", 4, "connections they share")
+	p.IntVar(&c.ValueSize, "value-size", 0, "bytes of each value; 0: 0.5 to 50 KiB and a few of 1 MiB, as Kubernetes has them")
+	p.IntVar(&c.Keys, "keys", 10_000, "objects that exist before update, get, list, mixed and watch-latency start")
+	p.Int64Var(&c.Total, "total", 0, "operations (default 10000, without --duration)")
+	p.DurationVar(&c.Duration, "duration", 0, "how long to start operations")
+	p.Float64Var(&c.Rate, "rate", 0, "operations started per second; latency then counts from when one was due (0: no limit)")
+	p.Uint64Var(&c.Seed, "seed", 1, "of keys, values and choices")
+	p.StringVar(&c.Prefix, "prefix", "", "of all keys; it must hold none yet (default a unique one)")
+	p.BoolVar(&c.Keep, "keep", false, "leave what was written in the store")
+	p.IntVar(&c.PageSize, "page-size", 500, "keys of a page of a list")
+	p.IntVar(&c.Watchers, "watchers", 10, "watchers of watch-latency")
+	p.StringVar(&f.mix, "mix", bench.DefaultMix.String(), "ratio of operations of mixed")
+	p.Int64Var(&c.LeaseTTL, "lease-ttl", 3600, "seconds, of the leases of lease")
+	p.IntVar(&c.KeysPerLease, "keys-per-lease", 1000, "events that share a lease")
+	p.IntVar(&c.Objects, "objects", 100_000, "objects of objects")
+	p.IntVar(&c.Updates, "updates", 10, "updates of each tenth object of objects")
+	p.BoolVar(&c.NoCompact, "no-compact", false, "objects leaves the store's history alone")
+	p.BoolVar(&c.Exclusive, "exclusive", false, "nobody else writes to the store: fail if a revision is missing")
+	p.DurationVar(&c.RequestTimeout, "timeout", 10*time.Second, "of one attempt of a request")
+	p.DurationVar(&c.RetryFor, "retry-for", time.Minute, "how long to repeat a request that fails for a passing reason")
+	p.StringVar(&f.tls.TrustedCAFile, "cacert", "", "file of the CA certificates that the server's is checked with; turns TLS on")
+	p.StringVar(&f.tls.CertFile, "cert", "", "file of the client certificate")
+	p.StringVar(&f.tls.KeyFile, "key", "", "file of the client certificate's key")
+	p.StringVar(&f.output, "output", "table", "table or json")
+}
+
+func (f *benchFlags) run(cmd *cobra.Command) (err error) {
+	if f.output != "table" && f.output != "json" {
+		return fmt.Errorf("--output %q: want table or json", f.output)
+	}
+	cfg := f.cfg
+	if cfg.Mix, err = bench.ParseMix(f.mix); err != nil {
+		return err
+	}
+	if f.tls.TrustedCAFile != "" || f.tls.CertFile != "" || f.tls.KeyFile != "" || anyHTTPS(cfg.Endpoints) {
+		if cfg.TLS, err = f.tls.ClientConfig(); err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+	}
+	cmd.SilenceUsage = true // from here on, errors are the server's
+	cfg.Progress = cmd.ErrOrStderr()
+	if file, ok := cfg.Progress.(*os.File); ok {
+		cfg.ProgressTerminal = isatty.IsTerminal(file.Fd())
+	}
+	rep, err := bench.Run(cmd.Context(), cfg)
+	if rep == nil {
+		return err
+	}
+	write := rep.WriteTable
+	if f.output == "json" {
+		write = rep.WriteJSON
+	}
+	return errors.Join(err, write(cmd.OutOrStdout()))
+}
+
+func anyHTTPS(endpoints []string) bool {
+	for _, e := range endpoints {
+		if strings.HasPrefix(e, "https://") {
+			return true
+		}
+	}
+	return false
+}

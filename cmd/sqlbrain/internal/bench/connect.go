@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// connect opens n clients, each with a connection of its own to every endpoint.
+func connect(ctx context.Context, cfg *Config, n int) ([]*clientv3.Client, error) {
+	var clients []*clientv3.Client
+	for range n {
+		c, err := clientv3.New(clientv3.Config{
+			Context:              context.WithoutCancel(ctx), // calls bring their own; closing comes last
+			Endpoints:            cfg.Endpoints,
+			TLS:                  cfg.TLS,
+			DialTimeout:          cfg.RequestTimeout,
+			DialKeepAliveTime:    30 * time.Second, // kube-apiserver's
+			DialKeepAliveTimeout: 10 * time.Second,
+			Logger:               zap.NewNop(), // errors reach the report
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect to %v: %w", cfg.Endpoints, err), closeAll(clients))
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
+}
+
+func closeAll(clients []*clientv3.Client) error {
+	var errs []error
+	for _, c := range clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// uniquePrefix returns a prefix that no cluster uses.
+func uniquePrefix() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // documented never to fail
+	return "/registry-bench-" + hex.EncodeToString(b)
+}
+
+// prepare returns the store's revision, having made sure that nothing is kept
+// below prefix.
+func prepare(ctx context.Context, c *clientv3.Client, cfg *Config, prefix string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+	defer cancel()
+	resp, err := c.Get(ctx, prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("read from %v: %w", cfg.Endpoints, err)
+	}
+	if resp.Count > 0 {
+		return 0, fmt.Errorf("%w: %d below %s/", ErrPrefixInUse, resp.Count, prefix)
+	}
+	return resp.Header.Revision, nil
+}
+
+// cleanUp deletes everything below prefix, a page at a time so that no
+// transaction gets large, and gives back the leases.
+func cleanUp(ctx context.Context, c *clientv3.Client, cfg *Config, prefix string, leases []clientv3.LeaseID) error {
+	call := func(f func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+		defer cancel()
+		return f(ctx)
+	}
+	end := clientv3.GetPrefixRangeEnd(prefix + "/")
+	for more := true; more; {
+		err := call(func(ctx context.Context) error {
+			page, err := c.Get(ctx, prefix+"/", clientv3.WithRange(end), clientv3.WithLimit(int64(cfg.PageSize)), clientv3.WithKeysOnly())
+			if err != nil || len(page.Kvs) == 0 {
+				more = false
+				return err
+			}
+			last := string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+			_, err = c.Delete(ctx, prefix+"/", clientv3.WithRange(last))
+			more = page.More
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("clean up %s/: %w", prefix, err)
+		}
+	}
+	for _, id := range leases {
+		err := call(func(ctx context.Context) error {
+			_, err := c.Revoke(ctx, id)
+			return err
+		})
+		if err != nil && !isLeaseNotFound(err) {
+			return fmt.Errorf("clean up lease %x: %w", id, err)
+		}
+	}
+	return nil
+}

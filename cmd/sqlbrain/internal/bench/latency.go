@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// runWatchLatency measures the time from the sending of a write to the arrival
+// of its event, at every watcher.
+func (r *runner) runWatchLatency(ctx context.Context) (err error) {
+	if err := r.load(ctx, r.cfg.Keys); err != nil {
+		return err
+	}
+	from := r.model.revision.Load() + 1
+	// Watchers spread over as many connections as the writers have.
+	var sets []*watches
+	defer func() {
+		for _, ws := range sets {
+			err = errors.Join(err, ws.close())
+		}
+	}()
+	p := &phase{name: "watch", started: time.Now()}
+	for range min(r.cfg.Conns, r.cfg.Watchers) {
+		ws, err := r.openWatches(ctx, p)
+		if err != nil {
+			return err
+		}
+		sets = append(sets, ws)
+	}
+	for i := range r.cfg.Watchers {
+		sets[i%len(sets)].watch(r.model.gen.prefix+"/", from, func(e *event, at time.Time) {
+			e.object.mu.Lock()
+			n := int(e.now.version) - 1 // each write was a version: nothing is deleted here
+			known := n >= 0 && n < len(e.object.sendings)
+			var sent time.Time
+			if known {
+				sent = e.object.sendings[n]
+			}
+			e.object.mu.Unlock()
+			if known {
+				p.record("event", sample{latency: at.Sub(sent), keys: 1, received: len(e.object.key) + e.now.size})
+			}
+		})
+	}
+	r.measured(ctx, "update", 0, func(ctx context.Context, w *worker, _ int64) error { return w.updateRandom(ctx) })
+	for _, ws := range sets {
+		ws.check(ctx, r.model.revision.Load())
+	}
+	// The events are told beside the writes, over the same time.
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.elapsed = r.phases[len(r.phases)-1].elapsed
+	r.phases = append(r.phases, p)
+	return nil
+}

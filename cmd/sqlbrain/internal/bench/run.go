@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Errors a run ends with, besides those of its context and of connecting.
+var (
+	// ErrVerification: an answer or event was not what the model says.
+	ErrVerification = errors.New("verification failed")
+	// ErrNothingSucceeded: every request failed.
+	ErrNothingSucceeded = errors.New("no request succeeded")
+	// ErrPrefixInUse: there are keys below the prefix already.
+	ErrPrefixInUse = errors.New("the prefix holds keys already")
+)
+
+// cleanUpTime bounds the cleaning up behind a run that was interrupted.
+const cleanUpTime = time.Minute
+
+// runner is one run. Its fields are set before workers start, but for those
+// that mu guards.
+type runner struct {
+	cfg     Config
+	clients []*clientv3.Client
+	model   *model
+	verify  *verifier
+	pace    *pacer // nil: no set rate
+
+	mu     sync.Mutex
+	phases []*phase
+	leases []clientv3.LeaseID // to be revoked in the end
+	notes  []string
+}
+
+// Run executes the workload cfg names. The report is not nil once the endpoint
+// answered, also beside an error; the error wraps ErrVerification,
+// ErrNothingSucceeded, or what kept the run from finishing. Requests that fail
+// for a passing reason are counted, and are no error of the run.
+func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	prefix := cfg.Prefix
+	if prefix == "" {
+		prefix = uniquePrefix()
+	}
+	clients, err := connect(ctx, &cfg, cfg.Conns)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeAll(clients)) }()
+	start, err := prepare(ctx, clients[0], &cfg, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	m := newModel(&generator{seed: cfg.Seed, prefix: prefix, size: cfg.ValueSize}, start)
+	r := &runner{cfg: cfg, clients: clients, model: m, verify: &verifier{model: m}}
+
+	began := time.Now()
+	err = r.execute(ctx)
+	if ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	if !cfg.Keep {
+		err = errors.Join(err, r.cleanUp(ctx, prefix))
+	}
+	rep = r.report(began, prefix)
+	if ok, failed := rep.Requests(); ok == 0 && failed > 0 {
+		err = errors.Join(err, ErrNothingSucceeded)
+	}
+	if n := rep.Verification.Failed; n > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %d wrong, the first: %s", ErrVerification, n, rep.Verification.Failures[0]))
+	}
+	return rep, err
+}
+
+// execute runs the workload and the checks that follow every workload.
+func (r *runner) execute(ctx context.Context) error {
+	stop := r.showProgress()
+	defer stop()
+	workloads := map[string]func(context.Context) error{
+		"create": r.runCreate, "update": r.runUpdate, "get": r.runGet, "list": r.runList, "delete": r.runDelete,
+		"mixed": r.runMixed, "watch-latency": r.runWatchLatency, "lease": r.runLease, "objects": r.runObjects,
+	}
+	if err := workloads[r.cfg.Workload](ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx)
+}
+
+// finish checks the answers that had to wait, and what the store holds now.
+func (r *runner) finish(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.verify.settle()
+	p := r.begin("check", 0)
+	defer r.end(p)
+	w := r.worker(p, 0)
+	l, err := w.list(ctx, r.model.gen.prefix+"/", 0)
+	if err != nil {
+		return fmt.Errorf("final list: %w", err)
+	}
+	r.verify.listing(l, r.model.sorted(l.prefix))
+	r.checkRevisions(l.rev)
+	return nil
+}
+
+// checkRevisions checks that no two writes share a revision and, if the store
+// is ours alone, that there are no gaps up to rev.
+func (r *runner) checkRevisions(rev int64) {
+	revs, lost := r.model.revisions()
+	expect := r.model.start + 1
+	for i, got := range revs {
+		shared := i > 0 && got == revs[i-1]
+		if shared && r.cfg.Workload != "lease" { // a revocation deletes many keys in one
+			r.verify.fail("revision %d was given to two writes", got)
+		}
+		if !shared && r.cfg.Exclusive && lost == 0 && got != expect {
+			r.verify.fail("revision %d follows %d", got, expect-1)
+			return
+		}
+		expect = got + 1
+	}
+	if r.cfg.Exclusive && lost == 0 && rev != expect-1 {
+		r.verify.fail("the store is at revision %d, the last write has %d", rev, expect-1)
+	}
+	r.verify.answers.Add(1)
+}
+
+func (r *runner) cleanUp(ctx context.Context, prefix string) error {
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+		defer cancel()
+	}
+	r.mu.Lock()
+	leases := r.leases
+	r.mu.Unlock()
+	return cleanUp(ctx, r.clients[0], &r.cfg, prefix, leases)
+}
+
+func (r *runner) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+func (r *runner) report(began time.Time, prefix string) *Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rep := &Report{
+		Workload: r.cfg.Workload, Endpoints: r.cfg.Endpoints, Clients: r.cfg.Clients, Conns: r.cfg.Conns,
+		Seed: r.cfg.Seed, Prefix: prefix, Started: began, Seconds: time.Since(began).Seconds(),
+		Phases: []PhaseReport{}, Verification: r.verify.report(), Notes: r.notes,
+	}
+	for _, p := range r.phases {
+		rep.Phases = append(rep.Phases, p.report())
+	}
+	return rep
+}
+
+func isLeaseNotFound(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }

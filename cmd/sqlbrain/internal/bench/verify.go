@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	keptFailures = 20        // failures described in the report
+	keptItems    = 4_000_000 // keys of answers kept for a later check
+)
+
+// item is one key of an answer.
+type item struct {
+	object *object
+	state  state
+}
+
+// reading is an answer to a single-key read: the object at a revision.
+type reading struct {
+	object *object
+	rev    int64
+	found  bool
+	state  state
+}
+
+// listing is an answer to a whole list: all pages, at one revision.
+type listing struct {
+	prefix string
+	rev    int64
+	items  []item
+	count  int64 // of the first page
+	keys   bool  // keys only: sizes and hashes of values are not there
+}
+
+// verifier compares answers with the model. Safe for concurrent use.
+type verifier struct {
+	model                   *model
+	answers, keys           atomic.Int64
+	events, skipped, failed atomic.Int64
+
+	mu       sync.Mutex
+	failures []string
+	readings []reading  // to be checked when nothing is being written
+	listings []*listing // the same
+	kept     int        // keys in listings
+}
+
+func (v *verifier) fail(format string, args ...any) {
+	v.failed.Add(1)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.failures) < keptFailures {
+		v.failures = append(v.failures, fmt.Sprintf(format, args...))
+	}
+}
+
+// revision checks that an answer is not older than least, which follows from
+// what was answered before the request was sent, and takes note of it.
+func (v *verifier) revision(what string, rev, least int64) {
+	if rev < least {
+		v.fail("%s: answered at revision %d, want at least %d", what, rev, least)
+	}
+	v.model.see(rev)
+}
+
+// reading checks r now, or later if the object is just being written.
+func (v *verifier) reading(r reading) {
+	if !v.tryReading(r) {
+		v.mu.Lock()
+		v.readings = append(v.readings, r)
+		v.mu.Unlock()
+	}
+}
+
+func (v *verifier) tryReading(r reading) bool {
+	want, live, known, lost := r.object.settled(r.rev)
+	switch {
+	case lost:
+		v.skipped.Add(1)
+		return true
+	case !known:
+		return false
+	}
+	v.answers.Add(1)
+	switch {
+	case live != r.found:
+		v.fail("get %s at %d: found is %t, want %t", r.object.key, r.rev, r.found, live)
+	case r.found && r.state != want:
+		v.fail("get %s at %d: %v, want %v", r.object.key, r.rev, r.state, want)
+	}
+	if r.found {
+		v.keys.Add(1)
+	}
+	return true
+}
+
+// later keeps l until nothing is being written.
+func (v *verifier) later(l *listing) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.kept+len(l.items) > keptItems {
+		v.skipped.Add(1)
+		return
+	}
+	v.kept += len(l.items)
+	v.listings = append(v.listings, l)
+}
+
+// settle checks what was kept. Nothing may be being written.
+func (v *verifier) settle() {
+	v.mu.Lock()
+	readings, listings := v.readings, v.listings
+	v.readings, v.listings, v.kept = nil, nil, 0
+	v.mu.Unlock()
+	for _, r := range readings {
+		if !v.tryReading(r) {
+			v.fail("get %s: still being written at the end", r.object.key)
+		}
+	}
+	sorted := map[string][]*object{}
+	for _, l := range listings {
+		if sorted[l.prefix] == nil {
+			sorted[l.prefix] = v.model.sorted(l.prefix)
+		}
+		v.listing(l, sorted[l.prefix])
+	}
+}
+
+// listing checks l against objects, which are all those below l.prefix in key
+// order. Objects of unknown state are left out on both sides.
+func (v *verifier) listing(l *listing, objects []*object) {
+	v.answers.Add(1)
+	v.keys.Add(int64(len(l.items)))
+	items, exact := l.items, true
+	want := int64(0)
+	for _, o := range objects {
+		s, live, known, lost := o.settled(l.rev)
+		for lost && len(items) > 0 && items[0].object == o {
+			items = items[1:]
+		}
+		switch {
+		case lost:
+			exact = false
+			continue
+		case !known:
+			v.fail("list %s: %s is still being written", l.prefix, o.key)
+			return
+		case !live:
+			continue
+		}
+		want++
+		if len(items) == 0 || items[0].object != o {
+			v.fail("list %s at %d: %s is missing", l.prefix, l.rev, o.key)
+			return
+		}
+		got := items[0].state
+		if l.keys {
+			got.hash, got.size = s.hash, s.size
+		}
+		if got != s {
+			v.fail("list %s at %d: %s is %v, want %v", l.prefix, l.rev, o.key, got, s)
+		}
+		items = items[1:]
+	}
+	if len(items) > 0 {
+		v.fail("list %s at %d: %s should not be there", l.prefix, l.rev, items[0].object.key)
+	}
+	if !exact {
+		want = l.count // an unknown object may or may not count
+	}
+	if l.count != want {
+		v.fail("list %s at %d: count %d, want %d", l.prefix, l.rev, l.count, want)
+	}
+}
+
+// count checks the answer to a count at rev; nothing may be being written.
+func (v *verifier) count(prefix string, rev, got int64) {
+	v.answers.Add(1)
+	var want int64
+	for _, o := range v.model.sorted(prefix) {
+		_, live, _, lost := o.settled(rev)
+		if lost {
+			v.skipped.Add(1)
+			return
+		}
+		if live {
+			want++
+		}
+	}
+	if got != want {
+		v.fail("count %s at %d: %d, want %d", prefix, rev, got, want)
+	}
+}
+
+func (v *verifier) report() Verification {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return Verification{
+		Answers: v.answers.Load(), Keys: v.keys.Load(), Events: v.events.Load(), Skipped: v.skipped.Load(),
+		Failed: v.failed.Load(), Failures: v.failures,
+	}
+}

@@ -1,0 +1,298 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// progressInterval is how often progress is asked for: kube-apiserver's, while
+// consistent reads wait for its cache.
+const progressInterval = 100 * time.Millisecond
+
+// watches is a set of watchers on one connection. The goroutines it owns end
+// with close.
+type watches struct {
+	r      *runner
+	p      *phase
+	client *clientv3.Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	all    []*watcher
+}
+
+// watcher notes what one watch delivered. One goroutine fills it; mu guards
+// what others read meanwhile.
+type watcher struct {
+	set    *watches
+	prefix string
+	from   int64 // start revision
+	// seen, if not nil, is called with each event as it arrives.
+	seen func(e *event, at time.Time)
+
+	mu      sync.Mutex
+	events  []event
+	newest  int64         // revision of the last event
+	reached int64         // all events up to here came
+	err     error         // what ended the watch, if it was not asked to end
+	changed chan struct{} // closed when any of the above changes
+}
+
+// openWatches returns an empty set with a connection of its own.
+func (r *runner) openWatches(ctx context.Context, p *phase) (*watches, error) {
+	clients, err := connect(ctx, &r.cfg, 1)
+	if err != nil {
+		return nil, err
+	}
+	ws := &watches{r: r, p: p, client: clients[0]}
+	// The requests for progress must name the stream of the watches: clientv3
+	// tells streams by the metadata of their context.
+	ws.ctx, ws.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
+	ws.wg.Go(func() {
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ws.ctx.Done():
+				return
+			case <-tick.C:
+				// A failure shows as a watch that does not get on.
+				_ = ws.client.RequestProgress(ws.ctx)
+			}
+		}
+	})
+	return ws, nil
+}
+
+// close ends the watches and waits for them.
+func (ws *watches) close() error {
+	ws.cancel()
+	ws.wg.Wait()
+	return ws.client.Close()
+}
+
+// watch starts a watcher, as kube-apiserver watches a resource, from revision from on.
+func (ws *watches) watch(prefix string, from int64, seen func(*event, time.Time)) *watcher {
+	w := &watcher{set: ws, prefix: prefix, from: from, reached: from - 1, changed: make(chan struct{}), seen: seen}
+	ws.all = append(ws.all, w)
+	ch := ws.client.Watch(ws.ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
+		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	ws.wg.Go(func() {
+		for resp := range ch {
+			w.take(&resp)
+		}
+		w.update(func() {
+			if w.err == nil && ws.ctx.Err() == nil {
+				w.err = errors.New("the watch ended by itself")
+			}
+		})
+	})
+	return w
+}
+
+// update changes w under its lock and wakes who waits.
+func (w *watcher) update(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *watcher) take(resp *clientv3.WatchResponse) {
+	now := time.Now()
+	fail := w.set.r.verify.fail
+	var events []event
+	for i, ev := range resp.Events {
+		e, err := w.eventOf(ev)
+		if err != nil {
+			fail("watch %s: %v", w.prefix, err)
+			continue
+		}
+		// Each revision arrives whole: a later response does not go on with it.
+		if last := w.last(); i == 0 && e.now.mod <= last {
+			fail("watch %s: revision %d after %d", w.prefix, e.now.mod, last)
+		}
+		events = append(events, e)
+		w.set.p.steps.Add(1)
+		if w.seen != nil {
+			w.seen(&e, now)
+		}
+	}
+	w.update(func() {
+		w.events = append(w.events, events...)
+		if n := len(w.events); n > 0 {
+			w.newest = w.events[n-1].now.mod
+		}
+		switch {
+		case resp.Err() != nil:
+			w.err = resp.Err()
+		case resp.Created:
+		case len(resp.Events) == 0: // progress: everything up to there has come
+			w.reached = max(w.reached, resp.Header.Revision)
+		}
+	})
+}
+
+func (w *watcher) last() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newest
+}
+
+func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
+	o := w.set.r.model.find(ev.Kv.Key)
+	if o == nil {
+		return event{}, fmt.Errorf("event of unknown key %q", ev.Kv.Key)
+	}
+	e := event{object: o, deleted: ev.Type == clientv3.EventTypeDelete, now: stateOf(ev.Kv), hasPrev: ev.PrevKv != nil}
+	if e.deleted {
+		if len(ev.Kv.Value) > 0 {
+			return e, fmt.Errorf("the deletion of %s carries a value", o.key)
+		}
+		e.now.hash = 0 // an expected deletion holds the revision only
+	}
+	if e.hasPrev {
+		if string(ev.PrevKv.Key) != o.key {
+			return e, fmt.Errorf("the event of %s has %q before it", o.key, ev.PrevKv.Key)
+		}
+		e.prev = stateOf(ev.PrevKv)
+	}
+	w.mu.Lock()
+	reached := w.reached
+	w.mu.Unlock()
+	if e.now.mod <= reached {
+		return e, fmt.Errorf("event of %s at %d after progress to %d", o.key, e.now.mod, reached)
+	}
+	return e, nil
+}
+
+// wait returns when done is true, which is called with w locked. It fails if
+// the watch ends, or nothing arrives for RetryFor.
+func (w *watcher) wait(ctx context.Context, done func() bool) error {
+	stalled := time.NewTimer(w.set.r.cfg.RetryFor)
+	defer stalled.Stop()
+	newest := int64(-1)
+	for {
+		w.mu.Lock()
+		ok, err, changed, last := done(), w.err, w.changed, w.newest
+		w.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch %s: %w", w.prefix, err)
+		}
+		if last != newest {
+			newest = last
+			stalled.Reset(w.set.r.cfg.RetryFor)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stalled.C:
+			return fmt.Errorf("watch %s: stuck at revision %d", w.prefix, last)
+		}
+	}
+}
+
+// volume returns what w delivered so far.
+func (w *watcher) volume() sample {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := sample{keys: len(w.events)}
+	for _, e := range w.events {
+		s.received += len(e.object.key) + e.now.size
+		if e.hasPrev {
+			s.received += len(e.object.key) + e.prev.size
+		}
+	}
+	return s
+}
+
+// check waits until each watcher reports progress to rev, and compares all that
+// they delivered up to there with the model. Nothing may be being written.
+func (ws *watches) check(ctx context.Context, rev int64) {
+	for _, w := range ws.all {
+		if err := w.wait(ctx, func() bool { return w.reached >= rev }); err != nil {
+			ws.r.verify.fail("%v; want progress to %d", err, rev)
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	type span struct {
+		prefix string
+		from   int64
+	}
+	want := map[span][]event{} // watchers of the same share it
+	for _, w := range ws.all {
+		s := span{w.prefix, w.from}
+		if _, ok := want[s]; !ok {
+			want[s] = ws.r.model.events(w.prefix, w.from-1, rev)
+		}
+		w.compare(want[s], rev)
+	}
+}
+
+// compare checks w's events up to rev against want. Events of objects whose
+// state is unknown are left out on both sides.
+func (w *watcher) compare(want []event, rev int64) {
+	v := w.set.r.verify
+	unknown := func(e event) bool { _, _, _, lost := e.object.settled(rev); return lost }
+	w.mu.Lock()
+	got := slices.Clone(w.events)
+	w.mu.Unlock()
+	got = slices.DeleteFunc(got, func(e event) bool { return e.now.mod > rev || unknown(e) })
+	want = slices.DeleteFunc(slices.Clone(want), unknown)
+	for i := range min(len(got), len(want)) {
+		v.events.Add(1)
+		if g, e := got[i], want[i]; g != e {
+			v.fail("watch %s from %d: event %d is %v, want %v", w.prefix, w.from, i, g, e)
+			return // the rest is shifted
+		}
+	}
+	switch {
+	case len(got) > len(want):
+		v.fail("watch %s from %d: %d events too many, the first %v", w.prefix, w.from, len(got)-len(want), got[len(want)])
+	case len(got) < len(want):
+		v.fail("watch %s from %d: %d events missing, the first %v", w.prefix, w.from, len(want)-len(got), want[len(got)])
+	}
+}
+
+func (e event) String() string {
+	kind, prev := "put", "nothing"
+	if e.deleted {
+		kind = "delete"
+	}
+	if e.hasPrev {
+		prev = e.prev.String()
+	}
+	return fmt.Sprintf("%s %s %v, before it %s", kind, e.object.key, e.now, prev)
+}
+
+// compactedWatch checks that a watch from a revision that is compacted away
+// ends with the compact revision.
+func (r *runner) compactedWatch(ctx context.Context, prefix string, from, compacted int64) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), r.cfg.RetryFor)
+	defer cancel()
+	r.verify.answers.Add(1)
+	for resp := range r.clients[0].Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
+		switch {
+		case resp.CompactRevision == compacted:
+			return
+		case resp.Err() != nil || len(resp.Events) > 0:
+			r.verify.fail("watch from %d: %d events, error %v, compact revision %d, want %d", from, len(resp.Events),
+				resp.Err(), resp.CompactRevision, compacted)
+			return
+		}
+	}
+	r.verify.fail("watch from %d: no answer, want compacted at %d", from, compacted)
+}

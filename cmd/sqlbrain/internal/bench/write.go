@@ -1,0 +1,225 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// attempts repeats one request while it fails for passing reasons.
+type attempts struct {
+	w     *worker
+	until time.Time
+	pause backoff
+	// uncertain says that an attempt failed without telling whether it took
+	// effect.
+	uncertain bool
+}
+
+func (w *worker) attempts() *attempts {
+	return &attempts{w: w, until: time.Now().Add(w.r.cfg.RetryFor)}
+}
+
+// again reports whether to repeat the request that ended with err, having
+// paused before.
+func (a *attempts) again(ctx context.Context, err error) bool {
+	if !passing(err) {
+		return false
+	}
+	a.uncertain = true
+	return ctx.Err() == nil && time.Now().Before(a.until) && a.pause.wait(ctx) == nil
+}
+
+// measure runs one attempt of a request and records it.
+func (w *worker) measure(ctx context.Context, op string, f func(ctx context.Context, s *sample) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.r.cfg.RequestTimeout)
+	defer cancel()
+	start := time.Now()
+	if !w.due.IsZero() {
+		start, w.due = w.due, time.Time{}
+	}
+	var s sample
+	s.err = f(ctx, &s)
+	s.latency = time.Since(start)
+	w.p.record(op, s)
+	return s.err
+}
+
+// txn is kube-apiserver's optimistic transaction: then if the key still has the
+// expected revision, else a read of it, if asked for.
+func (w *worker) txn(ctx context.Context, op, key string, expected int64, then clientv3.Op, elseGet bool) (*clientv3.TxnResponse, error) {
+	var resp *clientv3.TxnResponse
+	before := w.r.model.revision.Load()
+	err := w.measure(ctx, op, func(ctx context.Context, s *sample) (err error) {
+		s.sent = len(key) + len(then.ValueBytes())
+		t := w.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", expected)).Then(then)
+		if elseGet {
+			t = t.Else(clientv3.OpGet(key))
+		}
+		resp, err = t.Commit()
+		if err == nil {
+			s.keys, s.received = 1, 0
+			if kv := elseKV(resp); kv != nil {
+				s.received = len(kv.Key) + len(kv.Value)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if resp.Succeeded {
+		before++ // it took a revision of its own
+	}
+	w.r.verify.revision(op+" "+key, resp.Header.Revision, before)
+	return resp, nil
+}
+
+// elseKV returns what the else branch read, nil if it did not run or found nothing.
+func elseKV(resp *clientv3.TxnResponse) *mvccpb.KeyValue {
+	if resp.Succeeded || len(resp.Responses) != 1 {
+		return nil
+	}
+	if kvs := resp.Responses[0].GetResponseRange().GetKvs(); len(kvs) == 1 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// put creates or replaces o, which the caller claimed, and settles the outcome.
+// An error means that o is as it was, or that it is lost.
+func (w *worker) put(ctx context.Context, o *object) error {
+	old, live := o.latest()
+	op, next := "create", state{lease: o.lease}
+	if live {
+		op = "update"
+		next.create, next.version = old.create, old.version
+	}
+	next.version++
+	value := w.nextValue(o, next.version)
+	next.hash, next.size = hashOf(value), len(value)
+	then := clientv3.OpPut(o.key, string(value), clientv3.WithLease(clientv3.LeaseID(o.lease)))
+
+	took := func(rev int64) {
+		next.mod = rev
+		if !live {
+			next.create = rev
+		}
+		w.r.model.commit(o, version{state: next})
+		w.r.verify.answers.Add(1)
+	}
+	a := w.attempts()
+	for {
+		// kube-apiserver's create reads nothing when it fails; here a repeated
+		// one does, to see whose object there is.
+		resp, err := w.txn(ctx, op, o.key, old.mod, then, live || a.uncertain)
+		switch {
+		case err == nil && resp.Succeeded:
+			took(resp.Header.Revision)
+			return nil
+		case err == nil:
+			kv := elseKV(resp)
+			if a.uncertain && kv != nil && hashOf(kv.Value) == next.hash && kv.ModRevision > old.mod {
+				took(kv.ModRevision)
+				return nil
+			}
+			o.lose()
+			w.r.verify.fail("%s %s refused at revision %d: it is %v, expected revision %d", op, o.key, resp.Header.Revision, kv, old.mod)
+			return fmt.Errorf("%s %s: unexpected conflict", op, o.key)
+		case !a.again(ctx, err):
+			if a.uncertain {
+				o.lose()
+			}
+			return err
+		}
+	}
+}
+
+// nextValue returns a value that o never had, and notes when it is sent, as the
+// version to be.
+func (w *worker) nextValue(o *object, version int64) []byte {
+	o.mu.Lock()
+	n := o.writes
+	o.writes++
+	if w.r.cfg.Workload == "watch-latency" {
+		o.sendings = append(o.sendings[:version-1], time.Now())
+	}
+	o.mu.Unlock()
+	return w.r.model.gen.value(o.index, o.kind, n)
+}
+
+// remove deletes o, which exists and which the caller claimed, and settles the
+// outcome as put does.
+func (w *worker) remove(ctx context.Context, o *object) error {
+	old, _ := o.latest()
+	a := w.attempts()
+	for {
+		resp, err := w.txn(ctx, "delete", o.key, old.mod, clientv3.OpDelete(o.key), true)
+		switch {
+		case err == nil && resp.Succeeded:
+			if n := resp.Responses[0].GetResponseDeleteRange().GetDeleted(); n != 1 {
+				w.r.verify.fail("delete %s: %d deleted, want 1", o.key, n)
+			}
+			w.r.model.commit(o, version{state: state{mod: resp.Header.Revision}, deleted: true})
+			w.r.verify.answers.Add(1)
+			return nil
+		case err == nil && a.uncertain && elseKV(resp) == nil:
+			// It took effect, and its answer was lost. A watch tells when.
+			rev, err := w.deletedAt(ctx, o.key, old.mod)
+			if err != nil {
+				o.lose()
+				return err
+			}
+			w.r.model.commit(o, version{state: state{mod: rev}, deleted: true})
+			return nil
+		case err == nil:
+			o.lose()
+			w.r.verify.fail("delete %s refused: it is %v, expected revision %d", o.key, elseKV(resp), old.mod)
+			return fmt.Errorf("delete %s: unexpected conflict", o.key)
+		case !a.again(ctx, err):
+			if a.uncertain {
+				o.lose()
+			}
+			return err
+		}
+	}
+}
+
+// deletedAt returns the revision at which key, last written at mod, was deleted.
+func (w *worker) deletedAt(ctx context.Context, key string, mod int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.r.cfg.RetryFor)
+	defer cancel()
+	for resp := range w.client.Watch(ctx, key, clientv3.WithRev(mod+1)) {
+		if err := resp.Err(); err != nil {
+			return 0, fmt.Errorf("watch the deletion of %s: %w", key, err)
+		}
+		for _, ev := range resp.Events {
+			return ev.Kv.ModRevision, nil
+		}
+	}
+	return 0, fmt.Errorf("watch the deletion of %s: %w", key, ctx.Err())
+}
+
+// stalePut tries to replace o, which exists and which the caller claimed, on
+// the strength of an outdated revision: it must be refused with the current object.
+func (w *worker) stalePut(ctx context.Context, o *object) error {
+	now, _ := o.latest()
+	a := w.attempts()
+	for {
+		resp, err := w.txn(ctx, "stale update", o.key, now.mod-1, clientv3.OpPut(o.key, valueMagic), true)
+		if err == nil {
+			w.r.verify.answers.Add(1)
+			if kv := elseKV(resp); resp.Succeeded || kv == nil || stateOf(kv) != now {
+				w.r.verify.fail("stale update %s: accepted is %t, answered %v, want %v", o.key, resp.Succeeded, kv, now)
+				o.lose()
+			}
+			return nil
+		}
+		if !a.again(ctx, err) {
+			return err
+		}
+	}
+}
