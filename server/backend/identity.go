@@ -1,0 +1,70 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// identity holds the ids that every response header carries. They are chosen
+// once, at random and not zero, and kept in the table.
+type identity struct{ cluster, member uint64 }
+
+type identityRow struct {
+	ID uint64 `json:"id"`
+}
+
+// ClusterID identifies the table's content.
+func (b *Backend) ClusterID() uint64 { return b.identity.cluster }
+
+// MemberID identifies this node by its name.
+func (b *Backend) MemberID() uint64 { return b.identity.member }
+
+func loadIdentity(ctx context.Context, store sqlstore.Store, name string) (identity, error) {
+	cluster, err := loadOrCreateID(ctx, store, coder.IdentityKey())
+	if err != nil {
+		return identity{}, fmt.Errorf("reading the cluster's identity: %w", err)
+	}
+	member, err := loadOrCreateID(ctx, store, coder.EncodeMemberKey(name))
+	if err != nil {
+		return identity{}, fmt.Errorf("reading member %q: %w", name, err)
+	}
+	return identity{cluster: cluster, member: member}, nil
+}
+
+func loadOrCreateID(ctx context.Context, store sqlstore.Store, key []byte) (uint64, error) {
+	for {
+		raw, err := store.Get(ctx, key)
+		if err == nil {
+			var row identityRow
+			if err := json.Unmarshal(raw, &row); err != nil {
+				return 0, err
+			}
+			if row.ID == 0 {
+				return 0, errors.New("the stored id is 0")
+			}
+			return row.ID, nil
+		}
+		if !errors.Is(err, sqlstore.ErrKeyNotFound) {
+			return 0, err
+		}
+		row := identityRow{ID: rand.Uint64() | 1}
+		raw, err = json.Marshal(row)
+		if err != nil {
+			return 0, err
+		}
+		batch := store.BeginBatchWrite()
+		batch.PutIfNotExist(key, raw)
+		err = batch.Commit(ctx)
+		var conflict *sqlstore.Conflict
+		if err != nil && !errors.As(err, &conflict) {
+			return 0, err
+		}
+		// Written by us or by somebody else: read what is there.
+	}
+}

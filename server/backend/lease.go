@@ -1,0 +1,254 @@
+package backend
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// MaxLeaseTTL is etcd's limit, in seconds.
+const MaxLeaseTTL = 9_000_000_000
+
+// LeaseGrant grants a lease of ttl seconds, raised to the minimum; id 0 lets the
+// server choose. Errors: ErrLeaseTTLTooLarge, ErrLeaseExists, ErrNoSpace.
+func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	if ttl > MaxLeaseTTL {
+		return LeaseStatus{}, ErrLeaseTTLTooLarge
+	}
+	if err := b.alarms.checkWrite(true); err != nil {
+		return LeaseStatus{}, err
+	}
+	if err := b.checkSpace(); err != nil {
+		return LeaseStatus{}, err
+	}
+	c := &grantCommand{b: b, row: coder.Lease{ID: id, TTL: max(ttl, b.cfg.MinLeaseTTL)}}
+	if err := b.submit(ctx, c); err != nil {
+		return LeaseStatus{}, err
+	}
+	return LeaseStatus{ID: c.row.ID, GrantedTTL: c.row.TTL, TTL: c.row.TTL}, nil
+}
+
+// LeaseRevoke ends a lease and deletes its keys in one revision, in key order.
+// Errors: ErrLeaseNotFound.
+func (b *Backend) LeaseRevoke(ctx context.Context, id int64) error {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	if err := b.alarms.checkWrite(false); err != nil {
+		return err
+	}
+	return b.submit(ctx, &revokeCommand{b: b, id: id})
+}
+
+// LeaseKeepAlive starts a lease's time anew and returns its TTL in seconds. A
+// lease whose time is up is not renewed: the call waits for its end. Errors:
+// ErrLeaseNotFound.
+func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	if err := b.servingWrites(); err != nil {
+		return 0, err
+	}
+	ttl, persist, ended, ok := b.lessor.renew(id)
+	if !ok {
+		return 0, ErrLeaseNotFound
+	}
+	if ended != nil {
+		select {
+		case <-ended:
+			return 0, ErrLeaseNotFound
+		case <-ctx.Done():
+			return 0, b.publicError(ctx, ctx.Err())
+		}
+	}
+	if persist {
+		if err := b.submit(ctx, &checkpointCommand{b: b, rows: []coder.Lease{{ID: id, TTL: ttl}}}); err != nil {
+			return 0, err
+		}
+	}
+	return ttl, nil
+}
+
+// LeaseTimeToLive returns a lease's times and, if asked for, its keys in key
+// order. A lease that does not exist has TTL -1, which is no error.
+func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (LeaseStatus, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	if err := b.servingReads(true); err != nil {
+		return LeaseStatus{}, err
+	}
+	granted, remaining, ok := b.lessor.status(id)
+	if !ok {
+		return LeaseStatus{ID: id, TTL: -1}, nil
+	}
+	st := LeaseStatus{ID: id, GrantedTTL: granted, TTL: remaining}
+	if !keys {
+		return st, nil
+	}
+	var err error
+	st.Keys, err = b.attachedKeys(ctx, id)
+	return st, b.publicError(ctx, err)
+}
+
+// Leases returns the ids of all leases, those that end first in front.
+func (b *Backend) Leases(context.Context) ([]int64, error) {
+	if err := b.servingReads(true); err != nil {
+		return nil, err
+	}
+	return b.lessor.ids(), nil
+}
+
+// attachedKeys returns the keys that the table has attached to lease id.
+func (b *Backend) attachedKeys(ctx context.Context, id int64) ([][]byte, error) {
+	lo, hi := coder.AttachmentBounds(id)
+	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true})
+	defer func() { _ = it.Close() }()
+	var keys [][]byte
+	for it.Next() {
+		_, key, err := coder.DecodeAttachmentKey(it.Key())
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, it.Err()
+}
+
+// leaseExists reports whether a put of this stage may attach to lease id.
+func (st *stage) leaseExists(id int64) bool {
+	if l, ok := st.ownLeases[id]; ok {
+		return l != nil
+	}
+	if l, ok := st.leases[id]; ok {
+		return l != nil
+	}
+	return st.b.lessor.exists(id)
+}
+
+// setLease stages a lease row; nil removes it.
+func (st *stage) setLease(id int64, l *coder.Lease) {
+	if st.ownLeases == nil {
+		st.ownLeases = make(map[int64]*coder.Lease)
+	}
+	st.ownLeases[id] = l
+}
+
+// grant stages a new lease, choosing an id if row has none.
+func (st *stage) grant(row coder.Lease) (coder.Lease, error) {
+	if row.ID == 0 {
+		for row.ID == 0 || st.leaseExists(row.ID) {
+			row.ID = rand.Int64() // not negative, as etcd's own ids
+		}
+	} else if st.leaseExists(row.ID) {
+		return row, ErrLeaseExists
+	}
+	st.setLease(row.ID, &row)
+	st.committed(func() { st.b.lessor.add(row, time.Now()) })
+	return row, nil
+}
+
+type grantCommand struct {
+	b   *Backend
+	row coder.Lease
+}
+
+func (c *grantCommand) touches() [][]byte { return nil }
+func (c *grantCommand) size() int         { return 0 }
+
+func (c *grantCommand) evaluate(_ context.Context, st *stage) (err error) {
+	c.row, err = st.grant(c.row)
+	return err
+}
+
+type revokeCommand struct {
+	b  *Backend
+	id int64
+}
+
+func (c *revokeCommand) touches() [][]byte { return nil }
+func (c *revokeCommand) size() int         { return 0 }
+
+func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
+	if !st.leaseExists(c.id) {
+		return ErrLeaseNotFound
+	}
+	keys, err := c.b.attachedKeys(ctx, c.id)
+	if err != nil {
+		return err
+	}
+	// Earlier commands of the batch may have attached others.
+	candidates := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		candidates[string(k)] = true
+	}
+	for k, ks := range st.keys {
+		if ks.rec.Lease == c.id {
+			candidates[k] = true
+		}
+	}
+	attached := slices.Sorted(maps.Keys(candidates))
+	if err := c.b.loadIndex(ctx, toBytes(attached)); err != nil {
+		return err
+	}
+	for _, k := range attached {
+		cur, err := st.current(ctx, []byte(k))
+		if err != nil {
+			return err
+		}
+		if cur != nil && cur.Lease == c.id {
+			st.delete(cur, false)
+		}
+	}
+	st.setLease(c.id, nil)
+	st.committed(func() { c.b.lessor.remove(c.id) })
+	return nil
+}
+
+// checkpointCommand writes the remaining time of leases down.
+type checkpointCommand struct {
+	b    *Backend
+	rows []coder.Lease
+}
+
+func (c *checkpointCommand) touches() [][]byte { return nil }
+func (c *checkpointCommand) size() int         { return 0 }
+
+func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
+	for _, row := range c.rows {
+		if !st.leaseExists(row.ID) {
+			continue // revoked meanwhile
+		}
+		st.setLease(row.ID, &row)
+		st.committed(func() { st.b.lessor.persisted(row) })
+	}
+	return nil
+}
+
+// persisted records what the table holds of a lease's remaining time.
+func (l *lessor) persisted(row coder.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if le := l.leases[row.ID]; le != nil {
+		le.persisted = row.TTL
+		if row.Remaining > 0 {
+			le.persisted = row.Remaining
+		}
+		if !le.expiring {
+			l.schedule(le, time.Now())
+		}
+	}
+}
+
+func toBytes(keys []string) [][]byte {
+	out := make([][]byte, len(keys))
+	for i, k := range keys {
+		out[i] = []byte(k)
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package backend
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics of the pipeline, the caches, leases and compaction.
+type metrics struct {
+	reg prometheus.Registerer
+	all []prometheus.Collector
+
+	queue            prometheus.Histogram
+	commit           prometheus.Histogram
+	batchChanges     prometheus.Histogram
+	commitRetries    prometheus.Counter
+	settled          prometheus.Counter
+	indexMisses      prometheus.Counter
+	leasesExpired    prometheus.Counter
+	compactedRows    prometheus.Counter
+	compactionErrors prometheus.Counter
+	compactionLag    prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{reg: reg}
+	latency := prometheus.ExponentialBuckets(0.0001, 2, 18)
+	m.queue = m.histogram("sqlbrain_request_pipeline_duration_seconds", "Time from queueing a write to its answer.", latency)
+	m.commit = m.histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, settling included.", latency)
+	m.batchChanges = m.histogram("sqlbrain_commit_changes", "Key changes in one commit.", prometheus.ExponentialBuckets(1, 2, 12))
+	m.commitRetries = m.counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again.")
+	m.settled = m.counter("sqlbrain_commit_settled_total", "Commits whose outcome had to be read from the chain row.")
+	m.indexMisses = m.counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating.")
+	m.leasesExpired = m.counter("etcd_debugging_server_lease_expired_total", "The total number of expired leases.")
+	m.compactedRows = m.counter("sqlbrain_compaction_removed_rows_total", "Rows removed by compaction.")
+	m.compactionErrors = m.counter("sqlbrain_compaction_errors_total", "Failed attempts to remove compacted rows.")
+	m.compactionLag = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sqlbrain_compaction_lag_revisions", Help: "Revisions below the compact revision whose garbage is not removed yet.",
+	})
+	m.register(m.compactionLag)
+	return m
+}
+
+func (m *metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	m.register(h)
+	return h
+}
+
+func (m *metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.register(c)
+	return c
+}
+
+func (m *metrics) register(c prometheus.Collector) {
+	if m.reg != nil {
+		m.reg.MustRegister(c)
+		m.all = append(m.all, c)
+	}
+}
+
+// unregister lets another backend use the registry.
+func (m *metrics) unregister() {
+	for _, c := range m.all {
+		m.reg.Unregister(c)
+	}
+}

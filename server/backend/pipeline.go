@@ -1,0 +1,212 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// command is one unit of work of the pipeline: a transaction, a lease change, a
+// compaction. The sequencer evaluates commands one after the other.
+type command interface {
+	// touches returns the raw keys whose index entries evaluate will look at, as
+	// far as they are known before; they are read ahead in one statement.
+	touches() [][]byte
+	// evaluate decides the outcome against the newest state and stages the
+	// changes in s. On an error nothing of it is kept. It may run more than
+	// once, against newer states, before one outcome is committed.
+	evaluate(ctx context.Context, s *stage) error
+	// size is about how many bytes the command writes.
+	size() int
+}
+
+// request is a command on its way through the pipeline.
+type request struct {
+	cmd   command
+	since time.Time
+	// state goes from waiting to taken (by the sequencer) or left (by the
+	// caller), whoever is first. A request that was left was not executed.
+	state atomic.Int32
+	// abandoned says that nobody waits for the outcome any more.
+	abandoned atomic.Bool
+	done      chan error // buffered; receives the outcome once
+}
+
+const (
+	requestWaiting int32 = iota
+	requestTaken
+	requestLeft
+)
+
+// submit runs cmd through the pipeline and waits for its outcome: nil, once its
+// changes are durable and visible, or why it was not executed. When ctx ends
+// while cmd is being committed, the outcome is unknown to the caller.
+func (b *Backend) submit(ctx context.Context, cmd command) error {
+	if err := b.servingWrites(); err != nil {
+		return err
+	}
+	r := &request{cmd: cmd, since: time.Now(), done: make(chan error, 1)}
+	select {
+	case b.queue <- r:
+	default:
+		return ErrTooManyRequests
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		r.state.CompareAndSwap(requestWaiting, requestLeft)
+		r.abandoned.Store(true)
+		return b.publicError(ctx, ctx.Err())
+	case <-b.sequencerDone:
+		// It may have been answered on the way out.
+		select {
+		case err := <-r.done:
+			return err
+		default:
+			return b.notServing()
+		}
+	}
+}
+
+// batch is a group of requests that is evaluated and committed together.
+type batch struct {
+	requests []*request
+	bytes    int
+}
+
+// collect forms batches while the sequencer is busy with the one before, and
+// reads ahead the index entries they need. It owns the queue's receiving end.
+func (b *Backend) collect(ctx context.Context) {
+	cur := &batch{}
+	var ahead []*request // taken from the queue, index entries not read yet
+	for {
+		in := b.queue
+		if len(cur.requests) >= b.cfg.BatchRequests || cur.bytes >= b.cfg.BatchBytes {
+			in = nil
+		}
+		var out chan *batch
+		if len(cur.requests) > 0 {
+			out = b.batches
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case out <- cur:
+			cur = &batch{}
+			continue
+		case r := <-in:
+			ahead = append(ahead[:0], r)
+		}
+		for in != nil && len(cur.requests)+len(ahead) < b.cfg.BatchRequests {
+			select {
+			case r := <-in:
+				ahead = append(ahead, r)
+				continue
+			default:
+			}
+			break
+		}
+		b.readAhead(ctx, ahead)
+		for _, r := range ahead {
+			cur.requests = append(cur.requests, r)
+			cur.bytes += r.cmd.size()
+		}
+	}
+}
+
+// readAhead fills the index cache for requests. Failing is no error: evaluation
+// reads what is missing, and reports.
+func (b *Backend) readAhead(ctx context.Context, requests []*request) {
+	var keys [][]byte
+	for _, r := range requests {
+		keys = append(keys, r.cmd.touches()...)
+	}
+	if err := b.loadIndex(ctx, keys); err != nil && ctx.Err() == nil {
+		b.log.Debug("reading ahead failed", "error", err)
+	}
+}
+
+// sequence is the sequencer: the one goroutine that evaluates, numbers and
+// commits. It ends when ctx does, or when the leadership is lost.
+func (b *Backend) sequence(ctx context.Context) {
+	defer close(b.sequencerDone)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case next := <-b.batches:
+			for len(next.requests) > 0 && b.servingWrites() == nil && ctx.Err() == nil {
+				next.requests = b.runBatch(ctx, next.requests)
+			}
+			for _, r := range next.requests {
+				r.done <- b.notServing()
+			}
+		}
+		if b.servingWrites() != nil {
+			return
+		}
+	}
+}
+
+// maxReevaluations bounds how often a batch is evaluated again because the table
+// did not hold what this leader believed it to hold.
+const maxReevaluations = 2
+
+// runBatch evaluates and commits as many of requests, in order, as fit one
+// commit, answers them, and returns the rest.
+func (b *Backend) runBatch(ctx context.Context, requests []*request) (rest []*request) {
+	requests = takeWaiting(requests)
+	for attempt := 0; ; attempt++ {
+		s := newBatchState(b)
+		outcomes := b.evaluateAll(ctx, s, requests)
+		n := len(outcomes)
+		err := b.commit(ctx, s, requests[:n])
+		if errors.Is(err, errStale) && attempt < maxReevaluations {
+			b.log.Error("the table did not hold what was expected, evaluating again", "error", err)
+			b.index.purge()
+			continue
+		}
+		for i, r := range requests[:n] {
+			if err != nil {
+				// Every outcome was judged on changes that did not happen.
+				outcomes[i] = err
+			}
+			r.done <- outcomes[i]
+			b.metrics.queue.Observe(time.Since(r.since).Seconds())
+		}
+		return requests[n:]
+	}
+}
+
+// takeWaiting marks requests as taken and drops those whose caller left before.
+func takeWaiting(requests []*request) []*request {
+	kept := requests[:0]
+	for _, r := range requests {
+		if r.state.CompareAndSwap(requestWaiting, requestTaken) || r.state.Load() == requestTaken {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// evaluateAll evaluates requests in order until the commit is full, and returns
+// the outcomes so far, of one request at least.
+func (b *Backend) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
+	for _, r := range requests {
+		if len(outcomes) > 0 && s.full() {
+			break
+		}
+		st := s.begin()
+		err := r.cmd.evaluate(ctx, st)
+		if errors.Is(err, errNextBatch) && len(outcomes) > 0 {
+			break
+		}
+		if err == nil {
+			s.accept(st)
+		}
+		outcomes = append(outcomes, err)
+	}
+	return outcomes
+}

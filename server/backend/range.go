@@ -1,0 +1,216 @@
+package backend
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// maxReadRaces bounds how often a read of the current revision starts again
+// because compaction overtook it.
+const maxReadRaces = 8
+
+// Range answers r. A linearizable one sees every write acknowledged before the
+// call. Errors: ErrCompacted, ErrFutureRevision, ErrNotServing, the database's.
+func (b *Backend) Range(ctx context.Context, r *RangeRequest, linearizable bool) (*RangeResult, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	return b.readStable(ctx, linearizable, func(frontier int64) (*RangeResult, error) {
+		return b.rangeAt(ctx, r, frontier)
+	})
+}
+
+// readStable runs read at the frontier, and again at a newer one when compaction
+// passed the frontier meanwhile.
+func (b *Backend) readStable(ctx context.Context, linearizable bool, read func(frontier int64) (*RangeResult, error)) (*RangeResult, error) {
+	for range maxReadRaces {
+		if err := b.servingReads(linearizable); err != nil {
+			return nil, err
+		}
+		frontier := b.tso.Frontier()
+		res, err := read(frontier)
+		if err == nil || !errors.Is(err, errReadRaced) {
+			return res, b.publicError(ctx, err)
+		}
+	}
+	return nil, ErrCompacted
+}
+
+// errReadRaced: the revision was readable when the read began and is compacted now.
+var errReadRaced = errors.New("backend: compaction overtook the read")
+
+// rangeAt answers r when the store's newest revision is cur.
+func (b *Backend) rangeAt(ctx context.Context, r *RangeRequest, cur int64) (*RangeResult, error) {
+	rev, err := b.readRevision(r.Revision, cur)
+	if err != nil {
+		return nil, err
+	}
+	res, err := b.reader.rangeAt(ctx, r, rev, rev == cur)
+	if rev < b.compacted.Load() { // rows it needed may have been gone already
+		if r.Revision > 0 {
+			return nil, ErrCompacted
+		}
+		return nil, errReadRaced
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Revision = cur
+	return res, nil
+}
+
+// readRevision checks the revision a request asks for against the store's.
+func (b *Backend) readRevision(asked, cur int64) (int64, error) {
+	switch {
+	case asked <= 0:
+		return cur, nil
+	case asked > cur:
+		return 0, ErrFutureRevision
+	case asked < b.compacted.Load():
+		return 0, ErrCompacted
+	default:
+		return asked, nil
+	}
+}
+
+func (r *reader) rangeAt(ctx context.Context, q *RangeRequest, rev int64, current bool) (*RangeResult, error) {
+	switch {
+	case len(q.End) == 0:
+		return r.rangeOne(ctx, q, rev, current)
+	case bytes.Compare(q.Key, q.End) >= 0 && !coder.IsFromKey(q.End):
+		return &RangeResult{}, nil
+	case q.CountOnly:
+		n, err := r.count(ctx, q.KeyRange, rev)
+		return &RangeResult{Count: n}, err
+	case q.Limit > 0 && !q.filtered() && q.inKeyOrder():
+		return r.rangePage(ctx, q, rev)
+	default:
+		return r.rangeAll(ctx, q, rev)
+	}
+}
+
+func (r *reader) rangeOne(ctx context.Context, q *RangeRequest, rev int64, current bool) (*RangeResult, error) {
+	rec, err := r.get(ctx, q.Key, rev, current, !q.KeysOnly && !q.CountOnly)
+	if err != nil || rec == nil {
+		return &RangeResult{}, err
+	}
+	res := &RangeResult{Count: 1}
+	if !q.CountOnly {
+		q.finish(res, []*coder.Record{rec})
+	}
+	return res, nil
+}
+
+// rangePage reads no more rows than the limit asks for.
+func (r *reader) rangePage(ctx context.Context, q *RangeRequest, rev int64) (*RangeResult, error) {
+	res := &RangeResult{}
+	err := r.scan(ctx, q.KeyRange, rev, !q.KeysOnly, q.Limit+1, func(rec *coder.Record) bool {
+		if int64(len(res.Records)) == q.Limit {
+			res.More = true
+			return false
+		}
+		res.Records = append(res.Records, rec)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.strip(res.Records)
+	n := int64(len(res.Records))
+	res.Count = n
+	if res.More {
+		if res.Count, err = r.count(ctx, q.KeyRange, rev); err != nil {
+			return nil, err
+		}
+		last := res.Records[n-1].Key
+		after := KeyRange{Key: append(slices.Clone(last), 0), End: q.End}
+		r.counts.put(after, rev, res.Count-n)
+	}
+	return res, nil
+}
+
+func (r *reader) rangeAll(ctx context.Context, q *RangeRequest, rev int64) (*RangeResult, error) {
+	var all []*coder.Record
+	needValue := !q.KeysOnly || q.SortBy == SortByValue
+	err := r.scan(ctx, q.KeyRange, rev, needValue, 0, func(rec *coder.Record) bool {
+		all = append(all, rec)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &RangeResult{Count: int64(len(all))}
+	q.finish(res, all)
+	return res, nil
+}
+
+// finish filters, sorts, limits and strips the records of a whole range, in
+// etcd's order, into res.
+func (q *RangeRequest) finish(res *RangeResult, records []*coder.Record) {
+	if q.filtered() {
+		records = slices.DeleteFunc(records, func(r *coder.Record) bool { return !q.matches(r) })
+	}
+	q.sort(records)
+	if q.Limit > 0 && int64(len(records)) > q.Limit {
+		records = records[:q.Limit]
+		res.More = true
+	}
+	q.strip(records)
+	res.Records = records
+}
+
+// strip takes away what keys_only leaves out: the value, and the lease too
+// unless the value was needed for sorting; that is what etcd answers.
+func (q *RangeRequest) strip(records []*coder.Record) {
+	if !q.KeysOnly {
+		return
+	}
+	for i, r := range records {
+		stripped := *r
+		stripped.Value = nil
+		if q.SortBy != SortByValue {
+			stripped.Lease = 0
+		}
+		records[i] = &stripped
+	}
+}
+
+func (q *RangeRequest) filtered() bool {
+	return q.MinModRevision != 0 || q.MaxModRevision != 0 || q.MinCreateRevision != 0 || q.MaxCreateRevision != 0
+}
+
+func (q *RangeRequest) matches(r *coder.Record) bool {
+	return (q.MinModRevision == 0 || r.ModRevision >= q.MinModRevision) &&
+		(q.MaxModRevision == 0 || r.ModRevision <= q.MaxModRevision) &&
+		(q.MinCreateRevision == 0 || r.CreateRevision >= q.MinCreateRevision) &&
+		(q.MaxCreateRevision == 0 || r.CreateRevision <= q.MaxCreateRevision)
+}
+
+func (q *RangeRequest) inKeyOrder() bool { return q.SortBy == SortByKey && q.SortOrder != SortDescend }
+
+// sort orders records, which come in key order, as etcd does: a target other
+// than the key with no order sorts ascending. Like etcd's, the sort is pdqsort
+// over records in key order, so equal ones come out in the same order too.
+func (q *RangeRequest) sort(records []*coder.Record) {
+	if q.inKeyOrder() {
+		return
+	}
+	compare := comparators[q.SortBy]
+	if q.SortOrder == SortDescend {
+		ascending := compare
+		compare = func(a, b *coder.Record) int { return ascending(b, a) }
+	}
+	slices.SortFunc(records, compare)
+}
+
+var comparators = map[SortTarget]func(a, b *coder.Record) int{
+	SortByKey:     func(a, b *coder.Record) int { return bytes.Compare(a.Key, b.Key) },
+	SortByVersion: func(a, b *coder.Record) int { return cmp.Compare(a.Version, b.Version) },
+	SortByCreate:  func(a, b *coder.Record) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) },
+	SortByMod:     func(a, b *coder.Record) int { return cmp.Compare(a.ModRevision, b.ModRevision) },
+	SortByValue:   func(a, b *coder.Record) int { return bytes.Compare(a.Value, b.Value) },
+}

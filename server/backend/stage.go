@@ -1,0 +1,290 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/tso"
+)
+
+// errNextBatch: the command asks for a revision that an earlier command of the
+// same batch makes; it can only be answered once that is committed.
+var errNextBatch = errors.New("backend: must wait for the next batch")
+
+// batchState is the newest state as the commands of one batch see it: what the
+// table holds, plus the accepted changes of the commands before. It belongs to
+// the sequencer.
+type batchState struct {
+	b     *Backend
+	base  int64 // the frontier: what the table holds
+	alloc *tso.Allocation
+
+	keys    map[string]*keyState
+	changes []change
+	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
+	meta    map[string][]byte      // other rows; nil is a removed one
+	bytes   int
+	after   []func() // run once committed, in order, before anybody is answered
+}
+
+// keyState is a key that the batch changes.
+type keyState struct {
+	base    indexEntry    // what the table holds
+	rec     *coder.Record // what it shall hold
+	changes int
+}
+
+// change is one version that the batch writes.
+type change struct {
+	rec *coder.Record
+	// prev is the live version it replaces: metadata, and the value if full.
+	prev     *coder.Record
+	prevFull bool
+}
+
+func newBatchState(b *Backend) *batchState {
+	return &batchState{
+		b: b, base: b.tso.Frontier(), alloc: b.tso.Allocate(),
+		keys: make(map[string]*keyState), leases: make(map[int64]*coder.Lease), meta: make(map[string][]byte),
+	}
+}
+
+// full reports whether another command should rather go into the next commit.
+func (s *batchState) full() bool {
+	return 2*len(s.changes)+len(s.meta)+len(s.leases) >= s.b.cfg.BatchRows || s.bytes >= s.b.cfg.BatchBytes
+}
+
+// empty reports whether there is nothing to commit.
+func (s *batchState) empty() bool {
+	return len(s.changes) == 0 && len(s.leases) == 0 && len(s.meta) == 0
+}
+
+// begin opens the stage of one command.
+func (s *batchState) begin() *stage {
+	return &stage{
+		batchState: s, rev: s.alloc.Peek(), local: make(map[string]*coder.Record), bases: make(map[string]indexEntry),
+	}
+}
+
+// stage is one command's view of the batch's state, and the changes it makes:
+// kept by accept, or dropped with the stage.
+type stage struct {
+	*batchState
+	// readOnly stages run outside the sequencer, at a frontier that commits may
+	// have passed: they must not look at the index cache.
+	readOnly    bool
+	rev         int64 // the revision of its changes, if it makes any
+	local       map[string]*coder.Record
+	bases       map[string]indexEntry
+	own         []change
+	ownLeases   map[int64]*coder.Lease
+	ownMeta     map[string][]byte
+	onCommitted []func()
+}
+
+// readStage returns a stage to evaluate reads at the frontier base.
+func (b *Backend) readStage(base int64) *stage {
+	return &stage{batchState: &batchState{b: b, base: base}, readOnly: true, rev: base + 1, bases: make(map[string]indexEntry)}
+}
+
+// accept makes the stage's changes part of the batch, and takes its revision if
+// it wrote any key.
+func (s *batchState) accept(st *stage) {
+	if len(st.own) > 0 {
+		s.alloc.Take()
+	}
+	for _, c := range st.own {
+		k := string(c.rec.Key)
+		ks := s.keys[k]
+		if ks == nil {
+			ks = &keyState{base: st.bases[k]}
+			s.keys[k] = ks
+		}
+		ks.rec = c.rec
+		ks.changes++
+		s.bytes += 2*len(c.rec.Key) + len(c.rec.Value) + 200
+	}
+	s.changes = append(s.changes, st.own...)
+	for id, l := range st.ownLeases {
+		s.leases[id] = l
+	}
+	for k, v := range st.ownMeta {
+		s.meta[k] = v
+	}
+	s.after = append(s.after, st.onCommitted...)
+}
+
+// revision returns the revision that a read in the stage sees: the command's own
+// once it has written.
+func (st *stage) revision() int64 {
+	if len(st.own) > 0 {
+		return st.rev
+	}
+	return st.rev - 1
+}
+
+// pending returns the uncommitted record of key, which may be a tombstone.
+func (st *stage) pending(key []byte) *coder.Record {
+	if r := st.local[string(key)]; r != nil {
+		return r
+	}
+	if ks := st.keys[string(key)]; ks != nil {
+		return ks.rec
+	}
+	return nil
+}
+
+// current returns key's metadata in the newest state, nil if it does not exist.
+func (st *stage) current(ctx context.Context, key []byte) (*coder.Record, error) {
+	if r := st.pending(key); r != nil {
+		return liveOrNil(r), nil
+	}
+	if st.readOnly {
+		return st.b.reader.get(ctx, key, st.base, true, false)
+	}
+	e, err := st.b.indexOf(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	st.bases[string(key)] = e
+	if !e.live() {
+		return nil, nil
+	}
+	return e.Record(key), nil
+}
+
+// currentFull is current with the value.
+func (st *stage) currentFull(ctx context.Context, key []byte) (*coder.Record, error) {
+	r, err := st.current(ctx, key)
+	if err != nil || r == nil || st.pending(key) != nil {
+		return r, err
+	}
+	return st.b.reader.get(ctx, key, st.base, true, true)
+}
+
+func liveOrNil(r *coder.Record) *coder.Record {
+	if r.Tombstone {
+		return nil
+	}
+	return r
+}
+
+// write stages a new version of a key whose live version, if any, is prev.
+func (st *stage) write(rec, prev *coder.Record, prevFull bool) {
+	rec.ModRevision = st.rev
+	rec.Sub = int32(len(st.own))
+	st.local[string(rec.Key)] = rec
+	st.own = append(st.own, change{rec: rec, prev: prev, prevFull: prevFull})
+}
+
+// delete stages the deletion of the live version prev.
+func (st *stage) delete(prev *coder.Record, prevFull bool) {
+	st.write(&coder.Record{Key: prev.Key, Tombstone: true}, prev, prevFull)
+}
+
+// setMeta stages a row of the server's own; a nil value removes it.
+func (st *stage) setMeta(key, value []byte) {
+	if st.ownMeta == nil {
+		st.ownMeta = make(map[string][]byte)
+	}
+	st.ownMeta[string(key)] = value
+}
+
+// metaPending reports whether an earlier command of the batch changes a row of
+// the server's own.
+func (st *stage) metaPending(key []byte) bool {
+	_, ok := st.meta[string(key)]
+	return ok
+}
+
+// committed registers what to do once the changes are durable.
+func (st *stage) committed(f func()) { st.onCommitted = append(st.onCommitted, f) }
+
+// pendingIn returns the uncommitted records of kr in key order, tombstones
+// included.
+func (st *stage) pendingIn(kr KeyRange) []*coder.Record {
+	var found []*coder.Record
+	for _, r := range st.local {
+		if coder.Contains(kr.Key, kr.End, r.Key) {
+			found = append(found, r)
+		}
+	}
+	for k, ks := range st.keys {
+		if st.local[k] == nil && coder.Contains(kr.Key, kr.End, ks.rec.Key) {
+			found = append(found, ks.rec)
+		}
+	}
+	slices.SortFunc(found, func(a, b *coder.Record) int { return bytes.Compare(a.Key, b.Key) })
+	return found
+}
+
+// list returns the live records of kr in the newest state, in key order.
+func (st *stage) list(ctx context.Context, kr KeyRange, needValue bool) ([]*coder.Record, error) {
+	if len(kr.End) == 0 {
+		get := st.current
+		if needValue {
+			get = st.currentFull
+		}
+		r, err := get(ctx, kr.Key)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		return []*coder.Record{r}, nil
+	}
+	pending := st.pendingIn(kr)
+	var live []*coder.Record
+	takePending := func(before []byte) (sameKey bool) {
+		for len(pending) > 0 && (before == nil || bytes.Compare(pending[0].Key, before) <= 0) {
+			sameKey = before != nil && bytes.Equal(pending[0].Key, before)
+			if !pending[0].Tombstone {
+				live = append(live, pending[0])
+			}
+			pending = pending[1:]
+		}
+		return sameKey
+	}
+	err := st.listTable(ctx, kr, needValue, func(rec *coder.Record) {
+		if !takePending(rec.Key) && !rec.Tombstone {
+			live = append(live, rec)
+		}
+	})
+	takePending(nil)
+	return live, err
+}
+
+// listTable calls emit with the newest records of kr that the table holds, and
+// remembers their index rows, so that a change can compare and swap them.
+func (st *stage) listTable(ctx context.Context, kr KeyRange, needValue bool, emit func(*coder.Record)) error {
+	lo, hi := coder.IndexBounds(kr.Key, kr.End)
+	for bytes.Compare(lo, hi) < 0 {
+		rows, more, err := st.b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: scanPage, KeysOnly: !needValue})
+		if err != nil {
+			return err
+		}
+		page, err := st.b.reader.resolve(ctx, rows, st.base, needValue)
+		if err != nil {
+			return err
+		}
+		for i, row := range rows {
+			x, err := coder.DecodeIndex(row.Index)
+			if err != nil {
+				return err
+			}
+			if rec := page[i].rec; rec != nil {
+				if st.keys[string(rec.Key)] == nil {
+					st.bases[string(rec.Key)] = indexEntry{Index: x, exists: true}
+				}
+				emit(rec)
+			}
+		}
+		if !more || len(rows) == 0 {
+			return nil
+		}
+		lo = append(rows[len(rows)-1].Key, 0)
+	}
+	return nil
+}
