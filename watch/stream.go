@@ -164,7 +164,9 @@ func (h *Hub) start(w *watcher, frontier int64) {
 	}
 	s.unsynced++
 	h.enterBehind(w, w.start)
-	h.advance(w)
+	if h.advance(w) {
+		h.schedule(w)
+	}
 }
 
 // Cancel ends a watcher and queues its Canceled response; what was queued for the

@@ -1,0 +1,274 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bed is a hub over a history, with the steps tests are made of.
+type bed struct {
+	t    *testing.T
+	src  *history
+	hub  *Hub
+	prev bool // publish with Event.Prev
+}
+
+func newBed(t *testing.T, cfg Config) *bed {
+	src := newHistory()
+	b := &bed{t: t, src: src, hub: NewHub(src, src.revision, -1, cfg)}
+	t.Cleanup(b.hub.Close)
+	return b
+}
+
+// put commits and publishes one revision that puts key; it returns the revision.
+func (b *bed) put(keys ...string) int64 {
+	var changes []change
+	for _, k := range keys {
+		changes = append(changes, change{k, fmt.Sprintf("value %d", b.src.revision+1)})
+	}
+	b.publish(b.src.commit(b.prev, changes...))
+	return b.src.revision
+}
+
+func (b *bed) delete(key string) int64 {
+	b.publish(b.src.commit(b.prev, change{key: key}))
+	return b.src.revision
+}
+
+func (b *bed) publish(events []*Event) { b.hub.Publish(events, b.src.revision) }
+
+func (b *bed) compact(rev int64) {
+	b.src.setCompact(rev)
+	b.hub.Compact(rev)
+}
+
+func (b *bed) stream(creates ...CreateRequest) *Stream {
+	s := b.hub.NewStream()
+	for _, r := range creates {
+		s.Create(r)
+	}
+	return s
+}
+
+// next returns the next response in a short notation.
+func (b *bed) next(s *Stream) string {
+	b.t.Helper()
+	return brief(b.response(s))
+}
+
+func (b *bed) response(s *Stream) *Response {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r, err := s.Next(ctx)
+	require.NoError(b.t, err)
+	return r
+}
+
+func (b *bed) expect(s *Stream, want ...string) {
+	b.t.Helper()
+	for _, w := range want {
+		require.Equal(b.t, w, b.next(s))
+	}
+}
+
+// nothing checks that nothing is queued; for use where everything there is to
+// queue has been.
+func (b *bed) nothing(s *Stream) {
+	b.t.Helper()
+	p, err := s.take()
+	require.NoError(b.t, err)
+	if p != nil {
+		b.t.Fatalf("queued: %s", brief(&p.resp))
+	}
+}
+
+// brief renders a response: "id@revision" and what it says.
+func brief(r *Response) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%d@%d", r.WatchID, r.Revision)
+	if r.Created {
+		s.WriteString(" created")
+	}
+	if r.Canceled {
+		s.WriteString(" canceled")
+	}
+	if r.CompactRevision != 0 {
+		fmt.Fprintf(&s, " compact=%d", r.CompactRevision)
+	}
+	if r.CancelReason != "" {
+		fmt.Fprintf(&s, " %q", r.CancelReason)
+	}
+	for i, e := range r.Events {
+		verb := "put"
+		if e.Type == Delete {
+			verb = "del"
+		}
+		fmt.Fprintf(&s, " %s:%s:%d", verb, e.Record.Key, e.Record.ModRevision)
+		if r.Prev != nil && r.Prev[i] != nil {
+			fmt.Fprintf(&s, "<%d", r.Prev[i].ModRevision)
+		}
+	}
+	return s.String()
+}
+
+func key(k string) CreateRequest { return CreateRequest{Key: []byte(k)} }
+
+func span(k, end string) CreateRequest { return CreateRequest{Key: []byte(k), End: []byte(end)} }
+
+func (r CreateRequest) from(rev int64) CreateRequest { r.StartRevision = rev; return r }
+func (r CreateRequest) id(id int64) CreateRequest    { r.WatchID = id; return r }
+func (r CreateRequest) withPrev() CreateRequest      { r.PrevKV = true; return r }
+
+func TestLiveEventsReachTheWatchersTheyMatch(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("b"), span("a", "c"), span("b", "\x00"), span("c", "d"), span("b", "b\x00"))
+	b.expect(s, "0@1 created", "1@1 created", "2@1 created", "3@1 created", "4@1 created")
+	b.put("b")
+	got := map[string]bool{}
+	for range 4 {
+		got[b.next(s)] = true
+	}
+	require.Equal(t, map[string]bool{"0@2 put:b:2": true, "1@2 put:b:2": true, "2@2 put:b:2": true, "4@2 put:b:2": true}, got)
+	b.put("z")
+	b.expect(s, "2@3 put:z:3")
+	b.put("c")
+	got = map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"2@4 put:c:4": true, "3@4 put:c:4": true}, got)
+	b.nothing(s)
+}
+
+func TestOneRevisionComesInOneResponse(t *testing.T) {
+	b := newBed(t, Config{QueueEvents: 1})
+	s := b.stream(span("a", "z"))
+	b.expect(s, "0@1 created")
+	b.put("a", "b", "c", "d")
+	b.expect(s, "0@2 put:a:2 put:b:2 put:c:2 put:d:2")
+}
+
+func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"), key("b"))
+	b.expect(s, "0@1 created", "1@1 created")
+	b.put("a")
+	b.put("a")
+	b.put("b")
+	b.put("a")
+	b.expect(s, "0@3 put:a:2 put:a:3", "1@4 put:b:4", "0@5 put:a:5")
+}
+
+func TestMergedResponsesAreBounded(t *testing.T) {
+	b := newBed(t, Config{QueueEvents: 1 << 20, QueueBytes: 1 << 30})
+	s := b.stream(key("a"))
+	b.expect(s, "0@1 created")
+	for range batchEvents + 1 {
+		b.put("a")
+	}
+	require.Len(t, b.response(s).Events, batchEvents)
+	require.Len(t, b.response(s).Events, 1)
+	big := strings.Repeat("x", batchBytes/2)
+	for range 3 {
+		b.publish(b.src.commit(false, change{"a", big}))
+	}
+	for range 3 {
+		require.Len(t, b.response(s).Events, 1)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	b := newBed(t, Config{})
+	b.put("a")
+	noPut, noDelete, both := key("a"), key("a"), key("a")
+	noPut.NoPut, noDelete.NoDelete, both.NoPut, both.NoDelete = true, true, true, true
+	s := b.stream(noPut, noDelete, both, noPut.from(2), noDelete.from(2))
+	b.expect(s, "0@2 created", "1@2 created", "2@2 created", "3@2 created", "4@2 created", "4@2 put:a:2")
+	b.delete("a")
+	got := map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"0@3 del:a:3": true, "3@3 del:a:3": true}, got)
+	b.put("a")
+	got = map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"1@4 put:a:4": true, "4@4 put:a:4": true}, got)
+	b.nothing(s)
+}
+
+func TestStartInThePastReadsTheRing(t *testing.T) {
+	b := newBed(t, Config{})
+	for range 5 {
+		b.put("a")
+	}
+	s := b.stream(key("a").from(4), key("a").from(6), key("b").from(2))
+	b.expect(s, "0@6 created", "0@6 put:a:4 put:a:5 put:a:6", "1@6 created", "1@6 put:a:6", "2@6 created")
+	b.put("b")
+	b.expect(s, "2@7 put:b:7")
+	require.Zero(t, b.src.changesCalls)
+}
+
+func TestStartBeforeTheRingReadsTheSource(t *testing.T) {
+	b := newBed(t, Config{RingEvents: 2})
+	for range 9 {
+		b.put("a")
+	}
+	b.src.step = 3
+	s := b.stream(key("a").from(3))
+	b.expect(s, "0@10 created")
+	var got []int64
+	for len(got) < 8 {
+		for _, e := range b.response(s).Events {
+			got = append(got, e.Record.ModRevision)
+		}
+	}
+	require.Equal(t, []int64{3, 4, 5, 6, 7, 8, 9, 10}, got)
+	require.Equal(t, 2, b.src.changesCalls, "the ring has the last two")
+}
+
+func TestStartInTheFutureWaits(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a").from(4), key("a").from(2))
+	b.expect(s, "0@1 created", "1@1 created")
+	b.put("a")
+	b.put("a")
+	b.expect(s, "1@3 put:a:2 put:a:3")
+	b.nothing(s)
+	b.put("a")
+	got := map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"0@4 put:a:4": true, "1@4 put:a:4": true}, got)
+}
+
+func TestPublishPassesOverWhatWasSeen(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"))
+	b.expect(s, "0@1 created")
+	events := b.src.commit(false, change{"a", "1"})
+	b.publish(events)
+	events = append(events, b.src.commit(false, change{"a", "2"})...)
+	b.publish(events)
+	b.publish(events)
+	b.hub.Publish(nil, 1)
+	require.EqualValues(t, 3, b.hub.Revision())
+	b.expect(s, "0@3 put:a:2 put:a:3")
+	b.nothing(s)
+}
+
+func TestPublishWithoutEventsMovesTheRevision(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"))
+	b.hub.Publish(nil, 7)
+	s.RequestProgress()
+	b.expect(s, "0@1 created", "-1@7")
+}
+
+func TestPublishOutOfOrderIsReadFromTheSource(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"), key("a").from(3), key("a").from(9))
+	b.expect(s, "0@1 created", "1@1 created", "2@1 created")
+	first, second := b.src.commit(false, change{"a", "1"}), b.src.commit(false, change{"a", "2"})
+	b.publish(append(second, first...))
+	got := map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"0@3 put:a:2 put:a:3": true, "1@3 put:a:3": true}, got)
+	b.nothing(s)
+}
