@@ -1,0 +1,449 @@
+package backend
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// model is etcd's key space kept the plain way: every version of every key.
+type model struct {
+	rev, compacted int64
+	versions       map[string][]*coder.Record // ascending
+}
+
+func newModel() *model {
+	return &model{rev: 1, compacted: -1, versions: make(map[string][]*coder.Record)}
+}
+
+func (m *model) at(key string, rev int64) *coder.Record {
+	var found *coder.Record
+	for _, v := range m.versions[key] {
+		if v.ModRevision <= rev {
+			found = v
+		}
+	}
+	if found == nil || found.Tombstone {
+		return nil
+	}
+	return found
+}
+
+func (m *model) list(kr KeyRange, rev int64) []*coder.Record {
+	var keys []string
+	for k := range m.versions {
+		if coder.Contains(kr.Key, kr.End, []byte(k)) {
+			keys = append(keys, k)
+		}
+	}
+	sort.Strings(keys)
+	var out []*coder.Record
+	for _, k := range keys {
+		if r := m.at(k, rev); r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// scratch is a transaction on the model.
+type scratch struct {
+	*model
+	wrote bool
+}
+
+func (s *scratch) now() int64 {
+	if s.wrote {
+		return s.rev + 1
+	}
+	return s.rev
+}
+
+func (s *scratch) txn(t *Txn) *TxnResult {
+	decided := make(map[*Txn]bool)
+	s.decide(t, decided)
+	return s.run(t, decided)
+}
+
+func (s *scratch) decide(t *Txn, decided map[*Txn]bool) {
+	ok := true
+	for i := range t.Compares {
+		c := &t.Compares[i]
+		recs := s.list(c.KeyRange, s.rev)
+		if len(recs) == 0 && (c.Target == CompareValue || !c.matches(&coder.Record{})) {
+			ok = false
+		}
+		for _, r := range recs {
+			ok = ok && c.matches(r)
+		}
+	}
+	decided[t] = ok
+	for _, op := range branch(t, ok) {
+		if op.Txn != nil {
+			s.decide(op.Txn, decided)
+		}
+	}
+}
+
+func branch(t *Txn, ok bool) []Op {
+	if ok {
+		return t.Then
+	}
+	return t.Else
+}
+
+func (s *scratch) run(t *Txn, decided map[*Txn]bool) *TxnResult {
+	res := &TxnResult{Succeeded: decided[t]}
+	for _, op := range branch(t, decided[t]) {
+		var r OpResult
+		switch {
+		case op.Range != nil:
+			r.Range = s.rangeOp(op.Range)
+		case op.Put != nil:
+			r.Put = s.put(op.Put)
+		case op.Delete != nil:
+			recs := s.list(op.Delete.KeyRange, s.now())
+			for _, rec := range recs {
+				s.write(&coder.Record{Key: rec.Key, Tombstone: true})
+			}
+			r.Delete = &DeleteResult{Deleted: int64(len(recs)), Revision: s.now()}
+			if op.Delete.PrevKV {
+				r.Delete.Prev = recs
+			}
+		case op.Txn != nil:
+			r.Txn = s.run(op.Txn, decided)
+		}
+		res.Results = append(res.Results, r)
+	}
+	return res
+}
+
+func (s *scratch) write(r *coder.Record) {
+	s.wrote = true
+	r.ModRevision = s.rev + 1
+	s.versions[string(r.Key)] = append(s.versions[string(r.Key)], r)
+}
+
+func (s *scratch) put(p *PutRequest) *PutResult {
+	prev := s.at(string(p.Key), s.now())
+	r := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: s.rev + 1, Version: 1}
+	if prev != nil {
+		r.CreateRevision, r.Version = prev.CreateRevision, prev.Version+1
+		if p.IgnoreValue {
+			r.Value = prev.Value
+		}
+		if p.IgnoreLease {
+			r.Lease = prev.Lease
+		}
+	}
+	s.write(r)
+	res := &PutResult{Revision: s.now()}
+	if p.PrevKV {
+		res.Prev = prev
+	}
+	return res
+}
+
+func (s *scratch) rangeOp(q *RangeRequest) *RangeResult {
+	rev := s.now()
+	if q.Revision > 0 {
+		rev = q.Revision
+	}
+	recs := s.list(q.KeyRange, rev)
+	res := &RangeResult{Revision: s.now(), Count: int64(len(recs))}
+	if q.CountOnly {
+		return res
+	}
+	recs = slices.DeleteFunc(recs, func(r *coder.Record) bool {
+		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 && r.ModRevision > q.MaxModRevision ||
+			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 && r.CreateRevision > q.MaxCreateRevision
+	})
+	if q.SortOrder != SortNone || q.SortBy != SortByKey {
+		slices.SortFunc(recs, func(a, b *coder.Record) int {
+			if q.SortOrder == SortDescend {
+				a, b = b, a
+			}
+			return comparators[q.SortBy](a, b)
+		})
+	}
+	if q.Limit > 0 && int64(len(recs)) > q.Limit {
+		recs, res.More = recs[:q.Limit], true
+	}
+	for _, r := range recs {
+		c := *r
+		if q.KeysOnly {
+			c.Value = nil
+			if q.SortBy != SortByValue {
+				c.Lease = 0
+			}
+		}
+		res.Records = append(res.Records, &c)
+	}
+	return res
+}
+
+func (s *scratch) commit() {
+	if s.wrote {
+		s.rev++
+	}
+}
+
+// describe renders results for comparison.
+func describe(r any) string {
+	var sb strings.Builder
+	switch r := r.(type) {
+	case *TxnResult:
+		fmt.Fprintf(&sb, "ok=%v[", r.Succeeded)
+		for _, o := range r.Results {
+			switch {
+			case o.Range != nil:
+				sb.WriteString(describe(o.Range))
+			case o.Put != nil:
+				fmt.Fprintf(&sb, "put@%d prev=%s", o.Put.Revision, describe(o.Put.Prev))
+			case o.Delete != nil:
+				fmt.Fprintf(&sb, "del %d @%d prev=", o.Delete.Deleted, o.Delete.Revision)
+				for _, p := range o.Delete.Prev {
+					sb.WriteString(describe(p))
+				}
+			case o.Txn != nil:
+				sb.WriteString(describe(o.Txn))
+			}
+			sb.WriteString("; ")
+		}
+		sb.WriteString("]")
+	case *RangeResult:
+		fmt.Fprintf(&sb, "range@%d count=%d more=%v", r.Revision, r.Count, r.More)
+		for _, rec := range r.Records {
+			sb.WriteString(describe(rec))
+		}
+	case *coder.Record:
+		if r == nil {
+			return "nil"
+		}
+		fmt.Fprintf(&sb, "{%q=%q c%d m%d v%d l%d}", r.Key, r.Value, r.CreateRevision, r.ModRevision, r.Version, r.Lease)
+	}
+	return sb.String()
+}
+
+// generator makes random requests over few keys, so that they meet.
+type generator struct {
+	*rand.Rand
+	m *model
+}
+
+var modelKeys = []string{"a", "a\x00", "a$", "a%", "b", "b/1", "b/2", "b/20", "b0", "\x00", "\xff", "z"}
+
+func (g *generator) key() []byte { return []byte(modelKeys[g.IntN(len(modelKeys))]) }
+
+func (g *generator) keyRange() KeyRange {
+	switch g.IntN(6) {
+	case 0, 1, 2:
+		return KeyRange{Key: g.key()}
+	case 3:
+		return KeyRange{Key: g.key(), End: []byte{0}}
+	case 4:
+		return KeyRange{Key: []byte("b/"), End: []byte("b0")}
+	default:
+		return KeyRange{Key: g.key(), End: g.key()} // may be inverted
+	}
+}
+
+func (g *generator) revision() int64 {
+	if g.IntN(2) == 0 {
+		return 0
+	}
+	lowest := max(g.m.compacted, 1)
+	return lowest + g.Int64N(g.m.rev-lowest+1)
+}
+
+func (g *generator) rangeRequest() *RangeRequest {
+	q := &RangeRequest{KeyRange: g.keyRange(), Revision: g.revision(), Limit: int64(g.IntN(4)), KeysOnly: g.IntN(4) == 0, CountOnly: g.IntN(6) == 0}
+	if g.IntN(2) == 0 {
+		q.SortBy, q.SortOrder = SortTarget(g.IntN(5)), SortOrder(g.IntN(3))
+	}
+	if g.IntN(4) == 0 {
+		q.MinModRevision, q.MaxModRevision = g.Int64N(g.m.rev+1), g.Int64N(g.m.rev+1)
+		q.MinCreateRevision, q.MaxCreateRevision = g.Int64N(g.m.rev/2+1), g.Int64N(g.m.rev+1)
+	}
+	return q
+}
+
+// txn makes a transaction whose puts do not meet other writes, as the front checks.
+func (g *generator) txn(depth int) *Txn {
+	t := &Txn{}
+	for range g.IntN(3) {
+		c := Compare{KeyRange: g.keyRange(), Target: CompareTarget(g.IntN(5)), Result: CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
+		if g.IntN(2) == 0 {
+			c.Int = g.Int64N(g.m.rev + 1)
+		}
+		t.Compares = append(t.Compares, c)
+	}
+	t.Then, t.Else = g.ops(depth), g.ops(depth)
+	return t
+}
+
+func (g *generator) ops(depth int) []Op {
+	var ops []Op
+	used := make(map[string]bool)
+	for range g.IntN(4) {
+		switch n := g.IntN(8); {
+		case n < 3:
+			k := g.key()
+			meets := slices.ContainsFunc(ops, func(op Op) bool {
+				return op.Delete != nil && coder.Contains(op.Delete.Key, op.Delete.End, k)
+			})
+			if !meets && !used[string(k)] {
+				used[string(k)] = true
+				ops = append(ops, Op{Put: &PutRequest{Key: k, Value: []byte{byte('0' + g.IntN(3))}, PrevKV: g.IntN(2) == 0}})
+			}
+		case n < 5:
+			ops = append(ops, Op{Range: g.rangeRequest()})
+		case n < 7:
+			kr := g.keyRange()
+			meets := slices.ContainsFunc(ops, func(op Op) bool {
+				return op.Put != nil && coder.Contains(kr.Key, kr.End, op.Put.Key)
+			})
+			if !meets {
+				ops = append(ops, Op{Delete: &DeleteRequest{KeyRange: kr, PrevKV: g.IntN(2) == 0}})
+			}
+		case depth > 0:
+			ops = append(ops, Op{Txn: &Txn{Compares: g.txn(0).Compares, Then: []Op{{Range: g.rangeRequest()}}, Else: []Op{{Range: g.rangeRequest()}}}})
+		}
+	}
+	return ops
+}
+
+func TestRandomHistoriesMatchTheModel(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runHistory(t, newStore(t), seed, 250) })
+	}
+}
+
+func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
+	m := newModel()
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), m: m}
+	change := func(c *Config) {
+		c.IndexCache = 1 + g.IntN(8) // evictions are part of the game
+		if g.IntN(2) == 0 {
+			c.RecordCache = -1
+		}
+	}
+	b := open(t, store, change)
+	for step := range steps {
+		switch n := g.IntN(20); {
+		case n < 12:
+			txn := g.txn(1)
+			s := &scratch{model: m}
+			want := s.txn(txn)
+			s.commit()
+			got := mustTxn(t, b, txn)
+			if describe(got) != describe(want) || got.Revision != m.rev {
+				t.Fatalf("step %d, transaction %+v at revision %d:\n got %s @%d\nwant %s @%d", step, txn, m.rev, describe(got), got.Revision, describe(want), m.rev)
+			}
+		case n < 17:
+			q := g.rangeRequest()
+			want := (&scratch{model: m}).rangeOp(q)
+			if got := mustRange(t, b, q); describe(got) != describe(want) {
+				t.Fatalf("step %d, range %+v:\n got %s\nwant %s", step, q, describe(got), describe(want))
+			}
+		case n < 18:
+			rev := g.Int64N(m.rev + 3)
+			_, err := b.Compact(t.Context(), rev, g.IntN(2) == 0)
+			switch {
+			case rev <= m.compacted:
+				if !errors.Is(err, ErrCompacted) {
+					t.Fatalf("step %d, compact %d at %d: %v", step, rev, m.compacted, err)
+				}
+			case rev > m.rev:
+				if !errors.Is(err, ErrFutureRevision) {
+					t.Fatalf("step %d, compact %d at revision %d: %v", step, rev, m.rev, err)
+				}
+			case err != nil:
+				t.Fatal(err)
+			default:
+				m.compacted = rev
+			}
+		case n < 19:
+			if m.compacted > 1 {
+				_, err := b.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: m.compacted - 1}, true)
+				if !errors.Is(err, ErrCompacted) {
+					t.Fatalf("step %d, reading below the compact revision: %v", step, err)
+				}
+			}
+			_, err := b.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: m.rev + 1}, true)
+			if !errors.Is(err, ErrFutureRevision) {
+				t.Fatalf("step %d, reading the future: %v", step, err)
+			}
+		default:
+			closeBackend(t, b)
+			b = open(t, store, change)
+		}
+	}
+	for rev := max(m.compacted, 1); rev <= m.rev; rev++ {
+		want := (&scratch{model: m}).rangeOp(&RangeRequest{KeyRange: all(), Revision: rev})
+		if got := mustRange(t, b, &RangeRequest{KeyRange: all(), Revision: rev}); describe(got) != describe(want) {
+			t.Fatalf("at the end, everything at revision %d:\n got %s\nwant %s", rev, describe(got), describe(want))
+		}
+	}
+	checkTable(t, b, store, m)
+}
+
+// checkTable compacts to the end and counts what is left: nothing but what reads
+// at the compact revision, and watches from it, need.
+func checkTable(t *testing.T, b *Backend, store sqlstore.Store, m *model) {
+	t.Helper()
+	mustTxn(t, b, put("last", "x"))
+	last := mustTxn(t, b, put("last", "y")).Revision
+	if _, err := b.Compact(t.Context(), last, true); err != nil {
+		t.Fatal(err)
+	}
+	live := len((&scratch{model: m}).list(all(), m.rev))
+	if m.at("last", m.rev) == nil {
+		live++
+	}
+	count := func(lo, hi []byte) (n int) {
+		it := store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi})
+		defer it.Close()
+		for it.Next() {
+			n++
+		}
+		if it.Err() != nil {
+			t.Fatal(it.Err())
+		}
+		return n
+	}
+	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+	if n := count(lo[:4], hi); n != live {
+		t.Errorf("%d index rows are left, %d keys live", n, live)
+	}
+	lo, hi = coder.VersionBounds([]byte{0}, []byte{0})
+	// The version that the compact revision itself replaced goes next time.
+	if n := count(lo[:4], hi); n != live+1 {
+		t.Errorf("%d version rows are left, %d keys live", n, live)
+	}
+	lo, hi = coder.LogBounds(0, last)
+	if n := count(lo, hi); n != 1 {
+		t.Errorf("%d log rows are left, want that of the compact revision", n)
+	}
+}
+
+func TestValuesAreNotShared(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	mustTxn(t, b, put("k", "value"))
+	r := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}, KeysOnly: true})
+	if r.Records[0].Value != nil {
+		t.Fatalf("keys_only returned a value")
+	}
+	r = mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}})
+	if !bytes.Equal(r.Records[0].Value, []byte("value")) {
+		t.Fatalf("stripping one answer changed the stored value to %q", r.Records[0].Value)
+	}
+}
