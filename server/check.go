@@ -1,0 +1,128 @@
+package server
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// The checks that need nothing but the request, in etcd's order.
+
+func checkRange(r *pb.RangeRequest) error {
+	if len(r.GetKey()) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	if _, ok := pb.RangeRequest_SortOrder_name[int32(r.SortOrder)]; !ok {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	if _, ok := pb.RangeRequest_SortTarget_name[int32(r.SortTarget)]; !ok {
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+// checkRangeStream refuses what cannot be answered chunk by chunk; clients fall
+// back on Range then.
+func checkRangeStream(r *pb.RangeRequest) error {
+	if err := checkRange(r); err != nil {
+		return err
+	}
+	inKeyOrder := r.SortOrder == pb.RangeRequest_NONE ||
+		r.SortOrder == pb.RangeRequest_ASCEND && r.SortTarget == pb.RangeRequest_KEY
+	if !inKeyOrder {
+		return status.Error(codes.Unimplemented, "RangeStream does not support custom sort orders")
+	}
+	if r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {
+		return status.Error(codes.Unimplemented, "RangeStream does not support revision filters")
+	}
+	return nil
+}
+
+func checkPut(r *pb.PutRequest) error {
+	if len(r.GetKey()) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	if r.IgnoreValue && len(r.Value) != 0 {
+		return rpctypes.ErrGRPCValueProvided
+	}
+	if r.IgnoreLease && r.Lease != 0 {
+		return rpctypes.ErrGRPCLeaseProvided
+	}
+	return coder.CheckKey(r.Key)
+}
+
+func checkDelete(r *pb.DeleteRangeRequest) error {
+	if len(r.GetKey()) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	return nil
+}
+
+// checkTxn checks r and what is nested in it. maxOps bounds the compares and
+// each branch; a nested transaction may have what its parent leaves of it.
+func checkTxn(r *pb.TxnRequest, maxOps int) error {
+	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
+	if n > maxOps {
+		return rpctypes.ErrGRPCTooManyOps
+	}
+	for _, c := range r.GetCompare() {
+		if err := checkCompare(c); err != nil {
+			return err
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
+		for _, op := range branch {
+			if err := checkOp(op, maxOps-n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkCompare refuses targets and results that etcd does not know, which etcd
+// would take for equal and true.
+func checkCompare(c *pb.Compare) error {
+	if len(c.GetKey()) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	if _, ok := pb.Compare_CompareTarget_name[int32(c.Target)]; !ok {
+		return status.Errorf(codes.InvalidArgument, "sqlbrain: unknown compare target %d", c.Target)
+	}
+	if _, ok := pb.Compare_CompareResult_name[int32(c.Result)]; !ok {
+		return status.Errorf(codes.InvalidArgument, "sqlbrain: unknown compare result %d", c.Result)
+	}
+	return nil
+}
+
+func checkOp(op *pb.RequestOp, maxOps int) error {
+	switch r := op.GetRequest().(type) {
+	case *pb.RequestOp_RequestRange:
+		return checkRange(r.RequestRange)
+	case *pb.RequestOp_RequestPut:
+		return checkPut(r.RequestPut)
+	case *pb.RequestOp_RequestDeleteRange:
+		return checkDelete(r.RequestDeleteRange)
+	case *pb.RequestOp_RequestTxn:
+		return checkTxn(r.RequestTxn, maxOps)
+	default:
+		return rpctypes.ErrGRPCKeyNotFound
+	}
+}
+
+// requestHeader is the largest header etcd wraps a proposal's request in.
+var requestHeader = &pb.RequestHeader{ID: 1 << 63}
+
+// checkSize refuses a request that writes and that etcd could not propose: etcd
+// measures it with the wrapping, and so does this. wrapped holds the request.
+func checkSize(wrapped *pb.InternalRaftRequest, maxBytes int) error {
+	wrapped.Header = requestHeader
+	if proto.Size(wrapped) > maxBytes {
+		return rpctypes.ErrGRPCRequestTooLarge
+	}
+	return nil
+}

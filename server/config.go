@@ -1,0 +1,108 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What clients are told. kube-apiserver asks for progress notices only if the
+// version is a semantic version of a release that has them.
+const (
+	EtcdVersion    = "3.7.3"
+	ClusterVersion = "3.7.0"
+	StorageVersion = "3.7.0"
+)
+
+// Config configures a Server. Zero values are replaced by the defaults named.
+type Config struct {
+	Logger  *slog.Logger // discards
+	Name    string       // member name, "default"
+	Version string       // the product's own, for metrics
+
+	// ListenClientURLs are http, https, unix or unixs URLs; port 0 lets the
+	// system choose. At least one is needed.
+	ListenClientURLs []string
+	// AdvertiseClientURLs is what MemberList tells; the addresses listened on.
+	AdvertiseClientURLs []string
+	// ListenMetricsURLs serve /metrics and the health endpoints only.
+	ListenMetricsURLs []string
+	TLS               TLSConfig
+
+	MaxRequestBytes      int           // largest request that writes, in bytes; 1.5 MiB
+	MaxTxnOps            int           // most compares, or operations of a branch, of a transaction; 128
+	MaxConcurrentStreams uint32        // calls at a time on one connection; unlimited
+	KeepAliveMinTime     time.Duration // clients may ping that often; 5 s
+	KeepAliveInterval    time.Duration // the server pings an idle client that often; 2 h
+	KeepAliveTimeout     time.Duration // and waits that long for the answer; 20 s
+
+	EnableGRPCGateway bool     // serve JSON under /v3/
+	CORS              []string // origins allowed to call over HTTP, "*" for all; none
+
+	RequestTimeout time.Duration // bound on a health check's reads; 7 s
+	SlowRequest    time.Duration // requests that take longer are logged as warnings; 300 ms
+	StopTimeout    time.Duration // what calls under way get when the server stops; 5 s
+
+	// Registry takes the metrics and is what /metrics serves; a new one.
+	Registry *prometheus.Registry
+	// ExtensiveMetrics adds a latency histogram of every RPC.
+	ExtensiveMetrics bool
+}
+
+const (
+	defaultMaxRequestBytes   = 1536 * 1024
+	defaultMaxTxnOps         = 128
+	defaultKeepAliveMinTime  = 5 * time.Second
+	defaultKeepAliveInterval = 2 * time.Hour
+	defaultKeepAliveTimeout  = 20 * time.Second
+	defaultRequestTimeout    = 7 * time.Second
+	defaultSlowRequest       = 300 * time.Millisecond
+	defaultStopTimeout       = 5 * time.Second
+
+	// grpcOverhead is what a message may exceed MaxRequestBytes by before gRPC
+	// itself refuses it, so that etcd's own error is the usual one.
+	grpcOverhead = 512 * 1024
+)
+
+func (c Config) withDefaults() (Config, error) {
+	if len(c.ListenClientURLs) == 0 {
+		return c, errors.New("server: no client URL to listen on")
+	}
+	if c.MaxRequestBytes < 0 || c.MaxRequestBytes > math.MaxInt32-grpcOverhead {
+		return c, fmt.Errorf("server: max request bytes %d is not between 1 and %d", c.MaxRequestBytes, math.MaxInt32-grpcOverhead)
+	}
+	if c.MaxTxnOps < 0 {
+		return c, fmt.Errorf("server: max txn ops %d is negative", c.MaxTxnOps)
+	}
+	for _, d := range []time.Duration{
+		c.KeepAliveMinTime, c.KeepAliveInterval, c.KeepAliveTimeout,
+		c.RequestTimeout, c.SlowRequest, c.StopTimeout,
+	} {
+		if d < 0 {
+			return c, fmt.Errorf("server: duration %s is negative", d)
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	c.Name = cmp.Or(c.Name, "default")
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, defaultMaxRequestBytes)
+	c.MaxTxnOps = cmp.Or(c.MaxTxnOps, defaultMaxTxnOps)
+	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, math.MaxUint32)
+	c.KeepAliveMinTime = cmp.Or(c.KeepAliveMinTime, defaultKeepAliveMinTime)
+	c.KeepAliveInterval = cmp.Or(c.KeepAliveInterval, defaultKeepAliveInterval)
+	c.KeepAliveTimeout = cmp.Or(c.KeepAliveTimeout, defaultKeepAliveTimeout)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, defaultRequestTimeout)
+	c.SlowRequest = cmp.Or(c.SlowRequest, defaultSlowRequest)
+	c.StopTimeout = cmp.Or(c.StopTimeout, defaultStopTimeout)
+	return c, nil
+}

@@ -1,0 +1,26 @@
+// Package server is the front that etcd clients talk to: etcd's gRPC services,
+// its JSON gateway and its HTTP endpoints over one backend.Backend and its
+// watch.Hub.
+//
+// A handler checks the request, translates it, calls one thing and translates
+// the answer back. No SQL is known here, and no protobuf below here.
+//
+// What the package upholds:
+//
+//   - Nothing is silently ignored: a request that is not supported answers with
+//     an explicit error.
+//   - Requests are checked in etcd's order, with etcd's codes and texts.
+//   - Errors of the packages below become gRPC errors in one place, errors.go,
+//     whichever handler they come from. Texts of unexpected errors are logged,
+//     not sent: they may name hosts, users and statements.
+//   - Responses of a watch stream are sent in the order its watch.Stream queued
+//     them, by one goroutine.
+//   - Stopping is bounded: health turns NOT_SERVING, listeners close, streams
+//     end, calls under way get Config.StopTimeout, then connections are cut.
+//
+// The files: server.go puts everything together; listen.go, route.go and tls.go
+// bring connections in; interceptors.go is what every call passes; kv_*.go,
+// watch.go, lease.go, cluster.go, maintenance.go and auth.go hold the RPCs;
+// http.go, health.go and gateway.go the rest of what a port answers. Start
+// reading at kv_put.go, then translate.go and errors.go.
+package server

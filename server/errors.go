@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Errors of this server that etcd has no text for.
+var (
+	errDatabaseUnavailable = status.Error(codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why")
+	errInternal            = status.Error(codes.Internal, "sqlbrain: internal error; the server's log says more")
+)
+
+// grpcErrors says which gRPC error an error of the packages below becomes. The
+// first entry that errors.Is finds counts, so an error that wraps several is
+// what stands first: a backend's own verdict goes before its cause.
+var grpcErrors = []struct {
+	is     error
+	answer error
+}{
+	{backend.ErrCompacted, rpctypes.ErrGRPCCompacted},
+	{backend.ErrFutureRevision, rpctypes.ErrGRPCFutureRev},
+	{backend.ErrKeyNotFound, rpctypes.ErrGRPCKeyNotFound},
+	{backend.ErrLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
+	{backend.ErrLeaseExists, rpctypes.ErrGRPCLeaseExist},
+	{backend.ErrLeaseTTLTooLarge, rpctypes.ErrGRPCLeaseTTLTooLarge},
+	{backend.ErrNoSpace, rpctypes.ErrGRPCNoSpace},
+	{backend.ErrCorrupt, rpctypes.ErrGRPCCorrupt},
+	{backend.ErrNotServing, rpctypes.ErrGRPCNoLeader},
+	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
+	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
+	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
+
+	{sqlstore.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
+	// The backend settles unknown outcomes; one that still comes up here is, to
+	// the client, a write that may or may not have taken effect.
+	{sqlstore.ErrUncertain, rpctypes.ErrGRPCTimeout},
+	{sqlstore.ErrClosed, rpctypes.ErrGRPCStopped},
+	{sqlstore.ErrUnavailable, errDatabaseUnavailable},
+}
+
+// toGRPC returns the gRPC error that err is answered with: nil for nil, a gRPC
+// status as it is, context errors as gRPC's own, and an internal error that
+// tells nothing for whatever is not known here.
+func toGRPC(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	for _, e := range grpcErrors {
+		if errors.Is(err, e.is) {
+			return e.answer
+		}
+	}
+	var compacted *watch.CompactedError
+	switch {
+	case errors.As(err, &compacted):
+		return rpctypes.ErrGRPCCompacted
+	case errors.Is(err, coder.ErrKeyTooLong):
+		return status.Error(codes.InvalidArgument, "sqlbrain: "+strings.TrimPrefix(err.Error(), "coder: "))
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, context.Canceled.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
+	}
+	return errInternal
+}
+
+// answer is toGRPC for a call of method; it logs the errors whose cause the
+// answer does not tell.
+func answer(ctx context.Context, log *slog.Logger, method string, err error) error {
+	out := toGRPC(err)
+	if out == err { // nil, or the handler's own words
+		return out
+	}
+	switch status.Code(out) {
+	case codes.Internal, codes.DataLoss:
+		log.ErrorContext(ctx, "request failed", "method", method, "error", err)
+	case codes.Unavailable:
+		log.WarnContext(ctx, "request failed", "method", method, "error", err)
+	default:
+		log.DebugContext(ctx, "request refused", "method", method, "error", err)
+	}
+	return out
+}
+
+// unsupported answers an RPC that this server does not have.
+func unsupported(what string) error {
+	return status.Error(codes.Unimplemented, fmt.Sprintf("sqlbrain: %s not supported yet", what))
+}

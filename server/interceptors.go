@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// front is what every call passes before and after its handler: the metadata
+// that clients send with it, and the mapping of errors. It is the innermost
+// interceptor, so that logs and metrics see what the client gets.
+type front struct {
+	id       identity
+	streams  *streams
+	log      *slog.Logger
+	requests *clientRequests
+}
+
+func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if _, err := f.metadata(ctx, "unary"); err != nil {
+		return nil, err
+	}
+	resp, err := handler(ctx, req)
+	return resp, answer(ctx, f.log, info.FullMethod, err)
+}
+
+func (f *front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	needsLeader, err := f.metadata(ss.Context(), "stream")
+	if err != nil {
+		return err
+	}
+	err = f.streams.run(ss, info.FullMethod, needsLeader, func(ss grpc.ServerStream) error { return handler(srv, ss) })
+	return answer(ss.Context(), f.log, info.FullMethod, err)
+}
+
+// metadata counts the call by its client's version, and refuses it if it asks
+// for a leader and there is none.
+func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, err error) {
+	md, ok := metadata.FromIncomingContext(ctx)
+	if !ok {
+		return false, nil
+	}
+	version := "unknown"
+	if vs := md.Get(rpctypes.MetadataClientAPIVersionKey); len(vs) > 0 {
+		version = vs[0]
+	}
+	if !utf8.ValidString(version) {
+		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
+	}
+	f.requests.count(kind, version)
+	if vs := md.Get(rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
+		if f.id.Status().Serving != nil {
+			return true, rpctypes.ErrGRPCNoLeader
+		}
+		needsLeader = true
+	}
+	return needsLeader, nil
+}

@@ -1,0 +1,16 @@
+package server
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// kvServer serves etcd's KV service; each RPC has a file of its own.
+type kvServer struct {
+	pb.UnsafeKVServer // a method missing is a compile error
+
+	backend  kvBackend
+	headers  headers
+	counts   *kvCounters
+	maxBytes int // largest request that writes
+	maxOps   int // see checkTxn
+}

@@ -1,0 +1,20 @@
+package server
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Range returns the key-value pairs of a range.
+func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := checkRange(r); err != nil {
+		return nil, err
+	}
+	res, err := s.backend.Range(ctx, rangeRequest(r), !r.Serializable)
+	if err != nil {
+		return nil, err
+	}
+	s.counts.ranges.Inc()
+	return rangeResponse(s.headers.at(res.Revision), res), nil
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"errors"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// LeaseKeepAlive renews a lease for every request of the stream, in order. A
+// lease that does not exist is answered with TTL 0, and the stream goes on.
+func (s *leaseServer) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
+	ctx := stream.Context()
+	requests := make(chan *pb.LeaseKeepAliveRequest)
+	received := make(chan error, 1)
+	s.streams.receive(func() {
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				received <- err
+				return
+			}
+			select {
+			case requests <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for {
+		select {
+		case r := <-requests:
+			if err := s.renew(stream, r.ID); err != nil {
+				return err
+			}
+		case err := <-received:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// renew makes the header before it renews: a lease revoked at the revision a
+// client sees in an answer was not renewed by that answer.
+func (s *leaseServer) renew(stream pb.Lease_LeaseKeepAliveServer, id int64) error {
+	out := &pb.LeaseKeepAliveResponse{Header: s.headers.now(), ID: id}
+	ttl, err := s.backend.LeaseKeepAlive(stream.Context(), id)
+	switch {
+	case errors.Is(err, backend.ErrLeaseNotFound):
+		ttl = 0
+	case err != nil:
+		return err
+	}
+	out.TTL = ttl
+	return stream.Send(out)
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// maintenanceServer serves etcd's Maintenance service.
+type maintenanceServer struct {
+	pb.UnsafeMaintenanceServer
+
+	backend maintenanceBackend
+	headers headers
+}
+
+// Status describes the node. Its raft index is the number of commits.
+func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	st := s.headers.id.Status()
+	out := &pb.StatusResponse{
+		Header:           s.headers.at(st.Revision),
+		Version:          EtcdVersion,
+		StorageVersion:   StorageVersion,
+		DbSize:           st.DBSize,
+		DbSizeInUse:      st.DBSizeInUse,
+		DbSizeQuota:      st.QuotaBytes,
+		RaftIndex:        uint64(st.Sequence),
+		RaftAppliedIndex: uint64(st.Sequence),
+		RaftTerm:         uint64(st.Term),
+		DowngradeInfo:    &pb.DowngradeInfo{},
+	}
+	if st.Serving == nil {
+		out.Leader = s.headers.id.MemberID()
+	} else {
+		out.Errors = append(out.Errors, rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader))
+	}
+	for _, a := range s.backend.Alarms() {
+		out.Errors = append(out.Errors, alarmMember(a).String())
+	}
+	return out, nil
+}
+
+// Alarm lists, raises or disarms alarms.
+func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	alarm := backend.Alarm{MemberID: r.MemberID, Type: int32(r.Alarm)}
+	if _, ok := pb.AlarmType_name[alarm.Type]; !ok {
+		return nil, status.Errorf(codes.InvalidArgument, "sqlbrain: unknown alarm type %d", alarm.Type)
+	}
+	var alarms []backend.Alarm
+	var err error
+	switch r.Action {
+	case pb.AlarmRequest_GET:
+		for _, a := range s.backend.Alarms() {
+			if alarm.Type == backend.AlarmNone || a.Type == alarm.Type {
+				alarms = append(alarms, a)
+			}
+		}
+	case pb.AlarmRequest_ACTIVATE:
+		if alarm.Type != backend.AlarmNone {
+			alarms, err = s.backend.RaiseAlarm(ctx, alarm)
+		}
+	case pb.AlarmRequest_DEACTIVATE:
+		alarms, err = s.backend.DisarmAlarm(ctx, alarm)
+	default:
+		err = status.Errorf(codes.InvalidArgument, "sqlbrain: unknown alarm action %d", r.Action)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.AlarmResponse{Header: s.headers.now()}
+	for _, a := range alarms {
+		out.Alarms = append(out.Alarms, alarmMember(a))
+	}
+	return out, nil
+}
+
+func alarmMember(a backend.Alarm) *pb.AlarmMember {
+	return &pb.AlarmMember{MemberID: a.MemberID, Alarm: pb.AlarmType(a.Type)}
+}
+
+// Hash hashes the whole table.
+func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
+	h, err := s.backend.Hash(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.HashResponse{Header: s.headers.now(), Hash: h}, nil
+}
+
+// HashKV hashes the versions of keys up to a revision.
+func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	h, err := s.backend.HashKV(ctx, r.Revision, storedRecord)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.HashKVResponse{
+		Header:          s.headers.at(h.Revision),
+		Hash:            h.Hash,
+		HashRevision:    h.HashRevision,
+		CompactRevision: h.CompactRevision,
+	}, nil
+}
+
+// storedRecord is a version as etcd stores it, which its hash covers: of a
+// tombstone nothing but the key.
+func storedRecord(r *coder.Record) ([]byte, error) {
+	if r.Tombstone {
+		return proto.Marshal(&mvccpb.KeyValue{Key: r.Key})
+	}
+	return proto.Marshal(keyValue(r))
+}
+
+// Defragment lets the database give unused space back. As in etcd the answer has
+// no header.
+func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	if err := s.backend.Defragment(ctx); err != nil {
+		return nil, err
+	}
+	return &pb.DefragmentResponse{}, nil
+}
+
+// MoveLeader succeeds at once for the leader itself, the only node there is. As
+// in etcd the answer has no header.
+func (s *maintenanceServer) MoveLeader(_ context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if s.headers.id.Status().Serving != nil {
+		return nil, rpctypes.ErrGRPCNotLeader
+	}
+	if r.TargetID != s.headers.id.MemberID() {
+		return nil, rpctypes.ErrGRPCBadLeaderTransferee
+	}
+	return &pb.MoveLeaderResponse{}, nil
+}
+
+func (s *maintenanceServer) Snapshot(*pb.SnapshotRequest, pb.Maintenance_SnapshotServer) error {
+	return unsupported("snapshots are")
+}
+
+func (s *maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	return nil, unsupported("downgrades are")
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// watchServer serves etcd's Watch service: one watch.Stream for each client
+// stream. A receiver hands requests to it; the handler's own goroutine sends
+// what it queues, so that the queue's order is the order on the wire.
+type watchServer struct {
+	pb.UnsafeWatchServer
+
+	open          openWatch
+	headers       headers
+	streams       *streams
+	log           *slog.Logger
+	fragmentBytes int // responses above this are split where the watcher allows it
+}
+
+// Watch serves one stream of watches. A client that closes its half of the
+// stream goes on receiving.
+func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
+	watches, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer watches.Close()
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	s.streams.receive(func() {
+		for {
+			r, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				cancel(err)
+				return
+			}
+			s.handle(watches, r)
+		}
+	})
+	for {
+		r, err := watches.Next(ctx)
+		if err == nil {
+			err = sendFragments(s.watchResponse(r), r.Fragment, s.fragmentBytes, stream.Send)
+		}
+		if err != nil {
+			return s.ended(ctx, err)
+		}
+	}
+}
+
+func (s *watchServer) handle(watches watchStream, r *pb.WatchRequest) {
+	switch u := r.RequestUnion.(type) {
+	case *pb.WatchRequest_CreateRequest:
+		if u.CreateRequest != nil {
+			watches.Create(watchCreate(u.CreateRequest))
+		}
+	case *pb.WatchRequest_CancelRequest:
+		if u.CancelRequest != nil {
+			watches.Cancel(u.CancelRequest.WatchId)
+		}
+	case *pb.WatchRequest_ProgressRequest:
+		if u.ProgressRequest != nil {
+			watches.RequestProgress()
+		}
+	default:
+		// An error would end the stream's other watches too; etcd goes on as well.
+		s.log.Warn("unknown watch request ignored")
+	}
+}
+
+// ended returns the error a stream ends with.
+func (s *watchServer) ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return rpctypes.ErrGRPCWatchCanceled
+	case errors.Is(err, watch.ErrClosed):
+		if s.headers.id.Status().Serving != nil {
+			return rpctypes.ErrGRPCNoLeader
+		}
+		return rpctypes.ErrGRPCStopped
+	}
+	return err
+}
+
+func watchCreate(r *pb.WatchCreateRequest) watch.CreateRequest {
+	c := watch.CreateRequest{
+		WatchID:        r.WatchId,
+		Key:            r.Key,
+		End:            r.RangeEnd,
+		StartRevision:  r.StartRevision,
+		PrevKV:         r.PrevKv,
+		ProgressNotify: r.ProgressNotify,
+		Fragment:       r.Fragment,
+	}
+	if len(c.Key) == 0 {
+		c.Key = []byte{0} // the smallest key
+	}
+	for _, f := range r.Filters {
+		switch f {
+		case pb.WatchCreateRequest_NOPUT:
+			c.NoPut = true
+		case pb.WatchCreateRequest_NODELETE:
+			c.NoDelete = true
+		}
+	}
+	return c
+}
+
+func (s *watchServer) watchResponse(r *watch.Response) *pb.WatchResponse {
+	out := &pb.WatchResponse{
+		Header:          s.headers.at(r.Revision),
+		WatchId:         r.WatchID,
+		Created:         r.Created,
+		Canceled:        r.Canceled,
+		CancelReason:    r.CancelReason,
+		CompactRevision: r.CompactRevision,
+	}
+	if len(r.Events) == 0 {
+		return out
+	}
+	out.Events = make([]*mvccpb.Event, len(r.Events))
+	events := make([]mvccpb.Event, len(r.Events))
+	for i, e := range r.Events {
+		fillEvent(&events[i], e)
+		if r.Prev != nil {
+			events[i].PrevKv = keyValue(r.Prev[i])
+		}
+		out.Events[i] = &events[i]
+	}
+	return out
+}
+
+// fillEvent gives a delete's kv its key and revision, and nothing else.
+func fillEvent(out *mvccpb.Event, e *watch.Event) {
+	if e.Type == watch.Delete {
+		out.Type = mvccpb.Event_DELETE
+		out.Kv = &mvccpb.KeyValue{Key: e.Record.Key, ModRevision: e.Record.ModRevision}
+		return
+	}
+	out.Kv = keyValue(e.Record)
+}
