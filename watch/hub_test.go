@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,12 +16,14 @@ type bed struct {
 	t    *testing.T
 	src  *history
 	hub  *Hub
+	reg  *prometheus.Registry
 	prev bool // publish with Event.Prev
 }
 
 func newBed(t *testing.T, cfg Config) *bed {
-	src := newHistory()
-	b := &bed{t: t, src: src, hub: NewHub(src, src.revision, -1, cfg)}
+	src, reg := newHistory(), prometheus.NewRegistry()
+	cfg.Registerer = reg
+	b := &bed{t: t, src: src, reg: reg, hub: NewHub(src, src.revision, -1, cfg)}
 	t.Cleanup(b.hub.Close)
 	return b
 }
@@ -45,6 +48,23 @@ func (b *bed) publish(events []*Event) { b.hub.Publish(events, b.src.revision) }
 func (b *bed) compact(rev int64) {
 	b.src.setCompact(rev)
 	b.hub.Compact(rev)
+}
+
+// metric returns the sum of a metric over its labels.
+func (b *bed) metric(name string) (sum float64) {
+	b.t.Helper()
+	families, err := b.reg.Gather()
+	require.NoError(b.t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+			return sum
+		}
+	}
+	b.t.Fatalf("no metric %s", name)
+	return 0
 }
 
 func (b *bed) stream(creates ...CreateRequest) *Stream {

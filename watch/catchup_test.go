@@ -1,0 +1,359 @@
+package watch
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stub is a Source whose Changes a test provides.
+type stub struct {
+	*history
+	changes func(ctx context.Context, from, to int64) ([]*Event, int64, error)
+}
+
+func (s *stub) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*Event, int64, error) {
+	if s.changes == nil {
+		return s.history.Changes(ctx, key, end, from, to)
+	}
+	return s.changes(ctx, from, to)
+}
+
+// newStubBed is a bed whose watchers that start in the past need the Source.
+func newStubBed(t *testing.T, cfg Config) (*bed, *stub) {
+	cfg.RingEvents = 1
+	b := newBed(t, cfg)
+	src := &stub{history: b.src}
+	b.hub.src = src
+	return b, src
+}
+
+// revisions reads the responses of a stream with one watcher until it has n
+// events.
+func (b *bed) revisions(s *Stream, n int) []int64 {
+	b.t.Helper()
+	var revs []int64
+	for len(revs) < n {
+		for _, e := range b.response(s).Events {
+			revs = append(revs, e.Record.ModRevision)
+		}
+	}
+	return revs
+}
+
+func upTo(from, to int64) []int64 {
+	var revs []int64
+	for ; from <= to; from++ {
+		revs = append(revs, from)
+	}
+	return revs
+}
+
+func TestASlowWatcherCatchesUp(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"from the ring":                {QueueEvents: 3},
+		"from the source":              {QueueEvents: 3, RingEvents: 1},
+		"from the ring, few bytes":     {QueueBytes: 2000},
+		"from the source, few bytes":   {QueueBytes: 2000, RingBytes: 1000},
+		"from the source, not at once": {QueueEvents: 3, RingEvents: 2, ProgressInterval: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, cfg)
+			b.hub.meetMost = 2
+			b.src.step = 7
+			slow, fast := b.stream(key("a")), b.stream(key("a"))
+			b.expect(slow, "0@1 created")
+			b.expect(fast, "0@1 created")
+			for rev := int64(2); rev <= 101; rev++ {
+				b.put("a")
+				require.Equal(t, []int64{rev}, b.revisions(fast, 1))
+			}
+			require.EqualValues(t, 1, b.metric("etcd_debugging_mvcc_slow_watcher_total"))
+			require.Equal(t, upTo(2, 101), b.revisions(slow, 100))
+			b.put("a")
+			require.Equal(t, []int64{102}, b.revisions(slow, 1))
+		})
+	}
+}
+
+func TestStalledConsumersHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Config{QueueEvents: 4, RingEvents: 8})
+		b.hub.meetMost = 1
+		b.src.step = 2
+		for range 200 {
+			b.put("a")
+		}
+		var stalled []*Stream
+		for range 5 * catchUpWorkers {
+			stalled = append(stalled, b.stream(key("a").from(2), key("a").from(150), key("a")))
+		}
+		synctest.Wait()
+		// Everybody has come to rest with full queues: workers wait for work, not
+		// for consumers, and nobody polls.
+		b.src.mu.Lock()
+		calls := b.src.changesCalls
+		b.src.mu.Unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		b.src.mu.Lock()
+		require.Equal(t, calls, b.src.changesCalls)
+		b.src.mu.Unlock()
+		for _, s := range stalled {
+			s.mu.Lock()
+			for _, id := range []int64{0, 1} {
+				require.LessOrEqual(t, s.watchers[id].queued, 4+2)
+			}
+			s.mu.Unlock()
+		}
+		// And so a newcomer is served.
+		s := b.stream(key("a").from(2))
+		b.expect(s, "0@201 created")
+		require.Equal(t, upTo(2, 201), b.revisions(s, 200))
+		b.put("a")
+		require.Equal(t, []int64{202}, b.revisions(s, 1))
+		b.hub.Close()
+	})
+}
+
+func TestAHangingSourceHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		b.put("a")
+		b.put("a")
+		src.changes = func(ctx context.Context, _, _ int64) ([]*Event, int64, error) {
+			<-ctx.Done()
+			return nil, 0, ctx.Err()
+		}
+		var hanging []*Stream
+		for range catchUpWorkers {
+			hanging = append(hanging, b.stream(key("a").from(2)))
+		}
+		synctest.Wait()
+		s := b.stream(key("a"), key("a").from(3)) // the ring has 3
+		b.expect(s, "0@3 created", "1@3 created", "1@3 put:a:3")
+		b.put("a")
+		got := map[string]bool{b.next(s): true, b.next(s): true}
+		require.Equal(t, map[string]bool{"0@4 put:a:4": true, "1@4 put:a:4": true}, got)
+		// Closing one's stream frees its worker.
+		src.history.step = 1
+		hanging[0].Close()
+		late := b.stream(key("a").from(2))
+		synctest.Wait()
+		src.changes = nil // none is under way but those that hang
+		hanging[1].Close()
+		b.expect(late, "0@4 created")
+		b.hub.Close()
+	})
+}
+
+func TestSourceErrorsAreRetriedWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		for range 5 {
+			b.put("a")
+		}
+		calls := 0
+		src.changes = func(context.Context, int64, int64) ([]*Event, int64, error) {
+			calls++
+			return nil, 0, errFlaky
+		}
+		s := b.stream(key("a").from(2))
+		b.expect(s, "0@6 created")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Greater(t, calls, 10)
+		require.Less(t, calls, 30)
+		require.EqualValues(t, calls, b.metric("sqlbrain_watch_source_errors_total"))
+		src.changes = nil
+		b.expect(s, "0@6 put:a:2 put:a:3 put:a:4 put:a:5 put:a:6")
+		b.hub.Close()
+	})
+}
+
+func TestSourcesThatBreakTheirContractAreNotBelieved(t *testing.T) {
+	for name, changes := range map[string]func(h *history, from, to int64) ([]*Event, int64, error){
+		"no progress":      func(_ *history, from, _ int64) ([]*Event, int64, error) { return nil, from, nil },
+		"event below from": func(h *history, _, to int64) ([]*Event, int64, error) { return h.events[:1], to + 1, nil },
+		"event above next": func(h *history, from, _ int64) ([]*Event, int64, error) { return h.events[3:4], from + 1, nil },
+		"not in order": func(h *history, _, to int64) ([]*Event, int64, error) {
+			return []*Event{h.events[3], h.events[2]}, to + 1, nil
+		},
+		"compacted, but not at from": func(_ *history, from, _ int64) ([]*Event, int64, error) {
+			return nil, 0, &CompactedError{Revision: from}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, src := newStubBed(t, Config{})
+				for range 5 {
+					b.put("a")
+				}
+				left := 3
+				src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
+					if left--; left < 0 {
+						return src.history.Changes(ctx, []byte("a"), nil, from, to)
+					}
+					return changes(b.src, from, to)
+				}
+				s := b.stream(key("a").from(3))
+				b.expect(s, "0@6 created", "0@6 put:a:3 put:a:4 put:a:5 put:a:6")
+				require.EqualValues(t, 3, b.metric("sqlbrain_watch_source_errors_total"))
+				b.hub.Close()
+			})
+		})
+	}
+}
+
+func TestTheSourceMayBeAheadOfTheHub(t *testing.T) {
+	b, src := newStubBed(t, Config{})
+	b.put("a")
+	b.put("a")
+	unpublished := b.src.commit(false, change{"a", "ahead"})
+	src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
+		events, _, err := src.history.Changes(ctx, []byte("a"), nil, from, to)
+		return events, to + 100, err
+	}
+	s := b.stream(key("a").from(2))
+	b.expect(s, "0@3 created", "0@3 put:a:2 put:a:3")
+	b.publish(unpublished)
+	b.expect(s, "0@4 put:a:4")
+}
+
+func TestTheSourceKnowsOfTheCompactionFirst(t *testing.T) {
+	b, _ := newStubBed(t, Config{})
+	for range 5 {
+		b.put("a")
+	}
+	b.src.setCompact(4)
+	s := b.stream(key("a").from(2), key("a").from(4))
+	b.expect(s, "0@6 created", "1@6 created")
+	got := map[string]bool{b.next(s): true, b.next(s): true}
+	require.Equal(t, map[string]bool{"0@0 canceled compact=4": true, "1@6 put:a:4 put:a:5 put:a:6": true}, got)
+}
+
+func TestCompactCancelsOnlyWhoNeedsWhatIsGone(t *testing.T) {
+	b := newBed(t, Config{QueueEvents: 2})
+	late, soon, synced, future := b.stream(key("a")), b.stream(key("a")), b.stream(key("a")), b.stream(key("a").from(20))
+	for _, s := range []*Stream{late, soon, synced, future} {
+		b.expect(s, "0@1 created")
+	}
+	for range 3 {
+		b.put("a")
+	}
+	require.Equal(t, upTo(2, 4), b.revisions(soon, 3)) // late wants 4 next
+	require.Equal(t, upTo(2, 4), b.revisions(synced, 3))
+	for range 2 {
+		b.put("a")
+	}
+	require.Equal(t, upTo(5, 6), b.revisions(synced, 2))
+	b.put("a") // soon wants 7 next
+	b.compact(7)
+	b.compact(3) // never goes back
+	b.expect(late, "0@3 put:a:2 put:a:3", "0@0 canceled compact=7")
+	b.expect(soon, "0@6 put:a:5 put:a:6", "0@7 put:a:7")
+	b.expect(synced, "0@7 put:a:7")
+	b.put("a")
+	b.expect(soon, "0@8 put:a:8")
+	b.expect(synced, "0@8 put:a:8")
+	b.nothing(late)
+	b.nothing(future)
+	// A compact revision above the frontier takes nothing from those that need
+	// only what is yet to come.
+	b.compact(15)
+	b.put("a")
+	b.expect(synced, "0@9 put:a:9")
+}
+
+func TestCompactWhileHistoryIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		for range 9 {
+			b.put("a")
+		}
+		b.src.step = 2
+		compacted := false
+		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
+			events, next, err := src.history.Changes(ctx, []byte("a"), nil, from, to)
+			if !compacted {
+				compacted = true
+				b.compact(6)
+			}
+			return events, next, err
+		}
+		// What was read before the compaction is whole, and delivered.
+		s := b.stream(key("a").from(2))
+		b.expect(s, "0@10 created", "0@10 put:a:2 put:a:3", "0@0 canceled compact=6")
+		b.hub.Close()
+	})
+}
+
+func TestCancelWhileHistoryIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		for range 9 {
+			b.put("a")
+		}
+		release := make(chan struct{})
+		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
+			<-release
+			return src.history.Changes(ctx, []byte("a"), nil, from, to)
+		}
+		s := b.stream(key("a").from(2))
+		synctest.Wait()
+		s.Cancel(0)
+		s.Create(key("a"))
+		close(release)
+		synctest.Wait()
+		b.expect(s, "0@10 created", "0@10 canceled", "1@10 created")
+		b.nothing(s)
+		b.hub.Close()
+	})
+}
+
+func TestQueuesAreBounded(t *testing.T) {
+	b := newBed(t, Config{QueueEvents: 10, QueueBytes: 4 << 10})
+	many, large := b.stream(key("a")), b.stream(key("b"))
+	for range 100 {
+		b.put("a")
+		b.publish(b.src.commit(false, change{"b", strings.Repeat("x", 1<<10)}))
+	}
+	b.hub.mu.Lock()
+	require.Equal(t, 10, many.watchers[0].queued)
+	require.Equal(t, 3, large.watchers[0].queued)
+	b.hub.mu.Unlock()
+	require.EqualValues(t, 13, b.metric("etcd_debugging_mvcc_pending_events_total"))
+	many.Cancel(0)
+	large.Close()
+	require.EqualValues(t, 0, b.metric("etcd_debugging_mvcc_pending_events_total"))
+}
+
+func TestMetricsComeBackToZero(t *testing.T) {
+	b := newBed(t, Config{QueueEvents: 1})
+	s := b.stream(key("a"), key("b"))
+	other := b.stream(key("a"))
+	for range 5 {
+		b.put("a")
+	}
+	require.EqualValues(t, 2, b.metric("etcd_debugging_mvcc_watch_stream_total"))
+	require.EqualValues(t, 3, b.metric("etcd_debugging_mvcc_watcher_total"))
+	require.EqualValues(t, 2, b.metric("etcd_debugging_mvcc_slow_watcher_total"))
+	require.EqualValues(t, 2, b.metric("etcd_debugging_mvcc_pending_events_total"))
+	b.expect(s, "0@1 created", "1@1 created", "0@2 put:a:2")
+	require.EqualValues(t, 1, b.metric("etcd_debugging_mvcc_events_total"))
+	b.compact(6)
+	other.Close()
+	s.Cancel(0)
+	s.Cancel(1)
+	s.Close()
+	for _, name := range []string{"watch_stream_total", "watcher_total", "slow_watcher_total", "pending_events_total"} {
+		require.Zero(t, b.metric("etcd_debugging_mvcc_"+name), name)
+	}
+	require.EqualValues(t, 5, b.metric("sqlbrain_watch_ring_events"))
+	require.EqualValues(t, b.hub.ring.bytes, b.metric("sqlbrain_watch_ring_bytes"))
+	require.Positive(t, b.metric("sqlbrain_watch_catchup_total"))
+}
