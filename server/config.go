@@ -44,6 +44,7 @@ type Config struct {
 
 	EnableGRPCGateway bool     // serve JSON under /v3/
 	CORS              []string // origins allowed to call over HTTP, "*" for all; none
+	EnablePprof       bool     // serve profiles under /debug/pprof/, on the metrics URLs too
 
 	RequestTimeout time.Duration // bound on a health check's reads; 7 s
 	SlowRequest    time.Duration // requests that take longer are logged as warnings; 300 ms

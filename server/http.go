@@ -22,6 +22,7 @@ const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + Clus
 func clientHandler(cfg Config, health *healthEndpoints, gateway http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	registerMetrics(mux, cfg)
+	registerProfiles(mux, cfg)
 	health.register(mux)
 	mux.HandleFunc("/version", getOnly(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -39,6 +40,7 @@ func clientHandler(cfg Config, health *healthEndpoints, gateway http.Handler) ht
 func metricsHandler(cfg Config, health *healthEndpoints) http.Handler {
 	mux := http.NewServeMux()
 	registerMetrics(mux, cfg)
+	registerProfiles(mux, cfg)
 	health.register(mux)
 	return mux
 }
