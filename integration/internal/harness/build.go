@@ -1,0 +1,95 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Packages of the programs. Go's build cache makes all but the first build of
+// each a matter of seconds.
+const (
+	pkgSqlbrain = "github.com/sqlbrain/sqlbrain/cmd/sqlbrain"
+	pkgEtcd     = "go.etcd.io/etcd/server/v3"
+	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
+)
+
+const buildWait = 15 * time.Minute
+
+// built holds the programs of this test run.
+var built struct {
+	sync.Mutex
+	dir      string
+	programs map[string]result
+}
+
+type result struct {
+	path string
+	err  error
+}
+
+// Sqlbrain, Etcd and Etcdctl return the path of the program, which the first
+// call in a test run builds.
+func Sqlbrain(t testing.TB) string { t.Helper(); return program(t, "sqlbrain", pkgSqlbrain) }
+func Etcd(t testing.TB) string     { t.Helper(); return program(t, "etcd", pkgEtcd) }
+func Etcdctl(t testing.TB) string  { t.Helper(); return program(t, "etcdctl", pkgEtcdctl) }
+
+func program(t testing.TB, name, pkg string) string {
+	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	r, done := built.programs[name]
+	if !done {
+		r.path, r.err = build(name, pkg)
+		if built.programs == nil {
+			built.programs = make(map[string]result)
+		}
+		built.programs[name] = r
+	}
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.path
+}
+
+func build(name, pkg string) (string, error) {
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "sqlbrain-integration-")
+		if err != nil {
+			return "", err
+		}
+		built.dir = dir
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildWait)
+	defer cancel()
+	path := filepath.Join(built.dir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+// Main returns a runner of m's tests that removes the built programs after them.
+func Main(m interface{ Run() int }) interface{ Run() int } { return runner{m} }
+
+type runner struct{ inner interface{ Run() int } }
+
+func (r runner) Run() int {
+	code := r.inner.Run()
+	built.Lock()
+	defer built.Unlock()
+	if built.dir != "" {
+		if err := os.RemoveAll(built.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			fmt.Fprintln(os.Stderr, "harness:", err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}

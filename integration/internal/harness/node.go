@@ -1,0 +1,206 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+const (
+	readyWait = 60 * time.Second
+	readyPoll = 20 * time.Millisecond
+)
+
+// Node is one server with its data: it can end and come back. Its methods end
+// the test when they fail, so they are for the test's own goroutine.
+type Node struct {
+	t         testing.TB
+	datastore string
+	etcd      bool
+	extra     []string
+	port      int
+	peerPort  int // etcd only
+	process   *Process
+}
+
+// StartNode starts the target on an empty database of the engine, with extra
+// flags, and returns when it serves.
+func StartNode(t testing.TB, e Engine, extra ...string) *Node {
+	t.Helper()
+	return StartNodeOn(t, e.Datastore(t), extra...)
+}
+
+// StartNodeOn is StartNode on a datastore URL.
+func StartNodeOn(t testing.TB, datastore string, extra ...string) *Node {
+	t.Helper()
+	n := &Node{t: t, datastore: datastore, etcd: TargetIsEtcd(), extra: extra}
+	n.Start()
+	return n
+}
+
+// StartEtcd starts a real etcd, whatever the target is.
+func StartEtcd(t testing.TB, extra ...string) *Node {
+	t.Helper()
+	n := &Node{t: t, datastore: t.TempDir(), etcd: true, extra: extra}
+	n.Start()
+	return n
+}
+
+// Start starts the node on the data and port it had, and returns when it serves.
+func (n *Node) Start() {
+	n.t.Helper()
+	n.StartWithoutWaiting()
+	n.AwaitReady()
+}
+
+// StartWithoutWaiting is Start that does not wait until the node serves.
+func (n *Node) StartWithoutWaiting() {
+	n.t.Helper()
+	if n.port == 0 {
+		n.port = FreePort(n.t)
+	}
+	if !n.etcd {
+		n.process = StartProcess(n.t, Sqlbrain(n.t), n.Args()...)
+		return
+	}
+	if n.peerPort == 0 {
+		n.peerPort = FreePort(n.t)
+	}
+	n.process = StartProcess(n.t, Etcd(n.t), n.etcdArgs()...)
+}
+
+// Args are the arguments of sqlbrain for this node.
+func (n *Node) Args() []string {
+	return append([]string{
+		"serve",
+		"--datastore", n.datastore,
+		"--listen-client-urls", n.Endpoint(),
+		"--advertise-client-urls", n.Endpoint(),
+	}, n.extra...)
+}
+
+func (n *Node) etcdArgs() []string {
+	peer := fmt.Sprintf("http://127.0.0.1:%d", n.peerPort)
+	return append([]string{
+		"--data-dir", n.datastore,
+		"--listen-client-urls", n.Endpoint(),
+		"--advertise-client-urls", n.Endpoint(),
+		"--listen-peer-urls", peer,
+		"--initial-advertise-peer-urls", peer,
+		"--initial-cluster", "default=" + peer,
+		"--log-level", "warn",
+	}, n.extra...)
+}
+
+// AwaitReady returns when the node answers a linearizable Get.
+func (n *Node) AwaitReady() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	defer cancel()
+	poll := time.NewTicker(readyPoll)
+	defer poll.Stop()
+	c, err := NewClient(n.Endpoint())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer closeClient(n.t, c)
+	for {
+		attempt, cancelAttempt := context.WithTimeout(ctx, time.Second)
+		_, err := c.Get(attempt, "ready")
+		cancelAttempt()
+		if err == nil {
+			return
+		}
+		select {
+		case <-n.process.Exited():
+			n.t.Fatalf("ended while starting: %v\n%s", n.process.err, n.process.LogTail(4000))
+		case <-ctx.Done():
+			n.t.Fatalf("does not serve within %s: %v\n%s", readyWait, err, n.process.LogTail(4000))
+		case <-poll.C:
+		}
+	}
+}
+
+// Kill ends the node at once (SIGKILL).
+func (n *Node) Kill() { n.t.Helper(); n.process.Kill(n.t) }
+
+// Stop ends the node in order (SIGTERM).
+func (n *Node) Stop() { n.t.Helper(); n.process.Stop(n.t) }
+
+// Process is the node's running program.
+func (n *Node) Process() *Process { return n.process }
+
+// Endpoint is the node's client URL; it stays the same.
+func (n *Node) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.port) }
+
+// Client returns a client of the node that is closed when the test ends.
+func (n *Node) Client() *clientv3.Client {
+	n.t.Helper()
+	c, err := NewClient(n.Endpoint())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { closeClient(n.t, c) })
+	return c
+}
+
+func closeClient(t testing.TB, c *clientv3.Client) {
+	if err := c.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("close the client: %v", err)
+	}
+}
+
+// NewClient returns a client with a quick reconnect, so that a restarted server
+// is found at once. Its own retries are etcd's: reads are repeated, writes are
+// not unless they were never sent.
+func NewClient(endpoint string) (*clientv3.Client, error) {
+	reconnect := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
+		MinConnectTimeout: time.Second,
+	}
+	return clientv3.New(clientv3.Config{
+		Endpoints:          []string{endpoint},
+		DialTimeout:        5 * time.Second,
+		DialOptions:        []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+		BackoffWaitBetween: 20 * time.Millisecond,
+		Logger:             zap.NewNop(),
+	})
+}
+
+// Etcdctl runs etcdctl against the node.
+func (n *Node) Etcdctl(input string, args ...string) Output {
+	n.t.Helper()
+	return Run(n.t, 30*time.Second, input, Etcdctl(n.t), append([]string{"--endpoints", n.Endpoint()}, args...)...)
+}
+
+// FreePort returns a TCP port of the loopback interface that nobody uses now.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// Host returns the host and port of the node's endpoint.
+func (n *Node) Host() string {
+	u, err := url.Parse(n.Endpoint())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return u.Host
+}

@@ -1,0 +1,156 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const stopWait = 30 * time.Second
+
+// Process is a running program whose output goes to a file. A test that fails
+// shows the end of it.
+type Process struct {
+	cmd     *exec.Cmd
+	logPath string
+	exited  chan struct{} // closed when the program has ended, after err is set
+	err     error
+}
+
+// StartProcess runs a program until the test ends, or earlier.
+func StartProcess(t testing.TB, name string, args ...string) *Process {
+	t.Helper()
+	p := &Process{logPath: filepath.Join(t.TempDir(), "log"), exited: make(chan struct{})}
+	log, err := os.Create(p.logPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = dieWithParent()
+	started := make(chan error, 1)
+	go func() {
+		release := holdThread()
+		defer release()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill(t)
+		if t.Failed() {
+			t.Logf("end of the log of %s %s:\n%s", filepath.Base(name), strings.Join(args, " "), p.LogTail(6000))
+		}
+	})
+	return p
+}
+
+// Exited is closed when the program has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Kill ends the program at once (SIGKILL) and waits for its end.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	<-p.exited
+}
+
+// Stop asks the program to end (SIGTERM), waits for it, and fails the test if it
+// takes too long, ends with an error, or had ended before.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	select {
+	case <-p.exited:
+		// etcd ends itself with the signal it was sent; that is no failure.
+		var exit *exec.ExitError
+		if errors.As(p.err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && TargetIsEtcd() {
+			return
+		}
+		if p.err != nil {
+			t.Fatalf("after SIGTERM: %v\n%s", p.err, p.LogTail(4000))
+		}
+	case <-time.After(stopWait):
+		p.Kill(t)
+		t.Fatalf("did not stop within %s of SIGTERM\n%s", stopWait, p.LogTail(4000))
+	}
+}
+
+// Pause and Resume freeze the program and let it go on.
+func (p *Process) Pause(t testing.TB)  { t.Helper(); p.signal(t, syscall.SIGSTOP) }
+func (p *Process) Resume(t testing.TB) { t.Helper(); p.signal(t, syscall.SIGCONT) }
+
+func (p *Process) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LogTail returns the last bytes of the program's output.
+func (p *Process) LogTail(most int) string {
+	b, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return string(b)
+}
+
+// Output is what a program that ended by itself left.
+type Output struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// Run runs a program to its end, at most for the time given, with input as its
+// standard input. A program that does not end in time fails the test.
+func Run(t testing.TB, limit time.Duration, input, name string, args ...string) Output {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := cmd.Run()
+	out := Output{Stdout: stdout.String(), Stderr: stderr.String()}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		t.Fatalf("%s did not end within %s\nstdout: %s\nstderr: %s", describe(name, args), limit, out.Stdout, out.Stderr)
+	case errors.As(err, &exit):
+		out.Code = exit.ExitCode()
+	case err != nil:
+		t.Fatal(err)
+	}
+	return out
+}
+
+func describe(name string, args []string) string {
+	return fmt.Sprintf("%s %q", filepath.Base(name), args)
+}

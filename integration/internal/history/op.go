@@ -1,0 +1,139 @@
+package history
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// KV is one version of a key.
+type KV struct {
+	Key, Value                  string
+	CreateRevision, ModRevision int64
+	Version, Lease              int64
+}
+
+// Put is an unconditional write of a key.
+type Put struct {
+	Key, Value string
+	Lease      int64
+}
+
+// Range names keys as etcd does: an empty End is the single key.
+type Range struct{ Key, End string }
+
+// Contains reports whether the range covers key.
+func (r Range) Contains(key string) bool {
+	switch r.End {
+	case "":
+		return key == r.Key
+	case "\x00":
+		return key >= r.Key
+	default:
+		return key >= r.Key && key < r.End
+	}
+}
+
+// Outcome is what the client that sent a request was told.
+type Outcome int
+
+// The outcomes.
+const (
+	// Pending: no answer yet. Pending requests count as Unknown.
+	Pending Outcome = iota
+	// Applied: acknowledged, with an effect at Revision.
+	Applied
+	// NotApplied: acknowledged, without an effect: a compare was false, or there
+	// was nothing to delete. Revision is the one in the header.
+	NotApplied
+	// Refused: an error that says that there was and will be no effect.
+	Refused
+	// Unknown: an error that leaves it open.
+	Unknown
+)
+
+// Op is a request that writes, and what became of it. If every key in Compare
+// has the mod revision named there (0: absent), then Puts and Deletes take
+// effect, in this order, in one revision.
+type Op struct {
+	ID      int
+	Compare map[string]int64
+	Puts    []Put
+	Deletes []Range
+	// Revoke is the lease to be revoked; such an Op has no other part.
+	Revoke int64
+
+	// MinRevision is the newest revision anybody was told of before it was sent.
+	MinRevision int64
+
+	Outcome Outcome
+	// Revision is the one in the answer's header. For a Revoke it is only an
+	// upper bound, as etcd fills it in later.
+	Revision int64
+	// Observed are the keys that the failed branch of a NotApplied op returned.
+	Observed []KV
+	Err      error
+}
+
+// Token is what the values written by request id start with.
+func Token(id int) string { return "#" + strconv.Itoa(id) + "#" }
+
+// tokenOf returns the id in a value, and whether there is one.
+func tokenOf(value string) (int, bool) {
+	if !strings.HasPrefix(value, "#") {
+		return 0, false
+	}
+	digits, _, found := strings.Cut(value[1:], "#")
+	if !found {
+		return 0, false
+	}
+	id, err := strconv.Atoi(digits)
+	return id, err == nil
+}
+
+func (o *Op) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "request %d", o.ID)
+	for k, mod := range o.Compare {
+		fmt.Fprintf(&b, " if mod(%q)=%d", k, mod)
+	}
+	for _, p := range o.Puts {
+		fmt.Fprintf(&b, " put %q", p.Key)
+		if p.Lease != 0 {
+			fmt.Fprintf(&b, " (lease %x)", p.Lease)
+		}
+	}
+	for _, d := range o.Deletes {
+		fmt.Fprintf(&b, " delete [%q, %q)", d.Key, d.End)
+	}
+	if o.Revoke != 0 {
+		fmt.Fprintf(&b, " revoke %x", o.Revoke)
+	}
+	outcome := [...]string{"pending", "applied", "not applied", "refused", "unknown"}[o.Outcome]
+	fmt.Fprintf(&b, ": %s, revision %d, sent after revision %d", outcome, o.Revision, o.MinRevision)
+	if o.Err != nil {
+		fmt.Fprintf(&b, ", error %v", o.Err)
+	}
+	return b.String()
+}
+
+// Read is an answered read of a range.
+type Read struct {
+	Range
+	// Asked is the revision asked for, 0 for the current one.
+	Asked int64
+	// Header is the revision in the answer's header.
+	Header       int64
+	Serializable bool
+	MinRevision  int64
+	KVs          []KV
+}
+
+// Lease is a lease that somebody tried to grant.
+type Lease struct {
+	ID int64
+	// Granted: the grant was acknowledged. Otherwise its outcome is unknown.
+	Granted bool
+	// Revoking: a revocation was sent; Revoked: one was acknowledged.
+	Revoking, Revoked bool
+}

@@ -1,0 +1,125 @@
+package history
+
+import (
+	"context"
+	"sync"
+)
+
+// Recorder notes the requests of any number of clients. It is safe for
+// concurrent use.
+type Recorder struct {
+	mu     sync.Mutex
+	lastID int
+	newest int64 // the newest revision anybody was told of
+	ops    []*Op
+	reads  []*Read
+	leases map[int64]*Lease
+	acked  int
+	grew   chan struct{} // closed and replaced when acked rises
+}
+
+// NewRecorder returns an empty Recorder.
+func NewRecorder() *Recorder {
+	return &Recorder{leases: make(map[int64]*Lease), grew: make(chan struct{})}
+}
+
+// Begin notes a request that is about to be sent. Compose gets the id of the
+// request, for the tokens of its values.
+func (r *Recorder) Begin(compose func(id int) Op) *Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastID++
+	op := compose(r.lastID)
+	op.ID, op.MinRevision = r.lastID, r.newest
+	r.ops = append(r.ops, &op)
+	if l := r.leases[op.Revoke]; l != nil {
+		l.Revoking = true
+	}
+	return &op
+}
+
+// Finish notes the answer to an op. Observed is for NotApplied only.
+func (r *Recorder) Finish(op *Op, outcome Outcome, revision int64, observed []KV, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	op.Outcome, op.Revision, op.Observed, op.Err = outcome, revision, observed, err
+	r.saw(revision)
+	if l := r.leases[op.Revoke]; l != nil && outcome == Applied {
+		l.Revoked = true
+	}
+	if outcome == Applied {
+		r.acked++
+		close(r.grew)
+		r.grew = make(chan struct{})
+	}
+}
+
+// BeginRead notes a read that is about to be sent.
+func (r *Recorder) BeginRead(read Read) *Read {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	read.MinRevision = r.newest
+	return &read
+}
+
+// FinishRead notes the answer to a read; without an answer, there is nothing to
+// note.
+func (r *Recorder) FinishRead(read *Read, header int64, kvs []KV) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	read.Header, read.KVs = header, kvs
+	// A serializable read may be stale, but what it shows has happened.
+	r.saw(header)
+	r.reads = append(r.reads, read)
+}
+
+// BeginGrant notes a lease that is about to be asked for; FinishGrant that it
+// was granted.
+func (r *Recorder) BeginGrant(id int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[id] = &Lease{ID: id}
+}
+
+// FinishGrant notes that the lease was granted.
+func (r *Recorder) FinishGrant(id int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[id].Granted = true
+}
+
+func (r *Recorder) saw(revision int64) { r.newest = max(r.newest, revision) }
+
+// Acked returns how many requests were acknowledged with an effect.
+func (r *Recorder) Acked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acked
+}
+
+// AwaitAcked returns when Acked is at least n, or with ctx's error.
+func (r *Recorder) AwaitAcked(ctx context.Context, n int) error {
+	for {
+		r.mu.Lock()
+		acked, grew := r.acked, r.grew
+		r.mu.Unlock()
+		if acked >= n {
+			return nil
+		}
+		select {
+		case <-grew:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take hands over what was recorded since the last call. Ops without an answer
+// are handed over too; nobody may finish them any more.
+func (r *Recorder) take() (ops []*Op, reads []*Read, leases map[int64]*Lease, newest int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ops, reads = r.ops, r.reads
+	r.ops, r.reads = nil, nil
+	return ops, reads, r.leases, r.newest
+}

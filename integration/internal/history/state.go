@@ -1,0 +1,150 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// CheckStore verifies that what the store answers now is what the account says:
+// the current state, states at random old revisions (samples of them), and the
+// leases. It is to be called after Round, with no load.
+func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, samples int) ([]string, error) {
+	v.violations = nil
+	all := Range{Key: "\x00", End: "\x00"}
+	revisions := []int64{0}
+	for range samples {
+		revisions = append(revisions, v.model.base+rnd.Int64N(v.model.revision-v.model.base+1))
+	}
+	for _, rev := range revisions {
+		r, err := c.Get(ctx, all.Key, clientv3.WithRange(all.End), clientv3.WithRev(rev))
+		if err != nil {
+			return nil, fmt.Errorf("read the state at revision %d: %w", rev, err)
+		}
+		if r.Header.Revision != v.model.revision {
+			v.fail("the store is at revision %d without load, the account ended at %d", r.Header.Revision, v.model.revision)
+		}
+		kvs := make([]KV, len(r.Kvs))
+		for i, kv := range r.Kvs {
+			kvs[i] = FromProto(kv)
+		}
+		at := rev
+		if rev == 0 {
+			at = v.model.revision
+		}
+		if want := v.model.scan(all, at); !slices.Equal(want, kvs) {
+			v.fail("the state at revision %d has %d keys where the account has %d; %s", at, len(kvs), len(want), firstDifference(kvs, want))
+		}
+	}
+	if err := v.checkLeases(ctx, c); err != nil {
+		return nil, err
+	}
+	return v.violations, nil
+}
+
+func firstDifference(got, want []KV) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("missing: %v", want[i])
+		case i >= len(want):
+			return fmt.Sprintf("too many: %v", got[i])
+		case got[i] != want[i]:
+			return fmt.Sprintf("%v rather than %v", got[i], want[i])
+		}
+	}
+	return "equal"
+}
+
+// checkLeases verifies which leases there are and what they hold. Their TTLs
+// must be so long that none expires during the test.
+func (v *Verifier) checkLeases(ctx context.Context, c *clientv3.Client) error {
+	list, err := c.Leases(ctx)
+	if err != nil {
+		return fmt.Errorf("list the leases: %w", err)
+	}
+	present := make(map[int64]bool)
+	for _, l := range list.Leases {
+		id := int64(l.ID)
+		present[id] = true
+		switch lease := v.leases[id]; {
+		case lease == nil:
+			v.fail("lease %x is from nowhere", id)
+		case lease.Revoked:
+			v.fail("lease %x was revoked and is there", id)
+		}
+	}
+	for id, lease := range v.leases {
+		switch {
+		case present[id]:
+			if err := v.checkHeld(ctx, c, id); err != nil {
+				return err
+			}
+		case lease.Granted && !lease.Revoking:
+			v.fail("lease %x was granted and is gone", id)
+		case len(v.model.attached[id]) > 0:
+			v.fail("lease %x is gone and its keys are not: %v", id, v.model.attached[id])
+		}
+	}
+	return nil
+}
+
+func (v *Verifier) checkHeld(ctx context.Context, c *clientv3.Client, id int64) error {
+	r, err := c.TimeToLive(ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys())
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("time to live of lease %x: %w", id, err)
+	}
+	if err != nil || r.TTL <= 0 {
+		v.fail("lease %x is listed, but has no time to live", id)
+		return nil
+	}
+	held := make([]string, len(r.Keys))
+	for i, k := range r.Keys {
+		held[i] = string(k)
+	}
+	slices.Sort(held)
+	if want := slices.Sorted(maps.Keys(v.model.attached[id])); !slices.Equal(want, held) {
+		v.fail("lease %x holds %q rather than %q", id, held, want)
+	}
+	return nil
+}
+
+// CheckWatch verifies what a watch of r from revision start saw, up to its
+// newest revision and at least up to atLeast; prevKV says that it asked for the
+// previous versions. It is to be called after Round.
+func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Stream) []string {
+	v.violations = nil
+	end := max(s.Last(), atLeast)
+	if end > v.model.revision {
+		v.fail("a watch saw revision %d, the account ends at %d", end, v.model.revision)
+		return v.violations
+	}
+	var want []Revision
+	for rev := start; rev <= end; rev++ {
+		if events := v.model.events(r, rev, prevKV); len(events) > 0 {
+			want = append(want, Revision{rev, events})
+		}
+	}
+	for i := range max(len(want), len(s.Revisions)) {
+		switch {
+		case i >= len(want):
+			v.fail("watch: revision %d once more: %v", s.Revisions[i].Number, s.Revisions[i].Events)
+		case i >= len(s.Revisions):
+			v.fail("watch: revision %d is missing, as are the %d behind it", want[i].Number, len(want)-i-1)
+		case want[i].Number != s.Revisions[i].Number:
+			v.fail("watch: revision %d where %d is next", s.Revisions[i].Number, want[i].Number)
+		case !slices.EqualFunc(want[i].Events, s.Revisions[i].Events, sameEvent):
+			v.fail("watch: revision %d has events\n  %v\n  rather than\n  %v", want[i].Number, s.Revisions[i].Events, want[i].Events)
+		default:
+			continue
+		}
+		break // everything behind the first difference differs too
+	}
+	return v.violations
+}

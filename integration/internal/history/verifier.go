@@ -1,0 +1,229 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+)
+
+// maxViolations bounds what is reported: one fault usually shows in many places.
+const maxViolations = 20
+
+// Verifier compares a Recorder's requests with the store's account of them. It
+// is used in rounds: the load runs and ends, the account since the last round
+// is read, and Round tells what does not fit. It is not safe for concurrent use.
+type Verifier struct {
+	recorder *Recorder
+	model    *model
+
+	byToken    map[int]*Op
+	byRevision map[int64]*Op // acknowledged, not yet found in the account
+	deletes    []*Op         // without a token or a revision that identifies them; unclaimed
+	claimed    map[int]int64 // op id to its revision
+	leases     map[int64]*Lease
+
+	violations []string
+}
+
+// NewVerifier returns a Verifier of a store whose newest revision is base, and
+// which has no keys or leases: 1 for a fresh etcd.
+func NewVerifier(r *Recorder, base int64) *Verifier {
+	return &Verifier{
+		recorder: r, model: newModel(base),
+		byToken: make(map[int]*Op), byRevision: make(map[int64]*Op), claimed: make(map[int]int64),
+	}
+}
+
+// Revision is the newest one verified.
+func (v *Verifier) Revision() int64 { return v.model.revision }
+
+// Base is the oldest revision whose state is known.
+func (v *Verifier) Base() int64 { return v.model.base }
+
+// Round verifies what was recorded since the last round, when account is what
+// the store tells of the revisions since then. Nobody may be waiting for an
+// answer any more. It returns what is wrong, in words; nothing if all is right.
+func (v *Verifier) Round(account []Revision) []string {
+	v.violations = nil
+	ops, reads, leases, newest := v.recorder.take()
+	v.leases = leases
+	for _, op := range ops {
+		v.index(op)
+	}
+	for _, r := range account {
+		v.apply(r)
+	}
+	if newest > v.model.revision {
+		v.fail("clients were told of revision %d, the account ends at %d", newest, v.model.revision)
+	}
+	for rev, op := range v.byRevision {
+		v.fail("lost: %v", op)
+		delete(v.byRevision, rev)
+	}
+	for _, op := range ops {
+		v.checkAnswer(op)
+	}
+	for _, r := range reads {
+		v.checkRead(r)
+	}
+	return v.violations
+}
+
+func (v *Verifier) fail(format string, args ...any) {
+	if len(v.violations) < maxViolations {
+		v.violations = append(v.violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// index makes op findable by the revision that will show its effect.
+func (v *Verifier) index(op *Op) {
+	if len(op.Puts) > 0 {
+		v.byToken[op.ID] = op
+	}
+	switch {
+	case op.Revoke != 0:
+		if op.Outcome != Refused {
+			v.deletes = append(v.deletes, op)
+		}
+	case op.Outcome == Applied:
+		if other := v.byRevision[op.Revision]; other != nil {
+			v.fail("revision %d was acknowledged twice:\n  %v\n  %v", op.Revision, other, op)
+		}
+		v.byRevision[op.Revision] = op
+		if op.Revision <= v.model.revision {
+			v.fail("acknowledged with a revision that another round has verified: %v", op)
+			delete(v.byRevision, op.Revision)
+		}
+	case len(op.Puts) == 0 && (op.Outcome == Unknown || op.Outcome == Pending):
+		v.deletes = append(v.deletes, op)
+	}
+}
+
+// apply verifies one revision of the account and adds it to the model.
+func (v *Verifier) apply(r Revision) {
+	before := v.model.revision
+	if r.Number != before+1 {
+		v.fail("revision %d follows %d", r.Number, before)
+	}
+	op := v.identify(r, before)
+	if op == nil {
+		v.fail("revision %d is from nowhere: %v", r.Number, r.Events)
+	} else {
+		v.checkEffect(r, op, before)
+	}
+	v.model.apply(r)
+}
+
+// identify returns the request that made r: by its acknowledged revision, by the
+// token in its values, or by what it deletes; nil if there is none.
+func (v *Verifier) identify(r Revision, before int64) *Op {
+	if op := v.byRevision[r.Number]; op != nil {
+		return op
+	}
+	for _, e := range r.Events {
+		if id, ok := tokenOf(e.Value); ok && !e.Deleted {
+			return v.byToken[id]
+		}
+	}
+	// Of the deletes that fit, the one that had to happen earliest.
+	best := -1
+	for i, op := range v.deletes {
+		fits := op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
+			(op.Outcome != Applied || op.Revision >= r.Number) &&
+			slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
+		if fits && (best < 0 || v.deadline(op) < v.deadline(v.deletes[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	op := v.deletes[best]
+	v.deletes = slices.Delete(v.deletes, best, best+1)
+	return op
+}
+
+func (v *Verifier) deadline(op *Op) int64 {
+	if op.Outcome == Applied {
+		return op.Revision
+	}
+	return 1<<63 - 1
+}
+
+// checkEffect verifies that r is what op does to the state before it, and that
+// op may do that, once, now.
+func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
+	if first, again := v.claimed[op.ID]; again {
+		v.fail("applied twice, at %d and %d: %v", first, r.Number, op)
+	}
+	v.claimed[op.ID] = r.Number
+	if v.byRevision[r.Number] == op {
+		delete(v.byRevision, r.Number)
+	}
+	switch op.Outcome {
+	case Applied:
+		if op.Revoke == 0 && op.Revision != r.Number {
+			v.fail("revision %d is the effect of %v", r.Number, op)
+		}
+	case NotApplied, Refused:
+		v.fail("revision %d is the effect of a request that must have none: %v", r.Number, op)
+	}
+	if op.MinRevision >= r.Number {
+		v.fail("revision %d is older than what was known before it was asked for: %v", r.Number, op)
+	}
+	if !v.model.holds(op.Compare, before) {
+		v.fail("revision %d: a compare does not hold before it: %v", r.Number, op)
+	}
+	if want := v.model.effects(op, before); !slices.EqualFunc(want, r.Events, sameEvent) {
+		v.fail("revision %d: %v\n  has events  %v\n  rather than %v", r.Number, op, r.Events, want)
+	}
+}
+
+// checkAnswer verifies an answer without an effect.
+func (v *Verifier) checkAnswer(op *Op) {
+	if op.Outcome != NotApplied || op.Revoke != 0 {
+		return
+	}
+	if op.Revision < op.MinRevision {
+		v.fail("answered from the past: %v", op)
+	}
+	if len(op.Compare) == 0 {
+		if effects := v.model.effects(op, op.Revision); len(effects) > 0 {
+			v.fail("answered that it changed nothing, where it had to change %v: %v", effects, op)
+		}
+		return
+	}
+	if v.model.holds(op.Compare, op.Revision) {
+		v.fail("its compares hold at the revision it was answered from: %v", op)
+	}
+	for _, kv := range op.Observed {
+		if state, ok := v.model.get(kv.Key, op.Revision); !ok || state != kv {
+			v.fail("%v\n  was answered %v\n  where the state is %v", op, kv, state)
+		}
+	}
+}
+
+// checkRead verifies that a read shows one state, and none from the past.
+func (v *Verifier) checkRead(r *Read) {
+	if !r.Serializable && r.Header < r.MinRevision {
+		v.fail("a read answered at revision %d, where %d was known before it", r.Header, r.MinRevision)
+	}
+	at := r.Header
+	if r.Asked > 0 {
+		at = r.Asked
+	}
+	if at < v.model.base {
+		v.fail("a read at revision %d, below the first one known, %d", at, v.model.base)
+		return
+	}
+	if want := v.model.scan(r.Range, at); !slices.Equal(want, r.KVs) {
+		v.fail("a read of [%q, %q) at revision %d (header %d):\n  %v\n  rather than %v", r.Key, r.End, r.Asked, r.Header, r.KVs, want)
+	}
+}
+
+// sameEvent compares all there is to an event.
+func sameEvent(a, b Event) bool {
+	if a.KV != b.KV || a.Deleted != b.Deleted || (a.Prev == nil) != (b.Prev == nil) {
+		return false
+	}
+	return a.Prev == nil || *a.Prev == *b.Prev
+}
