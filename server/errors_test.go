@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// backendAnswers is what etcd answers, written out.
+var backendAnswers = map[string]struct {
+	err  error
+	code codes.Code
+	text string
+}{
+	"ErrCompacted":        {backend.ErrCompacted, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
+	"ErrFutureRevision":   {backend.ErrFutureRevision, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision"},
+	"ErrKeyNotFound":      {backend.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
+	"ErrLeaseNotFound":    {backend.ErrLeaseNotFound, codes.NotFound, "etcdserver: requested lease not found"},
+	"ErrLeaseExists":      {backend.ErrLeaseExists, codes.FailedPrecondition, "etcdserver: lease already exists"},
+	"ErrLeaseTTLTooLarge": {backend.ErrLeaseTTLTooLarge, codes.OutOfRange, "etcdserver: too large lease TTL"},
+	"ErrNoSpace":          {backend.ErrNoSpace, codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
+	"ErrCorrupt":          {backend.ErrCorrupt, codes.DataLoss, "etcdserver: corrupt cluster"},
+	"ErrNotServing":       {backend.ErrNotServing, codes.Unavailable, "etcdserver: no leader"},
+	"ErrTimeout":          {backend.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
+	"ErrTooManyRequests":  {backend.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
+	"ErrTooLarge":         {backend.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
+}
+
+func TestEveryBackendErrorHasItsAnswer(t *testing.T) {
+	for _, name := range exportedErrors(t, "backend") {
+		want, ok := backendAnswers[name]
+		if !ok {
+			t.Errorf("backend.%s has no answer in errors.go that this test knows", name)
+			continue
+		}
+		for _, err := range []error{want.err, fmt.Errorf("deep: %w", fmt.Errorf("deeper: %w", want.err))} {
+			st := status.Convert(toGRPC(err))
+			require.Equal(t, want.code, st.Code(), name)
+			require.Equal(t, want.text, st.Message(), name)
+		}
+	}
+}
+
+// exportedErrors returns the names of the sentinels that the package in dir declares.
+func exportedErrors(t *testing.T, dir string) (names []string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		require.NoError(t, err)
+		for _, d := range parsed.Decls {
+			gen, ok := d.(*ast.GenDecl)
+			if !ok || gen.Tok != token.VAR {
+				continue
+			}
+			for _, s := range gen.Specs {
+				for _, n := range s.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(n.Name, "Err") {
+						names = append(names, n.Name)
+					}
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+func TestOtherErrors(t *testing.T) {
+	secret := errors.New("Access denied for user 'root'@'10.0.0.1' (using password: YES)")
+	tooLong := coder.CheckKey(make([]byte, 4000))
+	tests := []struct {
+		name string
+		err  error
+		code codes.Code
+		text string
+	}{
+		{"canceled", fmt.Errorf("x: %w", context.Canceled), codes.Canceled, "context canceled"},
+		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "context deadline exceeded"},
+		{"timeout wins over its cause", fmt.Errorf("%w: %w", backend.ErrTimeout, context.DeadlineExceeded), codes.Unavailable, "etcdserver: request timed out"},
+		{"not serving wins over its cause", fmt.Errorf("%w: %w", backend.ErrNotServing, sqlstore.ErrUnavailable), codes.Unavailable, "etcdserver: no leader"},
+		{"status as it is", unsupported("snapshots are"), codes.Unimplemented, "sqlbrain: snapshots are not supported yet"},
+		{"key too long", tooLong, codes.InvalidArgument, "sqlbrain: key is too long: 8013 bytes encoded, at most 3072 fit"},
+		{"compacted history", fmt.Errorf("x: %w", &watch.CompactedError{Revision: 3}), codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
+		{"row too large", sqlstore.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
+		{"outcome unknown", sqlstore.ErrUncertain, codes.Unavailable, "etcdserver: request timed out"},
+		{"store closed", sqlstore.ErrClosed, codes.Unavailable, "etcdserver: server stopped"},
+		{"database gone", fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, secret), codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why"},
+		{"unexpected", secret, codes.Internal, "sqlbrain: internal error; the server's log says more"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			st := status.Convert(toGRPC(tt.err))
+			require.Equal(t, tt.code, st.Code())
+			require.Equal(t, tt.text, st.Message())
+		})
+	}
+	require.NoError(t, toGRPC(nil))
+}

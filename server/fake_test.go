@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// fakeNode answers with what a test put in it, and keeps what it was asked.
+type fakeNode struct {
+	mu      sync.Mutex
+	serving error
+	err     error // of every call
+	alarms  []backend.Alarm
+
+	rangeResult  backend.RangeResult
+	txnResult    backend.TxnResult
+	streamChunks []backend.RangeResult
+	lease        backend.LeaseStatus
+	leases       []int64
+	hash         backend.Hash
+
+	gotRange        *backend.RangeRequest
+	gotTxn          *backend.Txn
+	gotLinearizable bool
+	gotPhysical     bool
+	gotAlarm        backend.Alarm
+	gotLease, gotID int64
+
+	// hold, if set, is waited for by reads.
+	hold chan struct{}
+}
+
+const (
+	fakeCluster  = uint64(11)
+	fakeMember   = uint64(22)
+	fakeTerm     = int64(3)
+	fakeRevision = int64(100)
+)
+
+func (f *fakeNode) ClusterID() uint64 { return fakeCluster }
+func (f *fakeNode) MemberID() uint64  { return fakeMember }
+func (f *fakeNode) Revision() int64   { return fakeRevision }
+
+func (f *fakeNode) Status() backend.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return backend.Status{
+		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
+		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Serving: f.serving,
+	}
+}
+
+func (f *fakeNode) setServing(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.serving = err
+}
+
+func (f *fakeNode) setErr(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeNode) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *fakeNode) Range(ctx context.Context, r *backend.RangeRequest, linearizable bool) (*backend.RangeResult, error) {
+	if f.hold != nil {
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	f.gotRange, f.gotLinearizable = r, linearizable
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return &f.rangeResult, nil
+}
+
+func (f *fakeNode) RangeStream(_ context.Context, r *backend.RangeRequest, linearizable bool, _ int, send func(*backend.RangeResult, bool) error) error {
+	f.gotRange, f.gotLinearizable = r, linearizable
+	for i := range f.streamChunks {
+		if err := send(&f.streamChunks[i], i == len(f.streamChunks)-1); err != nil {
+			return err
+		}
+	}
+	return f.failure()
+}
+
+func (f *fakeNode) Txn(_ context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+	f.gotTxn, f.gotLinearizable = t, linearizable
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return &f.txnResult, nil
+}
+
+func (f *fakeNode) Compact(_ context.Context, rev int64, physical bool) (int64, error) {
+	f.gotPhysical = physical
+	return rev + 1, f.failure()
+}
+
+func (f *fakeNode) LeaseGrant(_ context.Context, id, ttl int64) (backend.LeaseStatus, error) {
+	f.gotID, f.gotLease = id, ttl
+	return f.lease, f.failure()
+}
+
+func (f *fakeNode) LeaseRevoke(_ context.Context, id int64) error {
+	f.gotID = id
+	return f.failure()
+}
+
+func (f *fakeNode) LeaseKeepAlive(_ context.Context, id int64) (int64, error) {
+	return f.lease.GrantedTTL, f.failure()
+}
+
+func (f *fakeNode) LeaseTimeToLive(context.Context, int64, bool) (backend.LeaseStatus, error) {
+	return f.lease, f.failure()
+}
+
+func (f *fakeNode) Leases(context.Context) ([]int64, error) { return f.leases, f.failure() }
+
+func (f *fakeNode) Alarms() []backend.Alarm { return f.alarms }
+
+func (f *fakeNode) RaiseAlarm(_ context.Context, a backend.Alarm) ([]backend.Alarm, error) {
+	f.gotAlarm = a
+	return []backend.Alarm{a}, f.failure()
+}
+
+func (f *fakeNode) DisarmAlarm(_ context.Context, a backend.Alarm) ([]backend.Alarm, error) {
+	f.gotAlarm = a
+	return nil, f.failure()
+}
+
+func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record) ([]byte, error)) (backend.Hash, error) {
+	_, err := marshal(&coder.Record{Key: []byte("k")})
+	if err == nil {
+		err = f.failure()
+	}
+	return f.hash, err
+}
+
+func (f *fakeNode) Hash(context.Context) (uint32, error)  { return f.hash.Hash, f.failure() }
+func (f *fakeNode) Defragment(ctx context.Context) error { return f.failure() }
+
+// fakeStream is a watch stream whose responses a test queues.
+type fakeStream struct {
+	responses chan *watch.Response
+	requests  chan any // watch.CreateRequest, int64 or struct{}
+	closed    chan struct{}
+	once      sync.Once
+}
+
+func newFakeStream() *fakeStream {
+	return &fakeStream{responses: make(chan *watch.Response, 16), requests: make(chan any, 16), closed: make(chan struct{})}
+}
+
+func (s *fakeStream) Create(r watch.CreateRequest) { s.requests <- r }
+func (s *fakeStream) Cancel(id int64)              { s.requests <- id }
+func (s *fakeStream) RequestProgress()             { s.requests <- struct{}{} }
+func (s *fakeStream) Close()                       { s.once.Do(func() { close(s.closed) }) }
+
+func (s *fakeStream) Next(ctx context.Context) (*watch.Response, error) {
+	select {
+	case r := <-s.responses:
+		return r, nil
+	case <-s.closed:
+		return nil, watch.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
