@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// errNoDatabase: an SQLite file that a command wants to look at does not exist.
+var errNoDatabase = errors.New("there is no such file")
+
+// databaseFlags are the settings of the commands that need the database only.
+var databaseFlags = []string{"datastore", "datastore-password-file", "data-dir"}
+
+// withDatabase runs f on the pools of the settings' database. Unless create is
+// set, an SQLite file that does not exist is errNoDatabase rather than created.
+func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqlstore.Database) error) (err error) {
+	u := p.settings.URL()
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("datastore %s: %w", u, err)
+		}
+	}()
+	if u.Dialect == sqlstore.DialectSQLite && !create {
+		if _, err := os.Stat(u.Path); err != nil {
+			return errors.Join(errNoDatabase, err)
+		}
+	}
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return f(db)
+}
+
+// prepareSchema brings the schema up to date, or only checks it.
+func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
+	return p.withDatabase(ctx, true, func(db *sqlstore.Database) error {
+		err := migrations.Verify(ctx, db.DialectName(), db.SQL())
+		missing := errors.Is(err, migrations.ErrMissing) || errors.Is(err, migrations.ErrOlder)
+		// Another node that starts at this moment shows as a dirty schema; Up waits
+		// for it, and finds out.
+		if missing || errors.Is(err, migrations.ErrDirty) {
+			if p.settings.Migrate == config.MigrateAuto {
+				if err = migrations.Up(ctx, db.DialectName(), db.SQL()); err == nil {
+					logger.Info("schema is up to date")
+				}
+			}
+		}
+		return err
+	})
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Connections a node opens unless told otherwise: see sqlstore.Options.
+const (
+	defaultReadConns = 32
+	writeConns       = 4
+)
+
+func (p *program) newDoctorCommand() *cobra.Command {
+	output := outputTable
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the database: can sqlbrain live on it, and is the data safe there",
+		Long: `Examine the database: can sqlbrain live on it, and is the data safe there.
+
+Nothing is changed. The exit code is 1 if a check fails; warnings do not count.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.settings.Load(p.environ); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			report, err := p.examine(ctx)
+			if err != nil {
+				return err
+			}
+			if output == outputJSON {
+				err = report.WriteJSON(p.stdout)
+			} else {
+				err = report.WriteTable(p.stdout)
+			}
+			if err == nil && report.Failed() > 0 {
+				return errReported
+			}
+			return err
+		},
+	}
+	p.settings.Bind(cmd.Flags(), append(databaseFlags, "datastore-max-open-conns", "max-request-bytes")...)
+	addOutputFlag(cmd, &output)
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "bound on the whole examination")
+	return cmd
+}
+
+func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
+	u := p.settings.URL()
+	conns := p.settings.DatastoreMaxOpenConns
+	if conns == 0 {
+		conns = defaultReadConns
+	}
+	var report *doctor.Report
+	err := p.withDatabase(ctx, false, func(db *sqlstore.Database) error {
+		report = doctor.Run(ctx, doctor.Target{
+			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLoopback(u.Address),
+			MaxRequestBytes: p.settings.MaxRequestBytes, MaxConns: conns + writeConns,
+		})
+		return nil
+	})
+	if errors.Is(err, errNoDatabase) {
+		return &doctor.Report{Datastore: u.String(), Findings: []doctor.Finding{{
+			Check: "reachable", Status: doctor.Warn, Detail: "the file does not exist yet",
+			Advice: "sqlbrain serve creates it; examine it afterwards",
+		}}}, nil
+	}
+	return report, err
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,205 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// invalid words the error of a value that cannot be used.
+func (s *Settings) invalid(name, format string, args ...any) error {
+	return fmt.Errorf("%s: "+format, append([]any{cmp.Or(s.origins[name], "--"+name)}, args...)...)
+}
+
+// check judges all values; those derived from others are computed on the way.
+func (s *Settings) check() error {
+	for _, check := range []func() error{
+		s.checkNumbers, s.checkDurations, s.checkURLs, s.checkTLS, s.checkRetention, s.checkLog, s.checkDatastore,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if s.Name == "" {
+		return s.invalid("name", "must not be empty")
+	}
+	return nil
+}
+
+func (s *Settings) checkNumbers() error {
+	// gRPC's message sizes are int32; half a MiB more than the request is let in.
+	const maxRequest = math.MaxInt32 - 512*1024
+	for _, n := range []struct {
+		name          string
+		value         int64
+		least, atMost int64
+	}{
+		{"max-request-bytes", int64(s.MaxRequestBytes), 1, maxRequest},
+		{"max-txn-ops", int64(s.MaxTxnOps), 1, math.MaxInt32},
+		{"max-concurrent-streams", int64(s.MaxConcurrentStreams), 1, math.MaxUint32},
+		{"datastore-max-open-conns", int64(s.DatastoreMaxOpenConns), 0, 1 << 16},
+		{"quota-backend-bytes", s.QuotaBackendBytes, 0, math.MaxInt64},
+		{"watch-ring-events", int64(s.WatchRingEvents), 1, 1 << 30},
+		{"watch-ring-bytes", int64(s.WatchRingBytes), 1, math.MaxInt64},
+		{"watch-queue-events", int64(s.WatchQueueEvents), 1, 1 << 30},
+		{"watch-queue-bytes", int64(s.WatchQueueBytes), 1, math.MaxInt64},
+		{"batch-max-requests", int64(s.BatchMaxRequests), 1, 1 << 20},
+		{"batch-max-rows", int64(s.BatchMaxRows), 1, 1 << 20},
+		{"batch-max-bytes", int64(s.BatchMaxBytes), 1, 1 << 30},
+		{"queue-length", int64(s.QueueLength), 1, 1 << 24},
+		{"index-cache-entries", int64(s.IndexCacheEntries), 1, 1 << 30},
+		{"object-cache-bytes", int64(s.ObjectCacheBytes), 0, math.MaxInt64},
+	} {
+		switch {
+		case n.value < n.least:
+			return s.invalid(n.name, "%d is too small, at least %d is needed", n.value, n.least)
+		case n.value > n.atMost:
+			return s.invalid(n.name, "%d is too large, at most %d is possible", n.value, n.atMost)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) checkDurations() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"request-timeout", s.RequestTimeout, time.Millisecond},
+		{"stop-timeout", s.StopTimeout, time.Millisecond},
+		{"commit-timeout", s.CommitTimeout, time.Millisecond},
+		{"grpc-keepalive-min-time", s.GRPCKeepAliveMinTime, time.Millisecond},
+		{"grpc-keepalive-interval", s.GRPCKeepAliveInterval, 0},
+		{"grpc-keepalive-timeout", s.GRPCKeepAliveTimeout, 0},
+		{"watch-progress-notify-interval", s.WatchProgressNotifyInterval, time.Millisecond},
+		{"warning-unary-request-duration", s.WarnUnaryDuration, time.Millisecond},
+	} {
+		if d.value < d.least {
+			return s.invalid(d.name, "%s is too short, at least %s is needed", d.value, d.least)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) checkURLs() error {
+	if len(s.ListenClientURLs) == 0 {
+		return s.invalid("listen-client-urls", "at least one URL is needed")
+	}
+	for _, list := range []struct {
+		name string
+		urls []string
+	}{
+		{"listen-client-urls", s.ListenClientURLs},
+		{"advertise-client-urls", s.AdvertiseClientURLs},
+		{"listen-metrics-urls", s.ListenMetricsURLs},
+	} {
+		for _, raw := range list.urls {
+			if problem := urlProblem(raw); problem != "" {
+				return s.invalid(list.name, "%q %s", raw, problem)
+			}
+		}
+	}
+	return nil
+}
+
+func urlProblem(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "is not a URL"
+	}
+	switch u.Scheme {
+	case "unix", "unixs":
+		if u.Host+u.Path == "" {
+			return "needs a path"
+		}
+		return ""
+	case "http", "https":
+	default:
+		return "must begin with http://, https://, unix:// or unixs://"
+	}
+	_, port, err := net.SplitHostPort(u.Host)
+	if err != nil {
+		return "needs a port, as in http://127.0.0.1:2379"
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > math.MaxUint16 {
+		return "has a port that is not between 0 and 65535"
+	}
+	if path.Clean("/"+u.Path) != "/" || u.RawQuery != "" || u.User != nil {
+		return "must end behind the port"
+	}
+	return ""
+}
+
+// TLS reports whether any URL listened on is a TLS one.
+func (c *Config) TLS() bool {
+	for _, u := range append(append([]string{}, c.ListenClientURLs...), c.ListenMetricsURLs...) {
+		if strings.HasPrefix(u, "https:") || strings.HasPrefix(u, "unixs:") {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Settings) checkTLS() error {
+	switch {
+	case s.CertFile != "" && s.KeyFile == "":
+		return s.invalid("cert-file", "--key-file is needed as well")
+	case s.KeyFile != "" && s.CertFile == "":
+		return s.invalid("key-file", "--cert-file is needed as well")
+	case s.TLS() && s.CertFile == "":
+		return s.invalid("listen-client-urls", "an https URL needs --cert-file and --key-file")
+	case !s.TLS() && s.CertFile != "":
+		return s.invalid("cert-file", "no URL to listen on is https, so that nothing would be encrypted")
+	case s.ClientCertAuth && s.TrustedCAFile == "":
+		return s.invalid("client-cert-auth", "--trusted-ca-file is needed as well")
+	case s.TrustedCAFile != "" && s.CertFile == "":
+		return s.invalid("trusted-ca-file", "--cert-file and --key-file are needed as well")
+	}
+	return nil
+}
+
+// checkRetention reads the retention as etcd does.
+func (s *Settings) checkRetention() error {
+	s.periodicRetention, s.retainedRevisions = 0, 0
+	const name = "auto-compaction-retention"
+	n, err := strconv.ParseInt(s.AutoCompactionRetention, 10, 64)
+	switch {
+	case err == nil && n < 0:
+		return s.invalid(name, "%d is negative", n)
+	case s.AutoCompactionMode == CompactRevision && err != nil:
+		return s.invalid(name, "%q is not a number of revisions", s.AutoCompactionRetention)
+	case s.AutoCompactionMode == CompactRevision:
+		s.retainedRevisions = n
+		return nil
+	case err == nil && n > int64(math.MaxInt64/time.Hour):
+		return s.invalid(name, "%d hours are too many", n)
+	case err == nil:
+		s.periodicRetention = time.Duration(n) * time.Hour
+		return nil
+	}
+	d, err := time.ParseDuration(s.AutoCompactionRetention)
+	if err != nil || d < 0 {
+		return s.invalid(name, "%q is neither a number of hours nor a duration like 5m", s.AutoCompactionRetention)
+	}
+	s.periodicRetention = d
+	return nil
+}
+
+func (s *Settings) checkLog() error {
+	if len(s.LogOutputs) == 0 {
+		return s.invalid("log-outputs", "at least one is needed")
+	}
+	for _, out := range s.LogOutputs {
+		if out == "" || out == "systemd/journal" {
+			return s.invalid("log-outputs", "%q is not supported: use stderr, stdout or files", out)
+		}
+	}
+	return nil
+}

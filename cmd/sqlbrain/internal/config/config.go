@@ -1,0 +1,115 @@
+package config
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Config is the values of all settings. The fields are named after the flags.
+type Config struct {
+	ConfigFile string
+
+	Name                  string
+	DataDir               string
+	Datastore             string // may hold a password: never print it, see Redact
+	DatastorePasswordFile string
+	DatastoreMaxOpenConns int
+	Migrate               string // MigrateAuto or MigrateVerify
+
+	ListenClientURLs    []string
+	AdvertiseClientURLs []string
+	ListenMetricsURLs   []string
+	CertFile            string
+	KeyFile             string
+	TrustedCAFile       string
+	ClientCertAuth      bool
+	CORS                []string
+
+	MaxRequestBytes       int
+	MaxTxnOps             int
+	MaxConcurrentStreams  uint32
+	RequestTimeout        time.Duration
+	StopTimeout           time.Duration
+	GRPCKeepAliveMinTime  time.Duration
+	GRPCKeepAliveInterval time.Duration // 0: no pings
+	GRPCKeepAliveTimeout  time.Duration // 0: no pings
+	EnableGRPCGateway     bool
+
+	QuotaBackendBytes       int64
+	AutoCompactionMode      string // CompactPeriodic or CompactRevision
+	AutoCompactionRetention string
+	TTLPolicies             []backend.TTLPolicy
+
+	WatchProgressNotifyInterval time.Duration
+	WatchRingEvents             int
+	WatchRingBytes              int
+	WatchQueueEvents            int
+	WatchQueueBytes             int
+
+	BatchMaxRequests  int
+	BatchMaxRows      int
+	BatchMaxBytes     int
+	QueueLength       int
+	CommitTimeout     time.Duration
+	IndexCacheEntries int
+	ObjectCacheBytes  int // 0: off
+
+	WarnUnaryDuration time.Duration
+	LogLevel          string
+	LogFormat         string // FormatJSON, FormatConsole or FormatText
+	LogOutputs        []string
+	Metrics           string // MetricsBasic or MetricsExtensive
+	EnablePprof       bool
+
+	periodicRetention time.Duration
+	retainedRevisions int64
+}
+
+// The words that some settings choose from.
+const (
+	MigrateAuto      = "auto"
+	MigrateVerify    = "verify"
+	CompactPeriodic  = "periodic"
+	CompactRevision  = "revision"
+	MetricsBasic     = "basic"
+	MetricsExtensive = "extensive"
+	FormatJSON       = "json"
+	FormatConsole    = "console"
+	FormatText       = "text" // the same as console
+)
+
+// PeriodicRetention is what periodic auto compaction keeps; 0 if that is off.
+func (c *Config) PeriodicRetention() time.Duration { return c.periodicRetention }
+
+// RetainedRevisions is what auto compaction by revision keeps; 0 if that is off.
+func (c *Config) RetainedRevisions() int64 { return c.retainedRevisions }
+
+// Settings is a Config with the flags that fill it.
+type Settings struct {
+	Config
+	flags   *pflag.FlagSet
+	url     *sqlstore.URL
+	origins map[string]string // of the values that are not defaults, by flag name
+}
+
+// New returns all settings at their defaults.
+func New() *Settings {
+	s := &Settings{flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError), origins: map[string]string{}}
+	s.define()
+	return s
+}
+
+// Bind adds flags of the settings to fs: those named, or all.
+func (s *Settings) Bind(fs *pflag.FlagSet, names ...string) {
+	if len(names) == 0 {
+		fs.AddFlagSet(s.flags)
+		return
+	}
+	for _, name := range append(names, "config-file") {
+		fs.AddFlag(s.flags.Lookup(name))
+	}
+}

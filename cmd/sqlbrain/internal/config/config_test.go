@@ -1,0 +1,284 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// load parses args as a command line and completes them.
+func load(args, environ []string) (*config.Settings, error) {
+	s := config.New()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	s.Bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return s, config.FlagError(err)
+	}
+	return s, s.Load(environ)
+}
+
+func TestTheDefaultsAreValid(t *testing.T) {
+	s, err := load(nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"http://127.0.0.1:2379"}, s.ListenClientURLs)
+	require.Equal(t, 1572864, s.MaxRequestBytes)
+	require.Equal(t, 128, s.MaxTxnOps)
+	require.Empty(t, s.Describe())
+	require.Equal(t, "sqlite://sqlbrain.data/sqlbrain.db", s.URL().String())
+
+	s, err = load([]string{"--data-dir=/var/lib/a b%20?c"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "/var/lib/a b%20?c/sqlbrain.db", s.URL().Path)
+}
+
+func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
+	file := writeFile(t, "name: file\nmax-txn-ops: 1\nlisten-client-urls: [http://127.0.0.1:1]\n")
+	args := []string{"--config-file", file}
+	env := []string{"SQLBRAIN_NAME=env", "SQLBRAIN_MAX_TXN_OPS=2"}
+
+	s, err := load(append(args, "--name=flag"), env)
+	require.NoError(t, err)
+	require.Equal(t, "flag", s.Name)
+	require.Equal(t, 2, s.MaxTxnOps)
+	require.Equal(t, []string{"http://127.0.0.1:1"}, s.ListenClientURLs)
+	require.Equal(t, 7*time.Second, s.RequestTimeout)
+
+	s, err = load(args, nil)
+	require.NoError(t, err)
+	require.Equal(t, "file", s.Name)
+	require.Equal(t, 1, s.MaxTxnOps)
+
+	s, err = load(nil, []string{"SQLBRAIN_CONFIG_FILE=" + file, "SQLBRAIN_NAME="})
+	require.NoError(t, err)
+	require.Equal(t, "file", s.Name, "an empty variable counts as not set")
+}
+
+// Every flag is settable from all three sources with the same text.
+func TestEverySettingHasAllSources(t *testing.T) {
+	other := map[string]string{
+		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "7s",
+		"auto|verify": "verify", "periodic|revision": "revision", "info|debug|warn|error": "debug",
+		"json|console|text": "text", "basic|extensive": "extensive", "PREFIX=DURATION": "/a/=7s",
+	}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.New().Bind(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		value := other[f.Value.Type()]
+		extra := []string{}
+		switch f.Name {
+		case "config-file", "datastore-password-file", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth":
+			return // make sense together with others only, see below
+		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls":
+			value = "http://127.0.0.1:7"
+		case "cors", "log-outputs":
+			value = "y"
+		case "datastore":
+			value = "sqlite://x"
+		case "enable-grpc-gateway":
+			value = "false"
+		case "auto-compaction-retention":
+			value = "7"
+		}
+		require.NotEmpty(t, value, f.Name+" "+f.Value.Type())
+		fromFlag, err := load(append(extra, "--"+f.Name+"="+value), nil)
+		require.NoError(t, err)
+		fromEnv, err := load(extra, []string{config.EnvName(f.Name) + "=" + value})
+		require.NoError(t, err)
+		fromFile, err := load(append(extra, "--config-file", writeFile(t, f.Name+": "+value)), nil)
+		require.NoError(t, err)
+		fromFile.ConfigFile = ""
+		require.Equal(t, fromFlag.Config, fromEnv.Config, f.Name)
+		require.Equal(t, fromFlag.Config, fromFile.Config, f.Name)
+		require.NotEqual(t, config.New().Config, fromFlag.Config, f.Name)
+		require.Len(t, fromEnv.Describe(), 1)
+	})
+}
+
+func TestListsInFiles(t *testing.T) {
+	s, err := load([]string{"--config-file", writeFile(t, `
+listen-client-urls:
+  - http://127.0.0.1:1
+  - unix://a,b
+ttl-policy: ["/events/=1h", "/tmp/=5m"]
+cors: []
+`)}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"http://127.0.0.1:1", "unix://a,b"}, s.ListenClientURLs)
+	require.Empty(t, s.CORS)
+	require.Len(t, s.TTLPolicies, 2)
+	require.Equal(t, "/tmp/", string(s.TTLPolicies[1].Prefix))
+	require.Equal(t, 5*time.Minute, s.TTLPolicies[1].TTL)
+}
+
+func TestATTLPolicyMayBeRepeated(t *testing.T) {
+	s, err := load([]string{"--ttl-policy", "/a=b/=1h", "--ttl-policy", "/c/=90s"}, nil)
+	require.NoError(t, err)
+	require.Len(t, s.TTLPolicies, 2)
+	require.Equal(t, "/a=b/", string(s.TTLPolicies[0].Prefix))
+}
+
+func TestFilesWithMistakesAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"nam: x":                               `:1: unknown setting "nam": did you mean "name"?`,
+		"\nlisten_client_url: x":               `:2: unknown setting "listen_client_url": did you mean "listen-client-urls"?`,
+		"initial-cluster-token: x":             `:1: unknown setting "initial-cluster-token"`,
+		"name: a\nname: b":                     ":2: name is set in line 1 already",
+		"name: [a, b]":                         ":1: name takes one value, not a list",
+		"name: {a: b}":                         ":1: name: must be a value or a list of values",
+		"cors: [{a: b}]":                       ":1: cors: must be a value or a list of values",
+		"name:":                                ":1: name: has no value",
+		"max-txn-ops: many":                    `:1: max-txn-ops: invalid value "many": not a number`,
+		"request-timeout: 5":                   `:1: request-timeout: invalid value "5": must be a duration`,
+		"enable-pprof: perhaps":                `:1: enable-pprof: invalid value "perhaps": must be true or false`,
+		"max-txn-ops: 0":                       ":1: max-txn-ops: 0 is too small",
+		"ttl-policy: /events/":                 "must be PREFIX=DURATION",
+		"name: 'a":                             "config-file",
+		"just text":                            "must be a list of `setting: value` lines",
+		"config-file: other":                   `unknown setting "config-file"`,
+		"max-concurrent-streams: 999999999999": "value out of range",
+	} {
+		_, err := load([]string{"--config-file", writeFile(t, text)}, nil)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "\n", text)
+	}
+	_, err := load([]string{"--config-file", "/does/not/exist.yaml"}, nil)
+	require.ErrorContains(t, err, "/does/not/exist.yaml")
+	_, err = load([]string{"--config-file", writeFile(t, "# nothing\n")}, nil)
+	require.NoError(t, err)
+}
+
+func TestInvalidValuesAreRefusedByName(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--name=", "--name: must not be empty"},
+		{"--max-request-bytes=0", "--max-request-bytes: 0 is too small"},
+		{"--max-request-bytes=2147483647", "--max-request-bytes: 2147483647 is too large"},
+		{"--max-request-bytes=big", `--max-request-bytes: invalid value "big": not a number`},
+		{"--max-txn-ops=-1", "--max-txn-ops"},
+		{"--quota-backend-bytes=-1", "--quota-backend-bytes"},
+		{"--request-timeout=0s", "--request-timeout: 0s is too short"},
+		{"--request-timeout=soon", `--request-timeout: invalid value "soon": must be a duration`},
+		{"--grpc-keepalive-interval=-1s", "--grpc-keepalive-interval"},
+		{"--migrate=never", `--migrate: invalid value "never": must be one of auto, verify`},
+		{"--log-level=fatal", "--log-level"},
+		{"--log-outputs=systemd/journal", "--log-outputs"},
+		{"--listen-client-urls=", "--listen-client-urls: at least one"},
+		{"--listen-client-urls=127.0.0.1:2379", "--listen-client-urls"},
+		{"--listen-client-urls=ftp://127.0.0.1:2379", "must begin with"},
+		{"--listen-client-urls=http://127.0.0.1", "needs a port"},
+		{"--listen-client-urls=http://127.0.0.1:99999", "--listen-client-urls"},
+		{"--listen-metrics-urls=http://127.0.0.1:1/metrics", "must end behind the port"},
+		{"--advertise-client-urls=unix://", "needs a path"},
+		{"--cert-file=a", "--cert-file: --key-file is needed as well"},
+		{"--key-file=a", "--key-file: --cert-file is needed as well"},
+		{"--cert-file=a --key-file=b", "nothing would be encrypted"},
+		{"--listen-client-urls=https://127.0.0.1:1", "--cert-file and --key-file"},
+		{"--client-cert-auth", "--trusted-ca-file"},
+		{"--trusted-ca-file=a", "--cert-file"},
+		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
+		{"--auto-compaction-retention=-1", "--auto-compaction-retention"},
+		{"--auto-compaction-retention=-1h", "--auto-compaction-retention"},
+		{"--auto-compaction-retention=9999999", "too many"},
+		{"--auto-compaction-mode=revision --auto-compaction-retention=10m", "not a number of revisions"},
+		{"--ttl-policy=/a/=1ms", "at least 1s"},
+		{"--ttl-policy==1h", "PREFIX=DURATION"},
+		{"--ttl-policy=/a/=1h,/a/=2h", "two policies for /a/"},
+		{"--datastore=sqlbrain.db", "--datastore: sqlstore: bad database URL"},
+		{"--datastore=sqlite://a --data-dir=b", "--data-dir: has no effect"},
+		{"--data-dir=", "--data-dir"},
+		{"--datastore=mysql://root@h/d --datastore-password-file=/does/not/exist", "--datastore-password-file"},
+		{"--datastore=oracle://a", "unknown scheme"},
+		{"--datastore=mysql://h/d --datastore-password-file=/dev/null", "names no user"},
+		{"--datastore=mysql://root@h/d --datastore-password-file=/dev/null", "is empty"},
+		{"--unknown", "unknown flag"},
+	} {
+		_, err := load(strings.Fields(c.args), nil)
+		require.ErrorContains(t, err, c.want, c.args)
+		require.NotContains(t, err.Error(), "\n", c.args)
+	}
+	_, err := load(nil, []string{"SQLBRAIN_MAX_TXN_OPS=x"})
+	require.ErrorContains(t, err, `SQLBRAIN_MAX_TXN_OPS: invalid value "x"`)
+	_, err = load(nil, []string{"SQLBRAIN_MAX_TXN_OPS=0"})
+	require.ErrorContains(t, err, "SQLBRAIN_MAX_TXN_OPS: 0 is too small")
+}
+
+func TestRetentionIsReadAsInEtcd(t *testing.T) {
+	for _, c := range []struct {
+		mode, retention string
+		period          time.Duration
+		revisions       int64
+	}{
+		{"periodic", "0", 0, 0},
+		{"periodic", "8", 8 * time.Hour, 0},
+		{"periodic", "5m", 5 * time.Minute, 0},
+		{"periodic", "72h30m", 72*time.Hour + 30*time.Minute, 0},
+		{"revision", "0", 0, 0},
+		{"revision", "1000", 0, 1000},
+	} {
+		s, err := load([]string{"--auto-compaction-mode", c.mode, "--auto-compaction-retention", c.retention}, nil)
+		require.NoError(t, err)
+		require.Equal(t, c.period, s.PeriodicRetention(), c)
+		require.Equal(t, c.revisions, s.RetainedRevisions(), c)
+	}
+}
+
+func TestThePasswordFile(t *testing.T) {
+	file := writeFile(t, "p@ss/w:rd %?#\n")
+	s, err := load([]string{"--datastore=mysql://root@db:3306/k8s?tls=true", "--datastore-password-file", file}, nil)
+	require.NoError(t, err)
+	inURL, err := load([]string{"--datastore=mysql://root:p%40ss%2Fw%3Ard%20%25%3F%23@db:3306/k8s?tls=true"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, *inURL.URL(), *s.URL())
+	require.NotContains(t, strings.Join(s.Describe(), " "), "p@ss")
+
+	_, err = load([]string{"--datastore=mysql://root:geheim@db/k8s", "--datastore-password-file", file}, nil)
+	require.ErrorContains(t, err, "holds a password as well")
+	require.NotContains(t, err.Error(), "geheim")
+}
+
+func TestPasswordsAreHidden(t *testing.T) {
+	for _, raw := range []string{
+		"mysql://root:geheim@db:3306/k8s",
+		"mysql://root:ge/heim@geheim#geheim?geheim@db:3306/k8s",
+		"mysql://:geheim@db/k8s",
+		"mysql://root:geheim%zz@db/k8s",
+		"mysql://db/k8s?password=geheim&x=y",
+		"mysql://db/k8s?x=y&client_secret=geheim",
+	} {
+		require.NotContains(t, config.Redact(`cannot use "`+raw+`" for this`), "geheim", raw)
+		s, err := load([]string{"--datastore", raw}, nil)
+		if err != nil {
+			require.NotContains(t, err.Error(), "geheim")
+		}
+		require.NotContains(t, strings.Join(s.Describe(), " "), "geheim")
+		require.NotContains(t, s.Redact(raw), "geheim")
+	}
+	require.Equal(t, "mysql://root@db:3306/k8s", config.Redact("mysql://root@db:3306/k8s"))
+	require.Equal(t, "dial tcp 127.0.0.1:3306: refused", config.Redact("dial tcp 127.0.0.1:3306: refused"))
+
+	s, err := load([]string{"--datastore=mysql://root:ge%20heim@db/k8s"}, nil)
+	require.NoError(t, err)
+	for _, form := range []string{"ge heim", "ge%20heim", "ge+heim"} {
+		require.NotContains(t, s.Redact("the server said: "+form), form)
+	}
+}
+
+func TestUnknownVariablesAreNamed(t *testing.T) {
+	environ := []string{"PATH=x", "SQLBRAIN_NAME=a", "SQLBRAIN_PORT=tcp://10.0.0.1:2379"}
+	s, err := load(nil, environ)
+	require.NoError(t, err)
+	require.Equal(t, []string{"SQLBRAIN_PORT"}, s.UnknownEnvironment(environ))
+}

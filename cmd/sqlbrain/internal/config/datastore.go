@@ -1,0 +1,101 @@
+package config
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// URL returns the URL of the database, with the password if a file holds it. It
+// prints without the password.
+func (s *Settings) URL() *sqlstore.URL { return s.url }
+
+// datastoreURL returns what URL is parsed from. Its errors do not hold the
+// password, its result does.
+func (s *Settings) datastoreURL() (string, error) {
+	raw := s.Datastore
+	if raw == "" {
+		path := filepath.ToSlash(filepath.Join(s.DataDir, "sqlbrain.db"))
+		raw = "sqlite://" + (&url.URL{Path: path}).EscapedPath()
+	}
+	if s.DatastorePasswordFile == "" {
+		return raw, nil
+	}
+	const name = "datastore-password-file"
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		// The parser's own words may quote a piece of a password.
+		return "", s.invalid("datastore", "is not a URL; special characters in user and password must be percent-encoded")
+	case u.User == nil || u.User.Username() == "":
+		return "", s.invalid(name, "the datastore's URL names no user that the password could be for")
+	}
+	if _, both := u.User.Password(); both {
+		return "", s.invalid(name, "the datastore's URL holds a password as well")
+	}
+	text, err := os.ReadFile(s.DatastorePasswordFile)
+	if err != nil {
+		return "", s.invalid(name, "%w", err)
+	}
+	// Editors and `echo` end a file with a newline; the password has none.
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return "", s.invalid(name, "%s is empty", s.DatastorePasswordFile)
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String(), nil
+}
+
+const hidden = "xxxxx"
+
+var (
+	userinfo = regexp.MustCompile(`(://[^\s:/@"']*):[^\s"']*@`)
+	secrets  = regexp.MustCompile(`(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*`)
+)
+
+// Redact hides passwords in text that holds a URL, even one that cannot be
+// parsed.
+func Redact(text string) string {
+	text = userinfo.ReplaceAllString(text, "$1:"+hidden+"@")
+	return secrets.ReplaceAllString(text, "$1"+hidden)
+}
+
+// Redact hides passwords in a message, the one of these settings in whatever
+// form. It is the last net under messages that other code words.
+func (s *Settings) Redact(text string) string {
+	text = Redact(text)
+	raw, err := s.datastoreURL()
+	if err != nil {
+		raw = s.Datastore
+	}
+	if u, err := url.Parse(raw); err == nil && u.User != nil {
+		if password, ok := u.User.Password(); ok && password != "" {
+			text = strings.ReplaceAll(text, password, hidden)
+			text = strings.ReplaceAll(text, url.QueryEscape(password), hidden)
+			text = strings.ReplaceAll(text, url.PathEscape(password), hidden)
+		}
+	}
+	return text
+}
+
+// checkDatastore looks at what can be known without opening anything.
+func (s *Settings) checkDatastore() error {
+	if s.DataDir == "" {
+		return s.invalid("data-dir", "must not be empty")
+	}
+	if s.Datastore != "" && s.origins["data-dir"] != "" {
+		return s.invalid("data-dir", "has no effect together with --datastore")
+	}
+	raw, err := s.datastoreURL()
+	if err != nil {
+		return err
+	}
+	if s.url, err = sqlstore.ParseURL(raw); err != nil {
+		return s.invalid("datastore", "%w", err)
+	}
+	return nil
+}

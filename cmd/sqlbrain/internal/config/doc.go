@@ -1,0 +1,18 @@
+// Package config holds the settings of the sqlbrain command.
+//
+// Each setting is a flag, an environment variable (SQLBRAIN_ and the flag's name
+// in capitals, dashes as underscores) and a key of the YAML file that
+// --config-file names. A flag beats the environment, which beats the file, which
+// beats the default. Settings that etcd has are named and counted as in etcd.
+//
+// What the package upholds:
+//
+//   - A key of the file that is no setting is refused, with the nearest name.
+//   - A value that is not valid is refused with one line that says where it
+//     comes from, before anything is opened.
+//   - No error and no description of the settings holds a password.
+//
+// Start reading at config.go, which lists all settings; flags.go names them,
+// load.go collects them, check.go judges them, datastore.go makes the database's
+// URL of them.
+package config

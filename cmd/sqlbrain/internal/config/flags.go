@@ -1,0 +1,66 @@
+package config
+
+import (
+	"math"
+	"time"
+)
+
+// define names all settings, with their defaults. The limits are in check.go.
+func (s *Settings) define() {
+	f := s.flags
+	f.SortFlags = false
+
+	f.StringVar(&s.ConfigFile, "config-file", "", "YAML `file` of settings, its keys are the names of these flags (flags and the environment, SQLBRAIN_…, come first)")
+	f.StringVar(&s.Name, "name", "default", "name of this member")
+
+	f.StringVar(&s.Datastore, "datastore", "", "`URL` of the database: mysql://user:password@host:3306/database or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
+	f.StringVar(&s.DatastorePasswordFile, "datastore-password-file", "", "`file` that holds the database's password, instead of the URL")
+	f.IntVar(&s.DatastoreMaxOpenConns, "datastore-max-open-conns", 0, "most connections to the database (0: chosen by the engine)")
+	f.StringVar(&s.DataDir, "data-dir", "sqlbrain.data", "`directory` of the default database")
+	f.Var(oneOf(&s.Migrate, MigrateAuto, MigrateVerify), "migrate", "at start, bring the schema up to date (auto) or only check it (verify)")
+
+	f.StringSliceVar(&s.ListenClientURLs, "listen-client-urls", []string{"http://127.0.0.1:2379"}, "`URLs` to serve clients on, gRPC and HTTP: http, https, unix or unixs")
+	f.StringSliceVar(&s.AdvertiseClientURLs, "advertise-client-urls", nil, "`URLs` that members tell clients about (default: those listened on)")
+	f.StringSliceVar(&s.ListenMetricsURLs, "listen-metrics-urls", nil, "`URLs` to serve /metrics and the health endpoints on as well")
+	f.StringVar(&s.CertFile, "cert-file", "", "`file` of the TLS certificate")
+	f.StringVar(&s.KeyFile, "key-file", "", "`file` of the TLS key")
+	f.StringVar(&s.TrustedCAFile, "trusted-ca-file", "", "`file` of the certificates that sign client certificates")
+	f.BoolVar(&s.ClientCertAuth, "client-cert-auth", false, "demand a client certificate")
+	f.StringSliceVar(&s.CORS, "cors", nil, "origins that browsers may call from, * for all (etcd's default is *)")
+
+	f.IntVar(&s.MaxRequestBytes, "max-request-bytes", 1536*1024, "largest request that writes, in bytes")
+	f.IntVar(&s.MaxTxnOps, "max-txn-ops", 128, "most operations of a transaction")
+	f.Uint32Var(&s.MaxConcurrentStreams, "max-concurrent-streams", math.MaxUint32, "most calls at a time on one connection")
+	f.DurationVar(&s.RequestTimeout, "request-timeout", 7*time.Second, "bound on a request")
+	f.DurationVar(&s.StopTimeout, "stop-timeout", 5*time.Second, "what requests under way get when the server stops")
+	f.DurationVar(&s.GRPCKeepAliveMinTime, "grpc-keepalive-min-time", 5*time.Second, "clients that ping more often than this are disconnected")
+	f.DurationVar(&s.GRPCKeepAliveInterval, "grpc-keepalive-interval", 2*time.Hour, "idle clients are pinged this often (0: never)")
+	f.DurationVar(&s.GRPCKeepAliveTimeout, "grpc-keepalive-timeout", 20*time.Second, "clients that do not answer a ping for this long are disconnected (0: no pings)")
+	f.BoolVar(&s.EnableGRPCGateway, "enable-grpc-gateway", true, "serve JSON over HTTP under /v3/")
+
+	f.Int64Var(&s.QuotaBackendBytes, "quota-backend-bytes", 0, "refuse writes when the table is larger than this (0: no quota; in etcd 0 is 2 GiB)")
+	f.Var(oneOf(&s.AutoCompactionMode, CompactPeriodic, CompactRevision), "auto-compaction-mode", "what auto-compaction-retention counts: periodic (time) or revision")
+	f.StringVar(&s.AutoCompactionRetention, "auto-compaction-retention", "0", "history to keep: periodic: hours, or a `length` like 5m; revision: a number of revisions (0: all)")
+	f.Var((*ttlPolicies)(&s.TTLPolicies), "ttl-policy", "keys under PREFIX that are put without a lease live for DURATION: `PREFIX=DURATION`; may be repeated")
+
+	f.DurationVar(&s.WatchProgressNotifyInterval, "watch-progress-notify-interval", 10*time.Minute, "idle watchers that ask for it are told the revision this often")
+	f.IntVar(&s.WatchRingEvents, "watch-ring-events", 1<<16, "recent events kept in memory for watchers")
+	f.IntVar(&s.WatchRingBytes, "watch-ring-bytes", 64<<20, "bytes of recent events kept in memory for watchers")
+	f.IntVar(&s.WatchQueueEvents, "watch-queue-events", 1024, "events queued for one watcher before it reads from the database")
+	f.IntVar(&s.WatchQueueBytes, "watch-queue-bytes", 4<<20, "bytes of events queued for one watcher before it reads from the database")
+
+	f.IntVar(&s.BatchMaxRequests, "batch-max-requests", 256, "most requests of one commit")
+	f.IntVar(&s.BatchMaxRows, "batch-max-rows", 1024, "most rows of one commit, unless one request has more")
+	f.IntVar(&s.BatchMaxBytes, "batch-max-bytes", 4<<20, "most bytes of one commit, unless one request has more")
+	f.IntVar(&s.QueueLength, "queue-length", 8192, "requests that may wait for a commit; more are refused")
+	f.DurationVar(&s.CommitTimeout, "commit-timeout", 10*time.Second, "after this long the outcome of a commit counts as unknown and is looked up")
+	f.IntVar(&s.IndexCacheEntries, "index-cache-entries", 200_000, "keys whose metadata is kept in memory")
+	f.IntVar(&s.ObjectCacheBytes, "object-cache-bytes", 64<<20, "bytes of current values kept in memory (0: none)")
+
+	f.Var(oneOf(&s.LogLevel, "info", "debug", "warn", "error"), "log-level", "least severe messages that are logged")
+	f.Var(oneOf(&s.LogFormat, FormatJSON, FormatConsole, FormatText), "log-format", "form of the log; console and text are the same")
+	f.StringSliceVar(&s.LogOutputs, "log-outputs", []string{"stderr"}, "stderr (or default), stdout, or `files` to append to")
+	f.DurationVar(&s.WarnUnaryDuration, "warning-unary-request-duration", 300*time.Millisecond, "requests that take longer are logged")
+	f.Var(oneOf(&s.Metrics, MetricsBasic, MetricsExtensive), "metrics", "extensive adds a latency histogram of every RPC")
+	f.BoolVar(&s.EnablePprof, "enable-pprof", false, "serve profiles under /debug/pprof/")
+}

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+const envPrefix = "SQLBRAIN_"
+
+// EnvName returns the environment variable of a flag.
+func EnvName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Load completes the settings, after the command line was parsed, from the
+// environment (KEY=value pairs, as os.Environ returns) and the file, and checks
+// them all. An empty environment variable counts as not set.
+func (s *Settings) Load(environ []string) error {
+	env := map[string]string{}
+	for _, pair := range environ {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, envPrefix) && value != "" {
+			env[name] = value
+		}
+	}
+	if f := s.flags.Lookup("config-file"); !f.Changed && env[EnvName(f.Name)] != "" {
+		s.ConfigFile = env[EnvName(f.Name)]
+	}
+	file, err := readFile(s.ConfigFile)
+	if err != nil {
+		return err
+	}
+	if err := s.refuseUnknown(file); err != nil {
+		return err
+	}
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if err == nil {
+			err = s.fill(f, env, file)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.check()
+}
+
+// fill sets one setting from the nearest source that has it.
+func (s *Settings) fill(f *pflag.Flag, env map[string]string, file *fileSettings) error {
+	if f.Changed {
+		s.origins[f.Name] = "--" + f.Name
+		return nil
+	}
+	if value, ok := env[EnvName(f.Name)]; ok {
+		return s.set(f, EnvName(f.Name), value)
+	}
+	if entry, ok := file.entries[f.Name]; ok {
+		return s.set(f, fmt.Sprintf("%s:%d: %s", file.path, entry.line, f.Name), entry.values...)
+	}
+	return nil
+}
+
+func (s *Settings) set(f *pflag.Flag, origin string, values ...string) error {
+	s.origins[f.Name] = origin
+	if list, ok := f.Value.(pflag.SliceValue); ok && len(values) != 1 {
+		return list.Replace(values)
+	}
+	for _, value := range values {
+		if err := f.Value.Set(value); err != nil {
+			return invalidValue(origin, value, err)
+		}
+	}
+	return nil
+}
+
+// FlagError words an error of parsing the command line.
+func FlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalidValue("--"+invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
+	}
+	return err
+}
+
+// invalidValue must not be called with the datastore's URL; that one takes any
+// value, and is judged in datastore.go.
+func invalidValue(origin, value string, err error) error {
+	if num := (*strconv.NumError)(nil); errors.As(err, &num) {
+		err = num.Err
+		if errors.Is(err, strconv.ErrSyntax) {
+			err = errors.New("not a number")
+			if num.Func == "ParseBool" {
+				err = errors.New("must be true or false")
+			}
+		}
+	} else if _, derr := time.ParseDuration(value); derr != nil && err.Error() == derr.Error() {
+		err = errors.New("must be a duration, as in 300ms, 10s or 1h30m")
+	}
+	return fmt.Errorf("%s: invalid value %q: %w", origin, value, err)
+}
+
+// Describe returns the settings that differ from the defaults, as name=value in
+// the order of the flags, without passwords.
+func (s *Settings) Describe() []string {
+	var out []string
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if _, ok := s.origins[f.Name]; ok {
+			value := f.Value.String()
+			if f.Name == "datastore" {
+				value = Redact(value)
+			}
+			out = append(out, f.Name+"="+value)
+		}
+	})
+	return out
+}
+
+// UnknownEnvironment returns the names of variables that look like settings and
+// are none. They are not refused: Kubernetes sets SQLBRAIN_PORT and the like for a
+// service named sqlbrain.
+func (s *Settings) UnknownEnvironment(environ []string) []string {
+	var out []string
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		known := false
+		s.flags.VisitAll(func(f *pflag.Flag) { known = known || EnvName(f.Name) == name })
+		if strings.HasPrefix(name, envPrefix) && !known {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// fileSettings is what a file sets.
+type fileSettings struct {
+	path    string
+	order   []string
+	entries map[string]fileEntry
+}
+
+type fileEntry struct {
+	line   int
+	values []string
+}
+
+func readFile(path string) (*fileSettings, error) {
+	out := &fileSettings{path: path, entries: map[string]fileEntry{}}
+	if path == "" {
+		return out, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config-file: %w", err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		// The parser's errors name lines, not contents.
+		return nil, fmt.Errorf("config-file %s: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if len(doc.Content) == 0 {
+		return out, nil // an empty file
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("config-file %s: must be a list of `setting: value` lines", path)
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if first, ok := out.entries[key.Value]; ok {
+			return nil, fmt.Errorf("%s:%d: %s is set in line %d already", path, key.Line, key.Value, first.line)
+		}
+		values, err := scalars(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %s: %w", path, value.Line, key.Value, err)
+		}
+		out.order = append(out.order, key.Value)
+		out.entries[key.Value] = fileEntry{key.Line, values}
+	}
+	return out, nil
+}
+
+func scalars(n *yaml.Node) ([]string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return nil, errors.New("has no value")
+	case n.Kind == yaml.ScalarNode:
+		return []string{n.Value}, nil
+	case n.Kind != yaml.SequenceNode:
+		return nil, errors.New("must be a value or a list of values")
+	}
+	values := []string{}
+	for _, item := range n.Content {
+		if item.Kind != yaml.ScalarNode {
+			return nil, errors.New("must be a value or a list of values")
+		}
+		values = append(values, item.Value)
+	}
+	return values, nil
+}
+
+// refuseUnknown refuses keys that name no setting, and lists where one value is
+// due.
+func (s *Settings) refuseUnknown(file *fileSettings) error {
+	for _, key := range file.order {
+		entry := file.entries[key]
+		f := s.flags.Lookup(key)
+		if f == nil || key == "config-file" {
+			return fmt.Errorf("%s:%d: unknown setting %q%s", file.path, entry.line, key, s.suggest(key))
+		}
+		_, slice := f.Value.(pflag.SliceValue)
+		_, policies := f.Value.(*ttlPolicies)
+		if len(entry.values) != 1 && !slice && !policies {
+			return fmt.Errorf("%s:%d: %s takes one value, not a list", file.path, entry.line, key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// suggest names the setting that key most likely was meant to be.
+func (s *Settings) suggest(key string) string {
+	key = strings.ToLower(strings.ReplaceAll(key, "_", "-"))
+	best, distance := "", len(key)/3+2 // further off is no typing error
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if d := editDistance(key, f.Name); d < distance {
+			best, distance = f.Name, d
+		}
+	})
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", best)
+}
+
+// editDistance counts the bytes to insert, delete or replace to make b of a.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/migrations"
+)
+
+// Target is what to examine.
+type Target struct {
+	DB        *sql.DB
+	Dialect   string // "mysql" or "sqlite"
+	Datastore string // for the report: without a password
+	Local     bool   // the connection does not leave this machine
+	// MaxRequestBytes is the largest request that the server will accept.
+	MaxRequestBytes int
+	// MaxConns is how many connections the server may open.
+	MaxConns int
+}
+
+// Run examines t. An ended context shows as a failed check.
+func Run(ctx context.Context, t Target) *Report {
+	e := &examination{Target: t, Report: &Report{Datastore: t.Datastore}}
+	start := time.Now()
+	conn, err := t.DB.Conn(ctx)
+	if err == nil {
+		// One connection for everything: session settings belong to it.
+		defer conn.Close() //nolint:errcheck // only returns it to the pool
+		err = conn.PingContext(ctx)
+	}
+	if err != nil {
+		e.add("reachable", Fail, err.Error(), reachAdvice(err))
+		return e.Report
+	}
+	e.conn = conn
+	e.ok("reachable", "answered after %s", time.Since(start).Round(10*time.Microsecond))
+	switch t.Dialect {
+	case "mysql":
+		e.mysql(ctx)
+	case "sqlite":
+		e.sqlite(ctx)
+	default:
+		e.add("engine", Fail, fmt.Sprintf("unknown dialect %q", t.Dialect), "use a mysql:// or sqlite:// URL")
+	}
+	return e.Report
+}
+
+type examination struct {
+	Target
+	*Report
+	conn *sql.Conn
+}
+
+// broken reports a check that could not be made.
+func (e *examination) broken(check string, err error) {
+	e.add(check, Warn, "could not be checked: "+err.Error(), "see whether the user may read this")
+}
+
+// schema reports what the migrations make of the database. It must not run while
+// e.conn is in use: it takes a connection of its own, which SQLite's pool may not
+// have.
+func schema(ctx context.Context, t Target) (f Finding) {
+	f.Check, f.Status = "schema", Fail
+	err := migrations.Verify(ctx, t.Dialect, t.DB)
+	if err != nil {
+		f.Detail, f.Advice, _ = strings.Cut(err.Error(), ": ")
+	}
+	switch {
+	case err == nil:
+		f.Status = OK
+		version, verr := migrations.Latest(t.Dialect)
+		f.Detail = fmt.Sprintf("version %d, as this binary needs", version)
+		if verr != nil {
+			f.Status, f.Detail, f.Advice = Warn, verr.Error(), "this binary is broken"
+		}
+	case errors.Is(err, migrations.ErrMissing), errors.Is(err, migrations.ErrOlder):
+		f.Status = Warn
+		f.Advice += ", or let `sqlbrain serve` do it (--migrate=auto)"
+	}
+	return f
+}
+
+// grant is a right that is tried out with a statement that touches no row.
+type grant struct{ name, statement string }
+
+var tableGrants = []grant{
+	{"select", "SELECT object_value FROM object WHERE 1 = 0"},
+	{"insert", "INSERT INTO object (internal_key, object_value) SELECT internal_key, object_value FROM object WHERE 1 = 0"},
+	{"update", "UPDATE object SET object_value = object_value WHERE 1 = 0"},
+	{"delete", "DELETE FROM object WHERE 1 = 0"},
+}
+
+// rights tries out what the user may do with the table.
+func (e *examination) rights(ctx context.Context) {
+	var missing, reasons []string
+	for _, g := range tableGrants {
+		if _, err := e.conn.ExecContext(ctx, g.statement); err != nil {
+			missing = append(missing, g.name)
+			reasons = append(reasons, err.Error())
+		}
+	}
+	if len(missing) > 0 {
+		e.add("privileges", Fail, fmt.Sprintf("cannot %s on table object: %s", strings.Join(missing, ", "), reasons[0]),
+			"grant the user SELECT, INSERT, UPDATE and DELETE on the database, and make it writable")
+		return
+	}
+	e.ok("privileges", "select, insert, update and delete on table object")
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

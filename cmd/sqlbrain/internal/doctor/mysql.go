@@ -1,0 +1,373 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Server errors that have advice of their own.
+const (
+	errDBAccessDenied = 1044
+	errAccessDenied   = 1045
+	errBadDB          = 1049
+	errTableAccess    = 1142
+	errNoSuchTable    = 1146
+	errTooManyConns   = 1040
+	errReadOnly       = 1290
+)
+
+func serverError(err error) uint16 {
+	var me *mysql.MySQLError
+	if errors.As(err, &me) {
+		return me.Number
+	}
+	return 0
+}
+
+func reachAdvice(err error) string {
+	switch serverError(err) {
+	case errAccessDenied:
+		return "check user and password of the datastore's URL, and from which hosts the user may come"
+	case errDBAccessDenied:
+		return "grant the user rights on the database"
+	case errBadDB:
+		return "create the database, for instance with CREATE DATABASE `name`"
+	case errTooManyConns:
+		return "raise max_connections, or close other clients"
+	}
+	if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls") {
+		return "check the tls parameters of the datastore's URL against the server's certificate"
+	}
+	return "check host, port and network, and that the database runs"
+}
+
+func (e *examination) mysql(ctx context.Context) {
+	var version string
+	if err := e.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		e.broken("version", err)
+		return
+	}
+	vars, err := e.variables(ctx)
+	if err != nil {
+		e.broken("variables", err)
+		return
+	}
+	s := &server{examination: e, version: version, vars: vars}
+	s.checkVersion()
+	s.checkTLS(ctx)
+	s.checkSchemaAndRights(ctx)
+	s.checkWritable()
+	s.checkStrict()
+	s.checkPacket()
+	s.checkDurability()
+	s.checkReplication()
+	s.checkIsolation()
+	s.checkCharset()
+	s.checkPageSize()
+	s.checkClock(ctx)
+	s.checkSize(ctx)
+	s.checkConnections(ctx)
+}
+
+// variables returns the session's variables, by name in lower case.
+func (e *examination) variables(ctx context.Context) (map[string]string, error) {
+	rows, err := e.conn.QueryContext(ctx, "SHOW SESSION VARIABLES")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	vars := map[string]string{}
+	for rows.Next() {
+		var name string
+		var value []byte // may be NULL
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		vars[strings.ToLower(name)] = string(value)
+	}
+	return vars, rows.Err()
+}
+
+// server is a MySQL, MariaDB or TiDB under examination.
+type server struct {
+	*examination
+	version string
+	vars    map[string]string
+}
+
+func (s *server) tidb() bool    { return strings.Contains(s.version, "TiDB") }
+func (s *server) mariadb() bool { return strings.Contains(s.version, "MariaDB") }
+
+func (s *server) on(name string) bool {
+	v := s.vars[name]
+	return v == "ON" || v == "1"
+}
+
+// number returns a variable as a number; 0 if there is none.
+func (s *server) number(name string) int64 {
+	n, err := strconv.ParseInt(s.vars[name], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// first returns the value of the first variable that exists: names changed over
+// time.
+func (s *server) first(names ...string) (name, value string) {
+	for _, n := range names {
+		if v, ok := s.vars[n]; ok {
+			return n, v
+		}
+	}
+	return "", ""
+}
+
+func (s *server) checkVersion() {
+	product, oldest := "MySQL", [2]int{8, 0}
+	version := s.version
+	switch {
+	case s.tidb():
+		product, oldest = "TiDB", [2]int{6, 5}
+		// VERSION() is like 8.0.11-TiDB-v8.5.0: what TiDB imitates, then its own.
+		if _, own, ok := strings.Cut(version, "TiDB-v"); ok {
+			version = own
+		}
+	case s.mariadb():
+		product, oldest = "MariaDB", [2]int{10, 6}
+		version = strings.TrimPrefix(version, "5.5.5-") // put before it for old clients
+	}
+	var major, minor int
+	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || n != 2 {
+		s.add("version", Warn, product+" "+version, "this version cannot be read; see that it is a supported one")
+		return
+	}
+	if slices.Compare([]int{major, minor}, oldest[:]) < 0 {
+		s.add("version", Warn, product+" "+version, fmt.Sprintf("sqlbrain is tested with %d.%d and later: upgrade", oldest[0], oldest[1]))
+		return
+	}
+	s.ok("version", "%s %s", product, version)
+}
+
+func (s *server) checkTLS(ctx context.Context) {
+	var name, cipher string
+	if err := s.conn.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil {
+		s.broken("tls", err)
+		return
+	}
+	switch {
+	case cipher != "":
+		s.ok("tls", "encrypted with %s", cipher)
+	case s.Local:
+		s.ok("tls", "not encrypted, on this machine")
+	default:
+		s.add("tls", Warn, "the connection is not encrypted", "add tls=true to the datastore's URL")
+	}
+}
+
+// createProbe is refused for lack of the right to create tables, or else because
+// the table to copy does not exist. It never creates anything.
+const createProbe = "CREATE TABLE sqlbrain_doctor_probe LIKE sqlbrain_doctor_no_such_table"
+
+func (s *server) checkSchemaAndRights(ctx context.Context) {
+	f := schema(ctx, s.Target)
+	s.Findings = append(s.Findings, f)
+	if f.Status == OK {
+		s.rights(ctx)
+	}
+	status, advice := Fail, "grant the user CREATE on the database, or run `sqlbrain migrate up` as another user"
+	if f.Status == OK {
+		status, advice = Warn, "a later version may need it: grant the user CREATE, or run `sqlbrain migrate up` as another user then"
+	}
+	if s.tidb() {
+		// TiDB looks for the table to copy before it looks at the rights.
+		s.ok("create", "not checked on TiDB")
+		return
+	}
+	_, err := s.conn.ExecContext(ctx, createProbe)
+	switch serverError(err) {
+	case errNoSuchTable:
+		s.ok("create", "may create tables")
+	case errTableAccess, errDBAccessDenied:
+		s.add("create", status, "may not create tables", advice)
+	case errReadOnly:
+		s.add("create", Fail, err.Error(), "connect to the primary, or make the server writable")
+	default:
+		s.add("create", Warn, fmt.Sprintf("could not be checked: %v", err), "see whether the user may create tables")
+	}
+}
+
+func (s *server) checkWritable() {
+	var set []string
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
+		// MariaDB has values beyond ON, such as NO_LOCK.
+		if v, ok := s.vars[name]; ok && v != "OFF" && v != "0" && v != "" {
+			set = append(set, name)
+		}
+	}
+	if len(set) > 0 {
+		s.add("writable", Fail, strings.Join(set, ", ")+" is on", "connect to the primary, or make the server writable")
+		return
+	}
+	s.ok("writable", "the server is not read-only")
+}
+
+func (s *server) checkStrict() {
+	mode := s.vars["sql_mode"]
+	if !strings.Contains(mode, "STRICT_TRANS_TABLES") && !strings.Contains(mode, "STRICT_ALL_TABLES") {
+		s.add("sql_mode", Fail, "sql_mode is not strict: "+mode, "values could be cut off silently: add STRICT_TRANS_TABLES")
+		return
+	}
+	s.ok("sql_mode", "strict")
+}
+
+// packetOverhead is what a commit adds to a request's bytes: keys twice, the log
+// row, the chain row and the statement.
+const packetOverhead = 64 << 10
+
+func (s *server) checkPacket() {
+	packet := s.number("max_allowed_packet")
+	needed := int64(s.MaxRequestBytes) + packetOverhead
+	detail := fmt.Sprintf("max_allowed_packet is %s, --max-request-bytes %s", bytesText(packet), bytesText(int64(s.MaxRequestBytes)))
+	if packet < needed {
+		s.add("packet", Fail, detail, fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
+		return
+	}
+	s.ok("packet", "%s", detail)
+}
+
+func (s *server) checkDurability() {
+	if s.tidb() {
+		s.ok("durability", "TiDB commits through raft")
+		return
+	}
+	var found, weak []string
+	look := func(name, safe string) {
+		if v, ok := s.vars[name]; ok {
+			found = append(found, name+"="+v)
+			if v != safe {
+				weak = append(weak, name+"="+safe)
+			}
+		}
+	}
+	look("innodb_flush_log_at_trx_commit", "1")
+	if s.on("log_bin") {
+		look("sync_binlog", "1")
+	}
+	if len(weak) > 0 {
+		s.add("durability", Warn, strings.Join(found, ", "), "a crash can undo acknowledged writes: set "+strings.Join(weak, " and "))
+		return
+	}
+	s.ok("durability", "%s", strings.Join(found, ", "))
+}
+
+func (s *server) checkReplication() {
+	switch {
+	case s.on("wsrep_on"):
+		s.add("replication", Warn, "a Galera cluster", "let all sqlbrain nodes use the same database node, so that each reads what the others wrote")
+	case s.on("rpl_semi_sync_master_enabled"), s.on("rpl_semi_sync_source_enabled"):
+		s.ok("replication", "semi-synchronous")
+	case s.on("log_bin") && !s.tidb():
+		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be lost, and sqlbrain will stop and say so")
+	}
+}
+
+func (s *server) checkIsolation() {
+	name, level := s.first("transaction_isolation", "tx_isolation")
+	switch level {
+	case "READ-COMMITTED":
+		s.ok("isolation", "%s", level)
+	case "REPEATABLE-READ":
+		s.ok("isolation", "%s; READ-COMMITTED waits less", level)
+	default:
+		s.add("isolation", Fail, fmt.Sprintf("%s is %q", name, level), "use READ-COMMITTED")
+	}
+}
+
+// unsafeCharsets hold characters whose second byte may be a quote or a backslash,
+// which makes escaping unsafe.
+var unsafeCharsets = []string{"big5", "cp932", "gb18030", "gbk", "sjis"}
+
+func (s *server) checkCharset() {
+	client := s.vars["character_set_client"]
+	if slices.Contains(unsafeCharsets, client) {
+		s.add("charset", Fail, "character_set_client is "+client, "use utf8mb4")
+		return
+	}
+	s.ok("charset", "client %s; the table is binary", client)
+}
+
+func (s *server) checkPageSize() {
+	const needed = 16 << 10
+	if n := s.number("innodb_page_size"); n != 0 && n < needed && !s.tidb() {
+		s.add("page size", Fail, "innodb_page_size is "+bytesText(n), "keys of 3072 bytes need pages of 16 KiB, chosen when the server is initialised")
+	}
+}
+
+// checkClock compares the clocks. Leases are counted by the nodes' clocks; the
+// database's dates records and logs.
+func (s *server) checkClock(ctx context.Context) {
+	const tolerated = time.Second
+	before := time.Now()
+	var text string
+	err := s.conn.QueryRowContext(ctx, "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR(40))").Scan(&text)
+	after := time.Now()
+	if err != nil {
+		s.broken("clock", err)
+		return
+	}
+	there, err := time.Parse("2006-01-02 15:04:05.999999", text)
+	if err != nil {
+		s.broken("clock", err)
+		return
+	}
+	trip := after.Sub(before)
+	offset := there.Sub(before.Add(trip / 2)).Round(time.Millisecond)
+	detail := fmt.Sprintf("the database's clock differs by %s (±%s)", offset, (trip / 2).Round(10*time.Microsecond))
+	if offset.Abs() > tolerated+trip/2 {
+		s.add("clock", Warn, detail, "synchronise the clocks of both machines")
+		return
+	}
+	s.ok("clock", "%s", detail)
+}
+
+func (s *server) checkSize(ctx context.Context) {
+	var n, rows, size int64
+	err := s.conn.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MAX(TABLE_ROWS), 0), COALESCE(MAX(DATA_LENGTH + INDEX_LENGTH), 0)
+		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`).Scan(&n, &rows, &size)
+	switch {
+	case err != nil:
+		s.broken("size", err)
+	case n > 0:
+		s.ok("size", "%s in about %d rows, by the engine's estimate", bytesText(size), rows)
+	}
+}
+
+func (s *server) checkConnections(ctx context.Context) {
+	limit := s.number("max_connections")
+	if user := s.number("max_user_connections"); user > 0 && (limit == 0 || user < limit) {
+		limit = user
+	}
+	var name string
+	var used int64
+	if err := s.conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&name, &used); err != nil {
+		s.broken("connections", err)
+		return
+	}
+	detail := fmt.Sprintf("%d in use of %d; a node opens up to %d", used, limit, s.MaxConns)
+	switch {
+	case limit == 0: // TiDB: no limit
+		s.ok("connections", "%d in use, no limit; a node opens up to %d", used, s.MaxConns)
+	case limit-used < int64(s.MaxConns):
+		s.add("connections", Warn, detail, "raise max_connections, or lower --datastore-max-open-conns")
+	default:
+		s.ok("connections", "%s", detail)
+	}
+}

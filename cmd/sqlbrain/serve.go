@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+func (p *program) newServeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve etcd clients (the default)",
+		Long: `Serve etcd clients until SIGINT or SIGTERM. Requests under way are answered first; a second signal ends the
+process at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.settings.Load(p.environ); err != nil {
+				return err
+			}
+			return p.serve(cmd.Context())
+		},
+	}
+	p.settings.Bind(cmd.Flags())
+	return cmd
+}
+
+// serve puts the server together, runs it until ctx ends, and takes it apart in
+// the opposite order.
+func (p *program) serve(ctx context.Context) (err error) {
+	if err := preflight(&p.settings.Config); err != nil {
+		return err
+	}
+	logger, closeLog, err := p.newLogger()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	logger.Info("sqlbrain starts", "version", productVersion(), "etcd-api", server.EtcdVersion,
+		"datastore", p.settings.URL(), "settings", p.settings.Describe())
+	for _, name := range p.settings.UnknownEnvironment(p.environ) {
+		logger.Warn("environment variable is no setting", "name", name)
+	}
+	defer func() {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			logger.Info("interrupted while starting")
+			err = nil
+		}
+	}()
+
+	if err := p.prepareSchema(ctx, logger); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	u := p.settings.URL()
+	store, err := sqlstore.Open(ctx, u, sqlstore.Options{
+		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry,
+	})
+	if err != nil {
+		return fmt.Errorf("datastore %s: %w", u, err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	b, err := backend.Open(ctx, store, backendConfig(&p.settings.Config, logger, registry))
+	if err != nil {
+		return fmt.Errorf("datastore %s: %w", u, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.settings.StopTimeout)
+		defer cancel()
+		err = errors.Join(err, b.Close(ctx))
+		logger.Info("sqlbrain stopped", "revision", b.Revision())
+	}()
+
+	s, err := server.New(serverConfig(&p.settings.Config, logger, registry), b)
+	if err != nil {
+		return err
+	}
+	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
+		"cluster-id", fmt.Sprintf("%x", b.ClusterID()), "member-id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
+	p.tellServiceManager(logger, "READY=1")
+	stop := context.AfterFunc(ctx, func() { p.tellServiceManager(logger, "STOPPING=1") })
+	defer stop()
+	return s.Run(ctx)
+}
+
+// tellServiceManager is not worth failing for.
+func (p *program) tellServiceManager(logger *slog.Logger, state string) {
+	if err := notify(state); err != nil {
+		logger.Warn("the service manager was not told", "state", state, "error", err)
+	}
+}
+
+func backendConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Registry) backend.Config {
+	cfg := backend.Config{
+		Logger:         logger,
+		Name:           c.Name,
+		QuotaBytes:     c.QuotaBackendBytes,
+		RequestTimeout: c.RequestTimeout,
+		CommitTimeout:  c.CommitTimeout,
+		QueueLength:    c.QueueLength,
+		BatchRequests:  c.BatchMaxRequests,
+		BatchRows:      c.BatchMaxRows,
+		BatchBytes:     c.BatchMaxBytes,
+		IndexCache:     c.IndexCacheEntries,
+		RecordCache:    c.ObjectCacheBytes,
+		TTLPolicies:    c.TTLPolicies,
+		Registerer:     registry,
+		Watch: watch.Config{
+			RingEvents:       c.WatchRingEvents,
+			RingBytes:        c.WatchRingBytes,
+			QueueEvents:      c.WatchQueueEvents,
+			QueueBytes:       c.WatchQueueBytes,
+			ProgressInterval: c.WatchProgressNotifyInterval,
+		},
+	}
+	if c.ObjectCacheBytes == 0 {
+		cfg.RecordCache = -1 // off; 0 would be the default
+	}
+	switch {
+	case c.PeriodicRetention() > 0:
+		cfg.AutoCompactionMode, cfg.AutoCompactionRetention = config.CompactPeriodic, c.PeriodicRetention()
+	case c.RetainedRevisions() > 0:
+		cfg.AutoCompactionMode, cfg.AutoCompactionRevisions = config.CompactRevision, c.RetainedRevisions()
+	}
+	return cfg
+}
+
+func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Registry) server.Config {
+	cfg := server.Config{
+		Logger:              logger,
+		Name:                c.Name,
+		Version:             productVersion(),
+		ListenClientURLs:    c.ListenClientURLs,
+		AdvertiseClientURLs: c.AdvertiseClientURLs,
+		ListenMetricsURLs:   c.ListenMetricsURLs,
+		TLS: server.TLSConfig{
+			CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile, ClientCertAuth: c.ClientCertAuth,
+		},
+		MaxRequestBytes:      c.MaxRequestBytes,
+		MaxTxnOps:            c.MaxTxnOps,
+		MaxConcurrentStreams: c.MaxConcurrentStreams,
+		KeepAliveMinTime:     c.GRPCKeepAliveMinTime,
+		KeepAliveInterval:    c.GRPCKeepAliveInterval,
+		KeepAliveTimeout:     c.GRPCKeepAliveTimeout,
+		EnableGRPCGateway:    c.EnableGRPCGateway,
+		CORS:                 c.CORS,
+		EnablePprof:          c.EnablePprof,
+		RequestTimeout:       c.RequestTimeout,
+		SlowRequest:          c.WarnUnaryDuration,
+		StopTimeout:          c.StopTimeout,
+		Registry:             registry,
+		ExtensiveMetrics:     c.Metrics == config.MetricsExtensive,
+	}
+	if c.GRPCKeepAliveInterval == 0 || c.GRPCKeepAliveTimeout == 0 {
+		// No pings, as in etcd; 0 would be the default.
+		cfg.KeepAliveInterval, cfg.KeepAliveTimeout = time.Duration(math.MaxInt64), 0
+	}
+	return cfg
+}
