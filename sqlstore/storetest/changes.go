@@ -92,6 +92,7 @@ func testChangesPlain(t *testing.T, s sqlstore.Store) {
 		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, []byte("abc")) }, nil, nil, []byte("ABC")},
 	})
 	testChanges(t, s, "empty", key, []byte{}, []byte{0}, []change{
+		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next, conflict, conflict},
 		{"CAS", func(b sqlstore.BatchWrite, k []byte) { b.CAS(k, next, []byte{}) }, conflict, next, conflict},
 		{"DelCurrent", func(b sqlstore.BatchWrite, k []byte) { b.DelCurrent(k, []byte{}) }, nil, nil, []byte{0}},
 	})

@@ -21,7 +21,7 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 		"Iter": func(ctx context.Context) error {
 			it := s.Iter(ctx, whole())
 			if it.Next() {
-				return errors.New("Next went on")
+				return errors.New("the iteration went on")
 			}
 			return errors.Join(it.Err(), it.Close())
 		},

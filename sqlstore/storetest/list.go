@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -146,7 +147,7 @@ func testListSnapshot(t *testing.T, s sqlstore.Store) {
 			return fmt.Errorf("one List saw index rows %x and %x that always change together", rows[0].Index, rows[n-1].Index)
 		}
 		if rows[0].Version == nil || rows[n-1].Version == nil {
-			return fmt.Errorf("List saw an index row without its version row")
+			return errors.New("one List saw an index row without its version row")
 		}
 		return nil
 	})

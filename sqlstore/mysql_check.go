@@ -1,0 +1,120 @@
+package sqlstore
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+const (
+	// packetMargin is what a packet holds beside a row: statement, lengths, and
+	// the two more keys that come with a row in the answer of a list.
+	packetMargin = 64 << 10
+	minPacket    = 1 << 20
+	// TiDB's limits, by default, on an entry and on a transaction.
+	tidbMaxRow = 6<<20 - 64<<10
+	tidbMaxTx  = 100<<20 - 1<<20
+)
+
+// check reads the settings of conn's session, so what it finds holds for all
+// connections, which are set up alike.
+func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn) (Info, error) {
+	vars, err := variables(ctx, conn)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Product: "MySQL", Version: vars["version"], maxRow: maxKey + maxValue}
+	switch {
+	case strings.Contains(info.Version, "TiDB"):
+		info.Product = "TiDB"
+		info.maxRow, info.maxTx = tidbMaxRow, tidbMaxTx
+	case strings.Contains(info.Version, "MariaDB"):
+		info.Product = "MariaDB"
+	}
+	info.MaxPacket, err = strconv.Atoi(vars["max_allowed_packet"])
+	if err != nil || info.MaxPacket < minPacket {
+		return info, unfit("max_allowed_packet is %q: set it to at least %d bytes on the server", vars["max_allowed_packet"], minPacket)
+	}
+	info.maxRow = min(info.maxRow, info.MaxPacket-packetMargin)
+	for _, mode := range []string{"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} {
+		if !strings.Contains(vars["sql_mode"], mode) {
+			return info, unfit("sql_mode is %q although every session sets it to %q: a proxy seems to reset sessions", vars["sql_mode"], sqlMode)
+		}
+	}
+	level := vars["transaction_isolation"]
+	if level == "" {
+		level = vars["tx_isolation"]
+	}
+	if level != strings.ReplaceAll(isolation, " ", "-") {
+		return info, unfit("the isolation level is %q although every session sets it to %s: a proxy seems to reset sessions", level, isolation)
+	}
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
+		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
+			return info, unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", name, v)
+		}
+	}
+	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
+		db.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
+	}
+	if v := vars["sync_binlog"]; v != "" && v != "1" && vars["log_bin"] == "ON" {
+		db.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1", "sync_binlog", v)
+	}
+	return info, checkMySQLTable(ctx, conn)
+}
+
+func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
+	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
+		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
+		'tidb_restricted_read_only', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`
+	var rows []struct {
+		Name  string `db:"Variable_name"`
+		Value string `db:"Value"`
+	}
+	if err := conn.SelectContext(ctx, &rows, text); err != nil {
+		return nil, err
+	}
+	vars := make(map[string]string, len(rows))
+	for _, row := range rows {
+		vars[row.Name] = row.Value
+	}
+	return vars, nil
+}
+
+func checkMySQLTable(ctx context.Context, conn *sqlx.Conn) error {
+	var engines []string
+	err := conn.SelectContext(ctx, &engines, "SELECT COALESCE(engine, 'none') FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'object'")
+	if err != nil {
+		return err
+	}
+	if len(engines) == 0 {
+		return unfit(noTable)
+	}
+	if !strings.EqualFold(engines[0], "InnoDB") {
+		return unfit("the storage engine of table object is %s, which has no transactions: it must be InnoDB", engines[0])
+	}
+	var columns []struct {
+		Name     string `db:"name"`
+		Type     string `db:"type"`
+		Length   int64  `db:"length"`
+		Nullable string `db:"nullable"`
+		Key      string `db:"colkey"`
+	}
+	err = conn.SelectContext(ctx, &columns, `SELECT column_name AS name, LOWER(data_type) AS type, COALESCE(character_maximum_length, 0) AS length,
+		is_nullable AS nullable, column_key AS colkey FROM information_schema.columns
+		WHERE table_schema = DATABASE() AND table_name = 'object' ORDER BY ordinal_position`)
+	if err != nil {
+		return err
+	}
+	ok := len(columns) == 2
+	if ok {
+		k, v := columns[0], columns[1]
+		ok = k.Name == "internal_key" && k.Type == "varbinary" && k.Length >= maxKey && k.Key == "PRI" &&
+			v.Name == "object_value" && (v.Type == "mediumblob" || v.Type == "longblob") && v.Nullable == "NO" && v.Key == ""
+	}
+	if !ok {
+		return unfit("table object is %+v; it must be (internal_key VARBINARY(%d) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL): "+otherTable, columns, maxKey)
+	}
+	return nil
+}

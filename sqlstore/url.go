@@ -1,0 +1,248 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dialects.
+const (
+	DialectMySQL  = "mysql" // MySQL, MariaDB and TiDB
+	DialectSQLite = "sqlite"
+)
+
+// URL names a database. It prints without its password in every format verb.
+type URL struct {
+	// Dialect is DialectMySQL or DialectSQLite.
+	Dialect string
+	// Path is SQLite's file, absolute or relative to the working directory.
+	Path string
+	// Address is host:port of the server, User and Database are what to use there.
+	Address, User, Database string
+
+	scheme   string
+	password string
+	timeout  time.Duration
+	tls      tlsOptions
+}
+
+// tlsOptions are the values of the URL's tls parameters; files are read when the
+// database is opened.
+type tlsOptions struct {
+	mode          string // "", tlsVerify, tlsSkipVerify or tlsPreferred
+	ca, cert, key string
+}
+
+const (
+	tlsVerify     = "true"
+	tlsSkipVerify = "skip-verify"
+	tlsPreferred  = "preferred"
+
+	defaultTimeout = 30 * time.Second
+)
+
+// ErrURL is wrapped by the errors of ParseURL. None of them contains a password.
+var ErrURL = errors.New("sqlstore: bad database URL")
+
+var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
+
+// ParseURL reads the URL of a database:
+//
+//	sqlite:///absolute/path
+//	sqlite://relative/path
+//	mysql://user:password@host:port/database?parameters
+//
+// mariadb:// and tidb:// mean mysql://; the port defaults to 3306, TiDB's to
+// 4000. Characters with a meaning in URLs are percent-encoded. Parameters:
+//
+//	tls=true|skip-verify|preferred|false
+//	            encrypt and verify the server; encrypt without verifying; encrypt
+//	            if the server can; do not (the default, unless a file is named)
+//	tls-ca=     PEM file of the authorities to verify the server with
+//	tls-cert=, tls-key=  PEM files of the client's certificate
+//	timeout=    bound on dialling and on each read and write of the connection,
+//	            as a Go duration; 30s
+//
+// Any other scheme or parameter is an error.
+func ParseURL(raw string) (*URL, error) {
+	scheme := schemePattern.FindStringSubmatch(raw)
+	if scheme == nil {
+		return nil, badURL("it does not begin with sqlite:// or mysql://")
+	}
+	name := strings.ToLower(scheme[1])
+	switch name {
+	case "sqlite", "mysql", "mariadb", "tidb":
+	default:
+		if !strings.HasPrefix(raw[len(name):], "://") {
+			// Perhaps user:password@tcp(…)/…: the user is not for printing either.
+			return nil, badURL("it does not begin with sqlite:// or mysql://")
+		}
+		return nil, badURL("unknown scheme %q: use sqlite, mysql, mariadb or tidb", name)
+	}
+	rest, ok := strings.CutPrefix(raw[len(name):], "://")
+	if !ok {
+		return nil, badURL("%s: is not followed by //", name)
+	}
+	if name == "sqlite" {
+		return parseSQLite(rest)
+	}
+	return parseMySQL(name, raw)
+}
+
+func badURL(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))
+}
+
+func parseSQLite(rest string) (*URL, error) {
+	path, query, _ := strings.Cut(rest, "?")
+	path, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return nil, badURL("the path has a broken percent-encoding")
+	case path == "" || strings.HasSuffix(path, "/"):
+		return nil, badURL("sqlite:// needs the path of a file")
+	case path == ":memory:":
+		return nil, badURL("SQLite in memory is not supported: it would not outlive its connection")
+	case strings.ContainsAny(path, "\x00"):
+		return nil, badURL("the path contains a zero byte")
+	}
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, badURL("the parameters cannot be parsed")
+	}
+	for name := range params {
+		return nil, badURL("unknown parameter %q: sqlite:// has none", name)
+	}
+	return &URL{Dialect: DialectSQLite, scheme: "sqlite", Path: path}, nil
+}
+
+func parseMySQL(scheme, raw string) (*URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// The parser's error would quote parts of the URL, the password for one.
+		return nil, badURL("it cannot be parsed; characters such as / : @ # %% in user or password must be percent-encoded")
+	}
+	d := &URL{Dialect: DialectMySQL, scheme: scheme, timeout: defaultTimeout}
+	d.User = u.User.Username()
+	d.password, _ = u.User.Password()
+	d.Database = strings.TrimPrefix(u.Path, "/")
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+		if scheme == "tidb" {
+			port = "4000"
+		}
+	}
+	d.Address = net.JoinHostPort(u.Hostname(), port)
+	n, err := strconv.Atoi(port)
+	switch {
+	case u.Hostname() == "":
+		return nil, badURL("the host is missing")
+	case err != nil || n < 1 || n > 65535:
+		return nil, badURL("the port is not a number from 1 to 65535")
+	case d.User == "":
+		return nil, badURL("the user is missing")
+	case d.Database == "" || strings.Contains(d.Database, "/"):
+		return nil, badURL("the path must name one database, as in %s://user:password@host/database", scheme)
+	case u.Fragment != "":
+		return nil, badURL("it has a fragment; a # in user or password must be written %%23")
+	}
+	params, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, badURL("the parameters cannot be parsed")
+	}
+	for name, values := range params {
+		if len(values) != 1 {
+			return nil, badURL("parameter %q is given more than once", name)
+		}
+		if err := d.set(name, values[0]); err != nil {
+			return nil, err
+		}
+	}
+	return d, d.checkTLS(params.Has("tls"))
+}
+
+func (d *URL) set(name, value string) error {
+	switch name {
+	case "tls":
+		switch value {
+		case tlsVerify, tlsSkipVerify, tlsPreferred:
+			d.tls.mode = value
+		case "false":
+		default:
+			return badURL("parameter tls is %q: use true, skip-verify, preferred or false", value)
+		}
+	case "tls-ca":
+		d.tls.ca = value
+	case "tls-cert":
+		d.tls.cert = value
+	case "tls-key":
+		d.tls.key = value
+	case "timeout":
+		t, err := time.ParseDuration(value)
+		if err != nil || t <= 0 {
+			return badURL("parameter timeout is %q: use a positive duration such as 30s", value)
+		}
+		d.timeout = t
+	case "charset", "collation":
+		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make escaping unsafe", name)
+	default:
+		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key or timeout", name)
+	}
+	return nil
+}
+
+// checkTLS refuses combinations in which a file would be ignored.
+func (d *URL) checkTLS(given bool) error {
+	t := &d.tls
+	files := t.ca != "" || t.cert != "" || t.key != ""
+	switch {
+	case (t.cert == "") != (t.key == ""):
+		return badURL("tls-cert and tls-key go together")
+	case files && t.mode == "" && given:
+		return badURL("tls=false contradicts the files named for TLS")
+	case t.ca != "" && (t.mode == tlsSkipVerify || t.mode == tlsPreferred):
+		return badURL("tls=%s does not verify the server: tls-ca would be ignored", t.mode)
+	case files && t.mode == "":
+		t.mode = tlsVerify
+	}
+	return nil
+}
+
+// String returns the URL with xxxxx in place of the password.
+func (d URL) String() string {
+	if d.Dialect == DialectSQLite {
+		return "sqlite://" + (&url.URL{Path: d.Path}).EscapedPath()
+	}
+	u := url.URL{Scheme: d.scheme, Host: d.Address, Path: "/" + d.Database, User: url.User(d.User)}
+	if d.password != "" {
+		u.User = url.UserPassword(d.User, "xxxxx")
+	}
+	q := url.Values{}
+	for name, value := range map[string]string{"tls": d.tls.mode, "tls-ca": d.tls.ca, "tls-cert": d.tls.cert, "tls-key": d.tls.key} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if d.timeout != defaultTimeout && d.timeout != 0 {
+		q.Set("timeout", d.timeout.String())
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Redacted is String, for those who look for url.URL's name.
+func (d URL) Redacted() string { return d.String() }
+
+// GoString is String: %#v must not show the password either.
+func (d URL) GoString() string { return d.String() }
+
+// LogValue implements slog.LogValuer.
+func (d URL) LogValue() slog.Value { return slog.StringValue(d.String()) }
