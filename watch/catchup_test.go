@@ -332,6 +332,20 @@ func TestQueuesAreBounded(t *testing.T) {
 	require.EqualValues(t, 0, b.metric("etcd_debugging_mvcc_pending_events_total"))
 }
 
+func TestARevisionLargerThanWhatIsFreeMakesNobodySpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Config{QueueEvents: 4})
+		s := b.stream(span("a", "z"))
+		b.expect(s, "0@1 created")
+		b.put("a", "b")
+		b.put("a", "b", "c", "d", "e")
+		b.put("a")
+		synctest.Wait()
+		b.expect(s, "0@3 put:a:2 put:b:2 put:a:3 put:b:3 put:c:3 put:d:3 put:e:3", "0@4 put:a:4")
+		b.hub.Close()
+	})
+}
+
 func TestMetricsComeBackToZero(t *testing.T) {
 	b := newBed(t, Config{QueueEvents: 1})
 	s := b.stream(key("a"), key("b"))

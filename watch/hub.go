@@ -16,7 +16,7 @@ type Config struct {
 	RingEvents       int           // events kept in the ring; 65,536
 	RingBytes        int           // bytes of events kept in the ring; 64 MiB
 	QueueEvents      int           // events queued for one watcher before it counts as slow; 1,024
-	QueueBytes       int           // bytes of events queued likewise; 4 MiB. One revision always fits an empty queue
+	QueueBytes       int           // bytes of events queued likewise; 4 MiB. One revision always fits a half empty queue
 	ProgressInterval time.Duration // periodic progress notices of watchers that ask for them; 10 minutes
 	Logger           *slog.Logger
 	Registerer       prometheus.Registerer // nil: metrics are kept, not registered

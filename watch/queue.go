@@ -98,7 +98,10 @@ func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) 
 		for _, e := range entries[i:end] {
 			size += e.size
 		}
-		if !force && w.queued > 0 && (w.queued+end-i > cfg.QueueEvents || w.bytes+size > cfg.QueueBytes) {
+		// While half of the budget is free a revision finds room whatever its
+		// size: else schedule and enqueue could disagree for ever about whether
+		// there is any.
+		if !force && !q.drained(w) && (w.queued+end-i > cfg.QueueEvents || w.bytes+size > cfg.QueueBytes) {
 			return entries[i].revision()
 		}
 		q.appendEvents(w, entries[i:end:end], size, header)
@@ -176,7 +179,9 @@ func (q *queue) watcherProgress(w *watcher, revision int64, since time.Time) (la
 	return time.Time{}
 }
 
-// drop removes what is queued of w's events and progress, for good.
+// drop removes what is queued of w's events and progress, and lets nothing more
+// be queued for it. Events that stand ahead of a progress response of the stream
+// remain, as that speaks for w as well.
 func (q *queue) drop(w *watcher) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,9 +189,19 @@ func (q *queue) drop(w *watcher) {
 	if w.queued == 0 && !w.notified {
 		return
 	}
-	q.hub.metrics.pending.Sub(float64(w.queued))
-	w.queued, w.bytes = 0, 0
-	q.remove(func(p *pending) bool { return p.w == w && p.kind != controlKind })
+	progresses := q.progresses
+	q.remove(func(p *pending) bool {
+		if p.kind == progressKind {
+			progresses--
+		}
+		if p.w != w || p.kind == controlKind || progresses > 0 {
+			return false
+		}
+		w.queued -= len(p.entries)
+		w.bytes -= p.size
+		q.hub.metrics.pending.Sub(float64(len(p.entries)))
+		return true
+	})
 }
 
 // remove takes out all responses that match. The lock is held.

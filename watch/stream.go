@@ -169,8 +169,8 @@ func (h *Hub) start(w *watcher, frontier int64) {
 	}
 }
 
-// Cancel ends a watcher and queues its Canceled response; what was queued for the
-// watcher and not yet taken is dropped. Unknown ids, also of watchers cancelled
+// Cancel ends a watcher and queues its Canceled response; events queued for it may
+// still come ahead of that, none behind it. Unknown ids, also of watchers cancelled
 // before, are ignored as in etcd. It waits as Create does.
 func (s *Stream) Cancel(id int64) {
 	s.waitForRoom()

@@ -70,6 +70,18 @@ func TestCancelEndsAWatcherOnce(t *testing.T) {
 	b.nothing(s)
 }
 
+func TestCancelTakesNothingFromQueuedProgress(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"))
+	b.put("a")
+	s.RequestProgress()
+	b.put("a")
+	s.Cancel(0)
+	b.expect(s, "0@1 created", "0@2 put:a:2", "-1@2", "0@3 canceled")
+	b.nothing(s)
+	require.Zero(t, b.metric("etcd_debugging_mvcc_pending_events_total"))
+}
+
 func TestCompactedStart(t *testing.T) {
 	b := newBed(t, Config{})
 	for range 4 {
