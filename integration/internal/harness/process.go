@@ -67,6 +67,16 @@ func StartProcess(t testing.TB, name string, args ...string) *Process {
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// Running reports whether the program has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
 // Kill ends the program at once (SIGKILL) and waits for its end.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()

@@ -90,6 +90,13 @@ func (r *Recorder) FinishGrant(id int64) {
 
 func (r *Recorder) saw(revision int64) { r.newest = max(r.newest, revision) }
 
+// Newest returns the newest revision anybody was told of; 0 if nobody was.
+func (r *Recorder) Newest() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest
+}
+
 // Acked returns how many requests were acknowledged with an effect.
 func (r *Recorder) Acked() int {
 	r.mu.Lock()

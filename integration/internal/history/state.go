@@ -13,14 +13,14 @@ import (
 )
 
 // CheckStore verifies that what the store answers now is what the account says:
-// the current state, states at random old revisions (samples of them), and the
-// leases. It is to be called after Round, with no load.
-func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, samples int) ([]string, error) {
+// the current state, the states at as many random revisions from oldest on as
+// samples tells, and the leases. It is to be called after Round, with no load.
+func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
 	v.violations = nil
 	all := Range{Key: "\x00", End: "\x00"}
 	revisions := []int64{0}
 	for range samples {
-		revisions = append(revisions, v.model.base+rnd.Int64N(v.model.revision-v.model.base+1))
+		revisions = append(revisions, oldest+rnd.Int64N(v.model.revision-oldest+1))
 	}
 	for _, rev := range revisions {
 		r, err := c.Get(ctx, all.Key, clientv3.WithRange(all.End), clientv3.WithRev(rev))
@@ -113,6 +113,16 @@ func (v *Verifier) checkHeld(ctx context.Context, c *clientv3.Client, id int64) 
 		v.fail("lease %x holds %q rather than %q", id, held, want)
 	}
 	return nil
+}
+
+// LastIn returns the newest revision that has events in r, 0 if none has.
+func (v *Verifier) LastIn(r Range) int64 {
+	for rev := v.model.revision; rev > v.model.base; rev-- {
+		if len(v.model.events(r, rev, false)) > 0 {
+			return rev
+		}
+	}
+	return 0
 }
 
 // CheckWatch verifies what a watch of r from revision start saw, up to its

@@ -22,6 +22,10 @@ type Verifier struct {
 	leases     map[int64]*Lease
 
 	violations []string
+
+	// Unknown counts the requests with an unknown outcome, UnknownFound those of
+	// them that took effect.
+	Unknown, UnknownFound int
 }
 
 // NewVerifier returns a Verifier of a store whose newest revision is base, and
@@ -76,6 +80,9 @@ func (v *Verifier) fail(format string, args ...any) {
 
 // index makes op findable by the revision that will show its effect.
 func (v *Verifier) index(op *Op) {
+	if op.Outcome == Unknown || op.Outcome == Pending {
+		v.Unknown++
+	}
 	if len(op.Puts) > 0 {
 		v.byToken[op.ID] = op
 	}
@@ -164,6 +171,8 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 		if op.Revoke == 0 && op.Revision != r.Number {
 			v.fail("revision %d is the effect of %v", r.Number, op)
 		}
+	case Pending, Unknown:
+		v.UnknownFound++
 	case NotApplied, Refused:
 		v.fail("revision %d is the effect of a request that must have none: %v", r.Number, op)
 	}

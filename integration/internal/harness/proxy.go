@@ -1,0 +1,163 @@
+package harness
+
+import (
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Proxy is a TCP proxy to a database whose network can be made to fail.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	done     sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	refuse bool
+	flow   chan struct{} // closed while bytes may pass
+}
+
+// StartProxy starts a proxy to the server that datastore names and returns it
+// with the URL that leads through it.
+func StartProxy(t testing.TB, datastore string) (*Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(datastore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{listener: l, target: u.Host, conns: make(map[net.Conn]bool), flow: make(chan struct{})}
+	close(p.flow)
+	p.done.Go(p.accept)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		p.Refuse()
+		p.done.Wait()
+	})
+	u.Host = l.Addr().String()
+	return p, u.String()
+}
+
+// Cut resets all connections; new ones work.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+}
+
+// Refuse resets all connections, and new ones as soon as they are made.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = true
+	p.pass()
+	p.cut()
+}
+
+// Swallow lets connections be, and be made, and passes nothing on: what a
+// dropped route looks like.
+func (p *Proxy) Swallow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flow = make(chan struct{})
+}
+
+// Heal ends Refuse and Swallow. Bytes held back by Swallow arrive now.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = false
+	p.pass()
+}
+
+func (p *Proxy) pass() {
+	select {
+	case <-p.flow:
+	default:
+		close(p.flow)
+	}
+}
+
+func (p *Proxy) cut() {
+	for c := range p.conns {
+		// Without lingering, the peer sees a reset rather than an orderly end.
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed by the cleanup
+		}
+		p.done.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	if !p.add(client) {
+		return
+	}
+	defer p.remove(client)
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !p.add(server) {
+		return
+	}
+	defer p.remove(server)
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(server, client) })
+	both.Go(func() { p.copy(client, server) })
+	both.Wait()
+}
+
+// copy passes bytes on until either side ends, and then ends both.
+func (p *Proxy) copy(to, from net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		flow := p.flow
+		p.mu.Unlock()
+		<-flow
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = to.Close()
+	_ = from.Close()
+}
+
+func (p *Proxy) add(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = true
+	if p.refuse {
+		p.cut()
+		delete(p.conns, c)
+		return false
+	}
+	return true
+}
+
+func (p *Proxy) remove(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+	_ = c.Close() // closed before, in most cases
+}

@@ -1,0 +1,130 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+)
+
+// retryDelay is what a worker waits after an error that leaves the outcome
+// open, so that a store that is away is not asked thousands of times a second.
+const retryDelay = 20 * time.Millisecond
+
+// Config configures a load.
+type Config struct {
+	Recorder *history.Recorder
+	Clients  []*clientv3.Client // workers take turns
+	Workers  int
+	Seed     uint64
+	// Round tells the leases of loads with one Recorder and one Seed apart.
+	Round int
+	// RequestTimeout bounds each request.
+	RequestTimeout time.Duration
+	// Oldest is the oldest revision that may be read.
+	Oldest int64
+}
+
+// Load is a running load.
+type Load struct {
+	cfg    Config
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	errors map[codes.Code]*errorCount
+}
+
+type errorCount struct {
+	count int
+	first error
+}
+
+// Run starts a load that goes on until ctx ends or Stop is called.
+func Run(ctx context.Context, cfg Config) *Load {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &Load{cfg: cfg, cancel: cancel, errors: make(map[codes.Code]*errorCount)}
+	for i := range cfg.Workers {
+		w := &worker{
+			load: l, number: i, kv: cfg.Clients[i%len(cfg.Clients)], rec: cfg.Recorder,
+			rnd: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Round*1000+i))),
+		}
+		l.done.Go(func() { w.run(ctx) })
+	}
+	return l
+}
+
+// Stop ends the load: requests under way are cut off and have an unknown
+// outcome. It returns when nobody waits for an answer any more.
+func (l *Load) Stop() {
+	l.cancel()
+	l.done.Wait()
+}
+
+// Errors returns the codes of the errors that requests ended with, other than
+// by Stop.
+func (l *Load) Errors() []codes.Code {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.errors))
+}
+
+// Describe tells the errors in words.
+func (l *Load) Describe() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	for _, c := range slices.Sorted(maps.Keys(l.errors)) {
+		fmt.Fprintf(&b, "%d × %v, the first: %v; ", l.errors[c].count, c, l.errors[c].first)
+	}
+	return b.String()
+}
+
+func (l *Load) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := code(err)
+	if l.errors[c] == nil {
+		l.errors[c] = &errorCount{first: err}
+	}
+	l.errors[c].count++
+}
+
+// code returns the gRPC code of an error of etcd's client.
+func code(err error) codes.Code {
+	var e rpctypes.EtcdError
+	switch {
+	case errors.As(err, &e):
+		return e.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	default:
+		return status.Code(err)
+	}
+}
+
+// outcomeOf tells what an error says about the request's effect. Only errors
+// that the store gives before it does anything say that there was none.
+func outcomeOf(err error) history.Outcome {
+	switch code(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition,
+		codes.OutOfRange, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return history.Refused
+	default:
+		return history.Unknown
+	}
+}

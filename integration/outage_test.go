@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/load"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// outageTime is how long a database is away where that is a choice.
+func outageTime(t *testing.T) time.Duration {
+	return time.Duration(number(t, "SQLBRAIN_OUTAGE_SECONDS", 3, 30)) * time.Second
+}
+
+// database is what goes away in these tests: the server under sqlbrain, or etcd
+// itself where that is the target.
+type database interface {
+	Start()
+	Stop()
+	Kill()
+	Pause()
+	Resume()
+}
+
+// etcdAsDatabase lets the same tests be run with etcd.
+type etcdAsDatabase struct {
+	*harness.Node
+	t *testing.T
+}
+
+func (e etcdAsDatabase) Pause()  { e.Process().Pause(e.t) }
+func (e etcdAsDatabase) Resume() { e.Process().Resume(e.t) }
+
+func startOnDatabase(t *testing.T) (*harness.Node, database) {
+	t.Helper()
+	if harness.TargetIsEtcd() {
+		node := harness.StartNodeOn(t, t.TempDir())
+		return node, etcdAsDatabase{node, t}
+	}
+	server := enginetest.StartServer(t)
+	return harness.StartNodeOn(t, server.URL()), server
+}
+
+// outage runs a load over an outage and verifies everything. The server goes on
+// by itself when the database is back.
+func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege)) {
+	t.Helper()
+	s := newSiege(t, node)
+	for range rounds {
+		s.under(func(l *load.Load) {
+			s.progress(100 + s.rnd.IntN(200))
+			away(s)
+			s.progress(100)
+			t.Logf("errors meanwhile: %s", l.Describe())
+		})
+	}
+	if !harness.TargetIsEtcd() {
+		require.True(t, node.Process().Running(), "the server ended")
+	}
+}
+
+// TestDatabaseRestarts shuts the database down in order and starts it again.
+func TestDatabaseRestarts(t *testing.T) {
+	node, db := startOnDatabase(t)
+	outage(t, node, 2, func(*siege) {
+		db.Stop()
+		db.Start()
+	})
+}
+
+// TestDatabaseKilled kills the database (SIGKILL) and starts it again.
+func TestDatabaseKilled(t *testing.T) {
+	node, db := startOnDatabase(t)
+	outage(t, node, number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20), func(*siege) {
+		db.Kill()
+		db.Start()
+	})
+}
+
+// TestDatabasePaused freezes the database: connections are open, and silent.
+func TestDatabasePaused(t *testing.T) {
+	node, db := startOnDatabase(t)
+	outage(t, node, 1, func(*siege) {
+		db.Pause()
+		<-time.After(outageTime(t))
+		db.Resume()
+	})
+}
+
+// TestDatabaseNetwork makes the network between sqlbrain and the database fail.
+func TestDatabaseNetwork(t *testing.T) {
+	harness.NeedsDatabase(t)
+	start := func(t *testing.T) (*harness.Node, *harness.Proxy) {
+		proxy, url := harness.StartProxy(t, enginetest.MySQL(t))
+		return harness.StartNodeOn(t, url), proxy
+	}
+	t.Run("refuses", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(*siege) {
+			proxy.Refuse()
+			<-time.After(outageTime(t))
+			proxy.Heal()
+		})
+	})
+	t.Run("swallows", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(*siege) {
+			proxy.Swallow()
+			<-time.After(outageTime(t))
+			proxy.Heal()
+		})
+	})
+	// The commits under way are carried out or not, and sqlbrain has to find out.
+	t.Run("cuts connections", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(s *siege) {
+			for range number(t, "SQLBRAIN_CUTS", 20, 500) {
+				s.progress(1 + s.rnd.IntN(30))
+				<-time.After(time.Duration(s.rnd.IntN(3000)) * time.Microsecond)
+				proxy.Cut()
+			}
+		})
+	})
+}
