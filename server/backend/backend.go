@@ -114,6 +114,19 @@ type Backend struct {
 // returns a serving backend. The caller keeps the store, and closes it behind
 // the backend.
 func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
+	b, err := prepare(ctx, store, cfg)
+	if err != nil {
+		return nil, err
+	}
+	b.start()
+	held := b.acked.Load()
+	b.log.Info("serving", "term", held.Term, "revision", held.Revision, "compact_revision", b.compacted.Load(),
+		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()))
+	return b, nil
+}
+
+// prepare is Open without the goroutines of the backend itself.
+func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
 	cfg.setDefaults()
 	b := &Backend{
 		cfg: cfg, log: cfg.Logger, store: store,
@@ -144,9 +157,6 @@ func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, erro
 		return nil, err
 	}
 	b.hub = watch.NewHub(history{b}, held.Revision, b.compacted.Load(), cfg.Watch)
-	b.start()
-	b.log.Info("serving", "term", held.Term, "revision", held.Revision, "compact_revision", b.compacted.Load(),
-		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()))
 	return b, nil
 }
 

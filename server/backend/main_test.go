@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a backend over store that is closed with the test.
 func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	t.Helper()
-	cfg := Config{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	cfg := Config{Logger: testLogger(t)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -28,6 +28,10 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	}
 	t.Cleanup(func() { closeBackend(t, b) })
 	return b
+}
+
+func testLogger(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 func closeBackend(t testing.TB, b *Backend) {

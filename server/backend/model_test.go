@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -394,6 +396,9 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		}
 	}
 	checkTable(t, b, store, m)
+	if n := testutil.ToFloat64(b.metrics.settled); n != 0 {
+		t.Errorf("%v commits on a healthy store had to be settled", n)
+	}
 }
 
 // checkTable compacts to the end and counts what is left: nothing but what reads
