@@ -32,6 +32,8 @@ type fakeNode struct {
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
+	// onRange, if set, is told of reads.
+	onRange func(context.Context)
 }
 
 const (
@@ -73,6 +75,9 @@ func (f *fakeNode) failure() error {
 }
 
 func (f *fakeNode) Range(ctx context.Context, r *backend.RangeRequest, linearizable bool) (*backend.RangeResult, error) {
+	if f.onRange != nil {
+		f.onRange(ctx)
+	}
 	if f.hold != nil {
 		select {
 		case <-f.hold:
@@ -150,7 +155,7 @@ func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record
 	return f.hash, err
 }
 
-func (f *fakeNode) Hash(context.Context) (uint32, error)  { return f.hash.Hash, f.failure() }
+func (f *fakeNode) Hash(context.Context) (uint32, error) { return f.hash.Hash, f.failure() }
 func (f *fakeNode) Defragment(ctx context.Context) error { return f.failure() }
 
 // fakeStream is a watch stream whose responses a test queues.

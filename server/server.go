@@ -20,6 +20,7 @@ import (
 // Server serves a backend to clients.
 type Server struct {
 	cfg     Config
+	node    node
 	log     *slog.Logger
 	conns   *connections
 	clients []*binding
@@ -52,7 +53,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, conns: &connections{}, streams: &streams{}, health: health.NewServer()}
+	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &connections{}, streams: &streams{}, health: health.NewServer()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

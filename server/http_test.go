@@ -1,0 +1,282 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// call returns status and body of an HTTP request to s.
+func call(t *testing.T, s *Server, method, path, body string) (int, string) {
+	t.Helper()
+	return callURL(t, http.DefaultClient, method, s.ClientURLs()[0]+path, body)
+}
+
+func callURL(t *testing.T, c *http.Client, method, url, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(testContext(t), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	resp, err := c.Do(r)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	c.CloseIdleConnections()
+	return resp.StatusCode, string(got)
+}
+
+func TestHTTPEndpoints(t *testing.T) {
+	const healthy = `{"health":"true","reason":""}`
+	noSpace := []backend.Alarm{{MemberID: fakeMember, Type: backend.AlarmNoSpace}}
+	corrupt := []backend.Alarm{{MemberID: fakeMember, Type: backend.AlarmCorrupt}}
+	secret := errors.New("dial tcp db.internal:3306: password YES")
+	tests := []struct {
+		path   string
+		node   fakeNode
+		status int
+		body   string
+	}{
+		{"/version", fakeNode{}, 200, `{"etcdserver":"3.7.3","etcdcluster":"3.7.0","storage":"3.7.0"}`},
+		{"/nothing", fakeNode{}, 404, "404 page not found\n"},
+
+		{"/health", fakeNode{}, 200, healthy},
+		{"/health", fakeNode{alarms: noSpace}, 503, `{"health":"false","reason":"ALARM NOSPACE"}` + "\n"},
+		{"/health", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
+		{"/health?exclude=NOSPACE", fakeNode{alarms: noSpace}, 200, healthy},
+		{"/health?exclude=NOSPACE", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
+		{"/health", fakeNode{serving: backend.ErrNotServing}, 503, `{"health":"false","reason":"RAFT NO LEADER"}` + "\n"},
+		{"/health?serializable=true", fakeNode{serving: backend.ErrNotServing}, 200, healthy},
+		{"/health", fakeNode{err: backend.ErrTimeout}, 503, `{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}` + "\n"},
+		{"/health", fakeNode{err: secret}, 503, `{"health":"false","reason":"RANGE ERROR:sqlbrain: internal error; the server's log says more"}` + "\n"},
+
+		{"/livez", fakeNode{}, 200, "ok\n"},
+		{"/livez?verbose", fakeNode{}, 200, "[+]serializable_read ok\nok\n"},
+		{"/livez", fakeNode{alarms: corrupt}, 200, "ok\n"},
+		{"/livez", fakeNode{err: backend.ErrTimeout}, 503, "[-]serializable_read failed: etcdserver: request timed out\n\n"},
+		{"/livez/serializable_read", fakeNode{}, 200, "ok\n"},
+		{"/livez/linearizable_read", fakeNode{}, 404, "404 page not found\n"},
+
+		{"/readyz", fakeNode{}, 200, "ok\n"},
+		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n"},
+		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200, "[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n"},
+		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n\n"},
+		{"/readyz/data_corruption", fakeNode{alarms: noSpace}, 200, "ok\n"},
+		{"/readyz/data_corruption?verbose", fakeNode{}, 200, "[+]data_corruption ok\nok\n"},
+		{"/readyz/linearizable_read", fakeNode{err: backend.ErrNotServing}, 503, "[-]linearizable_read failed: etcdserver: no leader\n\n"},
+		{"/readyz/non_learner", fakeNode{}, 200, "ok\n"},
+	}
+	for i := range tests {
+		tt := &tests[i]
+		t.Run(fmt.Sprint(tt.path, i), func(t *testing.T) {
+			status, body := call(t, startFake(t, &tt.node, nil), http.MethodGet, tt.path, "")
+			require.Equal(t, tt.status, status)
+			require.Equal(t, tt.body, body)
+		})
+	}
+}
+
+func TestHealthReadsAsAsked(t *testing.T) {
+	n := &fakeNode{}
+	s := startFake(t, n, nil)
+	for path, linearizable := range map[string]bool{
+		"/health": true, "/health?serializable=true": false, "/livez": false,
+		"/readyz/serializable_read": false, "/readyz/linearizable_read": true,
+	} {
+		status, _ := call(t, s, http.MethodGet, path, "")
+		require.Equal(t, 200, status)
+		require.Equal(t, linearizable, n.gotLinearizable, path)
+	}
+}
+
+func TestEndpointsAreForGet(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	for _, path := range []string{"/health", "/livez", "/readyz", "/readyz/data_corruption", "/version"} {
+		status, body := call(t, s, http.MethodPost, path, "")
+		require.Equal(t, 405, status, path)
+		require.Equal(t, "Method Not Allowed\n", body)
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	header := func(s *Server, method, origin string) (int, http.Header) {
+		r, err := http.NewRequestWithContext(testContext(t), method, s.ClientURLs()[0]+"/version", nil)
+		require.NoError(t, err)
+		r.Header.Set("Origin", origin)
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		http.DefaultClient.CloseIdleConnections()
+		return resp.StatusCode, resp.Header
+	}
+	const allowed = "Access-Control-Allow-Origin"
+	_, h := header(startFake(t, &fakeNode{}, nil), http.MethodGet, "http://a")
+	require.Empty(t, h.Get(allowed))
+	all := startFake(t, &fakeNode{}, nil, func(c *Config) { c.CORS = []string{"*"} })
+	_, h = header(all, http.MethodGet, "http://a")
+	require.Equal(t, "*", h.Get(allowed))
+	status, h := header(all, http.MethodOptions, "http://a")
+	require.Equal(t, 200, status)
+	require.Equal(t, "accept, content-type, authorization", h.Get("Access-Control-Allow-Headers"))
+	one := startFake(t, &fakeNode{}, nil, func(c *Config) { c.CORS = []string{"http://a"} })
+	_, h = header(one, http.MethodGet, "http://a")
+	require.Equal(t, "http://a", h.Get(allowed))
+	_, h = header(one, http.MethodGet, "http://b")
+	require.Empty(t, h.Get(allowed))
+}
+
+func TestGateway(t *testing.T) {
+	s := startBackend(t)
+	tests := []struct {
+		path, body string
+		status     int
+		want       string // what etcd answers, without its header
+	}{
+		{"/v3/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
+		{"/v3/kv/put", `{"key":"YQ==","value":"Yg=="}`, 200, `{"header":H}`},
+		{"/v3/kv/range", `{"key":"YQ=="}`, 200, `{"header":H,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"2","version":"1","value":"Yg=="}],"count":"1"}`},
+		{"/v3/kv/range", `{"key":"eg==","unknown":1}`, 200, `{"header":H}`},
+		{"/v3/kv/range", `garbage`, 400, `{"code":3,"message":"invalid character 'g' looking for beginning of value"}`},
+		{"/v3/kv/rangestream", `{}`, 404, `{"code":5,"message":"Not Found"}`},
+		{"/v3/kv/txn", `{"success":[{}]}`, 400, `{"code":3,"message":"etcdserver: key not found"}`},
+		{"/v3/kv/txn", `{"success":[{"requestPut":{"key":"YQ=="}},{"requestPut":{"key":"YQ=="}}]}`, 400, `{"code":3,"message":"etcdserver: duplicate key given in txn request"}`},
+		{"/v3/kv/txn", `{"success":[{"requestRange":{"key":"eg=="}}]}`, 200, `{"header":H,"succeeded":true,"responses":[{"response_range":{"header":{"revision":"2"}}}]}`},
+		{"/v3/auth/authenticate", `{}`, 400, `{"code":9,"message":"etcdserver: authentication is not enabled"}`},
+		{"/v3/auth/status", `{}`, 200, `{"header":H,"authRevision":"1"}`},
+		{"/v3/auth/enable", `{}`, 501, `{"code":12,"message":"sqlbrain: authentication, users and roles are not supported yet"}`},
+		{"/v3/lease/grant", `{"TTL":10,"ID":7}`, 200, `{"header":H,"ID":"7","TTL":"10"}`},
+		{"/v3/lease/keepalive", `{"ID":8}`, 200, `{"result":{"header":H,"ID":"8"}}`},
+		{"/v3/lease/timetolive", `{"ID":8}`, 200, `{"header":H,"ID":"8","TTL":"-1"}`},
+		{"/v3/lease/leases", `{}`, 200, `{"header":H,"leases":[{"ID":"7"}]}`},
+		{"/v3/lease/revoke", `{"ID":8}`, 404, `{"code":5,"message":"etcdserver: requested lease not found"}`},
+		{"/v3/kv/compaction", `{"revision":1}`, 200, `{"header":H}`},
+		{"/v3/kv/compaction", `{"revision":1}`, 400, `{"code":11,"message":"etcdserver: mvcc: required revision has been compacted"}`},
+		{"/v3/maintenance/transfer-leadership", `{"targetID":3}`, 400, `{"code":9,"message":"etcdserver: bad leader transferee"}`},
+		{"/v3/maintenance/defragment", `{}`, 200, `{}`},
+		{"/v3/maintenance/alarm", `{}`, 200, `{"header":H}`},
+		{"/v3/nothing", `{}`, 404, `{"code":5,"message":"Not Found"}`},
+		{"/v3beta/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
+	}
+	h := headers{s.node}
+	for _, tt := range tests {
+		t.Run(tt.path+tt.body, func(t *testing.T) {
+			status, body := call(t, s, http.MethodPost, tt.path, tt.body)
+			require.Equal(t, tt.status, status, body)
+			now := h.now()
+			want := strings.ReplaceAll(tt.want, "H", fmt.Sprintf(
+				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision, now.RaftTerm))
+			require.JSONEq(t, want, body)
+		})
+	}
+	status, body := call(t, s, http.MethodGet, "/v3/kv/range", "")
+	require.Equal(t, 501, status)
+	require.JSONEq(t, `{"code":12,"message":"Method Not Allowed"}`, body)
+}
+
+func TestGatewayStreamsWatches(t *testing.T) {
+	fake := newFakeStream()
+	s := startFake(t, &fakeNode{}, fake)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/watch", strings.NewReader(`{"create_request":{"key":"aw=="}}`))
+	require.NoError(t, err)
+	fake.responses <- &watch.Response{Created: true}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	require.Equal(t, watch.CreateRequest{Key: key}, <-fake.requests)
+	lines := bufio.NewScanner(resp.Body)
+	require.True(t, lines.Scan())
+	require.Contains(t, lines.Text(), `"created":true`)
+	fake.responses <- &watch.Response{Revision: 5, Events: []*watch.Event{{Record: record}}}
+	require.True(t, lines.Scan(), "events come while the body goes on")
+	require.Contains(t, lines.Text(), `"kv":`)
+	cancel()
+	<-fake.closed
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestGatewayRefusesEndlessBodies(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
+	body := `{"key":"` + strings.Repeat("a", 2*(1000+grpcOverhead)) + `"}`
+	status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
+	require.Equal(t, 400, status)
+	require.Contains(t, answer, "request body too large")
+}
+
+func TestGatewayCanBeSwitchedOff(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.EnableGRPCGateway = false })
+	status, _ := call(t, s, http.MethodPost, "/v3/kv/range", "{}")
+	require.Equal(t, 404, status)
+}
+
+func TestMetrics(t *testing.T) {
+	n := &fakeNode{rangeResult: backend.RangeResult{Revision: 1}, txnResult: backend.TxnResult{Results: []backend.OpResult{
+		{Put: &backend.PutResult{}}, {Range: &backend.RangeResult{}}, {Txn: &backend.TxnResult{Results: []backend.OpResult{{Delete: &backend.DeleteResult{}}}}},
+	}}}
+	s := startFake(t, n, nil, func(c *Config) {
+		c.Version = "1.2.3"
+		c.ListenMetricsURLs = []string{loopback}
+	})
+	kv, ctx := pb.NewKVClient(dial(t, s)), testContext(t)
+	_, err := kv.Range(ctx, &pb.RangeRequest{Key: key})
+	require.NoError(t, err)
+	_, err = kv.Txn(ctx, &pb.TxnRequest{})
+	require.NoError(t, err)
+	_, err = kv.Range(ctx, &pb.RangeRequest{})
+	require.Error(t, err)
+	for _, url := range []string{s.ClientURLs()[0], s.MetricsURLs()[0]} {
+		status, body := callURL(t, http.DefaultClient, http.MethodGet, url+"/metrics", "")
+		require.Equal(t, 200, status)
+		for _, line := range []string{
+			"etcd_server_has_leader 1",
+			"etcd_server_is_leader 1",
+			`etcd_server_version{server_version="3.7.3"} 1`,
+			`etcd_cluster_version{cluster_version="3.7"} 1`,
+			`etcd_server_id{server_id="16"} 1`,
+			`sqlbrain_build_info{version="1.2.3"} 1`,
+			"etcd_mvcc_db_total_size_in_bytes 4096",
+			"etcd_mvcc_db_total_size_in_use_in_bytes 2048",
+			"etcd_server_quota_backend_bytes 1.073741824e+09",
+			"etcd_debugging_mvcc_current_revision 100",
+			"etcd_debugging_mvcc_compact_revision 0",
+			"etcd_mvcc_range_total 2",
+			"etcd_mvcc_put_total 1",
+			"etcd_mvcc_delete_total 1",
+			"etcd_mvcc_txn_total 1",
+			`etcd_server_client_requests_total{client_api_version="unknown",type="unary"} 3`,
+			`grpc_server_handled_total{grpc_code="OK",grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`,
+			`grpc_server_handled_total{grpc_code="InvalidArgument",grpc_method="Range",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`,
+			"go_goroutines ", "process_start_time_seconds ",
+			"etcd_network_client_grpc_received_bytes_total 3",
+			"etcd_network_client_grpc_sent_bytes_total ",
+		} {
+			require.Contains(t, body, "\n"+line)
+		}
+	}
+	status, _ := callURL(t, http.DefaultClient, http.MethodGet, s.MetricsURLs()[0]+"/livez", "")
+	require.Equal(t, 200, status)
+	status, _ = callURL(t, http.DefaultClient, http.MethodPost, s.MetricsURLs()[0]+"/v3/kv/range", "{}")
+	require.Equal(t, 404, status, "a metrics port does not serve data")
+}
+
+func TestClientVersionsAreBounded(t *testing.T) {
+	c := newClientRequests()
+	for i := range maxClientVersions + 10 {
+		c.count("unary", fmt.Sprint(i))
+	}
+	metrics := make(chan prometheus.Metric, 2*maxClientVersions)
+	c.vec.Collect(metrics)
+	require.Len(t, metrics, maxClientVersions+1)
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+func TestListenURLs(t *testing.T) {
+	for raw, want := range map[string]endpoint{
+		"http://127.0.0.1:2379":  {network: "tcp", address: "127.0.0.1:2379"},
+		"https://[::1]:0/":       {network: "tcp", address: "[::1]:0", secure: true},
+		"unix:///run/x.sock":     {network: "unix", address: "/run/x.sock"},
+		"unix://x.sock":          {network: "unix", address: "x.sock"},
+		"unixs://localhost:1234": {network: "unix", address: "localhost:1234", secure: true},
+	} {
+		got, err := parseEndpoint(raw)
+		require.NoError(t, err)
+		want.url = raw
+		require.Equal(t, want, got)
+	}
+	for raw, want := range map[string]string{
+		"127.0.0.1:2379":          "first path segment",
+		"tcp://127.0.0.1:2379":    "scheme must be",
+		"http://127.0.0.1":        "needs a host and a port",
+		"http://127.0.0.1:1/path": "must not have a path",
+		"unix://":                 "needs a path",
+	} {
+		_, err := parseEndpoint(raw)
+		require.ErrorContains(t, err, want, raw)
+	}
+	_, err := newServer(Config{}, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "no client URL")
+}
+
+func TestAddressInUse(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	cfg := testConfig(t)
+	cfg.ListenClientURLs = []string{loopback, s.ClientURLs()[0]}
+	_, err := newServer(cfg, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "listen on "+s.ClientURLs()[0]+": the address is in use by another process")
+}
+
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	// A socket that nobody listens on any more does not stand in the way.
+	stale, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, stale.Close())
+	onSocket := func(c *Config) { c.ListenClientURLs = []string{"unix://" + path} }
+	s := startFake(t, &fakeNode{rangeResult: backend.RangeResult{Revision: 1}}, nil, onSocket)
+	require.Equal(t, []string{"unix://" + path}, s.ClientURLs())
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	_, err = c.Get(testContext(t), "k")
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+
+	cfg := testConfig(t)
+	onSocket(&cfg)
+	_, err = newServer(cfg, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "in use by another process")
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	cfg.ListenClientURLs = []string{"unix://" + file}
+	_, err = newServer(cfg, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "is not a socket")
+	require.FileExists(t, file)
+}
+
+func TestCloseWithoutRun(t *testing.T) {
+	s, err := newServer(testConfig(t), &fakeNode{}, nil)
+	require.NoError(t, err)
+	address := s.clients[0].listener.Addr().String()
+	require.NoError(t, s.Close())
+	_, err = net.Dial("tcp", address)
+	require.Error(t, err)
+}
+
+func TestHTTP2WithoutTLS(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	for range 3 {
+		resp, err := (&http.Client{Transport: tr}).Get(s.ClientURLs()[0] + "/version")
+		require.NoError(t, err)
+		require.Equal(t, "HTTP/2.0", resp.Proto)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, versionBody, string(body))
+	}
+	tr.CloseIdleConnections()
+}
+
+// A gRPC client may look whether its connection lives before its first call.
+func TestPingBeforeTheFirstCall(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	conn, err := net.Dial("tcp", s.clients[0].listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	framer := http2.NewFramer(conn, conn)
+	require.NoError(t, framer.WriteSettings())
+	require.NoError(t, framer.WritePing(false, [8]byte{1, 2}))
+	for {
+		f, err := framer.ReadFrame()
+		require.NoError(t, err)
+		if ping, ok := f.(*http2.PingFrame); ok {
+			require.True(t, ping.IsAck())
+			require.Equal(t, [8]byte{1, 2}, ping.Data)
+			return
+		}
+	}
+}
+
+// Connections that never say what they want must not keep the server from
+// stopping.
+func TestSilentConnectionsDoNotHoldUpStop(t *testing.T) {
+	cfg := testConfig(t)
+	s, err := newServer(cfg, &fakeNode{}, nil)
+	require.NoError(t, err)
+	stop := runServer(t, s)
+	address := s.clients[0].listener.Addr().String()
+	var conns []net.Conn
+	for _, first := range []string{"", "PRI", http2.ClientPreface} {
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		_, err = io.WriteString(c, first)
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	// A whole call on another connection shows that these were accepted.
+	status, _ := call(t, s, http.MethodGet, "/version", "")
+	require.Equal(t, 200, status)
+	stop()
+	for _, c := range conns {
+		_, err := io.Copy(io.Discard, bufio.NewReader(c))
+		_ = err // end of file or reset: closed in either case
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestRunReportsAListenerThatFails(t *testing.T) {
+	s, err := newServer(testConfig(t), &fakeNode{}, nil)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(context.Background()) }()
+	_, err = pb.NewKVClient(dial(t, s)).Range(testContext(t), &pb.RangeRequest{Key: key})
+	require.NoError(t, err)
+	require.NoError(t, s.clients[0].listener.Close())
+	require.Error(t, <-done)
+}

@@ -1,0 +1,49 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+func TestRequestLog(t *testing.T) {
+	logged := func(level slog.Level, slow time.Duration, req any) string {
+		var out bytes.Buffer
+		l := &requestLog{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), slow: slow}
+		_, err := l.unary(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: "/m"},
+			func(context.Context, any) (any, error) { return &pb.PutResponse{}, nil })
+		require.NoError(t, err)
+		return out.String()
+	}
+	put := &pb.PutRequest{Key: []byte("thekey"), Value: []byte("thevalue")}
+	require.Empty(t, logged(slog.LevelInfo, time.Hour, put), "usual requests are not logged")
+	fast := logged(slog.LevelDebug, time.Hour, put)
+	require.Contains(t, fast, "level=DEBUG")
+	require.Contains(t, fast, "thekey")
+	slow := logged(slog.LevelInfo, 0, put)
+	require.Contains(t, slow, "level=WARN")
+	require.Contains(t, slow, "slow request")
+	for _, req := range []any{
+		put,
+		&pb.TxnRequest{Success: []*pb.RequestOp{opPut(put)}, Compare: []*pb.Compare{{Key: key, Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("thevalue")}}}},
+		&pb.AuthenticateRequest{Name: "u", Password: "thevalue"},
+		&pb.AuthUserAddRequest{Name: "u", Password: "thevalue"},
+	} {
+		require.NotContains(t, logged(slog.LevelDebug, 0, req), "thevalue", "%T", req)
+	}
+}
+
+func TestCausesAreLoggedNotSent(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	err := answer(context.Background(), log, "/m", errors.New("access denied for root"))
+	require.NotContains(t, err.Error(), "root")
+	require.Contains(t, out.String(), "access denied for root")
+}

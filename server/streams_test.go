@@ -1,0 +1,350 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+func leaderRequired(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
+}
+
+func TestWatchHandsOnRequestsAndResponses(t *testing.T) {
+	fake := newFakeStream()
+	s := startFake(t, &fakeNode{}, fake)
+	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
+	require.NoError(t, err)
+	send := func(r *pb.WatchRequest) { require.NoError(t, client.Send(r)) }
+	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: key, StartRevision: 5}}})
+	require.Equal(t, watch.CreateRequest{Key: key, StartRevision: 5}, <-fake.requests)
+	send(&pb.WatchRequest{}) // nothing etcd knows: ignored, and the stream goes on
+	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	require.Equal(t, struct{}{}, <-fake.requests)
+	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 8}}})
+	require.Equal(t, int64(8), <-fake.requests)
+
+	for i := range 3 {
+		fake.responses <- &watch.Response{WatchID: int64(i), Revision: int64(i)}
+	}
+	for i := range 3 {
+		r, err := client.Recv()
+		require.NoError(t, err)
+		require.EqualValues(t, i, r.WatchId, "responses keep their order")
+		require.EqualValues(t, i, r.Header.Revision)
+		require.Equal(t, fakeMember, r.Header.MemberId)
+	}
+
+	// A client that has no more requests goes on receiving.
+	require.NoError(t, client.CloseSend())
+	fake.responses <- &watch.Response{WatchID: 7}
+	r, err := client.Recv()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, r.WatchId)
+
+	fake.Close()
+	_, err = client.Recv()
+	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
+}
+
+func TestWatchEndsWithItsClient(t *testing.T) {
+	fake := newFakeStream()
+	s := startFake(t, &fakeNode{}, fake)
+	ctx, cancel := context.WithCancel(testContext(t))
+	_, err := pb.NewWatchClient(dial(t, s)).Watch(ctx)
+	require.NoError(t, err)
+	cancel()
+	<-fake.closed
+}
+
+func TestWatchWithoutHub(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
+	require.NoError(t, err)
+	_, err = client.Recv()
+	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
+}
+
+func TestFragments(t *testing.T) {
+	event := func(bytes int) *mvccpb.Event {
+		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: key, Value: make([]byte, bytes)}}
+	}
+	send := func(fragment bool, events ...*mvccpb.Event) (pieces []*pb.WatchResponse) {
+		r := &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 9}, WatchId: 4, Events: events}
+		require.NoError(t, sendFragments(r, fragment, 1000, func(p *pb.WatchResponse) error {
+			pieces = append(pieces, p)
+			return nil
+		}))
+		return pieces
+	}
+	five := []*mvccpb.Event{event(300), event(300), event(300), event(5000), event(300)}
+	require.Len(t, send(false, five...), 1, "only watchers that ask for fragments get them")
+	require.Len(t, send(true, event(5000)), 1, "one event is never split")
+	require.Len(t, send(true, event(300), event(300)), 1)
+
+	pieces := send(true, five...)
+	var sizes []int
+	var events []*mvccpb.Event
+	for i, p := range pieces {
+		sizes = append(sizes, len(p.Events))
+		events = append(events, p.Events...)
+		require.Equal(t, i < len(pieces)-1, p.Fragment, "all pieces but the last are fragments")
+		require.EqualValues(t, 9, p.Header.Revision)
+		require.EqualValues(t, 4, p.WatchId)
+		if len(p.Events) > 1 {
+			require.Less(t, proto.Size(p), 1000)
+		}
+	}
+	require.Equal(t, []int{3, 1, 1}, sizes)
+	require.Equal(t, five, events)
+
+	failure := errors.New("gone")
+	err := sendFragments(&pb.WatchResponse{Events: five}, true, 1000, func(*pb.WatchResponse) error { return failure })
+	require.ErrorIs(t, err, failure)
+}
+
+// The size of a piece is added up event by event; it must be what the message
+// really has.
+func TestFragmentSizes(t *testing.T) {
+	for _, n := range []int{0, 1, 100, 120, 128, 200, 16000, 16384, 70000, 3_000_000} {
+		e := &mvccpb.Event{Kv: &mvccpb.KeyValue{Value: make([]byte, n)}}
+		require.Equal(t, proto.Size(&pb.WatchResponse{Events: []*mvccpb.Event{e}}), eventSize(proto.Size(e)), n)
+	}
+}
+
+func TestKeepAlive(t *testing.T) {
+	n := &fakeNode{lease: backend.LeaseStatus{GrantedTTL: 60}}
+	s := startFake(t, n, nil)
+	client, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
+	require.NoError(t, err)
+	ask := func(id int64) (*pb.LeaseKeepAliveResponse, error) {
+		require.NoError(t, client.Send(&pb.LeaseKeepAliveRequest{ID: id}))
+		return client.Recv()
+	}
+	r, err := ask(5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, r.ID)
+	require.EqualValues(t, 60, r.TTL)
+	require.Equal(t, fakeRevision, r.Header.Revision)
+	n.setErr(fmt.Errorf("lease 6: %w", backend.ErrLeaseNotFound))
+	r, err = ask(6)
+	require.NoError(t, err, "the stream goes on without the lease")
+	require.Zero(t, r.TTL)
+	n.setErr(nil)
+	require.NoError(t, client.CloseSend())
+	_, err = client.Recv()
+	require.ErrorIs(t, err, io.EOF)
+
+	client, err = pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
+	require.NoError(t, err)
+	n.setErr(backend.ErrTimeout)
+	_, err = ask(5)
+	requireStatus(t, err, codes.Unavailable, "etcdserver: request timed out")
+}
+
+func TestCallsThatNeedALeader(t *testing.T) {
+	n := &fakeNode{}
+	fake := newFakeStream()
+	s := startFake(t, n, fake)
+	kv, w, l := pb.NewKVClient(dial(t, s)), pb.NewWatchClient(dial(t, s)), pb.NewLeaseClient(dial(t, s))
+	ctx := testContext(t)
+	_, err := kv.Range(leaderRequired(ctx), &pb.RangeRequest{Key: key})
+	require.NoError(t, err)
+
+	n.setServing(backend.ErrNotServing)
+	_, err = kv.Range(leaderRequired(ctx), &pb.RangeRequest{Key: key})
+	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
+	_, err = kv.Range(ctx, &pb.RangeRequest{Key: key})
+	require.NoError(t, err, "this call did not ask for a leader")
+	for name, open := range map[string]func() error{
+		"watch": func() error {
+			st, err := w.Watch(leaderRequired(ctx))
+			require.NoError(t, err)
+			_, err = st.Recv()
+			return err
+		},
+		"keepalive": func() error {
+			st, err := l.LeaseKeepAlive(leaderRequired(ctx))
+			require.NoError(t, err)
+			_, err = st.Recv()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { requireStatus(t, open(), codes.Unavailable, "etcdserver: no leader") })
+	}
+}
+
+func TestOpenStreamsEndWhenTheLeaderIsLost(t *testing.T) {
+	n := &fakeNode{}
+	fake := newFakeStream()
+	s := startFake(t, n, fake)
+	ctx := testContext(t)
+	needs, err := pb.NewWatchClient(dial(t, s)).Watch(leaderRequired(ctx))
+	require.NoError(t, err)
+	other, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(ctx)
+	require.NoError(t, err)
+	// Both streams are open once something came back.
+	fake.responses <- &watch.Response{}
+	_, err = needs.Recv()
+	require.NoError(t, err)
+	require.NoError(t, other.Send(&pb.LeaseKeepAliveRequest{}))
+	_, err = other.Recv()
+	require.NoError(t, err)
+
+	// A monitor of the test's own: its checks come when the test wants them.
+	hs := health.NewServer()
+	m := &monitor{id: n, health: hs, streams: s.streams, log: slog.New(slog.DiscardHandler)}
+	status := func() healthpb.HealthCheckResponse_ServingStatus {
+		r, err := hs.Check(ctx, &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+		return r.Status
+	}
+	m.check()
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, status())
+	n.setServing(backend.ErrNotServing)
+	for range leaderlessChecks - 1 {
+		m.check()
+	}
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, status())
+	fake.responses <- &watch.Response{WatchID: 3}
+	_, err = needs.Recv()
+	require.NoError(t, err, "a moment without a leader does not end streams")
+	m.check()
+	_, err = needs.Recv()
+	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
+	require.NoError(t, other.Send(&pb.LeaseKeepAliveRequest{}))
+	_, err = other.Recv()
+	require.NoError(t, err, "this stream did not ask for a leader")
+	n.setServing(nil)
+	m.check()
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, status())
+}
+
+func TestMonitorRunsUntilItsContextEnds(t *testing.T) {
+	n := &fakeNode{}
+	n.setServing(backend.ErrNotServing)
+	m := &monitor{id: n, health: health.NewServer(), streams: &streams{}, log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ticks, done := make(chan time.Time), make(chan struct{})
+	go func() { m.run(ctx, ticks); close(done) }()
+	ticks <- time.Time{}
+	ticks <- time.Time{}
+	cancel()
+	<-done
+	require.Equal(t, 2, m.leaderless)
+}
+
+func TestStopEndsStreamsAndLetsCallsFinish(t *testing.T) {
+	n := &fakeNode{hold: make(chan struct{}), rangeResult: backend.RangeResult{Revision: 5}}
+	fake := newFakeStream()
+	s, err := newServer(testConfig(t), n, func() (watchStream, error) { return fake, nil })
+	require.NoError(t, err)
+	stop := runServer(t, s)
+	ctx := testContext(t)
+	conn := dial(t, s)
+	w, err := pb.NewWatchClient(conn).Watch(ctx)
+	require.NoError(t, err)
+	fake.responses <- &watch.Response{}
+	_, err = w.Recv()
+	require.NoError(t, err)
+	hw, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+	require.NoError(t, err)
+	hr, err := hw.Recv()
+	require.NoError(t, err)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, hr.Status)
+
+	answered := make(chan error, 1)
+	go func() {
+		_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: key})
+		answered <- err
+	}()
+	n.hold <- struct{}{} // the call is with the backend
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	_, err = w.Recv()
+	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
+	require.NoError(t, <-answered)
+	<-stopped
+}
+
+func TestStopIsBounded(t *testing.T) {
+	n := &fakeNode{hold: make(chan struct{})}
+	cfg := testConfig(t)
+	cfg.StopTimeout = 50 * time.Millisecond
+	s, err := newServer(cfg, n, func() (watchStream, error) { return newFakeStream(), nil })
+	require.NoError(t, err)
+	stop := runServer(t, s)
+	answered := make(chan error, 1)
+	conn := dial(t, s)
+	go func() {
+		_, err := pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
+		answered <- err
+	}()
+	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{})
+	require.Error(t, err, "the connection is there")
+	stop() // the call never ends by itself
+	require.Error(t, <-answered)
+}
+
+func TestRangeStreamHeaderComesLast(t *testing.T) {
+	n := &fakeNode{streamChunks: []backend.RangeResult{
+		{Records: []*coder.Record{record}}, {Records: []*coder.Record{record}, Revision: 40, Count: 9, More: true},
+	}}
+	s := startFake(t, n, nil)
+	st, err := pb.NewKVClient(dial(t, s)).RangeStream(testContext(t), &pb.RangeRequest{Key: key, Serializable: true})
+	require.NoError(t, err)
+	first, err := st.Recv()
+	require.NoError(t, err)
+	require.Nil(t, first.RangeResponse.Header)
+	require.Len(t, first.RangeResponse.Kvs, 1)
+	last, err := st.Recv()
+	require.NoError(t, err)
+	require.EqualValues(t, 40, last.RangeResponse.Header.Revision)
+	require.Equal(t, fakeCluster, last.RangeResponse.Header.ClusterId)
+	require.EqualValues(t, 9, last.RangeResponse.Count)
+	require.True(t, last.RangeResponse.More)
+	_, err = st.Recv()
+	require.ErrorIs(t, err, io.EOF)
+	require.False(t, n.gotLinearizable)
+}
+
+func TestRequestsAboveTheLimits(t *testing.T) {
+	s := startBackend(t)
+	c, ctx := newClient(t, s), testContext(t)
+	value := func(bytes int) string { return string(make([]byte, bytes)) }
+	_, err := c.Put(ctx, "k", value(1536*1024))
+	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
+	_, err = c.Put(ctx, "k", value(1536*1024-100))
+	require.NoError(t, err)
+	_, err = c.Txn(ctx).Then(clientv3.OpPut("a", value(800*1024)), clientv3.OpPut("b", value(800*1024))).Commit()
+	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
+	_, err = pb.NewKVClient(dial(t, s)).Put(ctx, &pb.PutRequest{Key: key, Value: []byte(value(2048 * 1024))})
+	requireStatus(t, err, codes.ResourceExhausted, "received message larger than max")
+}
+
+func TestClientVersionMustBeText(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	f := &front{id: &fakeNode{}, streams: s.streams, requests: newClientRequests()}
+	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs(rpctypes.MetadataClientAPIVersionKey, "\xff"))
+	_, err := f.metadata(ctx, "unary")
+	requireStatus(t, err, codes.InvalidArgument, "etcdserver: invalid client api version")
+}
