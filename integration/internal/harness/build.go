@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 // Packages of the programs. Go's build cache makes all but the first build of
 // each a matter of seconds.
 const (
-	pkgSqlbrain = "github.com/sqlbrain/sqlbrain/cmd/sqlbrain"
+	modSqlbrain = "github.com/sqlbrain/sqlbrain"
+	pkgSqlbrain = modSqlbrain + "/cmd/sqlbrain"
 	pkgEtcd     = "go.etcd.io/etcd/server/v3"
 	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
 )
@@ -70,6 +72,14 @@ func build(name, pkg string) (string, error) {
 	defer cancel()
 	path := filepath.Join(built.dir, name)
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	if pkg == pkgSqlbrain {
+		// In its own module, so that it has the dependencies its users get.
+		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", modSqlbrain).Output()
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", modSqlbrain, err)
+		}
+		cmd.Dir = strings.TrimSpace(string(root))
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}

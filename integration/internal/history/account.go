@@ -15,6 +15,14 @@ type Event struct {
 	Prev    *KV // nil if the key was absent
 }
 
+func (e Event) String() string {
+	kind := "put"
+	if e.Deleted {
+		kind = "delete"
+	}
+	return fmt.Sprintf("%s %v previous %v", kind, e.KV, e.Prev)
+}
+
 // Revision is one revision with its events, in order.
 type Revision struct {
 	Number int64

@@ -13,6 +13,15 @@ type KV struct {
 	Version, Lease              int64
 }
 
+// String shortens the value, which is mostly padding.
+func (kv KV) String() string {
+	value := kv.Value
+	if len(value) > 12 {
+		value = fmt.Sprintf("%s… (%d bytes)", value[:12], len(value))
+	}
+	return fmt.Sprintf("{%q=%q create %d mod %d version %d lease %x}", kv.Key, value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+}
+
 // Put is an unconditional write of a key.
 type Put struct {
 	Key, Value string

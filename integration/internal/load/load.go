@@ -39,9 +39,9 @@ type Config struct {
 
 // Load is a running load.
 type Load struct {
-	cfg    Config
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	cfg  Config
+	stop chan struct{} // closed by Stop
+	done sync.WaitGroup
 
 	mu     sync.Mutex
 	errors map[codes.Code]*errorCount
@@ -54,8 +54,7 @@ type errorCount struct {
 
 // Run starts a load that goes on until ctx ends or Stop is called.
 func Run(ctx context.Context, cfg Config) *Load {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &Load{cfg: cfg, cancel: cancel, errors: make(map[codes.Code]*errorCount)}
+	l := &Load{cfg: cfg, stop: make(chan struct{}), errors: make(map[codes.Code]*errorCount)}
 	for i := range cfg.Workers {
 		w := &worker{
 			load: l, number: i, kv: cfg.Clients[i%len(cfg.Clients)], rec: cfg.Recorder,
@@ -66,15 +65,24 @@ func Run(ctx context.Context, cfg Config) *Load {
 	return l
 }
 
-// Stop ends the load: requests under way are cut off and have an unknown
-// outcome. It returns when nobody waits for an answer any more.
+// Stop ends the load and returns when nobody waits for an answer any more.
+// Requests under way are awaited: one that is cut off may take effect at any
+// later time, which would make the verification wait for nobody knows what.
 func (l *Load) Stop() {
-	l.cancel()
+	close(l.stop)
 	l.done.Wait()
 }
 
-// Errors returns the codes of the errors that requests ended with, other than
-// by Stop.
+func (l *Load) stopped() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Errors returns the codes of the errors that requests ended with.
 func (l *Load) Errors() []codes.Code {
 	l.mu.Lock()
 	defer l.mu.Unlock()

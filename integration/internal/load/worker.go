@@ -66,7 +66,7 @@ func (w *worker) run(ctx context.Context) {
 	for _, a := range actions {
 		total += a.weight
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !w.load.stopped() {
 		n := w.rnd.IntN(total)
 		for _, a := range actions {
 			if n -= a.weight; n < 0 {
