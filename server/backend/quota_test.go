@@ -1,0 +1,89 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// sized is a store that says how large it is.
+type sized struct {
+	sqlstore.Store
+	bytes atomic.Int64
+}
+
+func (s *sized) Size(context.Context) (total, inUse int64, err error) {
+	return s.bytes.Load(), s.bytes.Load(), nil
+}
+
+func TestAFullDatabaseRefusesPutsUntilItIsDisarmed(t *testing.T) {
+	store := &sized{Store: newStore(t)}
+	b := open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
+	mustTxn(t, b, put("k", "v"))
+	store.bytes.Store(1 << 20)
+	if err := b.size.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() {
+		t.Helper()
+		if _, err := b.Txn(t.Context(), put("k", "w"), true); !errors.Is(err, ErrNoSpace) {
+			t.Fatalf("a put: %v", err)
+		}
+		if _, err := b.LeaseGrant(t.Context(), 0, 10); !errors.Is(err, ErrNoSpace) {
+			t.Fatalf("a grant: %v", err)
+		}
+	}
+	refused()
+	for !b.alarms.has(AlarmNoSpace) { // raised in the background
+		if t.Context().Err() != nil {
+			t.Fatal("no alarm")
+		}
+	}
+	mustRange(t, b, &RangeRequest{KeyRange: all()})
+	mustTxn(t, b, del("k"))
+
+	store.bytes.Store(0)
+	if err := b.size.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused() // the alarm stays
+	closeBackend(t, b)
+	b = open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
+	refused() // and survives a restart
+	alarm := Alarm{MemberID: b.MemberID(), Type: AlarmNoSpace}
+	if got := b.Alarms(); len(got) != 1 || got[0] != alarm {
+		t.Fatalf("alarms: %v", got)
+	}
+	if got, err := b.DisarmAlarm(t.Context(), alarm); err != nil || len(got) != 1 {
+		t.Fatalf("disarming: %v, %v", got, err)
+	}
+	mustTxn(t, b, put("k", "w"))
+}
+
+func TestTheQuotaCountsWhatWasWrittenSinceItWasMeasured(t *testing.T) {
+	b := open(t, &sized{Store: newStore(t)}, func(c *Config) { c.QuotaBytes = 100_000 })
+	value := string(make([]byte, 10_000))
+	for i := 0; ; i++ {
+		if _, err := b.Txn(t.Context(), put("k", value), true); errors.Is(err, ErrNoSpace) {
+			return
+		} else if err != nil || i > 10 {
+			t.Fatalf("put %d: %v", i, err)
+		}
+	}
+}
+
+func TestACorruptClusterAnswersNothing(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a read: %v", err)
+	}
+	if _, err := b.Txn(t.Context(), put("k", "v"), true); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a write: %v", err)
+	}
+}
