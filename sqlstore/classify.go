@@ -82,7 +82,7 @@ func definite(ctx context.Context, d dialect, err error) error {
 	switch d.classify(err) {
 	case failureTooLarge:
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case failureUnavailable, failureRetry, failureNotSent, failureLost:
+	case failureUnavailable, failureRetry, failureNotSent, failureLost, failureUnknown:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("sqlstore: %w", err)

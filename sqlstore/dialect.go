@@ -35,6 +35,8 @@ type texts struct {
 	list, listKeys string
 	// count takes a revision, twice, and two bounds.
 	count string
+	// floor takes a number, which it returns before key and value, and two bounds.
+	floor string
 	// timestamp returns microseconds since 1970, UTC.
 	timestamp string
 }

@@ -97,7 +97,7 @@ func (s *DBStore) Floor(ctx context.Context, ranges []Partition) ([]Row, error) 
 		return s.read(ctx, func(q querier) error {
 			first := 0
 			for chunk := range slices.Chunk(ranges, floorRanges) {
-				if err := floorChunk(ctx, q, chunk, rows[first:]); err != nil {
+				if err := floorChunk(ctx, q, s.db.dialect.texts().floor, chunk, rows[first:]); err != nil {
 					return err
 				}
 				first += len(chunk)
@@ -111,8 +111,9 @@ func (s *DBStore) Floor(ctx context.Context, ranges []Partition) ([]Row, error) 
 	return rows, nil
 }
 
-// floorChunk is padded like an IN list, with ranges that are empty.
-func floorChunk(ctx context.Context, q querier, ranges []Partition, rows []Row) error {
+// floorChunk repeats the statement one for each range. It is padded like an IN
+// list, with ranges that are empty.
+func floorChunk(ctx context.Context, q querier, one string, ranges []Partition, rows []Row) error {
 	n := padded(len(ranges))
 	args := make([]any, 0, 3*n)
 	for i := range n {
@@ -122,7 +123,7 @@ func floorChunk(ctx context.Context, q querier, ranges []Partition, rows []Row) 
 			args = append(args, i, []byte{}, []byte{})
 		}
 	}
-	return query(ctx, q, floorText(n), args, func(r *sql.Rows) (bool, error) {
+	return query(ctx, q, one+strings.Repeat(" UNION ALL "+one, n-1), args, func(r *sql.Rows) (bool, error) {
 		var i int
 		var row Row
 		if err := r.Scan(&i, &row.Key, &row.Value); err != nil {
@@ -131,9 +132,4 @@ func floorChunk(ctx context.Context, q querier, ranges []Partition, rows []Row) 
 		rows[i] = Row{Key: notNil(row.Key), Value: notNil(row.Value)}
 		return true, nil
 	})
-}
-
-func floorText(n int) string {
-	const one = "SELECT * FROM (SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1) AS t"
-	return one + strings.Repeat(" UNION ALL "+one, n-1)
 }

@@ -114,6 +114,8 @@ var mysqlTexts = texts{
 	listKeys: "SELECT internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ?",
 	count: "SELECT COALESCE(SUM(SUBSTRING(object_value, " + markAt + ") <= ? AND ORD(SUBSTRING(object_value, " + flagsAt + ")) & 1 = 0), 0)," +
 		" COALESCE(SUM(SUBSTRING(object_value, " + markAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
+	// Not a derived table: with its blobs it would be written to disk each time.
+	floor:     "(SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
 	timestamp: "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }
 

@@ -68,6 +68,8 @@ var sqliteTexts = texts{
 	// digit is a set lowest bit.
 	count: "SELECT COALESCE(SUM(substr(object_value, " + markAt + ") <= ? AND instr('02468ACE', substr(hex(substr(object_value, " + flagsAt + ")), 2, 1)) > 0), 0)," +
 		" COALESCE(SUM(substr(object_value, " + markAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
+	// A term of a compound SELECT has no ORDER BY of its own here.
+	floor:     "SELECT * FROM (SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
 	timestamp: "SELECT CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) * 1000",
 }
 

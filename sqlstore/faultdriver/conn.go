@@ -1,0 +1,203 @@
+package faultdriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+type connector struct {
+	driver.Connector
+	injector *Injector
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	f := c.injector.ask(Connect, "")
+	if err := f.before(ctx); err != nil {
+		return nil, err
+	}
+	base, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.after(ctx); err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	conn, err := newConn(base, c.injector)
+	if err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	return conn, nil
+}
+
+// conn is a connection under an injector. database/sql lets one goroutine at a
+// time use it.
+type conn struct {
+	base     driver.Conn
+	execer   driver.ExecerContext
+	queryer  driver.QueryerContext
+	preparer driver.ConnPrepareContext
+	beginner driver.ConnBeginTx
+	injector *Injector
+	stmts    map[*stmt]struct{} // open ones
+	broken   bool
+}
+
+func newConn(base driver.Conn, i *Injector) (*conn, error) {
+	c := &conn{base: base, injector: i, stmts: map[*stmt]struct{}{}}
+	var ok [4]bool
+	c.execer, ok[0] = base.(driver.ExecerContext)
+	c.queryer, ok[1] = base.(driver.QueryerContext)
+	c.preparer, ok[2] = base.(driver.ConnPrepareContext)
+	c.beginner, ok[3] = base.(driver.ConnBeginTx)
+	if ok != [4]bool{true, true, true, true} {
+		return nil, fmt.Errorf("faultdriver: a connection of type %T cannot execute, query, prepare and begin with a context", base)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.conns[c] = struct{}{}
+	return c, nil
+}
+
+// cut closes the connection, as a network would: its user finds out later.
+func (c *conn) cut() {
+	if c.broken {
+		return
+	}
+	// SQLite keeps a connection, and its locks, as long as it has statements.
+	// Whatever fails here, the fault's own error is the one to report.
+	for s := range c.stmts {
+		_ = s.Close()
+	}
+	c.broken = true
+	_ = c.close()
+}
+
+func (c *conn) close() error {
+	c.injector.mu.Lock()
+	delete(c.injector.conns, c)
+	c.injector.mu.Unlock()
+	return c.base.Close()
+}
+
+// under runs a statement under its fault. What do returned is released if the
+// statement fails afterwards, and before the connection is cut.
+func under[T any](ctx context.Context, c *conn, kind Kind, text string, do func() (T, error), release func(T) error) (result T, f Fault, err error) {
+	if c.broken {
+		return result, f, driver.ErrBadConn
+	}
+	f = c.injector.ask(kind, text)
+	if err = f.before(ctx); err == nil {
+		if result, err = do(); err != nil {
+			return result, f, err // the engine's own
+		}
+		if err = f.after(ctx); err != nil {
+			err = errors.Join(err, release(result))
+		}
+	}
+	if err != nil && f.Cut {
+		c.cut()
+	}
+	return result, f, err
+}
+
+func nothing[T any](T) error { return nil }
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
+	result, _, err := under(ctx, c, kindOf(text, Exec), text, func() (driver.Result, error) { return c.execer.ExecContext(ctx, text, args) }, nothing)
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	r, f, err := under(ctx, c, Query, text, func() (driver.Rows, error) { return c.queryer.QueryContext(ctx, text, args) }, driver.Rows.Close)
+	return wrapRows(c, r, f, err)
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
+	base, _, err := under(ctx, c, Prepare, text, func() (driver.Stmt, error) { return c.preparer.PrepareContext(ctx, text) }, driver.Stmt.Close)
+	if err != nil {
+		return nil, err
+	}
+	s := &stmt{Stmt: base, conn: c, text: text}
+	var ok1, ok2 bool
+	s.execer, ok1 = base.(driver.StmtExecContext)
+	s.queryer, ok2 = base.(driver.StmtQueryContext)
+	if !ok1 || !ok2 {
+		return nil, errors.Join(fmt.Errorf("faultdriver: a statement of type %T cannot execute and query with a context", base), base.Close())
+	}
+	c.stmts[s] = struct{}{}
+	return s, nil
+}
+
+// Prepare implements driver.Conn.
+func (c *conn) Prepare(text string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), text)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	base, _, err := under(ctx, c, Begin, "BEGIN", func() (driver.Tx, error) { return c.beginner.BeginTx(ctx, opts) }, driver.Tx.Rollback)
+	if err != nil {
+		return nil, err
+	}
+	return &tx{Tx: base, conn: c}, nil
+}
+
+// Begin implements driver.Conn.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// Close implements driver.Conn.
+func (c *conn) Close() error {
+	if c.broken {
+		return nil
+	}
+	c.broken = true
+	return c.close()
+}
+
+// Ping implements driver.Pinger.
+func (c *conn) Ping(ctx context.Context) error {
+	if p, ok := c.base.(driver.Pinger); ok && !c.broken {
+		return p.Ping(ctx)
+	}
+	if c.broken {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// ResetSession implements driver.SessionResetter.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if c.broken {
+		return driver.ErrBadConn
+	}
+	if r, ok := c.base.(driver.SessionResetter); ok {
+		return r.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool {
+	if v, ok := c.base.(driver.Validator); ok && !c.broken {
+		return v.IsValid()
+	}
+	return !c.broken
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
+	if n, ok := c.base.(driver.NamedValueChecker); ok {
+		return n.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
