@@ -119,10 +119,6 @@ func (h *Hub) catchUp(w *watcher) {
 	}
 	w.failures = 0
 	w.next = next
-	if h.compacted(w) {
-		h.endCompacted(w, h.compact)
-		return
-	}
 	h.schedule(w)
 }
 

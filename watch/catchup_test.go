@@ -140,13 +140,13 @@ func TestAHangingSourceHoldsNobodyUp(t *testing.T) {
 		got := map[string]bool{b.next(s): true, b.next(s): true}
 		require.Equal(t, map[string]bool{"0@4 put:a:4": true, "1@4 put:a:4": true}, got)
 		// Closing one's stream frees its worker.
-		src.history.step = 1
-		hanging[0].Close()
+		src.changes = nil // for calls to come
 		late := b.stream(key("a").from(2))
 		synctest.Wait()
-		src.changes = nil // none is under way but those that hang
-		hanging[1].Close()
 		b.expect(late, "0@4 created")
+		b.nothing(late)
+		hanging[0].Close()
+		b.expect(late, "0@4 put:a:2 put:a:3 put:a:4")
 		b.hub.Close()
 	})
 }
@@ -216,12 +216,46 @@ func TestTheSourceMayBeAheadOfTheHub(t *testing.T) {
 	unpublished := b.src.commit(false, change{"a", "ahead"})
 	src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
 		events, _, err := src.history.Changes(ctx, []byte("a"), nil, from, to)
+		b.publish(unpublished) // not asked for, and not to be missed
 		return events, to + 100, err
 	}
 	s := b.stream(key("a").from(2))
-	b.expect(s, "0@3 created", "0@3 put:a:2 put:a:3")
-	b.publish(unpublished)
-	b.expect(s, "0@4 put:a:4")
+	b.expect(s, "0@3 created")
+	require.Equal(t, upTo(2, 4), b.revisions(s, 3))
+}
+
+func TestWhatTheSourceReadIsNotReadAgain(t *testing.T) {
+	b, _ := newStubBed(t, Config{QueueEvents: 2})
+	for range 50 {
+		b.put("a")
+	}
+	s := b.stream(key("a").from(2))
+	b.expect(s, "0@51 created")
+	require.Equal(t, upTo(2, 51), b.revisions(s, 50))
+	require.Equal(t, 1, b.src.changesCalls)
+}
+
+func TestBackoffStartsAnewAfterASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		for range 50 {
+			b.put("a")
+		}
+		b.src.step = 1
+		calls := 0
+		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
+			if calls++; calls%2 == 1 {
+				return nil, 0, errFlaky
+			}
+			return src.history.Changes(ctx, []byte("a"), nil, from, to)
+		}
+		began := time.Now()
+		s := b.stream(key("a").from(2))
+		b.expect(s, "0@51 created")
+		require.Equal(t, upTo(2, 51), b.revisions(s, 50))
+		require.Equal(t, 49*minRetry, time.Since(began)) // in fake time; the ring has the last
+		b.hub.Close()
+	})
 }
 
 func TestTheSourceKnowsOfTheCompactionFirst(t *testing.T) {
@@ -342,6 +376,35 @@ func TestARevisionLargerThanWhatIsFreeMakesNobodySpin(t *testing.T) {
 		b.put("a")
 		synctest.Wait()
 		b.expect(s, "0@3 put:a:2 put:b:2 put:a:3 put:b:3 put:c:3 put:d:3 put:e:3", "0@4 put:a:4")
+		b.hub.Close()
+	})
+}
+
+func TestEndedWatchersLeaveNoTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		for range 5 {
+			b.put("a")
+		}
+		src.changes = func(context.Context, int64, int64) ([]*Event, int64, error) { return nil, 0, errFlaky }
+		n := key("a")
+		n.ProgressNotify = true
+		s, other := b.stream(n, n, n.from(3), n.from(4)), b.stream(n, n.from(4))
+		synctest.Wait()
+		timers := func() int {
+			b.hub.mu.Lock()
+			defer b.hub.mu.Unlock()
+			return len(b.hub.timers.heap)
+		}
+		require.Equal(t, 4+2+2+1, timers())
+		s.Cancel(0)
+		s.Cancel(2)
+		require.Equal(t, 6, timers())
+		b.compact(5) // 3 of s and 1 of other
+		require.Equal(t, 2, timers())
+		s.Close()
+		other.Close()
+		require.Zero(t, timers())
 		b.hub.Close()
 	})
 }

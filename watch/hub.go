@@ -180,7 +180,7 @@ func (h *Hub) distrust(old, frontier int64) {
 	h.frontier.Store(frontier)
 	for s := range h.streams {
 		for _, w := range s.watchers {
-			if w.state == live && w.start <= frontier {
+			if w.state == live {
 				h.fallBehind(w, max(old+1, w.start))
 			}
 		}

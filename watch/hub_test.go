@@ -284,11 +284,12 @@ func TestPublishWithoutEventsMovesTheRevision(t *testing.T) {
 
 func TestPublishOutOfOrderIsReadFromTheSource(t *testing.T) {
 	b := newBed(t, Config{})
-	s := b.stream(key("a"), key("a").from(3), key("a").from(9))
-	b.expect(s, "0@1 created", "1@1 created", "2@1 created")
+	b.put("a")
+	s := b.stream(key("a"), key("a").from(4), key("a").from(9))
+	b.expect(s, "0@2 created", "1@2 created", "2@2 created")
 	first, second := b.src.commit(false, change{"a", "1"}), b.src.commit(false, change{"a", "2"})
 	b.publish(append(second, first...))
 	got := map[string]bool{b.next(s): true, b.next(s): true}
-	require.Equal(t, map[string]bool{"0@3 put:a:2 put:a:3": true, "1@3 put:a:3": true}, got)
+	require.Equal(t, map[string]bool{"0@4 put:a:3 put:a:4": true, "1@4 put:a:4": true}, got)
 	b.nothing(s)
 }

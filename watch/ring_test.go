@@ -64,6 +64,7 @@ func TestTheRingFindsVersions(t *testing.T) {
 	r := ring{maxEvents: 100, maxBytes: 1 << 20, from: 1}
 	r.add(revisionOf(3, 2, 0))
 	r.add(revisionOf(5, 1, 0))
+	r.add([]*entry{newEntry(&Event{Type: Delete, Record: &coder.Record{Key: []byte("0"), ModRevision: 6}}, true)})
 	require.EqualValues(t, 3, r.find([]byte("1"), 3).ModRevision)
 	require.EqualValues(t, 5, r.find([]byte("0"), 5).ModRevision)
 	for _, rev := range []int64{0, 1, 4, 6} {

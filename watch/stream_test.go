@@ -187,6 +187,7 @@ func TestUnreadProgressIsBounded(t *testing.T) {
 	}
 	b.expect(s, "0@162 put:a:162", "-1@162")
 	b.nothing(s)
+	require.Zero(t, s.progresses)
 	s.RequestProgress()
 	b.expect(s, "-1@162")
 }
