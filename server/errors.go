@@ -87,14 +87,17 @@ func answer(ctx context.Context, log *slog.Logger, method string, err error) err
 	if out == err { // nil, or the handler's own words
 		return out
 	}
+	level := slog.LevelDebug
 	switch status.Code(out) {
-	case codes.Internal, codes.DataLoss:
-		log.ErrorContext(ctx, "request failed", "method", method, "error", err)
+	case codes.Internal:
+		level = slog.LevelError
 	case codes.Unavailable:
-		log.WarnContext(ctx, "request failed", "method", method, "error", err)
-	default:
-		log.DebugContext(ctx, "request refused", "method", method, "error", err)
+		level = slog.LevelWarn
 	}
+	if errors.Is(err, backend.ErrNotServing) {
+		level = slog.LevelDebug // the monitor says so once, and not for every request
+	}
+	log.Log(ctx, level, "request failed", "method", method, "error", err)
 	return out
 }
 
