@@ -46,6 +46,13 @@ func TestServersAreDurable(t *testing.T) {
 	require.Equal(t, "1", queryString(t, s.URL(), "SELECT @@innodb_flush_log_at_trx_commit"))
 }
 
+func TestServersDoNotShareTemporaryTables(t *testing.T) {
+	a, b := StartServer(t), StartServer(t)
+	dir := queryString(t, a.URL(), "SELECT @@tmpdir")
+	require.Equal(t, a.p.dir.path, dir)
+	require.NotEqual(t, dir, queryString(t, b.URL(), "SELECT @@tmpdir"))
+}
+
 func TestNamedServerIsUsed(t *testing.T) {
 	s := StartServer(t)
 	t.Run("by tests", func(t *testing.T) {

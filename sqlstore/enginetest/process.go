@@ -98,7 +98,7 @@ func lookPath(name string) (string, error) {
 // install creates the system tables and the start-up file that sets passwords.
 func (p *process) install() error {
 	name := p.binary
-	args := []string{"--no-defaults", "--initialize-insecure", "--datadir=" + p.dataDir(), redoLogSize(false)}
+	args := []string{"--no-defaults", "--initialize-insecure", "--datadir=" + p.dataDir(), "--tmpdir=" + p.dir.path, redoLogSize(false)}
 	if p.maria {
 		script, err := lookPath("mariadb-install-db")
 		if err != nil {
@@ -106,7 +106,7 @@ func (p *process) install() error {
 		}
 		name = script
 		args = []string{"--no-defaults", "--datadir=" + p.dataDir(), "--auth-root-authentication-method=normal",
-			"--skip-test-db", "--skip-name-resolve", redoLogSize(true)}
+			"--skip-test-db", "--skip-name-resolve", "--tmpdir=" + p.dir.path, redoLogSize(true)}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), installWait)
 	defer cancel()
@@ -139,6 +139,9 @@ func (p *process) arguments() []string {
 	args := []string{
 		"--no-defaults",
 		"--datadir=" + p.dataDir(),
+		// A starting server removes the temporary tables that it finds in its tmpdir.
+		// In a shared one, these are other servers', which crash or fail then.
+		"--tmpdir=" + p.dir.path,
 		"--socket=" + filepath.Join(p.dir.path, "s"),
 		"--pid-file=" + filepath.Join(p.dir.path, "pid"),
 		"--port=" + strconv.Itoa(p.port),
