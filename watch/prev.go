@@ -27,9 +27,15 @@ func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Recor
 	defer context.AfterFunc(s.ctx, cancel)()
 
 	h := s.hub
+	h.mu.Lock()
+	compacted := h.compact
+	h.mu.Unlock()
 	prev := make([]*coder.Record, len(entries))
 	var missing []int
 	for i, e := range entries {
+		if e.Record.ModRevision <= compacted {
+			continue // the revision before is compacted, though its rows may still be there
+		}
 		if e.Prev != nil {
 			prev[i] = e.Prev
 		} else if !e.IsCreate() && e.PrevRevision > 0 {

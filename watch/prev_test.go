@@ -249,3 +249,15 @@ func TestRememberedVersionsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 101, src.calls)
 }
+
+// At the compact revision the revision before cannot be read any more, however
+// much of it is still in the ring.
+func TestPrevAtTheCompactRevisionIsAbsent(t *testing.T) {
+	b, _ := newVersionsBed(t, Config{})
+	b.put("a")
+	b.put("a")
+	b.put("a")
+	b.hub.Compact(3)
+	s := b.stream(key("a").withPrev().from(3))
+	b.expect(s, "0@4 created", "0@4 put:a:3 put:a:4<3")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -20,10 +21,15 @@ const (
 	historyBytes   = 8 << 20
 	// historyValues is how many values are read by one statement.
 	historyValues = 100
+	// historyTimeout bounds one call: a database that hangs must not hold the
+	// hub's workers for ever. The hub calls again.
+	historyTimeout = 30 * time.Second
 )
 
 // Changes implements watch.Source.
 func (h history) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*watch.Event, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
 	changes, next, err := h.log(ctx, key, end, from, to)
 	if err != nil {
 		return nil, 0, err
@@ -135,6 +141,8 @@ func (h history) events(ctx context.Context, changes []coder.Change) ([]*watch.E
 
 // Versions implements watch.Source.
 func (h history) Versions(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
 	internal := make([][]byte, len(keys))
 	for i := range keys {
 		internal[i] = coder.EncodeVersionKey(keys[i], revs[i])
