@@ -1,0 +1,231 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+)
+
+func chainValue(n int64) []byte { return coder.EncodeChain(coder.Chain{Sequence: n}) }
+
+// swapChain commits the chain row's step from n-1 to n, and a row beside it.
+func swapChain(ctx context.Context, s sqlstore.Store, n int64) error {
+	b := s.BeginBatchWrite()
+	b.CAS(coder.ChainKey(), chainValue(n), chainValue(n-1))
+	b.PutIfNotExist(fmt.Appendf(nil, "beside %d", n), []byte("x"))
+	return b.Commit(ctx)
+}
+
+func createChain(t testing.TB, s sqlstore.Store) {
+	t.Helper()
+	b := s.BeginBatchWrite()
+	b.PutIfNotExist(coder.ChainKey(), chainValue(1))
+	if err := b.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestContextEndsWhileTheServerWaits: the statement may run yet once the lock is
+// free, so the answer must be ErrUncertain.
+func TestContextEndsWhileTheServerWaits(t *testing.T) {
+	raw := enginetest.MySQL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	createChain(t, s)
+	ctx := context.Background()
+	conn, err := s.Database().SQL().Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"START TRANSACTION", "UPDATE object SET object_value = CONCAT(object_value, 'x')"} {
+		if _, err := conn.ExecContext(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	defer cancel()
+	if err := swapChain(short, s, 2); !errors.Is(err, sqlstore.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one statement: %v, want ErrUncertain and DeadlineExceeded", err)
+	}
+	// In a transaction nothing is decided before COMMIT.
+	short, cancel = context.WithTimeout(ctx, 30*time.Millisecond)
+	defer cancel()
+	b := s.BeginBatchWrite()
+	b.Put(coder.ChainKey(), chainValue(9))
+	if err := b.Commit(short); errors.Is(err, sqlstore.ErrUncertain) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("transaction: %v, want a definite DeadlineExceeded", err)
+	}
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Whatever the server does with the first one: it is whole or not at all.
+	values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("beside 2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := coder.DecodeChain(values[0]); err != nil || c.Sequence == 9 {
+		t.Errorf("the transaction took effect: %+v, %v", c, err)
+	}
+}
+
+// TestServerKilledAndStartedAgain: commits go on from what the chain row says.
+func TestServerKilledAndStartedAgain(t *testing.T) {
+	server := enginetest.StartServer(t)
+	s := openURL(t, server.URL(), sqlstore.Options{})
+	createChain(t, s)
+	ctx := context.Background()
+	var mu sync.Mutex
+	acknowledged := int64(1)
+	reached := make(chan struct{})
+	var failure error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := int64(2); ; n++ {
+			if err := swapChain(ctx, s, n); err != nil {
+				failure = err
+				return
+			}
+			mu.Lock()
+			acknowledged = n
+			mu.Unlock()
+			if n == 30 {
+				close(reached)
+			}
+		}
+	})
+	<-reached
+	server.Kill()
+	wg.Wait()
+	if !errors.Is(failure, sqlstore.ErrUncertain) && !errors.Is(failure, sqlstore.ErrUnavailable) {
+		t.Errorf("while the server was killed: %v", failure)
+	}
+	if err := swapChain(ctx, s, acknowledged+1); !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
+		t.Errorf("while it was down: %v, want ErrUnavailable", err)
+	}
+	server.Start()
+	value, err := s.Get(ctx, coder.ChainKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := coder.DecodeChain(value)
+	if err != nil || c.Sequence < acknowledged || c.Sequence > acknowledged+1 {
+		t.Fatalf("the chain row is at %+v (%v), %d was acknowledged last", c, err, acknowledged)
+	}
+	if c.Sequence > acknowledged && !errors.Is(failure, sqlstore.ErrUncertain) {
+		t.Errorf("%v was said of a commit that took effect", failure)
+	}
+	if err := swapChain(ctx, s, c.Sequence+1); err != nil {
+		t.Errorf("after the start: %v", err)
+	}
+}
+
+// TestServerThatDoesNotAnswer: the connection's time bound ends the wait.
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	server := enginetest.StartServer(t)
+	s := openURL(t, server.URL()+"?timeout=300ms", sqlstore.Options{})
+	createChain(t, s)
+	ctx := context.Background()
+	if err := swapChain(ctx, s, 2); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	err := swapChain(ctx, s, 3)
+	_, readErr := s.Get(ctx, coder.ChainKey())
+	server.Resume()
+	if !errors.Is(err, sqlstore.ErrUncertain) {
+		t.Errorf("commit: %v, want ErrUncertain", err)
+	}
+	if !errors.Is(readErr, sqlstore.ErrUnavailable) {
+		t.Errorf("read: %v, want ErrUnavailable", readErr)
+	}
+}
+
+// TestStatementsArePreparedOnce: preparing for a single use would be slower than
+// not preparing at all.
+func TestStatementsArePreparedOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		faults := faultdriver.New()
+		s := openURL(t, database(t), sqlstore.Options{WrapConnector: faults.Wrap, MaxOpenConns: 1})
+		createChain(t, s)
+		ctx := context.Background()
+		work := func(from, to int64) {
+			t.Helper()
+			for n := from; n <= to; n++ {
+				if err := swapChain(ctx, s, n); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Get(ctx, coder.ChainKey()); err != nil {
+					t.Fatal(err)
+				}
+				b := s.BeginBatchWrite()
+				for i := range 20 {
+					b.PutIfNotExist(fmt.Appendf(nil, "%d/%d", n, i), []byte("x"))
+				}
+				if err := b.Commit(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		work(2, 4)
+		faults.Set(nil)
+		work(5, 8)
+		for _, statement := range faults.Seen() {
+			if statement.Kind == faultdriver.Prepare {
+				t.Errorf("prepared again: %.60s", statement.Text)
+			}
+		}
+	})
+}
+
+// TestManyShapesOfStatements: more different statements than are kept.
+func TestManyShapesOfStatements(t *testing.T) {
+	s := openURL(t, enginetest.MySQL(t), sqlstore.Options{})
+	ctx := context.Background()
+	n := 0
+	for range 2 {
+		for size := 1; size < 400; size += 3 {
+			b := s.BeginBatchWrite()
+			for range size {
+				n++
+				b.PutIfNotExist(fmt.Appendf(nil, "%08d", n), []byte("x"))
+			}
+			if err := b.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var rows int
+	if err := s.Database().SQL().QueryRow("SELECT COUNT(*) FROM object").Scan(&rows); err != nil || rows != n {
+		t.Errorf("%d rows, want %d (%v)", rows, n, err)
+	}
+	var name string
+	var prepared int
+	if err := s.Database().SQL().QueryRow("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name, &prepared); err != nil || prepared == 0 || prepared > 2000 {
+		t.Errorf("the server keeps %d prepared statements (%v)", prepared, err)
+	}
+}
+
+func TestMissingRowIsReported(t *testing.T) {
+	s := openURL(t, enginetest.MySQL(t), sqlstore.Options{})
+	if err := swapChain(context.Background(), s, 2); !errors.Is(err, sqlstore.ErrRowMissing) {
+		t.Errorf("the chain row is gone: %v, want ErrRowMissing", err)
+	}
+	// Where it can be told in time it is a conflict.
+	b := s.BeginBatchWrite()
+	b.CAS(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8}), coder.EncodeIndex(coder.Index{ModRevision: 8}))
+	b.Put([]byte("put"), []byte("x"))
+	var c *sqlstore.Conflict
+	if err := b.Commit(context.Background()); !errors.As(err, &c) {
+		t.Errorf("in a transaction: %v, want a *Conflict", err)
+	}
+}

@@ -1,0 +1,131 @@
+package sqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func TestParseURL(t *testing.T) {
+	for raw, want := range map[string]sqlstore.URL{
+		"sqlite:///var/lib/sqlbrain/db":                 {Dialect: "sqlite", Path: "/var/lib/sqlbrain/db"},
+		"sqlite://data/sqlbrain.db":                     {Dialect: "sqlite", Path: "data/sqlbrain.db"},
+		"sqlite://sqlbrain.db":                          {Dialect: "sqlite", Path: "sqlbrain.db"},
+		"sqlite:///a%20b/%3Fc%25":                       {Dialect: "sqlite", Path: "/a b/?c%"},
+		"mysql://u:p@db.example:3307/n":                 {Dialect: "mysql", Address: "db.example:3307", User: "u", Database: "n"},
+		"mysql://u@db.example/n":                        {Dialect: "mysql", Address: "db.example:3306", User: "u", Database: "n"},
+		"MariaDB://u@[::1]/n?tls=true":                  {Dialect: "mysql", Address: "[::1]:3306", User: "u", Database: "n"},
+		"tidb://u%40x:p@h/n?timeout=5s":                 {Dialect: "mysql", Address: "h:4000", User: "u@x", Database: "n"},
+		"mysql://u:p@h/n?tls-ca=a&tls-cert=b&tls-key=c": {Dialect: "mysql", Address: "h:3306", User: "u", Database: "n"},
+	} {
+		u, err := sqlstore.ParseURL(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if u.Dialect != want.Dialect || u.Path != want.Path || u.Address != want.Address || u.User != want.User || u.Database != want.Database {
+			t.Errorf("%s: %+v, want %+v", raw, *u, want)
+		}
+		// What is printed means the same, but for the password.
+		again, err := sqlstore.ParseURL(u.String())
+		if err != nil || again.String() != u.String() {
+			t.Errorf("%s prints as %s, which parses as %v, %v", raw, u, again, err)
+		}
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	const secret = "s3cret"
+	for raw, says := range map[string]string{
+		"":                                                   "sqlite:// or mysql://",
+		"/var/lib/db":                                        "sqlite:// or mysql://",
+		"postgres://u:s3cret@h/n":                            `"postgres"`,
+		"u:s3cret@tcp(h:3306)/n":                             "sqlite:// or mysql://",
+		"s3cret:x@tcp(h:3306)/n":                             "sqlite:// or mysql://",
+		"sqlite://":                                          "path",
+		"sqlite:///dir/":                                     "path",
+		"sqlite::memory:":                                    "//",
+		"sqlite://:memory:":                                  "memory",
+		"sqlite:///a?mode=ro":                                `"mode"`,
+		"mysql://u:s3cret@/n":                                "host",
+		"mysql://h/n":                                        "user",
+		"mysql://u:s3cret@h":                                 "database",
+		"mysql://u:s3cret@h/a/b":                             "database",
+		"mysql://u:s3cret@h:0/n":                             "port",
+		"mysql://u:s3cret@h:70000/n":                         "port",
+		"mysql://u:s3cret/x@h/n":                             "percent-encoded",
+		"mysql://u:s3cret#x@h/n":                             "percent-encoded",
+		"mysql://u:x@h/n#s3cret":                             "fragment",
+		"mysql://u:s3cret%zz@h/n":                            "percent-encoded",
+		"mysql://u:s3cret@h/n?charset=gbk":                   `"charset"`,
+		"mysql://u:s3cret@h/n?collation=x":                   `"collation"`,
+		"mysql://u:s3cret@h/n?allowAllFiles=1":               `"allowAllFiles"`,
+		"mysql://u:s3cret@h/n?multiStatements":               `"multiStatements"`,
+		"mysql://u:s3cret@h/n?TLS=true":                      `"TLS"`,
+		"mysql://u:s3cret@h/n?tls=yes":                       `"yes"`,
+		"mysql://u:s3cret@h/n?tls=true&tls=skip-verify":      "more than once",
+		"mysql://u:s3cret@h/n?tls-cert=a":                    "go together",
+		"mysql://u:s3cret@h/n?tls=false&tls-ca=a":            "contradicts",
+		"mysql://u:s3cret@h/n?tls=skip-verify&tls-ca=a":      "ignored",
+		"mysql://u:s3cret@h/n?timeout=5":                     `"5"`,
+		"mysql://u:s3cret@h/n?timeout=-5s":                   `"-5s"`,
+		"mysql://u:s3cret@h/n?sql_mode=ANSI&tls=skip-verify": `"sql_mode"`,
+	} {
+		u, err := sqlstore.ParseURL(raw)
+		switch {
+		case err == nil:
+			t.Errorf("%s: accepted as %v", raw, u)
+		case !errors.Is(err, sqlstore.ErrURL) || !strings.Contains(err.Error(), says):
+			t.Errorf("%s: %q does not mention %s", raw, err, says)
+		case strings.Contains(err.Error(), secret):
+			t.Errorf("%s: the error shows the password: %v", raw, err)
+		}
+	}
+}
+
+func TestPasswordIsNeverShown(t *testing.T) {
+	const secret = "s3cret/with#every%thing@"
+	u, err := sqlstore.ParseURL("mysql://user:s3cret%2Fwith%23every%25thing%40@127.0.0.1:1/n?tls-ca=/nonexistent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "url", u, "value", *u)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "url", u, "value", *u)
+	shown := []string{u.String(), u.Redacted(), log.String()}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		shown = append(shown, fmt.Sprintf(format, u), fmt.Sprintf(format, *u))
+	}
+	_, err = sqlstore.Open(context.Background(), u, sqlstore.Options{})
+	if err == nil {
+		t.Fatal("opened with a file that does not exist")
+	}
+	shown = append(shown, err.Error())
+	for _, s := range shown {
+		if strings.Contains(s, "s3cret") || strings.Contains(s, secret) {
+			t.Errorf("the password is shown: %s", s)
+		}
+	}
+	if !strings.Contains(shown[0], "user") || !strings.Contains(shown[0], "xxxxx") {
+		t.Errorf("%s shows neither the user nor that there is a password", shown[0])
+	}
+}
+
+func TestConnectErrorsAreUnavailable(t *testing.T) {
+	ctx := context.Background()
+	// Nobody listens there.
+	_, err := sqlstore.Open(ctx, parse(t, "mysql://user:s3cret@127.0.0.1:1/n"), sqlstore.Options{})
+	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("refused: %v", err)
+	}
+	u := parse(t, engines["mysql"](t))
+	_, err = sqlstore.Open(ctx, parse(t, "mysql://nobody:s3cret@"+u.Address+"/n"), sqlstore.Options{})
+	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("access denied: %v", err)
+	}
+}
