@@ -13,10 +13,10 @@ var mysqlDialect = dialect{
 	dir:      "mysql",
 	keyTypes: []string{"varbinary"}, valueTypes: []string{"mediumblob", "longblob"},
 	columns: func(ctx context.Context, conn *sql.Conn, table string) ([]column, error) {
-		// BINARY: table names may differ by case alone. CAST: MySQL reports
+		// AS BINARY: table names may differ by case alone. CAST: MySQL reports
 		// DATA_TYPE as a text of its own, MariaDB as another.
 		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64)) FROM information_schema.COLUMNS
-			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND BINARY TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table, table)
+			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND CAST(TABLE_NAME AS BINARY) = ? ORDER BY ORDINAL_POSITION`, table, table)
 	},
 	readLockWait: "SELECT @@SESSION.lock_wait_timeout", setLockWait: "SET SESSION lock_wait_timeout = ", lockWait: 10,
 	// WithConnection, not WithInstance: closing the latter closes the pool. The

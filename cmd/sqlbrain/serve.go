@@ -47,7 +47,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	logger.Info("sqlbrain starts", "version", productVersion(), "etcd-api", server.EtcdVersion,
+	logger.Info("sqlbrain starts", "version", productVersion(), "etcd_api", server.EtcdVersion,
 		"datastore", p.settings.URL(), "settings", p.settings.Describe())
 	for _, name := range p.settings.UnknownEnvironment(p.environ) {
 		logger.Warn("environment variable is no setting", "name", name)
@@ -88,7 +88,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 		return err
 	}
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
-		"cluster-id", fmt.Sprintf("%x", b.ClusterID()), "member-id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
+		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
 	p.tellServiceManager(logger, "READY=1")
 	stop := context.AfterFunc(ctx, func() { p.tellServiceManager(logger, "STOPPING=1") })
 	defer stop()

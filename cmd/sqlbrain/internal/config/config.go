@@ -105,6 +105,7 @@ func New() *Settings {
 
 // Bind adds flags of the settings to fs: those named, or all.
 func (s *Settings) Bind(fs *pflag.FlagSet, names ...string) {
+	fs.SortFlags = false // keep what belongs together together
 	if len(names) == 0 {
 		fs.AddFlagSet(s.flags)
 		return

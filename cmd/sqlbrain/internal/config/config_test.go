@@ -70,7 +70,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 // Every flag is settable from all three sources with the same text.
 func TestEverySettingHasAllSources(t *testing.T) {
 	other := map[string]string{
-		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "7s",
+		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
 		"auto|verify": "verify", "periodic|revision": "revision", "info|debug|warn|error": "debug",
 		"json|console|text": "text", "basic|extensive": "extensive", "PREFIX=DURATION": "/a/=7s",
 	}
@@ -281,4 +281,13 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 	s, err := load(nil, environ)
 	require.NoError(t, err)
 	require.Equal(t, []string{"SQLBRAIN_PORT"}, s.UnknownEnvironment(environ))
+}
+
+// A password that is shown anyway, as the user's or the product's name, must not
+// make riddles of messages.
+func TestAPasswordThatIsANameIsHiddenInURLsOnly(t *testing.T) {
+	s, err := load([]string{"--datastore=mysql://root:sqlbrain@db/k8s"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "mysql://root:xxxxx@db/k8s: run `sqlbrain migrate up`",
+		s.Redact("mysql://root:sqlbrain@db/k8s: run `sqlbrain migrate up`"))
 }

@@ -65,19 +65,25 @@ func Redact(text string) string {
 }
 
 // Redact hides passwords in a message, the one of these settings in whatever
-// form. It is the last net under messages that other code words.
+// form. It is the last net under messages that other code words. A password that
+// is also the user's, the database's or the product's name is no secret as such,
+// and is hidden in URLs only: messages would become riddles.
 func (s *Settings) Redact(text string) string {
 	text = Redact(text)
 	raw, err := s.datastoreURL()
 	if err != nil {
 		raw = s.Datastore
 	}
-	if u, err := url.Parse(raw); err == nil && u.User != nil {
-		if password, ok := u.User.Password(); ok && password != "" {
-			text = strings.ReplaceAll(text, password, hidden)
-			text = strings.ReplaceAll(text, url.QueryEscape(password), hidden)
-			text = strings.ReplaceAll(text, url.PathEscape(password), hidden)
-		}
+	u, err := url.Parse(raw)
+	if err != nil || u.User == nil {
+		return text
+	}
+	password, ok := u.User.Password()
+	if !ok || password == "" || strings.Contains("sqlbrain "+u.Redacted(), password) {
+		return text
+	}
+	for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+		text = strings.ReplaceAll(text, form, hidden)
 	}
 	return text
 }

@@ -41,7 +41,7 @@ func (s *Settings) define() {
 	f.Int64Var(&s.QuotaBackendBytes, "quota-backend-bytes", 0, "refuse writes when the table is larger than this (0: no quota; in etcd 0 is 2 GiB)")
 	f.Var(oneOf(&s.AutoCompactionMode, CompactPeriodic, CompactRevision), "auto-compaction-mode", "what auto-compaction-retention counts: periodic (time) or revision")
 	f.StringVar(&s.AutoCompactionRetention, "auto-compaction-retention", "0", "history to keep: periodic: hours, or a `length` like 5m; revision: a number of revisions (0: all)")
-	f.Var((*ttlPolicies)(&s.TTLPolicies), "ttl-policy", "keys under PREFIX that are put without a lease live for DURATION: `PREFIX=DURATION`; may be repeated")
+	f.Var((*ttlPolicies)(&s.TTLPolicies), "ttl-policy", "keys under PREFIX that are put without a lease live for DURATION, as in /events/=1h; may be repeated")
 
 	f.DurationVar(&s.WatchProgressNotifyInterval, "watch-progress-notify-interval", 10*time.Minute, "idle watchers that ask for it are told the revision this often")
 	f.IntVar(&s.WatchRingEvents, "watch-ring-events", 1<<16, "recent events kept in memory for watchers")

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
+	"github.com/sqlbrain/sqlbrain/server"
+)
+
+func TestVersion(t *testing.T) {
+	a := execute(t, "version", "--output=json")
+	require.Zero(t, a.code)
+	var v map[string]string
+	require.NoError(t, json.Unmarshal([]byte(a.stdout), &v))
+	require.Equal(t, server.EtcdVersion, v["etcd"])
+	require.NotEmpty(t, v["sqlbrain"])
+	require.Contains(t, v["go"], "go1.")
+	require.Contains(t, execute(t, "version").stdout, server.EtcdVersion)
+	require.Equal(t, "sqlbrain "+v["sqlbrain"]+"\n", execute(t, "--version").stdout)
+}
+
+func TestHelpShowsNoSettingsOfTheEnvironment(t *testing.T) {
+	environ := []string{"SQLBRAIN_DATASTORE=mysql://root:Geheim0815@db/k8s"}
+	for _, command := range []string{"", "serve", "migrate", "migrate up", "doctor", "version", "bench"} {
+		a := executeEnv(t, environ, append(strings.Fields(command), "--help")...)
+		require.Zero(t, a.code, command)
+		require.Contains(t, a.stdout, "Usage:", command)
+		require.Empty(t, a.stderr, command)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	for name, datastore := range map[string]func(*testing.T) string{
+		"sqlite": sqliteURL,
+		"mysql":  func(t *testing.T) string { return mysqlUser(t, "ALL PRIVILEGES") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := []string{"--datastore", datastore(t)}
+			migrate := func(args ...string) answer {
+				t.Helper()
+				return execute(t, append(append([]string{"migrate"}, args...), db...)...)
+			}
+			if name == "sqlite" {
+				migrate("version").requireRefused(t, "no such file")
+			} else {
+				require.Equal(t, "schema version 0 (this binary needs 1)\n", migrate("version").stdout)
+			}
+			a := migrate("up")
+			require.Zero(t, a.code, a.stderr)
+			require.Equal(t, "schema version 1 (this binary needs 1)\n", a.stdout)
+			require.Zero(t, migrate("up").code)
+			require.JSONEq(t, `{"version":1,"dirty":false,"needed":1}`, migrate("version", "-o", "json").stdout)
+
+			migrate("down").requireRefused(t, "repeat with --yes")
+			require.Contains(t, migrate("version").stdout, "schema version 1")
+			require.Zero(t, migrate("down", "--yes").code)
+			require.Contains(t, migrate("version").stdout, "schema version 0")
+			migrate("down", "--yes").requireRefused(t, "has no sqlbrain schema")
+
+			require.Zero(t, migrate("up").code)
+			migrate("force", "999").requireRefused(t, "newer than this binary")
+			require.Zero(t, migrate("force", "1").code)
+		})
+	}
+}
+
+// examined runs doctor and returns its findings by check.
+func examined(t *testing.T, args ...string) (answer, map[string]doctor.Finding) {
+	t.Helper()
+	table := execute(t, append([]string{"doctor"}, args...)...)
+	a := execute(t, append([]string{"doctor", "--output=json"}, args...)...)
+	require.Equal(t, table.code, a.code)
+	require.Empty(t, a.stderr)
+	var report doctor.Report
+	require.NoError(t, json.Unmarshal([]byte(a.stdout), &report))
+	found := map[string]doctor.Finding{}
+	for _, f := range report.Findings {
+		found[f.Check] = f
+		require.Contains(t, table.stdout, f.Check)
+		require.Equal(t, f.Status == doctor.OK, f.Advice == "", "%+v", f)
+	}
+	return a, found
+}
+
+func TestDoctorOnSQLite(t *testing.T) {
+	raw := sqliteURL(t)
+	a, found := examined(t, "--datastore", raw)
+	require.Zero(t, a.code)
+	require.Equal(t, doctor.Warn, found["reachable"].Status)
+	require.NoFileExists(t, strings.TrimPrefix(raw, "sqlite://"))
+
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	a, found = examined(t, "--datastore", raw)
+	require.Zero(t, a.code)
+	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges", "rows"} {
+		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
+	}
+
+	sqliteExec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
+	a, found = examined(t, "--datastore", raw)
+	require.Equal(t, 1, a.code)
+	require.Equal(t, doctor.Fail, found["schema"].Status)
+}
+
+func TestDoctorOnMySQL(t *testing.T) {
+	raw := mysqlUser(t, "ALL PRIVILEGES")
+	a, found := examined(t, "--datastore", raw)
+	require.Zero(t, a.code, a.stdout)
+	require.Equal(t, doctor.Warn, found["schema"].Status)
+	require.Equal(t, doctor.OK, found["create"].Status)
+	require.NotContains(t, found, "privileges", "there is no table to try them on")
+
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	a, found = examined(t, "--datastore", raw)
+	require.Zero(t, a.code, a.stdout)
+	for _, check := range []string{"reachable", "version", "schema", "privileges", "create", "writable", "sql_mode",
+		"packet", "isolation", "charset", "clock", "size", "connections"} {
+		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
+	}
+	for _, check := range []string{"tls", "durability"} {
+		require.Contains(t, found, check)
+	}
+
+	a, found = examined(t, "--datastore", raw, "--max-request-bytes=2000000000")
+	require.Equal(t, 1, a.code)
+	require.Equal(t, doctor.Fail, found["packet"].Status)
+	_, found = examined(t, "--datastore", raw, "--datastore-max-open-conns=60000")
+	require.Equal(t, doctor.Warn, found["connections"].Status)
+}
+
+func TestDoctorSaysWhyItCannotConnect(t *testing.T) {
+	good := mysqlUser(t, "ALL PRIVILEGES")
+	a, found := examined(t, "--datastore", strings.Replace(good, "@", "wrong@", 1))
+	require.Equal(t, 1, a.code)
+	require.Equal(t, doctor.Fail, found["reachable"].Status)
+	require.Contains(t, found["reachable"].Advice, "user and password")
+
+	a, found = examined(t, "--datastore", good[:strings.LastIndexByte(good, '/')]+"/does_not_exist")
+	require.Equal(t, 1, a.code)
+	require.NotEmpty(t, found["reachable"].Advice)
+}

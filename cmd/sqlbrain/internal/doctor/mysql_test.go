@@ -1,0 +1,125 @@
+package doctor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	mysqlVersion   = "9.7.0"
+	mariadbVersion = "10.11.6-MariaDB-log"
+	tidbVersion    = "8.0.11-TiDB-v8.5.1"
+)
+
+// fit are the variables of a server without faults.
+var fit = map[string]string{
+	"sql_mode": "STRICT_TRANS_TABLES", "max_allowed_packet": "67108864", "transaction_isolation": "READ-COMMITTED",
+	"read_only": "OFF", "super_read_only": "OFF", "innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1",
+	"log_bin": "ON", "character_set_client": "utf8mb4", "innodb_page_size": "16384",
+}
+
+// judge runs the checks that need variables only.
+func judge(version string, change map[string]string) *Report {
+	vars := maps.Clone(fit)
+	maps.Copy(vars, change)
+	s := &server{
+		examination: &examination{Target: Target{MaxRequestBytes: 1572864}, Report: &Report{}},
+		version:     version, vars: vars,
+	}
+	s.checkVersion()
+	s.checkWritable()
+	s.checkStrict()
+	s.checkPacket()
+	s.checkDurability()
+	s.checkReplication()
+	s.checkIsolation()
+	s.checkCharset()
+	s.checkPageSize()
+	return s.Report
+}
+
+func TestAFitServerHasNoFindings(t *testing.T) {
+	for _, version := range []string{mysqlVersion, mariadbVersion, "5.5.5-10.11.6-MariaDB", tidbVersion} {
+		for _, f := range judge(version, nil).Findings {
+			require.Equal(t, OK, f.Status, "%s: %+v", version, f)
+		}
+	}
+}
+
+func TestFaultsOfAServerAreFound(t *testing.T) {
+	for _, c := range []struct {
+		version, name, value string
+		check                string
+		status               Status
+	}{
+		{"5.7.44", "", "", "version", Warn},
+		{"10.5.1-MariaDB", "", "", "version", Warn},
+		{"8.0.11-TiDB-v5.4.0", "", "", "version", Warn},
+		{"some fork", "", "", "version", Warn},
+		{mysqlVersion, "super_read_only", "ON", "writable", Fail},
+		{mariadbVersion, "read_only", "NO_LOCK", "writable", Fail},
+		{tidbVersion, "tidb_super_read_only", "ON", "writable", Fail},
+		{mysqlVersion, "sql_mode", "ONLY_FULL_GROUP_BY", "sql_mode", Fail},
+		{mysqlVersion, "max_allowed_packet", "1048576", "packet", Fail},
+		{mysqlVersion, "innodb_flush_log_at_trx_commit", "2", "durability", Warn},
+		{mysqlVersion, "sync_binlog", "0", "durability", Warn},
+		{mariadbVersion, "wsrep_on", "ON", "replication", Warn},
+		{mysqlVersion, "transaction_isolation", "SERIALIZABLE", "isolation", Fail},
+		{mysqlVersion, "character_set_client", "gbk", "charset", Fail},
+		{mysqlVersion, "innodb_page_size", "8192", "page size", Fail},
+	} {
+		report := judge(c.version, map[string]string{c.name: c.value})
+		var bad []string
+		for _, f := range report.Findings {
+			if f.Status != OK {
+				bad = append(bad, f.Check)
+				require.Equal(t, c.status, f.Status, "%+v", f)
+				require.NotEmpty(t, f.Advice, "%+v", f)
+			}
+		}
+		require.Equal(t, []string{c.check}, bad, "%+v", c)
+	}
+	// Without a binary log its flushing does not matter.
+	for _, f := range judge(mysqlVersion, map[string]string{"log_bin": "OFF", "sync_binlog": "0"}).Findings {
+		require.Equal(t, OK, f.Status, "%+v", f)
+	}
+}
+
+func TestEachReasonForNoConnectionHasAdvice(t *testing.T) {
+	seen := map[string]bool{}
+	for _, err := range []error{
+		&mysql.MySQLError{Number: errAccessDenied}, &mysql.MySQLError{Number: errDBAccessDenied},
+		&mysql.MySQLError{Number: errBadDB}, &mysql.MySQLError{Number: errTooManyConns},
+		fmt.Errorf("wrapped: %w", errors.New("x509: unknown authority")), errors.New("connection refused"),
+	} {
+		advice := reachAdvice(err)
+		require.NotEmpty(t, advice)
+		require.False(t, seen[advice], "%v: %s", err, advice)
+		seen[advice] = true
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestReportsArePrintedInFullOrFail(t *testing.T) {
+	r := &Report{Datastore: "sqlite://x"}
+	r.ok("first", "good")
+	r.add("second", Fail, "bad", "repair it")
+	require.Equal(t, 1, r.Failed())
+	var out bytes.Buffer
+	require.NoError(t, r.WriteTable(&out))
+	for _, part := range []string{"sqlite://x", "ok", "fail", "first", "-> repair it"} {
+		require.True(t, strings.Contains(out.String(), part), part)
+	}
+	require.Error(t, r.WriteTable(brokenWriter{}))
+	require.Error(t, r.WriteJSON(brokenWriter{}))
+}

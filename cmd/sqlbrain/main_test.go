@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// envRunMain makes the test binary behave as the command, for the tests that need
+// a process of their own.
+const envRunMain = "SQLBRAIN_TEST_RUN_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envRunMain) == "1" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(enginetest.Main(m))
+}
+
+// secret is the password of every database user that these tests make.
+const secret = "Geheim+0815%/x"
+
+// answer is what a command line led to.
+type answer struct {
+	code           int
+	stdout, stderr string
+}
+
+// execute runs a command line to its end.
+func execute(t *testing.T, args ...string) answer {
+	t.Helper()
+	return executeEnv(t, nil, args...)
+}
+
+func executeEnv(t *testing.T, environ []string, args ...string) answer {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a := answer{code: run(ctx, args, environ, &stdout, &stderr)}
+	a.stdout, a.stderr = stdout.String(), stderr.String()
+	a.requireNoSecret(t)
+	return a
+}
+
+func (a answer) requireNoSecret(t *testing.T) {
+	t.Helper()
+	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), "Geheim", "0815"} {
+		require.NotContains(t, a.stdout+a.stderr, form)
+	}
+}
+
+// requireRefused demands exit code 1 and one line on stderr besides the log's.
+func (a answer) requireRefused(t *testing.T, want ...string) {
+	t.Helper()
+	require.Equal(t, 1, a.code, a.stderr)
+	var lines []string
+	for line := range strings.Lines(a.stderr) {
+		if !json.Valid([]byte(line)) {
+			lines = append(lines, line)
+		}
+	}
+	require.Len(t, lines, 1, a.stderr)
+	require.True(t, strings.HasPrefix(lines[0], "sqlbrain: "), lines[0])
+	for _, w := range want {
+		require.Contains(t, lines[0], w)
+	}
+	for _, no := range []string{"goroutine", "Usage:", ".go:"} {
+		require.NotContains(t, a.stderr, no)
+	}
+}
+
+// node is a server that runs inside the test.
+type node struct {
+	endpoint string
+	cancel   context.CancelFunc
+	done     chan struct{}
+	code     int
+	log      *logBuffer
+}
+
+// startNode runs a command line that serves, on a free port unless it names one,
+// and returns when it is ready. It is stopped when t ends.
+func startNode(t *testing.T, args ...string) *node {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{cancel: cancel, done: make(chan struct{}), log: newLogBuffer()}
+	if !strings.Contains(strings.Join(args, " "), "--listen-client-urls") {
+		args = append(args, "--listen-client-urls=http://127.0.0.1:0")
+	}
+	go func() {
+		defer close(n.done)
+		n.code = run(ctx, args, nil, n.log, n.log)
+		n.log.close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-n.done
+		answer{stdout: n.log.String()}.requireNoSecret(t)
+	})
+	ready := n.log.await("ready")
+	require.NotNil(t, ready, n.log.String())
+	n.endpoint = ready["listen"].([]any)[0].(string)
+	return n
+}
+
+// stop ends the node and returns its exit code.
+func (n *node) stop() int {
+	n.cancel()
+	<-n.done
+	return n.code
+}
+
+func (n *node) client(t *testing.T) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{n.endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// logBuffer collects a JSON log and lets tests wait for a message.
+type logBuffer struct {
+	mu     sync.Mutex
+	change *sync.Cond
+	text   bytes.Buffer
+	closed bool
+}
+
+func newLogBuffer() *logBuffer {
+	b := &logBuffer{}
+	b.change = sync.NewCond(&b.mu)
+	return b
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.change.Broadcast()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.change.Broadcast()
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// await returns the first record with that message, nil if the log ends before.
+func (b *logBuffer) await(message string) map[string]any {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		for line := range bytes.Lines(b.text.Bytes()) {
+			var record map[string]any
+			if json.Unmarshal(line, &record) == nil && record["msg"] == message {
+				return record
+			}
+		}
+		if b.closed {
+			return nil
+		}
+		b.change.Wait()
+	}
+}
+
+// sqliteURL returns the URL of a database file that does not exist yet.
+func sqliteURL(t *testing.T) string {
+	t.Helper()
+	return "sqlite://" + filepath.Join(t.TempDir(), "test.db")
+}
+
+// mysqlUser returns the URL of a fresh database for a fresh user with those
+// rights on it.
+func mysqlUser(t *testing.T, rights string) string {
+	t.Helper()
+	rootURL := enginetest.MySQL(t)
+	return newUser(t, rootURL, rights)
+}
+
+func newUser(t *testing.T, rootURL, rights string) string {
+	t.Helper()
+	u, err := url.Parse(rootURL)
+	require.NoError(t, err)
+	var random [4]byte
+	_, err = rand.Read(random[:])
+	require.NoError(t, err)
+	user := "app_" + hex.EncodeToString(random[:])
+	account := "'" + user + "'@'%'"
+	enginetest.Exec(t, rootURL, "CREATE USER "+account+" IDENTIFIED BY '"+secret+"'")
+	t.Cleanup(func() { enginetest.Exec(t, rootURL, "DROP USER "+account) })
+	if rights != "" {
+		enginetest.Exec(t, rootURL, "GRANT "+rights+" ON `"+strings.TrimPrefix(u.Path, "/")+"`.* TO "+account)
+	}
+	u.User = url.UserPassword(user, secret)
+	return u.String()
+}

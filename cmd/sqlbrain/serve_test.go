@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+func TestWithoutACommandItServesAndKeepsItsData(t *testing.T) {
+	for name, datastore := range map[string]func(*testing.T) string{
+		"sqlite": sqliteURL,
+		"mysql":  func(t *testing.T) string { return mysqlUser(t, "SELECT, INSERT, UPDATE, DELETE, CREATE") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := datastore(t)
+			n := startNode(t, "--datastore", raw)
+			_, err := n.client(t).Put(t.Context(), "a", "b")
+			require.NoError(t, err)
+			require.Zero(t, n.stop())
+
+			started, ready := n.log.await("sqlbrain starts"), n.log.await("ready")
+			require.NotEmpty(t, started["version"])
+			require.NotContains(t, started["datastore"], "Geheim")
+			require.Equal(t, started["datastore"], ready["datastore"])
+			require.NotEmpty(t, ready["cluster_id"])
+
+			n = startNode(t, "serve", "--datastore", raw, "--migrate=verify")
+			got, err := n.client(t).Get(t.Context(), "a")
+			require.NoError(t, err)
+			require.Equal(t, "b", string(got.Kvs[0].Value))
+			require.Equal(t, ready["cluster_id"], n.log.await("ready")["cluster_id"])
+			require.Zero(t, n.stop())
+		})
+	}
+}
+
+func TestTheDefaultDatabaseIsInTheDataDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new directory")
+	n := startNode(t, "--data-dir", dir)
+	require.Zero(t, n.stop())
+	require.FileExists(t, filepath.Join(dir, "sqlbrain.db"))
+}
+
+func TestSettingsReachTheServer(t *testing.T) {
+	n := startNode(t, "--datastore", sqliteURL(t), "--name=n1", "--max-txn-ops=1", "--max-request-bytes=2000",
+		"--advertise-client-urls=http://etcd.example:2379", "--listen-metrics-urls=http://127.0.0.1:0",
+		"--enable-pprof", "--enable-grpc-gateway=false", "--metrics=extensive", "--quota-backend-bytes=8589934592",
+		"--grpc-keepalive-interval=0", "--object-cache-bytes=0")
+	c := n.client(t)
+	_, err := c.Txn(t.Context()).Then(clientv3.OpPut("a", ""), clientv3.OpPut("b", "")).Commit()
+	require.ErrorContains(t, err, "too many operations")
+	_, err = c.Put(t.Context(), "a", strings.Repeat("x", 3000))
+	require.ErrorContains(t, err, "too large")
+	members, err := c.MemberList(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "n1", members.Members[0].Name)
+	require.Equal(t, []string{"http://etcd.example:2379"}, members.Members[0].ClientURLs)
+	status, err := c.Status(t.Context(), n.endpoint)
+	require.NoError(t, err)
+	require.EqualValues(t, 8589934592, status.DbSizeQuota)
+
+	require.Equal(t, http.StatusOK, get(t, n.endpoint+"/debug/pprof/goroutine"))
+	require.Equal(t, http.StatusNotFound, get(t, n.endpoint+"/debug/pprof/cmdline"), "it may hold the password")
+	require.Equal(t, http.StatusNotFound, get(t, n.endpoint+"/v3/kv/range"))
+	metrics := n.log.await("serving metrics")["url"].(string)
+	require.Equal(t, http.StatusOK, get(t, metrics+"/metrics"))
+	require.Equal(t, http.StatusOK, get(t, metrics+"/health"))
+
+	plain := startNode(t, "--datastore", sqliteURL(t))
+	require.Equal(t, http.StatusNotFound, get(t, plain.endpoint+"/debug/pprof/"))
+}
+
+func get(t *testing.T, url string) (status int) {
+	t.Helper()
+	status, _ = fetch(t, url)
+	return status
+}
+
+func body(t *testing.T, url string) string {
+	t.Helper()
+	_, text := fetch(t, url)
+	return text
+}
+
+func fetch(t *testing.T, url string) (status int, text string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	require.NoError(t, err)
+	content, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode, string(content)
+}
+
+// Every setting that the backend has must be passed on.
+func TestBackendSettings(t *testing.T) {
+	p := newProgram(t, "--batch-max-requests=1", "--batch-max-rows=2", "--batch-max-bytes=3", "--queue-length=4",
+		"--commit-timeout=5s", "--index-cache-entries=6", "--object-cache-bytes=0", "--ttl-policy=/events/=1h",
+		"--auto-compaction-retention=2", "--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
+		"--watch-queue-bytes=10", "--watch-progress-notify-interval=11s", "--request-timeout=12s")
+	c := backendConfig(&p.settings.Config, nil, nil)
+	require.Equal(t, []int{1, 2, 3, 4, 6, -1}, []int{c.BatchRequests, c.BatchRows, c.BatchBytes, c.QueueLength, c.IndexCache, c.RecordCache})
+	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents, c.Watch.QueueBytes})
+	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.CommitTimeout.String(), c.RequestTimeout.String(),
+		c.Watch.ProgressInterval.String(), c.AutoCompactionRetention.String()}, " "))
+	require.Equal(t, "periodic", c.AutoCompactionMode)
+	require.Equal(t, []backend.TTLPolicy{{Prefix: []byte("/events/"), TTL: 3600e9}}, c.TTLPolicies)
+
+	off := newProgram(t)
+	require.Empty(t, backendConfig(&off.settings.Config, nil, nil).AutoCompactionMode)
+	byRevision := newProgram(t, "--auto-compaction-mode=revision", "--auto-compaction-retention=100")
+	c = backendConfig(&byRevision.settings.Config, nil, nil)
+	require.Equal(t, "revision", c.AutoCompactionMode)
+	require.EqualValues(t, 100, c.AutoCompactionRevisions)
+}
+
+func newProgram(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{settings: config.New()}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	p.settings.Bind(fs)
+	require.NoError(t, fs.Parse(args))
+	require.NoError(t, p.settings.Load(nil))
+	return p
+}
+
+func TestTheServiceManagerIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	n := startNode(t, "--datastore", sqliteURL(t))
+	read := func() string {
+		buf := make([]byte, 100)
+		k, err := l.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:k])
+	}
+	require.Equal(t, "READY=1", read())
+	require.Zero(t, n.stop())
+	require.Equal(t, "STOPPING=1", read())
+}
+
+func TestTheLogGoesWhereItIsSent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	n := startNode(t, "--datastore", sqliteURL(t), "--log-outputs", "stdout,"+file, "--log-level=info")
+	require.Zero(t, n.stop())
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, n.log.String(), string(text))
+}
+
+// process is the command in a process of its own.
+type process struct {
+	*exec.Cmd
+	log *logBuffer
+}
+
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{exec.Command(self, args...), newLogBuffer()}
+	p.Env = append(os.Environ(), envRunMain+"=1")
+	p.Stdout, p.Stderr = p.log, p.log
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.Wait()
+		}
+	})
+	return p
+}
+
+func TestSignals(t *testing.T) {
+	raw := sqliteURL(t)
+	args := []string{"--datastore", raw, "--listen-client-urls=http://127.0.0.1:0", "--stop-timeout=1h", "--request-timeout=1h", "--commit-timeout=1h"}
+
+	p := startProcess(t, args...)
+	require.NotNil(t, p.log.await("ready"))
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, p.Wait(), "the first signal stops in order")
+	require.NotNil(t, p.log.await("sqlbrain stopped"))
+
+	// A write that cannot end, because somebody else holds the file's lock, keeps
+	// the server from stopping.
+	p = startProcess(t, args...)
+	endpoint := p.log.await("ready")["listen"].([]any)[0].(string)
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	db, err := sql.Open("sqlite", u.Path)
+	require.NoError(t, err)
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE")
+	require.NoError(t, err)
+	n := &node{endpoint: endpoint}
+	c := n.client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	put := make(chan error, 1)
+	go func() { _, err := c.Put(ctx, "a", "b"); put <- err }()
+	defer func() { cancel(); <-put }()
+	for !strings.Contains(body(t, endpoint+"/metrics"), `grpc_server_started_total{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`) {
+		require.NoError(t, t.Context().Err())
+	}
+
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.NotNil(t, p.log.await("stopping"))
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	err = p.Wait()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	status := exit.Sys().(syscall.WaitStatus)
+	require.True(t, status.Signaled() && status.Signal() == syscall.SIGTERM, "the second signal ends it at once: %v", exit)
+}

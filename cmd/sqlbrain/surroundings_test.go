@@ -1,0 +1,195 @@
+package main
+
+import (
+	"database/sql"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// serve runs a command line that must be refused at start.
+func serve(t *testing.T, args ...string) answer {
+	t.Helper()
+	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0"}, args...)...)
+}
+
+func writeTemp(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func sqliteExec(t *testing.T, rawURL string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", strings.TrimPrefix(rawURL, "sqlite://"))
+	require.NoError(t, err)
+	defer db.Close()
+	for _, s := range statements {
+		_, err := db.Exec(s)
+		require.NoError(t, err, s)
+	}
+}
+
+func TestMistakesInTheCommandLine(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--no-such-flag", "unknown flag: --no-such-flag; see sqlbrain --help"},
+		{"serve --no-such-flag", "see sqlbrain serve --help"},
+		{"serv", `unknown command "serv"`},
+		{"serve now", `unknown command "now"`},
+		{"--max-txn-ops=many", `--max-txn-ops: invalid value "many": not a number`},
+		{"--max-txn-ops=0", "--max-txn-ops: 0 is too small"},
+		{"--datastore=oracle://u:Geheim@h/d", "unknown scheme"},
+		{"--datastore=mysql://u:Geheim/#@h/d", "percent-encoded"},
+		{"--datastore=mysql://u:Geheim@h/d?tls=perhaps", "parameter tls"},
+		{"--datastore=u:Geheim@tcp(h)/d", "--datastore"},
+		{"--config-file=/does/not/exist", "/does/not/exist"},
+		{"migrate", "name one of up, down, version and force"},
+		{"migrate sideways", `unknown command "sideways"`},
+		{"migrate force x", `"x" is not a version`},
+		{"migrate force", "accepts 1 arg"},
+		{"doctor --output=xml", "must be one of table, json"},
+		{"migrate up --listen-client-urls=x", "unknown flag"},
+	} {
+		execute(t, strings.Fields(c.args)...).requireRefused(t, c.want)
+	}
+}
+
+func TestNothingIsTouchedBeforeSettingsAndPortsAreGood(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	garbage := writeTemp(t, "garbage.pem", "garbage")
+	tls := "--listen-client-urls=https://127.0.0.1:0"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen-client-urls=http://" + taken.Addr().String()}, "the address is in use"},
+		{[]string{"--listen-metrics-urls=http://" + taken.Addr().String()}, "the address is in use"},
+		{[]string{"--listen-client-urls=http://192.0.2.1:0"}, "listen on http://192.0.2.1:0"},
+		{[]string{tls, "--cert-file=/does/not/exist", "--key-file=/does/not/exist"}, "/does/not/exist"},
+		{[]string{tls, "--cert-file=" + garbage, "--key-file=" + garbage}, "cert-file"},
+		{[]string{"--log-level=loud"}, "--log-level"},
+		{[]string{"--log-outputs=" + garbage + "/log"}, "log-outputs"},
+	} {
+		raw := sqliteURL(t)
+		serve(t, append(c.args, "--datastore", raw)...).requireRefused(t, c.want)
+		require.NoFileExists(t, strings.TrimPrefix(raw, "sqlite://"), c.want)
+	}
+}
+
+func TestBadSQLiteFiles(t *testing.T) {
+	t.Run("not a database", func(t *testing.T) {
+		path := writeTemp(t, "text.db", strings.Repeat("this is no database\n", 1000))
+		serve(t, "--datastore", "sqlite://"+path).requireRefused(t, "not a database")
+	})
+	t.Run("a directory that cannot be made", func(t *testing.T) {
+		path := writeTemp(t, "file", "")
+		serve(t, "--datastore", "sqlite://"+path+"/sub/test.db").requireRefused(t, "not a directory")
+	})
+	t.Run("a directory in place of the file", func(t *testing.T) {
+		serve(t, "--datastore", "sqlite://"+t.TempDir()).requireRefused(t, "datastore sqlite://")
+	})
+	t.Run("no schema", func(t *testing.T) {
+		serve(t, "--migrate=verify", "--datastore", sqliteURL(t)).requireRefused(t, "has no sqlbrain schema", "sqlbrain migrate up --datastore")
+	})
+	t.Run("another program's table", func(t *testing.T) {
+		raw := sqliteURL(t)
+		sqliteExec(t, raw, "CREATE TABLE object (id INT, name TEXT)", "INSERT INTO object VALUES (1, 'theirs')")
+		serve(t, "--datastore", raw).requireRefused(t, "belongs to another program")
+		execute(t, "migrate", "up", "--datastore", raw).requireRefused(t, "belongs to another program")
+		execute(t, "migrate", "down", "--yes", "--datastore", raw).requireRefused(t, "belongs to another program")
+		sqliteExec(t, raw, "UPDATE object SET name = 'still there' WHERE id = 1")
+	})
+	for state, statement := range map[string]string{
+		"newer than this binary": "UPDATE schema_migrations SET version = 999",
+		"did not finish":         "UPDATE schema_migrations SET dirty = TRUE",
+	} {
+		t.Run(state, func(t *testing.T) {
+			raw := sqliteURL(t)
+			require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+			sqliteExec(t, raw, statement)
+			serve(t, "--datastore", raw).requireRefused(t, state)
+			serve(t, "--migrate=verify", "--datastore", raw).requireRefused(t, state)
+		})
+	}
+}
+
+// changed returns raw with a part replaced.
+func changed(t *testing.T, raw string, change func(*url.URL)) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	change(u)
+	return u.String()
+}
+
+func TestBadMySQLSurroundings(t *testing.T) {
+	good := mysqlUser(t, "ALL PRIVILEGES")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	caFile := writeTemp(t, "ca.pem", "garbage")
+
+	for _, c := range []struct {
+		name, raw string
+		want      []string
+	}{
+		{"wrong password", changed(t, good, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret+"wrong") }), []string{"Access denied"}},
+		{"no such user", changed(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), []string{"Access denied"}},
+		{"no such database", changed(t, good, func(u *url.URL) { u.Path = "/does_not_exist" }), []string{"does_not_exist"}},
+		{"nobody listens", changed(t, good, func(u *url.URL) { u.Host = closed.Addr().String() }), []string{"connection refused"}},
+		{"no such host", changed(t, good, func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }), []string{"no-such-host.invalid"}},
+		{"bad CA file", changed(t, good, func(u *url.URL) { u.RawQuery = "tls-ca=" + caFile }), []string{"datastore mysql://"}},
+		{"no right to create tables", mysqlUser(t, "SELECT, INSERT"), []string{"CREATE command denied"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			serve(t, "--datastore", c.raw).requireRefused(t, c.want...)
+			execute(t, "migrate", "up", "--datastore", c.raw).requireRefused(t, c.want...)
+		})
+	}
+}
+
+func TestAPasswordFileWorksAsTheURL(t *testing.T) {
+	withPassword := mysqlUser(t, "ALL PRIVILEGES")
+	without := changed(t, withPassword, func(u *url.URL) { u.User = url.User(u.User.Username()) })
+	file := writeTemp(t, "password", secret+"\n")
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", without, "--datastore-password-file", file).code)
+	require.Zero(t, executeEnv(t, []string{"SQLBRAIN_DATASTORE=" + withPassword}, "migrate", "version").code)
+	wrong := writeTemp(t, "password", secret+"wrong")
+	serve(t, "--datastore", without, "--datastore-password-file", wrong).requireRefused(t, "Access denied")
+}
+
+func TestAReadOnlyMySQLServer(t *testing.T) {
+	server := enginetest.StartServer(t)
+	raw := newUser(t, server.URL(), "ALL PRIVILEGES")
+	empty := newUser(t, server.NewDatabase("empty"), "ALL PRIVILEGES")
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
+	serve(t, "--datastore", raw).requireRefused(t, "read-only")
+	serve(t, "--datastore", empty).requireRefused(t, "read-only")
+	a := execute(t, "doctor", "--datastore", raw)
+	require.Equal(t, 1, a.code)
+	require.Contains(t, a.stdout, "read_only is on")
+	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+}
+
+func TestARightMissingAfterTheSchemaIsThere(t *testing.T) {
+	rootURL := enginetest.MySQL(t)
+	owner := newUser(t, rootURL, "ALL PRIVILEGES")
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", owner).code)
+	reader := newUser(t, rootURL, "SELECT")
+	serve(t, "--datastore", reader).requireRefused(t, "denied")
+	a := execute(t, "doctor", "--datastore", reader)
+	require.Equal(t, 1, a.code)
+	require.Contains(t, a.stdout, "cannot insert, update, delete on table object")
+	require.Contains(t, a.stdout, "may not create tables")
+}
