@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -178,7 +179,9 @@ func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{exec.Command(self, args...), newLogBuffer()}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then it is killed, and fails the test
+	t.Cleanup(cancel)
+	p := &process{exec.CommandContext(ctx, self, args...), newLogBuffer()}
 	p.Env = append(os.Environ(), envRunMain+"=1")
 	p.Stdout, p.Stderr = p.log, p.log
 	require.NoError(t, p.Start())
@@ -215,13 +218,13 @@ func TestSignals(t *testing.T) {
 	require.NoError(t, err)
 	n := &node{endpoint: endpoint}
 	c := n.client(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	put := make(chan error, 1)
 	go func() { _, err := c.Put(ctx, "a", "b"); put <- err }()
 	defer func() { cancel(); <-put }()
 	for !strings.Contains(body(t, endpoint+"/metrics"), `grpc_server_started_total{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`) {
-		require.NoError(t, t.Context().Err())
+		require.NoError(t, ctx.Err(), "the put never arrived")
 	}
 
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -230,6 +233,5 @@ func TestSignals(t *testing.T) {
 	err = p.Wait()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	status := exit.Sys().(syscall.WaitStatus)
-	require.True(t, status.Signaled() && status.Signal() == syscall.SIGTERM, "the second signal ends it at once: %v", exit)
+	require.Equal(t, 128+int(syscall.SIGTERM), exit.ExitCode(), "the second signal ends it at once")
 }
