@@ -83,7 +83,7 @@ var script = []step{
 	{args: "get app/ --prefix --min-create-rev 3 --max-create-rev 4 -w json"},
 	{args: "get app/ --prefix --stream"},
 	{args: "get app/ --prefix --stream --limit 2 -w json"},
-	{args: "get app/ --prefix --stream --sort-by VALUE"},
+	{args: "get app/ --prefix --stream --sort-by VALUE --order DESCEND"},
 
 	{args: "txn", input: "mod(\"app/a\") > \"1\"\n\nput app/t yes\nget app/a\ndel app/c\n\nput app/t no\n\n"},
 	{args: "txn", input: "value(\"app/a\") = \"wrong\"\n\nput app/t yes\n\nget app/t\n\n"},
@@ -154,6 +154,8 @@ var (
 		{regexp.MustCompile(`"ttl":49\d|"ttl":500`), `"ttl":500`},
 	}
 	statusMasks = []mask{
+		// The default quota of etcd is 2 GiB, that of sqlbrain is none.
+		{regexp.MustCompile(`"dbSizeQuota":2147483648,`), ""},
 		{regexp.MustCompile(`"(leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":\d+`), `"$1":0`},
 	}
 	memberMasks = []mask{

@@ -1,0 +1,95 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"testing"
+)
+
+// The module under test. v0.38 needs Go 1.27.
+const (
+	module  = "k8s.io/apiserver"
+	version = "v0.37.2"
+)
+
+const testServer = "pkg/storage/etcd3/testserver"
+
+//go:embed testdata/testserver/*.go
+var replacement embed.FS
+
+// copyModule returns the directory of a copy of the module, whose tests run on
+// sqlbrain if replaced.
+func copyModule(ctx context.Context, t *testing.T, replaced bool) string {
+	t.Helper()
+	from, err := moduleDir(ctx, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "apiserver")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	if replaced {
+		if err := replaceServer(filepath.Join(to, testServer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// moduleDir returns where the module lies in the module cache, after downloading
+// it if it does not.
+func moduleDir(ctx context.Context, workDir string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
+	cmd.Dir = workDir // outside of any module, which would have to require it
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var answer struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &answer); jsonErr == nil && answer.Error != "" {
+		return "", fmt.Errorf("download %s: %s", module, answer.Error)
+	}
+	if err != nil || answer.Dir == "" {
+		return "", fmt.Errorf("download %s: %v\n%s%s", module, err, out, stderr.Bytes())
+	}
+	return answer.Dir, nil
+}
+
+// replaceServer puts the files of testdata/testserver into the package in dir,
+// in place of its RunEtcd.
+func replaceServer(dir string) error {
+	original := filepath.Join(dir, "test_server.go")
+	source, err := os.ReadFile(original)
+	if err != nil {
+		return err
+	}
+	const old, other = "\nfunc RunEtcd(", "\nfunc runEmbeddedEtcd("
+	if n := bytes.Count(source, []byte(old)); n != 1 {
+		return fmt.Errorf("%s declares RunEtcd %d times: has the module changed?", original, n)
+	}
+	if err := os.WriteFile(original, bytes.Replace(source, []byte(old), []byte(other), 1), 0o600); err != nil {
+		return err
+	}
+	const ours = "testdata/testserver"
+	files, err := replacement.ReadDir(ours)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		source, err := replacement.ReadFile(path.Join(ours, f.Name()))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.Name()), source, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
