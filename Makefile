@@ -1,0 +1,88 @@
+# sqlbrain. `make help` lists the targets; .ci/run calls `make test`.
+
+GO       ?= go
+BIN      := bin/sqlbrain
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -X main.version=$(VERSION)
+PACKAGES := ./...
+
+# The race detector needs cgo and a C compiler; without them the tests run plain.
+CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
+ifeq ($(CC_FOUND),)
+export CGO_ENABLED := 0
+RACE :=
+else
+RACE := -race
+endif
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Explain the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/sqlbrain, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/sqlbrain
+
+.PHONY: run
+run: build ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data/
+	$(BIN) serve --log-format text
+
+.PHONY: test
+test: lint unit integration ## Everything CI runs: lint, unit tests, storage suite, integration
+
+.PHONY: unit
+unit: ## Unit tests and the storage suite, with the race detector where there is a C compiler
+	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
+	$(GO) test $(RACE) $(PACKAGES)
+
+.PHONY: integration
+integration: ## The built binary with etcdctl, crashes, outages, bad surroundings
+	cd integration && $(GO) test -timeout 20m ./...
+
+.PHONY: long
+long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
+	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
+
+.PHONY: lint
+lint: fmt-check vet staticcheck ## Format check, go vet and staticcheck, both modules
+
+.PHONY: fmt-check
+fmt-check:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet:
+	$(GO) vet $(PACKAGES)
+	cd integration && $(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck:
+	$(GO) tool staticcheck $(PACKAGES)
+	$(GO) build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	cd integration && ../bin/staticcheck ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz the codecs and checks, FUZZTIME each (default 30s)
+	@set -e; for target in $$(grep -rhoE '^func Fuzz[A-Za-z]+' --include='*_test.go' coder server/*.go | cut -d' ' -f2); do \
+	  dir=$$(dirname $$(grep -rlE "^func $$target\(" --include='*_test.go' coder server)); \
+	  $(GO) test -run xxx -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$dir; done
+
+.PHONY: bench
+bench: ## Go benchmarks of the storage, watch and coding packages
+	$(GO) test -run xxx -bench . -benchmem $(PACKAGES)
+
+.PHONY: cover
+cover: ## Test coverage of the root module, into coverage.html
+	$(GO) test -coverprofile=coverage.out $(PACKAGES)
+	$(GO) tool cover -html=coverage.out -o coverage.html
+
+.PHONY: tidy-check
+tidy-check: ## Fail if go.mod or go.sum of either module is not tidy
+	$(GO) mod tidy -diff
+	cd integration && $(GO) mod tidy -diff
+
+.PHONY: clean
+clean: ## Remove what the targets above made; sqlbrain.data/ stays
+	rm -rf bin coverage.out coverage.html
