@@ -32,6 +32,7 @@ func checked(t *testing.T, raw string, statements ...string) (sqlstore.Info, err
 }
 
 func TestCheckWantsTheTable(t *testing.T) {
+	t.Parallel()
 	for engine, tables := range map[string]map[string]string{ // statement to what the error mentions
 		"sqlite": {
 			"SELECT 1": "migrate",
@@ -67,6 +68,7 @@ func TestCheckWantsTheTable(t *testing.T) {
 }
 
 func TestCheckJudgesTheServer(t *testing.T) {
+	t.Parallel()
 	s := enginetest.StartServer(t)
 	raw := s.URL()
 	migrate(t, raw)
@@ -91,6 +93,7 @@ func TestCheckJudgesTheServer(t *testing.T) {
 }
 
 func TestSmallPacketsAreHonoured(t *testing.T) {
+	t.Parallel()
 	s := enginetest.StartServer(t)
 	enginetest.Exec(t, s.URL(), "SET GLOBAL max_allowed_packet = 1048576")
 	store := openURL(t, s.URL(), sqlstore.Options{})

@@ -15,6 +15,7 @@ import (
 )
 
 func TestCloseEndsCallsUnderWay(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		b := openBroken(t, database)
 		started := make(chan struct{}, 2)
@@ -53,6 +54,7 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	raw := enginetest.MySQL(t)
 	registry := prometheus.NewRegistry()

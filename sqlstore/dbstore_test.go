@@ -26,7 +26,10 @@ var engines = map[string]func(testing.TB) string{
 // onEngines runs f on each engine.
 func onEngines(t *testing.T, f func(t *testing.T, database func(testing.TB) string)) {
 	for name, database := range engines {
-		t.Run(name, func(t *testing.T) { f(t, database) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // an engine mostly waits for its disk
+			f(t, database)
+		})
 	}
 }
 

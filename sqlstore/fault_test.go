@@ -107,6 +107,7 @@ func setup(s faultdriver.Statement) bool {
 }
 
 func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
+	t.Parallel()
 	lost := faultdriver.ErrLost
 	faults := map[string]faultdriver.Fault{
 		"bad connection":                {Before: driver.ErrBadConn, Cut: true},
@@ -173,6 +174,7 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 // the chain row, as the server does: in the end every batch took effect once or
 // was refused.
 func TestManyCommitsUnderRandomFaults(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		const seed = 5
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -213,6 +215,7 @@ func TestManyCommitsUnderRandomFaults(t *testing.T) {
 }
 
 func TestServerErrorsAreTold(t *testing.T) {
+	t.Parallel()
 	b := openBroken(t, engines["mysql"])
 	for number, want := range map[uint16]error{
 		1213: nil, 1205: nil, 1020: nil, 1615: nil, 9007: nil, // repeated
@@ -251,6 +254,7 @@ func TestServerErrorsAreTold(t *testing.T) {
 }
 
 func TestUnreachableDatabase(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		b := openBroken(t, database)
 		ctx := context.Background()
@@ -272,6 +276,7 @@ func TestUnreachableDatabase(t *testing.T) {
 }
 
 func TestReadsAreNeverCutShort(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		ctx := context.Background()
 		b := openBroken(t, database)

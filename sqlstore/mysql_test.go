@@ -36,6 +36,7 @@ func createChain(t testing.TB, s sqlstore.Store) {
 // TestContextEndsWhileTheServerWaits: the statement may run yet once the lock is
 // free, so the answer must be ErrUncertain.
 func TestContextEndsWhileTheServerWaits(t *testing.T) {
+	t.Parallel()
 	raw := enginetest.MySQL(t)
 	s := openURL(t, raw, sqlstore.Options{})
 	createChain(t, s)
@@ -80,6 +81,7 @@ func TestContextEndsWhileTheServerWaits(t *testing.T) {
 
 // TestServerKilledAndStartedAgain: commits go on from what the chain row says.
 func TestServerKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
 	server := enginetest.StartServer(t)
 	s := openURL(t, server.URL(), sqlstore.Options{})
 	createChain(t, s)
@@ -131,6 +133,7 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 
 // TestServerThatDoesNotAnswer: the connection's time bound ends the wait.
 func TestServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	server := enginetest.StartServer(t)
 	s := openURL(t, server.URL()+"?timeout=300ms", sqlstore.Options{})
 	createChain(t, s)
@@ -153,6 +156,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 // TestStatementsArePreparedOnce: preparing for a single use would be slower than
 // not preparing at all.
 func TestStatementsArePreparedOnce(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		faults := faultdriver.New()
 		s := openURL(t, database(t), sqlstore.Options{WrapConnector: faults.Wrap, MaxOpenConns: 1})
@@ -189,6 +193,7 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 
 // TestManyShapesOfStatements: more different statements than are kept.
 func TestManyShapesOfStatements(t *testing.T) {
+	t.Parallel()
 	s := openURL(t, enginetest.MySQL(t), sqlstore.Options{})
 	ctx := context.Background()
 	n := 0
@@ -216,6 +221,7 @@ func TestManyShapesOfStatements(t *testing.T) {
 }
 
 func TestMissingRowIsReported(t *testing.T) {
+	t.Parallel()
 	s := openURL(t, enginetest.MySQL(t), sqlstore.Options{})
 	if err := swapChain(context.Background(), s, 2); !errors.Is(err, sqlstore.ErrRowMissing) {
 		t.Errorf("the chain row is gone: %v, want ErrRowMissing", err)

@@ -44,6 +44,7 @@ func openTest(t testing.TB, raw string) *DBStore {
 }
 
 func TestRowLayout(t *testing.T) {
+	t.Parallel()
 	at := func(value []byte, place string) []byte {
 		var from, n int
 		if _, err := fmt.Sscanf(place, "%d,%d", &from, &n); err != nil {
@@ -108,6 +109,7 @@ func plans(s *DBStore, lo, hi []byte) map[string][]any {
 }
 
 func TestNoStatementScansTheTableOnMySQL(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, enginetest.MySQL(t))
 	lo, hi := fillPlans(t, s)
 	if _, err := s.db.write.Exec("ANALYZE TABLE object"); err != nil {
@@ -142,6 +144,7 @@ func TestNoStatementScansTheTableOnMySQL(t *testing.T) {
 }
 
 func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, "sqlite://"+filepath.Join(t.TempDir(), "db"))
 	lo, hi := fillPlans(t, s)
 	texts := plans(s, lo, hi)
@@ -169,6 +172,7 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 // TestMismatchFailsInEverySQLMode: were it not an error, an upsert would write
 // garbage where it should conflict.
 func TestMismatchFailsInEverySQLMode(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, enginetest.MySQL(t))
 	ctx := context.Background()
 	d := s.db.dialect.(*mysqlDialect)

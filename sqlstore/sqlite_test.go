@@ -16,6 +16,7 @@ import (
 )
 
 func TestSQLiteFileIsPrivateAndDurable(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b c?d")
 	raw := "sqlite://" + string(bytes.ReplaceAll([]byte(dir), []byte("?"), []byte("%3F"))) + "/x%25%23.db"
 	s := openURL(t, raw, sqlstore.Options{})
@@ -37,6 +38,7 @@ func TestSQLiteFileIsPrivateAndDurable(t *testing.T) {
 }
 
 func TestSQLiteReopened(t *testing.T) {
+	t.Parallel()
 	raw := engines["sqlite"](t)
 	s := openURL(t, raw, sqlstore.Options{})
 	b := s.BeginBatchWrite()
@@ -54,6 +56,7 @@ func TestSQLiteReopened(t *testing.T) {
 }
 
 func TestSQLiteDefragmentShrinksTheFile(t *testing.T) {
+	t.Parallel()
 	for _, vacuum := range []bool{false, true} {
 		raw := engines["sqlite"](t)
 		path := parse(t, raw).Path
@@ -105,6 +108,7 @@ func TestSQLiteDefragmentShrinksTheFile(t *testing.T) {
 
 // TestSQLiteWaitEndsWithTheContext: another process may hold the lock.
 func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	raw := engines["sqlite"](t)
 	s, other := openURL(t, raw, sqlstore.Options{}), openURL(t, raw, sqlstore.Options{})
 	conn, err := other.Database().SQL().Conn(context.Background())
@@ -144,6 +148,7 @@ const (
 
 // TestSQLiteOfTwoProcesses: they take turns, and nothing is lost.
 func TestSQLiteOfTwoProcesses(t *testing.T) {
+	t.Parallel()
 	if raw := os.Getenv(envChild); raw != "" {
 		countUp(t, raw)
 		return

@@ -12,6 +12,7 @@ import (
 )
 
 func TestParseURL(t *testing.T) {
+	t.Parallel()
 	for raw, want := range map[string]sqlstore.URL{
 		"sqlite:///var/lib/sqlbrain/db":                 {Dialect: "sqlite", Path: "/var/lib/sqlbrain/db"},
 		"sqlite://data/sqlbrain.db":                     {Dialect: "sqlite", Path: "data/sqlbrain.db"},
@@ -40,6 +41,7 @@ func TestParseURL(t *testing.T) {
 }
 
 func TestParseURLRefuses(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cret"
 	for raw, says := range map[string]string{
 		"":                                                   "sqlite:// or mysql://",
@@ -89,6 +91,7 @@ func TestParseURLRefuses(t *testing.T) {
 }
 
 func TestPasswordIsNeverShown(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cret/with#every%thing@"
 	u, err := sqlstore.ParseURL("mysql://user:s3cret%2Fwith%23every%25thing%40@127.0.0.1:1/n?tls-ca=/nonexistent")
 	if err != nil {
@@ -117,6 +120,7 @@ func TestPasswordIsNeverShown(t *testing.T) {
 }
 
 func TestConnectErrorsAreUnavailable(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	// Nobody listens there.
 	_, err := sqlstore.Open(ctx, parse(t, "mysql://user:s3cret@127.0.0.1:1/n"), sqlstore.Options{})
