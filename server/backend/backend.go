@@ -156,6 +156,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err := b.load(ctx); err != nil {
 		return nil, err
 	}
+	b.metrics.observe(b)
 	b.hub = watch.NewHub(history{b}, held.Revision, b.compacted.Load(), cfg.Watch)
 	return b, nil
 }

@@ -49,6 +49,12 @@ func (c *indexCache) get(key string) (indexEntry, bool) {
 	return c.lru.Get(key)
 }
 
+func (c *indexCache) entries() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lru.Len()
+}
+
 // missing announces that the caller loads those of keys that are not cached, and
 // returns them, each once. The caller must end every load with fill.
 func (c *indexCache) missing(keys [][]byte) []*indexLoad {

@@ -32,6 +32,7 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 	if err := b.submit(ctx, c); err != nil {
 		return LeaseStatus{}, err
 	}
+	b.metrics.leasesGranted.Inc()
 	return LeaseStatus{ID: c.row.ID, GrantedTTL: c.row.TTL, TTL: c.row.TTL}, nil
 }
 
@@ -43,7 +44,11 @@ func (b *Backend) LeaseRevoke(ctx context.Context, id int64) error {
 	if err := b.alarms.checkWrite(false); err != nil {
 		return err
 	}
-	return b.submit(ctx, &revokeCommand{b: b, id: id})
+	if err := b.submit(ctx, &revokeCommand{b: b, id: id}); err != nil {
+		return err
+	}
+	b.metrics.leasesRevoked.Inc()
+	return nil
 }
 
 // LeaseKeepAlive starts a lease's time anew and returns its TTL in seconds. A
@@ -72,6 +77,7 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 			return 0, err
 		}
 	}
+	b.metrics.leasesRenewed.Inc()
 	return ttl, nil
 }
 

@@ -14,6 +14,9 @@ type metrics struct {
 	settled          prometheus.Counter
 	indexMisses      prometheus.Counter
 	leasesExpired    prometheus.Counter
+	leasesGranted    prometheus.Counter
+	leasesRevoked    prometheus.Counter
+	leasesRenewed    prometheus.Counter
 	compactedRows    prometheus.Counter
 	compactionErrors prometheus.Counter
 	compactionLag    prometheus.Gauge
@@ -29,6 +32,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.settled = m.counter("sqlbrain_commit_settled_total", "Commits whose outcome had to be read from the chain row.")
 	m.indexMisses = m.counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating.")
 	m.leasesExpired = m.counter("etcd_debugging_server_lease_expired_total", "The total number of expired leases.")
+	m.leasesGranted = m.counter("etcd_debugging_lease_granted_total", "The total number of granted leases.")
+	m.leasesRevoked = m.counter("etcd_debugging_lease_revoked_total", "The total number of revoked leases.")
+	m.leasesRenewed = m.counter("etcd_debugging_lease_renewed_total", "The number of renewed leases seen by the leader.")
 	m.compactedRows = m.counter("sqlbrain_compaction_removed_rows_total", "Rows removed by compaction.")
 	m.compactionErrors = m.counter("sqlbrain_compaction_errors_total", "Failed attempts to remove compacted rows.")
 	m.compactionLag = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -36,6 +42,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	})
 	m.register(m.compactionLag)
 	return m
+}
+
+// observe adds what is read from the backend when it is asked for.
+func (m *metrics) observe(b *Backend) {
+	for name, g := range map[string]struct {
+		help string
+		get  func() int
+	}{
+		"sqlbrain_leases":              {"Leases that exist.", b.lessor.count},
+		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return len(b.queue) }},
+		"sqlbrain_record_cache_bytes":  {"Bytes in the cache of current records.", b.records.bytes},
+		"sqlbrain_index_cache_entries": {"Entries of the index cache.", b.index.entries},
+	} {
+		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) }))
+	}
 }
 
 func (m *metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
