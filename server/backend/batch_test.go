@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // idle returns a backend whose pipeline does not run, for batches made by hand.
@@ -136,6 +138,38 @@ func TestARevisionOfTheSameBatchWaitsForTheNext(t *testing.T) {
 	future := newTxnCommand(b, &Txn{Then: []Op{{Range: &RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &PutRequest{Key: []byte("d")}}}})
 	if err := runTogether(t, b, future)[0]; !errors.Is(err, ErrFutureRevision) {
 		t.Fatalf("revision 5 of 4: %v", err)
+	}
+}
+
+// narrow is a store that takes no batch above a size.
+type narrow struct {
+	sqlstore.Store
+	bytes int
+}
+
+type narrowBatch struct {
+	sqlstore.BatchWrite
+	bytes int
+}
+
+func (n *narrow) BeginBatchWrite() sqlstore.BatchWrite {
+	return &narrowBatch{BatchWrite: n.Store.BeginBatchWrite(), bytes: n.bytes}
+}
+
+func (b *narrowBatch) Commit(ctx context.Context) error {
+	if b.Size() > b.bytes {
+		return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
+func TestARequestTooLargeFailsAlone(t *testing.T) {
+	b := idle(t)
+	b.store = &narrow{Store: b.store, bytes: 2000}
+	outcomes := runTogether(t, b,
+		newTxnCommand(b, put("a", "1")), newTxnCommand(b, put("b", string(make([]byte, 3000)))), newTxnCommand(b, put("c", "1")))
+	if outcomes[0] != nil || !errors.Is(outcomes[1], ErrTooLarge) || outcomes[2] != nil || b.Revision() != 3 {
+		t.Fatalf("outcomes %v, revision %d", outcomes, b.Revision())
 	}
 }
 

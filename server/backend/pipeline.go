@@ -168,6 +168,13 @@ func (b *Backend) runBatch(ctx context.Context, requests []*request) (rest []*re
 			b.index.purge()
 			continue
 		}
+		if errors.Is(err, ErrTooLarge) && n > 1 {
+			// One of them does not fit the database: only that one shall fail.
+			for i := range n {
+				b.runBatch(ctx, requests[i:i+1])
+			}
+			return requests[n:]
+		}
 		for i, r := range requests[:n] {
 			if err != nil {
 				// Every outcome was judged on changes that did not happen.
