@@ -1,0 +1,25 @@
+// Package compat shows that one sqlbrain node answers exactly like etcd. The
+// reference is a real etcd that runs beside it: every request goes to both, and
+// what comes back is compared field by field. No test here has an expectation of
+// its own about an answer that etcd did not give in the same run.
+//
+// Three kinds of tests:
+//
+//   - Histories: seeded random requests over KV, Lease, Watch and Maintenance, sent
+//     one after the other to both servers, with the whole state compared at
+//     several revisions afterwards, and again after both were started anew. A
+//     difference is shrunk to a short history, which is printed with the
+//     variables that replay it. Concurrent histories are recorded from sqlbrain
+//     and replayed into etcd in the order in which sqlbrain committed.
+//   - Claims: named tests, one for each sentence about what a compatible server
+//     must get right.
+//   - Mutations (on request): deliberate mistakes planted in a copy of the product,
+//     each of which the tests above must find.
+//
+// What is not compared: cluster and member ids and raft terms beyond being there,
+// raft indexes, sizes, ids of leases that the server chose, and what time has left
+// of a lease beyond a tolerance. README.md lists the differences that are known
+// and accepted, and the environment variables.
+//
+// Start reading at history_test.go, then world_test.go, and claim_test.go.
+package compat

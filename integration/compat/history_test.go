@@ -1,0 +1,122 @@
+package compat
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// The variables that choose histories; README.md says more.
+const (
+	envHistories = "SQLBRAIN_COMPAT_HISTORIES"
+	envLength    = "SQLBRAIN_COMPAT_LENGTH"
+	envSeed      = "SQLBRAIN_COMPAT_SEED"
+	envSteps     = "SQLBRAIN_COMPAT_STEPS"
+	envShrink    = "SQLBRAIN_COMPAT_SHRINK"
+)
+
+// TestHistories sends the same random requests to etcd and to sqlbrain, one after
+// the other, and compares everything that comes back, and the state they leave.
+func TestHistories(t *testing.T) {
+	histories := number(t, envHistories, 5, 60)
+	length := number(t, envLength, 300, 600)
+	seed := number(t, envSeed, 1, 1)
+	if os.Getenv(envSeed) != "" && os.Getenv(envHistories) == "" {
+		histories = 1
+	}
+	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
+		for i := range histories {
+			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+				testHistory(t, e, uint64(seed+i), stepNumbers(t, length))
+			})
+		}
+	})
+}
+
+// stepNumbers are those in the environment, or the first of them.
+func stepNumbers(t *testing.T, length int) (steps []int) {
+	t.Helper()
+	if listed := os.Getenv(envSteps); listed != "" {
+		for s := range strings.SplitSeq(listed, ",") {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				t.Fatalf("%s: %v", envSteps, err)
+			}
+			steps = append(steps, n)
+		}
+		return steps
+	}
+	for i := range length {
+		steps = append(steps, i)
+	}
+	return steps
+}
+
+func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
+	diff, trace := runHistory(t, e, seed, steps)
+	if diff == "" {
+		return
+	}
+	if os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == "" {
+		t.Logf("the servers differ, shrinking %d steps; the difference was:\n%s", len(steps), diff)
+		steps = shrink(steps, func(some []int) bool {
+			d, tr := runHistory(t, e, seed, some)
+			if d != "" {
+				diff, trace = d, tr
+			}
+			return d != ""
+		})
+	}
+	listed := make([]string, len(steps))
+	for i, s := range steps {
+		listed[i] = strconv.Itoa(s)
+	}
+	t.Errorf("etcd and %s differ.\nReplay with %s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s",
+		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(trace, "\n"), diff)
+}
+
+// runHistory runs the steps on servers of its own, and returns the first
+// difference with the requests that led to it.
+func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (diff string, trace []string) {
+	t.Helper()
+	t.Run("run", func(t *testing.T) {
+		w := newWorld(startPair(t, e))
+		defer w.close()
+		w.run(seed, steps)
+		if !w.failed() {
+			w.compareState()
+		}
+		diff, trace = w.diff, w.trace
+	})
+	return diff, trace
+}
+
+// shrink returns a short list of steps that still fails: it leaves out ever
+// smaller pieces for as long as that helps (delta debugging).
+func shrink(steps []int, fails func([]int) bool) []int {
+	for pieces := 2; len(steps) > 1; {
+		size := (len(steps) + pieces - 1) / pieces
+		left := false
+		for at := 0; at < len(steps) && len(steps) > 1; {
+			rest := append(append([]int(nil), steps[:at]...), steps[min(at+size, len(steps)):]...)
+			if len(rest) > 0 && fails(rest) {
+				steps, left = rest, true
+				continue // what came behind is now at the same place
+			}
+			at += size
+		}
+		switch {
+		case !left && size == 1:
+			return steps
+		case !left:
+			pieces = min(2*pieces, len(steps))
+		default:
+			pieces = min(max(2, pieces-1), len(steps))
+		}
+	}
+	return steps
+}

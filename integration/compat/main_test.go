@@ -1,0 +1,34 @@
+package compat
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+}
+
+// number returns the number in an environment variable, or the usual one, or the
+// long one where tests are to take their long form.
+func number(t *testing.T, env string, usual, long int) int {
+	t.Helper()
+	s := os.Getenv(env)
+	switch {
+	case s == "" && os.Getenv("SQLBRAIN_LONG") == "1":
+		return long
+	case s == "":
+		return usual
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is not a positive number", env, s)
+	}
+	return n
+}

@@ -1,0 +1,202 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// callWait bounds every request, and every wait for what a stream must bring.
+const callWait = 20 * time.Second
+
+// quota is given to both servers, since Status shows it.
+const quota = "--quota-backend-bytes=2147483648"
+
+// pair is an etcd and the server under test. Both began empty, and get the same
+// requests in the same order.
+type pair struct {
+	t       testing.TB
+	etcd    *side
+	subject *side
+}
+
+// side is one of the servers.
+type side struct {
+	name string
+	node *harness.Node
+	conn *grpc.ClientConn
+}
+
+func startPair(t testing.TB, e harness.Engine) *pair {
+	t.Helper()
+	return &pair{t: t, etcd: startReference(t), subject: startSubject(t, e)}
+}
+
+// startReference starts an etcd. Its data need not outlive the machine, but they
+// outlive a restart.
+func startReference(t testing.TB) *side {
+	t.Helper()
+	return newSide(t, "etcd", harness.StartEtcd(t, quota, "--unsafe-no-fsync"))
+}
+
+func startSubject(t testing.TB, e harness.Engine) *side {
+	t.Helper()
+	return newSide(t, "subject", harness.StartNode(t, e, quota))
+}
+
+func newSide(t testing.TB, name string, n *harness.Node) *side {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+n.Host(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &side{name: name, node: n, conn: conn}
+}
+
+func (p *pair) sides() [2]*side { return [2]*side{p.etcd, p.subject} }
+
+// call is one request to one RPC, named like "KV/Range".
+type call struct {
+	method string
+	req    proto.Message
+}
+
+func (c call) String() string { return fmt.Sprintf("%s {%s}", c.method, brief(c.req)) }
+
+// answer is what a server gave back: messages (several of a stream), or an error,
+// or both.
+type answer struct {
+	messages []proto.Message
+	err      error
+}
+
+func (a answer) String() string {
+	s := ""
+	for _, m := range a.messages {
+		s += fmt.Sprintf("{%s} ", brief(m))
+	}
+	if a.err != nil {
+		s += fmt.Sprintf("%s: %q", status.Code(a.err), status.Convert(a.err).Message())
+	}
+	return s
+}
+
+// only returns the answer's one message, nil if it is an error.
+func (a answer) only() proto.Message {
+	if a.err != nil || len(a.messages) != 1 {
+		return nil
+	}
+	return a.messages[0]
+}
+
+// ask sends c to both servers at once and returns what each answers.
+func (p *pair) ask(c call) (etcd, subject answer) {
+	var both sync.WaitGroup
+	both.Go(func() { etcd = p.etcd.ask(c) })
+	both.Go(func() { subject = p.subject.ask(c) })
+	both.Wait()
+	return etcd, subject
+}
+
+func (s *side) ask(c call) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), callWait)
+	defer cancel()
+	switch c.method {
+	case "KV/RangeStream":
+		return gather(pb.NewKVClient(s.conn).RangeStream(ctx, c.req.(*pb.RangeRequest)))
+	case "Maintenance/Snapshot":
+		return gather(pb.NewMaintenanceClient(s.conn).Snapshot(ctx, c.req.(*pb.SnapshotRequest)))
+	case "Lease/LeaseKeepAlive":
+		return s.keepAlive(ctx, c.req.(*pb.LeaseKeepAliveRequest))
+	}
+	resp, err := newResponse(c.method)
+	if err != nil {
+		return answer{err: err}
+	}
+	if err := s.conn.Invoke(ctx, "/etcdserverpb."+c.method, c.req, resp); err != nil {
+		return answer{err: err}
+	}
+	return answer{messages: []proto.Message{resp}}
+}
+
+// gather reads a stream of answers to its end.
+func gather[T any](stream grpc.ServerStreamingClient[T], err error) answer {
+	if err != nil {
+		return answer{err: err}
+	}
+	var a answer
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return a
+		}
+		if err != nil {
+			a.err = err
+			return a
+		}
+		a.messages = append(a.messages, any(m).(proto.Message))
+	}
+}
+
+// keepAlive renews a lease on a stream of its own, which it ends in order.
+func (s *side) keepAlive(ctx context.Context, r *pb.LeaseKeepAliveRequest) answer {
+	stream, err := pb.NewLeaseClient(s.conn).LeaseKeepAlive(ctx)
+	if err != nil {
+		return answer{err: err}
+	}
+	if err := stream.Send(r); err != nil {
+		return answer{err: err}
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return answer{err: err}
+	}
+	a := answer{messages: []proto.Message{m}}
+	if err := stream.CloseSend(); err != nil {
+		a.err = err
+	} else if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		a.err = fmt.Errorf("the end of the stream: %w", err)
+	}
+	return a
+}
+
+// newResponse makes an empty response of a unary method.
+func newResponse(method string) (proto.Message, error) {
+	service, rpc, _ := strings.Cut(method, "/")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("etcdserverpb." + service))
+	if err != nil {
+		return nil, err
+	}
+	m := d.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(rpc))
+	if m == nil {
+		return nil, fmt.Errorf("no method %s", method)
+	}
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+	if err != nil {
+		return nil, err
+	}
+	return mt.New().Interface(), nil
+}

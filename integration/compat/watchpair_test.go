@@ -1,0 +1,351 @@
+package compat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// fenceKey is written to learn how far a stream has come.
+const fenceKey = "fence"
+
+// fenceID is where the ids of watches begin that fences use. Ids chosen by a
+// server stay far below.
+const fenceID = int64(1) << 40
+
+// watchSide is one stream of watches to one server, and all it brought.
+type watchSide struct {
+	name   string
+	stream pb.Watch_WatchClient
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the stream has ended
+
+	mu        sync.Mutex
+	responses []*pb.WatchResponse
+	err       error
+	more      chan struct{} // closed, and replaced, when there is more of either
+}
+
+func (s *side) openWatch(ctx context.Context) (*watchSide, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	w := &watchSide{name: s.name, stream: stream, cancel: cancel, done: make(chan struct{}), more: make(chan struct{})}
+	go w.receive()
+	return w, nil
+}
+
+func (w *watchSide) receive() {
+	defer close(w.done)
+	for {
+		r, err := w.stream.Recv()
+		w.mu.Lock()
+		if err != nil {
+			w.err = err
+		} else {
+			w.responses = append(w.responses, r)
+		}
+		close(w.more)
+		w.more = make(chan struct{})
+		w.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (w *watchSide) close() {
+	w.cancel()
+	<-w.done
+}
+
+// await waits until enough says so of the responses from the one at from on. It
+// returns false if the stream ends or takes too long.
+func (w *watchSide) await(from int, enough func([]*pb.WatchResponse) bool) bool {
+	limit := time.NewTimer(callWait)
+	defer limit.Stop()
+	for {
+		w.mu.Lock()
+		responses, err, more := w.responses[from:], w.err, w.more
+		w.mu.Unlock()
+		if enough(responses) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		select {
+		case <-more:
+		case <-limit.C:
+			return false
+		}
+	}
+}
+
+func (w *watchSide) since(from int) []*pb.WatchResponse {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.responses[from:])
+}
+
+// watchPair is one stream of watches to each server.
+type watchPair struct {
+	etcd, subject *watchSide
+	seen          [2]int // responses compared so far, of etcd and the subject
+	creates       int    // sent so far
+	fences        int64
+	watches       map[int64]*watchSpec // by id, ended ones too
+}
+
+// watchSpec is what the comparison needs to know of one watch.
+type watchSpec struct {
+	prevKV, fragment bool
+	// live says that etcd tells the watch of every revision as it is made: how
+	// responses are grouped and what their headers say is certain then.
+	live bool
+}
+
+func (p *pair) openWatch() (*watchPair, error) {
+	etcd, err := p.etcd.openWatch(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	subject, err := p.subject.openWatch(context.Background())
+	if err != nil {
+		etcd.close()
+		return nil, err
+	}
+	return &watchPair{etcd: etcd, subject: subject, watches: make(map[int64]*watchSpec)}, nil
+}
+
+func (wp *watchPair) close() {
+	wp.etcd.close()
+	wp.subject.close()
+}
+
+func (wp *watchPair) sides() [2]*watchSide { return [2]*watchSide{wp.etcd, wp.subject} }
+
+func (wp *watchPair) send(r *pb.WatchRequest) error {
+	for _, w := range wp.sides() {
+		if err := w.stream.Send(r); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+// create sends r to both servers, waits until both answered, and returns
+// etcd's answer. revision is the current one.
+func (wp *watchPair) create(r *pb.WatchCreateRequest, revision int64) (*pb.WatchResponse, error) {
+	if err := wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
+		return nil, err
+	}
+	wp.creates++
+	var answer *pb.WatchResponse
+	for _, w := range wp.sides() {
+		var last *pb.WatchResponse
+		ok := w.await(0, func(rs []*pb.WatchResponse) bool {
+			n := 0
+			for _, r := range rs {
+				if r.Created {
+					n++
+					last = r
+				}
+			}
+			return n == wp.creates
+		})
+		if !ok {
+			return nil, fmt.Errorf("%s does not answer a create", w.name)
+		}
+		if answer == nil {
+			answer = last
+		}
+	}
+	if !answer.Canceled {
+		wp.watches[answer.WatchId] = &watchSpec{
+			prevKV: r.PrevKv, fragment: r.Fragment, live: r.StartRevision == 0 || r.StartRevision > revision,
+		}
+	}
+	return answer, nil
+}
+
+func (wp *watchPair) cancel(id int64) error {
+	return wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+}
+
+func (wp *watchPair) progress() error {
+	return wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+// beginFence creates a watch on the fence key. Its answer is behind the answers
+// to everything that was sent before.
+func (wp *watchPair) beginFence(revision int64) (id int64, err error) {
+	wp.fences++
+	id = fenceID + wp.fences
+	_, err = wp.create(&pb.WatchCreateRequest{Key: []byte(fenceKey), WatchId: id}, revision)
+	return id, err
+}
+
+// endFence waits, after the fence key was put, for its event and ends the watch.
+// Whatever a server had queued for live watches of the stream by the time of the
+// put was sent before.
+func (wp *watchPair) endFence(id int64) (err error) {
+	for _, w := range wp.sides() {
+		ok := w.await(0, func(rs []*pb.WatchResponse) bool {
+			return slices.ContainsFunc(rs, func(r *pb.WatchResponse) bool { return r.WatchId == id && len(r.Events) > 0 })
+		})
+		if !ok {
+			return fmt.Errorf("%s: no event of a live watch (id %d)", w.name, id)
+		}
+	}
+	if err := wp.cancel(id); err != nil {
+		return err
+	}
+	for _, w := range wp.sides() {
+		ok := w.await(0, func(rs []*pb.WatchResponse) bool {
+			return slices.ContainsFunc(rs, func(r *pb.WatchResponse) bool { return r.WatchId == id && r.Canceled })
+		})
+		if !ok {
+			return fmt.Errorf("%s: a cancelled watch (id %d) is not answered", w.name, id)
+		}
+	}
+	return nil
+}
+
+// compare compares what both streams brought since the last time. etcd's must be
+// complete; the subject is waited for until it has brought as much.
+func (wp *watchPair) compare() string {
+	theirs := byWatch(wp.etcd.since(wp.seen[0]))
+	wp.subject.await(wp.seen[1], func(rs []*pb.WatchResponse) bool {
+		ours := byWatch(rs)
+		for id, want := range theirs {
+			if weight(ours[id]) < weight(want) {
+				return false
+			}
+		}
+		return true
+	})
+	all := wp.subject.since(wp.seen[1])
+	ours := byWatch(all)
+	wp.seen[0] += len(wp.etcd.since(wp.seen[0]))
+	wp.seen[1] += len(all)
+	ids := make(map[int64]bool)
+	for id := range theirs {
+		ids[id] = true
+	}
+	for id := range ours {
+		ids[id] = true
+	}
+	for id := range ids {
+		if d := wp.watchDifference(id, theirs[id], ours[id]); d != "" {
+			return fmt.Sprintf("watch %d (%+v)\n%s", id, wp.watches[id], d)
+		}
+	}
+	for _, spec := range wp.watches {
+		spec.live = true // all there was to catch up with has come
+	}
+	return ""
+}
+
+func byWatch(rs []*pb.WatchResponse) map[int64][]*pb.WatchResponse {
+	m := make(map[int64][]*pb.WatchResponse)
+	for _, r := range rs {
+		m[r.WatchId] = append(m[r.WatchId], r)
+	}
+	return m
+}
+
+// weight counts events, and responses that have none.
+func weight(rs []*pb.WatchResponse) int {
+	n := 0
+	for _, r := range rs {
+		n += max(1, len(r.Events))
+	}
+	return n
+}
+
+// watchDifference compares what one watch was sent.
+func (wp *watchPair) watchDifference(id int64, etcd, subject []*pb.WatchResponse) string {
+	spec := wp.watches[id]
+	if spec == nil {
+		spec = &watchSpec{live: true} // refused creates, and progress of the stream
+	}
+	if wrong := splitRevision(subject); wrong != "" {
+		return "subject: " + wrong
+	}
+	a, b := normalWatch(spec, etcd, true), normalWatch(spec, subject, false)
+	for i := range min(len(a), len(b)) {
+		if d := messageDifference(a[i], b[i]); d != "" {
+			return fmt.Sprintf("response %d of %d and %d: %s", i, len(a), len(b), d)
+		}
+	}
+	if len(a) != len(b) {
+		return fmt.Sprintf("etcd:    %s\nsubject: %s", briefWatch(a), briefWatch(b))
+	}
+	return ""
+}
+
+func briefWatch(rs []*pb.WatchResponse) (s string) {
+	for _, r := range rs {
+		s += "\n  " + brief(r)
+	}
+	return s
+}
+
+// splitRevision says where the events of one revision are in two responses that
+// are not fragments of one.
+func splitRevision(rs []*pb.WatchResponse) string {
+	last, fragment := int64(0), false
+	for _, r := range rs {
+		if len(r.Events) == 0 {
+			continue
+		}
+		if first := r.Events[0].Kv.ModRevision; first == last && !fragment {
+			return fmt.Sprintf("revision %d is split", first)
+		}
+		last, fragment = r.Events[len(r.Events)-1].Kv.ModRevision, r.Fragment
+	}
+	return ""
+}
+
+// normalWatch returns copies of rs without what is not certain. What a watch that
+// is not live is told comes one event a response, without a header.
+func normalWatch(spec *watchSpec, rs []*pb.WatchResponse, etcd bool) (out []*pb.WatchResponse) {
+	for _, r := range rs {
+		r = proto.Clone(r).(*pb.WatchResponse)
+		maskHeaders(r.ProtoReflect())
+		if etcd && !spec.prevKV {
+			// etcd's watches share events: one that asks for the previous versions
+			// gives them to others, if it happens to come first.
+			for _, e := range r.Events {
+				e.PrevKv = nil
+			}
+		}
+		if len(r.Events) == 0 || spec.live && !spec.fragment {
+			out = append(out, r)
+			continue
+		}
+		if spec.live && spec.prevKV {
+			out = append(out, r)
+			continue
+		}
+		// The size of a fragment depends on the previous versions in it, see above.
+		for _, e := range r.Events {
+			one := &pb.WatchResponse{WatchId: r.WatchId, Events: []*mvccpb.Event{e}}
+			if spec.live {
+				one.Header = r.Header
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
