@@ -7,7 +7,8 @@ import (
 )
 
 // histogram counts durations in buckets that are at most 1/128 as wide as what
-// they hold, from 1 µs to some twelve days, so that a percentile is within 1 %.
+// they hold, from 1 µs to some twelve days, so that a percentile is within 1 %
+// or 1 µs.
 // It is not safe for concurrent use.
 type histogram struct {
 	buckets []uint64

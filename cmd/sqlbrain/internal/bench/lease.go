@@ -25,7 +25,7 @@ type granted struct {
 // grant asks for a lease and has it revoked at the end of the run. A grant
 // whose answer was lost leaves a lease without keys behind, which expires.
 func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		var resp *clientv3.LeaseGrantResponse
 		err := w.measure(ctx, "grant", func(ctx context.Context, _ *sample) (err error) {
@@ -115,7 +115,7 @@ func (r *runner) attached() []*granted {
 
 // renew keeps a lease alive once, and checks what is told about it.
 func (w *worker) renew(ctx context.Context, g *granted) error {
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		err := w.measure(ctx, "keepalive", func(ctx context.Context, _ *sample) error {
 			resp, err := w.client.KeepAliveOnce(ctx, g.id)
@@ -180,7 +180,7 @@ func (w *worker) revoke(ctx context.Context, g *granted, events *watcher) error 
 		o.claim()
 		defer o.release()
 	}
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		err := w.measure(ctx, "revoke", func(ctx context.Context, _ *sample) error {
 			_, err := w.client.Revoke(ctx, g.id)

@@ -50,15 +50,24 @@ type generator struct {
 	size   int // bytes of every value; 0: by kind
 }
 
-func (g *generator) rand(object, salt int) *rand.Rand {
-	return rand.New(rand.NewPCG(g.seed<<8|uint64(salt&0xff), uint64(object)<<24|uint64(salt)>>8))
+// What a random sequence of an object is for; those of its values are numbered
+// from 0.
+const (
+	forKind = -1 - iota
+	forName
+	forSize
+)
+
+// rand returns the random sequence of an object for one purpose.
+func (g *generator) rand(object, purpose int) *rand.Rand {
+	return rand.New(rand.NewPCG(g.seed*0x9e3779b97f4a7c15+uint64(object), uint64(int64(purpose))))
 }
 
 func (g *generator) kindOf(object int) int {
 	if g.isHuge(object) {
 		return hugeKind
 	}
-	n := g.rand(object, -1).IntN(100)
+	n := g.rand(object, forKind).IntN(100)
 	for i, k := range kinds {
 		if n -= k.share; n < 0 {
 			return i
@@ -76,7 +85,7 @@ func (g *generator) resourcePrefix(kind int) string {
 
 // key returns the key of an object of the kind.
 func (g *generator) key(object, kind int) string {
-	r := g.rand(object, -2)
+	r := g.rand(object, forName)
 	u := r.Float64()
 	ns := int(u * u * namespaces) // a few namespaces hold most
 	name := strconv.Itoa(object) + "-" + strconv.FormatUint(36*36*36*36+r.Uint64N(35*36*36*36*36), 36)
@@ -92,7 +101,7 @@ func (g *generator) sizeOf(object, kind, write int) int {
 		return huge
 	}
 	k := kinds[kind]
-	size := k.median * math.Exp(k.spread*g.rand(object, -3).NormFloat64())
+	size := k.median * math.Exp(k.spread*g.rand(object, forSize).NormFloat64())
 	size *= 0.9 + 0.2*g.rand(object, write).Float64() // a status grows and shrinks
 	return int(min(max(size, smallest), largest))
 }

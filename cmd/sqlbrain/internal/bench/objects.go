@@ -7,10 +7,13 @@ import (
 )
 
 const (
-	updatedOf   = 10     // one of so many objects is updated
-	updatedAt   = 4      // the first of them; huge objects are among them
-	deletedOf   = 50     // one of so many objects is deleted
-	deletedAt   = 7      // the first of them
+	updatedOf = 10 // one of so many objects is updated
+	updatedAt = 4  // the first of them; huge objects are among them
+	deletedOf = 50 // one of so many objects is deleted
+	deletedAt = 7  // the first of them
+	// concurrentLists is about how often a namespace is listed beside updates.
+	concurrentLists = 1000
+
 	oldReads    = 10_000 // reads of single objects at old revisions, at most
 	objectLease = 86_400 // seconds: events outlive the run
 )
@@ -92,11 +95,11 @@ func (r *runner) updateObjects(ctx context.Context) {
 	for _, o := range chosen {
 		queue <- o
 	}
-	const listEvery = 9
 	writes := len(chosen) * r.cfg.Updates
+	listEvery := max(writes/concurrentLists, 2)
 	steps := writes + (writes-1)/(listEvery-1)
 	r.loaded(ctx, "update", steps, func(ctx context.Context, w *worker, i int64) error {
-		if i%listEvery == listEvery-1 {
+		if int(i)%listEvery == listEvery-1 {
 			return w.listNamespace(ctx)
 		}
 		select {

@@ -14,7 +14,7 @@ import (
 
 // read sends one Range, repeated while it fails for passing reasons.
 func (w *worker) read(ctx context.Context, op, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		var resp *clientv3.GetResponse
 		before := w.r.model.revision.Load()
@@ -130,10 +130,10 @@ func (w *worker) appendItems(l *listing, kvs []*mvccpb.KeyValue) error {
 // stream reads everything below prefix in one RangeStream, as newer
 // kube-apiservers do. It returns nil if the server does not offer that.
 func (w *worker) stream(ctx context.Context, prefix string) (*listing, error) {
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		l := &listing{prefix: prefix}
-		err := w.measure(ctx, "list stream", func(ctx context.Context, s *sample) (err error) {
+		err := w.measureFor(ctx, w.r.cfg.RetryFor, "list stream", func(ctx context.Context, s *sample) (err error) {
 			ctx, cancel := context.WithCancel(ctx)
 			chunks, err := w.client.GetStream(ctx, prefix, clientv3.WithPrefix())
 			if err != nil {
@@ -177,22 +177,18 @@ func (w *worker) stream(ctx context.Context, prefix string) (*listing, error) {
 
 // refused sends a read that must end with want.
 func (w *worker) refused(ctx context.Context, want error, key string, opts ...clientv3.OpOption) error {
-	a := w.attempts()
-	for {
-		rctx, cancel := context.WithTimeout(ctx, w.r.cfg.RequestTimeout)
-		_, err := w.client.Get(rctx, key, opts...)
-		cancel()
-		w.r.verify.answers.Add(1)
-		switch {
-		case errors.Is(err, want):
-			return nil
-		case err == nil || !passing(err):
-			w.r.verify.fail("get %s: answered %v, want %v", key, err, want)
-			return nil
-		case !a.again(ctx, err):
-			return err
-		}
+	err := w.r.unmeasured(ctx, func(ctx context.Context) error {
+		_, err := w.client.Get(ctx, key, opts...)
+		return err
+	})
+	if err != nil && passing(err) {
+		return err
 	}
+	w.r.verify.answers.Add(1)
+	if !errors.Is(err, want) {
+		w.r.verify.fail("get %s: answered %v, want %v", key, err, want)
+	}
+	return nil
 }
 
 // errCompacted and errFuture are etcd's answers to reads of revisions that are

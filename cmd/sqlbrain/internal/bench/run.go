@@ -136,16 +136,44 @@ func (r *runner) checkRevisions(rev int64) {
 	r.verify.answers.Add(1)
 }
 
+// cleanUp deletes everything below prefix, a page at a time so that no
+// transaction gets large, and gives back the leases.
 func (r *runner) cleanUp(ctx context.Context, prefix string) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 		defer cancel()
 	}
+	c, end := r.clients[0], clientv3.GetPrefixRangeEnd(prefix+"/")
+	for more := true; more; {
+		err := r.unmeasured(ctx, func(ctx context.Context) error {
+			page, err := c.Get(ctx, prefix+"/", clientv3.WithRange(end), clientv3.WithLimit(int64(r.cfg.PageSize)), clientv3.WithKeysOnly())
+			if err != nil {
+				return err
+			}
+			if more = page.More; len(page.Kvs) == 0 {
+				return nil
+			}
+			_, err = c.Delete(ctx, prefix+"/", clientv3.WithRange(string(page.Kvs[len(page.Kvs)-1].Key)+"\x00"))
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("clean up %s/: %w", prefix, err)
+		}
+	}
 	r.mu.Lock()
 	leases := r.leases
 	r.mu.Unlock()
-	return cleanUp(ctx, r.clients[0], &r.cfg, prefix, leases)
+	for _, id := range leases {
+		err := r.unmeasured(ctx, func(ctx context.Context) error {
+			_, err := c.Revoke(ctx, id)
+			return err
+		})
+		if err != nil && !isLeaseNotFound(err) {
+			return fmt.Errorf("clean up lease %x: %w", id, err)
+		}
+	}
+	return nil
 }
 
 func (r *runner) note(format string, args ...any) {

@@ -9,14 +9,17 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
 // progressInterval is how often progress is asked for: kube-apiserver's, while
 // consistent reads wait for its cache.
 const progressInterval = 100 * time.Millisecond
 
-// watches is a set of watchers on one connection. The goroutines it owns end
-// with close.
+// watches is a set of watchers on one connection, each with a stream of its own
+// as in kube-apiserver: a progress response is for a whole stream, so that of a
+// stream that is being resumed may reach a watcher that is not there yet. The
+// goroutines it owns end with close.
 type watches struct {
 	r      *runner
 	p      *phase
@@ -51,22 +54,7 @@ func (r *runner) openWatches(ctx context.Context, p *phase) (*watches, error) {
 		return nil, err
 	}
 	ws := &watches{r: r, p: p, client: clients[0]}
-	// The requests for progress must name the stream of the watches: clientv3
-	// tells streams by the metadata of their context.
 	ws.ctx, ws.cancel = context.WithCancel(clientv3.WithRequireLeader(ctx))
-	ws.wg.Go(func() {
-		tick := time.NewTicker(progressInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ws.ctx.Done():
-				return
-			case <-tick.C:
-				// A failure shows as a watch that does not get on.
-				_ = ws.client.RequestProgress(ws.ctx)
-			}
-		}
-	})
 	return ws, nil
 }
 
@@ -81,7 +69,9 @@ func (ws *watches) close() error {
 func (ws *watches) watch(prefix string, from int64, seen func(*event, time.Time)) *watcher {
 	w := &watcher{set: ws, prefix: prefix, from: from, reached: from - 1, changed: make(chan struct{}), seen: seen}
 	ws.all = append(ws.all, w)
-	ch := ws.client.Watch(ws.ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
+	// clientv3 tells streams by the metadata of their context.
+	ctx := metadata.AppendToOutgoingContext(ws.ctx, "source", fmt.Sprintf("bench-%d", len(ws.all)))
+	ch := ws.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	ws.wg.Go(func() {
 		for resp := range ch {
@@ -92,6 +82,19 @@ func (ws *watches) watch(prefix string, from int64, seen func(*event, time.Time)
 				w.err = errors.New("the watch ended by itself")
 			}
 		})
+	})
+	ws.wg.Go(func() {
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				// A failure shows as a watch that does not get on.
+				_ = ws.client.RequestProgress(ctx)
+			}
+		}
 	})
 	return w
 }

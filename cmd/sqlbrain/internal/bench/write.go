@@ -11,7 +11,6 @@ import (
 
 // attempts repeats one request while it fails for passing reasons.
 type attempts struct {
-	w     *worker
 	until time.Time
 	pause backoff
 	// uncertain says that an attempt failed without telling whether it took
@@ -19,8 +18,8 @@ type attempts struct {
 	uncertain bool
 }
 
-func (w *worker) attempts() *attempts {
-	return &attempts{w: w, until: time.Now().Add(w.r.cfg.RetryFor)}
+func (r *runner) attempts() *attempts {
+	return &attempts{until: time.Now().Add(r.cfg.RetryFor)}
 }
 
 // again reports whether to repeat the request that ended with err, having
@@ -33,9 +32,27 @@ func (a *attempts) again(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && time.Now().Before(a.until) && a.pause.wait(ctx) == nil
 }
 
+// unmeasured sends a request that is no part of the load, as often as it takes.
+func (r *runner) unmeasured(ctx context.Context, f func(ctx context.Context) error) error {
+	a := r.attempts()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, r.cfg.RequestTimeout)
+		err := f(attempt)
+		cancel()
+		if err == nil || !a.again(ctx, err) {
+			return err
+		}
+	}
+}
+
 // measure runs one attempt of a request and records it.
 func (w *worker) measure(ctx context.Context, op string, f func(ctx context.Context, s *sample) error) error {
-	ctx, cancel := context.WithTimeout(ctx, w.r.cfg.RequestTimeout)
+	return w.measureFor(ctx, w.r.cfg.RequestTimeout, op, f)
+}
+
+// measureFor is measure of an attempt that may take longer than others.
+func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op string, f func(ctx context.Context, s *sample) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	start := time.Now()
 	if !w.due.IsZero() {
@@ -111,7 +128,7 @@ func (w *worker) put(ctx context.Context, o *object) error {
 		w.r.model.commit(o, version{state: next})
 		w.r.verify.answers.Add(1)
 	}
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		// kube-apiserver's create reads nothing when it fails; here a repeated
 		// one does, to see whose object there is.
@@ -155,7 +172,7 @@ func (w *worker) nextValue(o *object, version int64) []byte {
 // outcome as put does.
 func (w *worker) remove(ctx context.Context, o *object) error {
 	old, _ := o.latest()
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		resp, err := w.txn(ctx, "delete", o.key, old.mod, clientv3.OpDelete(o.key), true)
 		switch {
@@ -207,7 +224,7 @@ func (w *worker) deletedAt(ctx context.Context, key string, mod int64) (int64, e
 // the strength of an outdated revision: it must be refused with the current object.
 func (w *worker) stalePut(ctx context.Context, o *object) error {
 	now, _ := o.latest()
-	a := w.attempts()
+	a := w.r.attempts()
 	for {
 		resp, err := w.txn(ctx, "stale update", o.key, now.mod-1, clientv3.OpPut(o.key, valueMagic), true)
 		if err == nil {

@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// etcdVariable names the file of an etcd server to run the workloads against.
+const etcdVariable = "SQLBRAIN_TEST_ETCD"
+
+// startEtcd runs a fresh etcd until the test ends and returns its endpoint.
+func startEtcd(t *testing.T) string {
+	t.Helper()
+	binary := os.Getenv(etcdVariable)
+	if binary == "" {
+		t.Skip(etcdVariable + " does not name an etcd server")
+	}
+	client, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
+	cmd := exec.Command(binary, "--data-dir", t.TempDir(), "--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
+		"--log-level", "error", "--unsafe-no-fsync")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := c.Get(attempt, "/")
+		cancel()
+		if err == nil {
+			return client
+		}
+		require.NoError(t, wait(ctx, 20*time.Millisecond), "etcd does not answer: %v", err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func small(workload, endpoint string) Config {
+	return Config{
+		Endpoints: []string{endpoint}, Workload: workload, Clients: 8, Total: 300, Keys: 300, Objects: 1000,
+		KeysPerLease: 20, PageSize: 50, Exclusive: true,
+	}
+}
+
+func TestAllWorkloadsVerifyAgainstEtcd(t *testing.T) {
+	endpoint := startEtcd(t)
+	for _, w := range Workloads {
+		t.Run(w.Name, func(t *testing.T) {
+			rep, err := Run(t.Context(), small(w.Name, endpoint))
+			require.NoError(t, err)
+			ok, failed := rep.Requests()
+			require.NotZero(t, ok)
+			require.Zero(t, failed, "%+v", rep.Phases)
+			require.NotZero(t, rep.Verification.Answers)
+			require.Zero(t, rep.Verification.Skipped)
+			if w.Name == "objects" {
+				// Live and replayed, by resource and all together, before and
+				// behind the compaction.
+				require.Greater(t, rep.Verification.Events, int64(4*2000))
+			}
+			c := connection(t, endpoint)
+			left, err := c.Get(t.Context(), rep.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+			require.NoError(t, err)
+			require.Zero(t, left.Count, "keys left behind")
+			leases, err := c.Leases(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, leases.Leases, "leases left behind")
+		})
+	}
+}
+
+func connection(t *testing.T, endpoint string) *clientv3.Client {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func TestPrefixInUseIsRefusedAndKept(t *testing.T) {
+	endpoint := startEtcd(t)
+	c := connection(t, endpoint)
+	_, err := c.Put(t.Context(), "/registry/pods/default/mine", "x")
+	require.NoError(t, err)
+	cfg := small("create", endpoint)
+	cfg.Prefix = "/registry"
+	_, err = Run(t.Context(), cfg)
+	require.ErrorIs(t, err, ErrPrefixInUse)
+	got, err := c.Get(t.Context(), "/registry", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, 1)
+}
+
+func TestForeignWritesAreFound(t *testing.T) {
+	endpoint := startEtcd(t)
+	c := connection(t, endpoint)
+	cfg := small("create", endpoint)
+	cfg.Keep = true
+	cfg.Prefix = "/kept"
+	meddler := &meddling{Writer: io.Discard, once: sync.OnceFunc(func() {
+		_, err := c.Delete(context.Background(), "/kept/", clientv3.WithPrefix())
+		require.NoError(t, err)
+	})}
+	cfg.Total, cfg.Rate = 2000, 1000
+	cfg.Progress, cfg.ProgressTerminal = meddler, true
+	_, err := Run(t.Context(), cfg)
+	require.ErrorIs(t, err, ErrVerification)
+}
+
+// meddling does something at the first progress line.
+type meddling struct {
+	io.Writer
+	once func()
+}
+
+func (m *meddling) Write(b []byte) (int, error) {
+	m.once()
+	return m.Writer.Write(b)
+}
+
+func TestCutConnectionsAreSettled(t *testing.T) {
+	endpoint := startEtcd(t)
+	for _, w := range []string{"mixed", "delete", "lease", "objects"} {
+		t.Run(w, func(t *testing.T) {
+			cfg := small(w, startCutter(t, endpoint[len("http://"):]))
+			cfg.Total, cfg.Keys = 2000, 2000
+			cfg.RetryFor = 20 * time.Second
+			rep, err := Run(t.Context(), cfg)
+			require.NoError(t, err)
+			_, failed := rep.Requests()
+			var table strings.Builder
+			require.NoError(t, rep.WriteTable(&table))
+			t.Logf("%d requests failed\n%s", failed, &table)
+			require.Zero(t, rep.Verification.Skipped, "lost objects")
+			require.NotZero(t, failed, "no connection was cut")
+		})
+	}
+}
+
+// startCutter forwards connections to target and cuts each after a moment,
+// whatever is under way. The moments get longer, so that every answer gets
+// through in the end.
+func startCutter(t *testing.T, target string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, l.Close())
+		wg.Wait()
+	})
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			in, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			out, dialErr := net.Dial("tcp", target)
+			if err := errors.Join(err, dialErr); err != nil {
+				fmt.Fprintln(os.Stderr, "cutter:", err)
+				return
+			}
+			cut := func() { _ = in.Close(); _ = out.Close() }
+			stop := context.AfterFunc(ctx, cut)
+			moment := 20 + rand.IntN(200)*(1+n/16)*(1+n/16)
+			timer := time.AfterFunc(time.Duration(moment)*time.Millisecond, cut)
+			wg.Go(func() { _, _ = io.Copy(out, in); cut() })
+			wg.Go(func() { _, _ = io.Copy(in, out); cut(); timer.Stop(); stop() })
+		}
+	})
+	return "http://" + l.Addr().String()
+}
