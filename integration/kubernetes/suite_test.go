@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"os"
 	"testing"
 
@@ -21,9 +20,9 @@ var packages = []struct {
 	path  string
 	tests int
 }{
-	{"pkg/storage/etcd3", 1},
-	{"pkg/storage/cacher", 1},
-	{"pkg/storage/storagebackend/factory", 1},
+	{"pkg/storage/etcd3", 70},
+	{"pkg/storage/cacher", 135},
+	{"pkg/storage/storagebackend/factory", 6},
 }
 
 // TestAPIServerStorage: kube-apiserver's storage works on sqlbrain as on etcd.
