@@ -71,7 +71,7 @@ func (s *DBStore) Close() error {
 }
 
 // call runs f, one call of the store: under a context that also ends with the
-// store, measured as statement.
+// store, measured as statement, unless that is empty.
 func (s *DBStore) call(ctx context.Context, statement string, f func(context.Context) error) error {
 	s.mu.Lock()
 	if s.closed {
@@ -88,6 +88,9 @@ func (s *DBStore) call(ctx context.Context, statement string, f func(context.Con
 	defer cancel(nil)
 	stop := context.AfterFunc(s.life, func() { cancel(ErrClosed) })
 	defer stop()
+	if statement == "" {
+		return f(ctx)
+	}
 	return s.observe(statement, func() error { return f(ctx) })
 }
 
@@ -105,7 +108,7 @@ func (s *DBStore) BeginBatchWrite() BatchWrite {
 		if err := s.fits(ops); err != nil {
 			return err
 		}
-		return s.call(ctx, "commit", func(ctx context.Context) error { return s.db.dialect.commit(ctx, s, ops) })
+		return s.call(ctx, "", func(ctx context.Context) error { return s.db.dialect.commit(ctx, s, ops) })
 	})
 }
 

@@ -31,15 +31,15 @@ func (*sqliteDialect) connector(u *URL) (driver.Connector, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("sqlstore: create the directory of %s: %w", u, err)
 	}
-	return sqlite.NewConnector((&url.URL{Scheme: "file", Path: path}).String())
+	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path}).String())
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+	}
+	return &sqliteConnector{base}, nil
 }
 
 func (*sqliteDialect) session(write bool) []string {
 	statements := []string{
-		"PRAGMA busy_timeout = 10000",
-		// Only matters to a file that is being created; it costs nothing measurable.
-		"PRAGMA auto_vacuum = INCREMENTAL",
-		"PRAGMA journal_mode = WAL",
 		"PRAGMA synchronous = FULL",
 		// Rarer checkpoints: measured, a third to twice as many writes a second,
 		// for an occasional longer one and a log of some 40 MB.

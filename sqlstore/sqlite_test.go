@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -138,6 +139,30 @@ func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 	}
 	if err := commit(context.Background()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSQLiteCreatedByTwoAtOnce: switching a new file to write-ahead mode takes a
+// lock that both want.
+func TestSQLiteCreatedByTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		raw := engines["sqlite"](t)
+		errs := make(chan error, 4)
+		for range cap(errs) {
+			go func() {
+				db, err := sqlstore.OpenDB(parse(t, raw), sqlstore.Options{})
+				if err == nil {
+					err = errors.Join(migrations.Up(context.Background(), db.DialectName(), db.SQL()), db.Close())
+				}
+				errs <- err
+			}()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
