@@ -73,8 +73,16 @@ func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 			if got != want[rev] && got != " "+want[rev] {
 				t.Errorf("revision %d reads%s, want %s", rev, got, want[rev])
 			}
-			if n, err := b.reader.count(t.Context(), all(), rev); err != nil || n != res.Count {
-				t.Errorf("revision %d counts %d, %v, has %d", rev, n, err, res.Count)
+			for name, count := range map[string]func(context.Context, KeyRange, int64) (int64, error){
+				"count": b.reader.count,
+				"each":  b.reader.countEach,
+				"back": func(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+					return b.reader.countBack(ctx, kr, rev, 9)
+				},
+			} {
+				if n, err := count(t.Context(), all(), rev); err != nil || n != res.Count {
+					t.Errorf("revision %d counts %d by %s, %v, has %d", rev, n, name, err, res.Count)
+				}
 			}
 		}
 	}

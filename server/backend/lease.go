@@ -19,11 +19,11 @@ const MaxLeaseTTL = 9_000_000_000
 func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	if ttl > MaxLeaseTTL {
-		return LeaseStatus{}, ErrLeaseTTLTooLarge
-	}
 	if err := b.alarms.checkWrite(true); err != nil {
 		return LeaseStatus{}, err
+	}
+	if ttl > MaxLeaseTTL {
+		return LeaseStatus{}, ErrLeaseTTLTooLarge
 	}
 	if err := b.checkSpace(); err != nil {
 		return LeaseStatus{}, err
@@ -33,22 +33,24 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 		return LeaseStatus{}, err
 	}
 	b.metrics.leasesGranted.Inc()
-	return LeaseStatus{ID: c.row.ID, GrantedTTL: c.row.TTL, TTL: c.row.TTL}, nil
+	return LeaseStatus{ID: c.row.ID, GrantedTTL: c.row.TTL, TTL: c.row.TTL, Revision: c.revision}, nil
 }
 
 // LeaseRevoke ends a lease and deletes its keys in one revision, in key order.
+// It returns that revision, or, if there were no keys, the one the store was at.
 // Errors: ErrLeaseNotFound.
-func (b *Backend) LeaseRevoke(ctx context.Context, id int64) error {
+func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
 	if err := b.alarms.checkWrite(false); err != nil {
-		return err
+		return 0, err
 	}
-	if err := b.submit(ctx, &revokeCommand{b: b, id: id}); err != nil {
-		return err
+	c := &revokeCommand{b: b, id: id}
+	if err := b.submit(ctx, c); err != nil {
+		return 0, err
 	}
 	b.metrics.leasesRevoked.Inc()
-	return nil
+	return c.revision, nil
 }
 
 // LeaseKeepAlive starts a lease's time anew and returns its TTL in seconds. A
@@ -86,7 +88,8 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (LeaseStatus, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	if err := b.servingReads(true); err != nil {
+	// Unlike the keys, leases can be read in a corrupt cluster.
+	if err := b.servingWrites(); err != nil {
 		return LeaseStatus{}, err
 	}
 	granted, remaining, ok := b.lessor.status(id)
@@ -104,7 +107,7 @@ func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (Lea
 
 // Leases returns the ids of all leases, those that end first in front.
 func (b *Backend) Leases(context.Context) ([]int64, error) {
-	if err := b.servingReads(true); err != nil {
+	if err := b.servingWrites(); err != nil {
 		return nil, err
 	}
 	return b.lessor.ids(), nil
@@ -160,8 +163,9 @@ func (st *stage) grant(row coder.Lease) (coder.Lease, error) {
 }
 
 type grantCommand struct {
-	b   *Backend
-	row coder.Lease
+	b        *Backend
+	row      coder.Lease
+	revision int64 // the store's when the lease came to be
 }
 
 func (c *grantCommand) touches() [][]byte { return nil }
@@ -169,12 +173,14 @@ func (c *grantCommand) size() int         { return 0 }
 
 func (c *grantCommand) evaluate(_ context.Context, st *stage) (err error) {
 	c.row, err = st.grant(c.row)
+	c.revision = st.revision()
 	return err
 }
 
 type revokeCommand struct {
-	b  *Backend
-	id int64
+	b        *Backend
+	id       int64
+	revision int64 // the store's when the lease was gone
 }
 
 func (c *revokeCommand) touches() [][]byte { return nil }
@@ -211,6 +217,7 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 			st.delete(cur, false)
 		}
 	}
+	c.revision = st.revision()
 	st.setLease(c.id, nil)
 	st.committed(func() { c.b.lessor.remove(c.id) })
 	return nil
