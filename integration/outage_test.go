@@ -114,6 +114,19 @@ func TestDatabaseNetwork(t *testing.T) {
 			proxy.Heal()
 		})
 	})
+	// Only time tells that a connection is dead. The usual run does not wait for
+	// as long as the default settings do.
+	t.Run("connections go silent", func(t *testing.T) {
+		proxy, url := harness.StartProxy(t, enginetest.MySQL(t))
+		flags := []string{"--commit-timeout=1s"}
+		if long() {
+			flags = nil
+		} else {
+			url += "?timeout=1s"
+		}
+		node := harness.StartNodeOn(t, url, flags...)
+		outage(t, node, 2, func(*siege) { proxy.Silence() })
+	})
 	// The commits under way are carried out or not, and sqlbrain has to find out.
 	t.Run("cuts connections", func(t *testing.T) {
 		node, proxy := start(t)

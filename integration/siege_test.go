@@ -125,18 +125,9 @@ func (s *siege) verify() {
 	defer cancel()
 	c := s.clients[0]
 	before := s.verifier.Revision()
-	var wrong []string
-	for again := true; again; {
-		account, err := history.Account(ctx, c, s.verifier.Revision()+1)
-		require.NoError(s.t, err)
-		s.report("the account", s.verifier.Round(account))
-		wrong, err = s.verifier.CheckStore(ctx, c, s.rnd, s.oldest, oldStates)
-		again = errors.Is(err, history.ErrMoved)
-		if !again {
-			require.NoError(s.t, err)
-		}
-	}
-	s.report("the state", wrong)
+	wrong, err := s.verifier.Settle(ctx, c, s.rnd, s.oldest, oldStates)
+	require.NoError(s.t, err)
+	s.report("the store", wrong)
 	for _, w := range s.watches {
 		last := s.verifier.LastIn(w.Range)
 		require.NoError(s.t, w.Await(ctx, last))

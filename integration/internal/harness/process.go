@@ -98,7 +98,7 @@ func (p *Process) Stop(t testing.TB) {
 	case <-p.exited:
 		// etcd ends itself with the signal it was sent; that is no failure.
 		var exit *exec.ExitError
-		if errors.As(p.err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && TargetIsEtcd() {
+		if errors.As(p.err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && filepath.Base(p.cmd.Path) == "etcd" {
 			return
 		}
 		if p.err != nil {

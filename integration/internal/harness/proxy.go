@@ -17,6 +17,8 @@ type Proxy struct {
 	conns  map[net.Conn]bool
 	refuse bool
 	flow   chan struct{} // closed while bytes may pass
+	made   int           // connections so far
+	silent int           // those up to this one pass nothing any more
 }
 
 // StartProxy starts a proxy to the server that datastore names and returns it
@@ -69,6 +71,14 @@ func (p *Proxy) Swallow() {
 	p.flow = make(chan struct{})
 }
 
+// Silence makes all connections swallow everything for ever; new ones work.
+// It is what a server looks like whose address has moved to another machine.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = p.made
+}
+
 // Heal ends Refuse and Swallow. Bytes held back by Swallow arrive now.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
@@ -115,22 +125,26 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.remove(server)
+	p.mu.Lock()
+	p.made++
+	number := p.made
+	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { p.copy(server, client) })
-	both.Go(func() { p.copy(client, server) })
+	both.Go(func() { p.copy(number, server, client) })
+	both.Go(func() { p.copy(number, client, server) })
 	both.Wait()
 }
 
 // copy passes bytes on until either side ends, and then ends both.
-func (p *Proxy) copy(to, from net.Conn) {
+func (p *Proxy) copy(number int, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
-		flow := p.flow
+		flow, silent := p.flow, number <= p.silent
 		p.mu.Unlock()
 		<-flow
-		if n > 0 {
+		if n > 0 && !silent {
 			if _, err := to.Write(buf[:n]); err != nil {
 				break
 			}

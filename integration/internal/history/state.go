@@ -12,6 +12,23 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// Settle is Round and CheckStore in one, with the account that c reads: again,
+// as long as the store moves on.
+func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
+	var found []string
+	for {
+		account, err := Account(ctx, c, v.Revision()+1)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, v.Round(account)...)
+		wrong, err := v.CheckStore(ctx, c, rnd, oldest, samples)
+		if !errors.Is(err, ErrMoved) {
+			return append(found, wrong...), err
+		}
+	}
+}
+
 // ErrMoved is CheckStore's answer about a store that does not stand still.
 var ErrMoved = errors.New("the store has moved on")
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -56,10 +55,7 @@ type errorCount struct {
 func Run(ctx context.Context, cfg Config) *Load {
 	l := &Load{cfg: cfg, stop: make(chan struct{}), errors: make(map[codes.Code]*errorCount)}
 	for i := range cfg.Workers {
-		w := &worker{
-			load: l, number: i, kv: cfg.Clients[i%len(cfg.Clients)], rec: cfg.Recorder,
-			rnd: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Round*1000+i))),
-		}
+		w := newWorker(l, i)
 		l.done.Go(func() { w.run(ctx) })
 	}
 	return l
@@ -135,4 +131,16 @@ func outcomeOf(err error) history.Outcome {
 	default:
 		return history.Unknown
 	}
+}
+
+// Sequence runs steps actions of a single worker, one after the other, and
+// returns when the last is answered. The same Seed and Round give the same
+// requests.
+func Sequence(ctx context.Context, cfg Config, steps int) *Load {
+	l := &Load{cfg: cfg, stop: make(chan struct{}), errors: make(map[codes.Code]*errorCount)}
+	w := newWorker(l, 0)
+	for range steps {
+		w.next(ctx)
+	}
+	return l
 }

@@ -61,18 +61,30 @@ var actions = []struct {
 	{3, (*worker).readOld},
 }
 
+func newWorker(l *Load, number int) *worker {
+	return &worker{
+		load: l, number: number, kv: l.cfg.Clients[number%len(l.cfg.Clients)], rec: l.cfg.Recorder,
+		rnd: rand.New(rand.NewPCG(l.cfg.Seed, uint64(l.cfg.Round*1000+number))),
+	}
+}
+
 func (w *worker) run(ctx context.Context) {
+	for ctx.Err() == nil && !w.load.stopped() {
+		w.next(ctx)
+	}
+}
+
+// next does an action at random.
+func (w *worker) next(ctx context.Context) {
 	total := 0
 	for _, a := range actions {
 		total += a.weight
 	}
-	for ctx.Err() == nil && !w.load.stopped() {
-		n := w.rnd.IntN(total)
-		for _, a := range actions {
-			if n -= a.weight; n < 0 {
-				w.step(ctx, a.do)
-				break
-			}
+	n := w.rnd.IntN(total)
+	for _, a := range actions {
+		if n -= a.weight; n < 0 {
+			w.step(ctx, a.do)
+			return
 		}
 	}
 }
