@@ -26,7 +26,7 @@ type (
 
 	leaseBackend interface {
 		LeaseGrant(ctx context.Context, id, ttl int64) (backend.LeaseStatus, error)
-		LeaseRevoke(ctx context.Context, id int64) error
+		LeaseRevoke(ctx context.Context, id int64) (revision int64, err error)
 		LeaseKeepAlive(ctx context.Context, id int64) (ttl int64, err error)
 		LeaseTimeToLive(ctx context.Context, id int64, keys bool) (backend.LeaseStatus, error)
 		Leases(ctx context.Context) ([]int64, error)

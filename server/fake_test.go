@@ -120,9 +120,9 @@ func (f *fakeNode) LeaseGrant(_ context.Context, id, ttl int64) (backend.LeaseSt
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) LeaseRevoke(_ context.Context, id int64) error {
+func (f *fakeNode) LeaseRevoke(_ context.Context, id int64) (int64, error) {
 	f.gotID = id
-	return f.failure()
+	return fakeRevision, f.failure()
 }
 
 func (f *fakeNode) LeaseKeepAlive(_ context.Context, id int64) (int64, error) {

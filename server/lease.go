@@ -28,15 +28,16 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &pb.LeaseGrantResponse{Header: s.headers.now(), ID: l.ID, TTL: l.GrantedTTL}, nil
+	return &pb.LeaseGrantResponse{Header: s.headers.at(l.Revision), ID: l.ID, TTL: l.GrantedTTL}, nil
 }
 
 // LeaseRevoke ends a lease and deletes its keys.
 func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	if err := s.backend.LeaseRevoke(ctx, r.ID); err != nil {
+	revision, err := s.backend.LeaseRevoke(ctx, r.ID)
+	if err != nil {
 		return nil, err
 	}
-	return &pb.LeaseRevokeResponse{Header: s.headers.now()}, nil
+	return &pb.LeaseRevokeResponse{Header: s.headers.at(revision)}, nil
 }
 
 // LeaseTimeToLive tells what is left of a lease; TTL -1, and no error, if there

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -39,6 +40,27 @@ func runTogether(t *testing.T, b *Backend, commands ...command) []error {
 		outcomes[i] = <-r.done
 	}
 	return outcomes
+}
+
+// TestLeaseChangesAnswerTheirOwnRevision: not that of the batch they are
+// committed with, at which the store was not when they took effect.
+func TestLeaseChangesAnswerTheirOwnRevision(t *testing.T) {
+	b := idle(t)
+	grant := &grantCommand{b: b, row: coder.Lease{ID: 7, TTL: 60}}
+	grantEmpty := &grantCommand{b: b, row: coder.Lease{ID: 8, TTL: 60}}
+	revoke, revokeEmpty := &revokeCommand{b: b, id: 7}, &revokeCommand{b: b, id: 8}
+	for i, err := range runTogether(t, b,
+		newTxnCommand(b, put("a", "2")), grant, newTxnCommand(b, putLeased("b", 7)), grantEmpty,
+		newTxnCommand(b, put("a", "4")), revoke, newTxnCommand(b, put("a", "6")), revokeEmpty, newTxnCommand(b, put("a", "7")),
+	) {
+		if err != nil {
+			t.Fatalf("command %d: %v", i, err)
+		}
+	}
+	got := []int64{grant.revision, grantEmpty.revision, revoke.revision, revokeEmpty.revision, b.Revision()}
+	if want := []int64{2, 3, 5, 6, 7}; !slices.Equal(got, want) {
+		t.Fatalf("revisions %v, want %v", got, want)
+	}
 }
 
 func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {

@@ -43,8 +43,8 @@ func TestRevokingDeletesTheKeysInOneRevision(t *testing.T) {
 		t.Fatalf("lease %d: %s %+v, %v", id, st.Keys, st, err)
 	}
 	before := b.Revision()
-	if err := b.LeaseRevoke(t.Context(), id); err != nil {
-		t.Fatal(err)
+	if rev, err := b.LeaseRevoke(t.Context(), id); err != nil || rev != before+1 {
+		t.Fatalf("revoking answers revision %d, %v, want %d", rev, err, before+1)
 	}
 	if b.Revision() != before+1 {
 		t.Fatalf("revoking took %d revisions", b.Revision()-before)
@@ -53,14 +53,14 @@ func TestRevokingDeletesTheKeysInOneRevision(t *testing.T) {
 	if left.Count != 2 {
 		t.Fatalf("left over: %s", describe(left))
 	}
-	if err := b.LeaseRevoke(t.Context(), id); !errors.Is(err, ErrLeaseNotFound) {
+	if _, err := b.LeaseRevoke(t.Context(), id); !errors.Is(err, ErrLeaseNotFound) {
 		t.Fatalf("revoking twice: %v", err)
 	}
 	if _, err := b.Txn(t.Context(), putLeased("x", id), true); !errors.Is(err, ErrLeaseNotFound) {
 		t.Fatalf("putting with a revoked lease: %v", err)
 	}
-	if err := b.LeaseRevoke(t.Context(), mustGrant(t, b, 0, 5)); err != nil || b.Revision() != before+1 {
-		t.Fatalf("revoking an empty lease: %v, revision %d", err, b.Revision())
+	if rev, err := b.LeaseRevoke(t.Context(), mustGrant(t, b, 0, 5)); err != nil || rev != before+1 || b.Revision() != before+1 {
+		t.Fatalf("revoking an empty lease: revision %d, %v, the store is at %d", rev, err, b.Revision())
 	}
 	if st, err := b.LeaseTimeToLive(t.Context(), id, true); err != nil || st.TTL != -1 {
 		t.Fatalf("a missing lease: %+v, %v", st, err)

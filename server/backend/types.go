@@ -137,12 +137,13 @@ type Compare struct {
 	Value  []byte // what a value is compared with
 }
 
-// LeaseStatus answers TimeToLive. Times are in seconds.
+// LeaseStatus answers Grant and TimeToLive. Times are in seconds.
 type LeaseStatus struct {
 	ID         int64
 	GrantedTTL int64
 	TTL        int64 // remaining; -1 if there is no such lease
 	Keys       [][]byte
+	Revision   int64 // of the store when the lease was granted; Grant only
 }
 
 // Alarm is a raised alarm; Type has etcd's AlarmType values.
