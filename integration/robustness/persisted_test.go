@@ -1,0 +1,257 @@
+package robustness
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/tests/v3/robustness/model"
+	"go.etcd.io/etcd/tests/v3/robustness/report"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// archive reads the history out of a database. Compaction deletes history, so a
+// trigger puts what is deleted aside.
+type archive struct{ datastore string }
+
+const readWait = time.Minute
+
+// newArchive makes the schema in an empty database, and the trigger.
+func newArchive(t *testing.T, datastore string) *archive {
+	t.Helper()
+	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "migrate", "up", "--datastore", datastore)
+	require.Zero(t, out.Code, "sqlbrain migrate up: %s%s", out.Stdout, out.Stderr)
+	a := &archive{datastore: datastore}
+	db := a.open(t)
+	for _, statement := range []string{
+		"CREATE TABLE deleted (internal_key " + blob(db, "VARBINARY(3072)") + " NOT NULL, object_value " + blob(db, "MEDIUMBLOB") + " NOT NULL)",
+		"CREATE TRIGGER keep_deleted BEFORE DELETE ON object FOR EACH ROW " +
+			body(db, "INSERT INTO deleted VALUES (OLD.internal_key, OLD.object_value)"),
+	} {
+		_, err := db.SQL().ExecContext(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	require.NoError(t, db.Close())
+	return a
+}
+
+func (a *archive) open(t *testing.T) *sqlstore.Database {
+	t.Helper()
+	u, err := sqlstore.ParseURL(a.datastore)
+	require.NoError(t, err)
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	return db
+}
+
+func blob(db *sqlstore.Database, mysql string) string {
+	if db.DialectName() == sqlstore.DialectSQLite {
+		return "BLOB"
+	}
+	return mysql
+}
+
+func body(db *sqlstore.Database, statement string) string {
+	if db.DialectName() == sqlstore.DialectSQLite {
+		return "BEGIN " + statement + "; END"
+	}
+	return statement
+}
+
+// requests returns what the table says was made durable, as the model's
+// requests in the order of their revisions. The clients' reports only settle
+// what the table does not tell: see deletion and compactions.
+func (a *archive) requests(t *testing.T, reports []report.ClientReport) []model.EtcdRequest {
+	t.Helper()
+	h := a.read(t)
+	seen := newSeen(reports)
+	var requests []model.EtcdRequest
+	granted := map[int64]bool{}
+	for i, changes := range h.revisions {
+		revision := int64(i) + 2 // an empty store is at 1
+		ops, leases, err := h.operations(changes)
+		require.NoError(t, err)
+		for _, op := range ops {
+			if id := op.Put.LeaseID; id != 0 && !granted[id] {
+				granted[id] = true
+				requests = append(requests, model.EtcdRequest{Type: model.LeaseGrant, LeaseGrant: &model.LeaseGrantRequest{LeaseID: id}})
+			}
+		}
+		if lease := seen.revoked(revision, ops, leases); lease != 0 {
+			requests = append(requests, model.EtcdRequest{Type: model.LeaseRevoke, LeaseRevoke: &model.LeaseRevokeRequest{LeaseID: lease}})
+			continue
+		}
+		requests = append(requests, model.EtcdRequest{Type: model.Txn, Txn: &model.TxnRequest{OperationsOnSuccess: ops}})
+	}
+	// The model must count revisions as the log does.
+	state := model.NewReplay(requests)
+	last := int64(len(h.revisions)) + 1
+	reached, err := state.StateForRevision(last)
+	require.NoError(t, err)
+	require.Equal(t, last, reached.Revision)
+	_, err = state.StateForRevision(last + 1)
+	require.Error(t, err, "the model reaches a revision that the log does not have")
+	return append(requests, seen.compactions(h.compacted)...)
+}
+
+// history is what the rows hold.
+type history struct {
+	revisions [][]coder.Change // from revision 2 on
+	versions  map[version]*coder.Record
+	compacted int64 // the compaction mark
+}
+
+type version struct {
+	key      string
+	revision int64
+}
+
+func (a *archive) read(t *testing.T) *history {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readWait)
+	defer cancel()
+	db := a.open(t)
+	h := &history{versions: map[version]*coder.Record{}}
+	require.NoError(t, errors.Join(h.read(ctx, db.SQL()), db.Close()))
+	return h
+}
+
+func (h *history) read(ctx context.Context, db *sql.DB) error {
+	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
+	err := rows(ctx, db, lo, hi, func(key, value []byte) error {
+		raw, revision, err := coder.DecodeVersionKey(key)
+		if err != nil {
+			return err
+		}
+		r, err := coder.DecodeVersion(raw, revision, value)
+		h.versions[version{string(raw), revision}] = r
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var changes []coder.Change
+	lo, hi = coder.LogBounds(1, math.MaxInt64)
+	err = rows(ctx, db, lo, hi, func(_, value []byte) error {
+		c, err := coder.DecodeLog(value)
+		changes = append(changes, c...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := h.group(changes); err != nil {
+		return err
+	}
+	return h.readMeta(ctx, db)
+}
+
+// rows calls each for the rows of [lo, hi), those that were deleted included.
+func rows(ctx context.Context, db *sql.DB, lo, hi []byte, each func(key, value []byte) error) (err error) {
+	const of = "SELECT internal_key, object_value FROM %s WHERE internal_key >= ? AND internal_key < ?"
+	found, err := db.QueryContext(ctx, fmt.Sprintf(of, "object")+" UNION ALL "+fmt.Sprintf(of, "deleted"), lo, hi, lo, hi)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	for found.Next() {
+		var key, value []byte
+		if err := found.Scan(&key, &value); err != nil {
+			return err
+		}
+		if err := each(key, value); err != nil {
+			return err
+		}
+	}
+	return found.Err()
+}
+
+// group puts the changes into revisions: there must be no gap, and no change
+// may be there twice.
+func (h *history) group(changes []coder.Change) error {
+	slices.SortFunc(changes, func(a, b coder.Change) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.Sub, b.Sub))
+	})
+	for _, c := range changes {
+		newest := int64(len(h.revisions)) + 1
+		switch {
+		case c.Revision == newest && len(h.revisions) > 0:
+			last := h.revisions[len(h.revisions)-1]
+			if c.Sub == last[len(last)-1].Sub {
+				return fmt.Errorf("the log has change %d.%d twice", c.Revision, c.Sub)
+			}
+			h.revisions[len(h.revisions)-1] = append(last, c)
+		case c.Revision == newest+1:
+			h.revisions = append(h.revisions, []coder.Change{c})
+		default:
+			return fmt.Errorf("the log goes from revision %d to %d", newest, c.Revision)
+		}
+	}
+	return nil
+}
+
+// readMeta checks the log against the chain row, and reads the compaction mark.
+func (h *history) readMeta(ctx context.Context, db *sql.DB) error {
+	value := func(key []byte) (v []byte, err error) {
+		err = db.QueryRowContext(ctx, "SELECT object_value FROM object WHERE internal_key = ?", key).Scan(&v)
+		return v, err
+	}
+	v, err := value(coder.ChainKey())
+	if err != nil {
+		return fmt.Errorf("chain row: %w", err)
+	}
+	chain, err := coder.DecodeChain(v)
+	if err != nil {
+		return err
+	}
+	if newest := int64(len(h.revisions)) + 1; chain.Revision != newest {
+		return fmt.Errorf("the chain row is at revision %d, the log at %d", chain.Revision, newest)
+	}
+	v, err = value(coder.CompactKey())
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("compaction mark: %w", err)
+	}
+	h.compacted, err = coder.DecodeInt64(v)
+	return err
+}
+
+// operations returns a revision's changes as the model's operations, and the
+// lease of what each deletion deleted.
+func (h *history) operations(changes []coder.Change) (ops []model.EtcdOperation, leases []int64, err error) {
+	for _, c := range changes {
+		r := h.versions[version{string(c.Key), c.Revision}]
+		if r == nil {
+			return nil, nil, fmt.Errorf("the log has a change of %q at %d, but no such version row is there", c.Key, c.Revision)
+		}
+		if r.Tombstone != c.Tombstone || !bytes.Equal(r.Key, c.Key) {
+			return nil, nil, fmt.Errorf("log %+v and version row %+v contradict each other", c, r)
+		}
+		if !c.Tombstone {
+			ops = append(ops, model.EtcdOperation{Type: model.PutOperation, Put: model.PutOptions{
+				Key: string(c.Key), Value: model.ToValueOrHash(string(r.Value)), LeaseID: r.Lease,
+			}})
+			continue
+		}
+		before := h.versions[version{string(c.Key), c.PrevRevision}]
+		if before == nil {
+			return nil, nil, fmt.Errorf("%q is deleted at %d, but its version %d is not there", c.Key, c.Revision, c.PrevRevision)
+		}
+		leases = append(leases, before.Lease)
+		ops = append(ops, model.EtcdOperation{Type: model.DeleteOperation, Delete: model.DeleteOptions{Key: string(c.Key)}})
+	}
+	return ops, leases, nil
+}

@@ -1,0 +1,230 @@
+package robustness
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/tests/v3/robustness/client"
+	"go.etcd.io/etcd/tests/v3/robustness/identity"
+	"go.etcd.io/etcd/tests/v3/robustness/model"
+	"go.etcd.io/etcd/tests/v3/robustness/report"
+	"go.etcd.io/etcd/tests/v3/robustness/traffic"
+	"go.etcd.io/etcd/tests/v3/robustness/validate"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
+
+func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
+
+// profiles are those of etcd's own scenarios, under their names.
+var profiles = []struct {
+	name    string
+	traffic traffic.Traffic
+	load    traffic.KeyValue
+}{
+	{"EtcdHighTraffic", traffic.EtcdPut, traffic.KeyValueHigh},
+	{"EtcdTrafficDeleteLeases", traffic.EtcdPutDeleteLease, traffic.KeyValueMedium},
+	{"KubernetesHighTraffic", traffic.Kubernetes, traffic.KeyValueHigh},
+	{"KubernetesCreateDelete", traffic.KubernetesCreateDelete, traffic.KeyValueMedium},
+}
+
+// disturbance is what happens to the server in the middle of the traffic.
+type disturbance struct {
+	name string
+	do   func(*testing.T, *harness.Node)
+}
+
+var disturbances = []disturbance{
+	{"Killed", func(_ *testing.T, n *harness.Node) { n.Kill(); n.Start() }},
+	{"KilledThrice", func(_ *testing.T, n *harness.Node) {
+		for range 3 {
+			n.Kill()
+			n.Start()
+		}
+	}},
+	{"Stopped", func(_ *testing.T, n *harness.Node) { n.Stop(); n.Start() }},
+	{"Paused", func(t *testing.T, n *harness.Node) {
+		n.Process().Pause(t)
+		pass(time.Second) // longer than the clients wait
+		n.Process().Resume(t)
+	}},
+	{"Undisturbed", func(*testing.T, *harness.Node) {}},
+}
+
+// pass lets traffic pass for about so long: there is no event to wait for.
+func pass(d time.Duration) { <-time.After(d*4/5 + rand.N(d*2/5)) }
+
+const (
+	// trafficTime is how long the traffic runs before and after a disturbance.
+	trafficTime = time.Second
+	settleTime  = time.Minute
+	// validateTime bounds the search for a linearization.
+	validateTime = 5 * time.Minute
+	// leastRevisions is what the traffic must have written to prove anything.
+	leastRevisions = 50
+)
+
+// TestRobustness runs each profile on each engine with disturbances: one each,
+// turn by turn; all of them in the long form.
+func TestRobustness(t *testing.T) {
+	rounds := 1
+	if long() {
+		rounds = 5
+	}
+	if s := os.Getenv("SQLBRAIN_ROBUSTNESS_ROUNDS"); s != "" {
+		n, err := strconv.Atoi(s)
+		require.NoError(t, err, "SQLBRAIN_ROBUSTNESS_ROUNDS")
+		rounds = n
+	}
+	for _, e := range []harness.Engine{harness.SQLite, harness.MySQL} {
+		t.Run(e.Name, func(t *testing.T) {
+			for round := range rounds {
+				for i, p := range profiles {
+					for j, d := range disturbances {
+						if !long() && (i+round)%len(disturbances) != j {
+							continue
+						}
+						t.Run(fmt.Sprintf("%s/%s", p.name, d.name), func(t *testing.T) {
+							testRobustness(t, e, p.traffic, p.load, d)
+						})
+					}
+				}
+			}
+		})
+	}
+}
+
+func testRobustness(t *testing.T, e harness.Engine, tf traffic.Traffic, load traffic.KeyValue, d disturbance) {
+	datastore := e.Datastore(t)
+	archive := newArchive(t, datastore)
+	node := harness.StartNodeOn(t, datastore, "--watch-progress-notify-interval", "100ms")
+
+	reports := drive(t, node, tf, load, d)
+
+	node.Stop()
+	persisted := archive.requests(t, reports)
+	require.Greater(t, len(persisted), leastRevisions, "too little traffic to prove anything")
+	result := validate.ValidateAndReturnVisualize(zap.NewNop(),
+		validate.Config{ExpectRevisionUnique: tf.ExpectUniqueRevision()}, reports, persisted, validateTime)
+	if err := result.Error(); err != nil {
+		keep(t, result, reports, persisted)
+		t.Fatal(err)
+	}
+	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
+		require.NotEqual(t, validate.Unknown, r.Status, "a validator was not run")
+	}
+}
+
+// drive runs traffic and watches, disturbs the server, and returns what the
+// clients saw.
+func drive(t *testing.T, node *harness.Node, tf traffic.Traffic, load traffic.KeyValue, d disturbance) []report.ClientReport {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	endpoints := []string{node.Host()}
+	// Times are relative to this one; its monotonic reading orders operations.
+	start := time.Now()
+	ids := identity.NewIDProvider()
+	clients := client.NewSet(ids, start)
+	defer clients.Close()
+	watchers := client.NewSet(ids, start)
+	defer watchers.Close()
+	require.NoError(t, traffic.CheckEmptyDatabaseAtStart(ctx, zap.NewNop(), endpoints, clients))
+
+	watched := make(chan error, 1)
+	newest := make(chan int64, 1)
+	go func() {
+		watched <- client.CollectClusterWatchEvents(ctx, client.CollectClusterWatchEventsParam{
+			Lg: zap.NewNop(), Endpoints: endpoints, MaxRevisionChan: newest, ClientSet: watchers,
+		})
+	}()
+
+	finish := make(chan struct{})
+	var running sync.WaitGroup
+	var once sync.Once
+	end := func() {
+		once.Do(func() { close(finish) })
+		running.Wait()
+	}
+	defer end()
+	simulate(ctx, t, &running, finish, endpoints, clients, tf, load)
+	pass(trafficTime)
+	d.do(t, node)
+	pass(trafficTime)
+	end()
+
+	// The validators need a last operation that succeeds.
+	settle, stop := context.WithTimeout(ctx, settleTime)
+	defer stop()
+	last, err := clients.NewClient(endpoints)
+	require.NoError(t, err)
+	put, err := last.Put(settle, "tombstone", "true")
+	require.NoError(t, err)
+	newest <- put.Header.Revision
+	close(newest)
+	select {
+	case err := <-watched:
+		require.NoError(t, err)
+	case <-settle.Done():
+		t.Fatalf("the watch from the beginning did not reach revision %d within %s", put.Header.Revision, settleTime)
+	}
+	return slices.Concat(clients.Reports(), watchers.Reports())
+}
+
+// simulate starts the traffic; it ends, some time after finish is closed, when
+// running is done.
+func simulate(ctx context.Context, t *testing.T, running *sync.WaitGroup, finish chan struct{}, endpoints []string,
+	clients *client.ClientSet, tf traffic.Traffic, load traffic.KeyValue,
+) {
+	limiter := rate.NewLimiter(rate.Limit(load.MaximalQPS), load.BurstableQPS)
+	keys, storage := traffic.NewKeyStore(10, "key"), traffic.NewKubernetesStorage()
+	watch, compaction := traffic.WatchDefault, traffic.CompactionDefault
+	require.NoError(t, traffic.SimulateKeyValueTraffic(ctx, running, &load, endpoints, clients, tf, traffic.RunTrafficLoopParam{
+		QPSLimiter:                         limiter,
+		IDs:                                clients.IdentityProvider(),
+		LeaseIDStorage:                     identity.NewLeaseIDStorage(),
+		NonUniqueRequestConcurrencyLimiter: traffic.NewConcurrencyLimiter(load.MaxNonUniqueRequestConcurrency),
+		KeyStore:                           keys,
+		Storage:                            storage,
+		Finish:                             finish,
+	}))
+	require.NoError(t, traffic.SimulateWatchTraffic(ctx, running, &watch, endpoints, clients, tf, traffic.RunWatchLoopParam{
+		Config: watch, QPSLimiter: limiter, KeyStore: keys, Storage: storage, Finish: finish, Logger: zap.NewNop(),
+	}))
+	require.NoError(t, traffic.SimulateCompactionTraffic(ctx, running, &compaction, endpoints, clients, tf, traffic.RunCompactLoopParam{
+		Period: compaction.Period, Finish: finish,
+	}))
+}
+
+// keep saves what is needed to understand a failure, and says where.
+func keep(t *testing.T, result validate.RobustnessResult, reports []report.ClientReport, persisted []model.EtcdRequest) {
+	dir, err := os.MkdirTemp("", "sqlbrain-robustness-")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Logf("the history is kept in %s", dir)
+	for name, v := range map[string]any{"reports.json": reports, "persisted.json": persisted} {
+		if err := writeJSON(filepath.Join(dir, name), v); err != nil {
+			t.Error(err)
+		}
+	}
+	if result.Linearization.Status != validate.Unknown {
+		if err := visualize(result.Linearization, filepath.Join(dir, "history.html")); err != nil {
+			t.Error(err)
+		}
+	}
+}

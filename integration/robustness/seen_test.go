@@ -1,0 +1,97 @@
+package robustness
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+	"go.etcd.io/etcd/tests/v3/robustness/model"
+	"go.etcd.io/etcd/tests/v3/robustness/report"
+	"go.etcd.io/etcd/tests/v3/robustness/validate"
+)
+
+// seen is what the clients know of requests that the table does not tell apart.
+type seen struct {
+	revokes map[int64][]model.MaybeEtcdResponse  // by lease
+	deletes map[string][]model.MaybeEtcdResponse // by key
+	failed  []int64                              // revisions of compactions without an answer
+}
+
+func newSeen(reports []report.ClientReport) *seen {
+	s := &seen{revokes: map[int64][]model.MaybeEtcdResponse{}, deletes: map[string][]model.MaybeEtcdResponse{}}
+	for _, r := range reports {
+		for _, op := range r.KeyValue {
+			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
+			switch request.Type {
+			case model.LeaseRevoke:
+				id := request.LeaseRevoke.LeaseID
+				s.revokes[id] = append(s.revokes[id], response)
+			case model.Txn:
+				for _, o := range request.Txn.AllOperations() {
+					if o.Type == model.DeleteOperation {
+						s.deletes[o.Delete.Key] = append(s.deletes[o.Delete.Key], response)
+					}
+				}
+			case model.Compact:
+				if response.Error != "" {
+					s.failed = append(s.failed, request.Compact.Revision)
+				}
+			}
+		}
+	}
+	return s
+}
+
+// revoked returns the lease whose revocation made a revision, 0 if it was
+// something else. A revocation deletes all keys of a lease and nothing else, and
+// so may a delete; then the revision that a client was told decides. If nobody
+// was told, a client that asked for it does.
+func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64) int64 {
+	if len(leases) != len(ops) || leases[0] == 0 || slices.ContainsFunc(leases, func(l int64) bool { return l != leases[0] }) {
+		return 0
+	}
+	lease := leases[0]
+	told := func(r model.MaybeEtcdResponse) bool { return r.Error == "" && r.Revision == revision }
+	unanswered := func(r model.MaybeEtcdResponse) bool { return r.Error != "" }
+	deletes := s.deletes[ops[0].Delete.Key]
+	switch {
+	case slices.ContainsFunc(deletes, told):
+		return 0
+	case slices.ContainsFunc(s.revokes[lease], told):
+		return lease
+	case slices.ContainsFunc(deletes, unanswered):
+		return 0
+	case slices.ContainsFunc(s.revokes[lease], unanswered):
+		return lease
+	}
+	return 0 // nobody asked for it: linearization will fail
+}
+
+// compactions returns the compactions that may have taken effect although the
+// client was not told: those the mark has reached. The validators drop the
+// others, and leave open when these did, as they come last.
+func (s *seen) compactions(mark int64) (requests []model.EtcdRequest) {
+	for _, revision := range s.failed {
+		if revision <= mark {
+			requests = append(requests, model.EtcdRequest{Type: model.Compact, Compact: &model.CompactRequest{Revision: revision}})
+		}
+	}
+	return requests
+}
+
+func writeJSON(path string, v any) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	e := json.NewEncoder(f)
+	e.SetIndent("", " ")
+	return e.Encode(v)
+}
+
+func visualize(r validate.LinearizationResult, path string) error {
+	return porcupine.VisualizePath(r.Model, r.Info, path)
+}
