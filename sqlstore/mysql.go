@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -119,12 +120,25 @@ var mysqlTexts = texts{
 	timestamp: "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }
 
+// freshStatistics makes MySQL read the statistics anew instead of a copy up to a
+// day old. MariaDB, which has no copy, skips the comment.
+const freshStatistics = "SET SESSION /*!80000 information_schema_stats_expiry = 0, */ autocommit = 1"
+
 // size is InnoDB's estimate: pages of the table, and those it calls free.
 func (*mysqlDialect) size(ctx context.Context, db *Database) (total, inUse int64, err error) {
 	const text = "SELECT COALESCE(data_length, 0) + COALESCE(index_length, 0), COALESCE(data_free, 0)" +
 		" FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'object'"
+	conn, err := db.read.Conn(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close() // only returns it to the pool
+	var refused *mysql.MySQLError
+	if _, err := conn.ExecContext(ctx, freshStatistics); err != nil && !(errors.As(err, &refused) && refused.Number == erUnknownSystemVariable) {
+		return 0, 0, err
+	}
 	var free int64
-	err = db.read.QueryRowContext(ctx, text).Scan(&inUse, &free)
+	err = conn.QueryRowContext(ctx, text).Scan(&inUse, &free)
 	// An empty table has a page, whatever the statistics say.
 	return max(inUse+free, 1), max(inUse, 1), err
 }

@@ -27,6 +27,7 @@ const (
 	erNetPacketTooLarge     = 1153
 	erErrorDuringCommit     = 1180
 	erTooManyUserConns      = 1203
+	erUnknownSystemVariable = 1193
 	erLockWaitTimeout       = 1205
 	erLockDeadlock          = 1213
 	erUserLimitReached      = 1226

@@ -2,9 +2,13 @@ package enginetest
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // processAttributes makes the kernel kill the server when the thread that
@@ -23,6 +27,33 @@ func (o owner) processAttributes() *syscall.SysProcAttr {
 func holdThread() (unlock func()) {
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
+}
+
+// awaitStopped waits until the kernel has stopped every thread: the signal only
+// asks for it, and a statement may still be answered meanwhile.
+func (p *process) awaitStopped() error {
+	const patience = 10 * time.Second
+	pattern := fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		stats, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		stopped := len(stats) > 0
+		for _, stat := range stats {
+			content, err := os.ReadFile(stat)
+			if err != nil {
+				continue // the thread ended
+			}
+			// The state follows the name, which is in brackets.
+			_, rest, _ := strings.Cut(string(content), ") ")
+			stopped = stopped && strings.HasPrefix(rest, "T")
+		}
+		if stopped {
+			return nil
+		}
+	}
+	return fmt.Errorf("the server did not stop within %s of SIGSTOP", patience)
 }
 
 // lockFile takes f's lock and reports whether it got it; another process may

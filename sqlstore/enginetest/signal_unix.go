@@ -4,5 +4,11 @@ package enginetest
 
 import "syscall"
 
-func (p *process) pause() error  { return p.signal(syscall.SIGSTOP) }
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return p.awaitStopped()
+}
+
 func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
