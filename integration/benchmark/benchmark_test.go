@@ -1,0 +1,181 @@
+package benchmark
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
+
+const (
+	pkgTool = "go.etcd.io/etcd/v3/tools/benchmark"
+	// runWait bounds one run of the tool at scale 1.
+	runWait = 2 * time.Minute
+)
+
+// run is one call of the tool. TOTAL in args is its total.
+type run struct {
+	args  string
+	total int
+}
+
+const common = "--conns 4 --clients 16 "
+
+// runs cover every subcommand that talks to a server. Earlier ones make the keys
+// that later ones read.
+var runs = []run{
+	{common + "put --sequential-keys --key-space-size 1000 --val-size 256 --total TOTAL", 500},
+	{common + "put --key-space-size 100 --val-size 256 --total TOTAL --compact-interval 50ms --compact-index-delta 100", 500},
+	{"put --check-hashkv --key-space-size 100 --val-size 256 --total TOTAL", 200},
+	{common + "range a z --total TOTAL --limit 100", 200},
+	{common + "range a z --total TOTAL --consistency s --keys-only", 200},
+	{common + "range a z --total TOTAL --count-only", 200},
+	{common + "range a --prefix --total TOTAL --paginate", 100},
+	{common + "range a --prefix --total TOTAL --stream", 100},
+	{common + "txn-put --key-space-size 1000 --txn-ops 8 --total TOTAL", 200},
+	{common + "txn-mixed a z --key-space-size 1000 --limit 100 --total TOTAL", 200},
+	{common + "stm --keys 20 --keys-per-txn 3 --isolation r --total TOTAL", 200},
+	{common + "stm --keys 20 --keys-per-txn 3 --isolation c --total TOTAL", 200},
+	{common + "stm --keys 20 --keys-per-txn 3 --isolation s --total TOTAL", 200},
+	{common + "stm --keys 20 --keys-per-txn 3 --isolation ss --total TOTAL", 200},
+	{common + "stm --keys 5 --stm-locker lock-client --total TOTAL", 50},
+	{common + "stm --keys 5 --stm-locker lock-rpc --total TOTAL", 50},
+	{common + "lease-keepalive --total TOTAL", 500},
+	{common + "watch --streams 4 --watch-per-stream 25 --watched-key-total 10 --put-total TOTAL", 200},
+	{common + "watch-get --watchers TOTAL --events 4", 50},
+	{common + "watch-latency --streams 4 --watchers-per-stream 5 --put-rate 1000 --put-total TOTAL", 200},
+	{common + "watch-latency --streams 4 --watchers-per-stream 5 --put-rate 1000 --prevkv --put-total TOTAL", 200},
+}
+
+// notNetwork are the subcommands that talk to no server.
+var notNetwork = map[string]bool{"completion": true, "help": true, "mvcc": true}
+
+func TestRunsCoverTheSubcommands(t *testing.T) {
+	out := harness.Run(t, runWait, "", tool(t), "--help")
+	require.Zero(t, out.Code, out.Stderr)
+	_, list, found := strings.Cut(out.Stdout, "Available Commands:\n")
+	require.True(t, found, out.Stdout)
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		name := strings.Fields(line)[0]
+		covered := notNetwork[name]
+		for _, r := range runs {
+			covered = covered || strings.Contains(" "+r.args+" ", " "+name+" ")
+		}
+		require.True(t, covered, "no run of %s", name)
+	}
+}
+
+func TestBenchmarkTool(t *testing.T) {
+	scale := 1
+	if s := os.Getenv("SQLBRAIN_BENCHMARK_SCALE"); s != "" {
+		var err error
+		scale, err = strconv.Atoi(s)
+		require.NoError(t, err, "SQLBRAIN_BENCHMARK_SCALE")
+	}
+	targets := []target{
+		{"sqlite", func(t *testing.T) *harness.Node { return harness.StartNode(t, harness.SQLite) }},
+		{"mysql", func(t *testing.T) *harness.Node { return harness.StartNode(t, harness.MySQL) }},
+	}
+	if scale > 1 {
+		targets = append([]target{{"etcd", func(t *testing.T) *harness.Node { return harness.StartEtcd(t) }}}, targets...)
+	}
+	figures := make([]map[string][]string, len(runs))
+	for _, target := range targets {
+		t.Run(target.name, func(t *testing.T) {
+			node := target.start(t)
+			for i, r := range runs {
+				if figures[i] == nil {
+					figures[i] = map[string][]string{}
+				}
+				t.Run(strings.ReplaceAll(strings.TrimPrefix(r.args, common), " ", "_"), func(t *testing.T) {
+					figures[i][target.name] = r.on(t, node, scale)
+				})
+			}
+		})
+	}
+	if scale > 1 {
+		t.Log("\n" + table(targets, figures))
+	}
+}
+
+type target struct {
+	name  string
+	start func(*testing.T) *harness.Node
+}
+
+const noLockService = "unknown service v3lockpb.Lock"
+
+var rate = regexp.MustCompile(`(?m)^\s*Requests/sec:\s*([0-9.]+)`)
+
+// on runs the tool against node and returns the rates it tells.
+func (r run) on(t *testing.T, node *harness.Node, scale int) []string {
+	args := strings.Fields(strings.ReplaceAll(r.args, "TOTAL", strconv.Itoa(r.total*scale)))
+	out := harness.Run(t, runWait*time.Duration(scale), "", tool(t), append(args, "--endpoints", node.Host())...)
+	if out.Code != 0 && strings.Contains(out.Stderr, noLockService) {
+		t.Skip("sqlbrain has no v3lock service")
+	}
+	require.Zero(t, out.Code, "%s%s", out.Stdout, out.Stderr)
+	// It ends with 0 whatever became of its requests.
+	require.NotContains(t, out.Stdout, "Error distribution", out.Stderr)
+	found := rate.FindAllStringSubmatch(out.Stdout, -1)
+	require.NotEmpty(t, found, "no rate in: %s%s", out.Stdout, out.Stderr)
+	var rates []string
+	for _, m := range found {
+		perSecond, err := strconv.ParseFloat(m[1], 64)
+		require.NoError(t, err)
+		require.Positive(t, perSecond, out.Stdout)
+		rates = append(rates, strconv.FormatFloat(perSecond, 'f', 0, 64))
+	}
+	return rates
+}
+
+func table(targets []target, figures []map[string][]string) string {
+	var s strings.Builder
+	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
+	line := func(first string, cell func(target) string) {
+		cells := []string{first}
+		for _, target := range targets {
+			cells = append(cells, cell(target))
+		}
+		// The writer ends in memory.
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	line("requests/s", func(t target) string { return t.name })
+	for i, r := range runs {
+		line(strings.TrimPrefix(r.args, common), func(t target) string { return strings.Join(figures[i][t.name], " / ") })
+	}
+	_ = w.Flush()
+	return s.String()
+}
+
+var built string
+
+// tool returns the path of the built tool.
+func tool(t *testing.T) string {
+	t.Helper()
+	if built != "" {
+		return built
+	}
+	// Beside the tests' binary, which go test removes with its directory.
+	self, err := os.Executable()
+	require.NoError(t, err)
+	path := filepath.Join(filepath.Dir(self), "etcd-benchmark")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, pkgTool).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	built = path
+	return path
+}
