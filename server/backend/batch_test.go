@@ -279,4 +279,13 @@ func TestHashIsEtcds(t *testing.T) {
 			t.Errorf("compacted, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
+	// At revision 8 no key exists.
+	runTogether(t, b, newTxnCommand(b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}))
+	runTogether(t, b, newTxnCommand(b, put("d", "x")))
+	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
+	for rev, want := range emptied {
+		if h, err := b.HashKV(t.Context(), rev, marshal); err != nil || h.Hash != want {
+			t.Errorf("emptied, hash at %d: %+v, %v; want %d", rev, h, err, want)
+		}
+	}
 }

@@ -95,45 +95,53 @@ func (r versionRef) storedKey() []byte {
 
 // hashedVersions returns the versions that etcd's hash covers, in revision order:
 // all behind the compact revision, and of those up to it the ones that are still
-// current at rev.
+// current at rev. Where no key exists at rev, etcd takes its empty set of versions
+// to keep for none at all, and hashes every version that compaction left behind.
 func (b *Backend) hashedVersions(ctx context.Context, rev, compacted int64) ([]versionRef, error) {
 	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
 	lo = lo[:4] // the empty key too, should it ever exist
 	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi})
 	defer func() { _ = it.Close() }()
-	var refs []versionRef
-	var old *versionRef // the newest version up to the compact revision of the key at hand
-	var oldKey []byte
-	keep := func() {
+	var refs, replaced []versionRef // replaced: current at the compact revision, not at rev
+	var old, newest *versionRef     // of the key at hand: up to the compact revision, and up to rev
+	exists := false                 // some key does, at rev
+	finishKey := func() {
 		if old != nil && !old.tombstone {
-			refs = append(refs, *old)
+			if newest == old {
+				refs = append(refs, *old)
+			} else {
+				replaced = append(replaced, *old)
+			}
 		}
-		old = nil
+		exists = exists || newest != nil && !newest.tombstone
+		old, newest = nil, nil
 	}
 	for it.Next() {
 		key, at, err := coder.DecodeVersionKey(it.Key())
 		if err != nil {
 			return nil, err
 		}
-		if old != nil && !slices.Equal(oldKey, key) {
-			keep()
-		}
 		if at > rev {
 			continue
+		}
+		if newest != nil && !slices.Equal(newest.key, key) {
+			finishKey()
 		}
 		rec, err := coder.DecodeVersion(key, at, it.Value())
 		if err != nil {
 			return nil, err
 		}
-		ref := versionRef{rev: at, sub: rec.Sub, tombstone: rec.Tombstone, key: key}
+		newest = &versionRef{rev: at, sub: rec.Sub, tombstone: rec.Tombstone, key: key}
 		if at <= compacted {
-			old, oldKey = &ref, key
-			continue
+			old = newest
+		} else {
+			refs = append(refs, *newest)
 		}
-		old = nil // replaced behind the compact revision
-		refs = append(refs, ref)
 	}
-	keep()
+	finishKey()
+	if !exists {
+		refs = append(refs, replaced...)
+	}
 	slices.SortFunc(refs, func(a, b versionRef) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub)) })
 	return refs, it.Err()
 }
