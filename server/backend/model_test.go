@@ -164,6 +164,10 @@ func (s *scratch) rangeOp(q *RangeRequest) *RangeResult {
 	if q.CountOnly {
 		return res
 	}
+	filters := q.MinModRevision != 0 || q.MaxModRevision != 0 || q.MinCreateRevision != 0 || q.MaxCreateRevision != 0
+	if !filters && q.SortOrder == SortNone && q.Limit > 0 {
+		recs = recs[:min(int64(len(recs)), q.Limit+1)] // in key order still
+	}
 	recs = slices.DeleteFunc(recs, func(r *coder.Record) bool {
 		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 && r.ModRevision > q.MaxModRevision ||
 			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 && r.CreateRevision > q.MaxCreateRevision

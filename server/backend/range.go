@@ -153,6 +153,10 @@ func (r *reader) rangeAll(ctx context.Context, q *RangeRequest, rev int64) (*Ran
 func (q *RangeRequest) finish(res *RangeResult, records []*coder.Record) {
 	if q.filtered() {
 		records = slices.DeleteFunc(records, func(r *coder.Record) bool { return !q.matches(r) })
+	} else if q.SortOrder == SortNone && q.Limit > 0 && int64(len(records)) > q.Limit {
+		// Without an order etcd takes the limit for one on keys, whatever the
+		// target: it sorts one key more than that, and leaves the last one out.
+		records = records[:q.Limit+1]
 	}
 	q.sort(records)
 	if q.Limit > 0 && int64(len(records)) > q.Limit {
