@@ -58,14 +58,6 @@ func (s *alarmSet) checkWrite(puts bool) error {
 	return nil
 }
 
-// checkRead returns the error that alarms give a read.
-func (s *alarmSet) checkRead() error {
-	if s.has(AlarmCorrupt) {
-		return ErrCorrupt
-	}
-	return nil
-}
-
 func (s *alarmSet) set(a Alarm, raised bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ func newCompactor(b *Backend) *compactor {
 func (b *Backend) Compact(ctx context.Context, rev int64, physical bool) (int64, error) {
 	bounded, cancel := b.bound(ctx)
 	defer cancel()
-	if err := b.alarms.checkRead(); err != nil {
+	if err := b.alarms.checkWrite(false); err != nil {
 		return 0, err
 	}
 	c := &compactCommand{b: b, rev: rev}

@@ -88,8 +88,7 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (LeaseStatus, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	// Unlike the keys, leases can be read in a corrupt cluster.
-	if err := b.servingWrites(); err != nil {
+	if err := b.servingReads(true); err != nil {
 		return LeaseStatus{}, err
 	}
 	granted, remaining, ok := b.lessor.status(id)
@@ -107,7 +106,7 @@ func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (Lea
 
 // Leases returns the ids of all leases, those that end first in front.
 func (b *Backend) Leases(context.Context) ([]int64, error) {
-	if err := b.servingWrites(); err != nil {
+	if err := b.servingReads(true); err != nil {
 		return nil, err
 	}
 	return b.lessor.ids(), nil

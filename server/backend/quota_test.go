@@ -75,15 +75,41 @@ func TestTheQuotaCountsWhatWasWrittenSinceItWasMeasured(t *testing.T) {
 	}
 }
 
-func TestACorruptClusterAnswersNothing(t *testing.T) {
+func TestACorruptClusterRefusesWritesOnly(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); !errors.Is(err, ErrCorrupt) {
+	if _, err := b.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Errorf("a read: %v", err)
 	}
 	if _, err := b.Txn(t.Context(), put("k", "v"), true); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a write: %v", err)
+	}
+	if _, err := b.Compact(t.Context(), 1, false); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a compaction: %v", err)
+	}
+}
+
+func TestAlarmsAndLeases(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	if _, err := b.LeaseGrant(t.Context(), 5, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmNoSpace}); err != nil {
+		t.Fatal(err)
+	}
+	// etcd looks at the alarms first.
+	if _, err := b.LeaseGrant(t.Context(), 6, MaxLeaseTTL+1); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("a grant without space: %v", err)
+	}
+	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := b.LeaseTimeToLive(t.Context(), 5, true); err != nil || st.GrantedTTL != 100 {
+		t.Errorf("time to live in a corrupt cluster: %+v, %v", st, err)
+	}
+	if ids, err := b.Leases(t.Context()); err != nil || len(ids) != 1 {
+		t.Errorf("leases in a corrupt cluster: %v, %v", ids, err)
 	}
 }

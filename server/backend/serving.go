@@ -41,13 +41,9 @@ func (b *Backend) servingWrites() error {
 }
 
 // servingReads returns nil if the node may answer a read. A deposed leader may
-// be behind, so it answers none, serializable ones neither.
-func (b *Backend) servingReads(linearizable bool) error {
-	if err := b.servingWrites(); err != nil {
-		return err
-	}
-	return b.alarms.checkRead()
-}
+// be behind, so it answers none, serializable ones neither. Alarms keep nobody
+// from reading, as in etcd.
+func (b *Backend) servingReads(linearizable bool) error { return b.servingWrites() }
 
 // watchFence notices that another process took the leadership, or that the
 // database lost data, while nothing is being written.
