@@ -8,11 +8,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// stepGrant grants a lease that outlives the history; where the order of leases
-// depends on what is left of them, an hour between them makes it certain.
+// stepGrant grants a lease that outlives the history. No two leases have the same
+// time, or nearly so, since their order depends on what is left of it.
 func stepGrant(w *world, r *rand.Rand) {
-	id := one[int64](r, 1, 2, 3, 4, 5, 6, 7, 8, -3, -4, 1<<62)
-	w.grant(id, one[int64](r, 3600, 7200, 10800, 100_000, 9_000_000_000, 9_000_000_001, math.MaxInt64))
+	n := r.IntN(12)
+	id := []int64{1, 2, 3, 4, 5, 6, 7, 8, -3, -4, 1 << 62, math.MinInt64}[n]
+	ttl := one[int64](r, 2*3600, 3*3600, 4*3600, 100_000, 9_000_000_000, 9_000_000_001, 10_000_000_000)
+	w.grant(id, ttl-int64(n)*300)
 }
 
 func (w *world) grant(id, ttl int64) answer {

@@ -57,31 +57,45 @@ func stepNumbers(t *testing.T, length int) (steps []int) {
 }
 
 func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
-	diff, trace := runHistory(t, e, seed, steps)
-	if diff == "" {
+	found := runHistory(t, e, seed, steps)
+	if found.diff == "" {
 		return
 	}
+	steps = steps[:found.steps]
 	if os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == "" {
-		t.Logf("the servers differ, shrinking %d steps; the difference was:\n%s", len(steps), diff)
+		t.Logf("the servers differ, shrinking %d steps; the difference was %s", len(steps), found.diff)
 		steps = shrink(steps, func(some []int) bool {
-			d, tr := runHistory(t, e, seed, some)
-			if d != "" {
-				diff, trace = d, tr
+			again := runHistory(t, e, seed, some)
+			if again.diff == "" || again.kind() != found.kind() {
+				return false
 			}
-			return d != ""
+			found = again
+			return true
 		})
 	}
 	listed := make([]string, len(steps))
 	for i, s := range steps {
 		listed[i] = strconv.Itoa(s)
 	}
-	t.Errorf("etcd and %s differ.\nReplay with %s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s",
-		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(trace, "\n"), diff)
+	t.Errorf("etcd and %s differ. Replay with\n%s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s",
+		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff)
 }
 
-// runHistory runs the steps on servers of its own, and returns the first
-// difference with the requests that led to it.
-func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (diff string, trace []string) {
+// finding is what a run found.
+type finding struct {
+	diff  string // the first difference; "" if there is none
+	steps int    // how many steps that took
+	trace []string
+}
+
+// kind tells differences apart, so that shrinking does not slip from one to another.
+func (f finding) kind() string {
+	kind, _, _ := strings.Cut(f.diff, " ")
+	return kind
+}
+
+// runHistory runs the steps on servers of its own.
+func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (f finding) {
 	t.Helper()
 	t.Run("run", func(t *testing.T) {
 		w := newWorld(startPair(t, e))
@@ -90,9 +104,9 @@ func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (diff 
 		if !w.failed() {
 			w.compareState()
 		}
-		diff, trace = w.diff, w.trace
+		f = finding{diff: w.diff, steps: w.steps, trace: w.trace}
 	})
-	return diff, trace
+	return f
 }
 
 // shrink returns a short list of steps that still fails: it leaves out ever

@@ -27,6 +27,7 @@ type world struct {
 	streams     [streamsOpen]*watchPair
 	behind      int // watches with a start in the past since the last settle
 
+	steps int      // begun
 	trace []string // the requests sent
 	diff  string   // the first difference
 }
@@ -81,6 +82,7 @@ func (w *world) learn(a answer) {
 func (w *world) run(seed uint64, steps []int) {
 	for _, step := range steps {
 		r := rand.New(rand.NewPCG(seed, uint64(step)))
+		w.steps++
 		pick(r)(w, r)
 		if w.failed() {
 			return
