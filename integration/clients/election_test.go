@@ -1,0 +1,113 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"golang.org/x/sync/errgroup"
+)
+
+// TestElection: candidates lead one after the other, in the order of their
+// campaigns, and an observer is told of each.
+func TestElection(t *testing.T) {
+	const candidates = 4
+	n, ctx := start(t), bounded(t)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	observed := concurrency.NewElection(newSession(t, n, 60), "/race").Observe(watching)
+
+	var group errgroup.Group
+	for i := range candidates {
+		e := concurrency.NewElection(newSession(t, n, 60), "/race")
+		group.Go(func() error {
+			name := fmt.Sprint("candidate ", i)
+			if err := e.Campaign(ctx, name); err != nil {
+				return err
+			}
+			leader, err := e.Leader(ctx)
+			if err != nil {
+				return err
+			}
+			if got := string(leader.Kvs[0].Value); got != name || leader.Kvs[0].CreateRevision != e.Rev() {
+				return fmt.Errorf("%s leads, and is told that %s does", name, got)
+			}
+			// The observer must see the word before it is taken back.
+			if err := e.Proclaim(ctx, name+" again"); err != nil {
+				return err
+			}
+			for r := range observed {
+				if string(r.Kvs[0].Value) == name+" again" {
+					return e.Resign(ctx)
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	require.NoError(t, group.Wait())
+	_, err := concurrency.NewElection(newSession(t, n, 60), "/race").Leader(ctx)
+	require.ErrorIs(t, err, concurrency.ErrElectionNoLeader)
+	require.Empty(t, contents(t, n.Client(), "/race"))
+	stop()
+	for range observed { // until it is closed
+	}
+}
+
+// TestElectionOrder: who campaigned first leads first.
+func TestElectionOrder(t *testing.T) {
+	n, ctx := start(t), bounded(t)
+	first := concurrency.NewElection(newSession(t, n, 60), "/race")
+	require.NoError(t, first.Campaign(ctx, "0"))
+	led := make(chan string, 3)
+	var want []string
+	var group errgroup.Group
+	for i := range 3 {
+		s := newSession(t, n, 60)
+		e, name := concurrency.NewElection(s, "/race"), fmt.Sprint(i+1)
+		want = append(want, name)
+		queued := n.Client().Watch(ctx, fmt.Sprintf("/race/%x", s.Lease()))
+		group.Go(func() error {
+			if err := e.Campaign(ctx, name); err != nil {
+				return err
+			}
+			led <- name
+			return e.Resign(ctx)
+		})
+		require.NotEmpty(t, (<-queued).Events)
+	}
+	require.NoError(t, first.Resign(ctx))
+	require.NoError(t, group.Wait())
+	close(led)
+	require.Equal(t, want, slices.Collect(values(led)))
+}
+
+func values[T any](c <-chan T) func(func(T) bool) {
+	return func(yield func(T) bool) {
+		for v := range c {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// TestElectionResumed: a leader whose program came back speaks on as such, until
+// its lease is gone.
+func TestElectionResumed(t *testing.T) {
+	n, ctx := start(t), bounded(t)
+	s := newSession(t, n, 60)
+	e := concurrency.NewElection(s, "/race")
+	require.NoError(t, e.Campaign(ctx, "before"))
+	n.Kill()
+	n.Start()
+	resumed := concurrency.ResumeElection(s, "/race", e.Key(), e.Rev())
+	require.NoError(t, resumed.Proclaim(ctx, "after"))
+	leader, err := resumed.Leader(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "after", string(leader.Kvs[0].Value))
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, resumed.Proclaim(ctx, "too late"), concurrency.ErrElectionNotLeader)
+}
