@@ -29,8 +29,10 @@ func TestHistories(t *testing.T) {
 		histories = 1
 	}
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
+		t.Parallel()
 		for i := range histories {
 			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+				t.Parallel()
 				testHistory(t, e, uint64(seed+i), stepNumbers(t, length))
 			})
 		}
