@@ -156,7 +156,8 @@ func TestCutConnectionsAreSettled(t *testing.T) {
 			var table strings.Builder
 			require.NoError(t, rep.WriteTable(&table))
 			t.Logf("%d requests failed\n%s", failed, &table)
-			require.Zero(t, rep.Verification.Skipped, "lost objects")
+			require.Zero(t, rep.Verification.Lost)
+			require.Zero(t, rep.Verification.Skipped)
 			require.NotZero(t, failed, "no connection was cut")
 		})
 	}

@@ -94,7 +94,7 @@ func (r *runner) replay(ctx context.Context, name string, from, until int64) (er
 		ws.watch(r.model.gen.resourcePrefix(kind), from, nil)
 	}
 	for _, watch := range ws.all {
-		if err := watch.wait(ctx, func() bool { return watch.reached >= until }); err != nil {
+		if err := watch.wait(ctx, func() bool { return watch.complete(until) }); err != nil {
 			break // the check below says so
 		}
 		s := watch.volume()

@@ -182,11 +182,13 @@ func (w *worker) revoke(ctx context.Context, g *granted, events *watcher) error 
 	}
 	a := w.r.attempts()
 	for {
+		// clientv3 repeats revocations by itself, so that "not found" may be
+		// the answer to one that took effect: the watch tells.
 		err := w.measure(ctx, "revoke", func(ctx context.Context, _ *sample) error {
 			_, err := w.client.Revoke(ctx, g.id)
 			return err
 		})
-		if err == nil || a.uncertain && isLeaseNotFound(err) {
+		if err == nil || isLeaseNotFound(err) {
 			return w.vanished(ctx, g, events)
 		}
 		if !a.again(ctx, err) {

@@ -68,6 +68,7 @@ type Verification struct {
 	Keys    int64 `json:"keys"`    // keys in them
 	Events  int64 `json:"events"`  // watch events
 	Skipped int64 `json:"skipped"` // answers not compared: objects of unknown state, or too many to keep
+	Lost    int64 `json:"lost"`    // objects whose state is unknown: writes that could not be settled
 	Failed  int64 `json:"failed"`
 	// Failures describes the first of them.
 	Failures []string `json:"failures,omitempty"`
@@ -154,8 +155,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "note: %s\n", note)
 	}
 	v := r.Verification
-	fmt.Fprintf(&b, "\nverified: %d answers with %d keys, %d events; %d skipped; %d wrong\n",
-		v.Answers, v.Keys, v.Events, v.Skipped, v.Failed)
+	fmt.Fprintf(&b, "\nverified: %d answers with %d keys, %d events; %d skipped; %d objects lost; %d wrong\n",
+		v.Answers, v.Keys, v.Events, v.Skipped, v.Lost, v.Failed)
 	for _, f := range v.Failures {
 		fmt.Fprintf(&b, "wrong: %s\n", f)
 	}

@@ -195,10 +195,11 @@ func (v *verifier) count(prefix string, rev, got int64) {
 }
 
 func (v *verifier) report() Verification {
+	_, lost := v.model.revisions()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return Verification{
-		Answers: v.answers.Load(), Keys: v.keys.Load(), Events: v.events.Load(), Skipped: v.skipped.Load(),
+		Answers: v.answers.Load(), Keys: v.keys.Load(), Events: v.events.Load(), Skipped: v.skipped.Load(), Lost: int64(lost),
 		Failed: v.failed.Load(), Failures: v.failures,
 	}
 }
