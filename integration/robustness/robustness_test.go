@@ -3,7 +3,6 @@ package robustness
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,32 +41,6 @@ var profiles = []struct {
 	{"KubernetesCreateDelete", traffic.KubernetesCreateDelete, traffic.KeyValueMedium},
 }
 
-// disturbance is what happens to the server in the middle of the traffic.
-type disturbance struct {
-	name string
-	do   func(*testing.T, *harness.Node)
-}
-
-var disturbances = []disturbance{
-	{"Killed", func(_ *testing.T, n *harness.Node) { n.Kill(); n.Start() }},
-	{"KilledThrice", func(_ *testing.T, n *harness.Node) {
-		for range 3 {
-			n.Kill()
-			n.Start()
-		}
-	}},
-	{"Stopped", func(_ *testing.T, n *harness.Node) { n.Stop(); n.Start() }},
-	{"Paused", func(t *testing.T, n *harness.Node) {
-		n.Process().Pause(t)
-		pass(time.Second) // longer than the clients wait
-		n.Process().Resume(t)
-	}},
-	{"Undisturbed", func(*testing.T, *harness.Node) {}},
-}
-
-// pass lets traffic pass for about so long: there is no event to wait for.
-func pass(d time.Duration) { <-time.After(d*4/5 + rand.N(d*2/5)) }
-
 const (
 	// trafficTime is how long the traffic runs before and after a disturbance.
 	trafficTime = time.Second
@@ -78,8 +51,8 @@ const (
 	leastRevisions = 50
 )
 
-// TestRobustness runs each profile on each engine with disturbances: one each,
-// turn by turn; all of them in the long form.
+// TestRobustness runs traffic on each engine with each disturbance; with each
+// profile too in the long form.
 func TestRobustness(t *testing.T) {
 	rounds := 1
 	if long() {
@@ -92,10 +65,15 @@ func TestRobustness(t *testing.T) {
 	}
 	for _, e := range []harness.Engine{harness.SQLite, harness.MySQL} {
 		t.Run(e.Name, func(t *testing.T) {
+			disturbances := disturbances
+			if e.Name == harness.MySQL.Name {
+				disturbances = slices.Concat(disturbances, databaseDisturbances)
+			}
 			for round := range rounds {
 				for i, p := range profiles {
 					for j, d := range disturbances {
-						if !long() && (i+round)%len(disturbances) != j {
+						// The short form goes through all disturbances.
+						if !long() && j%len(profiles) != (i+round)%len(profiles) {
 							continue
 						}
 						t.Run(fmt.Sprintf("%s/%s", p.name, d.name), func(t *testing.T) {
@@ -109,13 +87,13 @@ func TestRobustness(t *testing.T) {
 }
 
 func testRobustness(t *testing.T, e harness.Engine, tf traffic.Traffic, load traffic.KeyValue, d disturbance) {
-	datastore := e.Datastore(t)
-	archive := newArchive(t, datastore)
-	node := harness.StartNodeOn(t, datastore, "--watch-progress-notify-interval", "100ms")
+	w := startWorld(t, e, d)
+	archive := newArchive(t, w.datastore)
+	w.node = harness.StartNodeOn(t, w.through, "--watch-progress-notify-interval", "100ms")
 
-	reports := drive(t, node, tf, load, d)
+	reports := drive(t, w, tf, load, d)
 
-	node.Stop()
+	w.node.Stop()
 	persisted := archive.requests(t, reports)
 	require.Greater(t, len(persisted), leastRevisions, "too little traffic to prove anything")
 	result := validate.ValidateAndReturnVisualize(zap.NewNop(),
@@ -131,10 +109,10 @@ func testRobustness(t *testing.T, e harness.Engine, tf traffic.Traffic, load tra
 
 // drive runs traffic and watches, disturbs the server, and returns what the
 // clients saw.
-func drive(t *testing.T, node *harness.Node, tf traffic.Traffic, load traffic.KeyValue, d disturbance) []report.ClientReport {
+func drive(t *testing.T, w *world, tf traffic.Traffic, load traffic.KeyValue, d disturbance) []report.ClientReport {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	endpoints := []string{node.Host()}
+	endpoints := []string{w.node.Host()}
 	// Times are relative to this one; its monotonic reading orders operations.
 	start := time.Now()
 	ids := identity.NewIDProvider()
@@ -162,7 +140,7 @@ func drive(t *testing.T, node *harness.Node, tf traffic.Traffic, load traffic.Ke
 	defer end()
 	simulate(ctx, t, &running, finish, endpoints, clients, tf, load)
 	pass(trafficTime)
-	d.do(t, node)
+	d.do(w)
 	pass(trafficTime)
 	end()
 
