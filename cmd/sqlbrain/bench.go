@@ -43,7 +43,7 @@ Workloads:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.cfg.Workload == "" {
-				return errors.New("name a workload; see sqlbrain bench --help")
+				return &usageError{errors.New("name a workload")}
 			}
 			return f.run(cmd)
 		},
@@ -102,18 +102,17 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 	if f.output != "table" && f.output != "json" {
-		return fmt.Errorf("--output %q: want table or json", f.output)
+		return &usageError{fmt.Errorf("--output %q: want table or json", f.output)}
 	}
 	cfg := f.cfg
 	if cfg.Mix, err = bench.ParseMix(f.mix); err != nil {
-		return err
+		return &usageError{err}
 	}
 	if f.tls.TrustedCAFile != "" || f.tls.CertFile != "" || f.tls.KeyFile != "" || anyHTTPS(cfg.Endpoints) {
 		if cfg.TLS, err = f.tls.ClientConfig(); err != nil {
 			return fmt.Errorf("TLS: %w", err)
 		}
 	}
-	cmd.SilenceUsage = true // from here on, errors are the server's
 	cfg.Progress = cmd.ErrOrStderr()
 	if file, ok := cfg.Progress.(*os.File); ok {
 		cfg.ProgressTerminal = isatty.IsTerminal(file.Fd())

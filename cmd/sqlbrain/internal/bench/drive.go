@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,14 @@ func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context,
 				p.steps.Add(1)
 				if err == nil {
 					pause = 0
-				} else if pause.wait(ctx) != nil {
+					continue
+				}
+				// All steps would take as long to fail as this one did.
+				if silence := time.Since(time.Unix(0, r.alive.Load())); silence > r.cfg.RetryFor {
+					r.abort(fmt.Errorf("%w for %v: %w", ErrGone, silence.Round(time.Second), err))
+					return
+				}
+				if pause.wait(ctx) != nil {
 					return
 				}
 			}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -25,6 +24,13 @@ const etcdVariable = "SQLBRAIN_TEST_ETCD"
 // startEtcd runs a fresh etcd until the test ends and returns its endpoint.
 func startEtcd(t *testing.T) string {
 	t.Helper()
+	endpoint, _ := runEtcd(t)
+	return endpoint
+}
+
+// runEtcd is startEtcd with a way to kill it before.
+func runEtcd(t *testing.T) (endpoint string, kill func()) {
+	t.Helper()
 	binary := os.Getenv(etcdVariable)
 	if binary == "" {
 		t.Skip(etcdVariable + " does not name an etcd server")
@@ -34,10 +40,11 @@ func startEtcd(t *testing.T) string {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
 		"--log-level", "error", "--unsafe-no-fsync")
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
+	t.Cleanup(kill)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
@@ -48,7 +55,7 @@ func startEtcd(t *testing.T) string {
 		_, err := c.Get(attempt, "/")
 		cancel()
 		if err == nil {
-			return client
+			return client, kill
 		}
 		require.NoError(t, wait(ctx, 20*time.Millisecond), "etcd does not answer: %v", err)
 	}
@@ -143,6 +150,20 @@ func (m *meddling) Write(b []byte) (int, error) {
 	return m.Writer.Write(b)
 }
 
+func TestServerThatIsGoneEndsTheRun(t *testing.T) {
+	endpoint, kill := runEtcd(t)
+	cfg := small("get", endpoint)
+	cfg.Duration, cfg.Total = time.Hour, 0
+	cfg.RetryFor, cfg.RequestTimeout = 500*time.Millisecond, 500*time.Millisecond
+	cfg.Keep = true // nobody is there to clean up with
+	cfg.ProgressTerminal, cfg.Progress = true, &meddling{Writer: io.Discard, once: sync.OnceFunc(kill)}
+	rep, err := Run(t.Context(), cfg)
+	require.ErrorIs(t, err, ErrGone)
+	ok, failed := rep.Requests()
+	require.NotZero(t, ok)
+	require.NotZero(t, failed)
+}
+
 func TestCutConnectionsAreSettled(t *testing.T) {
 	endpoint := startEtcd(t)
 	for _, w := range []string{"mixed", "delete", "lease", "objects"} {
@@ -182,10 +203,13 @@ func startCutter(t *testing.T, target string) string {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			out, dialErr := net.Dial("tcp", target)
-			if err := errors.Join(err, dialErr); err != nil {
-				fmt.Fprintln(os.Stderr, "cutter:", err)
-				return
+			if err != nil {
+				continue // a connection that was gone already
+			}
+			out, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = in.Close()
+				continue
 			}
 			cut := func() { _ = in.Close(); _ = out.Close() }
 			stop := context.AfterFunc(ctx, cut)

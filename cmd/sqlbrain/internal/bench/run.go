@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -17,6 +18,8 @@ var (
 	ErrVerification = errors.New("verification failed")
 	// ErrNothingSucceeded: every request failed.
 	ErrNothingSucceeded = errors.New("no request succeeded")
+	// ErrGone: requests succeeded, but for longer than Config.RetryFor none did.
+	ErrGone = errors.New("no request succeeds any more")
 	// ErrPrefixInUse: there are keys below the prefix already.
 	ErrPrefixInUse = errors.New("the prefix holds keys already")
 )
@@ -32,6 +35,8 @@ type runner struct {
 	model   *model
 	verify  *verifier
 	pace    *pacer // nil: no set rate
+	abort   context.CancelCauseFunc
+	alive   atomic.Int64 // when a request succeeded last, in nanoseconds
 
 	mu     sync.Mutex
 	phases []*phase
@@ -41,7 +46,7 @@ type runner struct {
 
 // Run executes the workload cfg names. The report is not nil once the endpoint
 // answered, also beside an error; the error wraps ErrVerification,
-// ErrNothingSucceeded, or what kept the run from finishing. Requests that fail
+// ErrNothingSucceeded, ErrGone, or what kept the run from finishing. Requests that fail
 // for a passing reason are counted, and are no error of the run.
 func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	cfg, err = cfg.withDefaults()
@@ -64,10 +69,13 @@ func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
 	m := newModel(&generator{seed: cfg.Seed, prefix: prefix, size: cfg.ValueSize}, start)
 	r := &runner{cfg: cfg, clients: clients, model: m, verify: &verifier{model: m}}
 
+	ctx, r.abort = context.WithCancelCause(ctx)
+	defer r.abort(nil)
 	began := time.Now()
+	r.alive.Store(began.UnixNano())
 	err = r.execute(ctx)
-	if ctx.Err() != nil {
-		err = errors.Join(context.Cause(ctx), err)
+	if ctx.Err() != nil { // whatever else ended did so because of that
+		err = context.Cause(ctx)
 	}
 	if !cfg.Keep {
 		err = errors.Join(err, r.cleanUp(ctx, prefix))

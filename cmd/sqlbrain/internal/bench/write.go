@@ -62,6 +62,9 @@ func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op strin
 	s.err = f(ctx, &s)
 	s.latency = time.Since(start)
 	w.p.record(op, s)
+	if s.err == nil {
+		w.r.alive.Store(time.Now().UnixNano())
+	}
 	return s.err
 }
 
