@@ -65,6 +65,9 @@ func masked(c call, m proto.Message) proto.Message {
 			// Messages as text have one or two spaces, at the whim of the build.
 			r.Errors[i] = strings.ReplaceAll(e, "  ", " ")
 		}
+		slices.Sort(r.Errors)
+	case *pb.AlarmResponse:
+		slices.SortFunc(r.Alarms, func(a, b *pb.AlarmMember) int { return cmp.Compare(a.MemberID, b.MemberID) })
 	case *pb.LeaseTimeToLiveResponse:
 		if r.TTL > 0 && r.TTL <= r.GrantedTTL && r.TTL >= r.GrantedTTL-leaseTolerance {
 			r.TTL = r.GrantedTTL

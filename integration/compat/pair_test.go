@@ -31,7 +31,6 @@ const quota = "--quota-backend-bytes=2147483648"
 // pair is an etcd and the server under test. Both began empty, and get the same
 // requests in the same order.
 type pair struct {
-	t       testing.TB
 	etcd    *side
 	subject *side
 }
@@ -43,21 +42,15 @@ type side struct {
 	conn *grpc.ClientConn
 }
 
-func startPair(t testing.TB, e harness.Engine) *pair {
+// startPair starts both servers with flags that both know. What etcd stores need
+// not outlive the machine, but does outlive a restart.
+func startPair(t testing.TB, e harness.Engine, flags ...string) *pair {
 	t.Helper()
-	return &pair{t: t, etcd: startReference(t), subject: startSubject(t, e)}
-}
-
-// startReference starts an etcd. Its data need not outlive the machine, but they
-// outlive a restart.
-func startReference(t testing.TB) *side {
-	t.Helper()
-	return newSide(t, "etcd", harness.StartEtcd(t, quota, "--unsafe-no-fsync"))
-}
-
-func startSubject(t testing.TB, e harness.Engine) *side {
-	t.Helper()
-	return newSide(t, "subject", harness.StartNode(t, e, quota))
+	flags = append(flags, quota)
+	return &pair{
+		etcd:    newSide(t, "etcd", harness.StartEtcd(t, append(flags, "--unsafe-no-fsync")...)),
+		subject: newSide(t, "subject", harness.StartNode(t, e, flags...)),
+	}
 }
 
 func newSide(t testing.TB, name string, n *harness.Node) *side {

@@ -349,3 +349,17 @@ func normalWatch(spec *watchSpec, rs []*pb.WatchResponse, etcd bool) (out []*pb.
 	}
 	return out
 }
+
+// lastEvents are the events etcd sent to the watches on stream 0, those of fences
+// aside.
+func (w *world) lastEvents() (events []*mvccpb.Event) {
+	if w.streams[0] == nil {
+		return nil
+	}
+	for _, r := range w.streams[0].etcd.since(0) {
+		if r.WatchId < fenceID {
+			events = append(events, r.Events...)
+		}
+	}
+	return events
+}

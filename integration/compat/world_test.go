@@ -9,7 +9,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // streamsOpen is how many streams of watches a history uses at most.
@@ -72,7 +71,7 @@ func (w *world) learn(a answer) {
 		if f == nil || !r.Has(f) {
 			continue
 		}
-		h := r.Get(f).Message().Interface().(protoreflect.ProtoMessage).(*pb.ResponseHeader)
+		h := r.Get(f).Message().Interface().(*pb.ResponseHeader)
 		w.revision = max(w.revision, h.Revision)
 	}
 }
