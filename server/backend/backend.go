@@ -29,7 +29,7 @@ type Config struct {
 	Name           string        // member name, "default"
 	QuotaBytes     int64         // space quota, 0: none
 	RequestTimeout time.Duration // bound on a request, 7 s as in etcd
-	CommitTimeout  time.Duration // after which a commit's outcome counts as unknown, 10 s
+	CommitTimeout  time.Duration // bound on a commit, then its outcome counts as unknown, and on what a write reads; 10 s
 	MinLeaseTTL    int64         // seconds, 2 as in etcd at its default settings
 	QueueLength    int           // requests waiting for a batch, 8192
 	BatchRequests  int           // most requests of one commit, 256

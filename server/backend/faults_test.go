@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,5 +298,42 @@ func TestAStaleIndexIsNotBelieved(t *testing.T) {
 	got := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}).Records[0]
 	if got.Version != 2 || got.CreateRevision != rev || got.ModRevision != res.Revision {
 		t.Fatalf("the put gave %+v", got)
+	}
+}
+
+// silent is a store that, while it is silent, answers no multi-get and no list.
+type silent struct {
+	sqlstore.Store
+	on atomic.Bool
+}
+
+func (s *silent) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if s.on.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.MultiGet(ctx, keys)
+}
+
+func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	if s.on.Load() {
+		<-ctx.Done()
+		return nil, false, ctx.Err()
+	}
+	return s.Store.List(ctx, q)
+}
+
+func TestAReadThatIsNotAnsweredDoesNotHoldUpWritesForEver(t *testing.T) {
+	store := &silent{Store: newStore(t)}
+	b := open(t, store, func(c *Config) { c.CommitTimeout = 20 * time.Millisecond })
+	store.on.Store(true)
+	for _, txn := range []*Txn{put("k", "v"), {Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}} {
+		if _, err := b.Txn(t.Context(), txn, true); !errors.Is(err, ErrTimeout) {
+			t.Errorf("while the database is silent: %v", err)
+		}
+	}
+	store.on.Store(false)
+	if res := mustTxn(t, b, put("k", "v")); res.Revision != 2 {
+		t.Errorf("the first write took revision %d", res.Revision)
 	}
 }

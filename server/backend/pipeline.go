@@ -123,7 +123,9 @@ func (b *Backend) readAhead(ctx context.Context, requests []*request) {
 	for _, r := range requests {
 		keys = append(keys, r.cmd.touches()...)
 	}
-	if err := b.loadIndex(ctx, keys); err != nil && ctx.Err() == nil {
+	bounded, cancel := context.WithTimeout(ctx, b.cfg.CommitTimeout)
+	defer cancel()
+	if err := b.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
 		b.log.Debug("reading ahead failed", "error", err)
 	}
 }
@@ -198,6 +200,14 @@ func takeWaiting(requests []*request) []*request {
 	return kept
 }
 
+// evaluateOne bounds what a command reads: a database that does not answer must
+// not hold up the pipeline for ever.
+func (b *Backend) evaluateOne(ctx context.Context, cmd command, st *stage) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, b.cfg.CommitTimeout, ErrTimeout)
+	defer cancel()
+	return b.publicError(bounded, cmd.evaluate(bounded, st))
+}
+
 // evaluateAll evaluates requests in order until the commit is full, and returns
 // the outcomes so far, of one request at least.
 func (b *Backend) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
@@ -205,8 +215,12 @@ func (b *Backend) evaluateAll(ctx context.Context, s *batchState, requests []*re
 		if len(outcomes) > 0 && s.full() {
 			break
 		}
+		if r.abandoned.Load() {
+			outcomes = append(outcomes, ErrTimeout) // nobody reads it, nothing is done
+			continue
+		}
 		st := s.begin()
-		err := r.cmd.evaluate(ctx, st)
+		err := b.evaluateOne(ctx, r.cmd, st)
 		if errors.Is(err, errNextBatch) && len(outcomes) > 0 {
 			break
 		}
