@@ -90,9 +90,26 @@ func (p *program) serve(ctx context.Context) (err error) {
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
 		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
 	p.tellServiceManager(logger, "READY=1")
-	stop := context.AfterFunc(ctx, func() { p.tellServiceManager(logger, "STOPPING=1") })
-	defer stop()
-	return s.Run(ctx)
+	return p.run(ctx, logger, s)
+}
+
+// run serves until ctx ends. The service manager is told before anything stops.
+func (p *program) run(ctx context.Context, logger *slog.Logger, s *server.Server) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		select {
+		case <-ctx.Done():
+			p.tellServiceManager(logger, "STOPPING=1")
+			stop()
+		case <-running.Done():
+		}
+	}()
+	err := s.Run(running)
+	stop()
+	<-told
+	return err
 }
 
 // tellServiceManager is not worth failing for.
