@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // secret is the password of every database user that these tests make.
-const secret = "Geheim+0815%/x"
+const secret = "Geheim+Wort%/x"
 
 // answer is what a command line led to.
 type answer struct {
@@ -62,7 +62,7 @@ func executeEnv(t *testing.T, environ []string, args ...string) answer {
 
 func (a answer) requireNoSecret(t *testing.T) {
 	t.Helper()
-	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), "Geheim", "0815"} {
+	for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), "Geheim", "Wort"} {
 		require.NotContains(t, a.stdout+a.stderr, form)
 	}
 }
