@@ -146,7 +146,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.reader = &reader{store: store, cache: b.records, counts: counts, frontier: b.Revision}
+	b.reader = &reader{store: store, cache: b.records, counts: counts, frontier: b.Revision, compacted: b.CompactRevision}
 	if b.chain, err = takeChain(ctx, store, b.log, &retrier{}); err != nil {
 		return nil, err
 	}

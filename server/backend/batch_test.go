@@ -96,10 +96,13 @@ func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 				t.Errorf("revision %d reads%s, want %s", rev, got, want[rev])
 			}
 			for name, count := range map[string]func(context.Context, KeyRange, int64) (int64, error){
-				"count": b.reader.count,
-				"each":  b.reader.countEach,
-				"back": func(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
-					return b.reader.countBack(ctx, kr, rev, 9)
+				"count": b.reader.count, "each": b.reader.countEach, "back": b.reader.countBack,
+				"carry": func(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+					n, ok, err := b.reader.carry(ctx, kr, rev)
+					if !ok {
+						t.Error("no base to carry from")
+					}
+					return n, err
 				},
 			} {
 				if n, err := count(t.Context(), all(), rev); err != nil || n != res.Count {

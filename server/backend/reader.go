@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -13,10 +12,11 @@ import (
 // open: rows above the revision are filtered, and replaced by the version that
 // the revision sees.
 type reader struct {
-	store    sqlstore.Store
-	cache    *recordCache
-	counts   *countCache
-	frontier func() int64
+	store     sqlstore.Store
+	cache     *recordCache
+	counts    *countCache
+	frontier  func() int64
+	compacted func() int64
 }
 
 // scanPage bounds the index rows read by one statement.
@@ -194,74 +194,4 @@ func (r *reader) lookupFloor(ctx context.Context, page []resolved, at []int, key
 		}
 	}
 	return nil
-}
-
-// count returns how many keys of kr exist at revision rev.
-func (r *reader) count(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
-	if n, ok := r.counts.get(kr, rev); ok {
-		return n, nil
-	}
-	lo, hi := coder.IndexBounds(kr.Key, kr.End)
-	n, newer, err := r.store.Count(ctx, lo, hi, rev)
-	if err != nil {
-		return 0, err
-	}
-	if frontier := r.frontier(); newer > 0 && frontier > rev && frontier-rev < logChangesPerLookup*newer {
-		n, err = r.countBack(ctx, kr, rev, frontier)
-	} else if newer > 0 {
-		n, err = r.countEach(ctx, kr, rev)
-	}
-	if err != nil {
-		return 0, err
-	}
-	r.counts.put(kr, rev, n)
-	return n, nil
-}
-
-// logChangesPerLookup is about how many changes of the log are read in the time
-// that looking up one key's older version takes.
-const logChangesPerLookup = 50
-
-// countEach counts by looking at every key, and up the older version of those
-// that changed behind rev.
-func (r *reader) countEach(ctx context.Context, kr KeyRange, rev int64) (n int64, err error) {
-	err = r.scan(ctx, kr, rev, false, 0, func(*coder.Record) bool {
-		n++
-		return true
-	})
-	return n, err
-}
-
-// countBack counts at the later revision from, and takes back what the log says
-// was created and deleted since rev.
-func (r *reader) countBack(ctx context.Context, kr KeyRange, rev, from int64) (int64, error) {
-	lo, hi := coder.IndexBounds(kr.Key, kr.End)
-	n, newer, err := r.store.Count(ctx, lo, hi, from)
-	if err == nil && newer > 0 { // a few, as from is the frontier
-		n, err = r.countEach(ctx, kr, from)
-	}
-	if err != nil {
-		return 0, err
-	}
-	start, end := coder.LogBounds(rev+1, math.MaxInt64)
-	it := r.store.Iter(ctx, sqlstore.Range{Start: start, End: end})
-	defer func() { _ = it.Close() }()
-	for it.Next() {
-		changes, err := coder.DecodeLog(it.Value())
-		if err != nil {
-			return 0, err
-		}
-		for _, c := range changes {
-			switch {
-			case c.Revision > from:
-				return n, nil
-			case c.Revision <= rev || !coder.Contains(kr.Key, kr.End, c.Key):
-			case c.Tombstone:
-				n++
-			case c.PrevRevision == 0:
-				n--
-			}
-		}
-	}
-	return n, it.Err()
 }

@@ -1,0 +1,126 @@
+package backend
+
+import (
+	"context"
+	"math"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+const (
+	// logChangesPerLookup is about how many changes of the log are read in the
+	// time that looking up one key's older version takes.
+	logChangesPerLookup = 50
+	// maxCountRoll is how many revisions a known count is carried along the log
+	// rather than counted anew.
+	maxCountRoll = 5000
+	// countTries is how often a count at the frontier is tried while commits land.
+	countTries = 3
+)
+
+// count returns how many keys of kr exist at revision rev. Every page of a list
+// says so, so it must not cost what the range holds: a count that was made
+// before is carried to rev by what the log says was created and deleted between.
+func (r *reader) count(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+	if n, ok := r.counts.get(kr, rev); ok {
+		return n, nil
+	}
+	n, ok, err := r.carry(ctx, kr, rev)
+	if err == nil && !ok {
+		n, err = r.countTable(ctx, kr, rev)
+	}
+	if err != nil {
+		return 0, err
+	}
+	r.counts.put(kr, rev, n)
+	r.counts.putBase(kr, countBase{rev: rev, n: n})
+	return n, nil
+}
+
+// carry counts from the range's base, if it has one near enough.
+func (r *reader) carry(ctx context.Context, kr KeyRange, rev int64) (n int64, ok bool, err error) {
+	base, ok := r.counts.base(kr)
+	low, high := min(base.rev, rev), max(base.rev, rev)
+	if !ok || high-low > maxCountRoll || low < r.compacted() {
+		return 0, false, nil
+	}
+	net, err := r.netCreated(ctx, kr, low, high)
+	if err != nil || low < r.compacted() { // the log may have been cut while it was read
+		return 0, false, err
+	}
+	if rev < base.rev {
+		net = -net
+	}
+	return base.n + net, true, nil
+}
+
+// countTable counts in the table.
+func (r *reader) countTable(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+	lo, hi := coder.IndexBounds(kr.Key, kr.End)
+	n, newer, err := r.store.Count(ctx, lo, hi, rev)
+	if err != nil || newer == 0 {
+		return n, err
+	}
+	if frontier := r.frontier(); frontier > rev && frontier-rev < logChangesPerLookup*newer {
+		return r.countBack(ctx, kr, rev)
+	}
+	return r.countEach(ctx, kr, rev)
+}
+
+// countBack counts at the frontier, and takes back what the log says was created
+// and deleted since rev.
+func (r *reader) countBack(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+	lo, hi := coder.IndexBounds(kr.Key, kr.End)
+	for range countTries {
+		from := max(r.frontier(), rev)
+		n, newer, err := r.store.Count(ctx, lo, hi, from)
+		if err != nil {
+			return 0, err
+		}
+		if newer == 0 {
+			net, err := r.netCreated(ctx, kr, rev, from)
+			r.counts.putBase(kr, countBase{rev: from, n: n})
+			return n - net, err
+		}
+	}
+	return r.countEach(ctx, kr, rev)
+}
+
+// countEach counts by looking at every key, and up the older version of those
+// that changed behind rev.
+func (r *reader) countEach(ctx context.Context, kr KeyRange, rev int64) (n int64, err error) {
+	err = r.scan(ctx, kr, rev, false, 0, func(*coder.Record) bool {
+		n++
+		return true
+	})
+	return n, err
+}
+
+// netCreated returns by how many keys kr grew in the revisions (after, upTo].
+func (r *reader) netCreated(ctx context.Context, kr KeyRange, after, upTo int64) (net int64, err error) {
+	if after >= upTo {
+		return 0, nil
+	}
+	lo, hi := coder.LogBounds(after+1, math.MaxInt64)
+	it := r.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi})
+	defer func() { _ = it.Close() }()
+	for it.Next() {
+		changes, err := coder.DecodeLog(it.Value())
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range changes {
+			switch {
+			case c.Revision > upTo:
+				return net, nil
+			case c.Revision <= after || !coder.Contains(kr.Key, kr.End, c.Key):
+			case c.Tombstone:
+				net--
+			case c.PrevRevision == 0:
+				net++
+			}
+		}
+	}
+	return net, it.Err()
+}
