@@ -5,6 +5,8 @@ BIN      := bin/sqlbrain
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
+# Modules of their own: their dependencies stay out of the product's.
+MODULES  := integration integration/robustness integration/benchmark
 
 # The race detector needs cgo and a C compiler; without them the tests run plain.
 CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
@@ -38,15 +40,19 @@ unit: ## Unit tests and the storage suite, with the race detector where there is
 	$(GO) test $(RACE) $(PACKAGES)
 
 .PHONY: integration
-integration: ## The built binary with etcdctl, crashes, outages, bad surroundings
-	cd integration && $(GO) test -timeout 20m ./...
+integration: ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) test -timeout 30m ./...); done
+
+.PHONY: compat
+compat: ## Random histories and every claim of compatibility beside etcd, the long form
+	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 2h -v ./compat/...
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
-	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
+	set -e; for m in $(MODULES); do (cd $$m && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...); done
 
 .PHONY: lint
-lint: fmt-check vet staticcheck ## Format check, go vet and staticcheck, both modules
+lint: fmt-check vet staticcheck ## Format check, go vet and staticcheck, all modules
 
 .PHONY: fmt-check
 fmt-check:
@@ -55,13 +61,13 @@ fmt-check:
 .PHONY: vet
 vet:
 	$(GO) vet $(PACKAGES)
-	cd integration && $(GO) vet ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
 
 .PHONY: staticcheck
 staticcheck:
 	$(GO) tool staticcheck $(PACKAGES)
 	$(GO) build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	cd integration && ../bin/staticcheck ./...
+	set -e; for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/staticcheck ./...); done
 
 .PHONY: fuzz
 fuzz: ## Fuzz the codecs and checks, FUZZTIME each (default 30s)
@@ -79,9 +85,8 @@ cover: ## Test coverage of the root module, into coverage.html
 	$(GO) tool cover -html=coverage.out -o coverage.html
 
 .PHONY: tidy-check
-tidy-check: ## Fail if go.mod or go.sum of either module is not tidy
-	$(GO) mod tidy -diff
-	cd integration && $(GO) mod tidy -diff
+tidy-check: ## Fail if go.mod or go.sum is not tidy
+	$(GO) mod tidy -e -diff
 
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
