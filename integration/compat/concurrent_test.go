@@ -51,7 +51,7 @@ func TestConcurrentHistories(t *testing.T) {
 }
 
 func testConcurrentHistory(t *testing.T, e harness.Engine, seed uint64, length int) {
-	w := newWorld(startPair(t, e))
+	w := newWorld(startPairWith(t, e, ownFlags(seed)))
 	defer w.close()
 	for _, id := range []int64{1, 2, 3, passingLease} {
 		w.grant(id, 3600*id)

@@ -100,7 +100,7 @@ func (f finding) kind() string {
 func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (f finding) {
 	t.Helper()
 	t.Run("run", func(t *testing.T) {
-		w := newWorld(startPair(t, e))
+		w := newWorld(startPairWith(t, e, ownFlags(seed)))
 		defer w.close()
 		w.run(seed, steps)
 		if !w.failed() {

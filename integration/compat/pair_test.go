@@ -46,11 +46,34 @@ type side struct {
 // not outlive the machine, but does outlive a restart.
 func startPair(t testing.TB, e harness.Engine, flags ...string) *pair {
 	t.Helper()
-	flags = append(flags, quota)
-	return &pair{
-		etcd:    newSide(t, "etcd", harness.StartEtcd(t, append(flags, "--unsafe-no-fsync")...)),
-		subject: newSide(t, "subject", harness.StartNode(t, e, flags...)),
+	return startPairWith(t, e, nil, flags...)
+}
+
+// startPairWith is startPair with flags of sqlbrain's own.
+func startPairWith(t testing.TB, e harness.Engine, own []string, flags ...string) *pair {
+	t.Helper()
+	flags = append(flags[:len(flags):len(flags)], quota)
+	if harness.TargetIsEtcd() {
+		own = nil
 	}
+	return &pair{
+		etcd:    newSide(t, "etcd", harness.StartEtcd(t, append(flags[:len(flags):len(flags)], "--unsafe-no-fsync")...)),
+		subject: newSide(t, "subject", harness.StartNode(t, e, append(flags, own...)...)),
+	}
+}
+
+// small makes sqlbrain's caches and queues so small that little is answered from
+// them.
+var small = []string{
+	"--watch-ring-events=6", "--watch-queue-events=4", "--object-cache-bytes=0", "--index-cache-entries=5",
+}
+
+// ownFlags are sqlbrain's flags for a seed: every other run has small caches.
+func ownFlags(seed uint64) []string {
+	if seed%2 == 0 {
+		return small
+	}
+	return nil
 }
 
 func newSide(t testing.TB, name string, n *harness.Node) *side {

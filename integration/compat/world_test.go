@@ -130,7 +130,7 @@ func (w *world) settle() {
 		if s == nil || w.failed() {
 			continue
 		}
-		if err := s.endFence(ids[i]); err != nil {
+		if err := s.endFence(ids[i], w.revision); err != nil {
 			w.differ("settle", err.Error())
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"testing"
@@ -182,18 +183,30 @@ func (n *Node) Etcdctl(input string, args ...string) Output {
 	return Run(n.t, 30*time.Second, input, Etcdctl(n.t), append([]string{"--endpoints", n.Endpoint()}, args...)...)
 }
 
+// Ports of servers are taken from below those that the system gives to outgoing
+// connections, of which tests make many: one of them could take the port before
+// its server does, or while it is down.
+const (
+	lowestPort  = 10_000
+	highestPort = 32_000
+)
+
 // FreePort returns a TCP port of the loopback interface that nobody uses now.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue // in use
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no free port")
+	return 0
 }
 
 // Host returns the host and port of the node's endpoint.

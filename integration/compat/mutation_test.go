@@ -1,0 +1,164 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// envMutate runs TestMutations; with a text, only the mutations whose name has it.
+const envMutate = "SQLBRAIN_COMPAT_MUTATE"
+
+// mutation is a mistake: the one place in file that reads from is made to read to.
+type mutation struct {
+	name, file, from, to string
+}
+
+var mutations = []mutation{
+	{"more is said where the limit is just reached", "server/backend/range.go",
+		"int64(len(records)) > q.Limit {\n\t\trecords = records[:q.Limit]\n\t\tres.More", "int64(len(records)) >= q.Limit {\n\t\trecords = records[:q.Limit]\n\t\tres.More"},
+	{"a page's count stops at the limit", "server/backend/range.go",
+		"if res.Count, err = r.count(ctx, q.KeyRange, rev); err != nil {", "if res.Count = n + 1; err != nil {"},
+	{"a future revision is accepted", "server/backend/range.go", "case asked > cur:", "case asked > cur+1:"},
+	{"the compact revision itself cannot be read", "server/backend/range.go",
+		"case asked < b.compacted.Load():\n\t\treturn 0, ErrCompacted", "case asked <= b.compacted.Load():\n\t\treturn 0, ErrCompacted"},
+	{"keys_only leaves the lease", "server/backend/range.go", "stripped.Lease = 0", "stripped.Lease = r.Lease"},
+	{"a limit without an order comes behind the sort", "server/backend/range.go", "records = records[:q.Limit+1]", "records = records[:]"},
+	{"prev_kv of a put is dropped for a key's second version", "server/backend/evaluate.go",
+		"if p.PrevKV {\n\t\tres.Prev = prev", "if p.PrevKV && (prev == nil || prev.Version != 1) {\n\t\tres.Prev = prev"},
+	{"version and create revision go on behind a delete", "server/backend/stage.go",
+		"if !e.live() {\n\t\treturn nil, nil\n\t}\n\treturn e.Record(key), nil", "if !e.exists {\n\t\treturn nil, nil\n\t}\n\treturn e.Record(key), nil"},
+	{"an inner range has the header of the end", "server/backend/evaluate.go", "res.Revision = st.revision()\n\treturn res, nil\n}", "res.Revision = st.rev\n\treturn res, nil\n}"},
+	{"a nested compare sees the transaction's own writes", "server/backend/evaluate.go",
+		"r.Txn, err = execute(ctx, st, d.nested[i])", "if d.nested[i], err = decide(ctx, st, op.Txn); err == nil {\n\t\t\t\tr.Txn, err = execute(ctx, st, d.nested[i])\n\t\t\t}"},
+	{"a range compare holds if the last key matches", "server/backend/evaluate.go", "for _, r := range records {\n\t\tif !c.matches(r)", "for _, r := range records[len(records)-1:] {\n\t\tif !c.matches(r)"},
+	{"a value compare of a missing key compares with nothing", "server/backend/evaluate.go", "return c.Target != CompareValue && c.matches", "return c.matches"},
+	{"a put does not detach the key from its lease", "server/backend/commit.go", "if before != 0 {", "if before != 0 && after != 0 {"},
+	{"a lease's keys are deleted in another order", "server/backend/lease.go", "for _, k := range attached {", "slices.Reverse(attached)\n\tfor _, k := range attached {"},
+	{"a compaction at the compact revision is accepted", "server/backend/compactor.go", "case c.rev <= c.b.compacted.Load():", "case c.rev < c.b.compacted.Load():"},
+	{"compaction removes the newest version too", "server/backend/compactor.go", "lo, hi := coder.LogBounds(0, rev-1)", "lo, hi := coder.LogBounds(0, rev+1)"},
+	{"a hash forgets the tombstones", "server/backend/hash.go", "} else {\n\t\t\trefs = append(refs, *newest)", "} else if !newest.tombstone {\n\t\t\trefs = append(refs, *newest)"},
+	{"the events of a response are reversed", "server/watch.go", "out.Events[i] = &events[i]", "out.Events[len(r.Events)-1-i] = &events[i]"},
+	{"the filters are exchanged", "server/watch.go", "c.NoPut = true", "c.NoDelete = true"},
+	{"a delete event tells of the version", "server/watch.go", "ModRevision: e.Record.ModRevision}", "ModRevision: e.Record.ModRevision, Version: 1}"},
+	{"progress does not wait for watches that have not started", "watch/stream.go", "if w.start > frontier {\n\t\t\treturn\n\t\t}\n\t\tdelete(s.future, w)", "delete(s.future, w)"},
+	{"progress does not wait for watches that are not synced", "watch/stream.go", "if s.unsynced > 0 || len(s.watchers) == 0 {", "if len(s.watchers) == 0 {"},
+	{"an id in use is given again", "watch/stream.go", "case w.id != 0 && s.watchers[w.id] != nil:", "case w.id == 1<<50:"},
+	{"a watch misses the revision it starts at", "watch/stream.go", "h.enterBehind(w, w.start)", "h.enterBehind(w, w.start+1)"},
+	{"a watch at the compact revision is cancelled", "watch/hub.go", "return w.next < h.compact &&", "return w.next <= h.compact &&"},
+	{"a branch may have 129 operations", "server/check.go", "if n > maxOps {", "if n > maxOps+1 {"},
+	{"a put may overlap a delete in its branch", "server/check_overlap.go", "if w.deletesWhatAnotherPuts() {", "if false {"},
+	{"the time to live of a missing lease is an error", "server/lease.go", "case errors.Is(err, backend.ErrLeaseNotFound):\n\t\tl = backend.LeaseStatus{TTL: -1}", "case l.TTL == -1:\n\t\treturn nil, backend.ErrLeaseNotFound"},
+	{"a header is that of the state before a write", "server/kv_put.go", "s.headers.at(res.Put.Revision)", "s.headers.at(res.Put.Revision-1)"},
+}
+
+// TestMutations plants one mistake at a time in a copy of the product, and shows
+// that the other tests of this package find it.
+func TestMutations(t *testing.T) {
+	only := os.Getenv(envMutate)
+	if only == "" {
+		t.Skip(envMutate + " is not set")
+	}
+	root := copyProduct(t)
+	etcd := harness.Etcd(t)
+	for _, m := range mutations {
+		if only != "1" && !strings.Contains(m.name, only) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			programs := t.TempDir()
+			if err := os.Symlink(etcd, filepath.Join(programs, "etcd")); err != nil {
+				t.Fatal(err)
+			}
+			m.build(t, root, filepath.Join(programs, "sqlbrain"))
+			var by []string
+			for _, tests := range []string{"TestHistories", "TestRange|TestPutAndDelete|TestTxn|TestCompact|TestWatch|TestLease|TestMaintenance"} {
+				if found := runAgainst(t, programs, tests); found != "" {
+					by = append(by, found)
+				}
+			}
+			if len(by) == 0 {
+				t.Errorf("nothing finds it: %s", m.name)
+			}
+			t.Logf("found by %s", strings.Join(by, " and "))
+		})
+	}
+}
+
+// copyProduct copies the sources of sqlbrain's own module.
+func copyProduct(t *testing.T) string {
+	t.Helper()
+	from, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum", "cmd", "coder", "migrations", "server", "sqlstore", "tso", "watch"} {
+		if out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(from, name), to).CombinedOutput(); err != nil {
+			t.Fatalf("copy %s: %v\n%s", name, err, out)
+		}
+	}
+	return to
+}
+
+// build builds the product with the mistake, and takes it out again.
+func (m mutation) build(t *testing.T, root, program string) {
+	t.Helper()
+	path := filepath.Join(root, m.file)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.from); n != 1 {
+		t.Fatalf("%s: %d places read %q, want one: change the mutation with the code", m.file, n, m.from)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.WriteFile(path, source, 0o644); err != nil {
+			t.Error(err)
+		}
+	}()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/sqlbrain")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s does not build: %v\n%s", m.name, err, out)
+	}
+}
+
+var failedTest = regexp.MustCompile(`--- FAIL: (\S+)`)
+
+// runAgainst runs tests of this binary on SQLite against the programs of a
+// directory, and returns the name of the one that failed last, "" if none did.
+func runAgainst(t *testing.T, programs, tests string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, os.Args[0], "-test.run", fmt.Sprintf("^(%s)$/^sqlite$", tests), "-test.failfast")
+	run.Env = append(os.Environ(), harness.EnvPrograms+"="+programs, envShrink+"=0", envMutate+"=")
+	out, err := run.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &exit) || exit.ExitCode() != 1:
+		t.Fatalf("%v\n%s", err, out)
+	}
+	deepest := "?"
+	for _, m := range failedTest.FindAllSubmatch(out, -1) {
+		if name := string(m[1]); strings.Count(name, "/") >= strings.Count(deepest, "/") {
+			deepest = name
+		}
+	}
+	return deepest
+}
