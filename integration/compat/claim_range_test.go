@@ -131,6 +131,13 @@ func TestRange(t *testing.T) {
 			c.put("k2", "a")
 			r := c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), KeysOnly: true, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_VALUE})
 			c.holds(keysOf(r) == "k2 k1" && r.Kvs[0].Value == nil, "%v", r)
+			c.grant(1, 3600)
+			c.kv("Put", &pb.PutRequest{Key: b("k3"), Lease: 1})
+			for target := range pb.RangeRequest_SortTarget_name { // the lease goes as well, or does not
+				for _, end := range []string{"", "l"} {
+					c.rng(&pb.RangeRequest{Key: b("k3"), RangeEnd: b(end), KeysOnly: true, SortTarget: pb.RangeRequest_SortTarget(target)})
+				}
+			}
 		}},
 		{"the count of a page from a continuation key counts from there", func(c *checker) {
 			for i := range 7 {

@@ -199,10 +199,12 @@ func TestTxn(t *testing.T) {
 			}
 		}},
 		{"a range compare needs every key to match", func(c *checker) {
-			c.put("k1", "x")
-			c.put("k2", "x")
-			for _, other := range []string{"x", "y"} {
-				c.put("k3", other)
+			keys := []string{"k1", "k2", "k3"}
+			for i, other := range []string{"x", "y", "y", "y"} {
+				for _, k := range keys {
+					c.put(k, "x")
+				}
+				c.put(keys[i%3], other)
 				r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("k"), RangeEnd: b("l"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: b("x")}}}})
 				c.holds(r.Succeeded == (other == "x"), "%v", r)
 			}

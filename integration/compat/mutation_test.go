@@ -70,24 +70,37 @@ func TestMutations(t *testing.T) {
 	}
 	root := copyProduct(t)
 	etcd := harness.Etcd(t)
+	// findings builds what is in root now, and returns which tests fail with it.
+	findings := func(t *testing.T) (by []string) {
+		t.Helper()
+		programs := t.TempDir()
+		if err := os.Symlink(etcd, filepath.Join(programs, "etcd")); err != nil {
+			t.Fatal(err)
+		}
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "sqlbrain"), "./cmd/sqlbrain")
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+		for _, tests := range []string{"TestHistories", "TestRange|TestPutAndDelete|TestTxn|TestCompact|TestWatch|TestLease|TestMaintenance"} {
+			if found := runAgainst(t, programs, tests); found != "" {
+				by = append(by, found)
+			}
+		}
+		return by
+	}
+	if by := findings(t); len(by) > 0 {
+		t.Fatalf("the product as it is fails %s", strings.Join(by, " and "))
+	}
 	for _, m := range mutations {
 		if only != "1" && !strings.Contains(m.name, only) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			programs := t.TempDir()
-			if err := os.Symlink(etcd, filepath.Join(programs, "etcd")); err != nil {
-				t.Fatal(err)
-			}
-			m.build(t, root, filepath.Join(programs, "sqlbrain"))
-			var by []string
-			for _, tests := range []string{"TestHistories", "TestRange|TestPutAndDelete|TestTxn|TestCompact|TestWatch|TestLease|TestMaintenance"} {
-				if found := runAgainst(t, programs, tests); found != "" {
-					by = append(by, found)
-				}
-			}
+			defer m.plant(t, root)()
+			by := findings(t)
 			if len(by) == 0 {
-				t.Errorf("nothing finds it: %s", m.name)
+				t.Fatal("nothing finds it")
 			}
 			t.Logf("found by %s", strings.Join(by, " and "))
 		})
@@ -110,8 +123,8 @@ func copyProduct(t *testing.T) string {
 	return to
 }
 
-// build builds the product with the mistake, and takes it out again.
-func (m mutation) build(t *testing.T, root, program string) {
+// plant makes the mistake in the copy, and returns what takes it out again.
+func (m mutation) plant(t *testing.T, root string) (restore func()) {
 	t.Helper()
 	path := filepath.Join(root, m.file)
 	source, err := os.ReadFile(path)
@@ -124,15 +137,10 @@ func (m mutation) build(t *testing.T, root, program string) {
 	if err := os.WriteFile(path, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	return func() {
 		if err := os.WriteFile(path, source, 0o644); err != nil {
 			t.Error(err)
 		}
-	}()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/sqlbrain")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s does not build: %v\n%s", m.name, err, out)
 	}
 }
 
