@@ -22,7 +22,7 @@ const (
 // TestHistories sends the same random requests to etcd and to sqlbrain, one after
 // the other, and compares everything that comes back, and the state they leave.
 func TestHistories(t *testing.T) {
-	histories := number(t, envHistories, 5, 60)
+	histories := number(t, envHistories, 4, 60)
 	length := number(t, envLength, 300, 600)
 	seed := number(t, envSeed, 1, 1)
 	if os.Getenv(envSeed) != "" && os.Getenv(envHistories) == "" {

@@ -57,7 +57,7 @@ var mutations = []mutation{
 	{"a watch at the compact revision is cancelled", "watch/hub.go", "return w.next < h.compact &&", "return w.next <= h.compact &&"},
 	{"a branch may have 129 operations", "server/check.go", "if n > maxOps {", "if n > maxOps+1 {"},
 	{"a put may overlap a delete in its branch", "server/check_overlap.go", "if w.deletesWhatAnotherPuts() {", "if false {"},
-	{"the time to live of a missing lease is an error", "server/lease.go", "case errors.Is(err, backend.ErrLeaseNotFound):\n\t\tl = backend.LeaseStatus{TTL: -1}", "case l.TTL == -1:\n\t\treturn nil, backend.ErrLeaseNotFound"},
+	{"a missing lease has a time to live of 0", "server/backend/lease.go", "return LeaseStatus{ID: id, TTL: -1}, nil", "return LeaseStatus{ID: id}, nil"},
 	{"a header is that of the state before a write", "server/kv_put.go", "s.headers.at(res.Put.Revision)", "s.headers.at(res.Put.Revision-1)"},
 }
 
