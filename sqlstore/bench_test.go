@@ -3,6 +3,8 @@ package sqlstore_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -21,7 +23,7 @@ type pipeline struct {
 }
 
 func newPipeline(b testing.TB, s sqlstore.Store) *pipeline {
-	p := &pipeline{store: s, chain: coder.Chain{Sequence: 1, Revision: 1}, index: map[int]coder.Index{}, value: make([]byte, 512)}
+	p := &pipeline{store: s, chain: coder.Chain{Sequence: 1, Revision: 1}, index: map[int]coder.Index{}, value: make([]byte, benchValue())}
 	for i := range p.value {
 		p.value[i] = byte(7 * i)
 	}
@@ -158,4 +160,12 @@ func BenchmarkRead(b *testing.B) {
 			})
 		})
 	}
+}
+
+// benchValue is the size of the values, SQLBRAIN_BENCH_VALUE or 512 bytes.
+func benchValue() int {
+	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_BENCH_VALUE")); err == nil && n > 0 {
+		return n
+	}
+	return 512
 }

@@ -36,11 +36,11 @@ func TestCheckWantsTheTable(t *testing.T) {
 	for engine, tables := range map[string]map[string]string{ // statement to what the error mentions
 		"sqlite": {
 			"SELECT 1": "migrate",
-			"CREATE TABLE object (internal_key TEXT NOT NULL PRIMARY KEY, object_value BLOB NOT NULL) WITHOUT ROWID":                 "BLOB",
-			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL)":                               "WITHOUT ROWID",
-			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB) WITHOUT ROWID":                          "BLOB",
-			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL, more TEXT) WITHOUT ROWID":      "more",
-			"CREATE TABLE object (internal_key BLOB NOT NULL, object_value BLOB NOT NULL, PRIMARY KEY (object_value)) WITHOUT ROWID": "BLOB",
+			"CREATE TABLE object (internal_key TEXT NOT NULL PRIMARY KEY, object_value BLOB NOT NULL)":                 "BLOB",
+			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL) WITHOUT ROWID":   "WITHOUT ROWID",
+			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB)":                          "BLOB",
+			"CREATE TABLE object (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL, more TEXT)":      "more",
+			"CREATE TABLE object (internal_key BLOB NOT NULL, object_value BLOB NOT NULL, PRIMARY KEY (object_value))": "BLOB",
 		},
 		"mysql": {
 			"SELECT 1": "migrate",

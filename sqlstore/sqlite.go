@@ -136,7 +136,7 @@ func (d *sqliteDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn
 	if err := conn.GetContext(ctx, &withoutRowID, "SELECT wr FROM pragma_table_list('object') WHERE schema = 'main'"); err != nil {
 		return info, err
 	}
-	ok := len(columns) == 2 && withoutRowID
+	ok := len(columns) == 2 && !withoutRowID
 	for i, c := range columns {
 		name, key := "internal_key", 1
 		if i == 1 {
@@ -145,7 +145,7 @@ func (d *sqliteDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn
 		ok = ok && c.Name == name && strings.EqualFold(c.Type, "BLOB") && c.NotNull && c.Key == key
 	}
 	if !ok {
-		return info, unfit("table object is %+v, without rowid %v; it must be (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL) WITHOUT ROWID: "+otherTable, columns, withoutRowID)
+		return info, unfit("table object is %+v, without rowid %v; it must be (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL) and not WITHOUT ROWID: "+otherTable, columns, withoutRowID)
 	}
 	return info, nil
 }
