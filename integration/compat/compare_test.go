@@ -48,9 +48,15 @@ func messageDifference(etcd, subject proto.Message) string {
 	if proto.Equal(etcd, subject) {
 		return ""
 	}
-	d := gocmp.Diff(etcd, subject, protocmp.Transform())
-	return fmt.Sprintf("-etcd +subject:\n%s", d)
+	if proto.Size(etcd)+proto.Size(subject) > longestDiffed {
+		return fmt.Sprintf("etcd:    %s\nsubject: %s\n(or in what long values are cut off here)", brief(etcd), brief(subject))
+	}
+	return fmt.Sprintf("-etcd +subject:\n%s", gocmp.Diff(etcd, subject, protocmp.Transform()))
 }
+
+// longestDiffed bounds the bytes that are compared in detail: that takes minutes
+// where values are large.
+const longestDiffed = 64 << 10
 
 // masked returns a copy of m without what may differ. An id that is there is told
 // apart from one that is not.

@@ -33,6 +33,7 @@ const quota = "--quota-backend-bytes=2147483648"
 type pair struct {
 	etcd    *side
 	subject *side
+	slow    bool // see watchPair
 }
 
 // side is one of the servers.
@@ -59,6 +60,7 @@ func startPairWith(t testing.TB, e harness.Engine, own []string, flags ...string
 	return &pair{
 		etcd:    newSide(t, "etcd", harness.StartEtcd(t, append(flags[:len(flags):len(flags)], "--unsafe-no-fsync")...)),
 		subject: newSide(t, "subject", harness.StartNode(t, e, append(flags, own...)...)),
+		slow:    len(own) > 0,
 	}
 }
 
