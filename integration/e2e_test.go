@@ -149,7 +149,7 @@ var script = []step{
 
 var (
 	leaseMasks = []mask{
-		{regexp.MustCompile(`\b[0-9a-f]{15,16}\b`), "LEASE"},
+		{regexp.MustCompile(`\b[0-9a-f]{8,16}\b`), "LEASE"},
 		{regexp.MustCompile(`"(id|ID)":-?\d+`), `"$1":1`},
 		{regexp.MustCompile(`remaining\(\d+s\)`), "remaining(TIME)"},
 		{regexp.MustCompile(`"ttl":49\d|"ttl":500`), `"ttl":500`},
@@ -160,7 +160,7 @@ var (
 		{regexp.MustCompile(`"(leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":\d+`), `"$1":0`},
 	}
 	memberMasks = []mask{
-		{regexp.MustCompile(`\b[0-9a-f]{15,16}\b`), "MEMBER"},
+		{regexp.MustCompile(`\b[0-9a-f]{8,16}\b`), "MEMBER"},
 		{regexp.MustCompile(`"(ID|cluster_id|member_id)":\d+`), `"$1":0`},
 		// The nodes of sqlbrain have no peer addresses.
 		{regexp.MustCompile(`"peerURLs":\["http://HOST:PORT"\],`), ""},
