@@ -22,6 +22,9 @@ var (
 	// ErrNotServing: this node was deposed, is starting or stopping, or found that the
 	// database lost data. Nothing was written.
 	ErrNotServing = errors.New("not serving")
+	// ErrNotLeader: this node does not lead, and only the leader can answer this.
+	// Nothing was written.
+	ErrNotLeader = errors.New("not leader")
 	// ErrTimeout: the request was not answered within the server's request
 	// timeout; a write may or may not take effect.
 	ErrTimeout = errors.New("request timed out")
