@@ -29,9 +29,40 @@ type Node struct {
 	etcd      bool
 	extra     []string
 	port      int
-	peerPort  int // etcd only
+	peerPort  int // etcd only, where member is nil
+	member    *Member
 	process   *Process
 }
+
+// Member is what makes a node one of several.
+type Member struct {
+	Name string
+	// PeerURL is where it listens for the others, AdvertisedPeerURL where they
+	// find it: a proxy, for one.
+	PeerURL, AdvertisedPeerURL string
+	// InitialCluster names all members and their advertised URLs, as
+	// name=url,name=url. Only etcd wants it: the others find each other in the
+	// database.
+	InitialCluster string
+}
+
+// NewMember returns a node of a cluster, which is not started yet. The datastore
+// is the database's URL, or etcd's directory.
+func NewMember(t testing.TB, datastore string, m Member, extra ...string) *Node {
+	t.Helper()
+	return &Node{t: t, datastore: datastore, etcd: TargetIsEtcd(), extra: extra, port: FreePort(t), member: &m}
+}
+
+// Name is the member's name; empty where the node is the only one.
+func (n *Node) Name() string {
+	if n.member == nil {
+		return ""
+	}
+	return n.member.Name
+}
+
+// Running reports whether the node was started and has not ended.
+func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
 
 // StartNode starts the target on an empty database of the engine, with extra
 // flags, and returns when it serves.
@@ -81,23 +112,36 @@ func (n *Node) StartWithoutWaiting() {
 
 // Args are the arguments of sqlbrain for this node.
 func (n *Node) Args() []string {
-	return append([]string{
+	args := []string{
 		"serve",
 		"--datastore", n.datastore,
 		"--listen-client-urls", n.Endpoint(),
 		"--advertise-client-urls", n.Endpoint(),
-	}, n.extra...)
+	}
+	if m := n.member; m != nil {
+		args = append(args,
+			"--name", m.Name,
+			"--listen-peer-urls", m.PeerURL,
+			"--initial-advertise-peer-urls", m.AdvertisedPeerURL,
+		)
+	}
+	return append(args, n.extra...)
 }
 
 func (n *Node) etcdArgs() []string {
-	peer := fmt.Sprintf("http://127.0.0.1:%d", n.peerPort)
+	m := n.member
+	if m == nil {
+		peer := fmt.Sprintf("http://127.0.0.1:%d", n.peerPort)
+		m = &Member{Name: "default", PeerURL: peer, AdvertisedPeerURL: peer, InitialCluster: "default=" + peer}
+	}
 	return append([]string{
 		"--data-dir", n.datastore,
+		"--name", m.Name,
 		"--listen-client-urls", n.Endpoint(),
 		"--advertise-client-urls", n.Endpoint(),
-		"--listen-peer-urls", peer,
-		"--initial-advertise-peer-urls", peer,
-		"--initial-cluster", "default=" + peer,
+		"--listen-peer-urls", m.PeerURL,
+		"--initial-advertise-peer-urls", m.AdvertisedPeerURL,
+		"--initial-cluster", m.InitialCluster,
 		"--log-level", "warn",
 	}, n.extra...)
 }
@@ -146,11 +190,18 @@ func (n *Node) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.p
 // Client returns a client of the node that is closed when the test ends.
 func (n *Node) Client() *clientv3.Client {
 	n.t.Helper()
-	c, err := NewClient(n.Endpoint())
+	return ClientOf(n.t, n.Endpoint())
+}
+
+// ClientOf returns a client of several endpoints that is closed when the test
+// ends.
+func ClientOf(t testing.TB, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	c, err := NewClient(endpoints...)
 	if err != nil {
-		n.t.Fatal(err)
+		t.Fatal(err)
 	}
-	n.t.Cleanup(func() { closeClient(n.t, c) })
+	t.Cleanup(func() { closeClient(t, c) })
 	return c
 }
 
@@ -163,13 +214,13 @@ func closeClient(t testing.TB, c *clientv3.Client) {
 // NewClient returns a client with a quick reconnect, so that a restarted server
 // is found at once. Its own retries are etcd's: reads are repeated, writes are
 // not unless they were never sent.
-func NewClient(endpoint string) (*clientv3.Client, error) {
+func NewClient(endpoints ...string) (*clientv3.Client, error) {
 	reconnect := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
 	return clientv3.New(clientv3.Config{
-		Endpoints:          []string{endpoint},
+		Endpoints:          endpoints,
 		DialTimeout:        5 * time.Second,
 		DialOptions:        []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 		BackoffWaitBetween: 20 * time.Millisecond,

@@ -65,6 +65,9 @@ func StartProcess(t testing.TB, name string, args ...string) *Process {
 	return p
 }
 
+// ID is the process id.
+func (p *Process) ID() int { return p.cmd.Process.Pid }
+
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

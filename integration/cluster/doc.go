@@ -1,0 +1,13 @@
+// Package cluster drives several nodes of sqlbrain over one database, or a real
+// etcd of as many members (SQLBRAIN_INTEGRATION_TARGET=etcd), which shows that
+// the tests are right.
+//
+//   - network_test.go: a node that is parted from the others or the database
+//     answers nothing that is not so any more, and comes back by itself
+//   - rolling_test.go: all nodes restarted one after the other under load
+//   - watches_test.go: thousands of watches over all nodes
+//   - failover_test.go: for how long nobody can write when the leader goes
+//
+// That all answers together are linearizable while nodes, network and database
+// fail is what integration/robustness/cluster is about.
+package cluster

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// wait bounds what must happen at some time.
+const wait = time.Minute
+
+// TestPartedFollower parts a node that does not lead from the others: it must
+// not answer a linearizable read with what it last knew, and is as good as the
+// others when it is back.
+func TestPartedFollower(t *testing.T) {
+	for name, fault := range map[string]cluster.Fault{"cut": cluster.Cut, "swallowed": cluster.Swallow} {
+		t.Run(name, func(t *testing.T) {
+			c := cluster.Start(t, cluster.Config{Network: true})
+			parted := (c.Leader() + 1) % c.Size()
+			other := (parted + 1) % c.Size()
+			here, there := c.Node(parted).Client(), c.Node(other).Client()
+			write(t, here, "k", "before")
+
+			c.Network().Isolate(parted, fault)
+			write(t, there, "k", "after")
+			cannotRead(t, here)
+
+			c.Network().Heal()
+			require.EventuallyWithT(t, func(t *assert.CollectT) {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				r, err := here.Get(ctx, "k")
+				require.NoError(t, err)
+				require.Equal(t, "after", string(r.Kvs[0].Value))
+			}, wait, 50*time.Millisecond)
+			write(t, here, "k", "again")
+		})
+	}
+}
+
+// TestPartedLeader parts the leader from everybody: another one leads, and the
+// old one answers nothing that it changed.
+func TestPartedLeader(t *testing.T) {
+	c := cluster.Start(t, cluster.Config{Network: true})
+	old := c.Leader()
+	here, there := c.Node(old).Client(), c.Node((old+1)%c.Size()).Client()
+	write(t, here, "k", "before")
+
+	c.Network().Isolate(old, cluster.Swallow)
+	write(t, there, "k", "after")
+	cannotRead(t, here)
+	c.Network().Heal()
+	write(t, here, "k", "again")
+}
+
+// TestDatabaseGoes kills the database under all nodes and starts it again: they
+// stay, and serve when it is back.
+func TestDatabaseGoes(t *testing.T) {
+	harness.NeedsDatabase(t)
+	c := cluster.Start(t, cluster.Config{})
+	if c.Database() == nil {
+		t.Skip("the database is not ours to kill")
+	}
+	write(t, c.Client(), "k", "before")
+	c.Database().Kill()
+	c.Database().Start()
+	for i := range c.Size() {
+		write(t, c.Node(i).Client(), "k", c.Node(i).Name())
+		require.True(t, c.Node(i).Running())
+	}
+}
+
+// cannotRead requires that a node from which nothing can be reached has no
+// answer: it cannot know whether what it knows is still so.
+func cannotRead(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	r, err := c.Get(ctx, "k")
+	require.Error(t, err, "a node that is cut off answered a linearizable read: %v", r)
+}
+
+// write puts, again and again until it works: a minute at most.
+func write(t *testing.T, c *clientv3.Client, key, value string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_, err := c.Put(ctx, key, value)
+		require.NoError(t, err)
+	}, wait, 50*time.Millisecond)
+}

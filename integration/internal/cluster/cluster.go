@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// Config says what to start; the zero value is three nodes on a database server
+// of their own.
+type Config struct {
+	// Size is the number of nodes, 3 if it is 0.
+	Size int
+	// Network puts proxies between the nodes, and between them and the database.
+	Network bool
+	// Extra are flags for every node.
+	Extra []string
+	// Prepare, if set, is called with the URL of the empty database before a node
+	// is started; not with etcd.
+	Prepare func(datastore string)
+}
+
+// Cluster is a running cluster. Its methods end the test when they fail, so they
+// are for the test's own goroutine.
+type Cluster struct {
+	t         testing.TB
+	datastore string // without proxies; empty with etcd
+	nodes     []*harness.Node
+	database  *enginetest.Server // nil if it is not ours to kill
+	network   *Network           // nil without
+}
+
+// Start starts a cluster on an empty database, and returns when every node
+// serves. It skips t where there is no engine. A server of
+// SQLBRAIN_TEST_MYSQL_URL is used if that is set; Database is nil then.
+func Start(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if cfg.Size == 0 {
+		cfg.Size = 3
+	}
+	c := &Cluster{t: t}
+	if !harness.TargetIsEtcd() {
+		if os.Getenv(enginetest.EnvURL) != "" {
+			c.datastore = enginetest.MySQL(t)
+		} else {
+			c.database = enginetest.StartServer(t)
+			c.datastore = c.database.URL()
+		}
+		if cfg.Prepare != nil {
+			cfg.Prepare(c.datastore)
+		}
+	}
+	if cfg.Network {
+		c.network = startNetwork(t, cfg.Size, c.datastore)
+	}
+	members, all := c.members(cfg.Size)
+	for i, m := range members {
+		m.InitialCluster = all
+		c.nodes = append(c.nodes, harness.NewMember(t, c.datastoreOf(i), m, cfg.Extra...))
+	}
+	// All before any: etcd's members wait for each other, and sqlbrain's meet an
+	// empty database at once.
+	for i := range c.nodes {
+		c.startWithoutWaiting(i)
+	}
+	for _, n := range c.nodes {
+		n.AwaitReady()
+	}
+	return c
+}
+
+// members returns the nodes' names and peer URLs, and all of them in one line.
+func (c *Cluster) members(size int) (members []harness.Member, all string) {
+	var urls []string
+	for i := range size {
+		port := harness.FreePort(c.t)
+		m := harness.Member{Name: fmt.Sprintf("node%d", i), PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
+		m.AdvertisedPeerURL = m.PeerURL
+		if c.network != nil {
+			m.AdvertisedPeerURL = "http://" + c.network.join(i, port)
+		}
+		urls = append(urls, m.Name+"="+m.AdvertisedPeerURL)
+		members = append(members, m)
+	}
+	return members, strings.Join(urls, ",")
+}
+
+// datastoreOf returns what node i is told of its data.
+func (c *Cluster) datastoreOf(i int) string {
+	switch {
+	case harness.TargetIsEtcd():
+		return filepath.Join(c.t.TempDir(), "etcd")
+	case c.network != nil:
+		return c.network.databaseURL(i)
+	default:
+		return c.datastore
+	}
+}
+
+// Datastore is the database's URL, without a proxy; empty with etcd.
+func (c *Cluster) Datastore() string { return c.datastore }
+
+// Database is the database server; nil if it is etcd, or not ours.
+func (c *Cluster) Database() *enginetest.Server { return c.database }
+
+// Network is what lies between the nodes and the database; nil without.
+func (c *Cluster) Network() *Network { return c.network }
+
+// Size is the number of nodes, running or not.
+func (c *Cluster) Size() int { return len(c.nodes) }
+
+// Node returns a node, which may be down. To start it again use Start of the
+// cluster.
+func (c *Cluster) Node(i int) *harness.Node { return c.nodes[i] }
+
+// Start starts a node that has ended, and returns when it serves.
+func (c *Cluster) Start(i int) {
+	c.t.Helper()
+	c.startWithoutWaiting(i)
+	c.nodes[i].AwaitReady()
+}
+
+// StartWithoutWaiting starts a node that has ended.
+func (c *Cluster) StartWithoutWaiting(i int) {
+	c.t.Helper()
+	c.startWithoutWaiting(i)
+}
+
+func (c *Cluster) startWithoutWaiting(i int) {
+	c.t.Helper()
+	c.nodes[i].StartWithoutWaiting()
+	if c.network != nil {
+		c.network.knows(i, c.nodes[i].Process().ID())
+	}
+}
+
+// Endpoints are the client URLs of all nodes.
+func (c *Cluster) Endpoints() (urls []string) {
+	for _, n := range c.nodes {
+		urls = append(urls, n.Endpoint())
+	}
+	return urls
+}
+
+// Client returns a client of all nodes, closed when the test ends.
+func (c *Cluster) Client() *clientv3.Client {
+	c.t.Helper()
+	return harness.ClientOf(c.t, c.Endpoints()...)
+}
+
+// leaderWait is how long a cluster may take to have a leader that all know of.
+const leaderWait = time.Minute
+
+// Leader returns the node that leads, when it is the one with the newest term
+// and says so itself. It waits for one, at most a minute.
+func (c *Cluster) Leader() int {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), leaderWait)
+	defer cancel()
+	leader, err := c.AwaitLeader(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return leader
+}
+
+// AwaitLeader is Leader for any goroutine; it gives up when ctx ends.
+func (c *Cluster) AwaitLeader(ctx context.Context) (int, error) {
+	client, err := harness.NewClient(c.Endpoints()...)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close() //nolint:errcheck // only status was asked for
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if i := c.leader(ctx, client); i >= 0 {
+			return i, nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return 0, errors.Join(errors.New("no node says that it leads"), ctx.Err())
+		}
+	}
+}
+
+func (c *Cluster) leader(ctx context.Context, client *clientv3.Client) int {
+	found, term := -1, uint64(0)
+	for i, n := range c.nodes {
+		if !n.Running() {
+			continue
+		}
+		ask, cancel := context.WithTimeout(ctx, time.Second)
+		s, err := client.Status(ask, n.Endpoint())
+		cancel()
+		switch {
+		case err != nil || s.RaftTerm < term:
+		case s.Leader != 0 && s.Leader == s.Header.MemberId:
+			found, term = i, s.RaftTerm
+		case s.RaftTerm > term:
+			found, term = -1, s.RaftTerm
+		}
+	}
+	return found
+}
