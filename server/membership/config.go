@@ -1,0 +1,75 @@
+package membership
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/etcd/client/pkg/v3/types"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// DefaultHeartbeatInterval is Config.HeartbeatInterval's.
+const DefaultHeartbeatInterval = 2 * time.Second
+
+// Config configures Join. Store and Name are needed.
+type Config struct {
+	Store sqlstore.Store
+	// Name names the member in the whole cluster: any UTF-8 text of at most
+	// 3068 bytes.
+	Name string
+	// PeerURLs are where the other members reach this one; none if they do not.
+	PeerURLs []string
+	// ClientURLs are where clients do. They are not checked.
+	ClientURLs []string
+	// Version is the product's, for the others to know.
+	Version string
+	// HeartbeatInterval is the time between heartbeats, at least 1 ms; 2 s.
+	HeartbeatInterval time.Duration
+	Logger            *slog.Logger          // discards
+	Registerer        prometheus.Registerer // nil: metrics are kept, not registered
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Store == nil {
+		return c, errors.New("membership: no store")
+	}
+	if c.Name == "" || !utf8.ValidString(c.Name) {
+		return c, fmt.Errorf("membership: the member name %q is not a text", c.Name)
+	}
+	if n := len(coder.EncodeMemberKey(c.Name)); n > coder.MaxInternalKey {
+		return c, fmt.Errorf("membership: the member name is %d bytes too long", n-coder.MaxInternalKey)
+	}
+	if len(c.PeerURLs) > 0 {
+		var err error
+		if c.PeerURLs, err = normalURLs(c.PeerURLs); err != nil {
+			return c, err
+		}
+	}
+	c.ClientURLs = slices.Clone(c.ClientURLs)
+	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
+	if c.HeartbeatInterval < time.Millisecond {
+		return c, fmt.Errorf("membership: heartbeat interval %s is below a millisecond", c.HeartbeatInterval)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// normalURLs returns urls in the order and the form in which etcd keeps and
+// compares them, or ErrBadURLs.
+func normalURLs(urls []string) ([]string, error) {
+	all, err := types.NewURLs(urls)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadURLs, err)
+	}
+	return slices.Compact(all.StringSlice()), nil
+}

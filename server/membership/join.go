@@ -1,0 +1,99 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Join makes this process the member cfg.Name, whoever was it before: under the
+// id the name has; else under that of a member that was added with the same peer
+// URLs; else under a new one. It must come before anything else that
+// looks up the id by the name. The caller goes on with Run.
+func Join(ctx context.Context, cfg Config) (*Registry, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		cfg: cfg, store: cfg.Store, log: cfg.Logger,
+		incarnation: newID(), ended: make(chan struct{}),
+	}
+	r.view = newView(r.incarnation, cfg.HeartbeatInterval)
+	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
+		return nil, err
+	}
+	for joined := false; !joined; {
+		joined, err = r.join(ctx)
+		if err != nil && !raced(err) {
+			r.metrics.close()
+			return nil, fmt.Errorf("joining as member %q: %w", cfg.Name, err)
+		}
+	}
+	self := r.Self()
+	r.log.Info("joined", "member", self.Name, "member_id", fmt.Sprintf("%x", self.ID), "peer_urls", self.PeerURLs)
+	return r, nil
+}
+
+// join looks at the table and reports whether this process is the member; if
+// not, it tries to become it, for the next look to confirm.
+func (r *Registry) join(ctx context.Context) (bool, error) {
+	counter, err := readChanges(ctx, r.store)
+	if err != nil {
+		return false, err
+	}
+	read, now := r.view.begin(), time.Now()
+	t, err := readTable(ctx, r.store)
+	if err != nil {
+		return false, err
+	}
+	old, known := t.named(r.cfg.Name)
+	if known && old.Incarnation == r.incarnation {
+		r.id = old.ID
+		self, _ := withID(r.view.apply(t, read, now), r.id)
+		r.self.Store(&self)
+		if other, ok := t.sharing(self.PeerURLs, r.id); ok {
+			r.log.Warn("another member has the same peer URLs: one of them will not be reached", "peer_urls", self.PeerURLs, "other", other.name)
+		}
+		return true, nil
+	}
+	batch := r.store.BeginBatchWrite()
+	if err := counter.swap(batch); err != nil {
+		return false, err
+	}
+	r.become(t, old, batch)
+	return false, batch.Commit(ctx)
+}
+
+// become adds to batch what makes this process the member.
+func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) {
+	own := entry{name: r.cfg.Name, row: old.row}
+	if added, ok := t.added(r.cfg.PeerURLs); ok && own.ID == 0 {
+		own.row = added.row
+		batch.Del(added.key())
+	}
+	if own.ID == 0 {
+		own.ID = newID()
+	}
+	if !slices.Equal(own.StartURLs, r.cfg.PeerURLs) {
+		own.PeerURLs, own.StartURLs = r.cfg.PeerURLs, r.cfg.PeerURLs
+	}
+	own.ClientURLs, own.Version = r.cfg.ClientURLs, r.cfg.Version
+	own.Incarnation, own.Heartbeat = r.incarnation, 0
+	own.Interval, own.Stopped = r.cfg.HeartbeatInterval.Milliseconds(), false
+	if old.raw == nil {
+		batch.PutIfNotExist(own.key(), own.encode())
+		return
+	}
+	if old.Incarnation != 0 && !old.Stopped {
+		r.log.Info("taking a member over from a process that did not say it stopped; if it still runs, it will find out", "member", r.cfg.Name)
+	}
+	batch.CAS(own.key(), own.encode(), old.raw)
+}
+
+// newID returns a random number that is not 0.
+func newID() uint64 { return rand.Uint64() | 1 }

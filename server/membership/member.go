@@ -1,0 +1,20 @@
+package membership
+
+// Member is what is known of one member. Its slices must not be changed.
+type Member struct {
+	ID         uint64
+	Name       string // empty: added, and not started yet
+	PeerURLs   []string
+	ClientURLs []string
+	Version    string // of the product
+	// Incarnation tells one process of the member from the next; 0 if none ever
+	// sent a heartbeat.
+	Incarnation uint64
+	// Alive: its heartbeats arrive, as far as this node could see.
+	Alive bool
+	// Stopped: its process said that it stops.
+	Stopped bool
+}
+
+// Started reports whether a process ever ran as this member.
+func (m Member) Started() bool { return m.Name != "" }
