@@ -179,6 +179,16 @@ func TestValuesComeBack(t *testing.T) {
 	if mark, prev, ok := Marks(EncodeChain(c)); !ok || mark != 8 || prev != 7 {
 		t.Fatalf("chain marks are %d, %d", mark, prev)
 	}
+	for _, record := range []string{"", `{"holderIdentity":"a"}`} {
+		b := EncodeLock(4, []byte(record))
+		seq, got, err := DecodeLock(b)
+		if err != nil || seq != 4 || string(got) != record {
+			t.Fatalf("lock record %q came back as %q with sequence %d, %v", record, got, seq, err)
+		}
+		if mark, prev, ok := Marks(b); !ok || mark != 4 || prev != 3 {
+			t.Fatalf("lock marks are %d, %d", mark, prev)
+		}
+	}
 	l := Lease{ID: -5, TTL: 60, Remaining: 12, Policy: true}
 	gotL, err := DecodeLease(EncodeLeaseKey(l.ID), EncodeLease(l))
 	if err != nil || gotL != l {
@@ -187,7 +197,7 @@ func TestValuesComeBack(t *testing.T) {
 }
 
 func TestOnlyRowsChangedInPlaceAreMarked(t *testing.T) {
-	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), ChainKey()}
+	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), ChainKey(), LockKey()}
 	plain := [][]byte{
 		EncodeVersionKey([]byte("a"), 1), EncodeLogKey(1<<32, 1), EncodeLeaseKey(math.MinInt64), EncodeLeaseKey(1),
 		EncodeAttachmentKey(math.MinInt64, nil), EncodeAttachmentKey(1, bytes.Repeat([]byte{0}, 9)), CompactKey(), EncodeAlarmKey(1, 0),
@@ -200,6 +210,18 @@ func TestOnlyRowsChangedInPlaceAreMarked(t *testing.T) {
 	for _, k := range plain {
 		if IsMarkedKey(k) {
 			t.Errorf("%x is marked", k)
+		}
+	}
+}
+
+func TestMalformedLockRowsAreRefused(t *testing.T) {
+	good := EncodeLock(2, []byte("{}"))
+	format, gap := bytes.Clone(good), bytes.Clone(good)
+	format[0]++
+	gap[prevMarkOffset+7]--
+	for _, b := range [][]byte{nil, good[:markedLen-1], format, gap, EncodeLock(0, nil)} {
+		if _, _, err := DecodeLock(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%x: %v, want ErrMalformed", b, err)
 		}
 	}
 }

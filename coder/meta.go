@@ -50,6 +50,34 @@ func DecodeChain(b []byte) (Chain, error) {
 	}, nil
 }
 
+// LockKey is the internal key of the lock row, a marked row: who leads, or is to.
+// It decides who tries to lead; the chain row decides whose commits count.
+func LockKey() []byte {
+	return append([]byte(magicMeta+"lock"), 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+// EncodeLock returns the lock row's value:
+//
+//	format(1) sequence(8) sequence-1(8) record
+//
+// sequence is the row's mark: 1 when the row is created, one more with every
+// change, whoever makes it. record is the election's own.
+func EncodeLock(sequence int64, record []byte) []byte {
+	b := make([]byte, 0, markedLen+len(record))
+	b = append(b, formatV1)
+	b = appendInt64s(b, sequence, sequence-1)
+	return append(b, record...)
+}
+
+// DecodeLock is the inverse of EncodeLock. The record aliases b.
+func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
+	mark, prev, ok := Marks(b)
+	if !ok || b[0] != formatV1 || mark < 1 || prev != mark-1 {
+		return 0, nil, fmt.Errorf("%w: lock value %x", ErrMalformed, b)
+	}
+	return mark, b[markedLen:], nil
+}
+
 // CompactKey is the internal key of the compaction mark.
 func CompactKey() []byte { return []byte(magicMeta + "compact") }
 
