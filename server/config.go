@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sqlbrain/sqlbrain/server/membership"
 )
 
 // What clients are told. kube-apiserver asks for progress notices only if the
@@ -31,6 +33,8 @@ type Config struct {
 	ListenClientURLs []string
 	// AdvertiseClientURLs is what MemberList tells; the addresses listened on.
 	AdvertiseClientURLs []string
+	// Members are the cluster's; nil for a node that has its database to itself.
+	Members *membership.Registry
 	// ListenMetricsURLs serve /metrics and the health endpoints only.
 	ListenMetricsURLs []string
 	TLS               TLSConfig

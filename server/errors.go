@@ -13,6 +13,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -20,6 +21,8 @@ import (
 // Errors of this server that etcd has no text for.
 var (
 	errDatabaseUnavailable = status.Error(codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why")
+	errSingleMember        = status.Error(codes.Unimplemented, "sqlbrain: this server has its database to itself, members cannot be changed; clusters need MySQL, MariaDB or TiDB")
+	errLearners            = status.Error(codes.Unimplemented, "sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
 	errInternal            = status.Error(codes.Internal, "sqlbrain: internal error; the server's log says more")
 )
 
@@ -42,6 +45,16 @@ var grpcErrors = []struct {
 	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
 	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
+
+	{membership.ErrNotFound, rpctypes.ErrGRPCMemberNotFound},
+	{membership.ErrPeerURLExists, rpctypes.ErrGRPCPeerURLExist},
+	{membership.ErrBadURLs, rpctypes.ErrGRPCMemberBadURLs},
+	{membership.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},
+	{membership.ErrLearners, errLearners},
+	{membership.ErrNotEnoughStarted, rpctypes.ErrGRPCMemberNotEnoughStarted},
+	// Another member can answer.
+	{membership.ErrRemoved, rpctypes.ErrGRPCStopped},
+	{membership.ErrReplaced, rpctypes.ErrGRPCStopped},
 
 	{sqlstore.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
 	// The backend settles unknown outcomes; one that still comes up here is, to

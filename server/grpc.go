@@ -50,7 +50,7 @@ func newGRPC(cfg Config, n node, open openWatch, ss *streams, healthServer *heal
 	pb.RegisterKVServer(s, &kvServer{backend: n, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps})
 	pb.RegisterWatchServer(s, &watchServer{open: open, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead})
 	pb.RegisterLeaseServer(s, &leaseServer{backend: n, headers: h, streams: ss, maxBytes: cfg.MaxRequestBytes})
-	pb.RegisterClusterServer(s, &clusterServer{headers: h, name: cfg.Name, clientURLs: clientURLs})
+	pb.RegisterClusterServer(s, newClusterServer(h, cfg, clientURLs))
 	pb.RegisterMaintenanceServer(s, &maintenanceServer{backend: n, headers: h})
 	pb.RegisterAuthServer(s, &authServer{headers: h})
 	healthpb.RegisterHealthServer(s, healthServer)
