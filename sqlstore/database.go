@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -20,6 +21,9 @@ type Database struct {
 	// read serves queries, write serves commits and everything else that
 	// changes the database.
 	read, write *sqlx.DB
+
+	mu   sync.Mutex
+	lock *fileLock // of an SQLite file, see Lock
 }
 
 // Info is what Check found out about the engine.
@@ -80,8 +84,34 @@ func (db *Database) DialectName() string { return db.dialect.name() }
 // URL returns what the database was opened with.
 func (db *Database) URL() *URL { return db.url }
 
-// Close closes the pools. Connections in use close when their call is done.
-func (db *Database) Close() error { return errors.Join(db.read.Close(), db.write.Close()) }
+// Lock keeps other processes, and other Databases of this one, from locking the
+// same SQLite file until Close. It answers ErrInUse, naming the holder, if one of
+// them has. Who only reads, or leaves waiting to SQLite, need not lock. Servers
+// are made for many: on them it does nothing.
+func (db *Database) Lock() (err error) {
+	if db.url.Dialect != DialectSQLite {
+		return nil
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.lock == nil {
+		db.lock, err = lockFile(db.url.Path)
+	}
+	return err
+}
+
+// Close closes the pools. Connections in use close when their call is done. The
+// lock is given up last.
+func (db *Database) Close() error {
+	err := errors.Join(db.read.Close(), db.write.Close())
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.lock != nil {
+		err = errors.Join(err, db.lock.Close())
+		db.lock = nil
+	}
+	return err
+}
 
 // Check verifies that the engine is one a store can work on: reachable, not
 // read-only, its sessions strict, the table there and of the right types. Its

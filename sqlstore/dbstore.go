@@ -29,11 +29,17 @@ type DBStore struct {
 var _ Store = (*DBStore)(nil)
 
 // Open opens the database u names and checks it (see Database.Check); the table
-// must exist. Closing the store closes the database.
+// must exist. An SQLite file is locked (see Database.Lock) unless o.Shared is set.
+// Closing the store closes the database.
 func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 	db, err := OpenDB(u, o)
 	if err != nil {
 		return nil, err
+	}
+	if !o.Shared {
+		if err := db.Lock(); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	info, err := db.Check(ctx)
 	if err != nil {

@@ -21,6 +21,9 @@ var (
 	// ErrUnavailable: the engine cannot be reached or refuses to serve now.
 	// Trying again later may succeed.
 	ErrUnavailable = errors.New("sqlstore: database unavailable")
+	// ErrInUse: another process, or another store of this one, has the SQLite
+	// file. The message names both.
+	ErrInUse = errors.New("sqlstore: the SQLite file is in use by another sqlbrain")
 )
 
 // Conflict is the error of a batch that found another value than it expected.

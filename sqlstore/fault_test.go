@@ -30,8 +30,8 @@ func openBroken(t testing.TB, database func(testing.TB) string) *broken {
 	t.Helper()
 	raw := database(t)
 	b := &broken{faults: faultdriver.New(), chain: coder.Chain{Sequence: 1}}
-	b.witness = openURL(t, raw, sqlstore.Options{})
-	b.store = openURL(t, raw, sqlstore.Options{WrapConnector: b.faults.Wrap})
+	b.witness = openURL(t, raw, sqlstore.Options{Shared: true})
+	b.store = openURL(t, raw, sqlstore.Options{Shared: true, WrapConnector: b.faults.Wrap})
 	w := b.witness.BeginBatchWrite()
 	w.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(b.chain))
 	w.Put([]byte("plain"), []byte("0"))

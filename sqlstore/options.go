@@ -20,6 +20,9 @@ type Options struct {
 	// Registerer gets the metrics; nil keeps them unregistered. One registerer
 	// serves one open store.
 	Registerer prometheus.Registerer
+	// Shared lets other stores have the same SQLite file open. SQLite's own locks
+	// keep the table whole; it is for tests, which look on with a second store.
+	Shared bool
 	// WrapConnector, if set, is put between the pools and the engine's driver,
 	// below the session set-up. It is where package faultdriver goes.
 	WrapConnector func(driver.Connector) driver.Connector

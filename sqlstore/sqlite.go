@@ -16,8 +16,9 @@ import (
 )
 
 // sqliteDialect keeps the table in a file, in write-ahead mode: one connection
-// writes, the others read the state before. Two processes on one file do not
-// harm each other: SQLite's locks serialise their transactions.
+// writes, the others read the state before. One store at a time has the file
+// (see sqlite_lock.go); other programs may read it, and even write, because
+// SQLite's locks serialise all transactions.
 type sqliteDialect struct{}
 
 func (*sqliteDialect) name() string    { return DialectSQLite }

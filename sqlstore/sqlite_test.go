@@ -111,7 +111,7 @@ func TestSQLiteDefragmentShrinksTheFile(t *testing.T) {
 func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	raw := engines["sqlite"](t)
-	s, other := openURL(t, raw, sqlstore.Options{}), openURL(t, raw, sqlstore.Options{})
+	s, other := openURL(t, raw, sqlstore.Options{}), openURL(t, raw, sqlstore.Options{Shared: true})
 	conn, err := other.Database().SQL().Conn(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,8 @@ const (
 	increment = 150
 )
 
-// TestSQLiteOfTwoProcesses: they take turns, and nothing is lost.
+// TestSQLiteOfTwoProcesses: stores that share a file take turns, and nothing is
+// lost.
 func TestSQLiteOfTwoProcesses(t *testing.T) {
 	t.Parallel()
 	if raw := os.Getenv(envChild); raw != "" {
@@ -216,7 +217,7 @@ func TestSQLiteOfTwoProcesses(t *testing.T) {
 func countUp(t *testing.T, raw string) {
 	t.Helper()
 	ctx := context.Background()
-	s, err := sqlstore.Open(ctx, parse(t, raw), sqlstore.Options{})
+	s, err := sqlstore.Open(ctx, parse(t, raw), sqlstore.Options{Shared: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +68,25 @@ func TestMigrate(t *testing.T) {
 			require.Zero(t, migrate("force", "1").code)
 		})
 	}
+}
+
+// TestSQLiteFileOfARunningServer: it can be looked at, and not be changed.
+func TestSQLiteFileOfARunningServer(t *testing.T) {
+	raw := sqliteURL(t)
+	n := startNode(t, "--datastore", raw)
+	inUse := []string{"in use by another sqlbrain", strings.TrimPrefix(raw, "sqlite://"), "process " + strconv.Itoa(os.Getpid())}
+	for _, command := range []string{"serve --listen-client-urls=http://127.0.0.1:0", "migrate up", "migrate down --yes", "migrate force 1"} {
+		execute(t, append(strings.Fields(command), "--datastore", raw)...).requireRefused(t, inUse...)
+	}
+	require.Equal(t, "schema version 1 (this binary needs 1)\n", execute(t, "migrate", "version", "--datastore", raw).stdout)
+	a, found := examined(t, "--datastore", raw)
+	require.Zero(t, a.code, a.stdout)
+	require.Equal(t, doctor.OK, found["rows"].Status)
+
+	_, err := n.client(t).Put(t.Context(), "k", "v")
+	require.NoError(t, err, "the server goes on")
+	require.Zero(t, n.stop())
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
 }
 
 // examined runs doctor and returns its findings by check.

@@ -49,6 +49,10 @@ func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error 
 		// for it, and finds out.
 		if missing || errors.Is(err, migrations.ErrDirty) {
 			if p.settings.Migrate == config.MigrateAuto {
+				// A server of an older version may have the file open.
+				if err := db.Lock(); err != nil {
+					return err
+				}
 				if err = migrations.Up(ctx, db.DialectName(), db.SQL()); err == nil {
 					logger.Info("schema is up to date")
 				}

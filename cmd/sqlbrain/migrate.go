@@ -20,7 +20,8 @@ func (p *program) newMigrateCommand() *cobra.Command {
 		Long: `Create, check or remove the schema of the database.
 
 The state is kept in the table schema_migrations, as golang-migrate keeps it. sqlbrain serve does the same as
-"migrate up" when it starts, unless it is told --migrate=verify.`,
+"migrate up" when it starts, unless it is told --migrate=verify. An SQLite file that a server has open is only
+looked at: up, down and force are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return &usageError{errors.New("name one of up, down, version and force")}
@@ -46,6 +47,9 @@ func (p *program) newMigrateUpCommand() *cobra.Command {
 	return p.databaseCommand(&cobra.Command{
 		Use: "up", Short: "Apply the migrations that are missing", Args: cobra.NoArgs,
 	}, true, func(ctx context.Context, db *sqlstore.Database) error {
+		if err := db.Lock(); err != nil {
+			return err
+		}
 		if err := migrations.Up(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
 		}
@@ -60,6 +64,9 @@ func (p *program) newMigrateDownCommand() *cobra.Command {
 	}, false, func(ctx context.Context, db *sqlstore.Database) error {
 		if !yes {
 			return errors.New("this deletes data, and nothing brings it back; repeat with --yes if that is meant")
+		}
+		if err := db.Lock(); err != nil {
+			return err
 		}
 		if err := migrations.Down(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
@@ -86,6 +93,9 @@ func (p *program) newMigrateForceCommand() *cobra.Command {
 		Short: "Record that the schema is at VERSION, after a migration was interrupted; runs nothing",
 		Args:  cobra.ExactArgs(1),
 	}, false, func(ctx context.Context, db *sqlstore.Database) error {
+		if err := db.Lock(); err != nil {
+			return err
+		}
 		if err := migrations.Force(ctx, db.DialectName(), db.SQL(), uint(version)); err != nil {
 			return err
 		}
