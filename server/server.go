@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
 // Server serves a backend to clients.
@@ -93,11 +94,11 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 
 // listen opens all listeners.
 func (s *Server) listen() error {
-	var files *tlsFiles
-	if !s.cfg.TLS.empty() {
+	var files *tlsfiles.Files
+	if !s.cfg.TLS.Empty() {
 		var err error
-		if files, err = newTLSFiles(s.cfg.TLS, s.log); err != nil {
-			return err
+		if files, err = tlsfiles.Open(s.cfg.TLS, s.log); err != nil {
+			return fmt.Errorf("server: %w", err)
 		}
 	}
 	bind := func(urls []string) (bindings []*binding, err error) {
@@ -118,7 +119,7 @@ func (s *Server) listen() error {
 			}
 			b := &binding{endpoint: e, listener: newListener(l, s.conns)}
 			if e.secure {
-				b.listener = &tlsListener{Listener: b.listener, config: files.listenerConfig(), log: s.log}
+				b.listener = &tlsListener{Listener: b.listener, config: files.Listener(), log: s.log}
 			}
 			bindings = append(bindings, b)
 		}

@@ -1,0 +1,153 @@
+package tlsfiles
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// Config names PEM files.
+type Config struct {
+	CertFile, KeyFile string
+	// TrustedCAFile holds the authorities of the other side's certificates. As in
+	// etcd, a listener demands certificates of its clients if it is given. A client
+	// trusts the system's authorities without it.
+	TrustedCAFile string
+	// ClientCertAuth requires client certificates; it needs TrustedCAFile.
+	ClientCertAuth bool
+}
+
+// Empty reports whether no file is named.
+func (c Config) Empty() bool { return c == Config{} }
+
+// Files makes the tls.Config of each handshake from the files. Its methods may be
+// called by several goroutines.
+type Files struct {
+	paths Config
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	stamps []os.FileInfo // of the files that loaded was made from
+	loaded configs
+}
+
+// configs are what the files' content makes.
+type configs struct{ server, client *tls.Config }
+
+// Open reads the files. A change that cannot be read later is logged, and what
+// was read before stays in use.
+func Open(paths Config, log *slog.Logger) (*Files, error) {
+	if paths.CertFile == "" || paths.KeyFile == "" {
+		return nil, errors.New("TLS needs both a certificate file and a key file")
+	}
+	if paths.ClientCertAuth && paths.TrustedCAFile == "" {
+		return nil, errors.New("client certificate authentication needs a trusted CA file")
+	}
+	f := &Files{paths: paths, log: log}
+	stamps, err := f.stat()
+	if err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	if f.loaded, err = f.load(); err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	f.stamps = stamps
+	return f, nil
+}
+
+// Listener is the configuration of a listener: it takes the files' newest
+// content for every handshake.
+func (f *Files) Listener() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current().server, nil },
+	}
+}
+
+// Client returns the configuration for a client's next handshake, of the files'
+// newest content: it shows the certificate and trusts the authorities. Nobody may
+// change it.
+func (f *Files) Client() *tls.Config { return f.current().client }
+
+func (f *Files) current() configs {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamps, err := f.stat()
+	if err == nil && unchanged(stamps, f.stamps) {
+		return f.loaded
+	}
+	var loaded configs
+	if err == nil {
+		loaded, err = f.load()
+	}
+	if err != nil {
+		// Files that are being replaced may not fit together for a moment.
+		f.log.Warn("TLS files could not be read again; the old ones stay in use", "error", err)
+		return f.loaded
+	}
+	f.log.Info("TLS files were read again", "cert_file", f.paths.CertFile)
+	f.loaded, f.stamps = loaded, stamps
+	return f.loaded
+}
+
+func (f *Files) load() (configs, error) {
+	cert, err := tls.LoadX509KeyPair(f.paths.CertFile, f.paths.KeyFile)
+	if err != nil {
+		return configs{}, fmt.Errorf("certificate %s with key %s: %w", f.paths.CertFile, f.paths.KeyFile, err)
+	}
+	c := configs{
+		server: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{cert},
+			NextProtos:   []string{"h2", "http/1.1"},
+			// A resumed session would outlive the removal of its client's authority.
+			SessionTicketsDisabled: true,
+		},
+		client: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{cert},
+		},
+	}
+	if f.paths.TrustedCAFile != "" {
+		pem, err := os.ReadFile(f.paths.TrustedCAFile)
+		if err != nil {
+			return configs{}, err
+		}
+		authorities := x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM(pem) {
+			return configs{}, fmt.Errorf("no certificate in %s", f.paths.TrustedCAFile)
+		}
+		c.server.ClientCAs = authorities
+		c.server.ClientAuth = tls.RequireAndVerifyClientCert
+		c.client.RootCAs = authorities
+	}
+	return c, nil
+}
+
+func (f *Files) stat() ([]os.FileInfo, error) {
+	var infos []os.FileInfo
+	for _, path := range []string{f.paths.CertFile, f.paths.KeyFile, f.paths.TrustedCAFile} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+func unchanged(a, b []os.FileInfo) bool {
+	for i := range a {
+		if !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
+			return false
+		}
+	}
+	return true
+}
