@@ -1,0 +1,150 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+)
+
+// Config configures a Pool.
+type Config struct {
+	// ClusterID is the cluster that all members must belong to.
+	ClusterID uint64
+	// TLS names the PEM files for https and unixs URLs. If it is empty, no
+	// certificate is shown, and the system's authorities are trusted.
+	TLS    tlsfiles.Config
+	Logger *slog.Logger // discards
+	// Silence is how long a feed may hear nothing before it ends; 1.5 s.
+	Silence time.Duration
+}
+
+const defaultSilence = 1500 * time.Millisecond
+
+// How connections are made and watched. gRPC pings no more often than every 10
+// seconds, so feeds do not rely on it; the ping's timeout also bounds how long
+// data sent on a connection may go unacknowledged.
+const (
+	minConnectTimeout = 2 * time.Second
+	pingInterval      = 10 * time.Second
+	pingTimeout       = 3 * time.Second
+)
+
+var connectBackoff = backoff.Config{
+	BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond,
+}
+
+// Pool has the connections to the other members. Its methods may be called by
+// several goroutines.
+type Pool struct {
+	cfg Config
+	tls func() *tls.Config
+
+	mu      sync.Mutex
+	closed  bool
+	clients map[uint64]*Client
+}
+
+// ErrClosed: the pool was closed.
+var ErrClosed = errors.New("peer: pool closed")
+
+// NewPool reads the TLS files. Nothing is connected yet.
+func NewPool(cfg Config) (*Pool, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Silence <= 0 {
+		cfg.Silence = defaultSilence
+	}
+	p := &Pool{cfg: cfg, clients: make(map[uint64]*Client), tls: func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }}
+	if !cfg.TLS.Empty() {
+		files, err := tlsfiles.Open(cfg.TLS, cfg.Logger)
+		if err != nil {
+			return nil, fmt.Errorf("peer: %w", err)
+		}
+		p.tls = files.Client
+	}
+	return p, nil
+}
+
+// Member returns the client for a member, which listens at urls: http, https,
+// unix or unixs, the same protocol for all. It is connected when it is first used.
+// A member has one client at a time: one for other addresses replaces it, and ends
+// what is under way on it.
+func (p *Pool) Member(id uint64, urls []string) (*Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	old := p.clients[id]
+	if old != nil && slices.Equal(old.urls, urls) {
+		return old, nil
+	}
+	c, err := p.connect(id, slices.Clone(urls))
+	if err != nil {
+		return nil, err
+	}
+	p.clients[id] = c
+	if old != nil {
+		_ = old.conn.Close() // it can only say that it is closed already
+	}
+	return c, nil
+}
+
+// Close ends all connections, and all calls on them.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	var errs []error
+	for _, c := range p.clients {
+		errs = append(errs, c.conn.Close())
+	}
+	clear(p.clients)
+	return errors.Join(errs...)
+}
+
+func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
+	addresses, secure, err := parseURLs(urls)
+	if err != nil {
+		return nil, err
+	}
+	d := newDialer(addresses)
+	r := manual.NewBuilderWithScheme("sqlbrain-peer")
+	r.InitialState(resolver.State{Addresses: addresses})
+	conn, err := grpc.NewClient(r.Scheme()+":///"+strings.Join(urls, ","),
+		grpc.WithResolvers(r),
+		grpc.WithContextDialer(d.dial),
+		grpc.WithTransportCredentials(newCredentials(secure, p.tls)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: minConnectTimeout}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(address(ctx, p.cfg.ClusterID, id), method, req, reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(address(ctx, p.cfg.ClusterID, id), desc, cc, method, opts...)
+		}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("peer: %w", err)
+	}
+	return &Client{urls: urls, conn: conn, dialer: d, silence: p.cfg.Silence}, nil
+}
