@@ -69,8 +69,8 @@ func decodeEntry(key, value []byte) (entry, error) {
 	if err := json.Unmarshal(value, &e.row); err != nil {
 		return e, fmt.Errorf("membership: the row of member %q is not readable: %w", name, err)
 	}
-	if e.ID == 0 {
-		return e, fmt.Errorf("membership: the row of member %q has no id", name)
+	if e.ID == 0 || e.Incarnation != 0 && e.Interval <= 0 {
+		return e, fmt.Errorf("membership: the row of member %q has no id, or no heartbeat interval", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {
 		e.name = name

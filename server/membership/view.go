@@ -27,8 +27,9 @@ type view struct {
 // sighting is what was seen of one member over time.
 type sighting struct {
 	incarnation, heartbeat uint64
-	// quiet is for how long the heartbeat has not changed, counting only time
-	// in which the table could be read.
+	// quiet is for how long the heartbeat has not changed. A look adds one
+	// interval at most, this node's or the member's, whichever is shorter: how
+	// much more time went by says nothing if nobody could look, or beat.
 	quiet time.Duration
 	// changed: it was seen to change, so the member was alive at some time.
 	changed bool
@@ -69,7 +70,7 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 		case s.incarnation != e.Incarnation || s.heartbeat < e.Heartbeat:
 			s.quiet, s.changed = 0, true
 		default:
-			s.quiet += step
+			s.quiet += min(step, e.interval())
 		}
 		s.incarnation, s.heartbeat = e.Incarnation, e.Heartbeat
 		seen[e.ID] = s
@@ -91,7 +92,7 @@ func (v *view) alive(e entry, s *sighting) bool {
 	case e.Incarnation == v.self:
 		return true
 	}
-	return s.quiet < missedHeartbeats*max(e.interval(), time.Millisecond)
+	return s.quiet < missedHeartbeats*e.interval()
 }
 
 // last returns the members as they were last seen.

@@ -1,0 +1,108 @@
+package membership
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+
+// onEngines runs f on an empty store of each kind.
+func onEngines(t *testing.T, f func(t *testing.T, store sqlstore.Store)) {
+	for name, open := range map[string]func(testing.TB) sqlstore.Store{
+		"memory": newStore,
+		"sqlite": func(t testing.TB) sqlstore.Store {
+			return openURL(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+		},
+		"mysql": func(t testing.TB) sqlstore.Store { return openURL(t, enginetest.MySQL(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // an engine mostly waits for its disk
+			f(t, open(t))
+		})
+	}
+}
+
+func newStore(t testing.TB) sqlstore.Store {
+	s := memstore.New()
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func openURL(t testing.TB, raw string) sqlstore.Store {
+	t.Helper()
+	u, err := sqlstore.ParseURL(raw)
+	require.NoError(t, err)
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(context.Background(), db.DialectName(), db.SQL()))
+	require.NoError(t, db.Close())
+	s, err := sqlstore.Open(context.Background(), u, sqlstore.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// start joins as name.
+func start(t testing.TB, store sqlstore.Store, name string, peerURLs ...string) *Registry {
+	t.Helper()
+	r, err := Join(t.Context(), Config{
+		Store: store, Name: name, PeerURLs: peerURLs, ClientURLs: []string{"http://" + name + ":2379"}, Version: "v1",
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	require.NoError(t, err)
+	return r
+}
+
+func list(t testing.TB, r *Registry) []Member {
+	t.Helper()
+	members, err := r.Members(t.Context())
+	require.NoError(t, err)
+	return members
+}
+
+// member returns the member of that name as r finds it in the table now.
+func member(t testing.TB, r *Registry, name string) Member {
+	t.Helper()
+	for _, m := range list(t, r) {
+		if m.Name == name {
+			return m
+		}
+	}
+	require.Failf(t, "no such member", "%q", name)
+	return Member{}
+}
+
+func beat(t testing.TB, r *Registry) {
+	t.Helper()
+	require.NoError(t, r.beat(t.Context()))
+}
+
+func requireEnded(t testing.TB, r *Registry, want error) {
+	t.Helper()
+	select {
+	case <-r.Ended():
+	default:
+		require.Fail(t, "the registry has not ended")
+	}
+	require.ErrorIs(t, r.Err(), want)
+}
+
+// writeRow puts a member's row as an earlier version did.
+func writeRow(t testing.TB, store sqlstore.Store, name, value string) {
+	t.Helper()
+	b := store.BeginBatchWrite()
+	b.Put(coder.EncodeMemberKey(name), []byte(value))
+	require.NoError(t, b.Commit(t.Context()))
+}
