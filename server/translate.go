@@ -96,7 +96,36 @@ func compare(c *pb.Compare) backend.Compare {
 	case pb.Compare_VALUE:
 		out.Value = c.GetValue()
 	}
+	if holds, unknown := compareUnknown(c); unknown {
+		out.Target, out.Result, out.Int, out.Value = holds.Target, holds.Result, holds.Int, nil
+	}
 	return out
+}
+
+// Compares of the version, which is 0 where there is no key, that stand for those
+// that have a target or result etcd does not know.
+var (
+	compareAlways = backend.Compare{Target: backend.CompareVersion, Result: backend.CompareGreater, Int: -1}
+	compareNever  = backend.Compare{Target: backend.CompareVersion, Result: backend.CompareLess, Int: 0}
+	compareExists = backend.Compare{Target: backend.CompareVersion, Result: backend.CompareGreater, Int: 0}
+)
+
+// compareUnknown returns what c means if etcd does not know its target or its
+// result: an unknown target is equal to any operand, and an unknown result holds,
+// though not for the value of a key that does not exist.
+func compareUnknown(c *pb.Compare) (means backend.Compare, unknown bool) {
+	_, target := pb.Compare_CompareTarget_name[int32(c.Target)]
+	_, result := pb.Compare_CompareResult_name[int32(c.Result)]
+	switch {
+	case target && result:
+		return backend.Compare{}, false
+	case target && c.Target == pb.Compare_VALUE:
+		return compareExists, true
+	case !result || c.Result == pb.Compare_EQUAL:
+		return compareAlways, true
+	default:
+		return compareNever, true
+	}
 }
 
 // Results, from the backend's to etcd's. The header is the caller's.

@@ -62,6 +62,44 @@ func TestRequestsAreTranslated(t *testing.T) {
 	require.Empty(t, cmp.Diff(want, txnRequest(r)))
 }
 
+// What etcd does not know of a compare is turned into one that answers as etcd does,
+// so that the backend meets none it does not know.
+func TestUnknownComparesAreTranslated(t *testing.T) {
+	absent, present := coder.Record{}, coder.Record{Version: 1}
+	holds := func(c backend.Compare, r coder.Record) bool {
+		require.Equal(t, backend.CompareVersion, c.Target)
+		switch c.Result {
+		case backend.CompareGreater:
+			return r.Version > c.Int
+		case backend.CompareLess:
+			return r.Version < c.Int
+		}
+		require.Fail(t, "not the compare of an unknown one", "%v", c)
+		return false
+	}
+	for _, tt := range []struct {
+		name            string
+		compare         *pb.Compare
+		present, absent bool
+	}{
+		{"unknown target is equal", &pb.Compare{Target: 5, Result: pb.Compare_EQUAL}, true, true},
+		{"unknown target is not unequal", &pb.Compare{Target: -1, Result: pb.Compare_NOT_EQUAL}, false, false},
+		{"unknown target is not greater", &pb.Compare{Target: 5, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_Version{Version: -1}}, false, false},
+		{"unknown target is not less", &pb.Compare{Target: 5, Result: pb.Compare_LESS, TargetUnion: &pb.Compare_Version{Version: 9}}, false, false},
+		{"unknown result holds", &pb.Compare{Target: pb.Compare_MOD, Result: 4}, true, true},
+		{"unknown result of a value needs the key", &pb.Compare{Target: pb.Compare_VALUE, Result: 4}, true, false},
+		{"both unknown", &pb.Compare{Target: 5, Result: -1}, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.compare.Key, tt.compare.RangeEnd = []byte("a"), []byte("b")
+			c := compare(tt.compare)
+			require.Equal(t, backend.KeyRange{Key: []byte("a"), End: []byte("b")}, c.KeyRange)
+			require.Equal(t, tt.present, holds(c, present), "a key that exists")
+			require.Equal(t, tt.absent, holds(c, absent), "none")
+		})
+	}
+}
+
 // The translation names fields one by one: a field that a newer API adds must be
 // dealt with, not dropped.
 func TestTranslatedMessagesHaveTheFieldsWeKnow(t *testing.T) {
