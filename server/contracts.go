@@ -34,6 +34,7 @@ type (
 
 	maintenanceBackend interface {
 		Alarms() []backend.Alarm
+		ListAlarms(ctx context.Context) ([]backend.Alarm, error)
 		RaiseAlarm(ctx context.Context, a backend.Alarm) ([]backend.Alarm, error)
 		DisarmAlarm(ctx context.Context, a backend.Alarm) ([]backend.Alarm, error)
 		HashKV(ctx context.Context, rev int64, marshal func(*coder.Record) ([]byte, error)) (backend.Hash, error)

@@ -42,6 +42,8 @@ var grpcErrors = []struct {
 	{backend.ErrNoSpace, rpctypes.ErrGRPCNoSpace},
 	{backend.ErrCorrupt, rpctypes.ErrGRPCCorrupt},
 	{backend.ErrNotServing, rpctypes.ErrGRPCNoLeader},
+	{backend.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
+	{backend.ErrLeaderLost, rpctypes.ErrGRPCLeaderChanged},
 	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
 	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},

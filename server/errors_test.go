@@ -36,6 +36,8 @@ var backendAnswers = map[string]struct {
 	"ErrNoSpace":          {backend.ErrNoSpace, codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
 	"ErrCorrupt":          {backend.ErrCorrupt, codes.DataLoss, "etcdserver: corrupt cluster"},
 	"ErrNotServing":       {backend.ErrNotServing, codes.Unavailable, "etcdserver: no leader"},
+	"ErrNotLeader":        {backend.ErrNotLeader, codes.FailedPrecondition, "etcdserver: not leader"},
+	"ErrLeaderLost":       {backend.ErrLeaderLost, codes.Unavailable, "etcdserver: leader changed"},
 	"ErrTimeout":          {backend.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
 	"ErrTooManyRequests":  {backend.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
 	"ErrTooLarge":         {backend.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},

@@ -50,9 +50,13 @@ func (f *fakeNode) Revision() int64   { return fakeRevision }
 func (f *fakeNode) Status() backend.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	leader := fakeMember
+	if f.serving != nil {
+		leader = 0
+	}
 	return backend.Status{
 		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
-		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Serving: f.serving,
+		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Leader: leader, Serving: f.serving,
 	}
 }
 
@@ -136,6 +140,8 @@ func (f *fakeNode) LeaseTimeToLive(context.Context, int64, bool) (backend.LeaseS
 func (f *fakeNode) Leases(context.Context) ([]int64, error) { return f.leases, f.failure() }
 
 func (f *fakeNode) Alarms() []backend.Alarm { return f.alarms }
+
+func (f *fakeNode) ListAlarms(context.Context) ([]backend.Alarm, error) { return f.alarms, f.failure() }
 
 func (f *fakeNode) RaiseAlarm(_ context.Context, a backend.Alarm) ([]backend.Alarm, error) {
 	f.gotAlarm = a

@@ -37,9 +37,7 @@ func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.Stat
 		RaftTerm:         uint64(st.Term),
 		DowngradeInfo:    &pb.DowngradeInfo{},
 	}
-	if st.Serving == nil {
-		out.Leader = s.headers.id.MemberID()
-	} else {
+	if out.Leader = st.Leader; st.Serving != nil {
 		out.Errors = append(out.Errors, rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader))
 	}
 	for _, a := range s.backend.Alarms() {
@@ -58,7 +56,9 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 	var err error
 	switch r.Action {
 	case pb.AlarmRequest_GET:
-		for _, a := range s.backend.Alarms() {
+		var all []backend.Alarm
+		all, err = s.backend.ListAlarms(ctx)
+		for _, a := range all {
 			if alarm.Type == backend.AlarmNone || a.Type == alarm.Type {
 				alarms = append(alarms, a)
 			}

@@ -187,6 +187,16 @@ func (h *Hub) distrust(old, frontier int64) {
 	}
 }
 
+// Jump moves the hub to the revision frontier without the events up to there:
+// watchers read them from the Source, which may say that they are gone.
+func (h *Hub) Jump(frontier int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old := h.frontier.Load(); !h.closed && frontier > old {
+		h.distrust(old, frontier)
+	}
+}
+
 // Compact tells the hub that the compact revision rose to rev. Watchers that are
 // behind and still need history below it are cancelled; others do not notice.
 func (h *Hub) Compact(rev int64) {

@@ -72,7 +72,9 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	b, err := backend.Open(ctx, store, backendConfig(&p.settings.Config, logger, registry))
+	cfg := backendConfig(&p.settings.Config, logger, registry)
+	cfg.Exclusive = u.Dialect == sqlstore.DialectSQLite
+	b, err := backend.Open(ctx, store, cfg)
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}

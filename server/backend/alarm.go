@@ -17,22 +17,26 @@ type alarmSet struct {
 	raised map[Alarm]bool
 }
 
-func loadAlarms(ctx context.Context, store sqlstore.Store) (*alarmSet, error) {
-	s := &alarmSet{raised: make(map[Alarm]bool)}
+// load reads the alarms from the table.
+func (s *alarmSet) load(ctx context.Context, store sqlstore.Store) error {
+	raised := make(map[Alarm]bool)
 	lo, hi := coder.AlarmBounds()
 	it := store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true})
 	defer func() { _ = it.Close() }()
 	for it.Next() {
 		member, kind, err := coder.DecodeAlarmKey(it.Key())
 		if err != nil {
-			return nil, fmt.Errorf("reading the alarms: %w", err)
+			return fmt.Errorf("reading the alarms: %w", err)
 		}
-		s.raised[Alarm{MemberID: member, Type: kind}] = true
+		raised[Alarm{MemberID: member, Type: kind}] = true
 	}
 	if err := it.Err(); err != nil {
-		return nil, fmt.Errorf("reading the alarms: %w", err)
+		return fmt.Errorf("reading the alarms: %w", err)
 	}
-	return s, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.raised = raised
+	return nil
 }
 
 func (s *alarmSet) has(kind int32) bool {
@@ -68,7 +72,20 @@ func (s *alarmSet) set(a Alarm, raised bool) {
 	}
 }
 
-// Alarms returns the raised alarms.
+// ListAlarms returns the raised alarms, as the leader knows them.
+func (b *Backend) ListAlarms(ctx context.Context) ([]Alarm, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	l, err := b.lead()
+	if err != nil {
+		return nil, err
+	}
+	all := b.Alarms()
+	return all, b.publicError(ctx, l.confirm(ctx))
+}
+
+// Alarms returns the raised alarms that this node knows of; a follower learns of
+// changes within a second.
 func (b *Backend) Alarms() []Alarm {
 	b.alarms.mu.RLock()
 	defer b.alarms.mu.RUnlock()
@@ -92,10 +109,17 @@ func (b *Backend) RaiseAlarm(ctx context.Context, a Alarm) ([]Alarm, error) {
 
 // DisarmAlarm takes a back and returns it, or nothing if it was not raised.
 func (b *Backend) DisarmAlarm(ctx context.Context, a Alarm) ([]Alarm, error) {
+	l, err := b.lead()
+	if err != nil {
+		return nil, err
+	}
 	b.alarms.mu.RLock()
 	raised := b.alarms.raised[a]
 	b.alarms.mu.RUnlock()
 	if !raised {
+		if err := l.confirm(ctx); err != nil {
+			return nil, err
+		}
 		return nil, nil
 	}
 	if err := b.setAlarm(ctx, a, false); err != nil {
@@ -107,11 +131,15 @@ func (b *Backend) DisarmAlarm(ctx context.Context, a Alarm) ([]Alarm, error) {
 func (b *Backend) setAlarm(ctx context.Context, a Alarm, raised bool) error {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	return b.submit(ctx, &alarmCommand{b: b, alarm: a, raised: raised})
+	l, err := b.lead()
+	if err != nil {
+		return err
+	}
+	return l.submit(ctx, &alarmCommand{l: l, alarm: a, raised: raised})
 }
 
 type alarmCommand struct {
-	b      *Backend
+	l      *leader
 	alarm  Alarm
 	raised bool
 }
@@ -126,8 +154,8 @@ func (c *alarmCommand) evaluate(_ context.Context, st *stage) error {
 	}
 	st.setMeta(coder.EncodeAlarmKey(c.alarm.MemberID, c.alarm.Type), value)
 	st.committed(func() {
-		c.b.alarms.set(c.alarm, c.raised)
-		c.b.log.Warn("alarm changed", "type", c.alarm.Type, "member_id", fmt.Sprintf("%x", c.alarm.MemberID), "raised", c.raised)
+		c.l.alarms.set(c.alarm, c.raised)
+		c.l.log.Warn("alarm changed", "type", c.alarm.Type, "member_id", fmt.Sprintf("%x", c.alarm.MemberID), "raised", c.raised)
 	})
 	return nil
 }

@@ -22,31 +22,31 @@ const (
 )
 
 // autoCompact compacts by itself, as etcd does in the mode configured.
-func (b *Backend) autoCompact(ctx context.Context) {
-	switch b.cfg.AutoCompactionMode {
+func (l *leader) autoCompact(ctx context.Context) {
+	switch l.cfg.AutoCompactionMode {
 	case AutoCompactPeriodic:
-		if b.cfg.AutoCompactionRetention > 0 {
-			b.compactPeriodically(ctx, b.cfg.AutoCompactionRetention)
+		if l.cfg.AutoCompactionRetention > 0 {
+			l.compactPeriodically(ctx, l.cfg.AutoCompactionRetention)
 		}
 	case AutoCompactRevision:
-		if b.cfg.AutoCompactionRevisions > 0 {
-			b.compactByRevision(ctx, b.cfg.AutoCompactionRevisions)
+		if l.cfg.AutoCompactionRevisions > 0 {
+			l.compactByRevision(ctx, l.cfg.AutoCompactionRevisions)
 		}
 	}
 }
 
 // compactPeriodically compacts, once an hour or once a retention if that is
 // shorter, to the revision that was current a retention ago.
-func (b *Backend) compactPeriodically(ctx context.Context, retention time.Duration) {
+func (l *leader) compactPeriodically(ctx context.Context, retention time.Duration) {
 	interval := min(retention, maxPeriod) / samplesPerPeriod
 	history := newRevisionHistory(int(retention/interval) + 1)
 	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
 	sinceCompaction := 0
 	for {
-		history.add(b.Revision())
+		history.add(l.Revision())
 		sinceCompaction++
-		if rev, full := history.oldest(); full && sinceCompaction > samplesPerPeriod && b.autoCompactTo(ctx, rev) {
+		if rev, full := history.oldest(); full && sinceCompaction > samplesPerPeriod && l.autoCompactTo(ctx, rev) {
 			sinceCompaction = 1
 		}
 		select {
@@ -76,7 +76,7 @@ func (h *revisionHistory) oldest() (rev int64, full bool) {
 	return h.revs[0], len(h.revs) == h.keep
 }
 
-func (b *Backend) compactByRevision(ctx context.Context, keep int64) {
+func (l *leader) compactByRevision(ctx context.Context, keep int64) {
 	tick := time.NewTicker(revisionInterval)
 	defer tick.Stop()
 	for {
@@ -84,21 +84,21 @@ func (b *Backend) compactByRevision(ctx context.Context, keep int64) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if rev := b.Revision() - keep; rev > 0 {
-				b.autoCompactTo(ctx, rev)
+			if rev := l.Revision() - keep; rev > 0 {
+				l.autoCompactTo(ctx, rev)
 			}
 		}
 	}
 }
 
 // autoCompactTo reports whether rev is compacted now.
-func (b *Backend) autoCompactTo(ctx context.Context, rev int64) bool {
-	_, err := b.Compact(ctx, rev, false)
+func (l *leader) autoCompactTo(ctx context.Context, rev int64) bool {
+	_, err := l.Compact(ctx, rev, false)
 	switch {
 	case err == nil, errors.Is(err, ErrCompacted):
 		return true
 	case ctx.Err() == nil:
-		b.log.Warn("auto-compaction failed", "revision", rev, "error", err)
+		l.log.Warn("auto-compaction failed", "revision", rev, "error", err)
 	}
 	return false
 }

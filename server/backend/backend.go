@@ -27,6 +27,8 @@ type TTLPolicy struct {
 type Config struct {
 	Logger         *slog.Logger
 	Name           string        // member name, "default"
+	Exclusive      bool          // no other process can use the store: a leader need not make sure that it is one
+	Leadership     Leadership    // who leads when this node does not; nil: nobody else can
 	QuotaBytes     int64         // space quota, 0: none
 	RequestTimeout time.Duration // bound on a request, 7 s as in etcd
 	CommitTimeout  time.Duration // bound on a commit, then its outcome counts as unknown, and on what a write reads; 10 s
@@ -73,8 +75,9 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// Backend is one node's state over a Store. Its methods may be called from any
-// goroutine.
+// Backend is one node's state over a Store: a replica, which knows the newest
+// revision and answers reads and watches, and leads while Lead runs. Its methods
+// may be called from any goroutine.
 type Backend struct {
 	cfg     Config
 	log     *slog.Logger
@@ -83,137 +86,143 @@ type Backend struct {
 
 	identity  identity
 	tso       *tso.Oracle
-	compacted atomic.Int64 // the compact revision, -1 if nothing was compacted
+	compacted atomic.Int64                // the compact revision, -1 if nothing was compacted
+	seen      atomic.Pointer[coder.Chain] // the newest value of the chain row that is known
+	term      atomic.Int64                // the newest term that is known
 	hub       *watch.Hub
 	reader    *reader
 	records   *recordCache
-	index     *indexCache
-	lessor    *lessor
 	alarms    *alarmSet
 	size      *sizeGauge
-	compactor *compactor
+	noSpace   chan struct{} // asks for the NOSPACE alarm
 
-	// chain belongs to the sequencer.
-	chain *chain
-	// acked is the chain as of the last commit, for the fence watch and Status.
-	acked atomic.Pointer[coder.Chain]
+	positions *shared[Update] // the leader's
+	marks     *shared[int64]  // the compaction mark in the table
 
-	queue         chan *request
-	batches       chan *batch
-	sequencerDone chan struct{}
-
-	policies *policyLeases // sequencer only
-	noSpace  chan struct{} // asks for the NOSPACE alarm
-
-	stopped atomic.Pointer[error] // why the node does not serve
+	leading atomic.Pointer[leader] // nil while the node does not lead
+	stopped atomic.Pointer[error]  // why the node serves nothing
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 }
 
-// Open takes the leadership of the table, which stops whoever led before, and
-// returns a serving backend. The caller keeps the store, and closes it behind
-// the backend.
-func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
+// OpenReplica returns a backend that does not lead, at the newest revision in the
+// table. The caller keeps the store, and closes it behind the backend.
+func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
 	b, err := prepare(ctx, store, cfg)
 	if err != nil {
 		return nil, err
 	}
-	b.start()
-	held := b.acked.Load()
-	b.log.Info("serving", "term", held.Term, "revision", held.Revision, "compact_revision", b.compacted.Load(),
-		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()))
+	working, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	b.workers.Go(func() { b.watchSize(working) })
 	return b, nil
 }
 
-// prepare is Open without the goroutines of the backend itself.
+// Open returns a backend that leads until it is closed, and knows no other nodes.
+// It stops whoever led before; when somebody takes over from it, it serves nothing
+// any more.
+func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
+	b, err := OpenReplica(ctx, store, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l, err := b.takeOver(ctx, LeadOptions{})
+	if err != nil {
+		return nil, errors.Join(err, b.Close(ctx))
+	}
+	ready := make(chan struct{})
+	working, cancel := context.WithCancel(context.Background())
+	stopReplica := b.cancel
+	b.cancel = func() { cancel(); stopReplica() }
+	b.workers.Go(func() {
+		if err := l.run(working, func(int64) { close(ready) }); err != nil {
+			_ = b.stopServing(err)
+		}
+	})
+	<-ready
+	return b, nil
+}
+
+// prepare is OpenReplica without the goroutines of the backend itself.
 func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
 	cfg.setDefaults()
 	b := &Backend{
 		cfg: cfg, log: cfg.Logger, store: store,
-		metrics:       newMetrics(cfg.Registerer),
-		records:       newRecordCache(cfg.RecordCache),
-		queue:         make(chan *request, cfg.QueueLength),
-		batches:       make(chan *batch),
-		sequencerDone: make(chan struct{}),
-		policies:      newPolicyLeases(cfg.TTLPolicies),
-		noSpace:       make(chan struct{}, 1),
+		records: newRecordCache(cfg.RecordCache),
+		alarms:  &alarmSet{},
+		size:    &sizeGauge{store: store, quota: cfg.QuotaBytes},
+		noSpace: make(chan struct{}, 1),
 	}
-	var err error
-	if b.index, err = newIndexCache(cfg.IndexCache); err != nil {
-		return nil, fmt.Errorf("index cache of %d entries: %w", cfg.IndexCache, err)
+	b.compacted.Store(-1)
+	b.seen.Store(&coder.Chain{})
+	b.marks = newShared(cfg.RequestTimeout, b.readMark)
+	if cfg.Leadership != nil {
+		b.positions = newShared(cfg.RequestTimeout, cfg.Leadership.Position)
 	}
 	counts, err := newCountCache()
 	if err != nil {
 		return nil, err
 	}
-	b.reader = &reader{store: store, cache: b.records, counts: counts, frontier: b.Revision, compacted: b.CompactRevision}
-	if b.chain, err = takeChain(ctx, store, b.log, &retrier{}); err != nil {
+	b.reader = &reader{store: store, cache: b.records, counts: counts, frontier: b.Revision, mark: b.mark}
+	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}
-	held := b.chain.held
-	b.acked.Store(&held)
-	b.tso = tso.New(held.Revision)
-	if err := b.load(ctx); err != nil {
+	if err := b.alarms.load(ctx, store); err != nil {
 		return nil, err
 	}
+	if err := b.size.refresh(ctx); err != nil {
+		return nil, fmt.Errorf("reading the size of the database: %w", err)
+	}
+	rev, err := b.firstRevision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.tso = tso.New(rev)
+	b.metrics = newMetrics(cfg.Registerer)
 	b.metrics.observe(b)
-	b.hub = watch.NewHub(history{b}, held.Revision, b.compacted.Load(), cfg.Watch)
+	b.hub = watch.NewHub(history{b}, rev, b.compacted.Load(), cfg.Watch)
 	return b, nil
 }
 
-// load restores what is kept in memory.
-func (b *Backend) load(ctx context.Context) error {
-	mark, err := b.store.Get(ctx, coder.CompactKey())
+// firstRevision reads where the table is; an empty one is at revision 1 once it is
+// led.
+func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
+	raw, err := b.store.Get(ctx, coder.CompactKey())
 	switch {
 	case errors.Is(err, sqlstore.ErrKeyNotFound):
-		b.compacted.Store(-1)
 	case err != nil:
-		return fmt.Errorf("reading the compaction mark: %w", err)
+		return 0, fmt.Errorf("reading the compaction mark: %w", err)
 	default:
-		rev, err := coder.DecodeInt64(mark)
+		rev, err := coder.DecodeInt64(raw)
 		if err != nil {
-			return fmt.Errorf("reading the compaction mark: %w", err)
+			return 0, fmt.Errorf("reading the compaction mark: %w", err)
 		}
 		b.compacted.Store(rev)
 	}
-	if b.identity, err = loadIdentity(ctx, b.store, b.cfg.Name); err != nil {
-		return err
+	raw, err = b.store.Get(ctx, coder.ChainKey())
+	switch {
+	case errors.Is(err, sqlstore.ErrKeyNotFound):
+		return 1, nil
+	case err != nil:
+		return 0, fmt.Errorf("reading the chain row: %w", err)
 	}
-	if b.alarms, err = loadAlarms(ctx, b.store); err != nil {
-		return err
+	cur, err := coder.DecodeChain(raw)
+	if err != nil {
+		return 0, fmt.Errorf("reading the chain row: %w", err)
 	}
-	if b.lessor, err = loadLessor(ctx, b); err != nil {
-		return err
-	}
-	b.size = &sizeGauge{store: b.store, quota: b.cfg.QuotaBytes}
-	if err := b.size.refresh(ctx); err != nil {
-		return fmt.Errorf("reading the size of the database: %w", err)
-	}
-	b.compactor = newCompactor(b)
-	return nil
+	b.noteChain(cur)
+	return cur.Revision, nil
 }
 
-// start starts the goroutines; Close stops them.
-func (b *Backend) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel = cancel
-	for _, work := range []func(context.Context){
-		b.sequence, b.collect, b.watchFence, b.lessor.run, b.compactor.run, b.autoCompact, b.watchSize,
-	} {
-		b.workers.Go(func() { work(ctx) })
-	}
-}
-
-// Close checkpoints the leases, ends all requests and watches, and stops all
-// work. It does not close the store.
-func (b *Backend) Close(ctx context.Context) error {
-	err := b.lessor.checkpointAll(ctx)
-	b.stopped.CompareAndSwap(nil, ptr(fmt.Errorf("%w: shutting down", ErrNotServing)))
+// Close hands the leadership over, ends all requests and watches, and stops all
+// work. It does not close the store. A leadership of Lead's must have ended.
+func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.workers.Wait()
+	b.stopped.CompareAndSwap(nil, ptr(fmt.Errorf("%w: shutting down", ErrNotServing)))
 	b.hub.Close()
 	b.metrics.unregister()
-	return err
+	return nil
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -229,11 +238,10 @@ func (b *Backend) Hub() *watch.Hub { return b.hub }
 
 // Status returns the node's state. Sizes are refreshed every few seconds.
 func (b *Backend) Status() Status {
-	c := b.acked.Load()
 	total, used := b.size.get()
 	return Status{
-		Revision: b.Revision(), CompactRevision: b.CompactRevision(), Term: c.Term, Sequence: c.Sequence,
-		DBSize: total, DBSizeInUse: used, QuotaBytes: b.cfg.QuotaBytes, Serving: b.servingWrites(),
+		Revision: b.Revision(), CompactRevision: b.CompactRevision(), Term: b.term.Load(), Sequence: b.seen.Load().Sequence,
+		DBSize: total, DBSizeInUse: used, QuotaBytes: b.cfg.QuotaBytes, Leader: b.Leader(), Serving: b.hasLeader(),
 	}
 }
 
@@ -243,6 +251,10 @@ func (b *Backend) Txn(ctx context.Context, t *Txn, linearizable bool) (*TxnResul
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
 	if t.writes() {
+		l, err := b.lead()
+		if err != nil {
+			return nil, err
+		}
 		if err := b.alarms.checkWrite(t.puts()); err != nil {
 			return nil, err
 		}
@@ -251,8 +263,8 @@ func (b *Backend) Txn(ctx context.Context, t *Txn, linearizable bool) (*TxnResul
 				return nil, err
 			}
 		}
-		c := newTxnCommand(b, t)
-		if err := b.submit(ctx, c); err != nil {
+		c := newTxnCommand(t)
+		if err := l.submit(ctx, c); err != nil {
 			return nil, err
 		}
 		return c.result, nil
@@ -264,15 +276,18 @@ func (b *Backend) Txn(ctx context.Context, t *Txn, linearizable bool) (*TxnResul
 // pipeline.
 func (b *Backend) readTxn(ctx context.Context, t *Txn, linearizable bool) (*TxnResult, error) {
 	for range maxReadRaces {
-		if err := b.servingReads(linearizable); err != nil {
+		frontier, err := b.readFrontier(ctx, linearizable)
+		if err != nil {
 			return nil, err
 		}
-		frontier := b.tso.Frontier()
-		c := newTxnCommand(b, t)
-		err := c.evaluate(ctx, b.readStage(frontier))
-		res := c.result
-		if frontier >= b.compacted.Load() {
-			return res, b.publicError(ctx, err)
+		c := newTxnCommand(t)
+		err = c.evaluate(ctx, b.readStage(frontier))
+		mark, merr := b.mark(ctx)
+		if merr != nil {
+			return nil, b.publicError(ctx, merr)
+		}
+		if frontier >= mark {
+			return c.result, b.publicError(ctx, err)
 		}
 	}
 	return nil, ErrCompacted

@@ -14,19 +14,24 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// idle returns a backend whose pipeline does not run, for batches made by hand.
-func idle(t *testing.T) *Backend {
+// idle returns a leader whose pipeline does not run, for batches made by hand.
+func idle(t *testing.T) *leader {
 	t.Helper()
-	b, err := prepare(t.Context(), newStore(t), Config{Logger: testLogger(t)})
+	b, err := prepare(t.Context(), newStore(t), Config{Logger: testLogger(t), Exclusive: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.hub.Close(); b.metrics.unregister() })
-	return b
+	l, err := b.takeOver(t.Context(), LeadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.leading.Store(l)
+	return l
 }
 
 // runTogether runs commands as one batch and returns their outcomes.
-func runTogether(t *testing.T, b *Backend, commands ...command) []error {
+func runTogether(t *testing.T, b *leader, commands ...command) []error {
 	t.Helper()
 	var requests []*request
 	for _, c := range commands {
@@ -46,12 +51,12 @@ func runTogether(t *testing.T, b *Backend, commands ...command) []error {
 // committed with, at which the store was not when they took effect.
 func TestLeaseChangesAnswerTheirOwnRevision(t *testing.T) {
 	b := idle(t)
-	grant := &grantCommand{b: b, row: coder.Lease{ID: 7, TTL: 60}}
-	grantEmpty := &grantCommand{b: b, row: coder.Lease{ID: 8, TTL: 60}}
-	revoke, revokeEmpty := &revokeCommand{b: b, id: 7}, &revokeCommand{b: b, id: 8}
+	grant := &grantCommand{l: b, row: coder.Lease{ID: 7, TTL: 60}}
+	grantEmpty := &grantCommand{l: b, row: coder.Lease{ID: 8, TTL: 60}}
+	revoke, revokeEmpty := &revokeCommand{l: b, id: 7}, &revokeCommand{l: b, id: 8}
 	for i, err := range runTogether(t, b,
-		newTxnCommand(b, put("a", "2")), grant, newTxnCommand(b, putLeased("b", 7)), grantEmpty,
-		newTxnCommand(b, put("a", "4")), revoke, newTxnCommand(b, put("a", "6")), revokeEmpty, newTxnCommand(b, put("a", "7")),
+		newTxnCommand(put("a", "2")), grant, newTxnCommand(putLeased("b", 7)), grantEmpty,
+		newTxnCommand(put("a", "4")), revoke, newTxnCommand(put("a", "6")), revokeEmpty, newTxnCommand(put("a", "7")),
 	) {
 		if err != nil {
 			t.Fatalf("command %d: %v", i, err)
@@ -65,19 +70,19 @@ func TestLeaseChangesAnswerTheirOwnRevision(t *testing.T) {
 
 func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 	b := idle(t)
-	runTogether(t, b, newTxnCommand(b, put("k", "0"))) // revision 2
+	runTogether(t, b, newTxnCommand(put("k", "0"))) // revision 2
 	steps := []*Txn{put("k", "3"), put("k", "4"), del("k"), put("k", "6"), put("other", "7"), del("other"), put("k", "9")}
 	var commands []command
 	for _, s := range steps {
-		commands = append(commands, newTxnCommand(b, s))
+		commands = append(commands, newTxnCommand(s))
 	}
-	sequence := b.acked.Load().Sequence
+	sequence := b.seen.Load().Sequence
 	for i, err := range runTogether(t, b, commands...) {
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	if n := b.acked.Load().Sequence - sequence; n != 1 {
+	if n := b.seen.Load().Sequence - sequence; n != 1 {
 		t.Fatalf("it took %d commits, want one", n)
 	}
 	want := map[int64]string{1: "", 2: "k=0", 3: "k=3", 4: "k=4", 5: "", 6: "k=6", 7: "k=6 other=7", 8: "k=6", 9: "k=9"}
@@ -113,18 +118,18 @@ func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 	}
 	check()
 	// One more change, so that the version before is not the row value before.
-	runTogether(t, b, newTxnCommand(b, put("k", "10")))
+	runTogether(t, b, newTxnCommand(put("k", "10")))
 	check()
 }
 
 func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
 	b := idle(t)
-	first := newTxnCommand(b, put("a", "1"))
-	second := newTxnCommand(b, &Txn{
+	first := newTxnCommand(put("a", "1"))
+	second := newTxnCommand(&Txn{
 		Compares: []Compare{{KeyRange: KeyRange{Key: []byte("a")}, Target: CompareValue, Value: []byte("1")}},
 		Then:     []Op{{Delete: &DeleteRequest{KeyRange: all(), PrevKV: true}}, {Range: &RangeRequest{KeyRange: all()}}},
 	})
-	third := newTxnCommand(b, &Txn{Then: []Op{{Put: &PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
+	third := newTxnCommand(&Txn{Then: []Op{{Put: &PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
 	outcomes := runTogether(t, b, first, second, third)
 	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], ErrKeyNotFound) {
 		t.Fatalf("outcomes: %v", outcomes)
@@ -136,11 +141,11 @@ func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
 
 func TestAFailedCommandLeavesNothingBehind(t *testing.T) {
 	b := idle(t)
-	bad := newTxnCommand(b, &Txn{Then: []Op{
+	bad := newTxnCommand(&Txn{Then: []Op{
 		{Put: &PutRequest{Key: []byte("a"), Value: []byte("1")}},
 		{Put: &PutRequest{Key: []byte("b"), Value: []byte("1"), Lease: 99}},
 	}})
-	good := newTxnCommand(b, put("c", "1"))
+	good := newTxnCommand(put("c", "1"))
 	outcomes := runTogether(t, b, bad, good)
 	if !errors.Is(outcomes[0], ErrLeaseNotFound) || outcomes[1] != nil {
 		t.Fatalf("outcomes: %v", outcomes)
@@ -157,18 +162,18 @@ func TestAFailedCommandLeavesNothingBehind(t *testing.T) {
 // A client may ask for a revision that is being made in the same batch.
 func TestARevisionOfTheSameBatchWaitsForTheNext(t *testing.T) {
 	b := idle(t)
-	ask := newTxnCommand(b, &Txn{Then: []Op{
+	ask := newTxnCommand(&Txn{Then: []Op{
 		{Range: &RangeRequest{KeyRange: all(), Revision: 2}},
 		{Put: &PutRequest{Key: []byte("c"), Value: []byte("1")}},
 	}})
-	outcomes := runTogether(t, b, newTxnCommand(b, put("a", "1")), newTxnCommand(b, put("b", "1")), ask)
+	outcomes := runTogether(t, b, newTxnCommand(put("a", "1")), newTxnCommand(put("b", "1")), ask)
 	if err := errors.Join(outcomes...); err != nil {
 		t.Fatal(err)
 	}
 	if r := ask.result.Results[0].Range; r.Count != 1 || r.Revision != 3 {
 		t.Fatalf("revision 2 reads %s", describe(r))
 	}
-	future := newTxnCommand(b, &Txn{Then: []Op{{Range: &RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &PutRequest{Key: []byte("d")}}}})
+	future := newTxnCommand(&Txn{Then: []Op{{Range: &RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &PutRequest{Key: []byte("d")}}}})
 	if err := runTogether(t, b, future)[0]; !errors.Is(err, ErrFutureRevision) {
 		t.Fatalf("revision 5 of 4: %v", err)
 	}
@@ -200,7 +205,7 @@ func TestARequestTooLargeFailsAlone(t *testing.T) {
 	b := idle(t)
 	b.store = &narrow{Store: b.store, bytes: 2000}
 	outcomes := runTogether(t, b,
-		newTxnCommand(b, put("a", "1")), newTxnCommand(b, put("b", string(make([]byte, 3000)))), newTxnCommand(b, put("c", "1")))
+		newTxnCommand(put("a", "1")), newTxnCommand(put("b", string(make([]byte, 3000)))), newTxnCommand(put("c", "1")))
 	if outcomes[0] != nil || !errors.Is(outcomes[1], ErrTooLarge) || outcomes[2] != nil || b.Revision() != 3 {
 		t.Fatalf("outcomes %v, revision %d", outcomes, b.Revision())
 	}
@@ -209,12 +214,12 @@ func TestARequestTooLargeFailsAlone(t *testing.T) {
 func TestLeasesOfTheSameBatch(t *testing.T) {
 	b := idle(t)
 	outcomes := runTogether(t, b,
-		&grantCommand{b: b, row: coder.Lease{ID: 5, TTL: 60}},
-		newTxnCommand(b, putLeased("a", 5)),
-		&revokeCommand{b: b, id: 5},
-		newTxnCommand(b, putLeased("b", 5)),
-		&grantCommand{b: b, row: coder.Lease{ID: 5, TTL: 60}},
-		newTxnCommand(b, putLeased("c", 5)),
+		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
+		newTxnCommand(putLeased("a", 5)),
+		&revokeCommand{l: b, id: 5},
+		newTxnCommand(putLeased("b", 5)),
+		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
+		newTxnCommand(putLeased("c", 5)),
 	)
 	for i, err := range outcomes {
 		if want := i == 3; want != errors.Is(err, ErrLeaseNotFound) || !want && err != nil {
@@ -230,10 +235,10 @@ func TestLeasesOfTheSameBatch(t *testing.T) {
 func TestPagedListsCountRight(t *testing.T) {
 	b := idle(t)
 	for i := range 10 {
-		runTogether(t, b, newTxnCommand(b, put(fmt.Sprintf("k%d", i), "v")))
+		runTogether(t, b, newTxnCommand(put(fmt.Sprintf("k%d", i), "v")))
 	}
 	rev := b.Revision()
-	runTogether(t, b, newTxnCommand(b, del("k7")), newTxnCommand(b, put("k99", "v")))
+	runTogether(t, b, newTxnCommand(del("k7")), newTxnCommand(put("k99", "v")))
 	key := []byte("k")
 	for left := int64(10); left > 0; left -= 3 {
 		res, err := b.rangeAt(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3}, b.Revision())
@@ -251,10 +256,10 @@ func TestPagedListsCountRight(t *testing.T) {
 // the compaction: it keeps the sum it took before removing rows until then.
 func TestHashIsEtcds(t *testing.T) {
 	b := idle(t)
-	runTogether(t, b, newTxnCommand(b, put("a", "1")))
-	runTogether(t, b, newTxnCommand(b, put("a", "2")))
-	runTogether(t, b, newTxnCommand(b, del("a")))
-	runTogether(t, b, newTxnCommand(b, &Txn{Then: []Op{
+	runTogether(t, b, newTxnCommand(put("a", "1")))
+	runTogether(t, b, newTxnCommand(put("a", "2")))
+	runTogether(t, b, newTxnCommand(del("a")))
+	runTogether(t, b, newTxnCommand(&Txn{Then: []Op{
 		{Put: &PutRequest{Key: []byte("b"), Value: []byte("3")}}, {Put: &PutRequest{Key: []byte("a"), Value: []byte("4")}},
 		{Put: &PutRequest{Key: []byte("c"), Value: []byte("5")}},
 	}}))
@@ -272,8 +277,8 @@ func TestHashIsEtcds(t *testing.T) {
 			t.Errorf("hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
-	runTogether(t, b, newTxnCommand(b, put("a", "6")), newTxnCommand(b, del("c")))
-	if err := runTogether(t, b, &compactCommand{b: b, rev: 6})[0]; err != nil {
+	runTogether(t, b, newTxnCommand(put("a", "6")), newTxnCommand(del("c")))
+	if err := runTogether(t, b, &compactCommand{l: b, rev: 6})[0]; err != nil {
 		t.Fatal(err)
 	}
 	compacted := map[int64]uint32{6: 3554762776, 7: 2529338593}
@@ -283,8 +288,8 @@ func TestHashIsEtcds(t *testing.T) {
 		}
 	}
 	// At revision 8 no key exists.
-	runTogether(t, b, newTxnCommand(b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}))
-	runTogether(t, b, newTxnCommand(b, put("d", "x")))
+	runTogether(t, b, newTxnCommand(&Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}))
+	runTogether(t, b, newTxnCommand(put("d", "x")))
 	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
 	for rev, want := range emptied {
 		if h, err := b.HashKV(t.Context(), rev, marshal); err != nil || h.Hash != want {

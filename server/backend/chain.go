@@ -29,14 +29,18 @@ type chain struct {
 
 // takeChain makes the caller the leader: it raises the term, which fences
 // whoever led before, and restores the newest revision. On an empty table it
-// creates the chain at revision 1, as a fresh etcd has it.
-func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, retry *retrier) (*chain, error) {
+// creates the chain at revision 1, as a fresh etcd has it. verify judges what the
+// row holds before it is replaced.
+func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, verify func(coder.Chain) error) (*chain, error) {
 	for {
-		c := &chain{store: store, log: log, retry: retry}
+		c := &chain{store: store, log: log, retry: &retrier{}}
 		batch := store.BeginBatchWrite()
 		old, err := store.Get(ctx, coder.ChainKey())
 		switch {
 		case errors.Is(err, sqlstore.ErrKeyNotFound):
+			if err := verify(coder.Chain{}); err != nil {
+				return nil, err
+			}
 			c.held = coder.Chain{Sequence: 1, Term: 1, Revision: 1}
 			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(c.held))
 		case err != nil:
@@ -45,6 +49,9 @@ func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, retr
 			cur, err := coder.DecodeChain(old)
 			if err != nil {
 				return nil, fmt.Errorf("reading the chain row: %w", err)
+			}
+			if err := verify(cur); err != nil {
+				return nil, err
 			}
 			c.held = coder.Chain{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision}
 			batch.CAS(coder.ChainKey(), coder.EncodeChain(c.held), old)

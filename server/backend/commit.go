@@ -21,69 +21,75 @@ var errStale = errors.New("backend: the table does not match the cached index")
 // watchers; the caller answers the requests behind that. waiting are the
 // requests whose changes are in s. On an error nothing was written, nor will be,
 // unless the error is the context's.
-func (b *Backend) commit(ctx context.Context, s *batchState, waiting []*request) error {
+func (l *leader) commit(ctx context.Context, s *batchState, waiting []*request) error {
 	if s.empty() {
-		return nil
+		// What was found is as good as a read.
+		return l.publicError(ctx, l.confirm(ctx))
 	}
 	rows := s.rows()
 	retry := &retrier{}
 	for {
-		want := b.chain.next(s.alloc.Last())
+		want := l.chain.next(s.alloc.Last())
 		started := time.Now()
-		committed, err := b.attempt(ctx, rows, want)
-		b.metrics.commit.Observe(time.Since(started).Seconds())
+		committed, err := l.attempt(ctx, rows, want)
+		l.metrics.commit.Observe(time.Since(started).Seconds())
 		switch {
 		case committed:
-			b.metrics.batchChanges.Observe(float64(len(s.changes)))
-			return b.finish(s)
+			l.metrics.batchChanges.Observe(float64(len(s.changes)))
+			return l.finish(s)
 		case err == nil:
 			// The outcome was unknown, and settled: it did not happen. Again.
 		case errors.Is(err, sqlstore.ErrUnavailable):
-			b.log.Warn("the database refused a commit, trying again", "error", err)
+			l.log.Warn("the database refused a commit, trying again", "error", err)
 		default:
-			return b.publicError(ctx, err)
+			return l.publicError(ctx, err)
 		}
-		b.metrics.commitRetries.Inc()
+		l.metrics.commitRetries.Inc()
 		if allAbandoned(waiting) {
 			return ErrTimeout
 		}
 		if err := retry.wait(ctx); err != nil {
-			return b.notServing()
+			return l.turnedAway()
 		}
 	}
 }
 
 // attempt runs the commit once. Neither committed nor an error means that it did
 // not happen and may be tried again.
-func (b *Backend) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (committed bool, err error) {
-	batch := b.store.BeginBatchWrite()
-	batch.CAS(coder.ChainKey(), coder.EncodeChain(want), coder.EncodeChain(b.chain.held))
+func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (committed bool, err error) {
+	batch := l.store.BeginBatchWrite()
+	batch.CAS(coder.ChainKey(), coder.EncodeChain(want), coder.EncodeChain(l.chain.held))
 	rows.addTo(batch)
-	cctx, cancel := context.WithTimeout(ctx, b.cfg.CommitTimeout)
+	started := time.Now()
+	cctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	err = batch.Commit(cctx)
 	cancel()
 	var conflict *sqlstore.Conflict
 	switch {
 	case err == nil:
-		b.chain.held = want
-		b.acked.Store(&want)
+		l.chain.held = want
+		l.noteChain(want)
+		l.authority.extend(started)
 		return true, nil
 	case errors.Is(err, sqlstore.ErrRowMissing):
-		return false, b.stopServing(fmt.Errorf("%w: %w", errDataLost, err))
+		return false, l.end(fmt.Errorf("%w: %w", errDataLost, err))
 	case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
 	default:
 		return false, err
 	}
-	b.log.Warn("the outcome of a commit has to be settled", "error", err, "revision", want.Revision)
-	b.metrics.settled.Inc()
-	committed, serr := b.chain.settle(ctx, want)
+	l.log.Warn("the outcome of a commit has to be settled", "error", err, "revision", want.Revision)
+	l.metrics.settled.Inc()
+	committed, serr := l.chain.settle(ctx, want)
 	switch {
 	case errors.Is(serr, errDeposed), errors.Is(serr, errDataLost):
-		return false, b.stopServing(serr)
+		if err := l.end(serr); conflict != nil {
+			return false, err // it certainly did not happen
+		}
+		return false, fmt.Errorf("%w: %w", ErrLeaderLost, serr)
 	case serr != nil:
-		return false, b.notServing() // ctx ended: the server stops
+		return false, ErrLeaderLost // ctx ended: somebody else has to settle it
 	case committed:
-		b.acked.Store(&want)
+		l.noteChain(want)
 		return true, nil
 	case conflict != nil:
 		return false, fmt.Errorf("%w: %w", errStale, conflict)
@@ -92,44 +98,31 @@ func (b *Backend) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (
 	}
 }
 
-// finish makes a durable batch visible: caches, frontier, events, in that order.
-func (b *Backend) finish(s *batchState) error {
+// finish makes a durable batch visible: caches, frontier, what else was
+// staged, events, in that order.
+func (l *leader) finish(s *batchState) error {
 	events := make([]*watch.Event, len(s.changes))
 	for i, c := range s.changes {
-		events[i] = b.event(c)
-		b.records.set(c.rec)
+		events[i] = event(c)
 	}
 	for k, ks := range s.keys {
-		b.index.set(k, indexEntry{Index: ks.index(), exists: true})
+		l.index.set(k, indexEntry{Index: ks.index(), exists: true})
 	}
-	b.size.grow(int64(s.bytes))
-	if err := b.tso.Advance(s.alloc.Last()); err != nil {
-		return b.stopServing(err)
-	}
-	for _, f := range s.after {
-		f()
-	}
-	if len(events) > 0 {
-		b.hub.Publish(events, s.alloc.Last())
-	}
-	return nil
+	l.size.grow(int64(s.bytes))
+	return l.show(events, s.alloc.Last(), s.after...)
 }
 
-// event returns the watch event of c. Called before the record cache learns of
-// the change, which may still have the version replaced.
-func (b *Backend) event(c change) *watch.Event {
+// event returns the watch event of c.
+func event(c change) *watch.Event {
 	e := &watch.Event{Type: watch.Put, Record: c.rec}
 	if c.rec.Tombstone {
 		e.Type = watch.Delete
 	}
-	if c.prev == nil {
-		return e
-	}
-	e.PrevRevision = c.prev.ModRevision
-	if c.prevFull {
-		e.Prev = c.prev
-	} else if r, ok := b.records.get(c.rec.Key); ok && r.ModRevision == e.PrevRevision {
-		e.Prev = r
+	if c.prev != nil {
+		e.PrevRevision = c.prev.ModRevision
+		if c.prevFull {
+			e.Prev = c.prev
+		}
 	}
 	return e
 }

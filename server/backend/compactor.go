@@ -15,7 +15,7 @@ import (
 // restart the work goes on where it stopped. Work is proportional to the
 // garbage, and paced: after each chunk it rests as long as the chunk took.
 type compactor struct {
-	b    *Backend
+	b    *leader
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type compactor struct {
 // compactChunk is how many rows one statement or transaction removes.
 const compactChunk = 500
 
-func newCompactor(b *Backend) *compactor {
+func newCompactor(b *leader) *compactor {
 	c := &compactor{b: b, wake: make(chan struct{}, 1), done: -1, waiters: make(map[chan struct{}]int64)}
 	c.wake <- struct{}{} // resume what a restart interrupted
 	return c
@@ -39,15 +39,19 @@ func newCompactor(b *Backend) *compactor {
 func (b *Backend) Compact(ctx context.Context, rev int64, physical bool) (int64, error) {
 	bounded, cancel := b.bound(ctx)
 	defer cancel()
+	l, err := b.lead()
+	if err != nil {
+		return 0, err
+	}
 	if err := b.alarms.checkWrite(false); err != nil {
 		return 0, err
 	}
-	c := &compactCommand{b: b, rev: rev}
-	if err := b.submit(bounded, c); err != nil {
+	c := &compactCommand{l: l, rev: rev}
+	if err := l.submit(bounded, c); err != nil {
 		return 0, err
 	}
 	if physical {
-		if err := b.compactor.wait(ctx, rev); err != nil {
+		if err := l.compactor.wait(ctx, rev); err != nil {
 			return 0, err
 		}
 	}
@@ -56,7 +60,7 @@ func (b *Backend) Compact(ctx context.Context, rev int64, physical bool) (int64,
 
 // compactCommand moves the compaction mark.
 type compactCommand struct {
-	b            *Backend
+	l            *leader
 	rev, current int64
 }
 
@@ -69,20 +73,19 @@ func (c *compactCommand) evaluate(_ context.Context, st *stage) error {
 	}
 	c.current = st.rev - 1
 	switch {
-	case c.rev <= c.b.compacted.Load():
+	case c.rev <= c.l.compacted.Load():
 		return ErrCompacted
 	case c.rev > c.current:
 		return ErrFutureRevision
 	}
 	st.setMeta(coder.CompactKey(), coder.EncodeInt64(c.rev))
 	st.committed(func() {
-		c.b.compacted.Store(c.rev)
-		c.b.hub.Compact(c.rev)
+		c.l.noteCompacted(c.rev)
 		select {
-		case c.b.compactor.wake <- struct{}{}:
+		case c.l.compactor.wake <- struct{}{}:
 		default:
 		}
-		c.b.log.Info("compacted", "revision", c.rev)
+		c.l.log.Info("compacted", "revision", c.rev)
 	})
 	return nil
 }
@@ -101,7 +104,7 @@ func (c *compactor) wait(ctx context.Context, rev int64) error {
 	case <-done:
 		return nil
 	case <-c.b.sequencerDone:
-		return c.b.notServing()
+		return ErrLeaderLost
 	case <-ctx.Done():
 		c.mu.Lock()
 		delete(c.waiters, done)

@@ -42,11 +42,14 @@ func (r *reader) count(ctx context.Context, kr KeyRange, rev int64) (int64, erro
 func (r *reader) carry(ctx context.Context, kr KeyRange, rev int64) (n int64, ok bool, err error) {
 	base, ok := r.counts.base(kr)
 	low, high := min(base.rev, rev), max(base.rev, rev)
-	if !ok || high-low > maxCountRoll || low < r.compacted() {
+	if !ok || high-low > maxCountRoll {
 		return 0, false, nil
 	}
 	net, err := r.netCreated(ctx, kr, low, high)
-	if err != nil || low < r.compacted() { // the log may have been cut while it was read
+	if err != nil {
+		return 0, false, err
+	}
+	if mark, err := r.mark(ctx); err != nil || low < mark { // the log may have been cut
 		return 0, false, err
 	}
 	if rev < base.rev {

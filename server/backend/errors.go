@@ -25,6 +25,9 @@ var (
 	// ErrNotLeader: this node does not lead, and only the leader can answer this.
 	// Nothing was written.
 	ErrNotLeader = errors.New("not leader")
+	// ErrLeaderLost: the leadership ended while the request was under way; a write
+	// may or may not take effect.
+	ErrLeaderLost = errors.New("leader changed")
 	// ErrTimeout: the request was not answered within the server's request
 	// timeout; a write may or may not take effect.
 	ErrTimeout = errors.New("request timed out")

@@ -10,15 +10,14 @@ import (
 
 // txnCommand runs a client's transaction.
 type txnCommand struct {
-	b      *Backend
 	txn    *Txn
 	bytes  int
 	keys   [][]byte
 	result *TxnResult
 }
 
-func newTxnCommand(b *Backend, t *Txn) *txnCommand {
-	c := &txnCommand{b: b, txn: t}
+func newTxnCommand(t *Txn) *txnCommand {
+	c := &txnCommand{txn: t}
 	c.survey(t)
 	return c
 }
@@ -82,6 +81,9 @@ func (c *txnCommand) evaluate(ctx context.Context, st *stage) error {
 	c.result, err = execute(ctx, st, d)
 	if st.readOnly {
 		// Compaction may have overtaken a revision read, in or without error.
+		if _, merr := st.b.mark(ctx); merr != nil {
+			return merr
+		}
 		if raced := check(ctx, st, d); raced != nil {
 			return raced
 		}

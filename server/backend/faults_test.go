@@ -240,9 +240,9 @@ func TestHistoriesWithoutTheirCachesMatchToo(t *testing.T) {
 
 func TestADeposedLeaderCannotCommit(t *testing.T) {
 	store := newStore(t)
-	old := open(t, store, nil)
+	old := open(t, store, sharedStore)
 	mustTxn(t, old, put("k", "1"))
-	young := open(t, store, nil)
+	young := open(t, store, sharedStore)
 	if old.Status().Term >= young.Status().Term {
 		t.Fatalf("terms %d and %d", old.Status().Term, young.Status().Term)
 	}
@@ -259,9 +259,10 @@ func TestADeposedLeaderCannotCommit(t *testing.T) {
 
 func TestAnIdleDeposedLeaderNotices(t *testing.T) {
 	store := newStore(t)
-	old := open(t, store, nil)
-	open(t, store, nil)
-	if err := old.checkFence(t.Context()); !errors.Is(err, errDeposed) {
+	old := open(t, store, sharedStore)
+	l := old.leading.Load()
+	open(t, store, sharedStore)
+	if _, err := l.readChain(t.Context()); !errors.Is(err, errDeposed) {
 		t.Fatalf("the fence says %v", err)
 	}
 }
@@ -293,7 +294,7 @@ func TestAStaleIndexIsNotBelieved(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	rev := mustTxn(t, b, put("k", "1")).Revision
-	b.index.set("k", indexEntry{}) // believes that k does not exist
+	b.leading.Load().index.set("k", indexEntry{}) // believes that k does not exist
 	res := mustTxn(t, b, &Txn{Then: []Op{{Put: &PutRequest{Key: []byte("k"), Value: []byte("2")}}}})
 	got := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}).Records[0]
 	if got.Version != 2 || got.CreateRevision != rev || got.ModRevision != res.Revision {

@@ -22,10 +22,15 @@ const hashBucket = "key"
 // version in memory while it does. Errors: ErrCompacted, ErrFutureRevision.
 func (b *Backend) HashKV(ctx context.Context, rev int64, marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
 	for range maxReadRaces {
-		if err := b.servingReads(true); err != nil {
+		frontier, err := b.boundFrontier(ctx, true)
+		if err != nil {
 			return Hash{}, err
 		}
-		h := Hash{CompactRevision: b.compacted.Load(), Revision: b.tso.Frontier(), HashRevision: rev}
+		before, err := b.mark(ctx)
+		if err != nil {
+			return Hash{}, err
+		}
+		h := Hash{CompactRevision: before, Revision: frontier, HashRevision: rev}
 		switch {
 		case rev == 0:
 			h.HashRevision = h.Revision
@@ -34,9 +39,12 @@ func (b *Backend) HashKV(ctx context.Context, rev int64, marshal func(*coder.Rec
 		case rev > h.Revision:
 			return Hash{}, ErrFutureRevision
 		}
-		var err error
 		h.Hash, err = b.hashUpTo(ctx, h.HashRevision, h.CompactRevision, marshal)
-		if b.compacted.Load() == h.CompactRevision {
+		after, merr := b.mark(ctx)
+		if merr != nil {
+			return Hash{}, merr
+		}
+		if after == before {
 			return h, err
 		}
 	}
@@ -149,7 +157,7 @@ func (b *Backend) hashedVersions(ctx context.Context, rev, compacted int64) ([]v
 // Hash returns a hash of the whole table as it is, in key order. Unlike HashKV it
 // depends on what compaction has removed so far, and on writes under way.
 func (b *Backend) Hash(ctx context.Context) (uint32, error) {
-	if err := b.servingReads(true); err != nil {
+	if _, err := b.boundFrontier(ctx, true); err != nil {
 		return 0, err
 	}
 	it := b.store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}})

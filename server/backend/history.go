@@ -35,9 +35,13 @@ func (h history) Changes(ctx context.Context, key, end []byte, from, to int64) (
 		return nil, 0, err
 	}
 	events, next, err := h.values(ctx, changes, next)
-	if compacted := h.b.compacted.Load(); from < compacted {
+	mark, merr := h.b.mark(ctx)
+	if merr != nil {
+		return nil, 0, merr
+	}
+	if from < mark {
 		// Rows may have been missing while they were read.
-		return nil, 0, &watch.CompactedError{Revision: compacted}
+		return nil, 0, &watch.CompactedError{Revision: mark}
 	}
 	return events, next, err
 }
@@ -129,8 +133,12 @@ func (h history) events(ctx context.Context, changes []coder.Change) ([]*watch.E
 			e.Record = &coder.Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
 		}
 		if e.Record == nil {
-			if compacted := h.b.compacted.Load(); c.Revision < compacted {
-				return nil, &watch.CompactedError{Revision: compacted}
+			mark, err := h.b.mark(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if c.Revision < mark {
+				return nil, &watch.CompactedError{Revision: mark}
 			}
 			return nil, fmt.Errorf("backend: the version row of %q at revision %d is missing", c.Key, c.Revision)
 		}

@@ -8,12 +8,12 @@ import (
 )
 
 // indexOf returns key's index entry as of the last commit. Sequencer only.
-func (b *Backend) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
-	if e, ok := b.index.get(string(key)); ok {
+func (l *leader) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
+	if e, ok := l.index.get(string(key)); ok {
 		return e, nil
 	}
-	b.metrics.indexMisses.Inc()
-	entries, err := b.readIndex(ctx, []string{string(key)})
+	l.metrics.indexMisses.Inc()
+	entries, err := l.readIndex(ctx, []string{string(key)})
 	if err != nil {
 		return indexEntry{}, err
 	}
@@ -22,8 +22,8 @@ func (b *Backend) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
 
 // loadIndex reads the index entries of those keys that are not cached, in one
 // multi-get.
-func (b *Backend) loadIndex(ctx context.Context, keys [][]byte) error {
-	loads := b.index.missing(keys)
+func (l *leader) loadIndex(ctx context.Context, keys [][]byte) error {
+	loads := l.index.missing(keys)
 	if len(loads) == 0 {
 		return nil
 	}
@@ -31,17 +31,17 @@ func (b *Backend) loadIndex(ctx context.Context, keys [][]byte) error {
 	for i, l := range loads {
 		names[i] = l.key
 	}
-	entries, err := b.readIndex(ctx, names)
-	b.index.fill(loads, entries)
+	entries, err := l.readIndex(ctx, names)
+	l.index.fill(loads, entries)
 	return err
 }
 
-func (b *Backend) readIndex(ctx context.Context, keys []string) ([]indexEntry, error) {
+func (l *leader) readIndex(ctx context.Context, keys []string) ([]indexEntry, error) {
 	internal := make([][]byte, len(keys))
 	for i, k := range keys {
 		internal[i] = coder.EncodeIndexKey([]byte(k))
 	}
-	values, err := b.store.MultiGet(ctx, internal)
+	values, err := l.store.MultiGet(ctx, internal)
 	if err != nil {
 		return nil, err
 	}

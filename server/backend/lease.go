@@ -19,6 +19,10 @@ const MaxLeaseTTL = 9_000_000_000
 func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
+	l, err := b.lead()
+	if err != nil {
+		return LeaseStatus{}, err
+	}
 	if err := b.alarms.checkWrite(true); err != nil {
 		return LeaseStatus{}, err
 	}
@@ -28,8 +32,8 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 	if err := b.checkSpace(); err != nil {
 		return LeaseStatus{}, err
 	}
-	c := &grantCommand{b: b, row: coder.Lease{ID: id, TTL: max(ttl, b.cfg.MinLeaseTTL)}}
-	if err := b.submit(ctx, c); err != nil {
+	c := &grantCommand{l: l, row: coder.Lease{ID: id, TTL: max(ttl, b.cfg.MinLeaseTTL)}}
+	if err := l.submit(ctx, c); err != nil {
 		return LeaseStatus{}, err
 	}
 	b.metrics.leasesGranted.Inc()
@@ -42,11 +46,15 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
+	l, err := b.lead()
+	if err != nil {
+		return 0, err
+	}
 	if err := b.alarms.checkWrite(false); err != nil {
 		return 0, err
 	}
-	c := &revokeCommand{b: b, id: id}
-	if err := b.submit(ctx, c); err != nil {
+	c := &revokeCommand{l: l, id: id}
+	if err := l.submit(ctx, c); err != nil {
 		return 0, err
 	}
 	b.metrics.leasesRevoked.Inc()
@@ -59,10 +67,15 @@ func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
 func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	if err := b.servingWrites(); err != nil {
+	l, err := b.lead()
+	if err != nil {
 		return 0, err
 	}
-	ttl, persist, ended, ok := b.lessor.renew(id)
+	ttl, persist, ended, ok := l.lessor.renew(id)
+	// Another leader may have other leases, and ends those it was not told of.
+	if err := l.confirm(ctx); err != nil {
+		return 0, b.publicError(ctx, err)
+	}
 	if !ok {
 		return 0, ErrLeaseNotFound
 	}
@@ -72,10 +85,12 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 			return 0, ErrLeaseNotFound
 		case <-ctx.Done():
 			return 0, b.publicError(ctx, ctx.Err())
+		case <-l.sequencerDone:
+			return 0, l.turnedAway()
 		}
 	}
 	if persist {
-		if err := b.submit(ctx, &checkpointCommand{b: b, rows: []coder.Lease{{ID: id, TTL: ttl}}}); err != nil {
+		if err := l.submit(ctx, &checkpointCommand{l: l, rows: []coder.Lease{{ID: id, TTL: ttl}}}); err != nil {
 			return 0, err
 		}
 	}
@@ -88,10 +103,14 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (LeaseStatus, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	if err := b.servingReads(true); err != nil {
+	l, err := b.lead()
+	if err != nil {
 		return LeaseStatus{}, err
 	}
-	granted, remaining, ok := b.lessor.status(id)
+	granted, remaining, ok := l.lessor.status(id)
+	if err := l.confirm(ctx); err != nil {
+		return LeaseStatus{}, b.publicError(ctx, err)
+	}
 	if !ok {
 		return LeaseStatus{ID: id, TTL: -1}, nil
 	}
@@ -99,17 +118,20 @@ func (b *Backend) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (Lea
 	if !keys {
 		return st, nil
 	}
-	var err error
 	st.Keys, err = b.attachedKeys(ctx, id)
 	return st, b.publicError(ctx, err)
 }
 
 // Leases returns the ids of all leases, those that end first in front.
-func (b *Backend) Leases(context.Context) ([]int64, error) {
-	if err := b.servingReads(true); err != nil {
+func (b *Backend) Leases(ctx context.Context) ([]int64, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	l, err := b.lead()
+	if err != nil {
 		return nil, err
 	}
-	return b.lessor.ids(), nil
+	ids := l.lessor.ids()
+	return ids, b.publicError(ctx, l.confirm(ctx))
 }
 
 // attachedKeys returns the keys that the table has attached to lease id.
@@ -136,7 +158,7 @@ func (st *stage) leaseExists(id int64) bool {
 	if l, ok := st.leases[id]; ok {
 		return l != nil
 	}
-	return st.b.lessor.exists(id)
+	return st.l.lessor.exists(id)
 }
 
 // setLease stages a lease row; nil removes it.
@@ -157,12 +179,12 @@ func (st *stage) grant(row coder.Lease) (coder.Lease, error) {
 		return row, ErrLeaseExists
 	}
 	st.setLease(row.ID, &row)
-	st.committed(func() { st.b.lessor.add(row, time.Now()) })
+	st.committed(func() { st.l.lessor.add(row, time.Now()) })
 	return row, nil
 }
 
 type grantCommand struct {
-	b        *Backend
+	l        *leader
 	row      coder.Lease
 	revision int64 // the store's when the lease came to be
 }
@@ -177,7 +199,7 @@ func (c *grantCommand) evaluate(_ context.Context, st *stage) (err error) {
 }
 
 type revokeCommand struct {
-	b        *Backend
+	l        *leader
 	id       int64
 	revision int64 // the store's when the lease was gone
 }
@@ -189,7 +211,7 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 	if !st.leaseExists(c.id) {
 		return ErrLeaseNotFound
 	}
-	keys, err := c.b.attachedKeys(ctx, c.id)
+	keys, err := c.l.attachedKeys(ctx, c.id)
 	if err != nil {
 		return err
 	}
@@ -204,7 +226,7 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 		}
 	}
 	attached := slices.Sorted(maps.Keys(candidates))
-	if err := c.b.loadIndex(ctx, toBytes(attached)); err != nil {
+	if err := c.l.loadIndex(ctx, toBytes(attached)); err != nil {
 		return err
 	}
 	for _, k := range attached {
@@ -218,13 +240,13 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 	}
 	c.revision = st.revision()
 	st.setLease(c.id, nil)
-	st.committed(func() { c.b.lessor.remove(c.id) })
+	st.committed(func() { c.l.lessor.remove(c.id) })
 	return nil
 }
 
 // checkpointCommand writes the remaining time of leases down.
 type checkpointCommand struct {
-	b    *Backend
+	l    *leader
 	rows []coder.Lease
 }
 
@@ -237,7 +259,7 @@ func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
 			continue // revoked meanwhile
 		}
 		st.setLease(row.ID, &row)
-		st.committed(func() { st.b.lessor.persisted(row) })
+		st.committed(func() { st.l.lessor.persisted(row) })
 	}
 	return nil
 }

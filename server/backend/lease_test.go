@@ -118,9 +118,9 @@ func TestRemainingTimeSurvivesARestart(t *testing.T) {
 	b := open(t, store, nil)
 	id := mustGrant(t, b, 0, 1000)
 	age := func(b *Backend, by time.Duration) {
-		b.lessor.mu.Lock()
-		defer b.lessor.mu.Unlock()
-		b.lessor.leases[id].expiry = b.lessor.leases[id].expiry.Add(-by)
+		b.leading.Load().lessor.mu.Lock()
+		defer b.leading.Load().lessor.mu.Unlock()
+		b.leading.Load().lessor.leases[id].expiry = b.leading.Load().lessor.leases[id].expiry.Add(-by)
 	}
 	remaining := func(b *Backend) int64 {
 		st, err := b.LeaseTimeToLive(t.Context(), id, false)

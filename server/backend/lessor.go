@@ -20,7 +20,7 @@ import (
 // (checkpoints), so that a restart neither revives a lease nor ends it early: a
 // lease goes on from its last checkpoint, at most half its life too late.
 type lessor struct {
-	b *Backend
+	b *leader
 
 	mu     sync.Mutex
 	leases map[int64]*lease
@@ -55,7 +55,7 @@ const (
 )
 
 // loadLessor restores all leases. Their clocks go on from the last checkpoint.
-func loadLessor(ctx context.Context, b *Backend) (*lessor, error) {
+func loadLessor(ctx context.Context, b *leader) (*lessor, error) {
 	l := &lessor{b: b, leases: make(map[int64]*lease), wake: make(chan struct{}, 1)}
 	lo, hi := coder.LeaseBounds()
 	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi})
@@ -256,13 +256,13 @@ func (l *lessor) expire(ctx context.Context, id int64) {
 	retry := &retrier{}
 	for {
 		bounded, cancel := l.b.bound(ctx)
-		err := l.b.submit(bounded, &revokeCommand{b: l.b, id: id})
+		err := l.b.submit(bounded, &revokeCommand{l: l.b, id: id})
 		cancel()
 		switch {
 		case err == nil:
 			l.b.metrics.leasesExpired.Inc()
 			return
-		case errors.Is(err, ErrLeaseNotFound), errors.Is(err, ErrNotServing):
+		case errors.Is(err, ErrLeaseNotFound), errors.Is(err, ErrNotServing), errors.Is(err, ErrNotLeader), errors.Is(err, ErrLeaderLost):
 			return
 		}
 		l.b.log.Warn("revoking an expired lease failed, trying again", "lease", fmt.Sprintf("%016x", uint64(id)), "error", err)
@@ -276,7 +276,7 @@ func (l *lessor) expire(ctx context.Context, id int64) {
 func (l *lessor) checkpoint(ctx context.Context, rows []coder.Lease) error {
 	ctx, cancel := l.b.bound(ctx)
 	defer cancel()
-	return l.b.submit(ctx, &checkpointCommand{b: l.b, rows: rows})
+	return l.b.submit(ctx, &checkpointCommand{l: l.b, rows: rows})
 }
 
 // checkpointAll writes down all leases' remaining time, for a clean stop.
@@ -290,7 +290,7 @@ func (l *lessor) checkpointAll(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
-	if len(rows) == 0 || l.b.servingWrites() != nil {
+	if len(rows) == 0 || l.b.lost() != nil {
 		return nil
 	}
 	if err := l.checkpoint(ctx, rows); err != nil {

@@ -15,10 +15,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a backend over store that is closed with the test.
+// open returns a leader over store that is closed with the test. It takes the
+// store for its own, and so waits for nobody, unless change says otherwise.
 func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	t.Helper()
-	cfg := Config{Logger: testLogger(t)}
+	cfg := Config{Logger: testLogger(t), Exclusive: true}
 	if change != nil {
 		change(&cfg)
 	}
@@ -29,6 +30,9 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	t.Cleanup(func() { closeBackend(t, b) })
 	return b
 }
+
+// sharedStore lets other backends use the store.
+func sharedStore(c *Config) { c.Exclusive = false }
 
 func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))

@@ -50,13 +50,21 @@ func (m *metrics) observe(b *Backend) {
 		help string
 		get  func() int
 	}{
-		"sqlbrain_leases":              {"Leases that exist.", b.lessor.count},
-		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return len(b.queue) }},
+		"sqlbrain_leases":              {"Leases that exist.", func() int { return ofLeader(b, func(l *leader) int { return l.lessor.count() }) }},
+		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(b, func(l *leader) int { return len(l.queue) }) }},
 		"sqlbrain_record_cache_bytes":  {"Bytes in the cache of current records.", b.records.bytes},
-		"sqlbrain_index_cache_entries": {"Entries of the index cache.", b.index.entries},
+		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.index.entries() }) }},
 	} {
 		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) }))
 	}
+}
+
+// ofLeader returns what get says of the leadership, 0 if there is none.
+func ofLeader(b *Backend, get func(*leader) int) int {
+	if l := b.leading.Load(); l != nil {
+		return get(l)
+	}
+	return 0
 }
 
 func (m *metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {

@@ -42,13 +42,17 @@ const (
 // submit runs cmd through the pipeline and waits for its outcome: nil, once its
 // changes are durable and visible, or why it was not executed. When ctx ends
 // while cmd is being committed, the outcome is unknown to the caller.
-func (b *Backend) submit(ctx context.Context, cmd command) error {
-	if err := b.servingWrites(); err != nil {
-		return err
-	}
+func (l *leader) submit(ctx context.Context, cmd command) error {
 	r := &request{cmd: cmd, since: time.Now(), done: make(chan error, 1)}
 	select {
-	case b.queue <- r:
+	case <-l.draining:
+		return l.turnedAway()
+	case <-l.ended:
+		return l.turnedAway()
+	default:
+	}
+	select {
+	case l.queue <- r:
 	default:
 		return ErrTooManyRequests
 	}
@@ -58,15 +62,12 @@ func (b *Backend) submit(ctx context.Context, cmd command) error {
 	case <-ctx.Done():
 		r.state.CompareAndSwap(requestWaiting, requestLeft)
 		r.abandoned.Store(true)
-		return b.publicError(ctx, ctx.Err())
-	case <-b.sequencerDone:
-		// It may have been answered on the way out.
-		select {
-		case err := <-r.done:
-			return err
-		default:
-			return b.notServing()
+		return l.publicError(ctx, ctx.Err())
+	case <-l.sequencerDone:
+		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+			return l.turnedAway()
 		}
+		return <-r.done // what the sequencer takes it answers
 	}
 }
 
@@ -78,17 +79,17 @@ type batch struct {
 
 // collect forms batches while the sequencer is busy with the one before, and
 // reads ahead the index entries they need. It owns the queue's receiving end.
-func (b *Backend) collect(ctx context.Context) {
+func (l *leader) collect(ctx context.Context) {
 	cur := &batch{}
 	var ahead []*request // taken from the queue, index entries not read yet
 	for {
-		in := b.queue
-		if len(cur.requests) >= b.cfg.BatchRequests || cur.bytes >= b.cfg.BatchBytes {
+		in := l.queue
+		if len(cur.requests) >= l.cfg.BatchRequests || cur.bytes >= l.cfg.BatchBytes {
 			in = nil
 		}
 		var out chan *batch
 		if len(cur.requests) > 0 {
-			out = b.batches
+			out = l.batches
 		}
 		select {
 		case <-ctx.Done():
@@ -99,7 +100,7 @@ func (b *Backend) collect(ctx context.Context) {
 		case r := <-in:
 			ahead = append(ahead[:0], r)
 		}
-		for in != nil && len(cur.requests)+len(ahead) < b.cfg.BatchRequests {
+		for in != nil && len(cur.requests)+len(ahead) < l.cfg.BatchRequests {
 			select {
 			case r := <-in:
 				ahead = append(ahead, r)
@@ -108,7 +109,7 @@ func (b *Backend) collect(ctx context.Context) {
 			}
 			break
 		}
-		b.readAhead(ctx, ahead)
+		l.readAhead(ctx, ahead)
 		for _, r := range ahead {
 			cur.requests = append(cur.requests, r)
 			cur.bytes += r.cmd.size()
@@ -118,36 +119,38 @@ func (b *Backend) collect(ctx context.Context) {
 
 // readAhead fills the index cache for requests. Failing is no error: evaluation
 // reads what is missing, and reports.
-func (b *Backend) readAhead(ctx context.Context, requests []*request) {
+func (l *leader) readAhead(ctx context.Context, requests []*request) {
 	var keys [][]byte
 	for _, r := range requests {
 		keys = append(keys, r.cmd.touches()...)
 	}
-	bounded, cancel := context.WithTimeout(ctx, b.cfg.CommitTimeout)
+	bounded, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	defer cancel()
-	if err := b.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
-		b.log.Debug("reading ahead failed", "error", err)
+	if err := l.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
+		l.log.Debug("reading ahead failed", "error", err)
 	}
 }
 
 // sequence is the sequencer: the one goroutine that evaluates, numbers and
-// commits. It ends when ctx does, or when the leadership is lost.
-func (b *Backend) sequence(ctx context.Context) {
-	defer close(b.sequencerDone)
+// commits. It ends when ctx does, when the leadership does, or, draining, behind
+// the batch at hand.
+func (l *leader) sequence(ctx context.Context) {
+	defer close(l.sequencerDone)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case next := <-b.batches:
-			for len(next.requests) > 0 && b.servingWrites() == nil && ctx.Err() == nil {
-				next.requests = b.runBatch(ctx, next.requests)
+		case <-l.ended:
+			return
+		case <-l.draining:
+			return
+		case next := <-l.batches:
+			for len(next.requests) > 0 && l.lost() == nil && ctx.Err() == nil {
+				next.requests = l.runBatch(ctx, next.requests)
 			}
 			for _, r := range next.requests {
-				r.done <- b.notServing()
+				r.done <- l.turnedAway()
 			}
-		}
-		if b.servingWrites() != nil {
-			return
 		}
 	}
 }
@@ -158,22 +161,22 @@ const maxReevaluations = 2
 
 // runBatch evaluates and commits as many of requests, in order, as fit one
 // commit, answers them, and returns the rest.
-func (b *Backend) runBatch(ctx context.Context, requests []*request) (rest []*request) {
+func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*request) {
 	requests = takeWaiting(requests)
 	for attempt := 0; ; attempt++ {
-		s := newBatchState(b)
-		outcomes := b.evaluateAll(ctx, s, requests)
+		s := newBatchState(l)
+		outcomes := l.evaluateAll(ctx, s, requests)
 		n := len(outcomes)
-		err := b.commit(ctx, s, requests[:n])
+		err := l.commit(ctx, s, requests[:n])
 		if errors.Is(err, errStale) && attempt < maxReevaluations {
-			b.log.Error("the table did not hold what was expected, evaluating again", "error", err)
-			b.index.purge()
+			l.log.Error("the table did not hold what was expected, evaluating again", "error", err)
+			l.index.purge()
 			continue
 		}
 		if errors.Is(err, ErrTooLarge) && n > 1 {
 			// One of them does not fit the database: only that one shall fail.
 			for i := range n {
-				b.runBatch(ctx, requests[i:i+1])
+				l.runBatch(ctx, requests[i:i+1])
 			}
 			return requests[n:]
 		}
@@ -183,7 +186,7 @@ func (b *Backend) runBatch(ctx context.Context, requests []*request) (rest []*re
 				outcomes[i] = err
 			}
 			r.done <- outcomes[i]
-			b.metrics.queue.Observe(time.Since(r.since).Seconds())
+			l.metrics.queue.Observe(time.Since(r.since).Seconds())
 		}
 		return requests[n:]
 	}
@@ -202,15 +205,15 @@ func takeWaiting(requests []*request) []*request {
 
 // evaluateOne bounds what a command reads: a database that does not answer must
 // not hold up the pipeline for ever.
-func (b *Backend) evaluateOne(ctx context.Context, cmd command, st *stage) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, b.cfg.CommitTimeout, ErrTimeout)
+func (l *leader) evaluateOne(ctx context.Context, cmd command, st *stage) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, l.cfg.CommitTimeout, ErrTimeout)
 	defer cancel()
-	return b.publicError(bounded, cmd.evaluate(bounded, st))
+	return l.publicError(bounded, cmd.evaluate(bounded, st))
 }
 
 // evaluateAll evaluates requests in order until the commit is full, and returns
 // the outcomes so far, of one request at least.
-func (b *Backend) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
+func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
 	for _, r := range requests {
 		if len(outcomes) > 0 && s.full() {
 			break
@@ -220,7 +223,7 @@ func (b *Backend) evaluateAll(ctx context.Context, s *batchState, requests []*re
 			continue
 		}
 		st := s.begin()
-		err := b.evaluateOne(ctx, r.cmd, st)
+		err := l.evaluateOne(ctx, r.cmd, st)
 		if errors.Is(err, errNextBatch) && len(outcomes) > 0 {
 			break
 		}

@@ -28,10 +28,10 @@ func (b *Backend) Range(ctx context.Context, r *RangeRequest, linearizable bool)
 // passed the frontier meanwhile.
 func (b *Backend) readStable(ctx context.Context, linearizable bool, read func(frontier int64) (*RangeResult, error)) (*RangeResult, error) {
 	for range maxReadRaces {
-		if err := b.servingReads(linearizable); err != nil {
+		frontier, err := b.readFrontier(ctx, linearizable)
+		if err != nil {
 			return nil, err
 		}
-		frontier := b.tso.Frontier()
 		res, err := read(frontier)
 		if err == nil || !errors.Is(err, errReadRaced) {
 			return res, b.publicError(ctx, err)
@@ -49,8 +49,18 @@ func (b *Backend) rangeAt(ctx context.Context, r *RangeRequest, cur int64) (*Ran
 	if err != nil {
 		return nil, err
 	}
+	if rev == cur {
+		if res := b.reader.rangeCached(r, rev); res != nil {
+			res.Revision = cur
+			return res, nil
+		}
+	}
 	res, err := b.reader.rangeAt(ctx, r, rev, rev == cur)
-	if rev < b.compacted.Load() { // rows it needed may have been gone already
+	mark, merr := b.mark(ctx)
+	if merr != nil {
+		return nil, merr
+	}
+	if rev < mark { // rows it needed may have been gone already
 		if r.Revision > 0 {
 			return nil, ErrCompacted
 		}
@@ -61,6 +71,23 @@ func (b *Backend) rangeAt(ctx context.Context, r *RangeRequest, cur int64) (*Ran
 	}
 	res.Revision = cur
 	return res, nil
+}
+
+// stillReadable returns ErrCompacted if rows that a read at rev needed may have
+// been gone before the call.
+func (b *Backend) stillReadable(ctx context.Context, rev int64) error {
+	mark, err := b.mark(ctx)
+	if err == nil && rev < mark {
+		err = ErrCompacted
+	}
+	return err
+}
+
+// boundFrontier is readFrontier within the request timeout.
+func (b *Backend) boundFrontier(ctx context.Context, linearizable bool) (int64, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	return b.readFrontier(ctx, linearizable)
 }
 
 // readRevision checks the revision a request asks for against the store's.
@@ -91,6 +118,23 @@ func (r *reader) rangeAt(ctx context.Context, q *RangeRequest, rev int64, curren
 	default:
 		return r.rangeAll(ctx, q, rev)
 	}
+}
+
+// rangeCached answers q at the frontier rev from memory, or returns nil. What it
+// answers needs no row, so compaction cannot spoil it.
+func (r *reader) rangeCached(q *RangeRequest, rev int64) *RangeResult {
+	if len(q.End) != 0 {
+		return nil
+	}
+	rec, ok := r.cache.get(q.Key)
+	if !ok || rec.ModRevision > rev {
+		return nil
+	}
+	res := &RangeResult{Count: 1}
+	if !q.CountOnly {
+		q.finish(res, []*coder.Record{rec})
+	}
+	return res
 }
 
 func (r *reader) rangeOne(ctx context.Context, q *RangeRequest, rev int64, current bool) (*RangeResult, error) {

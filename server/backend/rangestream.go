@@ -11,10 +11,10 @@ import (
 // the records of each chunk, in key order; only the last call, marked so, has
 // Revision, Count and More, and it may come without records.
 func (b *Backend) RangeStream(ctx context.Context, q *RangeRequest, linearizable bool, chunkBytes int, send func(chunk *RangeResult, last bool) error) error {
-	if err := b.servingReads(linearizable); err != nil {
+	cur, err := b.boundFrontier(ctx, linearizable)
+	if err != nil {
 		return err
 	}
-	cur := b.tso.Frontier()
 	rev, err := b.readRevision(q.Revision, cur)
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ type rangeStreamer struct {
 func (s *rangeStreamer) run(ctx context.Context, b *Backend, rev int64) error {
 	if s.q.CountOnly || len(s.q.End) == 0 {
 		res, err := b.reader.rangeAt(ctx, s.q, rev, false)
-		if rev < b.compacted.Load() {
-			return ErrCompacted
+		if merr := b.stillReadable(ctx, rev); merr != nil {
+			return merr
 		}
 		if err != nil {
 			return err
@@ -54,28 +54,29 @@ func (s *rangeStreamer) run(ctx context.Context, b *Backend, rev int64) error {
 		want++
 	}
 	err := b.reader.scan(ctx, s.q.KeyRange, rev, !s.q.KeysOnly, want, func(rec *coder.Record) bool {
-		return s.take(b, rev, rec)
+		return s.take(ctx, b, rev, rec)
 	})
-	switch {
-	case s.err != nil:
+	if s.err != nil {
 		return s.err
-	case rev < b.compacted.Load():
-		return ErrCompacted
-	case err != nil:
+	}
+	if merr := b.stillReadable(ctx, rev); merr != nil {
+		return merr
+	}
+	if err != nil {
 		return err
 	}
 	s.last.Count = s.sent
 	if s.last.More {
 		s.last.Count, err = b.reader.count(ctx, s.q.KeyRange, rev)
-		if err == nil && rev < b.compacted.Load() {
-			err = ErrCompacted
+		if err == nil {
+			err = b.stillReadable(ctx, rev)
 		}
 	}
 	return err
 }
 
 // take adds one record, sending the chunk before if it is full.
-func (s *rangeStreamer) take(b *Backend, rev int64, rec *coder.Record) bool {
+func (s *rangeStreamer) take(ctx context.Context, b *Backend, rev int64, rec *coder.Record) bool {
 	if s.q.Limit > 0 && s.sent == s.q.Limit {
 		s.last.More = true
 		return false
@@ -84,8 +85,7 @@ func (s *rangeStreamer) take(b *Backend, rev int64, rec *coder.Record) bool {
 	s.q.strip(one)
 	size := len(one[0].Key) + len(one[0].Value) + 64
 	if s.bytes > 0 && s.bytes+size > s.chunkBytes {
-		if rev < b.compacted.Load() {
-			s.err = ErrCompacted
+		if s.err = b.stillReadable(ctx, rev); s.err != nil {
 			return false
 		}
 		if s.err = s.send(&RangeResult{Records: s.last.Records}, false); s.err != nil {

@@ -12,11 +12,11 @@ import (
 // open: rows above the revision are filtered, and replaced by the version that
 // the revision sees.
 type reader struct {
-	store     sqlstore.Store
-	cache     *recordCache
-	counts    *countCache
-	frontier  func() int64
-	compacted func() int64
+	store    sqlstore.Store
+	cache    *recordCache
+	counts   *countCache
+	frontier func() int64
+	mark     func(ctx context.Context) (int64, error) // see Backend.mark
 }
 
 // scanPage bounds the index rows read by one statement.

@@ -111,6 +111,17 @@ func (c *recordCache) remove(e *list.Element) {
 	c.used -= recordSize(r)
 }
 
+// purge forgets everything, loads under way included.
+func (c *recordCache) purge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, l := range c.loading {
+		l.stale = true
+		delete(c.loading, key)
+	}
+	c.entries, c.recent, c.used = make(map[string]*list.Element), list.New(), 0
+}
+
 // bytes returns the bytes in use.
 func (c *recordCache) bytes() int {
 	c.mu.Lock()

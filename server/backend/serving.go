@@ -5,13 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // fenceInterval is how often an idle leader looks whether it still is one.
 const fenceInterval = time.Second
+
+// Leadership is what a follower knows of who leads.
+type Leadership interface {
+	// Position asks the leader, once it is known, for the newest revision, which it
+	// answers only while it leads. The answer must be asked for after the call.
+	// Errors of the connection, and ErrNotLeader, are passing.
+	Position(ctx context.Context) (Update, error)
+	// Leader returns the member that leads as far as this node knows, 0 if none.
+	Leader() uint64
+}
 
 // stopServing makes the node refuse everything from now on, because of cause,
 // and returns the error requests get. The process stays up, so that its health
@@ -21,67 +28,104 @@ func (b *Backend) stopServing(cause error) error {
 	if b.stopped.CompareAndSwap(nil, &err) {
 		b.log.Error("this node stops serving", "error", cause)
 	}
-	return b.notServing()
+	return b.serving()
 }
 
-// notServing returns why the node does not serve.
-func (b *Backend) notServing() error {
-	if err := b.stopped.Load(); err != nil {
-		return *err
-	}
-	return fmt.Errorf("%w: shutting down", ErrNotServing)
-}
+// StopServing makes the node refuse everything from now on, because of cause.
+func (b *Backend) StopServing(cause error) { _ = b.stopServing(cause) }
 
-// servingWrites returns nil while the node may commit.
-func (b *Backend) servingWrites() error {
+// serving returns nil, or why the node answers nothing at all.
+func (b *Backend) serving() error {
 	if err := b.stopped.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// servingReads returns nil if the node may answer a read. A deposed leader may
-// be behind, so it answers none, serializable ones neither. Alarms keep nobody
-// from reading, as in etcd.
-func (b *Backend) servingReads(linearizable bool) error { return b.servingWrites() }
+// Leader returns the member that leads as far as this node knows, 0 if none.
+func (b *Backend) Leader() uint64 {
+	switch {
+	case b.serving() != nil:
+		return 0
+	case b.Leading():
+		return b.MemberID()
+	case b.cfg.Leadership != nil:
+		return b.cfg.Leadership.Leader()
+	default:
+		return 0
+	}
+}
 
-// watchFence notices that another process took the leadership, or that the
-// database lost data, while nothing is being written.
-func (b *Backend) watchFence(ctx context.Context) {
-	tick := time.NewTicker(fenceInterval)
-	defer tick.Stop()
+// hasLeader returns nil if the node serves and knows a leader.
+func (b *Backend) hasLeader() error {
+	if err := b.serving(); err != nil {
+		return err
+	}
+	if b.Leader() == 0 {
+		return fmt.Errorf("%w: no leader is known", ErrNotServing)
+	}
+	return nil
+}
+
+// readFrontier returns the revision to read at. A linearizable read sees every
+// write acknowledged before the call: the leader makes sure that it is one, a
+// follower asks it and waits until it knows as much.
+func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, error) {
+	retry := &retrier{}
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		if err := b.serving(); err != nil {
+			return 0, err
 		}
-		if err := b.checkFence(ctx); err != nil {
-			_ = b.stopServing(err)
-			return
+		if !linearizable {
+			return b.Revision(), nil
+		}
+		var err error
+		if l := b.leading.Load(); l != nil {
+			frontier := b.Revision()
+			if err = l.confirm(ctx); err == nil {
+				return frontier, nil
+			}
+		} else if b.cfg.Leadership == nil {
+			return 0, ErrNotLeader
+		} else if frontier, ferr := b.askFrontier(ctx); ferr == nil {
+			return frontier, nil
+		} else {
+			err = ferr
+		}
+		if !errors.Is(err, ErrNotLeader) && ctx.Err() == nil {
+			b.log.Debug("asking for the newest revision failed", "error", err)
+		}
+		if retry.wait(ctx) != nil {
+			return 0, b.publicError(ctx, err)
 		}
 	}
 }
 
-// checkFence compares the chain row with what was acknowledged before it is
-// read. Not reaching the database is no verdict.
-func (b *Backend) checkFence(ctx context.Context) error {
-	acked := *b.acked.Load()
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+// askFrontier asks the leader and waits until this node knows as much.
+func (b *Backend) askFrontier(ctx context.Context) (int64, error) {
+	p, err := b.positions.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	b.noteCompacted(p.CompactRevision)
+	if err := b.tso.Wait(ctx, p.Revision); err != nil {
+		return 0, err
+	}
+	return b.Revision(), nil
+}
+
+// Position is the leader's answer to a follower: the newest revision there is.
+// Errors: ErrNotLeader, ErrNotServing, the database's.
+func (b *Backend) Position(ctx context.Context) (Update, error) {
+	l, err := b.lead()
+	if err != nil {
+		return Update{}, err
+	}
+	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	raw, err := b.store.Get(ctx, coder.ChainKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return fmt.Errorf("%w: the chain row is gone", errDataLost)
+	u := Update{Term: b.term.Load(), Revision: b.Revision(), CompactRevision: b.CompactRevision()}
+	if err := l.confirm(ctx); err != nil {
+		return Update{}, b.publicError(ctx, err)
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			b.log.Warn("cannot read the chain row", "error", err)
-		}
-		return nil
-	}
-	cur, err := coder.DecodeChain(raw)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errDataLost, err)
-	}
-	return judgeChain(acked, cur)
+	return u, nil
 }

@@ -56,8 +56,7 @@ func (g *sizeGauge) exceeded() bool {
 	return g.quota > 0 && g.used+g.grown >= g.quota
 }
 
-// watchSize keeps the gauge fresh, and raises the NOSPACE alarm when a request
-// found the quota used up.
+// watchSize keeps the gauge fresh.
 func (b *Backend) watchSize(ctx context.Context) {
 	tick := time.NewTicker(sizeInterval)
 	defer tick.Stop()
@@ -65,16 +64,26 @@ func (b *Backend) watchSize(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-b.noSpace:
-			if _, err := b.RaiseAlarm(ctx, Alarm{MemberID: b.MemberID(), Type: AlarmNoSpace}); err != nil && ctx.Err() == nil {
-				b.log.Warn("raising the NOSPACE alarm failed", "error", err)
-			}
 		case <-tick.C:
-			bounded, cancel := context.WithTimeout(ctx, sizeInterval)
-			if err := b.size.refresh(bounded); err != nil && ctx.Err() == nil {
-				b.log.Warn("cannot read the size of the database", "error", err)
+		}
+		bounded, cancel := context.WithTimeout(ctx, sizeInterval)
+		if err := b.size.refresh(bounded); err != nil && ctx.Err() == nil {
+			b.log.Warn("cannot read the size of the database", "error", err)
+		}
+		cancel()
+	}
+}
+
+// watchQuota raises the NOSPACE alarm when a request found the quota used up.
+func (l *leader) watchQuota(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.noSpace:
+			if _, err := l.RaiseAlarm(ctx, Alarm{MemberID: l.MemberID(), Type: AlarmNoSpace}); err != nil && ctx.Err() == nil {
+				l.log.Warn("raising the NOSPACE alarm failed", "error", err)
 			}
-			cancel()
 		}
 	}
 }

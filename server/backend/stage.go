@@ -20,7 +20,8 @@ var errNextBatch = errors.New("backend: must wait for the next batch")
 // the sequencer.
 type batchState struct {
 	b     *Backend
-	base  int64 // the frontier: what the table holds
+	l     *leader // nil in read-only stages
+	base  int64   // the frontier: what the table holds
 	alloc *tso.Allocation
 
 	keys    map[string]*keyState
@@ -46,9 +47,9 @@ type change struct {
 	prevFull bool
 }
 
-func newBatchState(b *Backend) *batchState {
+func newBatchState(l *leader) *batchState {
 	return &batchState{
-		b: b, base: b.tso.Frontier(), alloc: b.tso.Allocate(),
+		b: l.Backend, l: l, base: l.tso.Frontier(), alloc: l.tso.Allocate(),
 		keys: make(map[string]*keyState), leases: make(map[int64]*coder.Lease), meta: make(map[string][]byte),
 	}
 }
@@ -146,7 +147,7 @@ func (st *stage) current(ctx context.Context, key []byte) (*coder.Record, error)
 	if st.readOnly {
 		return st.b.reader.get(ctx, key, st.base, true, false)
 	}
-	e, err := st.b.indexOf(ctx, key)
+	e, err := st.l.indexOf(ctx, key)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (st *stage) policyLease(key []byte) (int64, error) {
 	if best < 0 {
 		return 0, nil
 	}
-	return st.b.policies.lease(st, best, time.Now())
+	return st.l.policies.lease(st, best, time.Now())
 }
 
 // policyLeases holds each policy's current lease. Sequencer only.

@@ -175,6 +175,7 @@ type Status struct {
 	Sequence        int64 // commits so far, the stand-in for raft's index
 	DBSize          int64
 	DBSizeInUse     int64
-	QuotaBytes      int64 // 0 is no quota
-	Serving         error // nil while the node commits; else why it does not
+	QuotaBytes      int64  // 0 is no quota
+	Leader          uint64 // the member that leads as far as the node knows, 0 if none
+	Serving         error  // nil while the node serves and knows a leader; else why not
 }

@@ -1,0 +1,100 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+const (
+	// readLease is how long a leader may answer from memory after the start of
+	// its last successful look at, or change of, the chain row.
+	readLease = 100 * time.Millisecond
+	// takeoverWait is how long a new leader keeps quiet behind its own change of
+	// the chain row: by then its predecessor's read lease is over, on clocks that
+	// differ in speed by less than half. It changed the row after anything its
+	// predecessor can have seen there.
+	takeoverWait = readLease + readLease/2
+)
+
+// processStart is what readLease is measured from: times since then are on the
+// monotonic clock, which nobody sets.
+var processStart = time.Now()
+
+// authority is the leader's right to speak for the newest revision without
+// asking the database. It does not depend on the lock row, nor on anybody's
+// time of day.
+type authority struct {
+	always bool         // the store is this process's alone
+	until  atomic.Int64 // nanoseconds since processStart
+}
+
+// extend counts a success of an operation on the chain row that began at started.
+func (a *authority) extend(started time.Time) {
+	until := int64(started.Sub(processStart) + readLease)
+	for {
+		cur := a.until.Load()
+		if until <= cur || a.until.CompareAndSwap(cur, until) {
+			return
+		}
+	}
+}
+
+func (a *authority) valid() bool {
+	return a.always || int64(time.Since(processStart)) < a.until.Load()
+}
+
+// confirm returns nil if no other leader can have acknowledged anything before
+// the call. It asks the database unless the read lease says so; many callers
+// share one question. Errors: ErrNotLeader, once deposed, and the database's.
+func (l *leader) confirm(ctx context.Context) error {
+	if l.authority.valid() {
+		return nil
+	}
+	_, err := l.confirmations.get(ctx)
+	return err
+}
+
+// readChain looks at the chain row, and judges it. Errors: ErrNotLeader or
+// ErrNotServing with the reason, or the database's, which are no verdict.
+func (l *leader) readChain(ctx context.Context) (struct{}, error) {
+	acked := *l.seen.Load()
+	started := time.Now()
+	raw, err := l.store.Get(ctx, coder.ChainKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return struct{}{}, l.end(fmt.Errorf("%w: the chain row is gone", errDataLost))
+	}
+	if err != nil {
+		return struct{}{}, fmt.Errorf("confirming the leadership: %w", err)
+	}
+	cur, err := coder.DecodeChain(raw)
+	if err != nil {
+		return struct{}{}, l.end(fmt.Errorf("%w: %w", errDataLost, err))
+	}
+	if err := judgeChain(acked, cur); err != nil {
+		return struct{}{}, l.end(err)
+	}
+	l.authority.extend(started)
+	return struct{}{}, nil
+}
+
+// watchFence keeps an idle leader aware of whether it still is one.
+func (l *leader) watchFence(ctx context.Context) {
+	tick := time.NewTicker(fenceInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := l.confirmations.get(ctx); err != nil && ctx.Err() == nil && l.lost() == nil {
+			l.log.Warn("cannot read the chain row", "error", err)
+		}
+	}
+}

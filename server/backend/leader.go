@@ -1,0 +1,201 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// handoverTimeout bounds how long a leader that stops of its own will goes on
+// with what is under way, and writes lease checkpoints.
+const handoverTimeout = time.Second
+
+// leader is what a backend has besides while it leads: the pipeline, the clocks
+// of leases, compaction. Each leadership has its own.
+type leader struct {
+	*Backend
+
+	chain         *chain // the sequencer's
+	authority     authority
+	confirmations *shared[struct{}]
+
+	index     *indexCache
+	lessor    *lessor
+	compactor *compactor
+	policies  *policyLeases // the sequencer's
+
+	queue         chan *request
+	batches       chan *batch
+	draining      chan struct{} // closed: no new requests, end behind the batch at hand
+	drain         sync.Once
+	sequencerDone chan struct{}
+
+	reason atomic.Pointer[error] // why the leadership ended, if not of its own will
+	ended  chan struct{}         // closed with reason set
+}
+
+// LeadOptions say how a leadership begins.
+type LeadOptions struct {
+	// HandedOver: whoever led before has stopped to, so nobody has to be waited
+	// for.
+	HandedOver bool
+	// Leading, if not nil, is called once the node serves as the leader.
+	Leading func(term int64)
+}
+
+// Lead takes the leadership of the table, which fences whoever leads, and leads
+// until ctx ends or somebody else took over. On the way out it finishes what it is
+// committing; what still waits is answered with ErrNotLeader. Nothing else may
+// change what this node knows meanwhile (Apply, CatchUp). It returns nil if ctx
+// ended, else why it could not lead, or not any more; the node may be made to lead
+// again unless the error is ErrNotServing.
+func (b *Backend) Lead(ctx context.Context, opts LeadOptions) error {
+	l, err := b.takeOver(ctx, opts)
+	if err != nil {
+		if errors.Is(err, errDataLost) {
+			return b.stopServing(err)
+		}
+		return err
+	}
+	return l.run(ctx, opts.Leading)
+}
+
+// takeOver makes this node the leader, but does not serve as one yet.
+func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, error) {
+	if err := b.serving(); err != nil {
+		return nil, err
+	}
+	l := &leader{
+		Backend:       b,
+		queue:         make(chan *request, b.cfg.QueueLength),
+		batches:       make(chan *batch),
+		draining:      make(chan struct{}),
+		sequencerDone: make(chan struct{}),
+		ended:         make(chan struct{}),
+		policies:      newPolicyLeases(b.cfg.TTLPolicies),
+	}
+	l.authority.always = b.cfg.Exclusive
+	l.confirmations = newShared(settleTimeout, l.readChain)
+	var err error
+	if l.index, err = newIndexCache(b.cfg.IndexCache); err != nil {
+		return nil, fmt.Errorf("index cache of %d entries: %w", b.cfg.IndexCache, err)
+	}
+	if l.chain, err = takeChain(ctx, b.store, b.log, b.checkChain); err != nil {
+		return nil, err
+	}
+	taken := time.Now()
+	held := l.chain.held
+	b.noteChain(held)
+	if err := b.catchUpTo(ctx, held.Revision); err != nil {
+		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
+	}
+	if err := b.alarms.load(ctx, b.store); err != nil {
+		return nil, err
+	}
+	if l.lessor, err = loadLessor(ctx, l); err != nil {
+		return nil, err
+	}
+	l.compactor = newCompactor(l)
+	if !b.cfg.Exclusive && !opts.HandedOver {
+		if err := rest(ctx, takeoverWait-time.Since(taken)); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// run serves as the leader until ctx ends or the leadership does.
+func (l *leader) run(ctx context.Context, leading func(term int64)) error {
+	term := l.chain.held.Term
+	l.leading.Store(l)
+	l.log.Info("leading", "term", term, "revision", l.Revision(), "compact_revision", l.CompactRevision(), "leases", l.lessor.count())
+	if leading != nil {
+		leading(term)
+	}
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var workers sync.WaitGroup
+	for _, work := range []func(context.Context){
+		l.sequence, l.collect, l.watchFence, l.lessor.run, l.compactor.run, l.autoCompact, l.watchQuota,
+	} {
+		workers.Go(func() { work(working) })
+	}
+	select {
+	case <-ctx.Done():
+		l.handOver()
+	case <-l.ended:
+	}
+	// Requests see that nobody leads here before they are turned away.
+	l.leading.CompareAndSwap(l, nil)
+	l.stopIntake()
+	cut := time.AfterFunc(handoverTimeout, cancel)
+	<-l.sequencerDone
+	cut.Stop()
+	cancel()
+	workers.Wait()
+	if err := l.lost(); err != nil {
+		return err
+	}
+	l.log.Info("leads no more", "term", term, "revision", l.Revision())
+	return nil
+}
+
+// handOver writes down what the next leader cannot know.
+func (l *leader) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	defer cancel()
+	if err := l.lessor.checkpointAll(ctx); err != nil && l.lost() == nil {
+		l.log.Warn("leases get more time than they had left", "error", err)
+	}
+}
+
+func (l *leader) stopIntake() { l.drain.Do(func() { close(l.draining) }) }
+
+// end ends the leadership because of cause, and returns the error that requests
+// get. If the database lost data the node serves nothing any more.
+func (l *leader) end(cause error) error {
+	err := fmt.Errorf("%w: %w", ErrNotLeader, cause)
+	if errors.Is(cause, errDataLost) || l.cfg.Leadership == nil {
+		// Nothing that is left here can be believed, or kept up to date.
+		err = l.stopServing(cause)
+	}
+	if l.reason.CompareAndSwap(nil, &err) {
+		l.log.Warn("the leadership ended", "error", cause)
+		l.leading.CompareAndSwap(l, nil)
+		close(l.ended)
+	}
+	return *l.reason.Load()
+}
+
+// lost returns why the leadership ended, nil if it did not, or of its own will.
+func (l *leader) lost() error {
+	if err := l.reason.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// turnedAway is the error of a request that was not executed.
+func (l *leader) turnedAway() error {
+	if err := l.lost(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w any more", ErrNotLeader)
+}
+
+// lead returns the leadership, or why there is none here.
+func (b *Backend) lead() (*leader, error) {
+	if err := b.serving(); err != nil {
+		return nil, err
+	}
+	if l := b.leading.Load(); l != nil {
+		return l, nil
+	}
+	return nil, ErrNotLeader
+}
+
+// Leading reports whether the node leads.
+func (b *Backend) Leading() bool { return b.leading.Load() != nil }
