@@ -1,0 +1,112 @@
+// Package tlstest makes certificates and the files that hold them, for tests.
+package tlstest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+)
+
+// Authority makes certificates.
+type Authority struct {
+	// PEM is its own certificate.
+	PEM []byte
+
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority returns an authority that nobody trusts yet.
+func NewAuthority(t *testing.T, name string) *Authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return &Authority{cert: cert, key: key, PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// Issue returns a certificate for name at 127.0.0.1, of a server and of a client,
+// and its key, in PEM.
+func (a *Authority) Issue(t *testing.T, name string) (certPEM, keyPEM []byte) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// Pool trusts a.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// ClientConfig trusts a, and shows a certificate of as if that is not nil.
+func (a *Authority) ClientConfig(t *testing.T, as *Authority) *tls.Config {
+	c := &tls.Config{RootCAs: a.Pool()}
+	if as != nil {
+		pair, err := tls.X509KeyPair(as.Issue(t, "client"))
+		require.NoError(t, err)
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c
+}
+
+// Dir holds TLS files, which a test may replace.
+type Dir struct{ tlsfiles.Config }
+
+// NewDir names files that do not exist yet.
+func NewDir(t *testing.T) Dir {
+	dir := t.TempDir()
+	return Dir{tlsfiles.Config{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}}
+}
+
+// Trust makes a the trusted authority.
+func (d *Dir) Trust(t *testing.T, a *Authority) {
+	d.TrustedCAFile = filepath.Join(filepath.Dir(d.CertFile), "ca.pem")
+	Replace(t, d.TrustedCAFile, a.PEM)
+}
+
+// Write puts a new certificate of a in the files.
+func (d *Dir) Write(t *testing.T, a *Authority, name string) {
+	cert, key := a.Issue(t, name)
+	Replace(t, d.CertFile, cert)
+	Replace(t, d.KeyFile, key)
+}
+
+// Replace puts a new file in the place of an old one, as certificate managers do.
+func Replace(t *testing.T, path string, content []byte) {
+	require.NoError(t, os.WriteFile(path+".new", content, 0o600))
+	require.NoError(t, os.Rename(path+".new", path))
+}
