@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/server/membership"
+	"github.com/sqlbrain/sqlbrain/server/peer"
 )
 
 // What clients are told. kube-apiserver asks for progress notices only if the
@@ -39,6 +40,18 @@ type Config struct {
 	ListenMetricsURLs []string
 	TLS               TLSConfig
 
+	// PeerURLs are http, https, unix or unixs URLs to listen on for the other
+	// members; port 0 lets the system choose. Without PeerNode, or with no URL,
+	// nothing listens.
+	PeerURLs []string
+	// PeerTLS are the files for peer URLs.
+	PeerTLS TLSConfig
+	// PeerNode answers the other members. It may be asked as soon as Run is called.
+	PeerNode peer.Node
+	// Router says where to send what this node cannot answer since it does not
+	// lead; nil for a node that always leads.
+	Router Router
+
 	MaxRequestBytes      int           // largest request that writes, in bytes; 1.5 MiB
 	MaxTxnOps            int           // most compares, or operations of a branch, of a transaction; 128
 	MaxConcurrentStreams uint32        // calls at a time on one connection; unlimited
@@ -50,7 +63,7 @@ type Config struct {
 	CORS              []string // origins allowed to call over HTTP, "*" for all; none
 	EnablePprof       bool     // serve profiles under /debug/pprof/, on the metrics URLs too
 
-	RequestTimeout time.Duration // bound on a health check's reads; 7 s
+	RequestTimeout time.Duration // bound on a health check's reads, and on what the leader is asked; 7 s
 	SlowRequest    time.Duration // requests that take longer are logged as warnings; 300 ms
 	StopTimeout    time.Duration // what calls under way get when the server stops; 5 s
 

@@ -2,8 +2,24 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/peer"
 )
 
 // Router knows who leads. Its method may be called by several goroutines.
@@ -12,4 +28,222 @@ type Router interface {
 	// self says that this node leads itself. It waits for a leader until ctx ends;
 	// then its error wraps backend.ErrNotServing.
 	Leader(ctx context.Context) (conn *grpc.ClientConn, self bool, err error)
+}
+
+const (
+	// forwardedForKey and forwardedByKey are metadata of a forwarded call: the
+	// client's address, and the member that forwards.
+	forwardedForKey = peer.MetadataPrefix + "forwarded-for"
+	forwardedByKey  = peer.MetadataPrefix + "forwarded-by"
+	// notLeaderKey is in the trailer of a call that was not executed because its
+	// receiver does not lead.
+	notLeaderKey = peer.MetadataPrefix + "not-leader"
+)
+
+// Who leads may be news to some nodes: between two attempts there is a pause.
+const (
+	minForwardPause = 5 * time.Millisecond
+	maxForwardPause = 200 * time.Millisecond
+)
+
+// methodMoveLeader is for the leader only, as in etcd.
+const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
+
+// forwarder sends to the leader what this node cannot answer since it does not
+// lead. A nil one forwards nothing.
+//
+// A call is sent again, wherever the leader is by then, as long as it certainly
+// was not executed, or has no effect. Else the client is told that the leader
+// changed, as etcd does: whether its write took effect is unknown.
+type forwarder struct {
+	router   Router
+	id       identity
+	timeout  time.Duration // bound on a call, besides its caller's deadline
+	replies  replyTypes
+	outcomes *prometheus.CounterVec
+}
+
+func newForwarder(r Router, id identity, timeout time.Duration) *forwarder {
+	return &forwarder{
+		router: r, id: id, timeout: timeout,
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sqlbrain_forwarded_requests_total",
+			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or only reads, or lost with an unknown outcome.",
+		}, []string{"outcome"}),
+	}
+}
+
+// unary executes a call here, or if this node does not lead, at the leader.
+func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	if f == nil || !errors.Is(err, backend.ErrNotLeader) || info.FullMethod == methodMoveLeader {
+		return resp, err
+	}
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("server: cannot forward a %T", req)
+	}
+	return f.call(ctx, info.FullMethod, m, handler)
+}
+
+// errForwardTimeout: the forwarder's own bound has ended a call.
+var errForwardTimeout = fmt.Errorf("%w: no answer from a leader", backend.ErrTimeout)
+
+// call has method executed by the leader, by handler if that is this node.
+func (f *forwarder) call(caller context.Context, method string, req proto.Message, handler grpc.UnaryHandler) (any, error) {
+	ctx, cancel := context.WithTimeout(caller, f.timeout)
+	defer cancel()
+	executing := ctx
+	if c, ok := req.(*pb.CompactionRequest); ok && c.Physical {
+		executing = caller // removing history takes as long as it takes
+	}
+	for pause := minForwardPause; ; pause = min(2*pause, maxForwardPause) {
+		conn, self, err := f.router.Leader(ctx)
+		if err != nil {
+			return nil, ended(caller, ctx, err)
+		}
+		if self {
+			resp, err := handler(executing, req)
+			if !errors.Is(err, backend.ErrNotLeader) {
+				return resp, ended(caller, ctx, err)
+			}
+		} else {
+			resp, again, err := f.send(executing, conn, method, req)
+			if !again {
+				return resp, ended(caller, ctx, err)
+			}
+		}
+		if err := waitFor(ctx, pause); err != nil {
+			return nil, ended(caller, ctx, err)
+		}
+	}
+}
+
+// ended returns what a call that ended with err is answered with. The bound in ctx
+// is this node's own: a client that did not set it must not be told that its
+// deadline is over. The leader, which was told of it, may notice first.
+func ended(caller, ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.DeadlineExceeded {
+		return err
+	}
+	bound, _ := ctx.Deadline()
+	if theirs, ok := caller.Deadline(); ok && !theirs.After(bound) {
+		return err
+	}
+	return errForwardTimeout
+}
+
+// send makes one attempt at the node that conn leads to. again says that the call
+// may be made once more.
+func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method string, req proto.Message) (resp any, again bool, err error) {
+	reply, err := f.replies.of(method)
+	if err != nil {
+		return nil, false, err
+	}
+	reads := onlyReads(req)
+	attempt := ctx
+	if reads {
+		// The node may be gone without a trace, and another one lead by now.
+		var cancel context.CancelFunc
+		attempt, cancel = context.WithTimeout(ctx, f.timeout/4)
+		defer cancel()
+	}
+	var (
+		trailer metadata.MD
+		reached grpcpeer.Peer // set once a connection took the call
+	)
+	err = conn.Invoke(f.outgoing(attempt), method, req, reply,
+		grpc.Trailer(&trailer), grpc.Peer(&reached), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32))
+	outcome := "answered"
+	switch {
+	case err == nil:
+		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok && r.GetHeader() != nil {
+			r.GetHeader().MemberId = f.id.MemberID()
+		}
+	case ctx.Err() != nil:
+		outcome, err = "lost", ctx.Err()
+	case peer.Misdirected(trailer), len(trailer.Get(notLeaderKey)) > 0:
+		outcome, again = "repeated", true // refused before it was looked at
+	case reads && (attempt.Err() != nil || leaderChanged(err) || connectionFailed(err, trailer)):
+		outcome, again = "repeated", true
+	case !connectionFailed(err, trailer):
+		// The leader's own words; or gRPC's, which refuses what is too large for example.
+	case reached.Addr == nil:
+		outcome, again = "repeated", true // never sent
+	default:
+		outcome, err = "lost", rpctypes.ErrGRPCLeaderChanged
+	}
+	f.outcomes.WithLabelValues(outcome).Inc()
+	return reply, again, err
+}
+
+func leaderChanged(err error) bool {
+	return status.Convert(err).Message() == rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaderChanged)
+}
+
+// connectionFailed reports whether a call that was not cancelled got no answer: no
+// node has given err, and it is one that a connection that fails makes up.
+func connectionFailed(err error, trailer metadata.MD) bool {
+	if peer.Answered(trailer) {
+		return false
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Internal, codes.Canceled, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+// onlyReads reports whether executing req twice, or for nothing, does no harm.
+func onlyReads(req proto.Message) bool {
+	switch r := req.(type) {
+	case *pb.RangeRequest, *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.LeaseKeepAliveRequest,
+		*pb.StatusRequest, *pb.HashKVRequest, *pb.HashRequest, *pb.MemberListRequest,
+		*pb.AuthStatusRequest, *pb.AuthenticateRequest, *pb.AuthUserGetRequest, *pb.AuthUserListRequest,
+		*pb.AuthRoleGetRequest, *pb.AuthRoleListRequest:
+		return true
+	case *pb.AlarmRequest:
+		return r.Action == pb.AlarmRequest_GET
+	case *pb.TxnRequest:
+		readOnly, _ := txnReads(r)
+		return readOnly
+	}
+	return false
+}
+
+// outgoing returns ctx with the caller's metadata for the leader: tokens, and
+// whatever else belongs to the request and not to the connection it came on.
+func (f *forwarder) outgoing(ctx context.Context) context.Context {
+	in, _ := metadata.FromIncomingContext(ctx)
+	out := make(metadata.MD, len(in)+2)
+	for key, values := range in {
+		if !belongsToConnection(key) {
+			out[key] = values
+		}
+	}
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		out.Set(forwardedForKey, p.Addr.String())
+	}
+	out.Set(forwardedByKey, fmt.Sprintf("%x", f.id.MemberID()))
+	return metadata.NewOutgoingContext(ctx, out)
+}
+
+// belongsToConnection also says so of what only nodes may say to each other.
+func belongsToConnection(key string) bool {
+	switch key {
+	case "content-type", "user-agent", "te", "host", "connection", "accept-encoding", "content-length":
+		return true
+	}
+	return strings.HasPrefix(key, ":") || strings.HasPrefix(key, "grpc-") || strings.HasPrefix(key, peer.MetadataPrefix)
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -12,20 +11,20 @@ import (
 	"google.golang.org/grpc/reflection"
 )
 
-// newGRPC returns the one gRPC server behind all listeners, with all services,
-// and registers its metrics. health is SERVING.
-func newGRPC(cfg Config, n node, open openWatch, ss *streams, healthServer *health.Server, clientURLs []string) (*grpc.Server, error) {
+// newGRPC returns the one gRPC server behind all listeners for clients, with all
+// services, and registers its metrics. health is SERVING.
+func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health.Server) (*grpc.Server, error) {
 	var options []grpcprom.ServerMetricsOption
 	if cfg.ExtensiveMetrics {
 		options = append(options, grpcprom.WithServerHandlingTimeHistogram())
 	}
 	calls := grpcprom.NewServerMetrics(options...)
-	requests, bytes, counts := newClientRequests(), newClientBytes(), newKVCounters()
-	if err := register(cfg.Registry, append(counts.collectors(), calls, requests.vec, bytes.received, bytes.sent)...); err != nil {
+	requests, bytes := newClientRequests(), newClientBytes()
+	if err := register(cfg.Registry, calls, requests.vec, bytes.received, bytes.sent); err != nil {
 		return nil, err
 	}
 	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest}
-	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests}
+	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, forward: sv.forward}
 
 	s := grpc.NewServer(
 		grpc.Creds(newDoneHandshake()),
@@ -46,13 +45,7 @@ func newGRPC(cfg Config, n node, open openWatch, ss *streams, healthServer *heal
 			Timeout: cfg.KeepAliveTimeout,
 		}),
 	)
-	h := headers{n}
-	pb.RegisterKVServer(s, &kvServer{backend: n, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps})
-	pb.RegisterWatchServer(s, &watchServer{open: open, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead})
-	pb.RegisterLeaseServer(s, &leaseServer{backend: n, headers: h, streams: ss, maxBytes: cfg.MaxRequestBytes})
-	pb.RegisterClusterServer(s, newClusterServer(h, cfg, clientURLs))
-	pb.RegisterMaintenanceServer(s, &maintenanceServer{backend: n, headers: h})
-	pb.RegisterAuthServer(s, &authServer{headers: h})
+	sv.registerForClients(s)
 	healthpb.RegisterHealthServer(s, healthServer)
 	reflection.Register(s)
 	calls.InitializeMetrics(s)

@@ -18,13 +18,14 @@ type front struct {
 	streams  *streams
 	log      *slog.Logger
 	requests *clientRequests
+	forward  *forwarder // nil: this node always leads
 }
 
 func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	if _, err := f.metadata(ctx, "unary"); err != nil {
 		return nil, err
 	}
-	resp, err := handler(ctx, req)
+	resp, err := f.forward.unary(ctx, req, info, handler)
 	return resp, answer(ctx, f.log, info.FullMethod, err)
 }
 

@@ -16,6 +16,7 @@ type leaseServer struct {
 	backend  leaseBackend
 	headers  headers
 	streams  *streams
+	forward  *forwarder // of the messages of streams; nil: none
 	maxBytes int
 }
 

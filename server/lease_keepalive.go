@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
@@ -32,7 +34,7 @@ func (s *leaseServer) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error
 	for {
 		select {
 		case r := <-requests:
-			if err := s.renew(stream, r.ID); err != nil {
+			if err := s.renew(stream, r); err != nil {
 				return err
 			}
 		case err := <-received:
@@ -46,17 +48,29 @@ func (s *leaseServer) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error
 	}
 }
 
-// renew makes the header before it renews: a lease revoked at the revision a
+// renew answers one request, by asking the leader if this node does not lead. The
+// stream outlives a change of leader.
+func (s *leaseServer) renew(stream pb.Lease_LeaseKeepAliveServer, r *pb.LeaseKeepAliveRequest) error {
+	info := &grpc.UnaryServerInfo{Server: s, FullMethod: renewMethod}
+	out, err := s.forward.unary(stream.Context(), r, info, s.renewHere)
+	if err != nil {
+		return err
+	}
+	return stream.Send(out.(*pb.LeaseKeepAliveResponse))
+}
+
+// renewHere makes the header before it renews: a lease revoked at the revision a
 // client sees in an answer was not renewed by that answer.
-func (s *leaseServer) renew(stream pb.Lease_LeaseKeepAliveServer, id int64) error {
+func (s *leaseServer) renewHere(ctx context.Context, req any) (any, error) {
+	id := req.(*pb.LeaseKeepAliveRequest).ID
 	out := &pb.LeaseKeepAliveResponse{Header: s.headers.now(), ID: id}
-	ttl, err := s.backend.LeaseKeepAlive(stream.Context(), id)
+	ttl, err := s.backend.LeaseKeepAlive(ctx, id)
 	switch {
 	case errors.Is(err, backend.ErrLeaseNotFound):
 		ttl = 0
 	case err != nil:
-		return err
+		return nil, err
 	}
 	out.TTL = ttl
-	return stream.Send(out)
+	return out, nil
 }

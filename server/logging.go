@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -15,8 +16,9 @@ import (
 // requestLog logs every call at debug level, and those that take longer than
 // slow as warnings.
 type requestLog struct {
-	log  *slog.Logger
-	slow time.Duration
+	log       *slog.Logger
+	slow      time.Duration
+	forwarded bool // calls come from other members, which say for whom
 }
 
 func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -28,7 +30,12 @@ func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerI
 		level, text = slog.LevelWarn, "slow request"
 	}
 	if l.log.Enabled(ctx, level) {
-		l.log.LogAttrs(ctx, level, text, requestAttrs(ctx, info.FullMethod, took, req, resp, err)...)
+		attrs := requestAttrs(ctx, info.FullMethod, took, req, resp, err)
+		if l.forwarded {
+			attrs = append(attrs, slog.Any("forwarded_for", metadata.ValueFromIncomingContext(ctx, forwardedForKey)),
+				slog.Any("forwarded_by", metadata.ValueFromIncomingContext(ctx, forwardedByKey)))
+		}
+		l.log.LogAttrs(ctx, level, text, attrs...)
 	}
 	return resp, err
 }

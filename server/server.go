@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +27,19 @@ type Server struct {
 	conns   *connections
 	clients []*binding
 	metrics []*binding
+	peers   []*binding
+	// peerConns are apart from conns: those that only shook hands so far keep
+	// peerGRPC from stopping.
+	peerConns *connections
 
 	streams *streams
 	health  *health.Server
 	monitor *monitor
 	grpc    *grpc.Server
-	gateway *gateway // nil where it is switched off
-	http    *http.Server
+	// peerGRPC serves the other members; nil without peer listeners.
+	peerGRPC *grpc.Server
+	gateway  *gateway // nil where it is switched off
+	http     *http.Server
 	// metricsHTTP serves the metrics listeners, whose TLS net/http does not see either.
 	metricsHTTP *http.Server
 }
@@ -54,13 +61,17 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &connections{}, streams: &streams{}, health: health.NewServer()}
+	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &connections{}, peerConns: &connections{}, streams: &streams{}, health: health.NewServer()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
 	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	peerFiles, err := s.listenPeers()
+	if err != nil {
 		return nil, err
 	}
 	advertised := cfg.AdvertiseClientURLs
@@ -75,8 +86,15 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err := registerOnce(cfg.Registry, processCollectors()...); err != nil {
 		return nil, err
 	}
-	if s.grpc, err = newGRPC(cfg, n, open, s.streams, s.health, advertised); err != nil {
+	sv, err := newServices(cfg, n, open, s.streams, advertised)
+	if err != nil {
 		return nil, err
+	}
+	if s.grpc, err = newGRPC(cfg, n, sv, s.streams, s.health); err != nil {
+		return nil, err
+	}
+	if len(s.peers) > 0 {
+		s.peerGRPC = newPeerGRPC(cfg, sv, s.streams, peerFiles)
 	}
 	var gatewayHandler http.Handler
 	if cfg.EnableGRPCGateway {
@@ -92,45 +110,73 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	return s, nil
 }
 
-// listen opens all listeners.
+// listen opens the listeners for clients and metrics.
 func (s *Server) listen() error {
-	var files *tlsfiles.Files
-	if !s.cfg.TLS.Empty() {
-		var err error
-		if files, err = tlsfiles.Open(s.cfg.TLS, s.log); err != nil {
-			return fmt.Errorf("server: %w", err)
-		}
-	}
-	bind := func(urls []string) (bindings []*binding, err error) {
-		for _, raw := range urls {
-			e, err := parseEndpoint(raw)
-			if err != nil {
-				return bindings, err
-			}
-			if e.secure && files == nil {
-				return bindings, fmt.Errorf("server: listen on %s: a certificate and a key are needed", e.url)
-			}
-			if !e.secure && files != nil {
-				s.log.Warn("certificates do not apply to this URL", "url", e.url)
-			}
-			l, err := e.listen()
-			if err != nil {
-				return bindings, err
-			}
-			b := &binding{endpoint: e, listener: newListener(l, s.conns)}
-			if e.secure {
-				b.listener = &tlsListener{Listener: b.listener, config: files.Listener(), log: s.log}
-			}
-			bindings = append(bindings, b)
-		}
-		return bindings, nil
-	}
-	var err error
-	if s.clients, err = bind(s.cfg.ListenClientURLs); err != nil {
+	files, err := openFiles(s.cfg.TLS, s.log)
+	if err != nil {
 		return err
 	}
-	s.metrics, err = bind(s.cfg.ListenMetricsURLs)
+	secure := func(l net.Listener) net.Listener {
+		return &tlsListener{Listener: l, config: files.Listener(), log: s.log}
+	}
+	if s.clients, err = s.bind(s.cfg.ListenClientURLs, files, s.conns, secure); err != nil {
+		return err
+	}
+	s.metrics, err = s.bind(s.cfg.ListenMetricsURLs, files, s.conns, secure)
 	return err
+}
+
+// listenPeers opens the listeners for the other members. The files are nil if
+// there are none.
+func (s *Server) listenPeers() (*tlsfiles.Files, error) {
+	if s.cfg.PeerNode == nil || len(s.cfg.PeerURLs) == 0 {
+		return nil, nil
+	}
+	files, err := openFiles(s.cfg.PeerTLS, s.log)
+	if err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
+	s.peers, err = s.bind(s.cfg.PeerURLs, files, s.peerConns, func(l net.Listener) net.Listener { return secureListener{l} })
+	return files, err
+}
+
+// openFiles returns nil for no files.
+func openFiles(paths TLSConfig, log *slog.Logger) (*tlsfiles.Files, error) {
+	if paths.Empty() {
+		return nil, nil
+	}
+	files, err := tlsfiles.Open(paths, log)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return files, nil
+}
+
+// bind opens a listener on each URL, with secure around those that have TLS; what
+// it has opened it returns with an error too.
+func (s *Server) bind(urls []string, files *tlsfiles.Files, cs *connections, secure func(net.Listener) net.Listener) (bindings []*binding, err error) {
+	for _, raw := range urls {
+		e, err := parseEndpoint(raw)
+		if err != nil {
+			return bindings, err
+		}
+		if e.secure && files == nil {
+			return bindings, fmt.Errorf("server: listen on %s: a certificate and a key are needed", e.url)
+		}
+		if !e.secure && files != nil {
+			s.log.Warn("certificates do not apply to this URL", "url", e.url)
+		}
+		l, err := e.listen()
+		if err != nil {
+			return bindings, err
+		}
+		b := &binding{endpoint: e, listener: newListener(l, cs)}
+		if e.secure {
+			b.listener = secure(b.listener)
+		}
+		bindings = append(bindings, b)
+	}
+	return bindings, nil
 }
 
 // ClientURLs are the URLs listened on for clients, with their real ports.
@@ -138,6 +184,10 @@ func (s *Server) ClientURLs() []string { return reachedURLs(s.clients) }
 
 // MetricsURLs are the URLs listened on for metrics only, with their real ports.
 func (s *Server) MetricsURLs() []string { return reachedURLs(s.metrics) }
+
+// PeerURLs are the URLs listened on for the other members, with their real ports.
+// Members may connect from now on, and are answered once Run is called.
+func (s *Server) PeerURLs() []string { return reachedURLs(s.peers) }
 
 func reachedURLs(bindings []*binding) []string {
 	urls := make([]string, len(bindings))
@@ -161,6 +211,10 @@ func (s *Server) Run(ctx context.Context) error {
 				}
 			}
 		})
+	}
+	for _, b := range s.peers {
+		serve(b.url, func() error { return s.peerGRPC.Serve(b.listener) })
+		s.log.Info("serving peers", "url", b.reached(b.listener))
 	}
 	for _, b := range s.clients {
 		r := route(b.listener)
@@ -215,20 +269,28 @@ func (s *Server) stop() {
 			}
 		})
 	}
-	group.Go(func() {
-		// GracefulStop waits for calls; Stop makes it return.
-		cut := context.AfterFunc(ctx, func() {
-			s.log.Warn("calls were cut")
-			s.grpc.Stop()
-		})
-		s.grpc.GracefulStop()
-		cut()
-	})
+	group.Go(func() { s.stopGRPC(ctx, s.grpc, s.conns) })
+	if s.peerGRPC != nil {
+		group.Go(func() { s.stopGRPC(ctx, s.peerGRPC, s.peerConns) })
+	}
 	group.Wait()
 	if s.gateway != nil {
 		s.gateway.close(s.log)
 	}
 	s.conns.closeAll()
+	s.peerConns.closeAll()
+}
+
+// stopGRPC waits for calls until ctx ends; then they are cut. Connections that have
+// not said what they want yet keep a gRPC server from stopping as well.
+func (s *Server) stopGRPC(ctx context.Context, g *grpc.Server, cs *connections) {
+	cut := context.AfterFunc(ctx, func() {
+		s.log.Warn("calls were cut")
+		cs.closeAll()
+		g.Stop()
+	})
+	g.GracefulStop()
+	cut()
 }
 
 // Close releases the listeners of a server that was not run.
@@ -240,13 +302,17 @@ func (s *Server) Close() error {
 	if s.grpc != nil {
 		s.grpc.Stop()
 	}
+	if s.peerGRPC != nil {
+		s.peerGRPC.Stop()
+	}
 	s.conns.closeAll()
+	s.peerConns.closeAll()
 	return err
 }
 
 func (s *Server) closeListeners() error {
 	var errs []error
-	for _, b := range append(s.clients[:len(s.clients):len(s.clients)], s.metrics...) {
+	for _, b := range slices.Concat(s.clients, s.metrics, s.peers) {
 		errs = append(errs, b.listener.Close())
 	}
 	return errors.Join(errs...)

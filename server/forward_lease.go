@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// A follower forwards each message of a LeaseKeepAlive stream by a call of its
+// own. Thousands of streams then are no streams at the leader, a change of leader
+// is a call made again, and the answers of a stream keep their order since it asks
+// one at a time.
+const (
+	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
+	renewMethod     = "/sqlbrain.Forward/LeaseKeepAlive"
+)
+
+// forwardDesc is written by hand, as the messages are etcd's:
+//
+//	service Forward {
+//	  // As one message of etcd's stream, and its answer.
+//	  rpc LeaseKeepAlive(etcdserverpb.LeaseKeepAliveRequest) returns (etcdserverpb.LeaseKeepAliveResponse);
+//	}
+var forwardDesc = grpc.ServiceDesc{
+	ServiceName: "sqlbrain.Forward",
+	HandlerType: (*forwardHandlers)(nil),
+	Methods:     []grpc.MethodDesc{{MethodName: "LeaseKeepAlive", Handler: handleRenew}},
+}
+
+type forwardHandlers interface {
+	renewHere(ctx context.Context, req any) (any, error)
+}
+
+func handleRenew(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	in := new(pb.LeaseKeepAliveRequest)
+	if err := decode(in); err != nil {
+		return nil, err
+	}
+	handler := srv.(forwardHandlers).renewHere
+	if interceptor == nil {
+		return handler(ctx, in)
+	}
+	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: renewMethod}, handler)
+}
