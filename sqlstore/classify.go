@@ -23,6 +23,9 @@ const (
 	failureRetry
 	// failureUnavailable: the engine does not serve now. Nothing was done.
 	failureUnavailable
+	// failureReadOnly: the engine takes no writes, or not any more. Nothing was
+	// done.
+	failureReadOnly
 	// failureTooLarge: it does not fit the engine. Nothing was done.
 	failureTooLarge
 	// failureNotSent: the statement did not reach the engine.
@@ -35,7 +38,7 @@ const (
 	failureUnknown
 )
 
-var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "too_large", "not_sent", "lost", "unknown"}
+var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "read_only", "too_large", "not_sent", "lost", "unknown"}
 
 func (f failure) String() string { return failureNames[f] }
 
@@ -82,7 +85,7 @@ func definite(ctx context.Context, d dialect, err error) error {
 	switch d.classify(err) {
 	case failureTooLarge:
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case failureUnavailable, failureRetry, failureNotSent, failureLost, failureUnknown:
+	case failureUnavailable, failureReadOnly, failureRetry, failureNotSent, failureLost, failureUnknown:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("sqlstore: %w", err)

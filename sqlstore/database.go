@@ -21,6 +21,8 @@ type Database struct {
 	// read serves queries, write serves commits and everything else that
 	// changes the database.
 	read, write *sqlx.DB
+	// primary is nil on SQLite.
+	primary *primary
 
 	mu   sync.Mutex
 	lock *fileLock // of an SQLite file, see Lock
@@ -58,8 +60,16 @@ func OpenDB(u *URL, o Options) (*Database, error) {
 		base = o.WrapConnector(base)
 	}
 	db := &Database{url: u, logger: o.Logger, dialect: d}
+	if u.Dialect == DialectMySQL {
+		db.primary = &primary{logger: o.Logger, dropIdle: func() {
+			for pool, conns := range map[*sqlx.DB]int{db.read: o.MaxOpenConns, db.write: d.writeConns()} {
+				pool.SetMaxIdleConns(-1)
+				pool.SetMaxIdleConns(conns)
+			}
+		}}
+	}
 	pool := func(write bool, conns int) *sqlx.DB {
-		p := sql.OpenDB(&sessionConnector{Connector: base, statements: d.session(write)})
+		p := sql.OpenDB(&sessionConnector{Connector: base, statements: d.session(write), primary: db.primary})
 		p.SetMaxOpenConns(conns)
 		p.SetMaxIdleConns(conns)
 		if u.Dialect == DialectMySQL {

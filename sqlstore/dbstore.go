@@ -51,6 +51,9 @@ func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 		s.end(ErrClosed)
 		return nil, errors.Join(err, db.Close())
 	}
+	if db.primary != nil && info.Product != productTiDB {
+		db.primary.demanded.Store(true)
+	}
 	db.logger.InfoContext(ctx, "database opened", "url", u, "product", info.Product, "version", info.Version)
 	return s, nil
 }
@@ -100,11 +103,16 @@ func (s *DBStore) call(ctx context.Context, statement string, f func(context.Con
 	return s.observe(statement, func() error { return f(ctx) })
 }
 
-// observe measures f as statement.
+// observe measures f as statement, and gives the connections up if its error says
+// that another server has to be looked for.
 func (s *DBStore) observe(statement string, f func() error) error {
 	start := time.Now()
 	err := f()
 	s.metrics.observe(statement, time.Since(start), err)
+	s.metrics.failed(s.db.dialect, err)
+	if s.db.primary != nil && elsewhere(err) {
+		s.db.primary.giveUp(err)
+	}
 	return err
 }
 

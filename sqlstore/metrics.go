@@ -14,6 +14,7 @@ type metrics struct {
 	registered []prometheus.Collector
 	duration   *prometheus.HistogramVec
 	errors     *prometheus.CounterVec
+	failures   *prometheus.CounterVec
 	retries    prometheus.Counter
 }
 
@@ -29,6 +30,10 @@ func newMetrics(r prometheus.Registerer, db *Database) (*metrics, error) {
 			Name: "sqlbrain_sql_errors_total",
 			Help: "Calls of the store that failed, by what their error means.",
 		}, []string{"statement", "kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sqlbrain_sql_failures_total",
+			Help: "Errors of the engine or on the way to it, by what they mean for the statement, those behind which a commit was repeated included.",
+		}, []string{"class"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_sql_commit_retries_total",
 			Help: "Commits that lost against another transaction, or whose connection was gone before anything was sent, and were tried again.",
@@ -38,7 +43,11 @@ func newMetrics(r prometheus.Registerer, db *Database) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.duration, m.errors, m.retries,
+		m.duration, m.errors, m.failures, m.retries,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sqlbrain_sql_reconnects_total",
+			Help: "Times all connections were given up, because the server turned read-only or another one answered.",
+		}, func() float64 { return float64(db.primary.lost()) }),
 		collectors.NewDBStatsCollector(db.read.DB, "read"), collectors.NewDBStatsCollector(db.write.DB, "write"),
 	} {
 		if err := r.Register(c); err != nil {
@@ -62,6 +71,15 @@ func (m *metrics) observe(statement string, d time.Duration, err error) {
 	if kind := errorKind(err); kind != "" {
 		m.errors.WithLabelValues(statement, kind).Inc()
 	}
+}
+
+// failed counts err by its class, unless it is the store's own, or its caller's.
+func (m *metrics) failed(d dialect, err error) {
+	switch errorKind(err) {
+	case "", "conflict", "row_missing", "closed", "context":
+		return
+	}
+	m.failures.WithLabelValues(d.classify(err).String()).Inc()
 }
 
 // errorKind returns the metric's label for err, "" if nothing is wrong.

@@ -13,6 +13,7 @@ const (
 	// the two more keys that come with a row in the answer of a list.
 	packetMargin = 64 << 10
 	minPacket    = 1 << 20
+	productTiDB  = "TiDB"
 	// TiDB's limits, by default, on an entry and on a transaction.
 	tidbMaxRow = 6<<20 - 64<<10
 	tidbMaxTx  = 100<<20 - 1<<20
@@ -28,7 +29,7 @@ func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn)
 	info := Info{Product: "MySQL", Version: vars["version"], maxRow: maxKey + maxValue}
 	switch {
 	case strings.Contains(info.Version, "TiDB"):
-		info.Product = "TiDB"
+		info.Product = productTiDB
 		info.maxRow, info.maxTx = tidbMaxRow, tidbMaxTx
 	case strings.Contains(info.Version, "MariaDB"):
 		info.Product = "MariaDB"

@@ -91,6 +91,7 @@ func (d *mysqlDialect) commit(ctx context.Context, s *DBStore, ops []batch.Op) e
 				return err
 			}
 			s.metrics.retries.Inc()
+			s.metrics.failed(d, err)
 		}
 	})
 }

@@ -46,7 +46,7 @@ func (d *mysqlDialect) commitTx(ctx context.Context, s *DBStore, ops []batch.Op)
 	switch d.classify(err) {
 	case failureRetry:
 		return true, definite(ctx, d, err)
-	case failureUnavailable, failureTooLarge:
+	case failureUnavailable, failureReadOnly, failureTooLarge:
 		return false, definite(ctx, d, err)
 	}
 	return false, uncertain(ctx, err)

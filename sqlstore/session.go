@@ -5,16 +5,23 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // sessionConnector sets up every new connection with statements, so that no
-// connection is ever used without them, and gives it a statement cache.
+// connection is ever used without them, and gives it a statement cache. It
+// refuses one that does not reach the primary.
 type sessionConnector struct {
 	driver.Connector
 	statements []string
+	primary    *primary // nil if there is only one server, as on SQLite
 }
 
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	var era int64
+	if c.primary != nil {
+		era = c.primary.era.Load() // as of before it was dialled
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -27,6 +34,10 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 				break
 			}
 		}
+	}
+	if err == nil && c.primary != nil {
+		cached.primary = primaryConn{primary: c.primary, asked: time.Now()}
+		cached.primary.era, err = c.primary.admit(ctx, cached.query, era)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())

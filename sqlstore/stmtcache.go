@@ -32,6 +32,7 @@ type cachedConn struct {
 	exec    driver.ExecerContext
 	query   driver.QueryerContext
 	prepare driver.ConnPrepareContext
+	primary primaryConn
 
 	byText map[string]*list.Element // of *cachedStmt
 	recent *list.List               // most recently used first
@@ -178,16 +179,25 @@ func (c *cachedConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ResetSession implements driver.SessionResetter.
+// ResetSession implements driver.SessionResetter: the pool replaces a connection
+// that it fails for.
 func (c *cachedConn) ResetSession(ctx context.Context) error {
 	if r, ok := c.Conn.(driver.SessionResetter); ok {
-		return r.ResetSession(ctx)
+		if err := r.ResetSession(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.primary.still(ctx, c.query) {
+		return driver.ErrBadConn
 	}
 	return nil
 }
 
 // IsValid implements driver.Validator.
 func (c *cachedConn) IsValid() bool {
+	if !c.primary.current() {
+		return false
+	}
 	if v, ok := c.Conn.(driver.Validator); ok {
 		return v.IsValid()
 	}
