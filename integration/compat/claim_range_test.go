@@ -67,6 +67,26 @@ func TestRange(t *testing.T) {
 				c.holds(r.Count == 9, "%v: count %d", q, r.Count)
 			}
 		}},
+		{"each revision filter alone, and each with each", func(c *checker) {
+			for i := range 12 {
+				c.put(fmt.Sprint("k", i%5), fmt.Sprint(i))
+			}
+			low, high := c.revision-8, c.revision-3
+			for n := range 1 << 4 {
+				q := &pb.RangeRequest{Key: b("k"), RangeEnd: b("l")}
+				for i, bound := range []struct {
+					field *int64
+					at    int64
+				}{{&q.MinModRevision, low}, {&q.MaxModRevision, high}, {&q.MinCreateRevision, low - 2}, {&q.MaxCreateRevision, low}} {
+					if n&(1<<i) != 0 {
+						*bound.field = bound.at
+					}
+				}
+				c.rng(q)
+				q.CountOnly = true
+				c.rng(q)
+			}
+		}},
 		{"more is judged after the filters", func(c *checker) {
 			for i := range 6 {
 				c.put(fmt.Sprint("k", i), "")
@@ -177,8 +197,22 @@ func TestRange(t *testing.T) {
 				c.kv("RangeStream", q)
 			}
 		}},
+		{"a range stream with an unknown sort is refused", func(c *checker) {
+			for _, n := range []int32{-1, 3, 5} {
+				c.kv("RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: pb.RangeRequest_SortTarget(n), SortOrder: pb.RangeRequest_ASCEND})
+				c.kv("RangeStream", &pb.RangeRequest{Key: b("a"), SortOrder: pb.RangeRequest_SortOrder(n)})
+			}
+			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortOrder: 3}, codes.InvalidArgument, "etcdserver: invalid sort option")
+			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: 5}, codes.InvalidArgument, "etcdserver: invalid sort option")
+		}},
 		{"a range stream with a custom sort or with revision filters is unimplemented", func(c *checker) {
-			for _, q := range []*pb.RangeRequest{{SortOrder: pb.RangeRequest_DESCEND}, {SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_MOD}} {
+			unsorted := []*pb.RangeRequest{{SortOrder: pb.RangeRequest_DESCEND}}
+			for _, order := range []pb.RangeRequest_SortOrder{pb.RangeRequest_ASCEND, pb.RangeRequest_DESCEND} {
+				for target := pb.RangeRequest_VERSION; target <= pb.RangeRequest_VALUE; target++ {
+					unsorted = append(unsorted, &pb.RangeRequest{SortOrder: order, SortTarget: target})
+				}
+			}
+			for _, q := range unsorted {
 				q.Key = b("k")
 				c.refused("KV/RangeStream", q, codes.Unimplemented, "RangeStream does not support custom sort orders")
 			}

@@ -48,6 +48,15 @@ func TestWatch(t *testing.T) {
 			c.cancelWatch(0, -7)
 			c.put("a", "")
 		}},
+		{"a request without content is ignored", func(c *checker) {
+			c.watch(0, &pb.WatchCreateRequest{Key: b("a")})
+			if err := c.streams[0].nothing(); err != nil {
+				c.t.Fatal(err)
+			}
+			c.put("a", "")
+			c.settle()
+			c.holds(len(c.lastEvents()) == 1, "the stream goes on")
+		}},
 		{"a compacted start is created, then canceled with the compact revision", func(c *checker) {
 			for i := range 6 {
 				c.put("a", fmt.Sprint(i))

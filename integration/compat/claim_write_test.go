@@ -159,6 +159,54 @@ func TestTxn(t *testing.T) {
 			c.holds(r.Responses[0].GetResponseRange().Header.Revision == n && r.Responses[2].GetResponseRange().Header.Revision == n+1, "%v", r)
 			c.then(opsDelete("none", ""), opsGet("a", ""), opsDelete("a", ""), opsGet("a", ""))
 		}},
+		{"the options of operations are the same in both branches", func(c *checker) {
+			for range 3 {
+				c.put("k1", "b")
+				c.put("k2", "a")
+			}
+			c.grant(1, 3600)
+			c.kv("Put", &pb.PutRequest{Key: b("k3"), Value: b("c"), Lease: 1})
+			old := c.revision - 2
+			every := func(f func() *pb.RequestOp) { // in both branches, and in a transaction inside each
+				no := []*pb.Compare{{Key: b("k1"), Target: pb.Compare_VERSION}}
+				c.txn(&pb.TxnRequest{Success: ops(f())})
+				c.txn(&pb.TxnRequest{Compare: no, Failure: ops(f())})
+				c.txn(&pb.TxnRequest{Success: ops(opTxn(&pb.TxnRequest{Compare: no, Failure: ops(f())}))})
+				c.txn(&pb.TxnRequest{Compare: no, Failure: ops(opTxn(&pb.TxnRequest{Success: ops(f())}))})
+			}
+			for _, q := range []*pb.RangeRequest{
+				{}, {Limit: 1}, {Limit: 3}, {Revision: old}, {Revision: -1}, {Serializable: true}, {KeysOnly: true}, {CountOnly: true},
+				{MinModRevision: old}, {MaxModRevision: old}, {MinCreateRevision: old}, {MaxCreateRevision: old},
+			} {
+				every(func() *pb.RequestOp {
+					q.Key, q.RangeEnd = b("k"), b("l")
+					return opRange(q)
+				})
+			}
+			for order := pb.RangeRequest_SortOrder(0); order <= 3; order++ {
+				for target := pb.RangeRequest_SortTarget(0); target <= 5; target++ {
+					every(func() *pb.RequestOp {
+						return opRange(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortOrder: order, SortTarget: target, Limit: 2})
+					})
+				}
+			}
+			for _, q := range []*pb.PutRequest{
+				{Value: b("v")}, {PrevKv: true}, {Lease: 1}, {IgnoreLease: true, Value: b("w")}, {IgnoreValue: true, PrevKv: true}, {IgnoreLease: true, IgnoreValue: true},
+			} {
+				every(func() *pb.RequestOp {
+					q.Key = b("k2")
+					return opPut(q)
+				})
+			}
+			for _, q := range []*pb.DeleteRangeRequest{{}, {PrevKv: true}, {RangeEnd: b("k3")}, {RangeEnd: b("l"), PrevKv: true}} {
+				every(func() *pb.RequestOp {
+					c.put("k2", "again")
+					q.Key = b("k2")
+					return opDelete(q)
+				})
+			}
+			every(func() *pb.RequestOp { return &pb.RequestOp{} })
+		}},
 		{"a nested transaction's header is empty, other inner headers have the revision only", func(c *checker) {
 			r := c.then(nested(ops(opsPut("a", "1"), opsGet("a", "")), nil), opsPut("b", ""))
 			in := r.Responses[0].GetResponseTxn()
@@ -194,6 +242,29 @@ func TestTxn(t *testing.T) {
 						c.txn(&pb.TxnRequest{Compare: []*pb.Compare{q}})
 						q.RangeEnd = b("nonf")
 						c.txn(&pb.TxnRequest{Compare: []*pb.Compare{q}})
+					}
+				}
+			}
+		}},
+		{"a compare with an unknown target is equal, one with an unknown result holds", func(c *checker) {
+			c.put("k1", "x")
+			c.put("k2", "")
+			for _, target := range []pb.Compare_CompareTarget{5, -1, pb.Compare_VERSION, pb.Compare_CREATE, pb.Compare_MOD, pb.Compare_VALUE, pb.Compare_LEASE} {
+				for _, result := range []pb.Compare_CompareResult{4, -1, pb.Compare_EQUAL, pb.Compare_NOT_EQUAL, pb.Compare_GREATER, pb.Compare_LESS} {
+					unknown := target < 0 || target > pb.Compare_LEASE
+					if !unknown && result >= 0 && result < 4 {
+						continue
+					}
+					for _, keys := range [][2]string{{"k1", ""}, {"none", ""}, {"k", "l"}, {"n", "o"}, {"k2", "\x00"}} {
+						for _, q := range []*pb.Compare{{}, {TargetUnion: &pb.Compare_Version{Version: 1}}, {TargetUnion: &pb.Compare_Value{Value: b("x")}}} {
+							q.Key, q.RangeEnd, q.Target, q.Result = b(keys[0]), b(keys[1]), target, result
+							r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{q}})
+							if unknown {
+								c.holds(r.Succeeded == (result < 0 || result == 4 || result == pb.Compare_EQUAL), "%v: %v", q, r)
+							} else {
+								c.holds(r.Succeeded == (target != pb.Compare_VALUE || keys[0] != "none" && keys[0] != "n"), "%v: %v", q, r)
+							}
+						}
 					}
 				}
 			}

@@ -171,6 +171,12 @@ func (w *world) anyCompare(r *rand.Rand) *pb.Compare {
 	case pb.Compare_LEASE:
 		c.TargetUnion = &pb.Compare_Lease{Lease: w.anyLease(r)}
 	}
+	if chance(r, 60) {
+		c.Target = pb.Compare_CompareTarget(one[int32](r, 5, -1))
+	}
+	if chance(r, 60) {
+		c.Result = pb.Compare_CompareResult(one[int32](r, 4, -1))
+	}
 	if chance(r, 12) { // a union that is not set, or not that of the target
 		switch r.IntN(3) {
 		case 0:

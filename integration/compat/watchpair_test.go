@@ -102,13 +102,21 @@ func (w *watchSide) since(from int) []*pb.WatchResponse {
 // watchPair is one stream of watches to each server.
 type watchPair struct {
 	etcd, subject *watchSide
-	seen          [2]int // responses compared so far, of etcd and the subject
-	creates       int    // sent so far
+	rec           *recording
+	asked         []watchAsked // since the last comparison
+	seen          [2]int       // responses compared so far, of etcd and the subject
+	creates       int          // sent so far
 	// slow says that the subject's queues are so small that any watch may fall
 	// behind. As in etcd, it is told then what it missed with the header of now.
 	slow    bool
 	fences  int64
 	watches map[int64]*watchSpec // by id, ended ones too
+}
+
+// watchAsked is a request, and whether it was not refused.
+type watchAsked struct {
+	*pb.WatchRequest
+	answered bool
 }
 
 // watchSpec is what the comparison needs to know of one watch.
@@ -153,7 +161,8 @@ func (wp *watchPair) send(r *pb.WatchRequest) error {
 // create sends r to both servers, waits until both answered, and returns
 // etcd's answer. revision is the current one.
 func (wp *watchPair) create(r *pb.WatchCreateRequest, revision int64) (*pb.WatchResponse, error) {
-	if err := wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
+	m := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
+	if err := wp.send(m); err != nil {
 		return nil, err
 	}
 	wp.creates++
@@ -177,6 +186,9 @@ func (wp *watchPair) create(r *pb.WatchCreateRequest, revision int64) (*pb.Watch
 			answer = last
 		}
 	}
+	if r.WatchId < fenceID {
+		wp.asked = append(wp.asked, watchAsked{m, !answer.Canceled})
+	}
 	if !answer.Canceled {
 		wp.watches[answer.WatchId] = &watchSpec{
 			asked: r, prevKV: r.PrevKv, fragment: r.Fragment, live: r.StartRevision == 0 || r.StartRevision > revision,
@@ -186,14 +198,28 @@ func (wp *watchPair) create(r *pb.WatchCreateRequest, revision int64) (*pb.Watch
 }
 
 func (wp *watchPair) cancel(id int64) error {
-	if spec := wp.watches[id]; spec != nil {
+	m := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
+	spec := wp.watches[id]
+	if spec != nil {
 		spec.ended = true
 	}
-	return wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+	if id < fenceID {
+		wp.asked = append(wp.asked, watchAsked{m, spec != nil})
+	}
+	return wp.send(m)
 }
 
 func (wp *watchPair) progress() error {
-	return wp.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	m := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
+	wp.asked = append(wp.asked, watchAsked{m, true})
+	return wp.send(m)
+}
+
+// nothing sends a request that is none.
+func (wp *watchPair) nothing() error {
+	m := &pb.WatchRequest{}
+	wp.asked = append(wp.asked, watchAsked{m, true})
+	return wp.send(m)
 }
 
 // beginFence creates a watch on the fence key. Its answer is behind the answers
@@ -292,6 +318,17 @@ func (wp *watchPair) compare() string {
 			return fmt.Sprintf("watch %d (%+v)\n%s", id, wp.watches[id], d)
 		}
 	}
+	for _, m := range wp.asked {
+		wp.rec.request(call{"Watch/Watch", m.WatchRequest}, m.answered)
+	}
+	wp.asked = nil
+	wp.rec.add(func(e *engineResults) {
+		for _, rs := range theirs {
+			for _, r := range rs {
+				e.events += len(r.Events)
+			}
+		}
+	})
 	for id, spec := range wp.watches {
 		spec.ended = spec.ended || slices.ContainsFunc(theirs[id], func(r *pb.WatchResponse) bool { return r.Canceled })
 		spec.live = true // all there was to catch up with has come
