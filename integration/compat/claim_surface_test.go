@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -91,7 +92,9 @@ func TestSurface(t *testing.T) {
 					r, err := healthpb.NewHealthClient(s.conn).Check(c.t.Context(), &healthpb.HealthCheckRequest{Service: service})
 					got = append(got, r.GetStatus().String()+" "+status.Code(err).String())
 				}
-				c.same("health of "+service, got)
+				if c.same("health of "+service, got) {
+					c.rec.request(call{"grpc.health.v1.Health/Check", &healthpb.HealthCheckRequest{Service: service}}, got[0] == "SERVING OK")
+				}
 			}
 		}},
 	})
@@ -124,25 +127,34 @@ func (c *checker) missingService(part, method string) {
 }
 
 // same fails the test unless what etcd and the subject gave is the same.
-func (c *checker) same(what string, got []string) {
+func (c *checker) same(what string, got []string) bool {
 	c.t.Helper()
 	if got[0] != got[1] {
 		c.t.Errorf("%s\netcd:    %s\nsubject: %s", what, got[0], got[1])
+		return false
 	}
+	return true
 }
 
 var (
 	jsonIDs  = regexp.MustCompile(`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
+	jsonHash = regexp.MustCompile(`"hash":[1-9][0-9]*`)
 	jsonURLs = regexp.MustCompile(`"(clientURLs|peerURLs)":\[[^]]*\],?`)
 )
 
 // web sends an HTTP request to both servers and compares status, type and body.
 func (c *checker) web(method, path, body string) (code int, answer string) {
 	c.t.Helper()
-	c.trace = append(c.trace, method+" "+path+" "+body)
+	return c.webEach(method, path, func(*side) string { return body })
+}
+
+// webEach is web with a body for each server.
+func (c *checker) webEach(method, path string, body func(*side) string) (code int, answer string) {
+	c.t.Helper()
+	c.trace = append(c.trace, method+" "+path+" "+body(c.p.etcd))
 	var got []string
 	for _, s := range c.p.sides() {
-		q, err := http.NewRequestWithContext(c.t.Context(), method, s.node.Endpoint()+path, strings.NewReader(body))
+		q, err := http.NewRequestWithContext(c.t.Context(), method, s.node.Endpoint()+path, strings.NewReader(body(s)))
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -163,10 +175,15 @@ func (c *checker) web(method, path, body string) (code int, answer string) {
 		text := canonical(b)
 		text = jsonIDs.ReplaceAllString(text, `"$1":"1"`)
 		text = jsonURLs.ReplaceAllString(text, "")
+		if strings.HasSuffix(path, "/hash") { // covers how the store keeps things
+			text = jsonHash.ReplaceAllString(text, `"hash":1`)
+		}
 		text = strings.ReplaceAll(text, "  ", " ")
 		got = append(got, resp.Status+" "+resp.Header.Get("Content-Type")+" "+text)
 	}
-	c.same(method+" "+path+" "+body, got)
+	if c.same(method+" "+path+" "+body(c.p.etcd), got) {
+		c.rec.webRequest(method, path, code < http.StatusBadRequest)
+	}
 	return code, answer
 }
 
@@ -207,6 +224,8 @@ func TestHTTP(t *testing.T) {
 			c.web("POST", "/v3/lease/revoke", `{"ID":"7"}`)
 			c.web("POST", "/v3/kv/lease/leases", `{}`)
 			c.web("POST", "/v3/kv/lease/timetolive", `{"ID":"8"}`)
+			c.web("POST", "/v3/lease/grant", `{"ID":"7","TTL":"3600"}`)
+			c.web("POST", "/v3/kv/lease/revoke", `{"ID":"7"}`)
 		}},
 		{"POST /v3/watch", func(c *checker) {
 			c.put("a", "1")
@@ -214,14 +233,22 @@ func TestHTTP(t *testing.T) {
 			for _, s := range c.p.sides() {
 				got = append(got, c.firstLine(s, "/v3/watch", `{"create_request":{"key":"YQ=="}}`))
 			}
-			c.same("the first line of a watch", got)
+			if c.same("the first line of a watch", got) {
+				c.rec.webRequest("POST", "/v3/watch", true)
+			}
 		}},
 		{"POST /v3/cluster and /v3/maintenance", func(c *checker) {
 			c.web("POST", "/v3/cluster/member/list", `{}`)
 			c.web("POST", "/v3/maintenance/status", `{}`)
 			c.web("POST", "/v3/maintenance/alarm", `{}`)
 			c.web("POST", "/v3/maintenance/defragment", `{}`)
+			c.web("POST", "/v3/maintenance/hash", `{}`)
+			c.web("POST", "/v3/maintenance/hashkv", `{}`)
+			c.web("POST", "/v3/maintenance/hashkv", `{"revision":"99999"}`)
 			c.web("POST", "/v3/maintenance/transfer-leadership", `{"targetID":"1"}`)
+			c.webEach("POST", "/v3/maintenance/transfer-leadership", func(s *side) string {
+				return fmt.Sprintf(`{"targetID":"%d"}`, c.memberID(s))
+			})
 		}},
 		{"POST /v3/auth", func(c *checker) {
 			c.web("POST", "/v3/auth/status", `{}`)
@@ -301,7 +328,9 @@ func TestHTTP(t *testing.T) {
 					}
 					got = append(got, map[bool]string{true: "there", false: "missing"}[bytes.Contains(b, []byte("\n"+name))])
 				}
-				c.same(name, got)
+				if c.same(name, got) {
+					c.rec.webRequest("GET", "/metrics", true)
+				}
 			}
 		}},
 		{"other paths", func(c *checker) {
@@ -339,6 +368,47 @@ func (c *checker) firstLine(s *side, path, body string) string {
 	}
 }
 
+// TestProfiles compares what is served where profiles are asked for, though not
+// the profiles.
+func TestProfiles(t *testing.T) {
+	var claims []claim
+	for _, path := range otherPaths {
+		if !strings.HasPrefix(path.path, "/debug/pprof/") || strings.HasSuffix(path.path, "/cmdline") {
+			continue // a command line may hold the database's password
+		}
+		claims = append(claims, claim{path.String(), func(c *checker) {
+			var got []string
+			for _, s := range c.p.sides() {
+				resp, err := httpClient.Get(s.node.Endpoint() + path.path + "?seconds=1")
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+					c.t.Error(err)
+				}
+				if err := resp.Body.Close(); err != nil {
+					c.t.Error(err)
+				}
+				got = append(got, resp.Status+" "+resp.Header.Get("Content-Type")+" "+resp.Header.Get("Content-Disposition"))
+			}
+			if c.same(path.String(), got) {
+				c.rec.webRequest(path.method, path.path, strings.HasPrefix(got[0], "200"))
+			}
+		}})
+	}
+	testClaims(t, []string{"--enable-pprof"}, claims)
+}
+
+// memberID is the server's own id.
+func (c *checker) memberID(s *side) uint64 {
+	c.t.Helper()
+	m, ok := s.ask(call{"KV/Range", &pb.RangeRequest{Key: []byte("a")}}).only().(*pb.RangeResponse)
+	if !ok {
+		c.t.Fatalf("%s: no answer", s.name)
+	}
+	return m.Header.MemberId
+}
+
 func TestMaintenance(t *testing.T) {
 	b := func(s string) []byte { return []byte(s) }
 	alarm := func(c *checker, action pb.AlarmRequest_AlarmAction, member uint64, kind pb.AlarmType) *pb.AlarmResponse {
@@ -371,15 +441,15 @@ func TestMaintenance(t *testing.T) {
 			r := response[pb.DefragmentResponse](c.ask("Maintenance/Defragment", &pb.DefragmentRequest{}))
 			c.holds(r.Header == nil, "%v", r)
 			var got []string
+			q := &pb.MoveLeaderRequest{}
 			for _, s := range c.p.sides() {
-				m := s.ask(call{"KV/Range", &pb.RangeRequest{Key: b("a")}}).only()
-				if m == nil {
-					c.t.Fatal("no answer")
-				}
-				a := s.ask(call{"Maintenance/MoveLeader", &pb.MoveLeaderRequest{TargetID: m.(*pb.RangeResponse).Header.MemberId}})
+				q.TargetID = c.memberID(s)
+				a := s.ask(call{"Maintenance/MoveLeader", q})
 				got = append(got, a.String())
 			}
-			c.same("moving the leadership to the leader", got)
+			if c.same("moving the leadership to the leader", got) {
+				c.rec.request(call{"Maintenance/MoveLeader", q}, true)
+			}
 		}},
 		{"bad leader transferee", func(c *checker) {
 			c.refused("Maintenance/MoveLeader", &pb.MoveLeaderRequest{TargetID: 7}, codes.FailedPrecondition, "etcdserver: bad leader transferee")

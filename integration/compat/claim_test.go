@@ -37,13 +37,14 @@ func testClaims(t *testing.T, flags []string, claims []claim) {
 		var w *world
 		for _, claimed := range claims {
 			if w == nil {
-				w = newWorld(startPair(t, e, flags...))
+				w = newWorld(startPair(t, e, flags...), &recording{engine: e.Name, source: byClaims, onPage: true})
 			}
 			t.Run(claimed.text, func(t *testing.T) {
 				c := &checker{world: w, t: t}
 				defer func() {
 					w.close()
 					if t.Failed() {
+						spoil()
 						w = nil
 					}
 				}()
@@ -51,6 +52,7 @@ func testClaims(t *testing.T, flags []string, claims []claim) {
 				c.clear()
 				claimed.check(c)
 				w.settle()
+				w.rec.add(func(e *engineResults) { e.claims++ })
 				if w.failed() {
 					t.Errorf("the servers differ\nRequests:\n%s\nDifference: %s", strings.Join(w.trace, "\n"), w.diff)
 				}

@@ -51,7 +51,7 @@ func TestConcurrentHistories(t *testing.T) {
 }
 
 func testConcurrentHistory(t *testing.T, e harness.Engine, seed uint64, length int) {
-	w := newWorld(startPairWith(t, e, ownFlags(seed)))
+	w := newWorld(startPairWith(t, e, ownFlags(seed)), &recording{engine: e.Name, source: byConcurrent})
 	defer w.close()
 	for _, id := range []int64{1, 2, 3, passingLease} {
 		w.grant(id, 3600*id)
@@ -76,6 +76,7 @@ func testConcurrentHistory(t *testing.T, e harness.Engine, seed uint64, length i
 	if !w.failed() {
 		w.compareState()
 	}
+	w.rec.add(func(e *engineResults) { e.concurrent++ })
 	if w.failed() {
 		t.Errorf("%s=%d: after %d requests, in the order of the revisions:\n%s\n%s",
 			envSeed, seed, len(w.trace), strings.Join(w.trace[max(0, len(w.trace)-20):], "\n"), w.diff)
@@ -194,7 +195,7 @@ func replay(w *world, answered []recorded) {
 		w.trace = append(w.trace, rec.call.String())
 		etcd := w.p.etcd.ask(rec.call)
 		w.learn(etcd)
-		w.differ(rec.call.String(), difference(rec.call, etcd, rec.answer))
+		w.compare(rec.call, etcd, rec.answer)
 		if w.failed() {
 			return
 		}

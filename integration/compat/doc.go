@@ -16,6 +16,10 @@
 //   - Mutations (on request): deliberate mistakes planted in a copy of the product,
 //     each of which the tests above must find.
 //
+// What was compared is recorded (record_test.go), and docs/compatibility.md is
+// written from that: all that etcd's descriptors name (surface_test.go), with what
+// the tests found about it (page_test.go).
+//
 // What is not compared: cluster and member ids and raft terms beyond being there,
 // raft indexes, sizes, ids of leases that the server chose, and what time has left
 // of a lease beyond a tolerance. README.md lists the differences that are known

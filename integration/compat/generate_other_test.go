@@ -72,7 +72,7 @@ func (w *world) chosenLease(f func(id [2]int64)) {
 	c := call{"Lease/LeaseGrant", &pb.LeaseGrantRequest{TTL: 3600}}
 	w.trace = append(w.trace, c.String()+" and LeaseRevoke")
 	etcd, subject := w.p.ask(c)
-	w.differ(c.String(), difference(c, etcd, subject))
+	w.compare(c, etcd, subject)
 	if w.failed() || etcd.err != nil {
 		return
 	}

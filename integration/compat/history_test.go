@@ -63,6 +63,7 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	if found.diff == "" {
 		return
 	}
+	spoil()
 	steps = steps[:found.steps]
 	if os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == "" {
 		t.Logf("the servers differ, shrinking %d steps; the difference was %s", len(steps), found.diff)
@@ -100,7 +101,7 @@ func (f finding) kind() string {
 func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (f finding) {
 	t.Helper()
 	t.Run("run", func(t *testing.T) {
-		w := newWorld(startPairWith(t, e, ownFlags(seed)))
+		w := newWorld(startPairWith(t, e, ownFlags(seed)), &recording{engine: e.Name, source: byHistories})
 		defer w.close()
 		w.run(seed, steps)
 		if !w.failed() {

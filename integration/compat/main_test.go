@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -12,7 +13,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	goleak.VerifyTestMain(telling{harness.Main(enginetest.Main(m))})
+}
+
+// telling says after the tests how much was compared.
+type telling struct{ inner interface{ Run() int } }
+
+func (r telling) Run() int {
+	code := r.inner.Run()
+	for _, line := range tallies() {
+		fmt.Println(line)
+	}
+	return code
 }
 
 // number returns the number in an environment variable, or the usual one, or the

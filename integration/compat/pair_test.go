@@ -96,10 +96,19 @@ func newSide(t testing.TB, name string, n *harness.Node) *side {
 
 func (p *pair) sides() [2]*side { return [2]*side{p.etcd, p.subject} }
 
-// call is one request to one RPC, named like "KV/Range".
+// call is one request to one RPC, named like "KV/Range", or with the package where
+// that is not etcdserverpb: "v3lockpb.Lock/Unlock".
 type call struct {
 	method string
 	req    proto.Message
+}
+
+// fullMethod is the name of an RPC with its package.
+func fullMethod(method string) string {
+	if service, _, _ := strings.Cut(method, "/"); strings.Contains(service, ".") {
+		return method
+	}
+	return "etcdserverpb." + method
 }
 
 func (c call) String() string { return fmt.Sprintf("%s {%s}", c.method, brief(c.req)) }
@@ -154,7 +163,7 @@ func (s *side) ask(c call) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	if err := s.conn.Invoke(ctx, "/etcdserverpb."+c.method, c.req, resp); err != nil {
+	if err := s.conn.Invoke(ctx, "/"+fullMethod(c.method), c.req, resp); err != nil {
 		return answer{err: err}
 	}
 	return answer{messages: []proto.Message{resp}}
@@ -203,8 +212,8 @@ func (s *side) keepAlive(ctx context.Context, r *pb.LeaseKeepAliveRequest) answe
 
 // newResponse makes an empty response of a unary method.
 func newResponse(method string) (proto.Message, error) {
-	service, rpc, _ := strings.Cut(method, "/")
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("etcdserverpb." + service))
+	service, rpc, _ := strings.Cut(fullMethod(method), "/")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
 	if err != nil {
 		return nil, err
 	}

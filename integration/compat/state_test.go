@@ -73,6 +73,7 @@ func (w *world) compareEvents(from int64) {
 	for i := range min(len(etcd), len(subject)) {
 		w.differ(fmt.Sprintf("event %d from revision %d on", i, from), messageDifference(etcd[i], subject[i]))
 	}
+	w.rec.add(func(e *engineResults) { e.events += min(len(etcd), len(subject)) })
 	if len(etcd) != len(subject) {
 		w.differ("events", fmt.Sprintf("etcd has %d, the subject %d", len(etcd), len(subject)))
 	}

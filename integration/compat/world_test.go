@@ -17,7 +17,8 @@ const streamsOpen = 3
 // world is the run of one history: both servers, and what the next request may
 // refer to. All of that comes from etcd's answers.
 type world struct {
-	p *pair
+	p   *pair
+	rec *recording
 
 	revision    int64
 	compacted   int64          // 0 before the first compaction
@@ -31,8 +32,8 @@ type world struct {
 	diff  string   // the first difference
 }
 
-func newWorld(p *pair) *world {
-	return &world{p: p, revision: 1, compactions: make(map[int64]bool)}
+func newWorld(p *pair, rec *recording) *world {
+	return &world{p: p, rec: rec, revision: 1, compactions: make(map[int64]bool)}
 }
 
 func (w *world) close() {
@@ -58,9 +59,18 @@ func (w *world) ask(method string, req proto.Message) answer {
 	c := call{method, req}
 	w.trace = append(w.trace, c.String())
 	etcd, subject := w.p.ask(c)
-	w.differ(c.String(), difference(c, etcd, subject))
+	w.compare(c, etcd, subject)
 	w.learn(etcd)
 	return etcd
+}
+
+// compare compares what the servers answered to c.
+func (w *world) compare(c call, etcd, subject answer) {
+	d := difference(c, etcd, subject)
+	if d == "" {
+		w.rec.request(c, etcd.err == nil)
+	}
+	w.differ(c.String(), d)
 }
 
 // learn takes the revision from the header of an answer.
@@ -82,12 +92,18 @@ func (w *world) run(seed uint64, steps []int) {
 	for _, step := range steps {
 		r := rand.New(rand.NewPCG(seed, uint64(step)))
 		w.steps++
+		w.rec.onPage = seed <= pageSeeds && step < pageSteps
 		pick(r)(w, r)
 		if w.failed() {
 			return
 		}
 	}
 	w.settle()
+	w.rec.onPage = false
+	w.rec.add(func(e *engineResults) {
+		e.histories++
+		e.steps += w.steps
+	})
 }
 
 // stream returns one of the streams, which it opens if need be.
@@ -98,6 +114,7 @@ func (w *world) stream(i int) *watchPair {
 			w.differ("opening a stream of watches", err.Error())
 			return nil
 		}
+		s.rec = w.rec
 		w.streams[i] = s
 	}
 	return w.streams[i]
@@ -141,7 +158,7 @@ func (w *world) settle() {
 func (w *world) putFence() {
 	c := call{"KV/Put", &pb.PutRequest{Key: []byte(fenceKey)}}
 	etcd, subject := w.p.ask(c)
-	w.differ(c.String(), difference(c, etcd, subject))
+	w.compare(c, etcd, subject)
 	w.learn(etcd)
 }
 
