@@ -15,10 +15,16 @@ import (
 type alarmSet struct {
 	mu     sync.RWMutex
 	raised map[Alarm]bool
+	// changes tells a load that what it read is old: the leader, which knows better,
+	// changed something meanwhile, or began to lead.
+	changes int
 }
 
 // load reads the alarms from the table.
 func (s *alarmSet) load(ctx context.Context, store sqlstore.Store) error {
+	s.mu.RLock()
+	before := s.changes
+	s.mu.RUnlock()
 	raised := make(map[Alarm]bool)
 	lo, hi := coder.AlarmBounds()
 	it := store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true})
@@ -35,8 +41,17 @@ func (s *alarmSet) load(ctx context.Context, store sqlstore.Store) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.raised = raised
+	if s.changes == before {
+		s.raised = raised
+	}
 	return nil
+}
+
+// distrust voids the loads that are under way.
+func (s *alarmSet) distrust() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
 }
 
 func (s *alarmSet) has(kind int32) bool {
@@ -65,6 +80,7 @@ func (s *alarmSet) checkWrite(puts bool) error {
 func (s *alarmSet) set(a Alarm, raised bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changes++
 	if raised {
 		s.raised[a] = true
 	} else {

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,13 +160,16 @@ const (
 
 // retrier spaces out attempts against a database that does not answer. It is
 // used by one goroutine.
-type retrier struct{ delay time.Duration }
+type retrier struct {
+	delay time.Duration
+	most  time.Duration // longest delay; maxRetryDelay
+}
 
 func (r *retrier) reset() { r.delay = 0 }
 
 // wait sleeps for the next delay, doubled each time, or until ctx ends.
 func (r *retrier) wait(ctx context.Context) error {
-	r.delay = min(max(2*r.delay, minRetryDelay), maxRetryDelay)
+	r.delay = min(max(2*r.delay, minRetryDelay), cmp.Or(r.most, maxRetryDelay))
 	t := time.NewTimer(r.delay)
 	defer t.Stop()
 	select {

@@ -83,7 +83,7 @@ func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, erro
 	if l.index, err = newIndexCache(b.cfg.IndexCache); err != nil {
 		return nil, fmt.Errorf("index cache of %d entries: %w", b.cfg.IndexCache, err)
 	}
-	if l.chain, err = takeChain(ctx, b.store, b.log, b.checkChain); err != nil {
+	if l.chain, err = takeChain(ctx, b.store, b.log, b.chainVerifier()); err != nil {
 		return nil, err
 	}
 	taken := time.Now()
@@ -92,6 +92,7 @@ func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, erro
 	if err := b.catchUpTo(ctx, held.Revision); err != nil {
 		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
 	}
+	b.alarms.distrust()
 	if err := b.alarms.load(ctx, b.store); err != nil {
 		return nil, err
 	}

@@ -72,46 +72,58 @@ func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 }
 
 // CatchUp brings the node to the newest revision the table holds, from the log
-// rows. Like Apply it is not for leaders. Errors: ErrNotServing if the database has
-// lost what this node has seen, else the database's.
+// rows. Like Apply it is not for leaders. Errors: those of Check.
 func (b *Backend) CatchUp(ctx context.Context) error {
-	if err := b.serving(); err != nil {
+	cur, err := b.Check(ctx)
+	if err != nil {
 		return err
 	}
+	return b.catchUpTo(ctx, cur)
+}
+
+// Check looks at what the table says of the cluster without touching what readers
+// see: the term, the newest revision, which it returns, and the alarms. It is not
+// for leaders. Errors: ErrNotServing if the database has lost what this node has
+// seen, else the database's.
+func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
+	if err := b.serving(); err != nil {
+		return 0, err
+	}
+	verify := b.chainVerifier()
 	raw, err := b.store.Get(ctx, coder.ChainKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		if seen := b.seen.Load(); seen.Sequence > 0 {
-			return b.stopServing(fmt.Errorf("%w: the chain row is gone", errDataLost))
+		if err := verify(coder.Chain{}); err != nil {
+			return 0, b.stopServing(fmt.Errorf("%w: the chain row is gone", errDataLost))
 		}
-		return nil // nobody has led yet
+		return b.Revision(), nil // nobody has led yet
 	}
 	if err != nil {
-		return fmt.Errorf("reading the chain row: %w", err)
+		return 0, fmt.Errorf("reading the chain row: %w", err)
 	}
 	cur, err := coder.DecodeChain(raw)
 	if err != nil {
-		return b.stopServing(fmt.Errorf("%w: %w", errDataLost, err))
+		return 0, b.stopServing(fmt.Errorf("%w: %w", errDataLost, err))
 	}
-	if err := b.checkChain(cur); err != nil {
-		return b.stopServing(err)
+	if err := verify(cur); err != nil {
+		return 0, b.stopServing(err)
 	}
 	b.noteChain(cur)
-	if err := b.catchUpTo(ctx, cur.Revision); err != nil {
-		return err
-	}
-	return b.alarms.load(ctx, b.store)
+	return cur.Revision, b.alarms.load(ctx, b.store)
 }
 
-// checkChain returns errDataLost if cur is older than what this node has seen.
-func (b *Backend) checkChain(cur coder.Chain) error {
+// chainVerifier returns a judge of what the chain row holds: errDataLost if that is
+// older than what this node had seen before the row was read.
+func (b *Backend) chainVerifier() func(coder.Chain) error {
 	seen := *b.seen.Load()
-	if b.Revision() > 1 { // the first revision is there before the table has anything
-		seen.Revision = max(seen.Revision, b.Revision())
+	if rev := b.Revision(); rev > 1 { // the first revision is there before the table has anything
+		seen.Revision = max(seen.Revision, rev)
 	}
-	if err := judgeChain(seen, cur); errors.Is(err, errDataLost) {
-		return err
+	return func(cur coder.Chain) error {
+		if err := judgeChain(seen, cur); errors.Is(err, errDataLost) {
+			return err
+		}
+		return nil
 	}
-	return nil
 }
 
 // catchUpTo shows what the log says happened up to rev, and reads the compaction

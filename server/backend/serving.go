@@ -10,6 +10,10 @@ import (
 // fenceInterval is how often an idle leader looks whether it still is one.
 const fenceInterval = time.Second
 
+// maxAskDelay is the longest pause between two questions for the newest revision:
+// a new leader is there within a second.
+const maxAskDelay = 100 * time.Millisecond
+
 // Leadership is what a follower knows of who leads.
 type Leadership interface {
 	// Position asks the leader, once it is known, for the newest revision, which it
@@ -71,7 +75,7 @@ func (b *Backend) hasLeader() error {
 // write acknowledged before the call: the leader makes sure that it is one, a
 // follower asks it and waits until it knows as much.
 func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, error) {
-	retry := &retrier{}
+	retry := &retrier{most: maxAskDelay}
 	for {
 		if err := b.serving(); err != nil {
 			return 0, err

@@ -1,0 +1,385 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// pair is two replicas on one store, of which any may lead.
+type pair struct {
+	t     *testing.T
+	nodes [2]*Backend
+	stop  [2]context.CancelFunc
+	ended [2]chan error
+
+	mu     sync.Mutex
+	leader int // -1: none
+}
+
+// Position implements Leadership for both.
+func (p *pair) Position(ctx context.Context) (Update, error) {
+	p.mu.Lock()
+	leader := p.leader
+	p.mu.Unlock()
+	if leader < 0 {
+		return Update{}, ErrNotLeader
+	}
+	return p.nodes[leader].Position(ctx)
+}
+
+func (p *pair) Leader() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leader < 0 {
+		return 0
+	}
+	return p.nodes[p.leader].MemberID()
+}
+
+func newPair(t *testing.T, store sqlstore.Store) *pair {
+	t.Helper()
+	p := &pair{t: t, leader: -1}
+	for i := range p.nodes {
+		b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t), Name: fmt.Sprint("n", i), Leadership: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.nodes[i] = b
+		t.Cleanup(func() { closeBackend(t, b) })
+	}
+	return p
+}
+
+// lead makes node i lead until resign or the end of the test.
+func (p *pair) lead(i int, handedOver bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop[i], p.ended[i] = cancel, make(chan error, 1)
+	leading := make(chan struct{})
+	go func() {
+		p.ended[i] <- p.nodes[i].Lead(ctx, LeadOptions{HandedOver: handedOver, Leading: func(int64) {
+			p.mu.Lock()
+			p.leader = i
+			p.mu.Unlock()
+			close(leading)
+		}})
+	}()
+	p.t.Cleanup(cancel)
+	select {
+	case <-leading:
+	case err := <-p.ended[i]:
+		p.t.Fatal(err)
+	}
+}
+
+// resign ends node i's leadership and returns what Lead did.
+func (p *pair) resign(i int) error {
+	p.stop[i]()
+	return <-p.ended[i]
+}
+
+func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0, true)
+	mustTxn(t, p.nodes[0], put("k", "1"))
+	follower := p.nodes[1]
+	if _, err := follower.Txn(t.Context(), put("k", "2"), true); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("a follower's write: %v", err)
+	}
+	if res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all()}, false); err != nil || len(res.Records) != 0 {
+		t.Fatalf("a serializable read of a follower that was told nothing: %+v, %v", res, err)
+	}
+	// The linearizable read waits until the follower knows as much as the leader.
+	read := make(chan *RangeResult)
+	go func() {
+		res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+		if err != nil {
+			t.Error(err)
+		}
+		read <- res
+	}()
+	select {
+	case res := <-read:
+		t.Fatalf("it was answered too early: %+v", res)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := follower.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-read; len(res.Records) != 1 || string(res.Records[0].Value) != "1" || res.Revision != 2 {
+		t.Fatalf("read %+v", res)
+	}
+}
+
+func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0, true)
+	leader, follower := p.nodes[0], p.nodes[1]
+	stream := leader.Hub().NewStream()
+	defer stream.Close()
+	stream.Create(watch.CreateRequest{Key: []byte{0}, End: []byte{0}})
+	watcher := follower.Hub().NewStream()
+	defer watcher.Close()
+	watcher.Create(watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
+	for i := range 5 {
+		mustTxn(t, leader, put("k", fmt.Sprint(i)))
+	}
+	var events []*watch.Event
+	for len(events) < 5 {
+		r, err := stream.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range r.Events {
+			events = append(events, &watch.Event{Type: e.Type, Record: e.Record, PrevRevision: e.PrevRevision})
+		}
+	}
+	if err := follower.Apply(Update{Term: 1, Revision: 3, Events: events[1:2]}); !errors.Is(err, errGap) {
+		t.Fatalf("a gap: %v", err)
+	}
+	for _, u := range []Update{
+		{Term: 1, Revision: 3, Events: events[:2]},
+		{Term: 1, Revision: 3}, // nothing new
+		{Term: 1, Revision: 5, Events: events[1:4]},
+	} {
+		if err := follower.Apply(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := follower.Apply(Update{Term: 1, Revision: 6}); !errors.Is(err, errGap) {
+		t.Fatalf("a revision without its events: %v", err)
+	}
+	if err := follower.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rev := follower.Revision(); rev != 6 {
+		t.Fatalf("the follower is at %d", rev)
+	}
+	expectContiguous(t, watcher, 2, 6)
+}
+
+func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
+	p := newPair(t, newStore(t))
+	old, young := p.nodes[0], p.nodes[1]
+	p.lead(0, true)
+	watcher := old.Hub().NewStream()
+	defer watcher.Close()
+	watcher.Create(watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
+	mustTxn(t, old, put("k", "1"))
+	id := mustGrant(t, old, 0, 100)
+	p.lead(1, false)
+	mustTxn(t, young, put("k", "2"))
+	if _, err := old.Txn(t.Context(), put("k", "lost"), true); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("a deposed leader's write: %v", err)
+	}
+	if err := <-p.ended[0]; !errors.Is(err, ErrNotLeader) || !errors.Is(err, errDeposed) {
+		t.Fatalf("its leadership ended with %v", err)
+	}
+	if err := old.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustTxn(t, young, put("k", "3"))
+	if err := p.resign(1); err != nil {
+		t.Fatal(err)
+	}
+	p.lead(0, true)
+	if res := mustTxn(t, old, put("k", "4")); res.Revision != 5 {
+		t.Fatalf("revision %d, want 5", res.Revision)
+	}
+	if st, err := old.LeaseTimeToLive(t.Context(), id, false); err != nil || st.GrantedTTL != 100 {
+		t.Fatalf("the lease is %+v, %v", st, err)
+	}
+	expectContiguous(t, watcher, 2, 5)
+}
+
+// frozen is a store whose chain row cannot be read for a while, as by a leader that
+// is cut off.
+type frozen struct {
+	sqlstore.Store
+	mu  sync.Mutex
+	err error
+}
+
+func (s *frozen) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *frozen) Get(ctx context.Context, key []byte) ([]byte, error) {
+	s.mu.Lock()
+	err := s.err
+	s.mu.Unlock()
+	if err != nil && string(key) == string(coder.ChainKey()) {
+		return nil, err
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// TestALeaderThatIsCutOffAnswersNoLinearizableRead: once its read lease is over it
+// has to ask the database, and a successor waits for that.
+func TestALeaderThatIsCutOffAnswersNoLinearizableRead(t *testing.T) {
+	shared := newStore(t)
+	cut := &frozen{Store: shared}
+	old := open(t, cut, func(c *Config) { sharedStore(c); c.RequestTimeout = 300 * time.Millisecond })
+	mustTxn(t, old, put("k", "1"))
+	cut.set(sqlstore.ErrUnavailable)
+	young := open(t, shared, sharedStore)
+	mustTxn(t, young, put("k", "2"))
+	res, err := old.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+	if err == nil {
+		t.Fatalf("the old leader answered %q after its successor acknowledged another value", res.Records[0].Value)
+	}
+	if _, err := old.LeaseTimeToLive(t.Context(), 1, false); err == nil {
+		t.Fatal("the old leader answered for a lease")
+	}
+	failed := &Txn{
+		Compares: []Compare{{KeyRange: KeyRange{Key: []byte("k")}, Target: CompareValue, Value: []byte("2")}},
+		Then:     []Op{{Put: &PutRequest{Key: []byte("k"), Value: []byte("3")}}},
+	}
+	if res, err := old.Txn(t.Context(), failed, true); err == nil {
+		t.Fatalf("the old leader judged a compare: %+v", res)
+	}
+	cut.set(nil)
+	if _, err := old.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); !errors.Is(err, errDeposed) {
+		t.Fatalf("when it can ask again: %v", err)
+	}
+}
+
+func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0, true)
+	leader, follower := p.nodes[0], p.nodes[1]
+	for i := range 5 {
+		mustTxn(t, leader, put("k", fmt.Sprint(i)))
+	}
+	if err := follower.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leader.Compact(t.Context(), 5, true); err != nil {
+		t.Fatal(err)
+	}
+	// The follower has not heard of the compaction.
+	if _, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: 3}, false); !errors.Is(err, ErrCompacted) {
+		t.Fatalf("a read below the compact revision: %v", err)
+	}
+	if _, _, err := (history{follower}).Changes(t.Context(), []byte{0}, []byte{0}, 3, 6); !errors.As(err, new(*watch.CompactedError)) {
+		t.Fatalf("history below the compact revision: %v", err)
+	}
+}
+
+func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0, true)
+	leader, follower := p.nodes[0], p.nodes[1]
+	watcher := follower.Hub().NewStream()
+	defer watcher.Close()
+	watcher.Create(watch.CreateRequest{Key: []byte("k")})
+	if _, err := follower.Range(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		mustTxn(t, leader, put("k", fmt.Sprint(i)))
+	}
+	if _, err := leader.Compact(t.Context(), 6, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, false)
+	if err != nil || string(res.Records[0].Value) != "4" {
+		t.Fatalf("read %+v, %v", res, err)
+	}
+	for {
+		r, err := watcher.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Events) > 0 {
+			t.Fatal("the watcher was sent events although it missed some")
+		}
+		if r.Canceled {
+			if r.CompactRevision != 6 {
+				t.Fatalf("cancelled at %d, want 6", r.CompactRevision)
+			}
+			return
+		}
+	}
+}
+
+func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
+	store := newStore(t)
+	p := newPair(t, store)
+	p.lead(0, true)
+	mustTxn(t, p.nodes[0], put("k", "1"))
+	backup, err := store.Get(t.Context(), coder.ChainKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustTxn(t, p.nodes[0], put("k", "2"))
+	if err := p.nodes[1].CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	restore := store.BeginBatchWrite()
+	restore.Put(coder.ChainKey(), backup)
+	if err := restore.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.nodes[0].Lead(t.Context(), LeadOptions{}); !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+		t.Fatalf("leading on: %v", err)
+	}
+	if err := p.nodes[1].CatchUp(t.Context()); !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+		t.Fatalf("following on: %v", err)
+	}
+	if err := p.nodes[1].Status().Serving; !errors.Is(err, errDataLost) {
+		t.Fatalf("status says %v", err)
+	}
+}
+
+// TestHandingOverAnswersEverybody: requests that the leader does not get to are
+// turned away, so that they can be made elsewhere; none is lost or done twice.
+func TestHandingOverAnswersEverybody(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0, true)
+	var writers sync.WaitGroup
+	var mu sync.Mutex
+	acked := 0
+	for w := range 8 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				_, err := p.nodes[0].Txn(t.Context(), put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
+				switch {
+				case err == nil:
+					mu.Lock()
+					acked++
+					mu.Unlock()
+				case errors.Is(err, ErrNotLeader):
+					return
+				default:
+					t.Errorf("write: %v", err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond) // some load
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	writers.Wait()
+	if rev := p.nodes[0].Revision(); rev != int64(1+acked) {
+		t.Fatalf("%d writes were acknowledged, the revision is %d", acked, rev)
+	}
+}
