@@ -15,5 +15,6 @@
 //	SQLBRAIN_LONG=1 go test . -timeout 60m      every disturbance, five times
 //	SQLBRAIN_ROBUSTNESS_ROUNDS=50 go test . -timeout 600m
 //
-// Start reading at robustness_test.go, then persisted_test.go.
+// Start reading at robustness_test.go, then internal/durable.
+// The same for several nodes is in package cluster.
 package robustness

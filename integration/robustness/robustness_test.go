@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/tests/v3/robustness/client"
 	"go.etcd.io/etcd/tests/v3/robustness/identity"
-	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 	"go.etcd.io/etcd/tests/v3/robustness/traffic"
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
@@ -22,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -104,13 +103,13 @@ func testRobustness(t *testing.T, e harness.Engine, tf traffic.Traffic, load tra
 // attempt reports whether the validators came to a result; a bad one ends t.
 func attempt(t *testing.T, e harness.Engine, tf traffic.Traffic, load traffic.KeyValue, d disturbance) bool {
 	w := startWorld(t, e, d)
-	archive := newArchive(t, w.datastore)
+	archive := durable.NewArchive(t, w.datastore)
 	w.node = harness.StartNodeOn(t, w.through, "--watch-progress-notify-interval", "100ms")
 
 	reports := drive(t, w, tf, load, d)
 
 	w.node.Stop()
-	persisted := archive.requests(t, reports)
+	persisted := archive.Requests(t, reports)
 	require.Greater(t, len(persisted), leastRevisions, "too little traffic to prove anything")
 	result := validate.ValidateAndReturnVisualize(zap.NewNop(),
 		validate.Config{ExpectRevisionUnique: tf.ExpectUniqueRevision()}, reports, persisted, validateTime)
@@ -118,7 +117,7 @@ func attempt(t *testing.T, e harness.Engine, tf traffic.Traffic, load traffic.Ke
 		return false
 	}
 	if err := result.Error(); err != nil {
-		keep(t, result, reports, persisted)
+		durable.Keep(t, result, reports, persisted)
 		t.Fatal(err)
 	}
 	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
@@ -205,24 +204,4 @@ func simulate(ctx context.Context, t *testing.T, running *sync.WaitGroup, finish
 	require.NoError(t, traffic.SimulateCompactionTraffic(ctx, running, &compaction, endpoints, clients, tf, traffic.RunCompactLoopParam{
 		Period: compaction.Period, Finish: finish,
 	}))
-}
-
-// keep saves what is needed to understand a failure, and says where.
-func keep(t *testing.T, result validate.RobustnessResult, reports []report.ClientReport, persisted []model.EtcdRequest) {
-	dir, err := os.MkdirTemp("", "sqlbrain-robustness-")
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	t.Logf("the history is kept in %s", dir)
-	for name, v := range map[string]any{"reports.json": reports, "persisted.json": persisted} {
-		if err := writeJSON(filepath.Join(dir, name), v); err != nil {
-			t.Error(err)
-		}
-	}
-	if result.Linearization.Status != validate.Unknown {
-		if err := visualize(result.Linearization, filepath.Join(dir, "history.html")); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 )
 
 // TestFaultsAreSeen: a history that is right is not after one thing in it was
@@ -19,11 +20,11 @@ import (
 func TestFaultsAreSeen(t *testing.T) {
 	d := disturbance{name: "Undisturbed", do: func(*world) {}}
 	w := startWorld(t, harness.SQLite, d)
-	archive := newArchive(t, w.datastore)
+	archive := durable.NewArchive(t, w.datastore)
 	w.node = harness.StartNodeOn(t, w.through, "--watch-progress-notify-interval", "100ms")
 	reports := drive(t, w, traffic.EtcdPut, traffic.KeyValueMedium, d)
 	w.node.Stop()
-	persisted := archive.requests(t, reports)
+	persisted := archive.Requests(t, reports)
 	check := func() error {
 		return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, reports, persisted, validateTime).Error()
 	}

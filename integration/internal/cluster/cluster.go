@@ -33,11 +33,12 @@ type Config struct {
 // Cluster is a running cluster. Its methods end the test when they fail, so they
 // are for the test's own goroutine.
 type Cluster struct {
-	t         testing.TB
-	datastore string // without proxies; empty with etcd
-	nodes     []*harness.Node
-	database  *enginetest.Server // nil if it is not ours to kill
-	network   *Network           // nil without
+	t           testing.TB
+	datastore   string   // without proxies; empty with etcd
+	directories []string // etcd's
+	nodes       []*harness.Node
+	database    *enginetest.Server // nil if it is not ours to kill
+	network     *Network           // nil without
 }
 
 // Start starts a cluster on an empty database, and returns when every node
@@ -95,11 +96,15 @@ func (c *Cluster) members(size int) (members []harness.Member, all string) {
 	return members, strings.Join(urls, ",")
 }
 
+// DataDirs are the directories of etcd's members; none with sqlbrain.
+func (c *Cluster) DataDirs() []string { return c.directories }
+
 // datastoreOf returns what node i is told of its data.
 func (c *Cluster) datastoreOf(i int) string {
 	switch {
 	case harness.TargetIsEtcd():
-		return filepath.Join(c.t.TempDir(), "etcd")
+		c.directories = append(c.directories, filepath.Join(c.t.TempDir(), "etcd"))
+		return c.directories[i]
 	case c.network != nil:
 		return c.network.databaseURL(i)
 	default:

@@ -168,6 +168,17 @@ func Cut(w *way, _ testing.TB) {
 	w.proxy.Stop()
 }
 
+// Reset resets the connections there are; new ones work.
+func Reset(w *way, t testing.TB) {
+	if w.cut {
+		return
+	}
+	w.proxy.Stop()
+	if err := w.proxy.Start(); err != nil {
+		t.Errorf("%s: %v", w.proxy.Name, err)
+	}
+}
+
 // Swallow lets connections be made, and passes nothing on, as a dropped route
 // does. What was swallowed stays lost: its connections end when it is over.
 func Swallow(w *way, t testing.TB) {
@@ -185,7 +196,11 @@ func Delay(d time.Duration) Fault {
 func (w *way) toxic(t testing.TB, kind, attributes string) {
 	t.Helper()
 	for _, direction := range []string{"upstream", "downstream"} {
-		toxic := fmt.Sprintf(`{"type": %q, "stream": %q, "attributes": %s}`, kind, direction, attributes)
+		name := kind + "-" + direction
+		if w.proxy.Toxics.GetToxic(name) != nil {
+			continue // two faults may share a way
+		}
+		toxic := fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "attributes": %s}`, name, kind, direction, attributes)
 		if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
 			t.Fatalf("%s: %v", w.proxy.Name, err)
 		}

@@ -1,4 +1,4 @@
-package robustness
+package durable
 
 import (
 	"bytes"
@@ -21,18 +21,18 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// archive reads the history out of a database. Compaction deletes history, so a
+// Archive reads the history out of a database. Compaction deletes history, so a
 // trigger puts what is deleted aside.
-type archive struct{ datastore string }
+type Archive struct{ datastore string }
 
 const readWait = time.Minute
 
-// newArchive makes the schema in an empty database, and the trigger.
-func newArchive(t *testing.T, datastore string) *archive {
+// NewArchive makes the schema in an empty database, and the trigger.
+func NewArchive(t testing.TB, datastore string) *Archive {
 	t.Helper()
 	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "migrate", "up", "--datastore", datastore)
 	require.Zero(t, out.Code, "sqlbrain migrate up: %s%s", out.Stdout, out.Stderr)
-	a := &archive{datastore: datastore}
+	a := &Archive{datastore: datastore}
 	db := a.open(t)
 	for _, statement := range []string{
 		"CREATE TABLE deleted (internal_key " + blob(db, "VARBINARY(3072)") + " NOT NULL, object_value " + blob(db, "MEDIUMBLOB") + " NOT NULL)",
@@ -46,7 +46,7 @@ func newArchive(t *testing.T, datastore string) *archive {
 	return a
 }
 
-func (a *archive) open(t *testing.T) *sqlstore.Database {
+func (a *Archive) open(t testing.TB) *sqlstore.Database {
 	t.Helper()
 	u, err := sqlstore.ParseURL(a.datastore)
 	require.NoError(t, err)
@@ -69,10 +69,10 @@ func body(db *sqlstore.Database, statement string) string {
 	return statement
 }
 
-// requests returns what the table says was made durable, as the model's
+// Requests returns what the table says was made durable, as the model's
 // requests in the order of their revisions. The clients' reports only settle
 // what the table does not tell: see deletion and compactions.
-func (a *archive) requests(t *testing.T, reports []report.ClientReport) []model.EtcdRequest {
+func (a *Archive) Requests(t testing.TB, reports []report.ClientReport) []model.EtcdRequest {
 	t.Helper()
 	h := a.read(t)
 	seen := newSeen(reports)
@@ -117,7 +117,7 @@ type version struct {
 	revision int64
 }
 
-func (a *archive) read(t *testing.T) *history {
+func (a *Archive) read(t testing.TB) *history {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readWait)
 	defer cancel()

@@ -1,15 +1,10 @@
-package robustness
+package durable
 
 import (
-	"encoding/json"
-	"errors"
-	"os"
 	"slices"
 
-	"github.com/anishathalye/porcupine"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
-	"go.etcd.io/etcd/tests/v3/robustness/validate"
 )
 
 // seen is what the clients know of requests that the table does not tell apart.
@@ -79,19 +74,4 @@ func (s *seen) compactions(mark int64) (requests []model.EtcdRequest) {
 		}
 	}
 	return requests
-}
-
-func writeJSON(path string, v any) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	e := json.NewEncoder(f)
-	e.SetIndent("", " ")
-	return e.Encode(v)
-}
-
-func visualize(r validate.LinearizationResult, path string) error {
-	return porcupine.VisualizePath(r.Model, r.Info, path)
 }

@@ -1,0 +1,23 @@
+// Package cluster puts several nodes under concurrent clients while nodes,
+// network and database fail, and has etcd's validators judge the answers:
+// porcupine, over etcd's model, whether all of them together are linearizable;
+// the watch validators whether every watch on every node was ordered, unique,
+// atomic, complete and resumable, with the right previous values and no progress
+// that overtakes events.
+//
+// Clients, keys and faults come from a seed. A failure prints it, with the plan
+// of faults:
+//
+//	SQLBRAIN_SEED=…            the same plan, and the same clients
+//	SQLBRAIN_CLUSTER_PLAN=…    this plan, whatever the seed
+//	SQLBRAIN_ROBUSTNESS_TIME=… rounds with new seeds for so long, as 30m
+//	SQLBRAIN_INTEGRATION_TARGET=etcd
+//
+// What was made durable is read from the table, or with etcd from its log.
+//
+// Two controls show that the judges see: tamper_test.go changes a right history,
+// and sabotage_test.go runs a sqlbrain in which a safeguard is missing.
+//
+// Start reading at round_test.go; then plan_test.go, traffic_test.go and
+// watch_test.go.
+package cluster

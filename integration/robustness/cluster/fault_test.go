@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// kind is a kind of fault: how it begins and, if healing the network is not all,
+// how it ends. For the target database, node is -1.
+type kind struct {
+	begin func(*round, int)
+	end   func(*round, int)
+}
+
+var kinds map[string]kind
+
+func init() {
+	peers := func(f cluster.Fault) kind {
+		return kind{begin: func(r *round, node int) { r.c.Network().Peers(node, f) }}
+	}
+	ofDatabase := func(f cluster.Fault) kind {
+		return kind{begin: func(r *round, node int) { r.c.Network().Database(node, f) }}
+	}
+	kinds = map[string]kind{
+		"kill": {
+			begin: func(r *round, node int) {
+				if node < 0 {
+					r.c.Database().Kill()
+					return
+				}
+				r.c.Node(node).Kill()
+			},
+			end: func(r *round, node int) {
+				if node < 0 {
+					r.c.Database().Start()
+					return
+				}
+				r.c.StartWithoutWaiting(node)
+			},
+		},
+		"stop": {
+			begin: func(r *round, node int) { r.c.Node(node).Stop() },
+			end:   func(r *round, node int) { r.c.StartWithoutWaiting(node) },
+		},
+		"pause": {
+			begin: func(r *round, node int) {
+				if node < 0 {
+					r.c.Database().Pause()
+					return
+				}
+				r.c.Node(node).Process().Pause(r.t)
+			},
+			end: func(r *round, node int) {
+				if node < 0 {
+					r.c.Database().Resume()
+					return
+				}
+				r.c.Node(node).Process().Resume(r.t)
+			},
+		},
+		"move":          {begin: (*round).moveLeader},
+		"cut-peers":     peers(cluster.Cut),
+		"swallow-peers": peers(cluster.Swallow),
+		"delay-peers":   peers(cluster.Delay(80 * time.Millisecond)),
+		"swallow-from": {begin: func(r *round, node int) {
+			r.c.Network().From(node, cluster.Swallow)
+		}},
+		"cut-database":     ofDatabase(cluster.Cut),
+		"swallow-database": ofDatabase(cluster.Swallow),
+		"delay-database":   ofDatabase(cluster.Delay(80 * time.Millisecond)),
+		// Commits under way are carried out or not, and the node has to find out.
+		"reset-database": {begin: func(r *round, node int) {
+			for range 10 {
+				r.c.Network().Database(node, cluster.Reset)
+				r.pass(30 * time.Millisecond)
+			}
+		}},
+		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, cluster.Swallow) }},
+	}
+}
+
+// run carries the step out, and returns when the cluster serves again.
+func (r *round) run(s step) {
+	r.t.Helper()
+	nodes := make([][]int, len(s.faults))
+	lead := r.c.Leader()
+	for i, f := range s.faults {
+		switch f.target {
+		case leader:
+			nodes[i] = []int{lead}
+		case follower:
+			nodes[i] = []int{(lead + 1 + r.rnd.IntN(r.c.Size()-1)) % r.c.Size()}
+		case database:
+			nodes[i] = []int{-1}
+		case everyone:
+			// The delay of every way, each named once.
+			for n := range r.c.Size() {
+				if f.kind != "kill" && n > 0 {
+					break
+				}
+				nodes[i] = append(nodes[i], n)
+			}
+		}
+	}
+	for i, f := range s.faults {
+		for _, n := range nodes[i] {
+			r.faults++
+			kinds[f.kind].begin(r, n)
+		}
+	}
+	r.pass(s.hold)
+	r.c.Network().Heal()
+	for i, f := range s.faults {
+		for _, n := range nodes[i] {
+			if end := kinds[f.kind].end; end != nil {
+				end(r, n)
+			}
+		}
+	}
+	for n := range r.c.Size() {
+		r.c.Node(n).AwaitReady()
+	}
+}
+
+// moveLeader hands the leadership to another node. It may fail, as anybody's
+// request may.
+func (r *round) moveLeader(node int) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	client, err := harness.NewClient(r.c.Node(node).Endpoint())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // what matters was answered or not
+	members, err := client.MemberList(ctx)
+	if err != nil {
+		return
+	}
+	for _, m := range members.Members {
+		if m.ID != members.Header.MemberId {
+			_, _ = client.MoveLeader(ctx, m.ID)
+			return
+		}
+	}
+}
+
+// pass lets traffic pass for so long: there is no event to wait for.
+func (r *round) pass(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.t.Context().Done():
+	}
+}

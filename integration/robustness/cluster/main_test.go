@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+}
+
+func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
+
+// seed returns the seed of SQLBRAIN_SEED, or a random one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := os.Getenv("SQLBRAIN_SEED")
+	if s == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	require.NoError(t, err, "SQLBRAIN_SEED")
+	return n
+}
+
+// duration returns how long rounds go on, 0 if a fixed number of them is asked
+// for.
+func duration(t *testing.T) time.Duration {
+	t.Helper()
+	s := os.Getenv("SQLBRAIN_ROBUSTNESS_TIME")
+	if s == "" {
+		if long() {
+			return 30 * time.Minute
+		}
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	require.NoError(t, err, "SQLBRAIN_ROBUSTNESS_TIME")
+	return d
+}

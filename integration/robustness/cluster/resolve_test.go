@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+	"go.etcd.io/etcd/tests/v3/robustness/model"
+	"go.etcd.io/etcd/tests/v3/robustness/report"
+)
+
+// resolve tells, of each unanswered request, what the log says became of it: the
+// revision it made, or that it made none, and then it is dropped. The judges
+// would come to the same, by trying every place in the order for each of them,
+// which takes longer than anybody waits where failovers leave dozens.
+//
+// Puts are recognised by their values. Of requests that only delete, the log has
+// no more than the effect, and the earliest request that fits is taken: as no
+// end is known of either, it can stand wherever a later one can.
+func resolve(reports []report.ClientReport, persisted []model.EtcdRequest) []report.ClientReport {
+	l := readLog(persisted)
+	l.claimAnswered(reports)
+	revisions := l.claimUnanswered(reports)
+	resolved := slices.Clone(reports)
+	for i, r := range resolved {
+		var ops []porcupine.Operation
+		for j, op := range r.KeyValue {
+			if !open(op) {
+				ops = append(ops, op)
+				continue
+			}
+			if revision, ok := revisions[place{i, j}]; ok {
+				op.Output = model.MaybeEtcdResponse{Persisted: true, PersistedRevision: revision}
+				op.Return = math.MaxInt64
+				ops = append(ops, op)
+			}
+		}
+		resolved[i].KeyValue = ops
+	}
+	return resolved
+}
+
+// place is where a request is in the reports.
+type place struct{ report, index int }
+
+// open reports whether a request has no answer and may have had an effect that
+// the log shows. Of compactions, the judges find out by themselves.
+func open(op porcupine.Operation) bool {
+	request := op.Input.(model.EtcdRequest)
+	return op.Output.(model.MaybeEtcdResponse).Error != "" && !request.IsRead() && request.Type != model.Compact
+}
+
+// effects is what the log holds.
+type effects struct {
+	puts    map[model.PutOptions]int64 // key and value, to the revision
+	deletes []deletion                 // revisions without a put
+}
+
+type deletion struct {
+	revision int64
+	request  model.EtcdRequest
+	claimed  bool
+}
+
+func readLog(persisted []model.EtcdRequest) *effects {
+	var all []porcupine.Operation
+	for _, r := range persisted {
+		all = append(all, porcupine.Operation{Input: r})
+	}
+	state := model.DeterministicModel(model.ModelKeys(all)).Init().(model.EtcdState)
+	l := &effects{puts: map[model.PutOptions]int64{}}
+	for _, r := range persisted {
+		before := state.Revision
+		var answer model.MaybeEtcdResponse
+		state, answer = state.Step(r)
+		if state.Revision == before {
+			continue
+		}
+		puts := false
+		if r.Type == model.Txn {
+			ops := r.Txn.OperationsOnSuccess
+			if answer.Txn.Failure {
+				ops = r.Txn.OperationsOnFailure
+			}
+			for _, op := range ops {
+				if op.Type == model.PutOperation {
+					l.puts[written(op.Put)] = state.Revision
+					puts = true
+				}
+			}
+		}
+		if !puts {
+			l.deletes = append(l.deletes, deletion{revision: state.Revision, request: r})
+		}
+	}
+	return l
+}
+
+// written is what a put is recognised by.
+func written(p model.PutOptions) model.PutOptions {
+	return model.PutOptions{Key: p.Key, Value: p.Value}
+}
+
+// claimAnswered takes out the deletions that somebody was told of.
+func (l *effects) claimAnswered(reports []report.ClientReport) {
+	told := map[int64]bool{}
+	for _, r := range reports {
+		for _, op := range r.KeyValue {
+			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
+			switch {
+			case response.Error != "":
+			case request.Type == model.Txn && !request.IsRead():
+				told[response.Revision] = true
+			case request.Type == model.LeaseRevoke:
+				// One that deleted nothing tells a revision that is not its own.
+				for i := range l.deletes {
+					d := &l.deletes[i]
+					d.claimed = d.claimed || d.revision == response.Revision && same(d.request, request)
+				}
+			}
+		}
+	}
+	for i := range l.deletes {
+		d := &l.deletes[i]
+		d.claimed = d.claimed || d.request.Type == model.Txn && told[d.revision]
+	}
+}
+
+// claimUnanswered returns the revisions of unanswered requests that had one.
+func (l *effects) claimUnanswered(reports []report.ClientReport) map[place]int64 {
+	type unanswered struct {
+		place
+		op porcupine.Operation
+	}
+	revisions := map[place]int64{}
+	var rest []unanswered
+	for i, r := range reports {
+		for j, op := range r.KeyValue {
+			if !open(op) {
+				continue
+			}
+			if revision, ok := l.revisionOf(op.Input.(model.EtcdRequest)); ok {
+				revisions[place{i, j}] = revision
+				continue
+			}
+			rest = append(rest, unanswered{place{i, j}, op})
+		}
+	}
+	slices.SortFunc(rest, func(a, b unanswered) int { return cmp.Compare(a.op.Call, b.op.Call) })
+	for _, d := range l.deletes {
+		if d.claimed {
+			continue
+		}
+		i := slices.IndexFunc(rest, func(u unanswered) bool { return same(u.op.Input.(model.EtcdRequest), d.request) })
+		if i >= 0 {
+			revisions[rest[i].place] = d.revision
+			rest = slices.Delete(rest, i, i+1)
+		}
+	}
+	return revisions
+}
+
+func (l *effects) revisionOf(request model.EtcdRequest) (int64, bool) {
+	if request.Type != model.Txn {
+		return 0, false
+	}
+	for _, op := range request.Txn.AllOperations() {
+		if op.Type == model.PutOperation {
+			revision, ok := l.puts[written(op.Put)]
+			return revision, ok
+		}
+	}
+	return 0, false
+}
+
+// same reports whether two requests delete the same.
+func same(a, b model.EtcdRequest) bool {
+	switch {
+	case a.Type != b.Type:
+		return false
+	case a.Type == model.LeaseRevoke:
+		return a.LeaseRevoke.LeaseID == b.LeaseRevoke.LeaseID
+	case a.Type == model.Txn:
+		return slices.EqualFunc(a.Txn.OperationsOnSuccess, b.Txn.OperationsOnSuccess, func(a, b model.EtcdOperation) bool {
+			return a.Type == b.Type && a.Delete == b.Delete
+		})
+	}
+	return false
+}

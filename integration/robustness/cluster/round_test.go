@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/tests/v3/robustness/client"
+	"go.etcd.io/etcd/tests/v3/robustness/identity"
+	"go.etcd.io/etcd/tests/v3/robustness/model"
+	"go.etcd.io/etcd/tests/v3/robustness/report"
+	etcdtraffic "go.etcd.io/etcd/tests/v3/robustness/traffic"
+	"go.etcd.io/etcd/tests/v3/robustness/validate"
+	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
+)
+
+const (
+	usualRounds = 2
+	stepsARound = 4
+	// calm is traffic before the first fault, between two, and after the last.
+	calm = 700 * time.Millisecond
+	// Clients, of each node and of all together.
+	clientsOfNode, clientsOfAll   = 3, 4
+	watchersOfNode, watchersOfAll = 1, 2
+	settleTime                    = time.Minute
+	// judgeTime bounds the search for a linearization. As resolve leaves nothing
+	// open, it takes seconds; one without an end may as well be one without a result.
+	judgeTime = 2 * time.Minute
+	// leastRevisions is what a round must have written to prove anything.
+	leastRevisions = 50
+)
+
+// round is a cluster with an empty history under one plan.
+type round struct {
+	t      *testing.T
+	seed   uint64
+	rnd    *rand.Rand // of the faults' targets; for the test's goroutine
+	c      *cluster.Cluster
+	faults int
+}
+
+// seen is what a round left for the judges.
+type seen struct {
+	reports   []report.ClientReport
+	persisted []model.EtcdRequest
+	faults    int
+	leaders   uint64 // terms that came after the first one
+}
+
+// TestLinearizable runs rounds of clients and faults, and has each judged.
+func TestLinearizable(t *testing.T) {
+	first, limit := seed(t), duration(t)
+	start := time.Now()
+	for i := uint64(0); ; i++ {
+		if limit == 0 && i == usualRounds || limit > 0 && time.Since(start) > limit {
+			return
+		}
+		if !t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) { judged(t, first+i) }) {
+			return
+		}
+	}
+}
+
+// judged runs a round and has it judged.
+func judged(t *testing.T, seed uint64) {
+	s := play(t, seed, nil)
+	begun := time.Now()
+	result := judge(s)
+	t.Logf("judged within %s: %s", time.Since(begun).Round(time.Millisecond), describe(s))
+	if err := result.Error(); err != nil {
+		durable.Keep(t, result, s.reports, s.persisted)
+		t.Fatal(err)
+	}
+	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
+		require.NotEqual(t, validate.Unknown, r.Status, "a judge was not asked")
+	}
+}
+
+func judge(s seen) validate.RobustnessResult {
+	return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, resolve(s.reports, s.persisted), s.persisted, judgeTime)
+}
+
+// play runs clients on a fresh cluster while the plan of the seed, or the one
+// given, is carried out, and returns what they saw.
+func play(t *testing.T, seed uint64, p plan) seen {
+	t.Helper()
+	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
+	var archive *durable.Archive
+	r.c = cluster.Start(t, cluster.Config{
+		Network: true,
+		Extra:   []string{"--watch-progress-notify-interval", "100ms"},
+		Prepare: func(datastore string) { archive = durable.NewArchive(t, datastore) },
+	})
+	if p == nil { // none was given; an empty one has no faults
+		p = r.plan()
+	}
+	t.Logf("replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", seed, p.String())
+	before := r.term()
+	s := seen{reports: r.drive(p), faults: r.faults, leaders: r.term() - before}
+	for n := range r.c.Size() {
+		r.c.Node(n).Stop()
+	}
+	if harness.TargetIsEtcd() {
+		var err error
+		s.persisted, err = report.PersistedRequests(zap.NewNop(), r.c.DataDirs())
+		require.NoError(t, err)
+	} else {
+		s.persisted = archive.Requests(t, s.reports)
+	}
+	require.Greater(t, len(s.persisted), leastRevisions, "too little traffic to prove anything")
+	return s
+}
+
+func (r *round) plan() plan {
+	if text := os.Getenv("SQLBRAIN_CLUSTER_PLAN"); text != "" {
+		p, err := parsePlan(text)
+		require.NoError(r.t, err)
+		return p
+	}
+	rnd := rand.New(rand.NewPCG(r.seed, 0))
+	return draw(rnd, stepsARound, r.c.Network().HasDatabase(), r.c.Database() != nil)
+}
+
+func (r *round) term() uint64 {
+	ctx, cancel := context.WithTimeout(r.t.Context(), settleTime)
+	defer cancel()
+	n := r.c.Node(r.c.Leader())
+	s, err := n.Client().Status(ctx, n.Endpoint())
+	require.NoError(r.t, err)
+	return s.RaftTerm
+}
+
+// drive runs traffic and watches, carries the plan out, and returns what the
+// clients saw.
+func (r *round) drive(p plan) []report.ClientReport {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	defer cancel()
+	all := r.c.Endpoints()
+	// Times are relative to this one; its monotonic reading orders operations.
+	start := time.Now()
+	ids := identity.NewIDProvider()
+	clients := client.NewSet(ids, start)
+	defer clients.Close()
+	watchers := client.NewSet(ids, start)
+	defer watchers.Close()
+	require.NoError(r.t, etcdtraffic.CheckEmptyDatabaseAtStart(ctx, zap.NewNop(), all, clients))
+
+	// A watch of everything on every node, from the beginning to the end.
+	watched := make(chan error, 1)
+	newest := make(chan int64, 1)
+	go func() {
+		watched <- client.CollectClusterWatchEvents(ctx, client.CollectClusterWatchEventsParam{
+			Lg: zap.NewNop(), Endpoints: all, MaxRevisionChan: newest, ClientSet: watchers,
+		})
+	}()
+
+	tr := newTraffic(clients)
+	stream := uint64(2)
+	next := func() *rand.Rand { stream++; return rand.New(rand.NewPCG(r.seed, stream)) }
+	each := func(ofNode, ofAll int, start func(context.Context, []string, *rand.Rand)) {
+		for _, endpoint := range all {
+			for range ofNode {
+				start(ctx, []string{endpoint}, next())
+			}
+		}
+		for range ofAll {
+			start(ctx, all, next())
+		}
+	}
+	each(clientsOfNode, clientsOfAll, tr.start)
+	each(watchersOfNode, watchersOfAll, tr.watch)
+	tr.compact(ctx, all, next())
+
+	r.pass(calm)
+	for i, s := range p {
+		began := time.Since(start)
+		r.run(s)
+		r.t.Logf("%6.2fs to %6.2fs  %s", began.Seconds(), time.Since(start).Seconds(), p[i:i+1])
+		r.pass(calm)
+	}
+	tr.end()
+
+	// The judges need a last operation that succeeds.
+	settle, stop := context.WithTimeout(ctx, settleTime)
+	defer stop()
+	last, err := clients.NewClient(all)
+	require.NoError(r.t, err)
+	put, err := last.Put(settle, "last", "true")
+	require.NoError(r.t, err)
+	newest <- put.Header.Revision
+	close(newest)
+	select {
+	case err := <-watched:
+		require.NoError(r.t, err)
+	case <-settle.Done():
+		r.t.Fatalf("a watch from the beginning did not reach revision %d within %s", put.Header.Revision, settleTime)
+	}
+	return slices.Concat(clients.Reports(), watchers.Reports())
+}
