@@ -108,6 +108,10 @@ func TestMutations(t *testing.T) {
 			t.Logf("found by %s", strings.Join(by, " and "))
 		})
 	}
+	// What was found all the while must have been the mistakes.
+	if by := findings(t); len(by) > 0 {
+		t.Errorf("the product as it is fails %s, behind the mutations", strings.Join(by, " and "))
+	}
 }
 
 // copyProduct copies the sources of sqlbrain's own module.

@@ -39,10 +39,8 @@ func TestPage(t *testing.T) {
 			t.Skipf("the page needs the results of all tests, in their order, and -%s is set", name)
 		}
 	}
-	for _, env := range []string{envHistories, envLength, envSeed, envSteps} {
-		if os.Getenv(env) != "" {
-			t.Skipf("the page needs the results of the usual histories, and %s is set", env)
-		}
+	if os.Getenv(envSteps) != "" || number(t, envSeed, 1, 1) != 1 || number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds || number(t, envLength, pageSteps, pageSteps) < pageSteps {
+		t.Skipf("the page needs the first %d steps of the first %d histories, and the environment asks for others", pageSteps, pageSeeds)
 	}
 	if harness.TargetIsEtcd() {
 		t.Skip("the page is about sqlbrain, and the target is etcd")
