@@ -21,9 +21,11 @@ import (
 // Errors of this server that etcd has no text for.
 var (
 	errDatabaseUnavailable = status.Error(codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why")
-	errSingleMember        = status.Error(codes.Unimplemented, "sqlbrain: this server has its database to itself, members cannot be changed; clusters need MySQL, MariaDB or TiDB")
+	errSingleMember        = status.Error(codes.Unimplemented, "sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, MariaDB or TiDB")
 	errLearners            = status.Error(codes.Unimplemented, "sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
-	errInternal            = status.Error(codes.Internal, "sqlbrain: internal error; the server's log says more")
+	// etcd 3.7 sends this one without its code.
+	errLastMember = status.Error(codes.Unknown, rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotEnoughStarted))
+	errInternal   = status.Error(codes.Internal, "sqlbrain: internal error; the server's log says more")
 )
 
 // grpcErrors says which gRPC error an error of the packages below becomes. The
@@ -53,7 +55,7 @@ var grpcErrors = []struct {
 	{membership.ErrBadURLs, rpctypes.ErrGRPCMemberBadURLs},
 	{membership.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},
 	{membership.ErrLearners, errLearners},
-	{membership.ErrNotEnoughStarted, rpctypes.ErrGRPCMemberNotEnoughStarted},
+	{membership.ErrNotEnoughStarted, errLastMember},
 	// Another member can answer.
 	{membership.ErrRemoved, rpctypes.ErrGRPCStopped},
 	{membership.ErrReplaced, rpctypes.ErrGRPCStopped},

@@ -244,6 +244,52 @@ func TestOutagesEndNothing(t *testing.T) {
 	})
 }
 
+// A heartbeat that is under way must not undo what others change meanwhile.
+func TestHeartbeatsOvertakenByChanges(t *testing.T) {
+	onEngines(t, func(t *testing.T, store sqlstore.Store) {
+		paused := &interrupted{Store: store}
+		n1, n2 := start(t, store, "n1", "http://10.0.0.1:2380"), start(t, paused, "n2", "http://10.0.0.2:2380")
+		id := n2.Self().ID
+		paused.before = func() {
+			_, err := n1.Update(t.Context(), id, []string{"http://10.0.0.5:2380"})
+			require.NoError(t, err)
+		}
+		beat(t, n2)
+		require.Equal(t, []string{"http://10.0.0.5:2380"}, member(t, n1, "n2").PeerURLs)
+		paused.before = func() {
+			_, err := n1.Remove(t.Context(), id)
+			require.NoError(t, err)
+		}
+		beat(t, n2)
+		requireEnded(t, n2, ErrRemoved)
+		require.Len(t, list(t, n1), 1)
+	})
+}
+
+// interrupted is a store that calls before, once, between what leads to a commit
+// and the commit.
+type interrupted struct {
+	sqlstore.Store
+	before func()
+}
+
+func (i *interrupted) BeginBatchWrite() sqlstore.BatchWrite {
+	return &interruptedBatch{i.Store.BeginBatchWrite(), i}
+}
+
+type interruptedBatch struct {
+	sqlstore.BatchWrite
+	i *interrupted
+}
+
+func (b *interruptedBatch) Commit(ctx context.Context) error {
+	if f := b.i.before; f != nil {
+		b.i.before = nil
+		f()
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
 func TestLeaveAndAdvertise(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		n1, n2 := start(t, store, "n1"), start(t, store, "n2")

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/membership"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+const peerURL = "http://10.0.0.1:2380"
+
+// joinMember makes a member of a cluster in store.
+func joinMember(t *testing.T, store sqlstore.Store, name string, peerURLs ...string) *membership.Registry {
+	t.Helper()
+	r, err := membership.Join(t.Context(), membership.Config{Store: store, Name: name, PeerURLs: peerURLs, ClientURLs: []string{"http://" + name + ":2379"}})
+	require.NoError(t, err)
+	return r
+}
+
+// startMember returns a client of a server of a member, and its membership.
+func startMember(t *testing.T, store sqlstore.Store) (pb.ClusterClient, *membership.Registry) {
+	t.Helper()
+	r := joinMember(t, store, "n1", peerURL)
+	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.Members = r })
+	return pb.NewClusterClient(dial(t, s)), r
+}
+
+func clusterHeader() *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: fakeCluster, MemberId: fakeMember, RaftTerm: uint64(fakeTerm)}
+}
+
+func TestMemberListReadsTheTableIfAsked(t *testing.T) {
+	store := memstore.New()
+	c, n1 := startMember(t, store)
+	n2 := joinMember(t, store, "n2")
+	list := func(linearizable bool) []*pb.Member {
+		got, err := c.MemberList(t.Context(), &pb.MemberListRequest{Linearizable: linearizable})
+		require.NoError(t, err)
+		require.Equal(t, clusterHeader().String(), got.Header.String())
+		return got.Members
+	}
+	require.Len(t, list(false), 1, "it has not looked since the other one joined")
+	members := list(true)
+	require.Len(t, members, 2)
+	require.Less(t, members[0].ID, members[1].ID)
+	require.Len(t, list(false), 2)
+	for _, m := range members {
+		self := n1.Self()
+		if m.Name == "n2" {
+			self = n2.Self()
+		}
+		require.Equal(t, memberOf(self).String(), m.String())
+	}
+	require.NoError(t, store.Close())
+	_, err := c.MemberList(t.Context(), &pb.MemberListRequest{Linearizable: true})
+	require.Equal(t, rpctypes.ErrGRPCStopped.Error(), err.Error())
+	require.Len(t, list(false), 2, "without the database as they were last seen")
+}
+
+func TestMemberChanges(t *testing.T) {
+	store, ctx := memstore.New(), t.Context()
+	c, n1 := startMember(t, store)
+	add, err := c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: []string{"http://10.0.0.2:2380"}})
+	require.NoError(t, err)
+	require.Equal(t, clusterHeader().String(), add.Header.String())
+	require.Empty(t, add.Member.Name)
+	require.Equal(t, []string{"http://10.0.0.2:2380"}, add.Member.PeerURLs)
+	require.Len(t, add.Members, 2)
+
+	update, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: add.Member.ID, PeerURLs: []string{"http://10.0.0.3:2380"}})
+	require.NoError(t, err)
+	require.Equal(t, clusterHeader().String(), update.Header.String())
+	require.Len(t, update.Members, 2)
+	n2 := joinMember(t, store, "n2", "http://10.0.0.3:2380")
+	require.Equal(t, add.Member.ID, n2.Self().ID)
+
+	remove, err := c.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: add.Member.ID})
+	require.NoError(t, err)
+	require.Equal(t, clusterHeader().String(), remove.Header.String())
+	require.Len(t, remove.Members, 1)
+	require.Equal(t, n1.Self().ID, remove.Members[0].ID)
+
+	_, err = c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: []string{"http://10.0.0.4:2380"}, IsLearner: true})
+	require.Equal(t, codes.Unimplemented, status.Code(err))
+	require.ErrorContains(t, err, "learners are not supported")
+
+	n3 := joinMember(t, store, "n3")
+	_, err = n3.Remove(ctx, n1.Self().ID)
+	require.NoError(t, err)
+	_, err = c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: []string{"http://10.0.0.4:2380"}})
+	require.Equal(t, rpctypes.ErrGRPCStopped.Error(), err.Error(), "one that was removed has no say")
+}
+
+func TestSingleMemberRefusesChanges(t *testing.T) {
+	c := pb.NewClusterClient(dial(t, startFake(t, &fakeNode{}, nil, func(c *Config) { c.Name = "n1"; c.AdvertiseClientURLs = []string{"http://n1:2379"} })))
+	for _, linearizable := range []bool{false, true} {
+		got, err := c.MemberList(t.Context(), &pb.MemberListRequest{Linearizable: linearizable})
+		require.NoError(t, err)
+		require.Equal(t, (&pb.MemberListResponse{Header: clusterHeader(), Members: []*pb.Member{{ID: fakeMember, Name: "n1", ClientURLs: []string{"http://n1:2379"}}}}).String(), got.String())
+	}
+	_, add := c.MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: []string{peerURL}})
+	_, remove := c.MemberRemove(t.Context(), &pb.MemberRemoveRequest{ID: fakeMember})
+	_, update := c.MemberUpdate(t.Context(), &pb.MemberUpdateRequest{ID: fakeMember, PeerURLs: []string{peerURL}})
+	_, promote := c.MemberPromote(t.Context(), &pb.MemberPromoteRequest{ID: fakeMember})
+	for _, err := range []error{add, remove, update, promote} {
+		require.Equal(t, errSingleMember.Error(), err.Error())
+	}
+}
+
+// memberCalls are calls of a cluster of one member, whose id and only peer URL
+// are given, with what etcd answers them.
+func memberCalls(id uint64, peerURL string) []struct {
+	name string
+	call func(context.Context, pb.ClusterClient) error
+	want error
+} {
+	add := func(urls ...string) func(context.Context, pb.ClusterClient) error {
+		return func(ctx context.Context, c pb.ClusterClient) error {
+			_, err := c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: urls})
+			return err
+		}
+	}
+	remove := func(id uint64) func(context.Context, pb.ClusterClient) error {
+		return func(ctx context.Context, c pb.ClusterClient) error {
+			_, err := c.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
+			return err
+		}
+	}
+	update := func(id uint64, urls ...string) func(context.Context, pb.ClusterClient) error {
+		return func(ctx context.Context, c pb.ClusterClient) error {
+			_, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: id, PeerURLs: urls})
+			return err
+		}
+	}
+	promote := func(id uint64) func(context.Context, pb.ClusterClient) error {
+		return func(ctx context.Context, c pb.ClusterClient) error {
+			_, err := c.MemberPromote(ctx, &pb.MemberPromoteRequest{ID: id})
+			return err
+		}
+	}
+	return []struct {
+		name string
+		call func(context.Context, pb.ClusterClient) error
+		want error
+	}{
+		{"add without URLs", add(), rpctypes.ErrGRPCMemberBadURLs},
+		{"add without a scheme", add("10.0.0.2:2380"), rpctypes.ErrGRPCMemberBadURLs},
+		{"add without a port", add("http://10.0.0.2"), rpctypes.ErrGRPCMemberBadURLs},
+		{"add with a path", add("http://10.0.0.2:2380/a"), rpctypes.ErrGRPCMemberBadURLs},
+		{"add a URL that is taken", add("http://10.0.0.2:2380", peerURL), rpctypes.ErrGRPCPeerURLExist},
+		{"remove an unknown one", remove(id + 1), rpctypes.ErrGRPCMemberNotFound},
+		{"remove the last one", remove(id), errLastMember},
+		{"update an unknown one", update(id+1, "http://10.0.0.2:2380"), rpctypes.ErrGRPCMemberNotFound},
+		{"update an unknown one without URLs", update(id + 1), rpctypes.ErrGRPCMemberNotFound},
+		{"update nothing", update(id, peerURL), nil},
+		{"promote an unknown one", promote(id + 1), rpctypes.ErrGRPCMemberNotFound},
+		{"promote one that is no learner", promote(id), rpctypes.ErrGRPCMemberNotLearner},
+		{"update", update(id, "http://10.0.0.7:2380"), nil},
+		{"add a URL that was given up", add(peerURL), nil},
+	}
+}
+
+func TestMemberErrorsAreEtcds(t *testing.T) {
+	c, r := startMember(t, memstore.New())
+	checkMemberErrors(t, c, r.Self().ID)
+	if binary := os.Getenv(etcdBinary); binary != "" {
+		etcd := pb.NewClusterClient(startEtcd(t, binary))
+		got, err := etcd.MemberList(testContext(t), &pb.MemberListRequest{})
+		require.NoError(t, err)
+		checkMemberErrors(t, etcd, got.Members[0].ID)
+	}
+}
+
+func checkMemberErrors(t *testing.T, c pb.ClusterClient, id uint64) {
+	t.Helper()
+	ctx := testContext(t)
+	got, err := c.MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
+	require.NoError(t, err)
+	for _, call := range memberCalls(id, got.Members[0].PeerURLs[0]) {
+		err := call.call(ctx, c)
+		require.Equal(t, status.Code(call.want).String(), status.Code(err).String(), "%s: %v", call.name, err)
+		require.Equal(t, status.Convert(call.want).Message(), status.Convert(err).Message(), call.name)
+	}
+}
