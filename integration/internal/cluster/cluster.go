@@ -19,6 +19,8 @@ import (
 // Config says what to start; the zero value is three nodes on a database server
 // of their own.
 type Config struct {
+	// Etcd starts etcd, whatever the target is.
+	Etcd bool
 	// Size is the number of nodes, 3 if it is 0.
 	Size int
 	// Network puts proxies between the nodes, and between them and the database.
@@ -34,6 +36,7 @@ type Config struct {
 // are for the test's own goroutine.
 type Cluster struct {
 	t           testing.TB
+	etcd        bool
 	datastore   string   // without proxies; empty with etcd
 	directories []string // etcd's
 	nodes       []*harness.Node
@@ -49,8 +52,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	if cfg.Size == 0 {
 		cfg.Size = 3
 	}
-	c := &Cluster{t: t}
-	if !harness.TargetIsEtcd() {
+	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
+	if !c.etcd {
 		if os.Getenv(enginetest.EnvURL) != "" {
 			c.datastore = enginetest.MySQL(t)
 		} else {
@@ -67,7 +70,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	members, all := c.members(cfg.Size)
 	for i, m := range members {
 		m.InitialCluster = all
-		c.nodes = append(c.nodes, harness.NewMember(t, c.datastoreOf(i), m, cfg.Extra...))
+		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, cfg.Extra...))
 	}
 	// All before any: etcd's members wait for each other, and sqlbrain's meet an
 	// empty database at once.
@@ -102,7 +105,7 @@ func (c *Cluster) DataDirs() []string { return c.directories }
 // datastoreOf returns what node i is told of its data.
 func (c *Cluster) datastoreOf(i int) string {
 	switch {
-	case harness.TargetIsEtcd():
+	case c.etcd:
 		c.directories = append(c.directories, filepath.Join(c.t.TempDir(), "etcd"))
 		return c.directories[i]
 	case c.network != nil:

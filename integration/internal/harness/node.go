@@ -48,9 +48,9 @@ type Member struct {
 
 // NewMember returns a node of a cluster, which is not started yet. The datastore
 // is the database's URL, or etcd's directory.
-func NewMember(t testing.TB, datastore string, m Member, extra ...string) *Node {
+func NewMember(t testing.TB, etcd bool, datastore string, m Member, extra ...string) *Node {
 	t.Helper()
-	return &Node{t: t, datastore: datastore, etcd: TargetIsEtcd(), extra: extra, port: FreePort(t), member: &m}
+	return &Node{t: t, datastore: datastore, etcd: etcd, extra: extra, port: FreePort(t), member: &m}
 }
 
 // Name is the member's name; empty where the node is the only one.
