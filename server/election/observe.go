@@ -1,0 +1,136 @@
+package election
+
+import "bytes"
+
+// The Elector as its lock sees it; see observer.
+
+func (e *Elector) attempting() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.round != nil {
+		e.round.attempted = true
+	}
+}
+
+func (e *Elector) saw(r *row) (released bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	released = e.noteRow(r)
+	// A missing row is nobody's: a leader writes it again.
+	if l := e.lead; l != nil && !l.lost && r != nil && r.HolderIdentity != e.cfg.Identity {
+		l.lost = true
+		e.log.Warn("another member holds the lock, leading ends", "holder", r.HolderIdentity)
+		l.cancel()
+		e.endRound()
+	}
+	return released
+}
+
+// noteRow takes notice of what the row holds; e.mu is held. It returns whether
+// the row reads as released because its holder was reported dead.
+func (e *Elector) noteRow(r *row) (released bool) {
+	e.seen = r
+	if r == nil {
+		e.setHolder("")
+		return false
+	}
+	if e.dead != nil {
+		if released = e.dead.covers(r); !released {
+			e.dead = nil
+		}
+	}
+	if released {
+		e.setHolder("")
+	} else {
+		e.setHolder(r.HolderIdentity)
+	}
+	return released
+}
+
+func (e *Elector) mayWrite(replaced *row) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lead != nil {
+		if e.lead.lost {
+			return errLost
+		}
+		return nil
+	}
+	if e.ctx.Err() != nil {
+		return errStopping
+	}
+	// A transfer to this member is somebody's decision; its own record that it
+	// failed to release is not.
+	named := replaced != nil && replaced.HolderIdentity == e.cfg.Identity && replaced.Incarnation != e.lock.incarnation
+	if !named && e.standBack.active() {
+		return errStandingBack
+	}
+	return nil
+}
+
+func (e *Elector) wrote(r *row, handedOver bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.noteRow(r)
+	if e.lead == nil && e.ctx.Err() == nil { // else leave releases it
+		e.begin(handedOver)
+	}
+}
+
+func (e *Elector) failed(error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lead != nil {
+		e.metrics.renewalFailures.Inc()
+	}
+}
+
+// deathReport says that a holder's process is gone.
+type deathReport struct {
+	holder string
+	// incarnation is the process meant; empty if no record of it was seen yet.
+	incarnation string
+	// raw is the row as it was first read after the report, nil before.
+	raw []byte
+}
+
+// covers reports whether r is still the dead process's record.
+func (d *deathReport) covers(r *row) bool {
+	switch {
+	case r.HolderIdentity != d.holder:
+		return false
+	case d.raw != nil:
+		return bytes.Equal(d.raw, r.raw)
+	case d.incarnation != "" && d.incarnation != r.Incarnation:
+		return false
+	}
+	d.raw = r.raw
+	return true
+}
+
+// ReportDead says that there is evidence that the process that leads as holder
+// is gone. The lock then reads as released, and an attempt to take it begins at
+// once. It returns at once.
+//
+// The report is about the process whose record was last seen, and about its
+// record as the next read finds it: a holder renews until it dies, so that the
+// record seen last is usually not its last one. A record that is renewed after
+// that read, or was written by another process under the same identity, voids
+// the report, as does another holder. A wrong report costs a change of leaders.
+// Reports about nobody and about this member itself are ignored.
+func (e *Elector) ReportDead(holder string) {
+	if holder == "" || holder == e.cfg.Identity {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lead != nil {
+		return
+	}
+	e.dead = &deathReport{holder: holder}
+	if e.seen != nil && e.seen.HolderIdentity == holder {
+		e.dead.incarnation = e.seen.Incarnation
+	}
+	e.log.Info("the lock's holder was reported dead", "holder", holder)
+	e.retry()
+}

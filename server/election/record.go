@@ -1,0 +1,56 @@
+package election
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// record is what the lock row says: client-go's record, and beside its fields
+// two of our own.
+type record struct {
+	resourcelock.LeaderElectionRecord
+	// Incarnation tells apart the processes that use one identity, one after
+	// the other or by mistake at once. It is the writer's, who names another
+	// as the holder in a transfer.
+	Incarnation string `json:"incarnation"`
+	// HandedOver: the writer had led, and its Lead has returned; since then
+	// nobody leads.
+	HandedOver bool `json:"handedOver"`
+}
+
+// row is the lock row as it was read or written.
+type row struct {
+	record
+	sequence int64
+	raw      []byte // the value, for the next compare-and-swap
+}
+
+// encodeRow returns the row that replaces old, nil if there is none.
+func encodeRow(old *row, rec record) (*row, error) {
+	r := &row{record: rec, sequence: 1}
+	if old != nil {
+		r.sequence = old.sequence + 1
+	}
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the lock record: %w", err)
+	}
+	r.raw = coder.EncodeLock(r.sequence, text)
+	return r, nil
+}
+
+func decodeRow(raw []byte) (*row, error) {
+	sequence, text, err := coder.DecodeLock(raw)
+	if err != nil {
+		return nil, err
+	}
+	r := &row{sequence: sequence, raw: raw}
+	if err := json.Unmarshal(text, &r.record); err != nil {
+		return nil, fmt.Errorf("decoding the lock record: %w", err)
+	}
+	return r, nil
+}
