@@ -20,7 +20,7 @@
 //
 // The files: server.go puts everything together; listen.go, route.go and tls.go
 // bring connections in; interceptors.go is what every call passes; kv_*.go,
-// watch.go, lease.go, cluster.go, maintenance.go and auth.go hold the RPCs;
-// http.go, health.go and gateway.go the rest of what a port answers. Start
-// reading at kv_put.go, then translate.go and errors.go.
+// watch.go, lease.go, cluster.go, maintenance.go, auth.go, lock.go and
+// election_rpc.go hold the RPCs; http.go, health.go and gateway.go the rest of
+// what a port answers. Start reading at kv_put.go, then translate.go and errors.go.
 package server

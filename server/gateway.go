@@ -4,38 +4,21 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
-	"net"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.etcd.io/etcd/api/v3/etcdserverpb/gw"
+	electiongw "go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb/gw"
+	lockgw "go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb/gw"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// gateway translates JSON over HTTP into gRPC calls. It reaches the gRPC server
-// through a connection inside the process, so that it needs neither a port nor a
-// certificate of its own, and its calls pass what all calls pass.
-type gateway struct {
-	listener *bufconn.Listener
-	conn     *grpc.ClientConn
-	handler  http.Handler
-}
-
-const gatewayBuffer = 256 * 1024
-
-func newGateway(ctx context.Context, maxMessageBytes int) (*gateway, error) {
-	l := bufconn.Listen(gatewayBuffer)
-	conn, err := grpc.NewClient("passthrough:///gateway",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-	)
+// newGateway returns what translates JSON over HTTP into gRPC calls.
+func newGateway(inside *inProcess, maxMessageBytes int) (http.Handler, error) {
+	conn, err := inside.connect()
 	if err != nil {
-		return nil, fmt.Errorf("server: gateway: %w", err)
+		return nil, err
 	}
 	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
 		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
@@ -48,21 +31,15 @@ func newGateway(ctx context.Context, maxMessageBytes int) (*gateway, error) {
 		gw.RegisterClusterHandler,
 		gw.RegisterMaintenanceHandler,
 		gw.RegisterAuthHandler,
+		lockgw.RegisterLockHandler,
+		electiongw.RegisterElectionHandler,
 	} {
-		if err := register(ctx, mux, conn); err != nil {
+		// The context bounds the registration only.
+		if err := register(context.Background(), mux, conn); err != nil {
 			return nil, fmt.Errorf("server: gateway: %w", err)
 		}
 	}
-	return &gateway{listener: l, conn: conn, handler: boundBodies(maxMessageBytes, mux)}, nil
-}
-
-func (g *gateway) close(log *slog.Logger) {
-	if err := g.conn.Close(); err != nil {
-		log.Warn("closing the gateway's connection", "error", err)
-	}
-	if err := g.listener.Close(); err != nil {
-		log.Warn("closing the gateway's listener", "error", err)
-	}
+	return boundBodies(maxMessageBytes, mux), nil
 }
 
 // endlessBodies are the paths whose body is a stream of requests.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -14,11 +16,17 @@ import (
 )
 
 // requestLog logs every call at debug level, and those that take longer than
-// slow as warnings.
+// slow as warnings, unless waiting is what they are for.
 type requestLog struct {
 	log       *slog.Logger
 	slow      time.Duration
 	forwarded bool // calls come from other members, which say for whom
+}
+
+// waiting are the methods whose answer comes when others make way.
+var waiting = map[string]bool{
+	v3lockpb.Lock_Lock_FullMethodName:             true,
+	v3electionpb.Election_Campaign_FullMethodName: true,
 }
 
 func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -26,7 +34,7 @@ func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerI
 	resp, err := handler(ctx, req)
 	took := time.Since(start)
 	level, text := slog.LevelDebug, "request"
-	if took > l.slow {
+	if took > l.slow && !waiting[info.FullMethod] {
 		level, text = slog.LevelWarn, "slow request"
 	}
 	if l.log.Enabled(ctx, level) {

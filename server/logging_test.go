@@ -10,14 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"google.golang.org/grpc"
 )
 
 func TestRequestLog(t *testing.T) {
+	method := "/m"
 	logged := func(level slog.Level, slow time.Duration, req any) string {
 		var out bytes.Buffer
 		l := &requestLog{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), slow: slow}
-		_, err := l.unary(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: "/m"},
+		_, err := l.unary(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: method},
 			func(context.Context, any) (any, error) { return &pb.PutResponse{}, nil })
 		require.NoError(t, err)
 		return out.String()
@@ -38,6 +40,8 @@ func TestRequestLog(t *testing.T) {
 	} {
 		require.NotContains(t, logged(slog.LevelDebug, 0, req), "thevalue", "%T", req)
 	}
+	method = v3lockpb.Lock_Lock_FullMethodName
+	require.Empty(t, logged(slog.LevelInfo, 0, &v3lockpb.LockRequest{}), "a lock that is waited for is not slow")
 }
 
 func TestCausesAreLoggedNotSent(t *testing.T) {

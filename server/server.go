@@ -38,7 +38,8 @@ type Server struct {
 	grpc    *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
-	gateway  *gateway // nil where it is switched off
+	inside   *inProcess
+	recipes  *concurrency // of the Lock and Election services
 	http     *http.Server
 	// metricsHTTP serves the metrics listeners, whose TLS net/http does not see either.
 	metricsHTTP *http.Server
@@ -86,7 +87,11 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err := registerOnce(cfg.Registry, processCollectors()...); err != nil {
 		return nil, err
 	}
-	sv, err := newServices(cfg, n, open, s.streams, advertised)
+	s.inside = newInProcess()
+	if s.recipes, err = newConcurrency(s.inside); err != nil {
+		return nil, err
+	}
+	sv, err := newServices(cfg, n, open, s.streams, s.recipes, advertised)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +101,13 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if len(s.peers) > 0 {
 		s.peerGRPC = newPeerGRPC(cfg, sv, s.streams, peerFiles)
 	}
-	var gatewayHandler http.Handler
+	var gateway http.Handler
 	if cfg.EnableGRPCGateway {
-		// The context only bounds the registration; close ends the connection.
-		if s.gateway, err = newGateway(context.Background(), cfg.MaxRequestBytes+grpcOverhead); err != nil {
+		if gateway, err = newGateway(s.inside, cfg.MaxRequestBytes+grpcOverhead); err != nil {
 			return nil, err
 		}
-		gatewayHandler = s.gateway.handler
 	}
-	s.http = newHTTPServer(clientHandler(cfg, endpoints, gatewayHandler))
+	s.http = newHTTPServer(clientHandler(cfg, endpoints, gateway))
 	s.metricsHTTP = newHTTPServer(metricsHandler(cfg, endpoints))
 	s.monitor = &monitor{id: n, health: s.health, streams: s.streams, log: s.log}
 	return s, nil
@@ -229,9 +232,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serve(b.url, func() error { return s.metricsHTTP.Serve(b.listener) })
 		s.log.Info("serving metrics", "url", b.reached(b.listener))
 	}
-	if s.gateway != nil {
-		serve("gateway", func() error { return s.grpc.Serve(s.gateway.listener) })
-	}
+	serve("in process", func() error { return s.grpc.Serve(s.inside.listener) })
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
 	ticker := time.NewTicker(monitorInterval)
 	defer ticker.Stop()
@@ -257,6 +258,7 @@ func (s *Server) stop() {
 	defer cancel()
 	s.health.Shutdown()
 	s.closeListeners()
+	s.recipes.stop()
 	s.streams.stop()
 
 	var group sync.WaitGroup
@@ -269,14 +271,16 @@ func (s *Server) stop() {
 			}
 		})
 	}
-	group.Go(func() { s.stopGRPC(ctx, s.grpc, s.conns) })
+	group.Go(func() {
+		// Before the graceful stop, which refuses the calls they make.
+		s.recipes.close(ctx)
+		s.stopGRPC(ctx, s.grpc, s.conns)
+	})
 	if s.peerGRPC != nil {
 		group.Go(func() { s.stopGRPC(ctx, s.peerGRPC, s.peerConns) })
 	}
 	group.Wait()
-	if s.gateway != nil {
-		s.gateway.close(s.log)
-	}
+	s.inside.close(s.log)
 	s.conns.closeAll()
 	s.peerConns.closeAll()
 }
@@ -296,8 +300,12 @@ func (s *Server) stopGRPC(ctx context.Context, g *grpc.Server, cs *connections) 
 // Close releases the listeners of a server that was not run.
 func (s *Server) Close() error {
 	err := s.closeListeners()
-	if s.gateway != nil {
-		s.gateway.close(s.log)
+	if s.recipes != nil {
+		s.recipes.stop()
+		s.recipes.close(context.Background())
+	}
+	if s.inside != nil {
+		s.inside.close(s.log)
 	}
 	if s.grpc != nil {
 		s.grpc.Stop()

@@ -2,6 +2,8 @@ package server
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"google.golang.org/grpc"
 )
 
@@ -14,12 +16,14 @@ type services struct {
 	cluster     *clusterServer
 	maintenance *maintenanceServer
 	auth        *authServer
+	lock        *lockServer
+	election    *electionServer
 
 	forward *forwarder // nil: this node always leads
 }
 
 // newServices registers the metrics that handlers count.
-func newServices(cfg Config, n node, open openWatch, ss *streams, clientURLs []string) (*services, error) {
+func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concurrency, clientURLs []string) (*services, error) {
 	counts := newKVCounters()
 	if err := register(cfg.Registry, counts.collectors()...); err != nil {
 		return nil, err
@@ -39,6 +43,8 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, clientURLs []s
 		cluster:     newClusterServer(h, cfg, clientURLs),
 		maintenance: &maintenanceServer{backend: n, headers: h},
 		auth:        &authServer{headers: h},
+		lock:        &lockServer{concurrency: recipes},
+		election:    &electionServer{concurrency: recipes},
 		forward:     forward,
 	}, nil
 }
@@ -50,10 +56,12 @@ func (sv *services) registerForClients(s *grpc.Server) {
 	pb.RegisterClusterServer(s, sv.cluster)
 	pb.RegisterMaintenanceServer(s, sv.maintenance)
 	pb.RegisterAuthServer(s, sv.auth)
+	v3lockpb.RegisterLockServer(s, sv.lock)
+	v3electionpb.RegisterElectionServer(s, sv.election)
 }
 
 // registerForPeers adds what other members forward. Watches are not among it:
-// every node has its own.
+// every node has its own. Nor are locks and elections, whose parts are forwarded.
 func (sv *services) registerForPeers(s *grpc.Server) {
 	pb.RegisterKVServer(s, sv.kv)
 	pb.RegisterClusterServer(s, sv.cluster)

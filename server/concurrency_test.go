@@ -1,0 +1,259 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	epb "go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// watched is a backend that tells what the services ask it for.
+type watched struct {
+	*backend.Backend
+	waits     chan struct{}        // a call looks whom it has to wait for
+	deletions chan context.Context // of each deletion
+}
+
+func (w watched) Range(ctx context.Context, r *backend.RangeRequest, linearizable bool) (*backend.RangeResult, error) {
+	if r.MaxCreateRevision > 0 {
+		w.waits <- struct{}{}
+	}
+	return w.Backend.Range(ctx, r, linearizable)
+}
+
+func (w watched) Txn(ctx context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+	for _, op := range t.Then {
+		if op.Delete != nil {
+			w.deletions <- ctx
+		}
+	}
+	return w.Backend.Txn(ctx, t, linearizable)
+}
+
+// startWatched runs a server on a backend that lives until the test ends.
+func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, stop func()) {
+	store := memstore.New()
+	b, err := backend.Open(context.Background(), store, backend.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, b.Close(context.Background()))
+		require.NoError(t, store.Close())
+	})
+	w = watched{Backend: b, waits: make(chan struct{}, 10), deletions: make(chan context.Context, 10)}
+	cfg := testConfig(t)
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err = newServer(cfg, w, hubStreams(b))
+	require.NoError(t, err)
+	return s, w, runServer(t, s)
+}
+
+// await returns the first event under prefix from rev on.
+func await(t *testing.T, c *clientv3.Client, prefix string, rev int64) *clientv3.Event {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	r := <-c.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(rev))
+	require.NotEmpty(t, r.Events)
+	return r.Events[0]
+}
+
+// queue asks for the lock for a lease of its own, and returns what comes of it
+// once the call stands in the queue.
+func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client, name string) (key string, answered <-chan error) {
+	t.Helper()
+	lease, err := c.Grant(testContext(t), 100)
+	require.NoError(t, err)
+	now, err := c.Get(testContext(t), "x")
+	require.NoError(t, err)
+	lock := v3lockpb.NewLockClient(dial(t, s))
+	result := make(chan error, 1)
+	go func() {
+		_, err := lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte(name), Lease: int64(lease.ID)})
+		result <- err
+	}()
+	key = fmt.Sprintf("%s/%x", name, lease.ID)
+	require.Equal(t, key, string(await(t, c, name+"/", now.Header.Revision+1).Kv.Key))
+	return key, result
+}
+
+func TestLock(t *testing.T) {
+	s := startBackend(t)
+	c, ctx, lock := newClient(t, s), testContext(t), v3lockpb.NewLockClient(dial(t, s))
+	first, err := lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, first.Header.Revision)
+	ttl, err := c.Leases(ctx)
+	require.NoError(t, err)
+	require.Len(t, ttl.Leases, 1)
+	require.Equal(t, fmt.Sprintf("l/%x", ttl.Leases[0].ID), string(first.Key), "the key hangs on a lease of its own")
+
+	_, second := queue(t, ctx, s, c, "l")
+	_, third := queue(t, ctx, s, c, "l")
+	require.Empty(t, second, "it waits")
+	_, err = lock.Unlock(ctx, &v3lockpb.UnlockRequest{Key: first.Key})
+	require.NoError(t, err)
+	require.NoError(t, <-second)
+	require.Empty(t, third, "it waits for the second")
+	held, err := c.Get(ctx, "l/", clientv3.WithFirstCreate()...)
+	require.NoError(t, err)
+	_, err = c.Revoke(ctx, clientv3.LeaseID(held.Kvs[0].Lease))
+	require.NoError(t, err)
+	require.NoError(t, <-third, "a lease that ends unlocks")
+}
+
+func TestElection(t *testing.T) {
+	s := startBackend(t)
+	c, ctx, election := newClient(t, s), testContext(t), epb.NewElectionClient(dial(t, s))
+	observed, err := election.Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
+	require.NoError(t, err)
+	lease, err := c.Grant(ctx, 100)
+	require.NoError(t, err)
+	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: int64(lease.ID), Value: []byte("1")})
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("e/%x", lease.ID), string(won.Leader.Key))
+	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader, Value: []byte("2")})
+	require.NoError(t, err)
+	leader, err := election.Leader(ctx, &epb.LeaderRequest{Name: []byte("e")})
+	require.NoError(t, err)
+	require.Equal(t, "2", string(leader.Kv.Value))
+	for want := ""; want != "2"; { // it may come too late for the first
+		r, err := observed.Recv()
+		require.NoError(t, err)
+		want = string(r.Kv.Value)
+	}
+	_, err = election.Resign(ctx, &epb.ResignRequest{Leader: won.Leader})
+	require.NoError(t, err)
+	_, err = election.Leader(ctx, &epb.LeaderRequest{Name: []byte("e")})
+	requireStatus(t, err, codes.Unknown, "election: no leader")
+	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader})
+	requireStatus(t, err, codes.Unknown, "election: not leader")
+	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{})
+	requireStatus(t, err, codes.Unknown, `"leader" field must be provided`)
+	_, err = election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: 99})
+	requireStatus(t, err, codes.Unknown, "etcdserver: requested lease not found")
+}
+
+// TestLockCallerLeaves: who does not wait any longer is not in the way of others,
+// and what is done for that is done with the caller's token.
+func TestLockCallerLeaves(t *testing.T) {
+	s, n, _ := startWatched(t)
+	c := newClient(t, s)
+	_, first := queue(t, testContext(t), s, c, "l")
+	require.NoError(t, <-first)
+	ctx, leave := context.WithCancel(metadata.AppendToOutgoingContext(testContext(t),
+		rpctypes.TokenFieldNameGRPC, "secret", rpctypes.TokenFieldNameSwagger, "bearer", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader))
+	key, second := queue(t, ctx, s, c, "l")
+	now, err := c.Get(testContext(t), "x")
+	require.NoError(t, err)
+	<-n.waits
+	leave()
+	requireStatus(t, <-second, codes.Canceled, "context canceled")
+	gone := await(t, c, "l/", now.Header.Revision+1)
+	require.Equal(t, clientv3.EventTypeDelete, gone.Type)
+	require.Equal(t, key, string(gone.Kv.Key))
+	md, _ := metadata.FromIncomingContext(<-n.deletions)
+	require.Equal(t, []string{"secret"}, md.Get(rpctypes.TokenFieldNameGRPC))
+	require.Equal(t, []string{"bearer"}, md.Get(rpctypes.TokenFieldNameSwagger))
+	require.Empty(t, md.Get(rpctypes.MetadataRequireLeaderKey), "the caller's demand is met by its own call")
+}
+
+// TestLockServerStops: calls that wait do not hold up a server that stops, and
+// take their keys back before it does.
+func TestLockServerStops(t *testing.T) {
+	var log bytes.Buffer
+	s, n, stop := startWatched(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	c := newClient(t, s)
+	holder, first := queue(t, testContext(t), s, c, "l")
+	require.NoError(t, <-first)
+	_, waits := queue(t, testContext(t), s, c, "l")
+	<-n.waits
+	election := epb.NewElectionClient(dial(t, s))
+	observed, err := election.Observe(testContext(t), &epb.LeaderRequest{Name: []byte("l")})
+	require.NoError(t, err)
+	_, err = observed.Recv()
+	require.NoError(t, err)
+
+	stop()
+	requireStatus(t, <-waits, codes.Unavailable, "etcdserver: server stopped")
+	_, err = observed.Recv()
+	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
+	require.NotContains(t, log.String(), "calls were cut")
+	require.NotContains(t, log.String(), "WARN")
+	left, err := n.Range(testContext(t), &backend.RangeRequest{KeyRange: backend.KeyRange{Key: []byte("l/"), End: []byte("l0")}}, true)
+	require.NoError(t, err)
+	require.Len(t, left.Records, 1)
+	require.Equal(t, holder, string(left.Records[0].Key))
+}
+
+func TestLockGateway(t *testing.T) {
+	s := startBackend(t)
+	c := newClient(t, s)
+	status, body := call(t, s, "POST", "/v3/lock/lock", `{"name":"bA=="}`)
+	require.Equal(t, 200, status, body)
+	require.Regexp(t, `"key": ?"bC[89]`, body)
+	kept, err := c.Get(testContext(t), "l/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, kept.Count)
+	for path, want := range map[string]string{
+		"/v3/lock/unlock":       `{"code":2,"message":"etcdserver: key is not provided"}`,
+		"/v3/election/leader":   `{"code":2,"message":"election: no leader"}`,
+		"/v3/election/proclaim": `{"code":2,"message":"\"leader\" field must be provided"}`,
+		"/v3/election/resign":   `{"code":2,"message":"\"leader\" field must be provided"}`,
+	} {
+		status, body = call(t, s, "POST", path, `{}`)
+		require.Equal(t, 500, status, path)
+		require.JSONEq(t, want, body, path)
+	}
+	status, body = call(t, s, "POST", "/v3/election/campaign", `{"name":"ZQ==","value":"MQ=="}`)
+	require.Equal(t, 200, status, body)
+	require.Regexp(t, `"leader": ?{"name": ?"ZQ=="`, body)
+}
+
+// TestLockFewStreams: calls that come through the process's own connection, and
+// make others through it, do not wait for themselves.
+func TestLockFewStreams(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.MaxConcurrentStreams = 2 })
+	ctx := testContext(t)
+	lock := func(name string) error {
+		body := strings.NewReader(`{"name":"` + base64.StdEncoding.EncodeToString([]byte(name)) + `"}`)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/lock/lock", body)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			err = errors.New(resp.Status)
+		}
+		return errors.Join(err, resp.Body.Close())
+	}
+	const calls = 8
+	results := make(chan error, calls)
+	for i := range calls {
+		go func() { results <- lock(fmt.Sprint("lock ", i)) }()
+	}
+	for range calls {
+		require.NoError(t, <-results)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
