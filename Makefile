@@ -51,6 +51,14 @@ compat: ## Every claim of compatibility and random histories beside etcd, for ha
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
 	cd integration && SQLBRAIN_COMPAT_PAGE=write $(GO) test -count=1 -timeout 30m ./compat
 
+.PHONY: robustness
+robustness: ## Three nodes while nodes, network and database fail, for TIME (default 10m): linearizable, watches exact
+	cd integration/robustness && SQLBRAIN_ROBUSTNESS_TIME=$(or $(TIME),10m) $(GO) test -count=1 -timeout 0 -v -run TestLinearizable ./cluster
+
+.PHONY: cluster
+cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C
+	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
+
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
 	set -e; for m in $(MODULES); do (cd $$m && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...); done

@@ -23,6 +23,9 @@ type Config struct {
 	Etcd bool
 	// Size is the number of nodes, 3 if it is 0.
 	Size int
+	// Ports, if there are any, are the client ports of the nodes; each peer port is
+	// the next one. Otherwise any port that is free.
+	Ports []int
 	// Network puts proxies between the nodes, and between them and the database.
 	Network bool
 	// Extra are flags for every node.
@@ -49,7 +52,10 @@ type Cluster struct {
 // SQLBRAIN_TEST_MYSQL_URL is used if that is set; Database is nil then.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
-	if cfg.Size == 0 {
+	switch {
+	case len(cfg.Ports) > 0:
+		cfg.Size = len(cfg.Ports)
+	case cfg.Size == 0:
 		cfg.Size = 3
 	}
 	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
@@ -67,7 +73,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	if cfg.Network {
 		c.network = startNetwork(t, cfg.Size, c.datastore)
 	}
-	members, all := c.members(cfg.Size)
+	members, all := c.members(cfg)
 	for i, m := range members {
 		m.InitialCluster = all
 		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, cfg.Extra...))
@@ -84,11 +90,14 @@ func Start(t testing.TB, cfg Config) *Cluster {
 }
 
 // members returns the nodes' names and peer URLs, and all of them in one line.
-func (c *Cluster) members(size int) (members []harness.Member, all string) {
+func (c *Cluster) members(cfg Config) (members []harness.Member, all string) {
 	var urls []string
-	for i := range size {
-		port := harness.FreePort(c.t)
-		m := harness.Member{Name: fmt.Sprintf("node%d", i), PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
+	for i := range cfg.Size {
+		client, port := harness.FreePort(c.t), harness.FreePort(c.t)
+		if i < len(cfg.Ports) {
+			client, port = cfg.Ports[i], cfg.Ports[i]+1
+		}
+		m := harness.Member{Name: fmt.Sprintf("node%d", i), ClientPort: client, PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 		m.AdvertisedPeerURL = m.PeerURL
 		if c.network != nil {
 			m.AdvertisedPeerURL = "http://" + c.network.join(i, port)

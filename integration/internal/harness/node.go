@@ -36,7 +36,8 @@ type Node struct {
 
 // Member is what makes a node one of several.
 type Member struct {
-	Name string
+	Name       string
+	ClientPort int
 	// PeerURL is where it listens for the others, AdvertisedPeerURL where they
 	// find it: a proxy, for one.
 	PeerURL, AdvertisedPeerURL string
@@ -50,7 +51,7 @@ type Member struct {
 // is the database's URL, or etcd's directory.
 func NewMember(t testing.TB, etcd bool, datastore string, m Member, extra ...string) *Node {
 	t.Helper()
-	return &Node{t: t, datastore: datastore, etcd: etcd, extra: extra, port: FreePort(t), member: &m}
+	return &Node{t: t, datastore: datastore, etcd: etcd, extra: extra, port: m.ClientPort, member: &m}
 }
 
 // Name is the member's name; empty where the node is the only one.

@@ -68,6 +68,9 @@ func StartProcess(t testing.TB, name string, args ...string) *Process {
 // ID is the process id.
 func (p *Process) ID() int { return p.cmd.Process.Pid }
 
+// LogPath is where the program's output goes.
+func (p *Process) LogPath() string { return p.logPath }
+
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
