@@ -51,6 +51,8 @@ type Config struct {
 	// Router says where to send what this node cannot answer since it does not
 	// lead; nil for a node that always leads.
 	Router Router
+	// Mover is asked to move the leadership; nil for a node that always leads.
+	Mover LeaderMover
 
 	MaxRequestBytes      int           // largest request that writes, in bytes; 1.5 MiB
 	MaxTxnOps            int           // most compares, or operations of a branch, of a transaction; 128

@@ -53,6 +53,12 @@ type (
 
 var _ node = (*backend.Backend)(nil)
 
+// LeaderMover hands the leadership to another member. Errors: backend.ErrNotLeader,
+// cluster.ErrBadTransferee.
+type LeaderMover interface {
+	MoveLeader(ctx context.Context, member uint64) error
+}
+
 // watchStream is what the watch handler needs of *watch.Stream.
 type watchStream interface {
 	Create(r watch.CreateRequest)

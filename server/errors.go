@@ -13,6 +13,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster"
 	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -46,6 +47,7 @@ var grpcErrors = []struct {
 	{backend.ErrNotServing, rpctypes.ErrGRPCNoLeader},
 	{backend.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
 	{backend.ErrLeaderLost, rpctypes.ErrGRPCLeaderChanged},
+	{cluster.ErrBadTransferee, rpctypes.ErrGRPCBadLeaderTransferee},
 	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
 	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},

@@ -20,6 +20,7 @@ type maintenanceServer struct {
 
 	backend maintenanceBackend
 	headers headers
+	mover   LeaderMover // nil: this node always leads
 }
 
 // Status describes the node. Its raft index is the number of commits.
@@ -127,9 +128,15 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 	return &pb.DefragmentResponse{}, nil
 }
 
-// MoveLeader succeeds at once for the leader itself, the only node there is. As
-// in etcd the answer has no header.
-func (s *maintenanceServer) MoveLeader(_ context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+// MoveLeader is for the leader only, and succeeds at once for itself. As in etcd
+// the answer has no header.
+func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if s.mover != nil {
+		if err := s.mover.MoveLeader(ctx, r.TargetID); err != nil {
+			return nil, err
+		}
+		return &pb.MoveLeaderResponse{}, nil
+	}
 	if s.headers.id.Status().Serving != nil {
 		return nil, rpctypes.ErrGRPCNotLeader
 	}

@@ -41,7 +41,7 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 		watch:       &watchServer{open: open, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
 		lease:       &leaseServer{backend: n, headers: h, streams: ss, forward: forward, maxBytes: cfg.MaxRequestBytes},
 		cluster:     newClusterServer(h, cfg, clientURLs),
-		maintenance: &maintenanceServer{backend: n, headers: h},
+		maintenance: &maintenanceServer{backend: n, headers: h, mover: cfg.Mover},
 		auth:        &authServer{headers: h},
 		lock:        &lockServer{concurrency: recipes},
 		election:    &electionServer{concurrency: recipes},

@@ -75,7 +75,7 @@ func TestSQLiteFileOfARunningServer(t *testing.T) {
 	raw := sqliteURL(t)
 	n := startNode(t, "--datastore", raw)
 	inUse := []string{"in use by another sqlbrain", strings.TrimPrefix(raw, "sqlite://"), "process " + strconv.Itoa(os.Getpid())}
-	for _, command := range []string{"serve --listen-client-urls=http://127.0.0.1:0", "migrate up", "migrate down --yes", "migrate force 1"} {
+	for _, command := range []string{"serve --listen-client-urls=http://127.0.0.1:0 --listen-peer-urls=", "migrate up", "migrate down --yes", "migrate force 1"} {
 		execute(t, append(strings.Fields(command), "--datastore", raw)...).requireRefused(t, inUse...)
 	}
 	require.Equal(t, "schema version 1 (this binary needs 1)\n", execute(t, "migrate", "version", "--datastore", raw).stdout)

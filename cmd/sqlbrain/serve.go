@@ -39,7 +39,8 @@ process at once.`,
 // serve puts the server together, runs it until ctx ends, and takes it apart in
 // the opposite order.
 func (p *program) serve(ctx context.Context) (err error) {
-	if err := preflight(&p.settings.Config); err != nil {
+	u := p.settings.URL()
+	if err := preflight(&p.settings.Config, clustered(u.Dialect)); err != nil {
 		return err
 	}
 	logger, closeLog, err := p.newLogger()
@@ -63,7 +64,6 @@ func (p *program) serve(ctx context.Context) (err error) {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	u := p.settings.URL()
 	store, err := sqlstore.Open(ctx, u, sqlstore.Options{
 		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry,
 	})
@@ -72,31 +72,36 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	cfg := backendConfig(&p.settings.Config, logger, registry)
-	cfg.Exclusive = u.Dialect == sqlstore.DialectSQLite
-	b, err := backend.Open(ctx, store, cfg)
+	n, err := openReplica(ctx, &p.settings.Config, u.Dialect, store, logger, registry)
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.settings.StopTimeout)
 		defer cancel()
-		err = errors.Join(err, b.Close(ctx))
-		logger.Info("sqlbrain stopped", "revision", b.Revision())
+		err = errors.Join(err, n.close(ctx))
+		logger.Info("sqlbrain stopped", "revision", n.backend.Revision())
 	}()
 
-	s, err := server.New(serverConfig(&p.settings.Config, logger, registry), b)
+	cfg := serverConfig(&p.settings.Config, logger, registry)
+	n.connect(&cfg, &p.settings.Config)
+	s, err := server.New(cfg, n.backend)
 	if err != nil {
 		return err
 	}
+	if err := n.start(ctx, s.ClientURLs(), p.settings.AdvertiseClientURLs); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	b := n.backend
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
 		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
 	p.tellServiceManager(logger, "READY=1")
-	return p.run(ctx, logger, s)
+	return p.run(ctx, logger, n, s)
 }
 
-// run serves until ctx ends. The service manager is told before anything stops.
-func (p *program) run(ctx context.Context, logger *slog.Logger, s *server.Server) error {
+// run serves until ctx ends. The service manager is told before anything stops, and
+// another node leads before this one stops to serve.
+func (p *program) run(ctx context.Context, logger *slog.Logger, n *replica, s *server.Server) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	told := make(chan struct{})
 	go func() {
@@ -104,6 +109,7 @@ func (p *program) run(ctx context.Context, logger *slog.Logger, s *server.Server
 		select {
 		case <-ctx.Done():
 			p.tellServiceManager(logger, "STOPPING=1")
+			n.resign()
 			stop()
 		case <-running.Done():
 		}

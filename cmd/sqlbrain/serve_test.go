@@ -196,7 +196,7 @@ func startProcess(t *testing.T, args ...string) *process {
 
 func TestSignals(t *testing.T) {
 	raw := sqliteURL(t)
-	args := []string{"--datastore", raw, "--listen-client-urls=http://127.0.0.1:0", "--stop-timeout=1h", "--request-timeout=1h", "--commit-timeout=1h"}
+	args := []string{"--datastore", raw, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--stop-timeout=1h", "--request-timeout=1h", "--commit-timeout=1h"}
 
 	p := startProcess(t, args...)
 	require.NotNil(t, p.log.await("ready"))

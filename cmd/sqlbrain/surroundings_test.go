@@ -17,7 +17,7 @@ import (
 // serve runs a command line that must be refused at start.
 func serve(t *testing.T, args ...string) answer {
 	t.Helper()
-	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0"}, args...)...)
+	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="}, args...)...)
 }
 
 func writeTemp(t *testing.T, name, text string) string {

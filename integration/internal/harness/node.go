@@ -125,6 +125,8 @@ func (n *Node) Args() []string {
 			"--listen-peer-urls", m.PeerURL,
 			"--initial-advertise-peer-urls", m.AdvertisedPeerURL,
 		)
+	} else {
+		args = append(args, "--listen-peer-urls", "")
 	}
 	return append(args, n.extra...)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func (s *Settings) invalid(name, format string, args ...any) error {
 // check judges all values; those derived from others are computed on the way.
 func (s *Settings) check() error {
 	for _, check := range []func() error{
-		s.checkNumbers, s.checkDurations, s.checkURLs, s.checkTLS, s.checkRetention, s.checkLog, s.checkDatastore,
+		s.checkNumbers, s.checkDurations, s.checkURLs, s.checkTLS, s.checkElection, s.checkRetention, s.checkLog, s.checkDatastore,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -80,6 +81,9 @@ func (s *Settings) checkDurations() error {
 		{"grpc-keepalive-timeout", s.GRPCKeepAliveTimeout, 0},
 		{"watch-progress-notify-interval", s.WatchProgressNotifyInterval, time.Millisecond},
 		{"warning-unary-request-duration", s.WarnUnaryDuration, time.Millisecond},
+		{"leader-elect-lease-duration", s.LeaderElectLeaseDuration, time.Second},
+		{"leader-elect-renew-deadline", s.LeaderElectRenewDeadline, 2 * time.Millisecond},
+		{"leader-elect-retry-period", s.LeaderElectRetryPeriod, time.Millisecond},
 	} {
 		if d.value < d.least {
 			return s.invalid(d.name, "%s is too short, at least %s is needed", d.value, d.least)
@@ -99,11 +103,31 @@ func (s *Settings) checkURLs() error {
 		{"listen-client-urls", s.ListenClientURLs},
 		{"advertise-client-urls", s.AdvertiseClientURLs},
 		{"listen-metrics-urls", s.ListenMetricsURLs},
+		{"listen-peer-urls", s.ListenPeerURLs},
+		{"initial-advertise-peer-urls", s.InitialAdvertisePeerURLs},
 	} {
 		for _, raw := range list.urls {
 			if problem := urlProblem(raw); problem != "" {
 				return s.invalid(list.name, "%q %s", raw, problem)
 			}
+		}
+	}
+	return s.checkPeerURLs()
+}
+
+// checkPeerURLs sees to it that the other members are told addresses that they can
+// reach.
+func (s *Settings) checkPeerURLs() error {
+	if len(s.InitialAdvertisePeerURLs) > 0 {
+		return nil
+	}
+	for _, raw := range s.ListenPeerURLs {
+		u, err := url.Parse(raw)
+		if err != nil || strings.HasPrefix(u.Scheme, "unix") {
+			continue
+		}
+		if ip := net.ParseIP(u.Hostname()); u.Port() == "0" || u.Hostname() == "" || ip != nil && ip.IsUnspecified() {
+			return s.invalid("listen-peer-urls", "%q is no address that other members can be told: --initial-advertise-peer-urls is needed as well", raw)
 		}
 	}
 	return nil
@@ -137,30 +161,56 @@ func urlProblem(raw string) string {
 	return ""
 }
 
-// TLS reports whether any URL listened on is a TLS one.
+// encrypted reports whether any of urls is a TLS one.
+func encrypted(urls ...string) bool {
+	return slices.ContainsFunc(urls, func(u string) bool {
+		return strings.HasPrefix(u, "https:") || strings.HasPrefix(u, "unixs:")
+	})
+}
+
+// TLS reports whether any URL listened on for clients is a TLS one.
 func (c *Config) TLS() bool {
-	for _, u := range append(append([]string{}, c.ListenClientURLs...), c.ListenMetricsURLs...) {
-		if strings.HasPrefix(u, "https:") || strings.HasPrefix(u, "unixs:") {
-			return true
-		}
-	}
-	return false
+	return encrypted(c.ListenClientURLs...) || encrypted(c.ListenMetricsURLs...)
 }
 
 func (s *Settings) checkTLS() error {
+	if err := s.checkTLSFiles("", "listen-client-urls", s.TLS(), s.CertFile, s.KeyFile, s.TrustedCAFile, s.ClientCertAuth); err != nil {
+		return err
+	}
+	// A node without peer URLs of its own may still call the others.
+	secure := encrypted(s.ListenPeerURLs...) || len(s.ListenPeerURLs) == 0 && s.PeerCertFile != ""
+	return s.checkTLSFiles("peer-", "listen-peer-urls", secure, s.PeerCertFile, s.PeerKeyFile, s.PeerTrustedCAFile, s.PeerClientCertAuth)
+}
+
+// checkTLSFiles judges the settings with this prefix; secure says that a URL of
+// the setting urls needs them.
+func (s *Settings) checkTLSFiles(prefix, urls string, secure bool, cert, key, ca string, auth bool) error {
 	switch {
-	case s.CertFile != "" && s.KeyFile == "":
-		return s.invalid("cert-file", "--key-file is needed as well")
-	case s.KeyFile != "" && s.CertFile == "":
-		return s.invalid("key-file", "--cert-file is needed as well")
-	case s.TLS() && s.CertFile == "":
-		return s.invalid("listen-client-urls", "an https URL needs --cert-file and --key-file")
-	case !s.TLS() && s.CertFile != "":
-		return s.invalid("cert-file", "no URL to listen on is https, so that nothing would be encrypted")
-	case s.ClientCertAuth && s.TrustedCAFile == "":
-		return s.invalid("client-cert-auth", "--trusted-ca-file is needed as well")
-	case s.TrustedCAFile != "" && s.CertFile == "":
-		return s.invalid("trusted-ca-file", "--cert-file and --key-file are needed as well")
+	case cert != "" && key == "":
+		return s.invalid(prefix+"cert-file", "--%skey-file is needed as well", prefix)
+	case key != "" && cert == "":
+		return s.invalid(prefix+"key-file", "--%scert-file is needed as well", prefix)
+	case secure && cert == "":
+		return s.invalid(urls, "an https URL needs --%scert-file and --%skey-file", prefix, prefix)
+	case !secure && cert != "":
+		return s.invalid(prefix+"cert-file", "no URL to listen on is https, so that nothing would be encrypted")
+	case auth && ca == "":
+		return s.invalid(prefix+"client-cert-auth", "--%strusted-ca-file is needed as well", prefix)
+	case ca != "" && cert == "":
+		return s.invalid(prefix+"trusted-ca-file", "--%scert-file and --%skey-file are needed as well", prefix, prefix)
+	}
+	return nil
+}
+
+// checkElection says in terms of the flags what client-go would refuse.
+func (s *Settings) checkElection() error {
+	switch lease, renew, retry := s.LeaderElectLeaseDuration, s.LeaderElectRenewDeadline, s.LeaderElectRetryPeriod; {
+	case lease%time.Second != 0:
+		return s.invalid("leader-elect-lease-duration", "%s is not a whole number of seconds", lease)
+	case renew >= lease:
+		return s.invalid("leader-elect-renew-deadline", "%s must be below --leader-elect-lease-duration, %s", renew, lease)
+	case retry*6/5 >= renew:
+		return s.invalid("leader-elect-retry-period", "1.2 times %s must be below --leader-elect-renew-deadline, %s", retry, renew)
 	}
 	return nil
 }

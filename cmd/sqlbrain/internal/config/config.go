@@ -29,6 +29,17 @@ type Config struct {
 	ClientCertAuth      bool
 	CORS                []string
 
+	ListenPeerURLs           []string
+	InitialAdvertisePeerURLs []string
+	PeerCertFile             string
+	PeerKeyFile              string
+	PeerTrustedCAFile        string
+	PeerClientCertAuth       bool
+
+	LeaderElectLeaseDuration time.Duration
+	LeaderElectRenewDeadline time.Duration
+	LeaderElectRetryPeriod   time.Duration
+
 	MaxRequestBytes       int
 	MaxTxnOps             int
 	MaxConcurrentStreams  uint32

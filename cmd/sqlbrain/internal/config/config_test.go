@@ -80,9 +80,10 @@ func TestEverySettingHasAllSources(t *testing.T) {
 		value := other[f.Value.Type()]
 		extra := []string{}
 		switch f.Name {
-		case "config-file", "datastore-password-file", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth":
+		case "config-file", "datastore-password-file", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth",
+			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth":
 			return // make sense together with others only, see below
-		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls":
+		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls", "initial-advertise-peer-urls":
 			value = "http://127.0.0.1:7"
 		case "cors", "log-outputs":
 			value = "y"
@@ -90,6 +91,12 @@ func TestEverySettingHasAllSources(t *testing.T) {
 			value = "sqlite://x"
 		case "enable-grpc-gateway":
 			value = "false"
+		case "leader-elect-lease-duration":
+			value = "7s"
+		case "leader-elect-renew-deadline":
+			value = "1s"
+		case "leader-elect-retry-period":
+			value = "7ms"
 		case "auto-compaction-retention":
 			value = "7"
 		}
@@ -188,6 +195,15 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--listen-client-urls=https://127.0.0.1:1", "--cert-file and --key-file"},
 		{"--client-cert-auth", "--trusted-ca-file"},
 		{"--trusted-ca-file=a", "--cert-file"},
+		{"--listen-peer-urls=http://0.0.0.0:2380", "--initial-advertise-peer-urls is needed"},
+		{"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls is needed"},
+		{"--listen-peer-urls=https://127.0.0.1:1", "--peer-cert-file and --peer-key-file"},
+		{"--peer-cert-file=a", "--peer-cert-file: --peer-key-file is needed as well"},
+		{"--peer-cert-file=a --peer-key-file=b", "nothing would be encrypted"},
+		{"--listen-peer-urls= --peer-cert-file=a --peer-key-file=b --peer-client-cert-auth", "--peer-trusted-ca-file"},
+		{"--leader-elect-lease-duration=2500ms", "--leader-elect-lease-duration: 2.5s is not a whole number of seconds"},
+		{"--leader-elect-renew-deadline=3s", "--leader-elect-renew-deadline: 3s must be below"},
+		{"--leader-elect-retry-period=2s", "--leader-elect-retry-period"},
 		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1h", "--auto-compaction-retention"},

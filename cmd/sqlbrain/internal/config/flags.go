@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/election"
 )
 
 // define names all settings, with their defaults. The limits are in check.go.
@@ -27,6 +29,16 @@ func (s *Settings) define() {
 	f.StringVar(&s.TrustedCAFile, "trusted-ca-file", "", "`file` of the certificates that sign client certificates")
 	f.BoolVar(&s.ClientCertAuth, "client-cert-auth", false, "demand a client certificate")
 	f.StringSliceVar(&s.CORS, "cors", nil, "origins that browsers may call from, * for all (etcd's default is *)")
+
+	f.StringSliceVar(&s.ListenPeerURLs, "listen-peer-urls", []string{"http://127.0.0.1:2380"}, "`URLs` to serve the other members on; empty for none (not used with SQLite, which has one server)")
+	f.StringSliceVar(&s.InitialAdvertisePeerURLs, "initial-advertise-peer-urls", nil, "`URLs` that the other members reach this one at (default: those listened on)")
+	f.StringVar(&s.PeerCertFile, "peer-cert-file", "", "`file` of the TLS certificate shown to the other members")
+	f.StringVar(&s.PeerKeyFile, "peer-key-file", "", "`file` of its TLS key")
+	f.StringVar(&s.PeerTrustedCAFile, "peer-trusted-ca-file", "", "`file` of the certificates that sign those of the members")
+	f.BoolVar(&s.PeerClientCertAuth, "peer-client-cert-auth", false, "demand a certificate of the other members")
+	f.DurationVar(&s.LeaderElectLeaseDuration, "leader-elect-lease-duration", election.DefaultLeaseDuration, "a leader that is silent, but not known to be gone, is replaced after this long; whole seconds")
+	f.DurationVar(&s.LeaderElectRenewDeadline, "leader-elect-renew-deadline", election.DefaultRenewDeadline, "bound on renewing the lock row, below the lease duration")
+	f.DurationVar(&s.LeaderElectRetryPeriod, "leader-elect-retry-period", election.DefaultRetryPeriod, "the leader renews the lock row, and others look at it, this often")
 
 	f.IntVar(&s.MaxRequestBytes, "max-request-bytes", 1536*1024, "largest request that writes, in bytes")
 	f.IntVar(&s.MaxTxnOps, "max-txn-ops", 128, "most operations of a transaction")

@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/peer"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+const (
+	// logInterval is how often a follower without a feed reads the log.
+	logInterval = 100 * time.Millisecond
+	// lookInterval is how often a follower looks at the chain row and the alarms,
+	// whatever the feed says.
+	lookInterval = time.Second
+	// cutOffDelay is what the leader that was has to finish what it can.
+	cutOffDelay = 500 * time.Millisecond
+	// lookTimeout bounds one look at the database.
+	lookTimeout = 5 * time.Second
+)
+
+// follow keeps the node up to date while it does not lead: from the leader's feed,
+// or where there is none, from the log rows.
+func (n *Node) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		holder, changed := n.current()
+		if holder != 0 && holder != n.backend.MemberID() && !n.backend.Leading() {
+			n.followMember(ctx, holder, changed)
+		}
+		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
+			n.log.Debug("cannot read the log", "error", err)
+		}
+		pause(ctx, logInterval, changed)
+	}
+}
+
+// pause waits for d, for changed to be closed, or for ctx to end.
+func pause(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// followMember follows the member's feed until it ends, or another member leads.
+func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	defer func() { cancel(); <-watching }()
+	go func() {
+		defer close(watching)
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := n.followFeed(ctx, member)
+	var compacted *watch.CompactedError
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, peer.ErrRefused):
+		// The operating system says so: its process is gone.
+		n.log.Warn("the leader's process is gone", "leader", fmt.Sprintf("%x", member))
+		n.elector.ReportDead(identityOf(member))
+	case errors.Is(err, peer.ErrNotLeader):
+		n.elector.Retry()
+	case errors.As(err, &compacted), errors.Is(err, peer.ErrAhead):
+		// The log tells what to do.
+	default:
+		n.log.Debug("the leader's feed ended", "leader", fmt.Sprintf("%x", member), "error", err)
+	}
+}
+
+func (n *Node) followFeed(ctx context.Context, member uint64) error {
+	c, err := n.client(ctx, member)
+	if err != nil {
+		return err
+	}
+	feed, err := c.Follow(ctx, n.backend.Revision()+1)
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	for {
+		u, err := feed.Next()
+		if err != nil {
+			return err
+		}
+		n.heard.Store(int64(time.Since(n.start)))
+		if err := n.apply(ctx, u); err != nil {
+			return err
+		}
+	}
+}
+
+// apply takes an update in, unless this node leads by now.
+func (n *Node) apply(ctx context.Context, u peer.Update) error {
+	n.role.Lock()
+	defer n.role.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return n.backend.Apply(backend.Update{
+		Term: u.Term, Revision: u.Revision, CompactRevision: u.CompactRevision, Events: u.Events,
+	})
+}
+
+// readLog catches up with the table, unless this node leads.
+func (n *Node) readLog(ctx context.Context) error {
+	if !n.role.TryLock() {
+		return nil // it leads, or is about to
+	}
+	defer n.role.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	before := n.backend.Status().Term
+	err := n.backend.CatchUp(ctx)
+	if n.backend.Status().Term != before {
+		n.elector.Retry() // somebody leads: the lock row says who
+	}
+	return err
+}
+
+// cutOff ends, a moment after somebody else began to lead, the calls that still wait
+// for an answer of who led before: it may be frozen, or cut off itself.
+func (n *Node) cutOff(ctx context.Context) {
+	last, changed := n.current()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		holder, next := n.current()
+		if last != 0 && holder != last && last != n.backend.MemberID() {
+			pause(ctx, cutOffDelay, nil)
+			if now, _ := n.current(); now != last {
+				n.pool.Drop(last)
+			}
+		}
+		last, changed = holder, next
+	}
+}
+
+// look keeps a follower aware of what the feed does not tell.
+func (n *Node) look(ctx context.Context) {
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n.backend.Leading() {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+		if _, err := n.backend.Check(bounded); err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrNotServing) {
+			n.log.Warn("cannot look at the table", "error", err)
+		}
+		cancel()
+	}
+}

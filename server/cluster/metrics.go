@@ -1,0 +1,32 @@
+package cluster
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics of the node's role, under the names that etcd's dashboards know.
+type metrics struct {
+	reg         prometheus.Registerer
+	all         []prometheus.Collector
+	leaderships prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{reg: reg}
+	m.leaderships = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sqlbrain_leaderships_total", Help: "Times this node began to lead.",
+	})
+	m.register(m.leaderships)
+	return m
+}
+
+func (m *metrics) register(c prometheus.Collector) {
+	if m.reg != nil {
+		m.reg.MustRegister(c)
+		m.all = append(m.all, c)
+	}
+}
+
+func (m *metrics) unregister() {
+	for _, c := range m.all {
+		m.reg.Unregister(c)
+	}
+}
