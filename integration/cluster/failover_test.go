@@ -40,8 +40,8 @@ func BenchmarkFailover(b *testing.B) {
 				do   func(b *testing.B, c *cluster.Cluster, leader int)
 				back bool // the node is down then
 			}{
-				{"killed", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Kill() }, true},
-				{"stopped", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Stop() }, true},
+				{"killed", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Kill(leader) }, true},
+				{"stopped", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Stop(leader) }, true},
 				{"moved", move, false},
 			} {
 				b.Run(how.name, func(b *testing.B) {

@@ -30,7 +30,7 @@ func TestRollingRestart(t *testing.T) {
 	for range number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
 		for n := range c.Size() {
 			s.progress(100)
-			c.Node(n).Stop()
+			c.Stop(n)
 			s.progress(100)
 			c.Start(n)
 		}
@@ -51,7 +51,7 @@ func TestKilledNodes(t *testing.T) {
 	for range number(t, "SQLBRAIN_CRASH_ROUNDS", 3, 50) {
 		n := c.Leader()
 		s.progress(100)
-		c.Node(n).Kill()
+		c.Kill(n)
 		s.progress(100)
 		c.Start(n)
 	}

@@ -42,7 +42,7 @@ func (command) Run() int {
 		fmt.Println("\nStopping …")
 		for n := range c.Size() {
 			if c.Node(n).Running() {
-				c.Node(n).Stop()
+				c.Stop(n)
 			}
 		}
 	})

@@ -136,9 +136,21 @@ func (c *Cluster) Network() *Network { return c.network }
 // Size is the number of nodes, running or not.
 func (c *Cluster) Size() int { return len(c.nodes) }
 
-// Node returns a node, which may be down. To start it again use Start of the
-// cluster.
+// Node returns a node, which may be down. It is started, stopped and killed by the
+// cluster's methods, as the network has to know.
 func (c *Cluster) Node(i int) *harness.Node { return c.nodes[i] }
+
+// Kill ends a node at once (SIGKILL).
+func (c *Cluster) Kill(i int) { c.t.Helper(); c.nodes[i].Kill(); c.left(i) }
+
+// Stop ends a node in order (SIGTERM).
+func (c *Cluster) Stop(i int) { c.t.Helper(); c.nodes[i].Stop(); c.left(i) }
+
+func (c *Cluster) left(i int) {
+	if c.network != nil {
+		c.network.went(i)
+	}
+}
 
 // Start starts a node that has ended, and returns when it serves.
 func (c *Cluster) Start(i int) {
@@ -157,7 +169,7 @@ func (c *Cluster) startWithoutWaiting(i int) {
 	c.t.Helper()
 	c.nodes[i].StartWithoutWaiting()
 	if c.network != nil {
-		c.network.knows(i, c.nodes[i].Process().ID())
+		c.network.came(i, c.nodes[i].Process().ID())
 	}
 }
 

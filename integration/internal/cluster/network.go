@@ -27,11 +27,19 @@ type Network struct {
 
 	database []*way   // by node
 	peers    [][]*way // from, to; nil on the diagonal
-	doors    []net.Listener
+	doors    []*door
 	done     sync.WaitGroup
 
 	mu   sync.Mutex
 	pids map[int]int // by node
+}
+
+// door is where the peers of a node connect. It refuses them while there is
+// nobody behind it, as the system does that a process has left.
+type door struct {
+	address  string
+	listener net.Listener // nil while it is shut
+	vacant   bool         // the node is down
 }
 
 // way is one way through a proxy.
@@ -92,28 +100,57 @@ func (n *Network) join(i, port int) string {
 			n.peers[from][i] = n.newWay(fmt.Sprintf("node%d-node%d", from, i), fmt.Sprintf("127.0.0.1:%d", port))
 		}
 	}
-	door, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", harness.FreePort(n.t)))
+	n.doors = append(n.doors, &door{address: fmt.Sprintf("127.0.0.1:%d", harness.FreePort(n.t))})
+	n.open(i)
+	return n.doors[i].address
+}
+
+func (n *Network) open(i int) {
+	n.t.Helper()
+	d := n.doors[i]
+	if d.listener != nil || d.vacant {
+		return
+	}
+	listener, err := net.Listen("tcp", d.address)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.doors = append(n.doors, door)
-	n.done.Go(func() { n.receive(door, i) })
-	return door.Addr().String()
+	d.listener = listener
+	n.done.Go(func() { n.receive(listener, i) })
 }
 
-// knows notes the process id of node i.
-func (n *Network) knows(i, pid int) {
+func (n *Network) shut(i int) {
+	n.t.Helper()
+	d := n.doors[i]
+	if d.listener == nil {
+		return
+	}
+	if err := d.listener.Close(); err != nil {
+		n.t.Error(err)
+	}
+	d.listener = nil
+}
+
+// came and went note that node i runs, as which process, and that it does not.
+func (n *Network) came(i, pid int) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.pids[i] = pid
+	n.mu.Unlock()
+	n.doors[i].vacant = false
+	n.open(i)
+}
+
+func (n *Network) went(i int) {
+	n.doors[i].vacant = true
+	n.shut(i)
 }
 
 // receive hands connections to node i to the ways they belong to.
-func (n *Network) receive(door net.Listener, i int) {
+func (n *Network) receive(listener net.Listener, i int) {
 	for {
-		conn, err := door.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
-			return // closed by stop
+			return // shut
 		}
 		n.done.Go(func() { n.hand(conn, i) })
 	}
@@ -147,10 +184,8 @@ func (n *Network) hand(conn net.Conn, to int) {
 
 // stop ends everything. The nodes have ended by then.
 func (n *Network) stop() {
-	for _, d := range n.doors {
-		if err := d.Close(); err != nil {
-			n.t.Error(err)
-		}
+	for i := range n.doors {
+		n.shut(i)
 	}
 	for _, w := range n.ways(func(int, int) bool { return true }, true) {
 		w.heal(n.t)
@@ -240,11 +275,17 @@ func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*way) 
 // Database does f to the way between node i and the database.
 func (n *Network) Database(i int, f Fault) { n.t.Helper(); f(n.database[i], n.t) }
 
-// Peers does f to all ways between node i and other nodes, both directions.
+// Peers does f to all ways between node i and other nodes, both directions. A node
+// that nobody can connect to refuses, as a firewall does.
 func (n *Network) Peers(i int, f Fault) {
 	n.t.Helper()
+	reachable := false
 	for _, w := range n.ways(func(from, to int) bool { return from == i || to == i }, false) {
 		f(w, n.t)
+		reachable = reachable || !w.cut
+	}
+	if !reachable {
+		n.shut(i)
 	}
 }
 
@@ -274,5 +315,8 @@ func (n *Network) Heal() {
 	n.t.Helper()
 	for _, w := range n.ways(func(int, int) bool { return true }, true) {
 		w.heal(n.t)
+	}
+	for i := range n.doors {
+		n.open(i)
 	}
 }

@@ -28,6 +28,9 @@ const buildWait = 15 * time.Minute
 // built.
 const EnvPrograms = "SQLBRAIN_INTEGRATION_PROGRAMS"
 
+// EnvTags are build tags for sqlbrain.
+const EnvTags = "SQLBRAIN_INTEGRATION_TAGS"
+
 // built holds the programs of this test run.
 var built struct {
 	sync.Mutex
@@ -81,7 +84,11 @@ func build(name, pkg string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildWait)
 	defer cancel()
 	path := filepath.Join(built.dir, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	args := []string{"build", "-o", path}
+	if tags := os.Getenv(EnvTags); tags != "" && pkg == pkgSqlbrain {
+		args = append(args, "-tags", tags)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	if pkg == pkgSqlbrain {
 		// In its own module, so that it has the dependencies its users get.
 		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", modSqlbrain).Output()

@@ -31,7 +31,7 @@ func init() {
 					r.c.Database().Kill()
 					return
 				}
-				r.c.Node(node).Kill()
+				r.c.Kill(node)
 			},
 			end: func(r *round, node int) {
 				if node < 0 {
@@ -42,7 +42,7 @@ func init() {
 			},
 		},
 		"stop": {
-			begin: func(r *round, node int) { r.c.Node(node).Stop() },
+			begin: func(r *round, node int) { r.c.Stop(node) },
 			end:   func(r *round, node int) { r.c.StartWithoutWaiting(node) },
 		},
 		"pause": {
