@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// envSabotage names safeguards that a sqlbrain built with the tag
+// sqlbrain_sabotage leaves out; see server/internal/sabotage.
+const envSabotage = "SQLBRAIN_SABOTAGE"
+
+// verdict is what a judge says of a history that is wrong, or the log of one that
+// contradicts itself.
+var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|` +
+	`the log goes from revision|the log has change|the chain row is at revision|contradict each other|no such version row`)
+
+// undecided is when a judge came to no end.
+var undecided = regexp.MustCompile(`linearization: (Timeout|DeadlineExceeded)`)
+
+// TestSafeguardsAreNeeded runs rounds on a sqlbrain in which a safeguard is
+// missing: the judges must see it. The lock row is none of them: it decides who
+// leads next, and nothing else rests on it.
+func TestSafeguardsAreNeeded(t *testing.T) {
+	harness.NeedsDatabase(t)
+	if !long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
+		t.Skip("minutes: SQLBRAIN_LONG=1, or SQLBRAIN_SABOTAGE_ROUNDS, for how often each is tried")
+	}
+	most := 8
+	if s := os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS"); s != "" {
+		_, err := fmt.Sscan(s, &most)
+		require.NoError(t, err)
+	}
+	for _, c := range []struct {
+		missing string
+		plan    string
+		seen    bool
+	}{
+		{"lock", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", false},
+		// The old leader goes on answering, while another one writes.
+		{"lock,read-lease", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", true},
+		// The old leader goes on writing.
+		{"lock,fence", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", true},
+		// What the database did not carry out is acknowledged.
+		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", true},
+	} {
+		t.Run(c.missing, func(t *testing.T) {
+			first := seed(t)
+			for i := range uint64(most) {
+				out, failed := child(t, first+i, c.missing, c.plan)
+				found := verdict.FindString(out)
+				switch {
+				case failed && undecided.MatchString(out):
+				case failed && found == "":
+					t.Fatalf("a round failed of itself:\n%s", out)
+				case failed && !c.seen:
+					t.Fatalf("the judges found what must not be:\n%s", out)
+				case failed:
+					t.Logf("seen in round %d: %s", i+1, lineOf(out, found))
+					return
+				}
+			}
+			if c.seen {
+				t.Errorf("not seen in %d rounds", most)
+			}
+		})
+	}
+}
+
+// child runs one round in a process of its own, on a binary of its own.
+func child(t *testing.T, seed uint64, missing, plan string) (out string, failed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLinearizable$", "-test.v")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("SQLBRAIN_SEED=%d", seed), "SQLBRAIN_ROBUSTNESS_TIME=1ms",
+		"SQLBRAIN_CLUSTER_PLAN="+plan, envSabotage+"="+missing, harness.EnvPrograms+"=", harness.EnvTags+"=sqlbrain_sabotage")
+	b, err := cmd.CombinedOutput()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return string(b), err != nil
+}
+
+// lineOf returns the line that has text in it.
+func lineOf(out, text string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, text) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
