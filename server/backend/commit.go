@@ -58,7 +58,11 @@ func (l *leader) commit(ctx context.Context, s *batchState, waiting []*request) 
 // not happen and may be tried again.
 func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (committed bool, err error) {
 	batch := l.store.BeginBatchWrite()
-	batch.CAS(coder.ChainKey(), coder.EncodeChain(want), coder.EncodeChain(l.chain.held))
+	if off("chain") {
+		batch.Put(coder.ChainKey(), coder.EncodeChain(want))
+	} else {
+		batch.CAS(coder.ChainKey(), coder.EncodeChain(want), coder.EncodeChain(l.chain.held))
+	}
 	rows.addTo(batch)
 	started := time.Now()
 	cctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)

@@ -100,7 +100,7 @@ func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, erro
 		return nil, err
 	}
 	l.compactor = newCompactor(l)
-	if !b.cfg.Exclusive && !opts.HandedOver {
+	if !b.cfg.Exclusive && !opts.HandedOver && !off("fence") {
 		if err := rest(ctx, takeoverWait-time.Since(taken)); err != nil {
 			return nil, err
 		}
