@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// defaultBump is what etcd's documents recommend to raise the revision by: more
+// than a cluster writes in a week at 1,500 writes a second.
+const defaultBump = 1_000_000_000
+
+func (p *program) newRecoverCommand() *cobra.Command {
+	output := outputTable
+	c := recoverCommand{program: p}
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Let the servers go on after the database lost committed data, or was restored",
+		Long: `Let the servers go on after the database lost committed data, or was restored from a backup.
+
+A server that finds less in the database than it has acknowledged (an asynchronous replica was promoted, say) refuses
+to serve: the lost revisions would be given out again, and clients that have seen them would take new data for old.
+recover raises the revision far above all that was ever given out, and marks everything below as compacted. Watches and
+lists that go on from an old revision are told so, and start anew; what was lost stays lost.
+
+Stop all servers first: those that run keep in memory what the database does not hold any more. What the database
+holds is shown, and nothing is changed unless --yes is given.`,
+		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'
+  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain' --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := p.settings.Load(p.environ); err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), output)
+		},
+	}
+	p.settings.Bind(cmd.Flags(), databaseFlags...)
+	cmd.Flags().Int64Var(&c.bump, "bump-revision", defaultBump, "how much to raise the revision by; more than may have been lost")
+	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients go on from revisions that may have been lost")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+type recoverCommand struct {
+	*program
+	bump         int64
+	compact, yes bool
+}
+
+func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
+	if c.bump < 1 {
+		return &usageError{errors.New("--bump-revision must be at least 1")}
+	}
+	err = c.withDatabase(ctx, false, func(db *sqlstore.Database) error {
+		return migrations.Verify(ctx, db.DialectName(), db.SQL())
+	})
+	if err != nil {
+		return err
+	}
+	u := c.settings.URL()
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("datastore %s: %w", u, err)
+		}
+	}()
+	store, err := sqlstore.Open(ctx, u, sqlstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	found, err := backend.Examine(ctx, store)
+	if err != nil {
+		return err
+	}
+	next, err := found.Plan(c.bump, c.compact)
+	if err != nil {
+		return err
+	}
+	if c.yes {
+		if err := found.Recover(ctx, store, next); err != nil {
+			return err
+		}
+	}
+	r := newRecoverReport(u.String(), found, next, c.yes)
+	if o == outputJSON {
+		return json.NewEncoder(c.stdout).Encode(r)
+	}
+	return r.writeTable(c.stdout)
+}
+
+// recoverReport is what recover answers.
+type recoverReport struct {
+	Datastore string `json:"datastore"`
+	// Found is the state before.
+	Found recoverFound `json:"found"`
+	// Next is what was written, or would be.
+	Next     recoverState `json:"next"`
+	Problems []string     `json:"problems"`
+	Done     bool         `json:"done"`
+}
+
+type recoverFound struct {
+	Chain           *recoverState `json:"chain,omitempty"` // none: the chain row is missing
+	CompactRevision int64         `json:"compact_revision"`
+	NewestLog       int64         `json:"newest_log_row"`
+	NewestIndex     int64         `json:"newest_index_row,omitempty"`
+	NewestVersion   int64         `json:"newest_version_row,omitempty"`
+	Keys            int64         `json:"keys"`
+}
+
+type recoverState struct {
+	Term            int64 `json:"term"`
+	Revision        int64 `json:"revision"`
+	Sequence        int64 `json:"sequence"`
+	CompactRevision int64 `json:"compact_revision"`
+}
+
+func newRecoverReport(datastore string, f *backend.Findings, next backend.Recovered, done bool) *recoverReport {
+	state := func(c coder.Chain, compacted int64) recoverState {
+		return recoverState{Term: c.Term, Revision: c.Revision, Sequence: c.Sequence, CompactRevision: compacted}
+	}
+	r := &recoverReport{
+		Datastore: datastore,
+		Found: recoverFound{
+			CompactRevision: f.CompactRevision, NewestLog: f.NewestLog, NewestIndex: f.NewestIndex,
+			NewestVersion: f.NewestVersion, Keys: f.Keys,
+		},
+		Next: state(next.Chain, next.CompactRevision), Problems: f.Problems, Done: done,
+	}
+	if f.Chain != nil {
+		found := state(*f.Chain, f.CompactRevision)
+		r.Found.Chain = &found
+	}
+	if r.Problems == nil {
+		r.Problems = []string{}
+	}
+	return r
+}
+
+func (r *recoverReport) writeTable(w io.Writer) error {
+	chain := "missing"
+	if c := r.Found.Chain; c != nil {
+		chain = fmt.Sprintf("term %d, revision %d, sequence %d", c.Term, c.Revision, c.Sequence)
+	}
+	compacted := "nothing"
+	if r.Found.CompactRevision >= 0 {
+		compacted = fmt.Sprintf("below revision %d", r.Found.CompactRevision)
+	}
+	lines := []string{
+		"datastore    " + r.Datastore,
+		"chain row    " + chain,
+		fmt.Sprintf("newest rows  log %d", r.Found.NewestLog),
+		"compacted    " + compacted,
+		fmt.Sprintf("keys         %d", r.Found.Keys),
+	}
+	if r.Found.NewestIndex > 0 {
+		lines[2] += fmt.Sprintf(", index %d", r.Found.NewestIndex)
+	}
+	if r.Found.NewestVersion > 0 {
+		lines[2] += fmt.Sprintf(", versions %d", r.Found.NewestVersion)
+	}
+	for _, p := range r.Problems {
+		lines = append(lines, "problem      "+p)
+	}
+	did := "would be"
+	if r.Done {
+		did = "is now"
+	}
+	lines = append(lines, fmt.Sprintf("new state    the revision %s %d, the term %d", did, r.Next.Revision, r.Next.Term))
+	if r.Next.CompactRevision == r.Next.Revision {
+		lines = append(lines, fmt.Sprintf("             everything below %s compacted: watches and lists from an old revision start anew", did))
+	} else {
+		lines = append(lines, "             nothing is compacted: clients that have seen a lost revision do not learn of it")
+	}
+	if !r.Done {
+		lines = append(lines, "Nothing was changed. Stop all servers, then repeat with --yes.")
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
