@@ -15,7 +15,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)),
+		// toxiproxy leaves a goroutine behind when a connection ends while a toxic is
+		// added to it or removed.
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
 func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
