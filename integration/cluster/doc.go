@@ -6,6 +6,7 @@
 //     answers nothing that is not so any more, and comes back by itself
 //   - rolling_test.go: all nodes restarted one after the other under load
 //   - watches_test.go: thousands of watches over all nodes
+//   - lock_test.go: clients' locks and elections are the same on all nodes
 //   - failover_test.go: for how long nobody can write when the leader goes
 //
 // That all answers together are linearizable while nodes, network and database

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+)
+
+// TestLocksExclude: a lock is one lock on all nodes, whether a client takes it with
+// the nodes' Lock service or with its own mutex: increments that read and write in
+// two steps are not lost.
+func TestLocksExclude(t *testing.T) {
+	const increments = 10
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := cluster.Start(t, cluster.Config{})
+	var group errgroup.Group
+	var holders atomic.Int32
+	locked := func(client *clientv3.Client) error {
+		if n := holders.Add(1); n != 1 {
+			t.Errorf("%d hold the lock", n)
+		}
+		defer holders.Add(-1)
+		return increment(ctx, client)
+	}
+	for i := range c.Size() {
+		client := c.Node(i).Client()
+		service := v3lockpb.NewLockClient(client.ActiveConnection())
+		group.Go(func() error {
+			for range increments {
+				held, err := service.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("lock")})
+				if err != nil {
+					return err
+				}
+				if err := locked(client); err != nil {
+					return err
+				}
+				if _, err := service.Unlock(ctx, &v3lockpb.UnlockRequest{Key: held.Key}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		session, err := concurrency.NewSession(client)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, session.Close()) }()
+		mutex := concurrency.NewMutex(session, "lock")
+		group.Go(func() error {
+			for range increments {
+				if err := mutex.Lock(ctx); err != nil {
+					return err
+				}
+				if err := locked(client); err != nil {
+					return err
+				}
+				if err := mutex.Unlock(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	r, err := c.Client().Get(ctx, "counter")
+	require.NoError(t, err)
+	require.Equal(t, strconv.Itoa(2*c.Size()*increments), string(r.Kvs[0].Value))
+}
+
+func increment(ctx context.Context, client *clientv3.Client) error {
+	r, err := client.Get(ctx, "counter")
+	if err != nil {
+		return err
+	}
+	count := 0
+	if len(r.Kvs) > 0 {
+		if count, err = strconv.Atoi(string(r.Kvs[0].Value)); err != nil {
+			return err
+		}
+	}
+	_, err = client.Put(ctx, "counter", strconv.Itoa(count+1))
+	return err
+}
+
+// TestElectionsOfClients: candidates on different nodes lead one after the other,
+// and observers on every node are told of each of them.
+func TestElectionsOfClients(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := cluster.Start(t, cluster.Config{})
+	name := []byte("election")
+	var services []v3electionpb.ElectionClient
+	var observers []v3electionpb.Election_ObserveClient
+	for i := range c.Size() {
+		services = append(services, v3electionpb.NewElectionClient(c.Node(i).Client().ActiveConnection()))
+		o, err := services[i].Observe(ctx, &v3electionpb.LeaderRequest{Name: name})
+		require.NoError(t, err)
+		observers = append(observers, o)
+	}
+	won := make(chan *v3electionpb.CampaignResponse, c.Size())
+	var group errgroup.Group
+	for i, service := range services {
+		group.Go(func() error {
+			r, err := service.Campaign(ctx, &v3electionpb.CampaignRequest{Name: name, Value: fmt.Append(nil, i)})
+			if err == nil {
+				won <- r
+			}
+			return err
+		})
+	}
+	for range services {
+		var led *v3electionpb.CampaignResponse
+		select {
+		case led = <-won:
+		case <-ctx.Done():
+			require.NoError(t, group.Wait())
+		}
+		require.Empty(t, won, "one leads at a time")
+		var leader string
+		for i := range services {
+			seen, err := observers[i].Recv()
+			require.NoError(t, err)
+			require.Equal(t, led.Leader.Key, seen.Kv.Key, "what the observer on node %d is told", i)
+			leader = string(seen.Kv.Value)
+		}
+		at, err := strconv.Atoi(leader)
+		require.NoError(t, err)
+		_, err = services[(at+1)%len(services)].Resign(ctx, &v3electionpb.ResignRequest{Leader: led.Leader})
+		require.NoError(t, err, "on another node than it campaigned")
+	}
+	require.NoError(t, group.Wait())
+}
