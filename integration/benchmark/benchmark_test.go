@@ -117,17 +117,12 @@ type target struct {
 	start func(*testing.T) *harness.Node
 }
 
-const noLockService = "unknown service v3lockpb.Lock"
-
 var rate = regexp.MustCompile(`(?m)^\s*Requests/sec:\s*([0-9.]+)`)
 
 // on runs the tool against node and returns the rates it tells.
 func (r run) on(t *testing.T, node *harness.Node, scale int) []string {
 	args := strings.Fields(strings.ReplaceAll(r.args, "TOTAL", strconv.Itoa(r.total*scale)))
 	out := harness.Run(t, runWait*time.Duration(scale), "", tool(t), append(args, "--endpoints", node.Host())...)
-	if out.Code != 0 && strings.Contains(out.Stderr, noLockService) {
-		t.Skip("sqlbrain has no v3lock service")
-	}
 	require.Zero(t, out.Code, "%s%s", out.Stdout, out.Stderr)
 	// It ends with 0 whatever became of its requests.
 	require.NotContains(t, out.Stdout, "Error distribution", out.Stderr)
