@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
@@ -83,8 +82,6 @@ func TestSurface(t *testing.T) {
 			c.missing("authentication, users and roles", "Auth/UserList", q)
 			c.ask("Auth/UserList", q)
 		}},
-		{"v3lock", func(c *checker) { c.missingService("v3lock", "/v3lockpb.Lock/Unlock") }},
-		{"v3election", func(c *checker) { c.missingService("v3election", "/v3electionpb.Election/Leader") }},
 		{"grpc.health.v1", func(c *checker) {
 			for _, service := range []string{"", "etcdserverpb.KV", "nonsense"} {
 				var got []string
@@ -107,22 +104,6 @@ func (c *checker) snapshots() {
 	c.missing("snapshots", "Maintenance/Snapshot", &pb.SnapshotRequest{})
 	if !harness.TargetIsEtcd() {
 		c.t.Error("snapshots are served: compare them")
-	}
-}
-
-// missingService ends a claim about a service that is not in the API's package.
-func (c *checker) missingService(part, method string) {
-	c.t.Helper()
-	empty := &emptypb.Empty{}
-	if err := c.p.etcd.conn.Invoke(c.t.Context(), method, empty, &emptypb.Empty{}); status.Code(err) == codes.Unimplemented {
-		c.t.Errorf("etcd does not know %s: %v", method, err)
-	}
-	err := c.p.subject.conn.Invoke(c.t.Context(), method, empty, &emptypb.Empty{})
-	if status.Code(err) == codes.Unimplemented {
-		c.t.Skipf("%s: %s answers %v", part, method, err)
-	}
-	if !harness.TargetIsEtcd() {
-		c.t.Errorf("%s is served (%v): compare it", part, err)
 	}
 }
 
@@ -253,20 +234,6 @@ func TestHTTP(t *testing.T) {
 		{"POST /v3/auth", func(c *checker) {
 			c.web("POST", "/v3/auth/status", `{}`)
 			c.web("POST", "/v3/auth/authenticate", `{"name":"u","password":"p"}`)
-		}},
-		{"POST /v3/lock and /v3/election", func(c *checker) {
-			s := c.p.subject
-			resp, err := httpClient.Post(s.node.Endpoint()+"/v3/lock/unlock", "application/json", strings.NewReader(`{}`))
-			if err != nil {
-				c.t.Fatal(err)
-			}
-			if err := resp.Body.Close(); err != nil {
-				c.t.Error(err)
-			}
-			if resp.StatusCode == http.StatusNotFound {
-				c.t.Skip("v3lock, v3election: not served over HTTP")
-			}
-			c.web("POST", "/v3/lock/unlock", `{}`)
 		}},
 		{"errors of the gateway", func(c *checker) {
 			code, body := c.web("POST", "/v3/kv/put", `{}`)
