@@ -65,23 +65,30 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	}
 	spoil()
 	steps = steps[:found.steps]
-	if os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == "" {
-		t.Logf("the servers differ, shrinking %d steps; the difference was %s", len(steps), found.diff)
-		steps = shrink(steps, func(some []int) bool {
-			again := runHistory(t, e, seed, some)
-			if again.diff == "" || again.kind() != found.kind() {
-				return false
-			}
-			found = again
-			return true
-		})
+	differs := func(some []int) bool {
+		again := runHistory(t, e, seed, some)
+		if again.diff == "" || again.kind() != found.kind() {
+			return false
+		}
+		found = again
+		return true
+	}
+	shrinks := os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == ""
+	if shrinks {
+		t.Logf("the servers differ behind %d steps, which are run again; the difference was %s\nThe subject's log ends with\n%s", len(steps), found.diff, found.log)
+	}
+	switch {
+	case shrinks && !differs(steps):
+		t.Log("they do not differ when the same is run again: this is not shrunk")
+	case shrinks:
+		steps = shrink(steps, differs)
 	}
 	listed := make([]string, len(steps))
 	for i, s := range steps {
 		listed[i] = strconv.Itoa(s)
 	}
-	t.Errorf("etcd and %s differ. Replay with\n%s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s",
-		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff)
+	t.Errorf("etcd and %s differ. Replay with\n%s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
+		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff, found.log)
 }
 
 // finding is what a run found.
@@ -89,7 +96,11 @@ type finding struct {
 	diff  string // the first difference; "" if there is none
 	steps int    // how many steps that took
 	trace []string
+	log   string // the end of the subject's, if there is a difference
 }
+
+// logShown is how much of a server's log a failure shows.
+const logShown = 2000
 
 // kind tells differences apart, so that shrinking does not slip from one to another.
 func (f finding) kind() string {
@@ -108,6 +119,9 @@ func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (f fin
 			w.compareState()
 		}
 		f = finding{diff: w.diff, steps: w.steps, trace: w.trace}
+		if w.failed() {
+			f.log = w.p.subject.node.Process().LogTail(logShown)
+		}
 	})
 	return f
 }
