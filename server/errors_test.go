@@ -45,6 +45,9 @@ var backendAnswers = map[string]struct {
 
 func TestEveryBackendErrorHasItsAnswer(t *testing.T) {
 	for _, name := range exportedErrors(t, "backend") {
+		if name == "ErrNothingToRecover" || name == "ErrChainMoved" {
+			continue // of the recover command; no request ends with them
+		}
 		want, ok := backendAnswers[name]
 		if !ok {
 			t.Errorf("backend.%s has no answer in errors.go that this test knows", name)

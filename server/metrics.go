@@ -139,7 +139,12 @@ func newStatusCollector(id identity) *statusCollector {
 		return 1
 	}
 	add("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.", serving)
-	add("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", serving)
+	add("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.", func(s backend.Status) float64 {
+		if s.Leader != id.MemberID() {
+			return 0
+		}
+		return 1
+	})
 	add("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise.",
 		func(backend.Status) float64 { return 0 })
 	add("etcd_server_proposals_committed_total", "The total number of commits.",

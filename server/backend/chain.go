@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -42,6 +43,9 @@ func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, veri
 			if err := verify(coder.Chain{}); err != nil {
 				return nil, err
 			}
+			if err := refuseData(ctx, store); err != nil {
+				return nil, err
+			}
 			c.held = coder.Chain{Sequence: 1, Term: 1, Revision: 1}
 			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(c.held))
 		case err != nil:
@@ -72,6 +76,26 @@ func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, veri
 			return nil, fmt.Errorf("taking the term: %w", err)
 		}
 	}
+}
+
+// refuseData returns errDataLost if the table, which has no chain row, has data:
+// its revisions must not be given out again.
+func refuseData(ctx context.Context, store sqlstore.Store) error {
+	for _, bounds := range []func() (lo, hi []byte){
+		func() (lo, hi []byte) { return coder.LogBounds(0, math.MaxInt64) },
+		func() (lo, hi []byte) { return coder.IndexBounds([]byte{0}, []byte{0}) },
+	} {
+		lo, hi := bounds()
+		it := store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, Limit: 1, KeysOnly: true})
+		found := it.Next()
+		if err := errors.Join(it.Err(), it.Close()); err != nil {
+			return fmt.Errorf("looking for data in a table without a chain row: %w", err)
+		}
+		if found {
+			return fmt.Errorf("%w: the chain row is gone; see sqlbrain recover", errDataLost)
+		}
+	}
+	return nil
 }
 
 // next returns the chain value of a commit that ends at revision rev.

@@ -338,3 +338,20 @@ func TestAReadThatIsNotAnsweredDoesNotHoldUpWritesForEver(t *testing.T) {
 		t.Errorf("the first write took revision %d", res.Revision)
 	}
 }
+
+func TestATableWithDataButNoChainRowIsNotLed(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	mustTxn(t, b, put("k", "1"))
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lose := store.BeginBatchWrite()
+	lose.Del(coder.ChainKey())
+	if err := lose.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), store, Config{Logger: testLogger(t)}); !errors.Is(err, errDataLost) {
+		t.Fatalf("opening it: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ type metrics struct {
 	reg         prometheus.Registerer
 	all         []prometheus.Collector
 	leaderships prometheus.Counter
+	changes     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -14,7 +15,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.leaderships = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sqlbrain_leaderships_total", Help: "Times this node began to lead.",
 	})
+	m.changes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "etcd_server_leader_changes_seen_total", Help: "The number of leader changes seen.",
+	})
 	m.register(m.leaderships)
+	m.register(m.changes)
 	return m
 }
 

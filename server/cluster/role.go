@@ -57,6 +57,9 @@ func (n *Node) observed(holder string) {
 	if old == id {
 		return
 	}
+	if id != 0 {
+		n.metrics.changes.Inc()
+	}
 	n.log.Info("leader changed", "leader", fmt.Sprintf("%x", id))
 	if id != n.backend.MemberID() {
 		n.endLeadership()
