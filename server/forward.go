@@ -123,7 +123,7 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 // is this node's own: a client that did not set it must not be told that its
 // deadline is over. The leader, which was told of it, may notice first.
 func ended(caller, ctx context.Context, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.DeadlineExceeded {
+	if !late(err) {
 		return err
 	}
 	bound, _ := ctx.Deadline()
@@ -164,8 +164,10 @@ func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 		outcome, err = "lost", ctx.Err()
 	case peer.Misdirected(trailer), len(trailer.Get(notLeaderKey)) > 0:
 		outcome, again = "repeated", true // refused before it was looked at
-	case reads && (attempt.Err() != nil || leaderChanged(err) || connectionFailed(err, trailer)):
+	case reads && (late(err) || leaderChanged(err) || connectionFailed(err, trailer)):
 		outcome, again = "repeated", true
+	case late(err):
+		outcome = "lost"
 	case !connectionFailed(err, trailer):
 		// The leader's own words; or gRPC's, which refuses what is too large for example.
 	case reached.Addr == nil:
@@ -175,6 +177,12 @@ func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 	}
 	f.outcomes.WithLabelValues(outcome).Inc()
 	return reply, again, err
+}
+
+// late reports whether a deadline ended a call: this side may notice that first, or
+// the other.
+func late(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded
 }
 
 func leaderChanged(err error) bool {

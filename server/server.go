@@ -32,10 +32,11 @@ type Server struct {
 	// peerGRPC from stopping.
 	peerConns *connections
 
-	streams *streams
-	health  *health.Server
-	monitor *monitor
-	grpc    *grpc.Server
+	services *services
+	streams  *streams
+	health   *health.Server
+	monitor  *monitor
+	grpc     *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
 	inside   *inProcess
@@ -91,15 +92,14 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if s.recipes, err = newConcurrency(s.inside); err != nil {
 		return nil, err
 	}
-	sv, err := newServices(cfg, n, open, s.streams, s.recipes, advertised)
-	if err != nil {
+	if s.services, err = newServices(cfg, n, open, s.streams, s.recipes, advertised); err != nil {
 		return nil, err
 	}
-	if s.grpc, err = newGRPC(cfg, n, sv, s.streams, s.health); err != nil {
+	if s.grpc, err = newGRPC(cfg, n, s.services, s.streams, s.health); err != nil {
 		return nil, err
 	}
 	if len(s.peers) > 0 {
-		s.peerGRPC = newPeerGRPC(cfg, sv, s.streams, peerFiles)
+		s.peerGRPC = newPeerGRPC(cfg, s.services, s.streams, peerFiles)
 	}
 	var gateway http.Handler
 	if cfg.EnableGRPCGateway {

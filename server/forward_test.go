@@ -1,0 +1,452 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// fakeRouter answers with what a test wants: one route after the other, the last
+// one for ever.
+type fakeRouter struct {
+	t      *testing.T
+	mu     sync.Mutex
+	routes []leadership
+	n      int
+}
+
+// leadership is where the leader is: at conn, here, or nowhere.
+type leadership struct {
+	conn *grpc.ClientConn
+	self bool
+	err  error
+}
+
+func (r *fakeRouter) Leader(ctx context.Context) (*grpc.ClientConn, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, false, fmt.Errorf("%w: %w", backend.ErrNotServing, err)
+	}
+	r.n++
+	if len(r.routes) == 0 {
+		r.t.Error("nobody should have asked for the leader")
+		return nil, false, backend.ErrNotServing
+	}
+	next := r.routes[0]
+	if len(r.routes) > 1 {
+		r.routes = r.routes[1:]
+	}
+	return next.conn, next.self, next.err
+}
+
+func (r *fakeRouter) asked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+func (r *fakeRouter) lead(routes ...leadership) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.routes = routes
+}
+
+const (
+	leaderID   = uint64(44)
+	followerID = uint64(55)
+)
+
+// pair is a leader, and a follower that clients talk to.
+type pair struct {
+	leader, follower             *memberNode
+	leaderServer, followerServer *Server
+	router                       *fakeRouter
+	conn                         *grpc.ClientConn // of a client of the follower
+	toLeader                     *grpc.ClientConn
+}
+
+func newPair(t *testing.T, change ...func(*Config)) *pair {
+	t.Helper()
+	p := &pair{
+		leader:   &memberNode{fakeNode: &fakeNode{}, id: leaderID},
+		follower: &memberNode{fakeNode: &fakeNode{err: fmt.Errorf("this is a follower: %w", backend.ErrNotLeader)}, id: followerID},
+		router:   &fakeRouter{t: t},
+	}
+	p.leader.txnResult = backend.TxnResult{Revision: 77, Results: []backend.OpResult{
+		{Put: &backend.PutResult{Revision: 77}, Delete: &backend.DeleteResult{Revision: 77, Deleted: 3}},
+	}}
+	p.leaderServer = startWithPeers(t, p.leader)
+	p.followerServer = startFollower(t, p.follower, p.router, change...)
+	p.toLeader = peerClient(t, leaderID, p.leaderServer.PeerURLs()).Conn()
+	p.router.lead(leadership{conn: p.toLeader})
+	p.conn = dial(t, p.followerServer)
+	return p
+}
+
+func startFollower(t *testing.T, n *memberNode, r Router, change ...func(*Config)) *Server {
+	t.Helper()
+	return startWithPeers(t, n, append([]func(*Config){func(c *Config) { c.Router = r }}, change...)...)
+}
+
+func (p *pair) outcomes(name string) float64 {
+	return testutil.ToFloat64(p.followerServer.services.forward.outcomes.WithLabelValues(name))
+}
+
+func TestFollowersForwardWhatOnlyTheLeaderCanAnswer(t *testing.T) {
+	p := newPair(t)
+	p.leader.lease = backend.LeaseStatus{ID: 5, GrantedTTL: 60, TTL: 30, Revision: 66}
+	p.leader.leases = []int64{5, 6}
+	p.leader.alarms = []backend.Alarm{{MemberID: 9, Type: backend.AlarmNoSpace}}
+	p.leader.rangeResult = backend.RangeResult{Revision: 77, Count: 4}
+	p.leader.hash = backend.Hash{Hash: 8, Revision: 77}
+	kv, l, m := pb.NewKVClient(p.conn), pb.NewLeaseClient(p.conn), pb.NewMaintenanceClient(p.conn)
+	ctx := testContext(t)
+	header := func(revision int64) *pb.ResponseHeader {
+		return &pb.ResponseHeader{ClusterId: fakeCluster, MemberId: followerID, RaftTerm: uint64(fakeTerm), Revision: revision}
+	}
+	alarms := []*pb.AlarmMember{{MemberID: 9, Alarm: pb.AlarmType_NOSPACE}}
+	for name, c := range map[string]struct {
+		call func() (proto.Message, error)
+		want proto.Message
+	}{
+		"put": {func() (proto.Message, error) { return kv.Put(ctx, &pb.PutRequest{Key: key}) },
+			&pb.PutResponse{Header: header(77)}},
+		"delete": {func() (proto.Message, error) { return kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}) },
+			&pb.DeleteRangeResponse{Header: header(77), Deleted: 3}},
+		"txn": {func() (proto.Message, error) { return kv.Txn(ctx, &pb.TxnRequest{}) }, nil},
+		"compact": {func() (proto.Message, error) { return kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}) },
+			&pb.CompactionResponse{Header: header(9)}},
+		"range": {func() (proto.Message, error) { return kv.Range(ctx, &pb.RangeRequest{Key: key}) },
+			&pb.RangeResponse{Header: header(77), Count: 4}},
+		"grant": {func() (proto.Message, error) { return l.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: 5, TTL: 60}) },
+			&pb.LeaseGrantResponse{Header: header(66), ID: 5, TTL: 60}},
+		"revoke": {func() (proto.Message, error) { return l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}) },
+			&pb.LeaseRevokeResponse{Header: header(fakeRevision)}},
+		"time to live": {func() (proto.Message, error) { return l.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 5}) },
+			&pb.LeaseTimeToLiveResponse{Header: header(fakeRevision), ID: 5, TTL: 30, GrantedTTL: 60}},
+		"leases": {func() (proto.Message, error) { return l.LeaseLeases(ctx, &pb.LeaseLeasesRequest{}) },
+			&pb.LeaseLeasesResponse{Header: header(fakeRevision), Leases: []*pb.LeaseStatus{{ID: 5}, {ID: 6}}}},
+		"list alarms": {func() (proto.Message, error) { return m.Alarm(ctx, &pb.AlarmRequest{}) },
+			&pb.AlarmResponse{Header: header(fakeRevision), Alarms: alarms}},
+		"raise alarm": {func() (proto.Message, error) {
+			return m.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE})
+		}, &pb.AlarmResponse{Header: header(fakeRevision), Alarms: alarms}},
+		"disarm alarm": {func() (proto.Message, error) {
+			return m.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE})
+		}, &pb.AlarmResponse{Header: header(fakeRevision)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := p.router.asked()
+			got, err := c.call()
+			require.NoError(t, err)
+			require.Equal(t, before+1, p.router.asked())
+			if c.want != nil {
+				require.True(t, proto.Equal(c.want, got), "%v", got)
+			}
+		})
+	}
+}
+
+// Whatever a member may be asked, its answer can be received.
+func TestEveryMethodHasAReply(t *testing.T) {
+	var types replyTypes
+	for name, service := range newPair(t).leaderServer.peerGRPC.GetServiceInfo() {
+		for _, m := range service.Methods {
+			if strings.HasPrefix(name, "sqlbrain.Peer") || m.IsClientStream || m.IsServerStream {
+				continue
+			}
+			for range 2 {
+				_, err := types.of("/" + name + "/" + m.Name)
+				require.NoError(t, err)
+			}
+		}
+	}
+	for method, want := range map[string]proto.Message{
+		"/etcdserverpb.KV/Put":             &pb.PutResponse{},
+		"/etcdserverpb.KV/Compact":         &pb.CompactionResponse{},
+		"/etcdserverpb.Auth/UserGrantRole": &pb.AuthUserGrantRoleResponse{},
+		renewMethod:                        &pb.LeaseKeepAliveResponse{},
+	} {
+		reply, err := types.of(method)
+		require.NoError(t, err)
+		require.IsType(t, want, reply)
+	}
+	for _, method := range []string{"", "/nothing", "/no.Service/Method", "/etcdserverpb.KV/Nothing", "/etcdserverpb.PutRequest/Put"} {
+		_, err := types.of(method)
+		require.Error(t, err, method)
+	}
+}
+
+func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
+	p := newPair(t)
+	seen := make(chan context.Context, 1)
+	p.leader.onTxn = func(ctx context.Context) error { seen <- ctx; return nil }
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "token", "other", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
+		"binary-bin", "\x00\xff", forwardedForKey, "somebody else", "sqlbrain-cluster", "ff", notLeaderKey, "true")
+	var client grpcpeer.Peer
+	_, err := pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key}, grpc.Peer(&client))
+	require.NoError(t, err)
+	at := <-seen
+	md, _ := metadata.FromIncomingContext(at)
+	require.Equal(t, []string{"secret", "other"}, md.Get("token"))
+	require.Equal(t, []string{"\x00\xff"}, md.Get("binary-bin"))
+	require.Equal(t, []string{rpctypes.MetadataHasLeader}, md.Get(rpctypes.MetadataRequireLeaderKey))
+	require.Equal(t, []string{client.LocalAddr.String()}, md.Get(forwardedForKey))
+	require.Equal(t, []string{"37"}, md.Get(forwardedByKey))
+	require.Empty(t, md.Get(notLeaderKey), "what nodes say to each other is not taken from clients")
+	require.Equal(t, []string{"b"}, md.Get("sqlbrain-cluster"))
+	want, _ := ctx.Deadline()
+	got, ok := at.Deadline()
+	require.True(t, ok)
+	require.WithinDuration(t, want, got, 2*time.Second, "not the server's own bound, which is later")
+}
+
+func TestTheLeadersErrorIsTheAnswer(t *testing.T) {
+	p := newPair(t)
+	executed := 0
+	p.leader.onTxn = func(context.Context) error { executed++; return backend.ErrNoSpace }
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCNoSpace.Error(), err.Error())
+	// Unavailable, but in the leader's words.
+	p.leader.onTxn = func(context.Context) error { executed++; return backend.ErrTimeout }
+	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCTimeout.Error(), err.Error())
+	require.Equal(t, 2, executed)
+	require.EqualValues(t, 2, p.outcomes("answered"))
+}
+
+func TestACallFollowsTheLeadership(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	p := newPair(t)
+	other := startFollower(t, &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 66}, &fakeRouter{t: t})
+	executed := 0
+	p.leader.onTxn = func(context.Context) error { executed++; return nil }
+	p.router.lead(
+		leadership{conn: peerClient(t, 66, other.PeerURLs()).Conn()},                                   // does not lead
+		leadership{conn: peerClient(t, leaderID, []string{"http://" + closed.Addr().String()}).Conn()}, // is gone
+		leadership{conn: peerClient(t, 67, other.PeerURLs()).Conn()},                                   // is somebody else
+		leadership{self: true}, // lost it again
+		leadership{conn: p.toLeader},
+	)
+	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	require.Equal(t, 5, p.router.asked())
+	require.Equal(t, 1, executed)
+	require.EqualValues(t, 3, p.outcomes("repeated"))
+	require.EqualValues(t, 1, p.outcomes("answered"))
+}
+
+func TestANodeThatLeadsByNowAnswersItself(t *testing.T) {
+	p := newPair(t)
+	tried := 0
+	p.follower.txnResult = p.leader.txnResult
+	p.follower.onTxn = func(context.Context) error {
+		if tried++; tried == 2 {
+			p.follower.setErr(nil)
+		}
+		return nil
+	}
+	p.router.lead(leadership{self: true})
+	r, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	require.Equal(t, followerID, r.Header.MemberId)
+	require.Equal(t, 2, tried)
+	require.Equal(t, 1, p.router.asked())
+}
+
+func TestAWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
+	p := newPair(t)
+	executed := 0
+	p.leader.onTxn = func(ctx context.Context) error {
+		executed++
+		p.leaderServer.cutPeers()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCLeaderChanged.Error(), err.Error())
+	require.Equal(t, 1, executed)
+	require.Equal(t, 1, p.router.asked())
+	require.EqualValues(t, 1, p.outcomes("lost"))
+}
+
+// cutPeers cuts the connections of other members.
+func (s *Server) cutPeers() {
+	s.peerConns.mu.Lock()
+	open := make([]*connection, 0, len(s.peerConns.open))
+	for c := range s.peerConns.open {
+		open = append(open, c)
+	}
+	s.peerConns.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close() // the other side may be faster
+	}
+}
+
+func TestAReadWhoseAnswerIsLostIsRepeated(t *testing.T) {
+	for name, fail := range map[string]func(*pair) error{
+		"connection cut": func(p *pair) error { p.leaderServer.cutPeers(); return nil },
+		"leader changed": func(*pair) error { return backend.ErrLeaderLost },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			p.leader.lease = backend.LeaseStatus{TTL: 5}
+			var mu sync.Mutex
+			asked := 0
+			p.leader.onLookUp = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if asked++; asked == 1 {
+					return fail(p)
+				}
+				return nil
+			}
+			r, err := pb.NewLeaseClient(p.conn).LeaseTimeToLive(testContext(t), &pb.LeaseTimeToLiveRequest{ID: 1})
+			require.NoError(t, err)
+			require.EqualValues(t, 5, r.TTL)
+			require.EqualValues(t, 1, p.outcomes("repeated"))
+		})
+	}
+}
+
+func TestALeaderThatDoesNotAnswer(t *testing.T) {
+	p := newPair(t, func(c *Config) { c.RequestTimeout = 100 * time.Millisecond })
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	p.leader.onTxn = hang
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCTimeout.Error(), err.Error(), "the bound is the server's, not the client's")
+
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key})
+	requireStatus(t, err, codes.DeadlineExceeded, "")
+}
+
+// Who only reads asks again in time, wherever the leader is by then.
+func TestAReadDoesNotWaitForALeaderThatIsGone(t *testing.T) {
+	p := newPair(t, func(c *Config) { c.RequestTimeout = 4 * time.Second })
+	held := make(chan struct{})
+	defer close(held)
+	p.leader.onLookUp = func() error { <-held; return nil }
+	second := &memberNode{fakeNode: &fakeNode{lease: backend.LeaseStatus{TTL: 9}}, id: 77}
+	s := startWithPeers(t, second)
+	p.router.lead(leadership{conn: p.toLeader}, leadership{conn: peerClient(t, 77, s.PeerURLs()).Conn()})
+	r, err := pb.NewLeaseClient(p.conn).LeaseTimeToLive(testContext(t), &pb.LeaseTimeToLiveRequest{ID: 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 9, r.TTL)
+}
+
+func TestWithoutALeader(t *testing.T) {
+	p := newPair(t, func(c *Config) { c.RequestTimeout = 50 * time.Millisecond })
+	p.router.lead(leadership{err: fmt.Errorf("%w: nobody leads", backend.ErrNotServing)})
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCNoLeader.Error(), err.Error())
+
+	p.router.lead(leadership{self: true}) // and it does not
+	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Contains(t, []string{rpctypes.ErrGRPCTimeout.Error(), rpctypes.ErrGRPCNoLeader.Error()}, err.Error())
+}
+
+func TestAPhysicalCompactionMayTakeLonger(t *testing.T) {
+	p := newPair(t)
+	bounded := make(chan bool, 1)
+	p.leader.onCompact = func(ctx context.Context) {
+		_, ok := ctx.Deadline()
+		bounded <- ok
+	}
+	for _, physical := range []bool{false, true} {
+		_, err := pb.NewKVClient(p.conn).Compact(context.Background(), &pb.CompactionRequest{Revision: 5, Physical: physical})
+		require.NoError(t, err)
+		require.Equal(t, !physical, <-bounded)
+	}
+}
+
+func TestMoveLeaderIsForTheLeaderOnly(t *testing.T) {
+	f := newForwarder(&fakeRouter{t: t}, &fakeNode{}, time.Second)
+	_, err := f.unary(context.Background(), &pb.MoveLeaderRequest{}, &grpc.UnaryServerInfo{FullMethod: methodMoveLeader},
+		func(context.Context, any) (any, error) { return nil, backend.ErrNotLeader })
+	require.ErrorIs(t, err, backend.ErrNotLeader)
+}
+
+func TestErrorsOfTheNodeItselfAreNotForwarded(t *testing.T) {
+	p := newPair(t)
+	p.follower.setErr(errors.New("something else"))
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	requireStatus(t, err, codes.Internal, "")
+	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{})
+	require.Equal(t, rpctypes.ErrGRPCEmptyKey.Error(), err.Error())
+	require.Zero(t, p.router.asked())
+}
+
+func TestAKeepAliveStreamOutlivesItsLeader(t *testing.T) {
+	p := newPair(t)
+	second := &memberNode{fakeNode: &fakeNode{}, id: 77}
+	toSecond := peerClient(t, 77, startWithPeers(t, second).PeerURLs()).Conn()
+	p.leader.onRenew = func(id int64) (int64, error) { return 100 + id, nil }
+	second.onRenew = func(id int64) (int64, error) {
+		if id == 13 {
+			return 0, backend.ErrLeaseNotFound
+		}
+		return 200 + id, nil
+	}
+	st, err := pb.NewLeaseClient(p.conn).LeaseKeepAlive(testContext(t))
+	require.NoError(t, err)
+	renew := func(from, to int64) (ttls []int64) {
+		for id := from; id <= to; id++ {
+			require.NoError(t, st.Send(&pb.LeaseKeepAliveRequest{ID: id}))
+		}
+		for id := from; id <= to; id++ {
+			r, err := st.Recv()
+			require.NoError(t, err)
+			require.Equal(t, id, r.ID, "answers keep their order")
+			require.Equal(t, followerID, r.Header.MemberId)
+			ttls = append(ttls, r.TTL)
+		}
+		return ttls
+	}
+	require.Equal(t, []int64{101, 102, 103}, renew(1, 3))
+
+	p.leader.onRenew = nil
+	p.leader.setErr(backend.ErrNotLeader) // and the router learns it after a moment
+	p.router.lead(leadership{conn: p.toLeader}, leadership{conn: p.toLeader}, leadership{conn: toSecond})
+	require.Equal(t, []int64{204, 205}, renew(4, 5))
+	require.Equal(t, []int64{212, 0, 214}, renew(12, 14))
+
+	p.follower.setErr(nil)
+	p.follower.lease.GrantedTTL = 9
+	require.Equal(t, []int64{9}, renew(6, 6), "it leads itself now")
+
+	p.follower.setErr(backend.ErrNotLeader)
+	p.router.lead(leadership{err: backend.ErrNotServing})
+	require.NoError(t, st.Send(&pb.LeaseKeepAliveRequest{ID: 7}))
+	_, err = st.Recv()
+	require.Equal(t, rpctypes.ErrGRPCNoLeader.Error(), err.Error())
+}
+
+func TestWithoutARouterAFollowerSaysSo(t *testing.T) {
+	s := startFake(t, &fakeNode{err: backend.ErrNotLeader}, nil)
+	_, err := pb.NewKVClient(dial(t, s)).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.Equal(t, rpctypes.ErrGRPCNotLeader.Error(), err.Error())
+}

@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/peer"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// memberNode is a fake with an id of its own, and with hooks.
+type memberNode struct {
+	*fakeNode
+	id        uint64
+	onTxn     func(context.Context) error
+	onCompact func(context.Context)
+	onRenew   func(id int64) (ttl int64, err error)
+	onLookUp  func() error // of a lease
+}
+
+func (n *memberNode) MemberID() uint64 { return n.id }
+
+func (n *memberNode) Txn(ctx context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+	if n.onTxn != nil {
+		if err := n.onTxn(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n.fakeNode.Txn(ctx, t, linearizable)
+}
+
+func (n *memberNode) Compact(ctx context.Context, rev int64, physical bool) (int64, error) {
+	if n.onCompact != nil {
+		n.onCompact(ctx)
+	}
+	return n.fakeNode.Compact(ctx, rev, physical)
+}
+
+func (n *memberNode) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
+	if n.onRenew != nil {
+		return n.onRenew(id)
+	}
+	return n.fakeNode.LeaseKeepAlive(ctx, id)
+}
+
+func (n *memberNode) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (backend.LeaseStatus, error) {
+	if n.onLookUp != nil {
+		if err := n.onLookUp(); err != nil {
+			return backend.LeaseStatus{}, err
+		}
+	}
+	return n.fakeNode.LeaseTimeToLive(ctx, id, keys)
+}
+
+// noHistory is the watch.Source of a hub whose watchers are never behind.
+type noHistory struct{}
+
+func (noHistory) Changes(_ context.Context, _, _ []byte, _, to int64) ([]*watch.Event, int64, error) {
+	return nil, to + 1, nil
+}
+
+func (noHistory) Versions(_ context.Context, keys [][]byte, _ []int64) ([]*coder.Record, error) {
+	return make([]*coder.Record, len(keys)), nil
+}
+
+// peerNode leads, on a hub without events.
+type peerNode struct {
+	*memberNode
+	hub *watch.Hub
+}
+
+func (n peerNode) Position(context.Context) (peer.Position, error) {
+	return peer.Position{Term: fakeTerm, Member: n.id, Revision: fakeRevision}, nil
+}
+func (n peerNode) FollowFrom(int64) (*watch.Stream, error) { return n.hub.NewStream(), nil }
+func (n peerNode) CompactRevision() int64                  { return 0 }
+func (n peerNode) Leading() <-chan struct{}                { return nil }
+
+// newWithPeers returns a server with a peer port that is not running.
+func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
+	t.Helper()
+	hub := watch.NewHub(noHistory{}, fakeRevision, 0, watch.Config{})
+	t.Cleanup(hub.Close)
+	cfg := testConfig(t)
+	cfg.PeerURLs = []string{loopback}
+	cfg.PeerNode = peerNode{n, hub}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := newServer(cfg, n, nil)
+	require.NoError(t, err)
+	return s
+}
+
+func startWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
+	t.Helper()
+	s := newWithPeers(t, n, change...)
+	runServer(t, s)
+	return s
+}
+
+// peerClient returns a client for the member id at urls.
+func peerClient(t *testing.T, id uint64, urls []string, change ...func(*peer.Config)) *peer.Client {
+	t.Helper()
+	cfg := peer.Config{ClusterID: fakeCluster}
+	for _, c := range change {
+		c(&cfg)
+	}
+	p, err := peer.NewPool(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return must(p.Member(id, urls))
+}
+
+func TestPeersReachAMemberOnItsPeerURLs(t *testing.T) {
+	n := &memberNode{fakeNode: &fakeNode{leases: []int64{3}}, id: 44}
+	s := newWithPeers(t, n)
+	require.Len(t, s.PeerURLs(), 1)
+	require.NotContains(t, s.PeerURLs()[0], ":0", "the real port is known before the server runs")
+	runServer(t, s)
+	c := peerClient(t, 44, s.PeerURLs())
+	p, err := c.Position(testContext(t))
+	require.NoError(t, err)
+	require.EqualValues(t, 44, p.Member)
+	r, err := pb.NewLeaseClient(c.Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
+	require.NoError(t, err)
+	require.Len(t, r.Leases, 1)
+}
+
+func TestNoPeerListenerWithoutANodeOrURLs(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"no node": func(c *Config) { c.PeerNode = nil },
+		"no URL":  func(c *Config) { c.PeerURLs = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Empty(t, startWithPeers(t, &memberNode{fakeNode: &fakeNode{}}, change).PeerURLs())
+		})
+	}
+}
+
+func TestThePeerPortIsForMembersOnly(t *testing.T) {
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
+	conn, err := grpc.NewClient(strings.TrimPrefix(s.PeerURLs()[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
+	requireStatus(t, err, codes.FailedPrecondition, "for the members of the cluster")
+	_, err = pb.NewLeaseClient(peerClient(t, 45, s.PeerURLs()).Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
+	requireStatus(t, err, codes.FailedPrecondition, "this is member 2c of cluster b, not member 2d")
+}
+
+func TestAPeerThatDoesNotLeadRefusesUnmistakably(t *testing.T) {
+	n := &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 44}
+	router := &fakeRouter{t: t}
+	s := startWithPeers(t, n, func(c *Config) { c.Router = router })
+	conn := peerClient(t, 44, s.PeerURLs()).Conn()
+	var trailer metadata.MD
+	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key}, grpc.Trailer(&trailer))
+	require.Equal(t, rpctypes.ErrGRPCNotLeader.Error(), err.Error())
+	require.NotEmpty(t, trailer.Get(notLeaderKey))
+	require.True(t, peer.Answered(trailer))
+	require.False(t, peer.Misdirected(trailer))
+
+	st, err := pb.NewLeaseClient(conn).LeaseKeepAlive(testContext(t))
+	require.NoError(t, err)
+	require.NoError(t, st.Send(&pb.LeaseKeepAliveRequest{ID: 1}))
+	_, err = st.Recv()
+	require.Equal(t, rpctypes.ErrGRPCNotLeader.Error(), err.Error())
+	require.Zero(t, router.asked(), "nothing is forwarded twice")
+}
+
+func TestPeersWithTLS(t *testing.T) {
+	ca, others := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "others")
+	files := func(issuer *tlstest.Authority) tlsfiles.Config {
+		d := tlstest.NewDir(t)
+		d.Write(t, issuer, "member")
+		d.Trust(t, ca)
+		return d.Config
+	}
+	own := files(ca)
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
+		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
+		c.PeerTLS = own
+		c.PeerTLS.ClientCertAuth = true
+	})
+	urls := s.PeerURLs()
+	require.True(t, strings.HasPrefix(urls[0], "https://"))
+	ask := func(url string, files tlsfiles.Config) error {
+		_, err := peerClient(t, 44, []string{url}, func(c *peer.Config) { c.TLS = files }).Position(testContext(t))
+		return err
+	}
+	require.NoError(t, ask(urls[0], files(ca)))
+	require.NoError(t, ask(urls[1], tlsfiles.Config{}), "one of its URLs has no TLS")
+	require.Error(t, ask(urls[0], files(others)), "a certificate of somebody else")
+
+	// A client without a certificate gets no further than the handshake.
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(urls[0], "https://"), ca.ClientConfig(t, nil))
+	require.NoError(t, err, "the server judges after the client's side is done")
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorContains(t, err, "certificate required")
+	require.NoError(t, conn.Close())
+
+	cfg := testConfig(t)
+	cfg.PeerURLs, cfg.PeerNode = []string{"https://127.0.0.1:0"}, peerNode{}
+	_, err = newServer(cfg, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "a certificate and a key are needed")
+}
+
+func TestStopEndsFeeds(t *testing.T) {
+	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
+	stop := runServer(t, s)
+	f, err := peerClient(t, 44, s.PeerURLs()).Follow(testContext(t), fakeRevision+1)
+	require.NoError(t, err)
+	_, err = f.Next()
+	require.NoError(t, err)
+	stop()
+	for err == nil {
+		_, err = f.Next()
+	}
+	require.ErrorContains(t, err, "server stopped")
+}
+
+// gRPC waits for connections that say nothing, for much longer than a stop may take.
+func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
+	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) { c.StopTimeout = 20 * time.Millisecond })
+	stop := runServer(t, s)
+	mute, err := net.Dial("tcp", strings.TrimPrefix(s.PeerURLs()[0], "http://"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mute.Close()) }()
+	_, err = peerClient(t, 44, s.PeerURLs()).Position(testContext(t))
+	require.NoError(t, err, "a later connection was accepted, so the mute one was")
+	stop()
+	_, err = mute.Read(make([]byte, 1<<16))
+	for err == nil { // the server's settings
+		_, err = mute.Read(make([]byte, 1<<16))
+	}
+	require.False(t, isTimeout(err))
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
