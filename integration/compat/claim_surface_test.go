@@ -46,24 +46,30 @@ func TestSurface(t *testing.T) {
 			c.ask("Cluster/MemberList", &pb.MemberListRequest{Linearizable: true})
 		}},
 		{"Cluster/MemberAdd", func(c *checker) {
-			q := &pb.MemberAddRequest{PeerURLs: []string{"::"}}
-			c.missing("member changes", "Cluster/MemberAdd", q)
-			c.ask("Cluster/MemberAdd", q)
+			c.needsCluster()
+			for _, urls := range [][]string{nil, {""}, {"::"}, {"nonsense"}, {"ftp://127.0.0.1:1"}, {"http://127.0.0.1"}, {"http://127.0.0.1:1/path"}} {
+				c.ask("Cluster/MemberAdd", &pb.MemberAddRequest{PeerURLs: urls})
+			}
 		}},
 		{"Cluster/MemberRemove", func(c *checker) {
-			q := &pb.MemberRemoveRequest{ID: 1}
-			c.missing("member changes", "Cluster/MemberRemove", q)
-			c.refused("Cluster/MemberRemove", q, codes.NotFound, "etcdserver: member not found")
+			c.needsCluster()
+			c.refused("Cluster/MemberRemove", &pb.MemberRemoveRequest{ID: 1}, codes.NotFound, "etcdserver: member not found")
 		}},
 		{"Cluster/MemberUpdate", func(c *checker) {
-			q := &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"http://127.0.0.1:1"}}
-			c.missing("member changes", "Cluster/MemberUpdate", q)
-			c.ask("Cluster/MemberUpdate", q)
+			c.needsCluster()
+			c.refused("Cluster/MemberUpdate", &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"http://127.0.0.1:1"}}, codes.NotFound, "etcdserver: member not found")
+			c.ask("Cluster/MemberUpdate", &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"::"}})
+			a := c.askEach("Cluster/MemberUpdate", func(s *side) proto.Message {
+				return &pb.MemberUpdateRequest{ID: c.member(s).ID, PeerURLs: []string{"http://127.0.0.1:1"}}
+			})
+			c.holds(a.err == nil, "%s", a)
+			c.refused("Cluster/MemberAdd", &pb.MemberAddRequest{PeerURLs: []string{"http://127.0.0.1:1"}}, codes.FailedPrecondition, "etcdserver: Peer URLs already exists")
 		}},
 		{"Cluster/MemberPromote", func(c *checker) {
-			q := &pb.MemberPromoteRequest{ID: 1}
-			c.missing("member changes", "Cluster/MemberPromote", q)
-			c.ask("Cluster/MemberPromote", q)
+			c.needsCluster()
+			c.ask("Cluster/MemberPromote", &pb.MemberPromoteRequest{ID: 1})
+			a := c.askEach("Cluster/MemberPromote", func(s *side) proto.Message { return &pb.MemberPromoteRequest{ID: c.member(s).ID} })
+			c.holds(a.err != nil, "%s", a)
 		}},
 		{"Maintenance/Snapshot", func(c *checker) {
 			c.snapshots()
@@ -95,6 +101,33 @@ func TestSurface(t *testing.T) {
 			}
 		}},
 	})
+}
+
+// needsCluster ends a claim about members where there can be but one.
+func (c *checker) needsCluster() {
+	c.t.Helper()
+	c.missing("members other than the only one", "Cluster/MemberRemove", &pb.MemberRemoveRequest{ID: 1})
+}
+
+// askEach is ask with a request for each server.
+func (c *checker) askEach(method string, req func(*side) proto.Message) answer {
+	c.t.Helper()
+	theirs, ours := call{method, req(c.p.etcd)}, call{method, req(c.p.subject)}
+	c.trace = append(c.trace, theirs.String())
+	etcd, subject := c.p.etcd.ask(theirs), c.p.subject.ask(ours)
+	c.compare(theirs, etcd, subject)
+	c.learn(etcd)
+	return etcd
+}
+
+// member is the one member that the server knows: itself.
+func (c *checker) member(s *side) *pb.Member {
+	c.t.Helper()
+	r, ok := s.ask(call{"Cluster/MemberList", &pb.MemberListRequest{Linearizable: true}}).only().(*pb.MemberListResponse)
+	if !ok || len(r.Members) != 1 {
+		c.t.Fatalf("%s: members %v", s.name, r)
+	}
+	return r.Members[0]
 }
 
 // snapshots ends a claim about them: they are a part that is missing yet, and what
@@ -228,7 +261,17 @@ func TestHTTP(t *testing.T) {
 			c.web("POST", "/v3/maintenance/hashkv", `{"revision":"99999"}`)
 			c.web("POST", "/v3/maintenance/transfer-leadership", `{"targetID":"1"}`)
 			c.webEach("POST", "/v3/maintenance/transfer-leadership", func(s *side) string {
-				return fmt.Sprintf(`{"targetID":"%d"}`, c.memberID(s))
+				return fmt.Sprintf(`{"targetID":"%d"}`, c.member(s).ID)
+			})
+		}},
+		{"POST /v3/cluster, of members", func(c *checker) {
+			c.needsCluster()
+			c.web("POST", "/v3/cluster/member/add", `{"peerURLs":["::"]}`)
+			c.web("POST", "/v3/cluster/member/remove", `{"ID":"1"}`)
+			c.web("POST", "/v3/cluster/member/promote", `{"ID":"1"}`)
+			c.web("POST", "/v3/cluster/member/update", `{"ID":"1","peerURLs":["http://127.0.0.1:1"]}`)
+			c.webEach("POST", "/v3/cluster/member/update", func(s *side) string {
+				return fmt.Sprintf(`{"ID":"%d","peerURLs":["http://127.0.0.1:1"]}`, c.member(s).ID)
 			})
 		}},
 		{"POST /v3/auth", func(c *checker) {
@@ -366,16 +409,6 @@ func TestProfiles(t *testing.T) {
 	testClaims(t, []string{"--enable-pprof"}, claims)
 }
 
-// memberID is the server's own id.
-func (c *checker) memberID(s *side) uint64 {
-	c.t.Helper()
-	m, ok := s.ask(call{"KV/Range", &pb.RangeRequest{Key: []byte("a")}}).only().(*pb.RangeResponse)
-	if !ok {
-		c.t.Fatalf("%s: no answer", s.name)
-	}
-	return m.Header.MemberId
-}
-
 func TestMaintenance(t *testing.T) {
 	b := func(s string) []byte { return []byte(s) }
 	alarm := func(c *checker, action pb.AlarmRequest_AlarmAction, member uint64, kind pb.AlarmType) *pb.AlarmResponse {
@@ -407,16 +440,7 @@ func TestMaintenance(t *testing.T) {
 		{"Defragment and MoveLeader answer without header", func(c *checker) {
 			r := response[pb.DefragmentResponse](c.ask("Maintenance/Defragment", &pb.DefragmentRequest{}))
 			c.holds(r.Header == nil, "%v", r)
-			var got []string
-			q := &pb.MoveLeaderRequest{}
-			for _, s := range c.p.sides() {
-				q.TargetID = c.memberID(s)
-				a := s.ask(call{"Maintenance/MoveLeader", q})
-				got = append(got, a.String())
-			}
-			if c.same("moving the leadership to the leader", got) {
-				c.rec.request(call{"Maintenance/MoveLeader", q}, true)
-			}
+			c.askEach("Maintenance/MoveLeader", func(s *side) proto.Message { return &pb.MoveLeaderRequest{TargetID: c.member(s).ID} })
 		}},
 		{"bad leader transferee", func(c *checker) {
 			c.refused("Maintenance/MoveLeader", &pb.MoveLeaderRequest{TargetID: 7}, codes.FailedPrecondition, "etcdserver: bad leader transferee")

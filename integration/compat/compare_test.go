@@ -84,14 +84,20 @@ func masked(c call, m proto.Message) proto.Message {
 			r.ID = 1 // chosen by the server
 		}
 	case *pb.MemberListResponse:
-		for _, member := range r.Members {
-			member.ID, member.ClientURLs, member.PeerURLs = min(member.ID, 1), nil, nil
-		}
+		maskMembers(r.Members)
+	case *pb.MemberUpdateResponse:
+		maskMembers(r.Members)
 	case *pb.HashResponse:
 		r.Hash = min(r.Hash, 1) // covers how the store keeps things
 	}
 	maskHeaders(m.ProtoReflect())
 	return m
+}
+
+func maskMembers(members []*pb.Member) {
+	for _, m := range members {
+		m.ID, m.ClientURLs, m.PeerURLs = min(m.ID, 1), nil, nil
+	}
 }
 
 // maskHeaders masks the header of m, and of what is in it.

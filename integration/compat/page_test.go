@@ -97,9 +97,12 @@ const (
 // knownToDiffer are options that no test compares because README.md tells of a
 // difference.
 var knownToDiffer = map[string]bool{
+	"Cluster/MemberAdd isLearner":        true,
 	"Maintenance/Alarm action = unknown": true,
 	"Maintenance/Alarm alarm = unknown":  true,
 }
+
+var engineTitles = map[string]string{harness.SQLite.Name: "SQLite", harness.MySQL.Name: "MySQL and MariaDB"}
 
 // on returns what the engines' marks together say; get returns an engine's.
 func on(get func(*engineResults) (mark, bool)) (state, bool) {
@@ -124,7 +127,7 @@ func on(get func(*engineResults) (mark, bool)) (state, bool) {
 		default:
 			s.by = "histories"
 		}
-		states, where = append(states, s), append(where, name)
+		states, where = append(states, s), append(where, engineTitles[name])
 	}
 	if len(states) == 0 {
 		return state{}, false
@@ -135,7 +138,7 @@ func on(get func(*engineResults) (mark, bool)) (state, bool) {
 		}
 	}
 	if len(where) < len(results.engines) {
-		states[0].by += ", only on " + strings.Join(where, ", ")
+		states[0].is += ", only on " + strings.Join(where, ", ")
 	}
 	return states[0], true
 }
