@@ -14,6 +14,7 @@ import (
 type DBStore struct {
 	db      *Database
 	info    Info
+	texts   *texts
 	metrics *metrics
 	list    *sizer // bytes of a row of List
 
@@ -45,7 +46,10 @@ func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	s := &DBStore{db: db, info: info, list: newSizer(1 << 10)}
+	s := &DBStore{db: db, info: info, texts: db.dialect.texts(), list: newSizer(1 << 10)}
+	if info.Product == productTiDB {
+		s.texts = &tidbTexts
+	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	if s.metrics, err = newMetrics(o.Registerer, db); err != nil {
 		s.end(ErrClosed)

@@ -28,12 +28,12 @@ func (s *DBStore) List(ctx context.Context, q ListQuery) (rows []ListRow, more b
 }
 
 func (s *DBStore) listPage(ctx context.Context, q ListQuery) (rows []ListRow, more bool, err error) {
-	maxBytes, text, limit := q.MaxBytes, s.db.dialect.texts().list, 0
+	maxBytes, text, limit := q.MaxBytes, s.texts.list, 0
 	if maxBytes <= 0 {
 		maxBytes = defaultListBytes
 	}
 	if q.KeysOnly {
-		text, limit = s.db.dialect.texts().listKeys, maxPageRows
+		text, limit = s.texts.listKeys, maxPageRows
 	} else {
 		limit = s.list.rows(maxBytes)
 	}
@@ -76,7 +76,7 @@ func (s *DBStore) Count(ctx context.Context, start, end []byte, rev int64) (live
 	at := binary.BigEndian.AppendUint64(nil, uint64(max(rev, 0)))
 	err = s.call(ctx, "count", func(ctx context.Context) error {
 		return s.read(ctx, func(q querier) error {
-			return query(ctx, q, s.db.dialect.texts().count, []any{at, at, notNil(start), notNil(end)}, func(r *sql.Rows) (bool, error) {
+			return query(ctx, q, s.texts.count, []any{at, at, notNil(start), notNil(end)}, func(r *sql.Rows) (bool, error) {
 				return false, r.Scan(&live, &newer)
 			})
 		})
@@ -97,7 +97,7 @@ func (s *DBStore) Floor(ctx context.Context, ranges []Partition) ([]Row, error) 
 		return s.read(ctx, func(q querier) error {
 			first := 0
 			for chunk := range slices.Chunk(ranges, floorRanges) {
-				if err := floorChunk(ctx, q, s.db.dialect.texts().floor, chunk, rows[first:]); err != nil {
+				if err := floorChunk(ctx, q, s.texts.floor, chunk, rows[first:]); err != nil {
 					return err
 				}
 				first += len(chunk)

@@ -13,10 +13,6 @@ const (
 	// the two more keys that come with a row in the answer of a list.
 	packetMargin = 64 << 10
 	minPacket    = 1 << 20
-	productTiDB  = "TiDB"
-	// TiDB's limits, by default, on an entry and on a transaction.
-	tidbMaxRow = 6<<20 - 64<<10
-	tidbMaxTx  = 100<<20 - 1<<20
 )
 
 // check reads the settings of conn's session, so what it finds holds for all
@@ -30,7 +26,9 @@ func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn)
 	switch {
 	case strings.Contains(info.Version, "TiDB"):
 		info.Product = productTiDB
-		info.maxRow, info.maxTx = tidbMaxRow, tidbMaxTx
+		if err := checkTiDB(vars, &info); err != nil {
+			return info, err
+		}
 	case strings.Contains(info.Version, "MariaDB"):
 		info.Product = "MariaDB"
 	}
@@ -68,7 +66,8 @@ func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn)
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
 	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
 		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
-		'tidb_restricted_read_only', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`
+		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability',
+		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`
 	var rows []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`

@@ -70,7 +70,7 @@ func (s *DBStore) readSnapshot(ctx context.Context, f func(querier) error) error
 			rollback(ctx, conn)
 			_ = conn.Close() // returns it to the pool
 		}()
-		for _, text := range s.db.dialect.texts().snapshot {
+		for _, text := range s.texts.snapshot {
 			if _, err := conn.ExecContext(ctx, text); err != nil {
 				return err
 			}
@@ -178,7 +178,7 @@ func padded(n int) int {
 func (s *DBStore) Timestamp(ctx context.Context) (at time.Time, err error) {
 	err = s.call(ctx, "timestamp", func(ctx context.Context) error {
 		return s.read(ctx, func(q querier) error {
-			return query(ctx, q, s.db.dialect.texts().timestamp, nil, func(r *sql.Rows) (bool, error) {
+			return query(ctx, q, s.texts.timestamp, nil, func(r *sql.Rows) (bool, error) {
 				var micros int64
 				err := r.Scan(&micros)
 				at = time.UnixMicro(micros)
@@ -189,10 +189,22 @@ func (s *DBStore) Timestamp(ctx context.Context) (at time.Time, err error) {
 	return at, err
 }
 
-// GetPartitions implements KvStorage. No engine here tells where its rows are.
+// GetPartitions implements KvStorage. TiDB alone tells where its rows are, if it
+// does: not every edition lets ordinary users ask, and partitions are for speed
+// only, so that an error means one.
 func (s *DBStore) GetPartitions(ctx context.Context, start, end []byte) (p []Partition, err error) {
-	err = s.call(ctx, "partitions", func(context.Context) error {
-		p = []Partition{{Start: bytes.Clone(start), End: bytes.Clone(end)}}
+	err = s.call(ctx, "partitions", func(ctx context.Context) error {
+		var bounds [][]byte
+		if s.info.Product == productTiDB {
+			if bounds, err = regionBounds(ctx, s.db.read); err != nil {
+				if ctx.Err() != nil {
+					return definite(ctx, s.db.dialect, err)
+				}
+				s.db.logger.DebugContext(ctx, "the table's regions are not to be had", "error", err)
+				bounds = nil
+			}
+		}
+		p = split(start, end, bounds)
 		return nil
 	})
 	return p, err

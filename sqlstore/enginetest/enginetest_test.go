@@ -130,3 +130,23 @@ func TestMissingEngineSkipsUnlessRequired(t *testing.T) {
 		})
 	}
 }
+
+func TestGivenServer(t *testing.T) {
+	for _, c := range []struct{ mysql, tidb, want string }{
+		{"", "", ""},
+		{"mysql://u@h:3306/", "", "mysql://u@h:3306/"},
+		{"mysql://u@h:3306/", "tidb://u:p@h2/", "mysql://u:p@h2:4000/"},
+		{"", "tidb://u:p@h2:4001/", "mysql://u:p@h2:4001/"},
+		{"", "mysql://u:p@h2/", "mysql://u:p@h2/"},
+	} {
+		t.Setenv(EnvURL, c.mysql)
+		t.Setenv(EnvTiDB, c.tidb)
+		u, err := givenServer()
+		require.NoError(t, err)
+		require.Equal(t, c.want, u)
+		require.Equal(t, c.tidb != "", OnTiDB())
+	}
+	t.Setenv(EnvTiDB, "h2:4000")
+	_, err := givenServer()
+	require.ErrorContains(t, err, EnvTiDB)
+}

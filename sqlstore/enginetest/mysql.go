@@ -46,7 +46,9 @@ var shared struct {
 // ends. The user of the URL is root on servers started here.
 func MySQL(t testing.TB) string {
 	t.Helper()
-	if u := os.Getenv(EnvURL); u != "" {
+	if u, err := givenServer(); err != nil {
+		t.Fatal(err)
+	} else if u != "" {
 		return createDatabase(t, u)
 	}
 	shared.Lock()
@@ -61,6 +63,27 @@ func MySQL(t testing.TB) string {
 	}
 	return createDatabase(t, p.url(""))
 }
+
+// givenServer returns the mysql:// URL of the server that the environment names;
+// empty if it names none.
+func givenServer() (string, error) {
+	tidbURL := os.Getenv(EnvTiDB)
+	if tidbURL == "" {
+		return os.Getenv(EnvURL), nil
+	}
+	u, err := url.Parse(tidbURL)
+	if err != nil || u.Scheme != "tidb" && u.Scheme != "mysql" {
+		return "", fmt.Errorf("%s is not a tidb:// URL", EnvTiDB)
+	}
+	if u.Port() == "" && u.Scheme == "tidb" {
+		u.Host = net.JoinHostPort(u.Hostname(), "4000")
+	}
+	u.Scheme = "mysql"
+	return u.String(), nil
+}
+
+// OnTiDB reports whether MySQL returns databases of a TiDB.
+func OnTiDB() bool { return os.Getenv(EnvTiDB) != "" }
 
 func startShared() (*process, error) {
 	p, err := newProcess()

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"path/filepath"
 	"testing"
 )
 
@@ -49,6 +50,15 @@ func (s *Server) NewDatabase(name string) string {
 	s.t.Helper()
 	Exec(s.t, s.p.url(""), "CREATE DATABASE "+name)
 	return s.p.url(name)
+}
+
+// GeneralLog makes the server log every statement from now on, and returns the
+// file it does so in.
+func (s *Server) GeneralLog() (path string) {
+	s.t.Helper()
+	path = filepath.Join(s.p.dir.path, "statements")
+	Exec(s.t, s.url, "SET GLOBAL log_output = 'FILE'", "SET GLOBAL general_log_file = '"+path+"'", "SET GLOBAL general_log = ON")
+	return path
 }
 
 // Start starts the server again on the same data and port, after Stop or Kill,

@@ -12,6 +12,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
+// fitsAnywhere is how many bytes a row may have on every engine as it comes; TiDB
+// ends at 6 MiB.
+const fitsAnywhere = 5 << 20
+
 func testLargeValues(t *testing.T, s sqlstore.Store) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	values := map[string][]byte{
@@ -22,7 +26,14 @@ func testLargeValues(t *testing.T, s sqlstore.Store) {
 		"quotes": bytes.Repeat([]byte("'\\"), 5<<20), // 10 MiB: twice that once escaped
 	}
 	for name, value := range values {
-		commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("alone "+name), value) })
+		err := tryCommit(s, func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("alone "+name), value) })
+		if len(value) > fitsAnywhere && errors.Is(err, sqlstore.ErrTooLarge) {
+			mustHold(t, s, []byte("alone "+name), nil)
+			continue
+		}
+		if err != nil {
+			t.Fatalf("Commit: %v", err)
+		}
 		commit(t, s, func(b sqlstore.BatchWrite) {
 			b.Put([]byte("put "+name), value)
 			b.Put([]byte("beside "+name), []byte("small"))
