@@ -25,9 +25,10 @@ const (
 type Config struct {
 	// Store holds the lock row. All members use the same table.
 	Store sqlstore.Store
-	// Identity names the member; valid UTF-8, not empty, unique. Another process
-	// under the same identity counts as the same holder: a member that comes
-	// back takes its own lock without waiting for it to expire.
+	// Identity names the member; valid UTF-8, not empty, unique. A process that
+	// has not held the lock yet counts as the holder that another process under
+	// the same identity was: a member that comes back takes its own lock without
+	// waiting for it to expire. The other process, if it lives, stops leading.
 	Identity string
 
 	// LeaseDuration is how long a record must go unchanged, by the clock of
@@ -46,8 +47,8 @@ type Config struct {
 	// Lead is called, in a goroutine of the Elector's, when the lock was
 	// acquired, and not again before it returned.
 	//
-	// ctx ends when somebody else is seen to hold the lock, when Run's context
-	// ends, or on Transfer. It does not end merely because renewals fail: while
+	// ctx ends when another process is seen to have taken the lock, when Run's
+	// context ends, or on Transfer. It does not end merely because renewals fail: while
 	// the database is away nobody can commit, and when it is back the chain row
 	// decides; a leader whose lock nobody took goes on in the same call.
 	// Lead must return soon after ctx ended: the member neither releases the

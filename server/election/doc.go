@@ -13,7 +13,8 @@
 // What the package upholds:
 //
 //   - Lead is not called again before its last call returned.
-//   - Lead's context ends as soon as the row is seen to be another's.
+//   - Lead's context ends as soon as another process is seen to have taken the
+//     lock, even if that one gave it back since.
 //   - A record says that it was handed over only if the Lead of whoever wrote
 //     it returned nil before.
 //   - Release and transfer replace nothing but a record of this process's own.

@@ -44,6 +44,7 @@ type Elector struct {
 	round   *round      // nil between rounds
 	lead    *leadership // nil while not leading
 	seen    *row        // the row as it was last seen or written
+	held    bool        // this process has held the lock
 	dead    *deathReport
 	holder  holder
 	standBack

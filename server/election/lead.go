@@ -25,7 +25,7 @@ type leadership struct {
 	alone bool
 
 	// Under Elector.mu:
-	lost     bool // the row was seen to be another's
+	lost     bool // the row was seen to be another process's
 	returned bool
 	transfer *transfer // nil if none is asked for
 }

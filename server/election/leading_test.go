@@ -186,10 +186,53 @@ func TestARestartTakesItsOwnLockAtOnce(t *testing.T) {
 	first.live(t)
 	again.sees("a")
 	require.NotEqual(t, a.lock.incarnation, again.lock.incarnation)
-	// What the old process does not know of, it does not release.
+	// The old one, if it lives after all, leaves the lock to the younger.
+	a.store.come()
+	first.ends(t)
+	requireStays(t, g, a, second)
+	a.stop()
+	require.Equal(t, "a", readRow(t, store).HolderIdentity)
+	second.live(t)
+}
+
+// TestAStopReleasesOnlyWhatThisProcessHolds: the lock is another process's, of
+// the same identity, which the one that stops has not seen.
+func TestAStopReleasesOnlyWhatThisProcessHolds(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, slow)
+	store := newStore(t)
+	a := g.join(store, "a")
+	g.next()
+	a.store.leave()
+	g.join(store, "a")
+	second := g.next()
 	a.cancel()
 	a.store.come()
 	wait(t, a.stopped, "Run to return")
 	require.Equal(t, "a", readRow(t, store).HolderIdentity)
 	second.live(t)
+}
+
+// TestALockTakenAndTransferredBackWasLost: the leader did not look meanwhile.
+func TestALockTakenAndTransferredBackWasLost(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, slow)
+	store := newStore(t)
+	a := g.join(store, "a")
+	first := g.next()
+	b := g.join(store, "b")
+	b.sees("a")
+	a.store.leave()
+	b.ReportDead("a")
+	g.next()
+	require.NoError(t, b.Transfer(t.Context(), "a"))
+	first.live(t)
+	first.hold = make(chan struct{})
+	a.store.come()
+	first.ends(t)
+	g.none()
+	close(first.hold)
+	second := g.next()
+	require.Equal(t, "a", second.member)
+	require.True(t, second.handedOver)
 }

@@ -60,8 +60,9 @@ type attempt struct {
 type observer interface {
 	// attempting: client-go is about to read or write.
 	attempting()
-	// saw returns whether the row reads as released. nil: there is no row.
-	saw(r *row) (released bool)
+	// saw returns how the row's holder reads; "" is released. nil: there is no
+	// row.
+	saw(r *row) (holder string)
 	// mayWrite returns why the row must not be written now, or nil.
 	mayWrite(replaced *row) error
 	// wrote: the row names this process as the holder.
@@ -83,16 +84,13 @@ func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte,
 		l.elector.failed(err)
 		return nil, nil, err
 	}
-	released := l.elector.saw(r)
+	holder := l.elector.saw(r)
 	if r == nil {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "row"}, lockName)
 	}
-	rec, raw := r.LeaderElectionRecord, bytes.Clone(r.raw)
-	if released {
-		rec.HolderIdentity = ""
-		raw = append(raw, "released"...)
-	}
-	return &rec, raw, nil
+	rec := r.LeaderElectionRecord
+	rec.HolderIdentity = holder
+	return &rec, append(bytes.Clone(r.raw), holder...), nil
 }
 
 // Create implements resourcelock.Interface.

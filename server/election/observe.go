@@ -12,18 +12,31 @@ func (e *Elector) attempting() {
 	}
 }
 
-func (e *Elector) saw(r *row) (released bool) {
+func (e *Elector) saw(r *row) (holder string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	released = e.noteRow(r)
-	// A missing row is nobody's: a leader writes it again.
-	if l := e.lead; l != nil && !l.lost && r != nil && r.HolderIdentity != e.cfg.Identity {
+	released := e.noteRow(r)
+	if r == nil {
+		return "" // nobody's: a leader writes it again
+	}
+	// A record that another process wrote ends leading even if it names this
+	// member: somebody may have led in between, and handed the lock back.
+	if l := e.lead; l != nil && !l.lost && !e.lock.wroteHeld(r) {
 		l.lost = true
-		e.log.Warn("another member holds the lock, leading ends", "holder", r.HolderIdentity)
+		e.log.Warn("another process took the lock, leading ends", "holder", r.HolderIdentity)
 		l.cancel()
 		e.endRound()
 	}
-	return released
+	switch {
+	case released:
+		return ""
+	case e.held && r.HolderIdentity == e.cfg.Identity && r.Incarnation != e.lock.incarnation && r.TransferredBy == "":
+		// This process held the lock before, so that the other one under its
+		// identity is the younger. It is not this one's to renew, or the two
+		// would take the lock from each other for ever.
+		return r.HolderIdentity + ", process " + r.Incarnation
+	}
+	return r.HolderIdentity
 }
 
 // noteRow takes notice of what the row holds; e.mu is held. It returns whether
@@ -61,7 +74,7 @@ func (e *Elector) mayWrite(replaced *row) error {
 	}
 	// A transfer to this member is somebody's decision; its own record that it
 	// failed to release is not.
-	named := replaced != nil && replaced.HolderIdentity == e.cfg.Identity && replaced.Incarnation != e.lock.incarnation
+	named := replaced != nil && replaced.HolderIdentity == e.cfg.Identity && replaced.TransferredBy != ""
 	if !named && e.standBack.active() {
 		return errStandingBack
 	}
@@ -72,6 +85,7 @@ func (e *Elector) wrote(r *row, handedOver bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.noteRow(r)
+	e.held = true
 	if e.lead == nil && e.ctx.Err() == nil { // else leave releases it
 		e.begin(handedOver)
 	}
@@ -117,7 +131,8 @@ func (d *deathReport) covers(r *row) bool {
 // record seen last is usually not its last one. A record that is renewed after
 // that read, or was written by another process under the same identity, voids
 // the report, as does another holder. A wrong report costs a change of leaders.
-// Reports about nobody and about this member itself are ignored.
+// Reports about nobody and about this member itself are ignored, and so
+// are all reports to a leader.
 func (e *Elector) ReportDead(holder string) {
 	if holder == "" || holder == e.cfg.Identity {
 		return

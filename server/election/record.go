@@ -13,10 +13,12 @@ import (
 // two of our own.
 type record struct {
 	resourcelock.LeaderElectionRecord
-	// Incarnation tells apart the processes that use one identity, one after
-	// the other or by mistake at once. It is the writer's, who names another
-	// as the holder in a transfer.
+	// Incarnation is the process that wrote: it tells apart those that use one
+	// identity, one after the other or by mistake at once.
 	Incarnation string `json:"incarnation"`
+	// TransferredBy is the identity that made another the holder; empty if the
+	// holder wrote the record itself.
+	TransferredBy string `json:"transferredBy,omitempty"`
 	// HandedOver: the writer had led, and its Lead has returned; since then
 	// nobody leads.
 	HandedOver bool `json:"handedOver"`

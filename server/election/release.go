@@ -65,6 +65,7 @@ func (l *lock) tryRelease(ctx context.Context, successor string, clean bool, lea
 	}
 	if successor != "" {
 		rec.HolderIdentity = successor
+		rec.TransferredBy = l.identity
 		rec.LeaseDurationSeconds = int(lease / time.Second)
 		rec.LeaderTransitions++
 	}
