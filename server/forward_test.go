@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
@@ -342,6 +343,25 @@ func TestALeaderThatDoesNotAnswer(t *testing.T) {
 	defer cancel()
 	_, err = pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key})
 	requireStatus(t, err, codes.DeadlineExceeded, "")
+}
+
+func TestAClientHearsOfADeadlineOnlyIfItIsItsOwn(t *testing.T) {
+	far, cancelFar := context.WithTimeout(context.Background(), time.Hour)
+	defer cancelFar()
+	bounded, cancel := context.WithTimeout(far, time.Minute)
+	defer cancel()
+	exceeded := status.Error(codes.DeadlineExceeded, "the leader noticed first")
+	for _, err := range []error{exceeded, fmt.Errorf("here: %w", context.DeadlineExceeded)} {
+		require.ErrorIs(t, ended(far, bounded, err), backend.ErrTimeout)
+		require.ErrorIs(t, ended(context.Background(), bounded, err), backend.ErrTimeout)
+		near, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		within, cancel := context.WithTimeout(near, time.Hour)
+		defer cancel()
+		require.Equal(t, err, ended(near, within, err))
+	}
+	require.NoError(t, ended(far, bounded, nil))
+	require.Equal(t, context.Canceled, ended(far, bounded, context.Canceled))
 }
 
 // Who only reads asks again in time, wherever the leader is by then.
