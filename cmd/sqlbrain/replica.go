@@ -26,6 +26,9 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	cfg := backendConfig(c, logger, registry)
 	if !clustered(dialect) {
 		cfg.Exclusive = true
+		if len(c.InitialAdvertisePeerURLs) > 0 || c.PeerCertFile != "" {
+			logger.Warn("SQLite has one server: the settings for peers have no effect")
+		}
 		b, err := backend.Open(ctx, store, cfg)
 		return &replica{backend: b}, err
 	}
