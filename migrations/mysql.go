@@ -18,7 +18,11 @@ var mysqlDialect = dialect{
 		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64)) FROM information_schema.COLUMNS
 			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND CAST(TABLE_NAME AS BINARY) = ? ORDER BY ORDINAL_POSITION`, table, table)
 	},
-	readLockWait: "SELECT @@SESSION.lock_wait_timeout", setLockWait: "SET SESSION lock_wait_timeout = ", lockWait: 10,
+	// golang-migrate records the version in a SERIALIZABLE transaction. TiDB has
+	// none, and refuses unless it is told that its snapshots will do: they do,
+	// because the lock is held. To others it is a comment.
+	readLockWait: "SELECT @@SESSION.lock_wait_timeout", lockWait: 10,
+	setLockWait: "SET SESSION /*T! tidb_skip_isolation_level_check = 'ON', */ lock_wait_timeout = ",
 	// WithConnection, not WithInstance: closing the latter closes the pool. The
 	// driver's lock is GET_LOCK, named after the database, held by the
 	// connection, and thus gone with the process.
