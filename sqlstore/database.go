@@ -69,7 +69,7 @@ func OpenDB(u *URL, o Options) (*Database, error) {
 		}}
 	}
 	pool := func(write bool, conns int) *sqlx.DB {
-		p := sql.OpenDB(&sessionConnector{Connector: base, statements: d.session(write), primary: db.primary})
+		p := sql.OpenDB(&sessionConnector{Connector: base, statements: d.session(write), mayRefuse: d.mayRefuse, primary: db.primary})
 		p.SetMaxOpenConns(conns)
 		p.SetMaxIdleConns(conns)
 		if u.Dialect == DialectMySQL {

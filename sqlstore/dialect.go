@@ -16,6 +16,8 @@ type dialect interface {
 	connector(u *URL) (driver.Connector, error)
 	// session returns the statements that every new connection begins with.
 	session(write bool) []string
+	// mayRefuse reports whether a connection can do without one of them.
+	mayRefuse(statement string, err error) bool
 	writeConns() int
 	check(ctx context.Context, db *Database, conn *sqlx.Conn) (Info, error)
 	// classify says what an error of the driver means.

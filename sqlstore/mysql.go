@@ -97,7 +97,8 @@ func (*mysqlDialect) session(bool) []string {
 	return []string{
 		// unique_checks off would let a secondary node of some engines skip the
 		// check PutIfNotExist is made of.
-		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(),
+		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(tidbWrites),
+		setTiDBReads,
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation,
 	}
 }

@@ -14,7 +14,9 @@ import (
 type sessionConnector struct {
 	driver.Connector
 	statements []string
-	primary    *primary // nil if there is only one server, as on SQLite
+	// mayRefuse reports whether a session can do without a statement that failed.
+	mayRefuse func(statement string, err error) bool
+	primary   *primary // nil if there is only one server, as on SQLite
 }
 
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -29,7 +31,10 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	cached, err := newCachedConn(conn)
 	if err == nil {
 		for _, statement := range c.statements {
-			if _, err = cached.exec.ExecContext(ctx, statement, nil); err != nil {
+			if _, err = cached.exec.ExecContext(ctx, statement, nil); err != nil && c.mayRefuse(statement, err) {
+				err = nil
+			}
+			if err != nil {
 				err = fmt.Errorf("set up the session with %q: %w", statement, err)
 				break
 			}

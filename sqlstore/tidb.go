@@ -5,9 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // What differs on TiDB, beyond what ../docs/tidb.md says is alike.
@@ -20,39 +23,52 @@ const (
 	tidbMaxTx    = 100<<20 - 1<<20
 )
 
-// tidbSettings are what a session on TiDB must not inherit from the server's
-// defaults, which an operator may have changed for other applications:
-//
-//   - Transactions lock as they go, and find a duplicate when they insert it.
-//     Else both show at COMMIT only.
-//   - A read sees what was committed before it: not a timestamp that is renewed
-//     every two seconds, not a day in the past, and a commit that was acknowledged
-//     elsewhere counts.
-var tidbSettings = [][2]string{
-	{"tidb_txn_mode", "pessimistic"},
-	{"tidb_constraint_check_in_place_pessimistic", "ON"},
-	{"tidb_guarantee_linearizability", "ON"},
-	{"tidb_low_resolution_tso", "OFF"},
-	{"tidb_enable_external_ts_read", "OFF"},
-}
+// What a session on TiDB must not inherit from the server's defaults, which an
+// operator may have changed for other applications.
+var (
+	// tidbWrites: transactions lock as they go, and find a duplicate when they
+	// insert it. Else both show at COMMIT only.
+	tidbWrites = [][2]string{
+		{"tidb_txn_mode", "pessimistic"},
+		{"tidb_constraint_check_in_place_pessimistic", "ON"},
+	}
+	// tidbReads: a read sees what was committed before it, wherever that was; not
+	// the state of up to two seconds ago, nor that of a chosen day. Some editions
+	// do not let a session set these: what counts is how they are.
+	tidbReads = [][2]string{
+		{"tidb_guarantee_linearizability", "ON"},
+		{"tidb_low_resolution_tso", "OFF"},
+		{"tidb_enable_external_ts_read", "OFF"},
+	}
+)
 
 // tidbAssignments continue a SET statement. To MySQL and MariaDB they are a
 // comment.
-func tidbAssignments() string {
+func tidbAssignments(settings [][2]string) string {
 	var b strings.Builder
 	b.WriteString(" /*T! ")
-	for _, s := range tidbSettings {
+	for _, s := range settings {
 		b.WriteString(", " + s[0] + " = '" + s[1] + "'")
 	}
 	b.WriteString(" */")
 	return b.String()
 }
 
+// setTiDBReads may be refused.
+var setTiDBReads = "SET SESSION autocommit = 1" + tidbAssignments(tidbReads)
+
+// mayRefuse reports whether a session can do without what the server refused.
+func (*mysqlDialect) mayRefuse(statement string, err error) bool {
+	var refused *mysql.MySQLError
+	return statement == setTiDBReads && errors.As(err, &refused)
+}
+
 // checkTiDB judges the settings that only TiDB has.
 func checkTiDB(vars map[string]string, info *Info) error {
-	for _, s := range tidbSettings {
-		if v := vars[s[0]]; !strings.EqualFold(v, s[1]) {
-			return unfit("%s is %q although every session sets it to %s: a proxy seems to reset sessions, or this is a TiDB older than 6.5", s[0], v, s[1])
+	for _, s := range slices.Concat(tidbWrites, tidbReads) {
+		// A variable that there is not has no wrong value.
+		if v, ok := vars[s[0]]; ok && !strings.EqualFold(v, s[1]) {
+			return unfit("%s is %q: SET GLOBAL %[1]s = '%[3]s', or use a TiDB, or a proxy, on which sessions can set it", s[0], v, s[1])
 		}
 	}
 	entry := tidbMaxEntry

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
@@ -128,6 +130,35 @@ func TestLimitsOfTiDB(t *testing.T) {
 		}
 		if seen := faults.Seen(); len(seen) != 0 {
 			t.Errorf("%s: %d statements were sent for what does not fit", name, len(seen))
+		}
+	}
+}
+
+// TestTiDBRefusesToBeTold: TiDB Cloud keeps some settings to itself. That is well as
+// long as they are as they should be.
+func TestTiDBRefusesToBeTold(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"tidb_guarantee_linearizability": true, "tidb_txn_mode": false} {
+		faults, refused := faultdriver.New(), 0
+		faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+			if strings.HasPrefix(s.Text, "SET SESSION") && strings.Contains(s.Text, name) {
+				refused++
+				return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1238, Message: name + " is read only"}}
+			}
+			return faultdriver.Fault{}
+		})
+		raw := enginetest.MySQL(t)
+		migrate(t, raw)
+		d := &enginetest.TiDB{Variables: map[string]string{"tidb_guarantee_linearizability": "ON"}}
+		s, err := sqlstore.Open(context.Background(), parse(t, raw), sqlstore.Options{
+			WrapConnector: func(base driver.Connector) driver.Connector { return faults.Wrap(d.Wrap(base)) }})
+		if (err == nil) != want || refused == 0 {
+			t.Errorf("%s was refused %d times: %v", name, refused, err)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
 var expected = []string{
 	// Sessions, and what is asked of a server.
 	`^SET SESSION sql_mode = .*/\*T! , tidb_txn_mode = 'pessimistic'`,
+	`^SET SESSION autocommit = 1 /\*T! , tidb_guarantee_linearizability = 'ON'`,
 	`^SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED$`,
 	`^SHOW VARIABLES WHERE Variable_name IN`,
 	`^SELECT @@GLOBAL\.read_only, @@server_id`,
