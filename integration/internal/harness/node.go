@@ -152,13 +152,20 @@ func (n *Node) etcdArgs() []string {
 // AwaitReady returns when the node answers a linearizable Get.
 func (n *Node) AwaitReady() {
 	n.t.Helper()
+	if err := n.Ready(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Ready is AwaitReady for those who go on without the node.
+func (n *Node) Ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
 	defer cancel()
 	poll := time.NewTicker(readyPoll)
 	defer poll.Stop()
 	c, err := NewClient(n.Endpoint())
 	if err != nil {
-		n.t.Fatal(err)
+		return err
 	}
 	defer closeClient(n.t, c)
 	for {
@@ -166,13 +173,13 @@ func (n *Node) AwaitReady() {
 		_, err := c.Get(attempt, "ready")
 		cancelAttempt()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-n.process.Exited():
-			n.t.Fatalf("ended while starting: %v\n%s", n.process.err, n.process.LogTail(4000))
+			return fmt.Errorf("ended while starting: %v\n%s", n.process.err, n.process.LogTail(4000))
 		case <-ctx.Done():
-			n.t.Fatalf("does not serve within %s: %v\n%s", readyWait, err, n.process.LogTail(4000))
+			return fmt.Errorf("does not serve within %s: %w\n%s", readyWait, err, n.process.LogTail(4000))
 		case <-poll.C:
 		}
 	}

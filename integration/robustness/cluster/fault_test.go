@@ -82,8 +82,10 @@ func init() {
 	}
 }
 
-// run carries the step out, and returns when the cluster serves again.
-func (r *round) run(s step) {
+// run carries the step out, and returns when the cluster serves again; or false
+// when it does not, which is an error of its own, and the judges are asked all the
+// same.
+func (r *round) run(s step) bool {
 	r.t.Helper()
 	nodes := make([][]int, len(s.faults))
 	lead := r.c.Leader()
@@ -120,9 +122,27 @@ func (r *round) run(s step) {
 			}
 		}
 	}
+	return r.serves()
+}
+
+// patience is for how long clients go on at full speed while a node does not
+// serve: the judges could not cope with what they do in a minute.
+const patience = 5 * time.Second
+
+// serves waits until every node serves.
+func (r *round) serves() bool {
+	slow := time.AfterFunc(patience, func() { r.tr.limiter.SetLimit(slowRate) })
+	defer func() {
+		slow.Stop()
+		r.tr.limiter.SetLimit(requestRate)
+	}()
 	for n := range r.c.Size() {
-		r.c.Node(n).AwaitReady()
+		if err := r.c.Node(n).Ready(); err != nil {
+			r.t.Errorf("node%d: %v", n, err)
+			return false
+		}
 	}
+	return true
 }
 
 // moveLeader hands the leadership to another node. It may fail, as anybody's

@@ -3,6 +3,7 @@ package cluster
 import (
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // the judges make much garbage
 	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)),
 		// toxiproxy leaves a goroutine behind when a connection ends while a toxic is
 		// added to it or removed.

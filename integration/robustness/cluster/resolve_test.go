@@ -104,26 +104,23 @@ func written(p model.PutOptions) model.PutOptions {
 
 // claimAnswered takes out the deletions that somebody was told of.
 func (l *effects) claimAnswered(reports []report.ClientReport) {
-	told := map[int64]bool{}
+	at := map[int64]*deletion{}
+	for i := range l.deletes {
+		at[l.deletes[i].revision] = &l.deletes[i]
+	}
 	for _, r := range reports {
 		for _, op := range r.KeyValue {
 			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
-			switch {
-			case response.Error != "":
-			case request.Type == model.Txn && !request.IsRead():
-				told[response.Revision] = true
-			case request.Type == model.LeaseRevoke:
-				// One that deleted nothing tells a revision that is not its own.
-				for i := range l.deletes {
-					d := &l.deletes[i]
-					d.claimed = d.claimed || d.revision == response.Revision && same(d.request, request)
-				}
+			d := at[response.Revision]
+			if response.Error != "" || d == nil || !same(d.request, request) {
+				continue
+			}
+			// A delete that deleted nothing tells a revision that is not its own. So
+			// does a revocation, but a lease is revoked once.
+			if request.Type == model.LeaseRevoke || response.Txn.Results[0].Deleted > 0 {
+				d.claimed = true
 			}
 		}
-	}
-	for i := range l.deletes {
-		d := &l.deletes[i]
-		d.claimed = d.claimed || d.request.Type == model.Txn && told[d.revision]
 	}
 }
 

@@ -45,7 +45,11 @@ type round struct {
 	seed   uint64
 	rnd    *rand.Rand // of the faults' targets; for the test's goroutine
 	c      *cluster.Cluster
+	tr     *traffic
 	faults int
+	// stuck: not every node serves any more, which has been told. What was seen is
+	// judged all the same.
+	stuck bool
 }
 
 // seen is what a round left for the judges.
@@ -105,9 +109,16 @@ func play(t *testing.T, seed uint64, p plan) seen {
 	}
 	t.Logf("replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", seed, p.String())
 	before := r.term()
-	s := seen{reports: r.drive(p), faults: r.faults, leaders: r.term() - before}
+	s := seen{reports: r.drive(p), faults: r.faults}
+	if !r.stuck {
+		s.leaders = r.term() - before
+	}
 	for n := range r.c.Size() {
-		r.c.Stop(n)
+		if r.stuck {
+			r.c.Kill(n)
+		} else {
+			r.c.Stop(n)
+		}
 	}
 	if harness.TargetIsEtcd() {
 		var err error
@@ -139,6 +150,12 @@ func (r *round) term() uint64 {
 	return s.RaftTerm
 }
 
+// awaitRevision waits until clients were told of a revision.
+func (r *round) awaitRevision(revision int64) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return r.tr.newest.Load() >= revision }, settleTime, 20*time.Millisecond)
+}
+
 // drive runs traffic and watches, carries the plan out, and returns what the
 // clients saw.
 func (r *round) drive(p plan) []report.ClientReport {
@@ -164,6 +181,7 @@ func (r *round) drive(p plan) []report.ClientReport {
 	}()
 
 	tr := newTraffic(clients)
+	r.tr = tr
 	stream := uint64(2)
 	next := func() *rand.Rand { stream++; return rand.New(rand.NewPCG(r.seed, stream)) }
 	each := func(ofNode, ofAll int, start func(context.Context, []string, *rand.Rand)) {
@@ -180,14 +198,24 @@ func (r *round) drive(p plan) []report.ClientReport {
 	each(watchersOfNode, watchersOfAll, tr.watch)
 	tr.compact(ctx, all, next())
 
+	r.awaitRevision(2 * leastRevisions)
 	r.pass(calm)
 	for i, s := range p {
 		began := time.Since(start)
-		r.run(s)
+		serves := r.run(s)
 		r.t.Logf("%6.2fs to %6.2fs  %s", began.Seconds(), time.Since(start).Seconds(), p[i:i+1])
+		if r.stuck = !serves; r.stuck {
+			break
+		}
 		r.pass(calm)
 	}
 	tr.end()
+	if r.stuck {
+		close(newest)
+		cancel()
+		<-watched
+		return slices.Concat(clients.Reports(), watchers.Reports())
+	}
 
 	// The judges need a last operation that succeeds.
 	settle, stop := context.WithTimeout(ctx, settleTime)

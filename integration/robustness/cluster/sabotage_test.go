@@ -14,7 +14,7 @@ import (
 )
 
 // envSabotage names safeguards that a sqlbrain built with the tag
-// sqlbrain_sabotage leaves out; see server/internal/sabotage.
+// sqlbrain_sabotage leaves out; see server/backend/safeguards_off.go.
 const envSabotage = "SQLBRAIN_SABOTAGE"
 
 // verdict is what a judge says of a history that is wrong, or the log of one that
@@ -26,8 +26,7 @@ var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializ
 var undecided = regexp.MustCompile(`linearization: (Timeout|DeadlineExceeded)`)
 
 // TestSafeguardsAreNeeded runs rounds on a sqlbrain in which a safeguard is
-// missing: the judges must see it. The lock row is none of them: it decides who
-// leads next, and nothing else rests on it.
+// missing: the judges must see it.
 func TestSafeguardsAreNeeded(t *testing.T) {
 	harness.NeedsDatabase(t)
 	if !long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
@@ -43,11 +42,10 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		plan    string
 		seen    bool
 	}{
-		{"lock", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", false},
-		// The old leader goes on answering, while another one writes.
-		{"lock,read-lease", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", true},
-		// The old leader goes on writing.
-		{"lock,fence", "cut-peers@leader/2.5s pause@leader/3s swallow-database@leader/3s", true},
+		// A leader that was frozen goes on answering, while another one writes.
+		{"fence", "pause@leader/3s pause@leader/3s pause@leader/3s", true},
+		// It goes on writing.
+		{"chain", "pause@leader/3s pause@leader/3s pause@leader/3s", true},
 		// What the database did not carry out is acknowledged.
 		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", true},
 	} {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
+
+	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 )
 
 // TestJudgesSee: a history that is right is not after one thing in it was
@@ -59,8 +62,23 @@ func TestJudgesSee(t *testing.T) {
 	require.NoError(t, judge(s).Error(), "the history itself was changed")
 }
 
-// changeWatch changes what a watch saw that has previous values and several
-// answers with events.
+// TestJudgeAgain asks the judges about a history that a failure kept, in the
+// directory SQLBRAIN_HISTORY.
+func TestJudgeAgain(t *testing.T) {
+	dir := os.Getenv("SQLBRAIN_HISTORY")
+	if dir == "" {
+		t.Skip("needs SQLBRAIN_HISTORY")
+	}
+	var s seen
+	var err error
+	s.reports, s.persisted, err = durable.Load(dir)
+	require.NoError(t, err)
+	t.Log(describe(s))
+	require.NoError(t, judge(s).Error())
+}
+
+// changeWatch changes what a watch saw that got two answers in a row with previous
+// values.
 func changeWatch(t *testing.T, s *seen, change func(answers []model.WatchResponse, at int) []model.WatchResponse) {
 	t.Helper()
 	withEvents := func(r model.WatchResponse) bool {
@@ -69,11 +87,10 @@ func changeWatch(t *testing.T, s *seen, change func(answers []model.WatchRespons
 	for i, r := range s.reports {
 		for j, w := range r.Watch {
 			at := slices.IndexFunc(w.Responses, withEvents)
-			if at < 0 || !w.Request.WithPrefix {
-				continue
+			for at >= 0 && at+1 < len(w.Responses) && !(withEvents(w.Responses[at]) && withEvents(w.Responses[at+1])) {
+				at++
 			}
-			next := slices.IndexFunc(w.Responses[at+1:], withEvents)
-			if next != 0 {
+			if at < 0 || at+1 == len(w.Responses) {
 				continue
 			}
 			watches := slices.Clone(r.Watch)

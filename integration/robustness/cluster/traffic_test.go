@@ -23,6 +23,7 @@ const (
 	requestTimeout = 800 * time.Millisecond
 	// requestRate bounds the length of histories, for the judges' sake.
 	requestRate = 600
+	slowRate    = 20
 	// ambiguous is how many requests of which an unanswered one cannot be recognised
 	// afterwards may be under way. Each can be anywhere in the order from then
 	// on, and the search for one tries all.

@@ -47,3 +47,40 @@ func writeJSON(path string, v any) (err error) {
 func visualize(r validate.LinearizationResult, path string) error {
 	return porcupine.VisualizePath(r.Model, r.Info, path)
 }
+
+// Load reads what Keep kept.
+func Load(dir string) (reports []report.ClientReport, persisted []model.EtcdRequest, err error) {
+	// A porcupine.Operation holds anything.
+	type operation struct {
+		ClientId     int //nolint:revive,staticcheck // porcupine's name
+		Input        model.EtcdRequest
+		Output       model.MaybeEtcdResponse
+		Call, Return int64
+	}
+	var kept []struct {
+		ClientID int
+		KeyValue []operation
+		Watch    []model.WatchOperation
+	}
+	if err := errors.Join(readJSON(filepath.Join(dir, "reports.json"), &kept), readJSON(filepath.Join(dir, "persisted.json"), &persisted)); err != nil {
+		return nil, nil, err
+	}
+	for _, k := range kept {
+		r := report.ClientReport{ClientID: k.ClientID, Watch: k.Watch}
+		for _, op := range k.KeyValue {
+			r.KeyValue = append(r.KeyValue, porcupine.Operation{
+				ClientId: op.ClientId, Input: op.Input, Output: op.Output, Call: op.Call, Return: op.Return, Metadata: op.Output,
+			})
+		}
+		reports = append(reports, r)
+	}
+	return reports, persisted, nil
+}
+
+func readJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
