@@ -154,6 +154,7 @@ func (n *Node) cutOff(ctx context.Context) {
 func (n *Node) look(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
+	out := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,9 +165,17 @@ func (n *Node) look(ctx context.Context) {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
-		if _, err := n.backend.Check(bounded); err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrNotServing) {
-			n.log.Warn("cannot look at the table", "error", err)
-		}
+		_, err := n.backend.Check(bounded)
 		cancel()
+		if errors.Is(err, backend.ErrNotServing) {
+			err = nil // it has said so
+		}
+		if err != nil && !out && ctx.Err() == nil {
+			n.log.Warn("cannot look at the table, trying again", "error", err)
+		}
+		if err == nil && out {
+			n.log.Info("looking at the table again")
+		}
+		out = err != nil
 	}
 }

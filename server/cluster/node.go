@@ -128,6 +128,7 @@ func (n *Node) Start() {
 	n.workers.Go(func() { n.look(working) })
 	n.workers.Go(func() { n.cutOff(working) })
 	n.workers.Go(func() { n.watchMembership(working) })
+	n.workers.Go(func() { n.observe(working) })
 }
 
 // watchMembership stops the node from serving once it is no member any more.

@@ -39,9 +39,10 @@ func (n *Node) current() (holder uint64, changed <-chan struct{}) {
 }
 
 // Route waits until a leader is known: another member, whose client it returns, or
-// this node (self).
+// this node (self). Its error, once ctx or the node has ended, wraps
+// backend.ErrNotServing.
 func (n *Node) Route(ctx context.Context) (leader *peer.Client, self bool, err error) {
-	for {
+	for n.working.Err() == nil {
 		holder, changed := n.current()
 		if n.backend.Leading() {
 			return nil, true, nil
@@ -57,12 +58,14 @@ func (n *Node) Route(ctx context.Context) (leader *peer.Client, self bool, err e
 		select {
 		case <-changed:
 		case <-t.C: // its member row may be there by now
+		case <-n.working.Done():
 		case <-ctx.Done():
 			t.Stop()
 			return nil, false, fmt.Errorf("%w: no leader is known: %w", backend.ErrNotServing, ctx.Err())
 		}
 		t.Stop()
 	}
+	return nil, false, fmt.Errorf("%w: shutting down", backend.ErrNotServing)
 }
 
 func (n *Node) client(ctx context.Context, id uint64) (*peer.Client, error) {
