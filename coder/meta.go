@@ -21,6 +21,20 @@ type Chain struct {
 	Attempt int64
 }
 
+// resignedAttempt stands where attempts are counted, from 0, if the leader of the
+// term has stopped to lead: it neither commits nor answers any more.
+const resignedAttempt = -1
+
+// Resigned returns c as its leader leaves it behind.
+func (c Chain) Resigned() Chain {
+	c.Sequence++
+	c.Attempt = resignedAttempt
+	return c
+}
+
+// IsResigned reports whether the leader of c's term has said that it stopped.
+func (c Chain) IsResigned() bool { return c.Attempt == resignedAttempt }
+
 const chainLen = 1 + 5*8
 
 // ChainKey is the internal key of the chain row, a marked row.

@@ -32,6 +32,7 @@ var processStart = time.Now()
 type authority struct {
 	always bool         // the store is this process's alone
 	until  atomic.Int64 // nanoseconds since processStart
+	ended  atomic.Bool  // given up for good
 }
 
 // extend counts a success of an operation on the chain row that began at started.
@@ -46,6 +47,9 @@ func (a *authority) extend(started time.Time) {
 }
 
 func (a *authority) valid() bool {
+	if a.ended.Load() {
+		return false
+	}
 	return a.always || off("fence") || int64(time.Since(processStart)) < a.until.Load()
 }
 
@@ -63,6 +67,9 @@ func (l *leader) confirm(ctx context.Context) error {
 // readChain looks at the chain row, and judges it. Errors: ErrNotLeader or
 // ErrNotServing with the reason, or the database's, which are no verdict.
 func (l *leader) readChain(ctx context.Context) (struct{}, error) {
+	if l.authority.ended.Load() {
+		return struct{}{}, l.turnedAway()
+	}
 	acked := *l.seen.Load()
 	started := time.Now()
 	raw, err := l.store.Get(ctx, coder.ChainKey())

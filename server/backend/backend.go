@@ -126,7 +126,7 @@ func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, erro
 	if err != nil {
 		return nil, err
 	}
-	l, err := b.takeOver(ctx, LeadOptions{})
+	l, err := b.takeOver(ctx)
 	if err != nil {
 		return nil, errors.Join(err, b.Close(ctx))
 	}

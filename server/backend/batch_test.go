@@ -22,7 +22,7 @@ func idle(t *testing.T) *leader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.hub.Close(); b.metrics.unregister() })
-	l, err := b.takeOver(t.Context(), LeadOptions{})
+	l, err := b.takeOver(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type chain struct {
 	retry *retrier
 	// held is the value this leader last wrote, byte for byte what the row holds.
 	held coder.Chain
+	// replaced is what the row held before; zero if there was no row.
+	replaced coder.Chain
 }
 
 // takeChain makes the caller the leader: it raises the term, which fences
@@ -58,6 +60,7 @@ func takeChain(ctx context.Context, store sqlstore.Store, log *slog.Logger, veri
 			if err := verify(cur); err != nil {
 				return nil, err
 			}
+			c.replaced = cur
 			c.held = coder.Chain{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision}
 			batch.CAS(coder.ChainKey(), coder.EncodeChain(c.held), old)
 		}
@@ -96,6 +99,21 @@ func refuseData(ctx context.Context, store sqlstore.Store) error {
 		}
 	}
 	return nil
+}
+
+// predecessorMayAnswer reports whether whoever led before may still answer reads
+// from memory: unless it said, in the very value that was replaced, that it stopped.
+// The lock row cannot tell: a process that slept since it had the lock may have taken
+// the chain row after the last one to have it.
+func (c *chain) predecessorMayAnswer() bool {
+	return c.replaced != (coder.Chain{}) && !c.replaced.IsResigned()
+}
+
+// resign writes down that this leader has stopped.
+func (c *chain) resign(ctx context.Context) error {
+	batch := c.store.BeginBatchWrite()
+	batch.CAS(coder.ChainKey(), coder.EncodeChain(c.held.Resigned()), coder.EncodeChain(c.held))
+	return batch.Commit(ctx)
 }
 
 // next returns the chain value of a commit that ends at revision rev.

@@ -37,11 +37,8 @@ type leader struct {
 	ended  chan struct{}         // closed with reason set
 }
 
-// LeadOptions say how a leadership begins.
+// LeadOptions are what Lead's caller wants to know.
 type LeadOptions struct {
-	// HandedOver: whoever led before has stopped to, so nobody has to be waited
-	// for.
-	HandedOver bool
 	// Leading, if not nil, is called once the node serves as the leader.
 	Leading func(term int64)
 }
@@ -53,7 +50,7 @@ type LeadOptions struct {
 // ended, else why it could not lead, or not any more; the node may be made to lead
 // again unless the error is ErrNotServing.
 func (b *Backend) Lead(ctx context.Context, opts LeadOptions) error {
-	l, err := b.takeOver(ctx, opts)
+	l, err := b.takeOver(ctx)
 	if err != nil {
 		if errors.Is(err, errDataLost) {
 			return b.stopServing(err)
@@ -64,7 +61,7 @@ func (b *Backend) Lead(ctx context.Context, opts LeadOptions) error {
 }
 
 // takeOver makes this node the leader, but does not serve as one yet.
-func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, error) {
+func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	if err := b.serving(); err != nil {
 		return nil, err
 	}
@@ -100,7 +97,7 @@ func (b *Backend) takeOver(ctx context.Context, opts LeadOptions) (*leader, erro
 		return nil, err
 	}
 	l.compactor = newCompactor(l)
-	if !b.cfg.Exclusive && !opts.HandedOver && !off("fence") {
+	if !b.cfg.Exclusive && l.chain.predecessorMayAnswer() && !off("fence") {
 		if err := rest(ctx, takeoverWait-time.Since(taken)); err != nil {
 			return nil, err
 		}
@@ -137,6 +134,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	cut.Stop()
 	cancel()
 	workers.Wait()
+	l.resign()
 	if err := l.lost(); err != nil {
 		return err
 	}
@@ -150,6 +148,20 @@ func (l *leader) handOver() {
 	defer cancel()
 	if err := l.lessor.checkpointAll(ctx); err != nil && l.lost() == nil {
 		l.log.Warn("leases get more time than they had left", "error", err)
+	}
+}
+
+// resign spares the next leader the wait for this one, which stops to answer first.
+// If it does not come to be written, the next one waits.
+func (l *leader) resign() {
+	l.authority.ended.Store(true)
+	if l.cfg.Exclusive || l.lost() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	defer cancel()
+	if err := l.chain.resign(ctx); err != nil {
+		l.log.Warn("the next leader has to wait a moment", "error", err)
 	}
 }
 

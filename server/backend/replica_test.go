@@ -59,13 +59,13 @@ func newPair(t *testing.T, store sqlstore.Store) *pair {
 }
 
 // lead makes node i lead until resign or the end of the test.
-func (p *pair) lead(i int, handedOver bool) {
+func (p *pair) lead(i int) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop[i], p.ended[i] = cancel, make(chan error, 1)
 	leading := make(chan struct{})
 	go func() {
-		p.ended[i] <- p.nodes[i].Lead(ctx, LeadOptions{HandedOver: handedOver, Leading: func(int64) {
+		p.ended[i] <- p.nodes[i].Lead(ctx, LeadOptions{Leading: func(int64) {
 			p.mu.Lock()
 			p.leader = i
 			p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *pair) resign(i int) error {
 
 func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
 	p := newPair(t, newStore(t))
-	p.lead(0, true)
+	p.lead(0)
 	mustTxn(t, p.nodes[0], put("k", "1"))
 	follower := p.nodes[1]
 	if _, err := follower.Txn(t.Context(), put("k", "2"), true); !errors.Is(err, ErrNotLeader) {
@@ -121,7 +121,7 @@ func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
 
 func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
 	p := newPair(t, newStore(t))
-	p.lead(0, true)
+	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	stream := leader.Hub().NewStream()
 	defer stream.Close()
@@ -169,13 +169,13 @@ func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
 func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
 	p := newPair(t, newStore(t))
 	old, young := p.nodes[0], p.nodes[1]
-	p.lead(0, true)
+	p.lead(0)
 	watcher := old.Hub().NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
 	mustTxn(t, old, put("k", "1"))
 	id := mustGrant(t, old, 0, 100)
-	p.lead(1, false)
+	p.lead(1)
 	mustTxn(t, young, put("k", "2"))
 	if _, err := old.Txn(t.Context(), put("k", "lost"), true); !errors.Is(err, ErrNotLeader) {
 		t.Fatalf("a deposed leader's write: %v", err)
@@ -190,7 +190,7 @@ func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
 	if err := p.resign(1); err != nil {
 		t.Fatal(err)
 	}
-	p.lead(0, true)
+	p.lead(0)
 	if res := mustTxn(t, old, put("k", "4")); res.Revision != 5 {
 		t.Fatalf("revision %d, want 5", res.Revision)
 	}
@@ -256,7 +256,7 @@ func TestALeaderThatIsCutOffAnswersNoLinearizableRead(t *testing.T) {
 
 func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
 	p := newPair(t, newStore(t))
-	p.lead(0, true)
+	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
@@ -278,7 +278,7 @@ func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
 
 func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
 	p := newPair(t, newStore(t))
-	p.lead(0, true)
+	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	watcher := follower.Hub().NewStream()
 	defer watcher.Close()
@@ -319,7 +319,7 @@ func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
 func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
 	store := newStore(t)
 	p := newPair(t, store)
-	p.lead(0, true)
+	p.lead(0)
 	mustTxn(t, p.nodes[0], put("k", "1"))
 	backup, err := store.Get(t.Context(), coder.ChainKey())
 	if err != nil {
@@ -352,7 +352,7 @@ func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
 // turned away, so that they can be made elsewhere; none is lost or done twice.
 func TestHandingOverAnswersEverybody(t *testing.T) {
 	p := newPair(t, newStore(t))
-	p.lead(0, true)
+	p.lead(0)
 	var writers sync.WaitGroup
 	var mu sync.Mutex
 	acked := 0
@@ -382,4 +382,32 @@ func TestHandingOverAnswersEverybody(t *testing.T) {
 	if rev := p.nodes[0].Revision(); rev != int64(1+acked) {
 		t.Fatalf("%d writes were acknowledged, the revision is %d", acked, rev)
 	}
+}
+
+// TestOnlyTheChainRowSparesTheWait: what a leader leaves behind when it stops tells
+// the next one that nobody else answers; nothing else does.
+func TestOnlyTheChainRowSparesTheWait(t *testing.T) {
+	store := newStore(t)
+	p := newPair(t, store)
+	p.lead(0)
+	if p.nodes[0].leading.Load().chain.predecessorMayAnswer() {
+		t.Error("nobody led before the first leader")
+	}
+	mustTxn(t, p.nodes[0], put("k", "1"))
+	first := p.nodes[0].leading.Load()
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.confirm(t.Context()); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a leader that resigned says %v", err)
+	}
+	p.lead(1)
+	if p.nodes[1].leading.Load().chain.predecessorMayAnswer() {
+		t.Error("the second waited for the first, which had resigned")
+	}
+	p.lead(0)
+	if !p.nodes[0].leading.Load().chain.predecessorMayAnswer() {
+		t.Error("the third did not wait for the second, which had not resigned")
+	}
+	mustTxn(t, p.nodes[0], put("k", "2"))
 }

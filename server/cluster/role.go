@@ -15,12 +15,13 @@ var (
 	ErrBadTransferee = errors.New("cluster: no such member to lead")
 )
 
-// lead is what the elector calls when this node has the lock.
-func (n *Node) lead(ctx context.Context, handedOver bool) error {
+// lead is what the elector calls when this node has the lock. Whether its last
+// holder still answers is for the chain row to tell.
+func (n *Node) lead(ctx context.Context, _ bool) error {
 	n.role.Lock()
 	defer n.role.Unlock()
 	ended := make(chan struct{})
-	err := n.backend.Lead(ctx, backend.LeadOptions{HandedOver: handedOver, Leading: func(term int64) {
+	err := n.backend.Lead(ctx, backend.LeadOptions{Leading: func(term int64) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.leadership = ended
