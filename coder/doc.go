@@ -9,7 +9,7 @@
 //	log row      what one commit changed, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
-//	meta row     chain row, compaction mark, alarms, identity
+//	meta row     chain row, lock row, compaction mark, alarms, identity
 //
 // Properties the rest of the program builds on, each held by a fuzz test:
 //
@@ -21,8 +21,8 @@
 //   - Index rows lie in a contiguous range of their own, so that a list of
 //     current objects never walks their history.
 //
-// Marked rows: rows that are changed in place by a commit (index rows and the
-// chain row) have keys that end in eight zero bytes, and values that hold,
+// Marked rows: rows that are changed in place (index rows, the chain row and the lock
+// row) have keys that end in eight zero bytes, and values that hold,
 // behind the format byte, their own 8-byte mark and the mark they replace.
 // A mark is never used twice for a row, so comparing marks is comparing values;
 // that is what lets a whole commit be one SQL statement.
