@@ -175,6 +175,7 @@ func arguments(datastore string, cfg *embed.Config) []string {
 		"serve", "--datastore", datastore, "--log-format", "console",
 		"--listen-client-urls", cfg.ListenClientUrls[0].String(),
 		"--advertise-client-urls", cfg.AdvertiseClientUrls[0].String(),
+		"--listen-peer-urls", "", // it is alone; the usual port has room for one server
 	}
 	for flag, value := range map[string]string{
 		"--cert-file":       cfg.ClientTLSInfo.CertFile,
