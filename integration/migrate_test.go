@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// TestStockMigrateTool drives golang-migrate's own program on the folder, in turn
+// with sqlbrain's command: each finds what the other did.
+func TestStockMigrateTool(t *testing.T) {
+	harness.NeedsDatabase(t)
+	raw := enginetest.MySQL(t)
+	tool := filepath.Join(t.TempDir(), "migrate")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "mysql", "-o", tool, "github.com/golang-migrate/migrate/v4/cmd/migrate")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	dsn := "mysql://" + u.User.String() + "@tcp(" + u.Host + ")" + u.Path
+	run := func(name string, args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", args, out)
+		return strings.TrimSpace(string(out))
+	}
+	stock := func(args ...string) string {
+		t.Helper()
+		return run(tool, append([]string{"-path", filepath.Join("..", "migrations", "mysql"), "-database", dsn}, args...)...)
+	}
+	own := func(args ...string) string {
+		t.Helper()
+		return run(harness.Sqlbrain(t), append(append([]string{"migrate"}, args...), "--datastore", raw)...)
+	}
+	stock("up")
+	require.Equal(t, "1", stock("version"))
+	require.Contains(t, own("version"), "schema version 1 (this binary needs 1)")
+	own("up")
+	stock("down", "-all")
+	require.Contains(t, own("version"), "schema version 0")
+	own("up")
+	require.Equal(t, "1", stock("version"))
+	stock("up") // nothing to do
+	own("down", "--yes")
+	stock("goto", "1")
+	// A server takes what the tool made.
+	n := harness.StartNodeOn(t, raw, "--migrate=verify")
+	n.Stop()
+	// What the tool calls dirty sqlbrain does too, and the other way round.
+	enginetest.Exec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
+	require.Contains(t, own("version"), "did not finish")
+	stock("force", "1")
+	require.NotContains(t, own("version"), "did not finish")
+}
