@@ -19,12 +19,14 @@ const (
 	// that can write again is found at once.
 	writersANode = 2
 	writeTimeout = 250 * time.Millisecond
+	// settled is more than the answers to what the leader did before it went need.
+	settled = 200 * time.Millisecond
 	// steady is how long writes go on undisturbed before the leader goes.
 	steady = time.Second
 )
 
 // BenchmarkFailover tells for how long nobody can write when the leader is
-// killed, is stopped, or hands over: the time between two acknowledged writes,
+// killed, is stopped, hands over, or freezes: the time between two acknowledged writes,
 // anybody's, that is longest after it. etcd is measured beside sqlbrain:
 //
 //	go test ./cluster -run xxx -bench Failover -benchtime 20x
@@ -38,11 +40,15 @@ func BenchmarkFailover(b *testing.B) {
 			for _, how := range []struct {
 				name string
 				do   func(b *testing.B, c *cluster.Cluster, leader int)
-				back bool // the node is down then
+				undo func(b *testing.B, c *cluster.Cluster, leader int)
 			}{
-				{"killed", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Kill(leader) }, true},
-				{"stopped", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Stop(leader) }, true},
-				{"moved", move, false},
+				{"killed", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Kill(leader) }, start},
+				{"stopped", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Stop(leader) }, start},
+				{"moved", move, func(*testing.B, *cluster.Cluster, int) {}},
+				// As a machine that is gone: nobody is told.
+				{"frozen",
+					func(b *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Process().Pause(b) },
+					func(b *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Process().Resume(b) }},
 			} {
 				b.Run(how.name, func(b *testing.B) {
 					w := startWriters(c)
@@ -53,12 +59,10 @@ func BenchmarkFailover(b *testing.B) {
 						<-time.After(steady)
 						gone := time.Now()
 						how.do(b, c, leader)
-						c.Leader()
+						w.await(b, gone)
 						<-time.After(steady)
 						gaps = append(gaps, w.longestGap(gone))
-						if how.back {
-							c.Start(leader)
-						}
+						how.undo(b, c, leader)
 					}
 					slices.Sort(gaps)
 					at := func(quantile int) float64 {
@@ -73,6 +77,8 @@ func BenchmarkFailover(b *testing.B) {
 		})
 	}
 }
+
+func start(b *testing.B, c *cluster.Cluster, node int) { b.Helper(); c.Start(node) }
 
 func move(b *testing.B, c *cluster.Cluster, leader int) {
 	b.Helper()
@@ -149,6 +155,27 @@ func (w *writersOf) write(ctx context.Context, client *clientv3.Client) error {
 func (w *writersOf) end() {
 	w.cancel()
 	w.done.Wait()
+}
+
+// await waits until a write is acknowledged that the leader that went cannot have
+// taken.
+func (w *writersOf) await(b *testing.B, since time.Time) {
+	b.Helper()
+	deadline, poll := time.After(wait), time.NewTicker(10*time.Millisecond)
+	defer poll.Stop()
+	for {
+		w.mu.Lock()
+		last := w.acked[len(w.acked)-1]
+		w.mu.Unlock()
+		if last.Sub(since) > settled {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			b.Fatalf("nobody can write for %s", wait)
+		}
+	}
 }
 
 // longestGap returns the longest time between acknowledgements, from the last

@@ -22,11 +22,14 @@ const envSabotage = "SQLBRAIN_SABOTAGE"
 var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|` +
 	`the log goes from revision|the log has change|the chain row is at revision|contradict each other|no such version row`)
 
+// noticed is a server's own verdict: that another leader's commits are behind it.
+var noticed = regexp.MustCompile(`the database lost committed data`)
+
 // undecided is when a judge came to no end.
 var undecided = regexp.MustCompile(`linearization: (Timeout|DeadlineExceeded)`)
 
 // TestSafeguardsAreNeeded runs rounds on a sqlbrain in which a safeguard is
-// missing: the judges must see it.
+// missing: the judges must see it, or the servers.
 func TestSafeguardsAreNeeded(t *testing.T) {
 	harness.NeedsDatabase(t)
 	if !long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
@@ -40,34 +43,31 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 	for _, c := range []struct {
 		missing string
 		plan    string
-		seen    bool
+		by      *regexp.Regexp
 	}{
 		// A leader that was frozen goes on answering, while another one writes.
-		{"fence", "pause@leader/3s pause@leader/3s pause@leader/3s", true},
-		// It goes on writing.
-		{"chain", "pause@leader/3s pause@leader/3s pause@leader/3s", true},
+		{"fence", "pause@leader/3s pause@leader/3s pause@leader/3s", verdict},
+		// It goes on writing. Terms that go back, and log rows that are there already,
+		// are a second line of defence: the servers give up before anything is told wrong.
+		{"chain", "pause@leader/3s pause@leader/3s pause@leader/3s", noticed},
 		// What the database did not carry out is acknowledged.
-		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", true},
+		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {
 		t.Run(c.missing, func(t *testing.T) {
 			first := seed(t)
 			for i := range uint64(most) {
 				out, failed := child(t, first+i, c.missing, c.plan)
-				found := verdict.FindString(out)
+				found := c.by.FindString(out)
 				switch {
 				case failed && undecided.MatchString(out):
 				case failed && found == "":
 					t.Fatalf("a round failed of itself:\n%s", out)
-				case failed && !c.seen:
-					t.Fatalf("the judges found what must not be:\n%s", out)
 				case failed:
 					t.Logf("seen in round %d: %s", i+1, lineOf(out, found))
 					return
 				}
 			}
-			if c.seen {
-				t.Errorf("not seen in %d rounds", most)
-			}
+			t.Errorf("not seen in %d rounds", most)
 		})
 	}
 }
