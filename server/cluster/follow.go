@@ -94,7 +94,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) error {
 		if err != nil {
 			return err
 		}
-		n.heard.Store(int64(time.Since(n.start)))
+		n.hear()
 		if err := n.apply(ctx, u); err != nil {
 			return err
 		}
@@ -150,7 +150,8 @@ func (n *Node) cutOff(ctx context.Context) {
 	}
 }
 
-// look keeps a follower aware of what the feed does not tell.
+// look keeps a follower aware of what the feed does not tell, and going while the
+// feed says nothing.
 func (n *Node) look(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
@@ -164,9 +165,14 @@ func (n *Node) look(ctx context.Context) {
 		if n.backend.Leading() {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
-		_, err := n.backend.Check(bounded)
-		cancel()
+		var err error
+		if n.silence() > lookInterval {
+			err = n.readLog(ctx)
+		} else {
+			bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+			_, err = n.backend.Check(bounded)
+			cancel()
+		}
 		if errors.Is(err, backend.ErrNotServing) {
 			err = nil // it has said so
 		}

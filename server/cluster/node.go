@@ -50,7 +50,7 @@ type Node struct {
 
 	// role is held while the node leads, or changes what it knows as a follower.
 	role    sync.Mutex
-	heard   atomic.Int64 // when the feed said something last, since start
+	heard   atomic.Int64 // when the leader gave a sign last, since start
 	start   time.Time
 	metrics *metrics
 

@@ -36,7 +36,11 @@ func (n *Node) lead(ctx context.Context, _ bool) error {
 	if err != nil {
 		n.endLeadership()
 	}
-	if errors.Is(err, backend.ErrNotLeader) {
+	switch {
+	case errors.Is(err, backend.ErrNotServing):
+		// It never will again: leave the lock to those that can lead.
+		n.resigned()
+	case errors.Is(err, backend.ErrNotLeader):
 		n.log.Info("follows now", "reason", err)
 	}
 	return err
@@ -52,6 +56,7 @@ func (n *Node) observed(holder string) {
 	old := n.holder
 	n.holder = id
 	if old != id {
+		n.hear() // of whoever changed the row
 		n.wakeAll()
 	}
 	n.mu.Unlock()

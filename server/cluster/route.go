@@ -23,12 +23,18 @@ func (n *Node) Leader() uint64 {
 	switch {
 	case holder == n.backend.MemberID():
 		return 0 // on its way; the backend itself knows when it leads
-	case time.Since(n.start)-time.Duration(n.heard.Load()) > leaderSilence:
+	case n.silence() > leaderSilence:
 		return 0
 	default:
 		return holder
 	}
 }
+
+// hear takes down that there was a sign of the leader, and silence returns how long
+// ago that was.
+func (n *Node) hear() { n.heard.Store(int64(time.Since(n.start))) }
+
+func (n *Node) silence() time.Duration { return time.Since(n.start) - time.Duration(n.heard.Load()) }
 
 // current returns who has the lock, and a channel that is closed when that, or
 // whether this node leads, changes.
