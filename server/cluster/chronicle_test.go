@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -115,7 +117,6 @@ type load struct {
 
 	mu    sync.Mutex
 	acked map[int64]string // by revision, the value
-	last  int64
 }
 
 func (g *group) load() *load {
@@ -153,7 +154,7 @@ func (l *load) write(ctx context.Context, i int) {
 		cancel()
 		if err == nil {
 			l.mu.Lock()
-			l.acked[r.Revision], l.last = value, max(l.last, r.Revision)
+			l.acked[r.Revision] = value
 			l.mu.Unlock()
 		}
 	}
@@ -171,19 +172,34 @@ func (l *load) more(n int) {
 	until(l.g.t, "writes to be acknowledged", func() bool { return count() >= want })
 }
 
-// stop ends the load, and checks that every watcher was told of every write that
-// was acknowledged.
-func (l *load) stop(watchers ...*chronicle) {
+// check requires that every watcher is told of every write that was acknowledged
+// so far.
+func (l *load) check(watchers ...*chronicle) {
 	l.g.t.Helper()
-	l.quit()
-	<-l.done
-	require.NotEmpty(l.g.t, l.acked)
+	l.mu.Lock()
+	acked := maps.Clone(l.acked)
+	l.mu.Unlock()
 	for _, c := range watchers {
-		c.reach(l.last)
+		c.reach(slices.Max(slices.Collect(maps.Keys(acked))))
 		c.mu.Lock()
-		for rev, value := range l.acked {
+		for rev, value := range acked {
 			require.Equal(l.g.t, value, c.values[rev], "revision %d at %s", rev, c.name)
 		}
 		c.mu.Unlock()
 	}
+}
+
+// newest returns the newest revision that was acknowledged.
+func (l *load) newest() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Max(slices.Collect(maps.Keys(l.acked)))
+}
+
+// stop ends the load.
+func (l *load) stop(watchers ...*chronicle) {
+	l.g.t.Helper()
+	l.quit()
+	<-l.done
+	l.check(watchers...)
 }

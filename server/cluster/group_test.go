@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -72,6 +72,21 @@ func newGroup(t testing.TB, store sqlstore.Store, timing timing, n int) *group {
 // newMemory returns an empty store.
 func newMemory(t testing.TB) sqlstore.Store {
 	s := memstore.New()
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// openURL returns a store on a database that has nothing yet.
+func openURL(t testing.TB, raw string) sqlstore.Store {
+	t.Helper()
+	u, err := sqlstore.ParseURL(raw)
+	require.NoError(t, err)
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), db.DialectName(), db.SQL()))
+	require.NoError(t, db.Close())
+	s, err := sqlstore.Open(t.Context(), u, sqlstore.Options{})
+	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -152,6 +167,7 @@ func (g *group) others(m *member) []*member {
 func (g *group) leave(m *member) {
 	g.forget(m)
 	m.end(true)
+	m.door.close()
 }
 
 func (g *group) forget(m *member) {
@@ -256,28 +272,6 @@ func requireGet(t testing.TB, m *member, key, want string) {
 	value, _, err := get(t.Context(), m, key, true)
 	require.NoError(t, err, "at %s", m.name)
 	require.Equal(t, want, value, "at %s", m.name)
-}
-
-// putSomewhere writes through whoever leads, until that succeeds, as a client does
-// that knows its write may be made twice.
-func putSomewhere(t testing.TB, g *group, key, value string) (revision int64) {
-	t.Helper()
-	until(t, fmt.Sprintf("%s=%s to be written", key, value), func() bool {
-		for _, m := range g.all() {
-			if !m.Backend().Leading() {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			r, err := m.Backend().Txn(ctx, put(key, value), true)
-			cancel()
-			if err == nil {
-				revision = r.Revision
-				return true
-			}
-		}
-		return false
-	})
-	return revision
 }
 
 // turnedAway: the write certainly did not take effect since its node does not lead.

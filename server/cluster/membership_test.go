@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/membership"
+)
+
+// TestAMemberThatIsRemovedStopsServing, and somebody else leads.
+func TestAMemberThatIsRemovedStopsServing(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	old := g.leader()
+	rest := g.others(old)
+	mustPut(t, old, "k", "1")
+	// It must be known that somebody is left: the members have to have been seen.
+	until(t, "the removal to be allowed", func() bool {
+		_, err := rest[0].Members().Remove(t.Context(), old.id())
+		return err == nil
+	})
+	began := time.Now()
+	until(t, "the removed member to stop", func() bool {
+		return errors.Is(old.Backend().Status().Serving, membership.ErrRemoved)
+	})
+	report(t, "a removed leader found out", began)
+	young := leader(t, rest)
+	report(t, "another one leads", began)
+	mustPut(t, young, "k", "2")
+	_, _, err := get(t.Context(), old, "k", false)
+	require.ErrorIs(t, err, backend.ErrNotServing)
+	_, err = old.Backend().Txn(t.Context(), put("k", "3"), true)
+	require.ErrorIs(t, err, backend.ErrNotServing)
+	for _, m := range rest {
+		requireGet(t, m, "k", "2")
+	}
+}
+
+// TestAProcessIsReplacedByASecondOneOfItsName: the older one stops serving.
+func TestAProcessIsReplacedByASecondOneOfItsName(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	old := g.leader()
+	mustPut(t, old, "k", "1")
+	second := g.join(old.name, "127.0.0.1:0")
+	require.Equal(t, old.id(), second.id())
+	began := time.Now()
+	until(t, "the older process to stop", func() bool {
+		return errors.Is(old.Backend().Status().Serving, membership.ErrReplaced)
+	})
+	report(t, "a leader's second process was started, the first stopped", began)
+	_, err := old.Backend().Txn(t.Context(), put("k", "3"), true)
+	require.ErrorIs(t, err, backend.ErrNotServing)
+	g.forget(old)
+	g.dead = append(g.dead, old)
+	leads := leader(t, g.all())
+	report(t, "and one leads", began)
+	mustPut(t, leads, "k", "2")
+	for _, m := range g.all() {
+		requireGet(t, m, "k", "2")
+	}
+}
