@@ -51,6 +51,17 @@ func mysqlConfig(u *URL) (*mysql.Config, error) {
 	// The rules of affected rows that commits are checked by.
 	cfg.ClientFoundRows = false
 	cfg.MaxAllowedPacket = 0 // ask the server
+	// Tokens are asked for in clear text, which only a server that is known may.
+	cfg.AllowCleartextPasswords = u.tls.mode == tlsVerify
+	if u.passwords != nil {
+		err := cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
+			c.Passwd, err = u.passwords(ctx)
+			return err
+		}))
+		if err != nil {
+			return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		}
+	}
 	if u.tls.mode == "" {
 		return cfg, nil
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,8 +30,10 @@ type URL struct {
 
 	scheme   string
 	password string
-	timeout  time.Duration
-	tls      tlsOptions
+	// passwords, if set, is asked for the password of each connection.
+	passwords func(context.Context) (string, error)
+	timeout   time.Duration
+	tls       tlsOptions
 }
 
 // tlsOptions are the values of the URL's tls parameters; files are read when the
@@ -215,6 +218,12 @@ func (d *URL) checkTLS(given bool) error {
 	}
 	return nil
 }
+
+// SetPasswords makes every new connection ask f for its password, in place of the
+// one in the URL: for passwords that change, and tokens that expire. f is called
+// by several goroutines at once. Its errors are those of a connection that could
+// not be made, so that they must not quote a password.
+func (d *URL) SetPasswords(f func(context.Context) (string, error)) { d.passwords = f }
 
 // String returns the URL with xxxxx in place of the password.
 func (d URL) String() string {

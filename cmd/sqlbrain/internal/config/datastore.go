@@ -1,6 +1,8 @@
 package config
 
 import (
+	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,17 +39,26 @@ func (s *Settings) datastoreURL() (string, error) {
 	if _, both := u.User.Password(); both {
 		return "", s.invalid(name, "the datastore's URL holds a password as well")
 	}
-	text, err := os.ReadFile(s.DatastorePasswordFile)
+	password, err := s.readPassword()
 	if err != nil {
 		return "", s.invalid(name, "%w", err)
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String(), nil
+}
+
+// readPassword reads the password's file.
+func (s *Settings) readPassword() (string, error) {
+	text, err := os.ReadFile(s.DatastorePasswordFile)
+	if err != nil {
+		return "", err
 	}
 	// Editors and `echo` end a file with a newline; the password has none.
 	password := strings.TrimRight(string(text), "\r\n")
 	if password == "" {
-		return "", s.invalid(name, "%s is empty", s.DatastorePasswordFile)
+		return "", fmt.Errorf("%s is empty", s.DatastorePasswordFile)
 	}
-	u.User = url.UserPassword(u.User.Username(), password)
-	return u.String(), nil
+	return password, nil
 }
 
 const hidden = "xxxxx"
@@ -102,6 +113,16 @@ func (s *Settings) checkDatastore() error {
 	}
 	if s.url, err = sqlstore.ParseURL(raw); err != nil {
 		return s.invalid("datastore", "%w", err)
+	}
+	if s.DatastorePasswordFile != "" {
+		// Each connection reads it anew: passwords are changed, tokens expire.
+		s.url.SetPasswords(func(context.Context) (string, error) {
+			password, err := s.readPassword()
+			if err != nil {
+				return "", fmt.Errorf("--datastore-password-file: %w", err)
+			}
+			return password, nil
+		})
 	}
 	return nil
 }

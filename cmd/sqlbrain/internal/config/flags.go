@@ -16,7 +16,7 @@ func (s *Settings) define() {
 	f.StringVar(&s.Name, "name", "default", "name of this member")
 
 	f.StringVar(&s.Datastore, "datastore", "", "`URL` of the database: mysql://user:password@host:3306/database or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
-	f.StringVar(&s.DatastorePasswordFile, "datastore-password-file", "", "`file` that holds the database's password, instead of the URL")
+	f.StringVar(&s.DatastorePasswordFile, "datastore-password-file", "", "`file` that holds the database's password, instead of the URL; read again for each connection")
 	f.IntVar(&s.DatastoreMaxOpenConns, "datastore-max-open-conns", 0, "most connections to the database (0: chosen by the engine)")
 	f.StringVar(&s.DataDir, "data-dir", "sqlbrain.data", "`directory` of the default database")
 	f.Var(oneOf(&s.Migrate, MigrateAuto, MigrateVerify), "migrate", "at start, bring the schema up to date (auto) or only check it (verify)")

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// TestAPasswordThatChangesIsReadAgain: the server lives on with new connections
+// after the file, and the user's password, were changed.
+func TestAPasswordThatChangesIsReadAgain(t *testing.T) {
+	server := enginetest.StartServer(t)
+	withPassword := newUser(t, server.URL(), "ALL PRIVILEGES")
+	without := changed(t, withPassword, func(u *url.URL) { u.User = url.User(u.User.Username()) })
+	user, err := url.Parse(without)
+	require.NoError(t, err)
+	file := writeTemp(t, "password", secret)
+	n := startNode(t, "serve", "--datastore", without, "--datastore-password-file", file)
+	c := n.client(t)
+	_, err = c.Put(t.Context(), "k", "before")
+	require.NoError(t, err)
+
+	const next = secret + "-next"
+	enginetest.Exec(t, server.URL(), "ALTER USER '"+user.User.Username()+"'@'%' IDENTIFIED BY '"+next+"'")
+	require.NoError(t, os.WriteFile(file, []byte(next+"\n"), 0o600))
+	// No connection survives this.
+	server.Kill()
+	server.Start()
+	require.Eventually(t, func() bool {
+		_, err := c.Put(t.Context(), "k", "after")
+		return err == nil
+	}, time.Minute, 100*time.Millisecond)
+	require.Zero(t, n.stop())
+}
