@@ -39,6 +39,9 @@ func (l *line) cutOff() {
 func (l *line) hold(row []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.held != nil {
+		close(l.held) // those that wait look again
+	}
 	l.held, l.row = make(chan struct{}), row
 }
 
