@@ -78,6 +78,13 @@ func init() {
 				r.pass(30 * time.Millisecond)
 			}
 		}},
+		// A follower has to find out by itself what happens, again and again.
+		"reset-peers": {begin: func(r *round, node int) {
+			for range 20 {
+				r.c.Network().Peers(node, cluster.Reset)
+				r.pass(100 * time.Millisecond)
+			}
+		}},
 		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, cluster.Swallow) }},
 	}
 }

@@ -76,7 +76,7 @@ func faultsOf(target string, hasDatabase bool) []string {
 	case database:
 		return []string{"kill", "pause"}
 	}
-	kinds := []string{"kill", "kill", "stop", "pause", "cut-peers", "swallow-peers", "swallow-from", "delay-peers"}
+	kinds := []string{"kill", "kill", "stop", "pause", "cut-peers", "swallow-peers", "swallow-from", "delay-peers", "reset-peers"}
 	if hasDatabase {
 		kinds = append(kinds, "cut-database", "swallow-database", "delay-database", "isolate", "reset-database")
 	}
