@@ -3,7 +3,8 @@
 // porcupine, over etcd's model, whether all of them together are linearizable;
 // the watch validators whether every watch on every node was ordered, unique,
 // atomic, complete and resumable, with the right previous values and no progress
-// that overtakes events.
+// that overtakes events. A judge of our own adds that what a watch has shown is
+// known to every linearizable request from then on.
 //
 // Clients, keys and faults come from a seed. A failure prints it, with the plan
 // of faults:

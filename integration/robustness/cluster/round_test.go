@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -100,7 +101,7 @@ func judged(t *testing.T, seed uint64, p plan) {
 	begun := time.Now()
 	result := judge(s)
 	t.Logf("judged within %s: %s", time.Since(begun).Round(time.Millisecond), describe(s))
-	if err := result.Error(); err != nil {
+	if err := errors.Join(result.Error(), realTime(s.reports)); err != nil {
 		durable.Keep(t, result, s.reports, s.persisted)
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const envSabotage = "SQLBRAIN_SABOTAGE"
 
 // verdict is what a judge says of a history that is wrong, or the log of one that
 // contradicts itself.
-var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|` +
+var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|real time: |` +
 	`the log goes from revision|the log has change|the chain row is at revision|contradict each other|no such version row`)
 
 // noticed is a server's own verdict: that another leader's commits are behind it.

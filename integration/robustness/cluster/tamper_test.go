@@ -60,6 +60,10 @@ func TestJudgesSee(t *testing.T) {
 		})
 	}
 	require.NoError(t, judge(s).Error(), "the history itself was changed")
+
+	require.NoError(t, realTime(s.reports))
+	staleRead(t, &s)
+	require.ErrorContains(t, realTime(s.reports), "is older than what was known when it began")
 }
 
 // TestJudgeAgain asks the judges about a history that a failure kept, in the
@@ -75,6 +79,7 @@ func TestJudgeAgain(t *testing.T) {
 	require.NoError(t, err)
 	t.Log(describe(s))
 	require.NoError(t, judge(s).Error())
+	require.NoError(t, realTime(s.reports))
 }
 
 // changeWatch changes what a watch saw that got two answers in a row with previous
