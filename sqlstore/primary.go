@@ -40,8 +40,9 @@ const warnInterval = time.Second
 // errNotPrimary: the server that answered takes no writes.
 var errNotPrimary = errors.New("the server is read-only: it is not, or no longer, the primary")
 
-// primaryQuery is understood by MySQL and MariaDB, without any privilege.
-const primaryQuery = "SELECT @@GLOBAL.read_only, @@server_id, @@port, @@hostname"
+// primaryQuery is understood by MySQL and MariaDB, without any privilege. A reader
+// of Aurora says by innodb_read_only what it is.
+const primaryQuery = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@server_id, @@port, @@hostname"
 
 // primary is which server the connections of a database reach. Safe for
 // concurrent use.
@@ -128,13 +129,15 @@ func askPrimary(ctx context.Context, conn driver.QueryerContext) (server string,
 		}
 		text[i] = fmt.Sprint(v)
 	}
-	if len(text) != 4 {
+	if len(text) != 5 {
 		return "", fmt.Errorf("ask which server it is: %d columns", len(text))
 	}
-	if mode := strings.ToUpper(text[0]); mode != "0" && mode != "OFF" {
-		return "", errNotPrimary
+	for _, mode := range text[:2] {
+		if mode = strings.ToUpper(mode); mode != "0" && mode != "OFF" {
+			return "", errNotPrimary
+		}
 	}
-	return fmt.Sprintf("%s:%s (server_id %s)", text[3], text[2], text[1]), nil
+	return fmt.Sprintf("%s:%s (server_id %s)", text[4], text[3], text[2]), nil
 }
 
 // primaryConn is a connection's part in it. database/sql lets one goroutine at a

@@ -34,7 +34,7 @@ var expected = []string{
 	`^SET SESSION autocommit = 1 /\*T! , tidb_guarantee_linearizability = 'ON'`,
 	`^SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED$`,
 	`^SHOW VARIABLES WHERE Variable_name IN`,
-	`^SELECT @@GLOBAL\.read_only, @@server_id`,
+	`^SELECT @@GLOBAL\.read_only, @@GLOBAL\.innodb_read_only, @@server_id`,
 	`information_schema\.tables WHERE table_schema = DATABASE\(\) AND table_name = 'object'$`,
 	`(?s)^SELECT column_name AS name.* information_schema\.columns`,
 	// Reads.
