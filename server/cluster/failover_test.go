@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 )
@@ -219,6 +220,29 @@ func TestMovingTheLeadership(t *testing.T) {
 	})
 	require.ErrorIs(t, last.MoveLeader(t.Context(), other[0].id()), ErrBadTransferee)
 	require.Same(t, last, g.leader())
+}
+
+// TestAReadThatHangsDoesNotHoldUpALeader: the database has forgotten a connection on
+// which a follower reads the log when it is made to lead.
+func TestAReadThatHangsDoesNotHoldUpALeader(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 2)
+	old := g.leader()
+	next := g.others(old)[0]
+	requireGet(t, next, "k", "")
+	old.door.jam() // no feed: it reads the log
+	until(t, "the feed to be missed", func() bool { return next.silence() > lookInterval })
+	hung := next.line.hang(coder.ChainKey())
+	require.NoError(t, <-hung)
+	next.line.hang(nil)
+	old.Resign()
+	until(t, "the next one to lead", next.Backend().Leading)
+	for {
+		if err := <-hung; err != nil {
+			require.ErrorIs(t, err, context.Canceled, "it was waited for")
+			return
+		}
+	}
 }
 
 // TestClosingEndsWhoWaitsForALeader, even if there is none.

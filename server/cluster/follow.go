@@ -121,6 +121,10 @@ func (n *Node) readLog(ctx context.Context) error {
 	defer n.role.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	n.reading.Store(&cancel)
+	if n.locked.Load() {
+		return nil // the leadership waits for the role
+	}
 	before := n.backend.Status().Term
 	err := n.backend.CatchUp(ctx)
 	if n.backend.Status().Term != before {

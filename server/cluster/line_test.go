@@ -22,6 +22,10 @@ type line struct {
 	held chan struct{} // nil, or closed when calls go on
 	row  []byte        // nil: calls for any row are held
 	late []sqlstore.BatchWrite
+	// hanging: reads of this row hang until their context ends; they are sent to
+	// hung with its error.
+	hanging []byte
+	hung    chan error
 	// committing is how many commits of the chain row wait.
 	committing int
 }
@@ -93,7 +97,25 @@ func contains(rows [][]byte, row []byte) bool {
 	return slices.ContainsFunc(rows, func(r []byte) bool { return bytes.Equal(r, row) })
 }
 
+// hang makes reads of a row hang for good that begin before the next call. The
+// first error of a context that ended one is sent to the channel.
+func (l *line) hang(row []byte) <-chan error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hanging, l.hung = row, make(chan error, 100)
+	return l.hung
+}
+
 func (l *line) Get(ctx context.Context, key []byte) ([]byte, error) {
+	l.mu.Lock()
+	hangs, hung := l.hanging != nil && bytes.Equal(key, l.hanging), l.hung
+	l.mu.Unlock()
+	if hangs {
+		hung <- nil
+		<-ctx.Done()
+		hung <- ctx.Err()
+		return nil, ctx.Err()
+	}
 	if err := l.pass(ctx, key); err != nil {
 		return nil, err
 	}

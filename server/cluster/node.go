@@ -49,7 +49,11 @@ type Node struct {
 	elector *election.Elector
 
 	// role is held while the node leads, or changes what it knows as a follower.
-	role    sync.Mutex
+	role sync.Mutex
+	// locked: this node has the lock, and is to lead; reading ends what it
+	// asked the table before, as a follower, and may wait for yet.
+	locked  atomic.Bool
+	reading atomic.Pointer[context.CancelFunc]
 	heard   atomic.Int64 // when the leader gave a sign last, since start
 	start   time.Time
 	metrics *metrics

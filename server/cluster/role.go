@@ -18,6 +18,11 @@ var (
 // lead is what the elector calls when this node has the lock. Whether its last
 // holder still answers is for the chain row to tell.
 func (n *Node) lead(ctx context.Context, _ bool) error {
+	n.locked.Store(true)
+	defer n.locked.Store(false)
+	if end := n.reading.Load(); end != nil {
+		(*end)()
+	}
 	n.role.Lock()
 	defer n.role.Unlock()
 	ended := make(chan struct{})
