@@ -1,12 +1,15 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
 // TestOneOfThreeLeads: one leads, and all say which, in which term.
@@ -66,4 +69,51 @@ func TestFollowersReadWhatTheLeaderAcknowledged(t *testing.T) {
 	}
 	close(over)
 	readers.Wait()
+}
+
+// TestALeaderDoesNotFollow: what it has committed is shown when the commit is
+// answered, even though the log has it before.
+func TestALeaderDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 2)
+	leads := g.leader()
+	watcher := watchAll(t, leads)
+	leads.line.mu.Lock()
+	leads.line.lag = 4 * logInterval
+	leads.line.mu.Unlock()
+	written := make(chan error, 1)
+	go func() {
+		_, err := leads.Backend().Txn(context.Background(), put("k", "1"), true)
+		written <- err
+	}()
+	until(t, "the commit", leads.line.lagging.Load)
+	for {
+		shown := leads.Backend().Revision()
+		if !leads.line.lagging.Load() {
+			break
+		}
+		require.Equal(t, int64(1), shown)
+	}
+	require.NoError(t, <-written)
+	watcher.reach(2)
+}
+
+// TestFollowersLearnOfAlarms that the leader raised.
+func TestFollowersLearnOfAlarms(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 2)
+	leads := g.leader()
+	alarm := backend.Alarm{MemberID: leads.id(), Type: backend.AlarmNoSpace}
+	for _, raised := range []bool{true, false} {
+		var err error
+		if raised {
+			_, err = leads.Backend().RaiseAlarm(t.Context(), alarm)
+		} else {
+			_, err = leads.Backend().DisarmAlarm(t.Context(), alarm)
+		}
+		require.NoError(t, err)
+		for _, m := range g.all() {
+			until(t, "the alarm to be known", func() bool { return (len(m.Backend().Alarms()) == 1) == raised })
+		}
+	}
 }

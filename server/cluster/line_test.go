@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -26,6 +28,10 @@ type line struct {
 	// hung with its error.
 	hanging []byte
 	hung    chan error
+	// lag is how much later than it took effect a commit of the chain row is answered.
+	// lagging: that is the case now.
+	lag     time.Duration
+	lagging atomic.Bool
 	// committing is how many commits of the chain row wait.
 	committing int
 }
@@ -208,7 +214,13 @@ func (b *lineBatch) Commit(ctx context.Context) error {
 	b.line.count(b.rows, -1)
 	switch {
 	case err == nil:
-		return b.BatchWrite.Commit(ctx)
+		err := b.BatchWrite.Commit(ctx)
+		if d := b.line.answerLag(); d > 0 && contains(b.rows, coder.ChainKey()) {
+			b.line.lagging.Store(true)
+			<-time.After(d)
+			b.line.lagging.Store(false)
+		}
+		return err
 	case ctx.Err() != nil:
 		b.line.mu.Lock()
 		defer b.line.mu.Unlock()
@@ -217,6 +229,12 @@ func (b *lineBatch) Commit(ctx context.Context) error {
 	default:
 		return err
 	}
+}
+
+func (l *line) answerLag() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lag
 }
 
 func (l *line) count(rows [][]byte, n int) {
