@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ const (
 	// takeoverWait is how long a new leader keeps quiet behind its own change of
 	// the chain row: by then its predecessor's read lease is over, on clocks that
 	// differ in speed by less than half. It changed the row after anything its
-	// predecessor can have seen there.
+	// predecessor can have seen there. For the same reason, and as long, a follower
+	// keeps to itself what it found in the table and the leader has not told of.
 	takeoverWait = readLease + readLease/2
 )
 
@@ -85,6 +87,14 @@ func (l *leader) readChain(ctx context.Context) (struct{}, error) {
 	}
 	if err := judgeChain(acked, cur); err != nil {
 		return struct{}{}, l.end(err)
+	}
+	// A commit of this leader's may be in the table before the leader knows. Others
+	// may have seen it there by now, so readers must see it too.
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.alive, cancel)()
+	if err := l.tso.Wait(waiting, cur.Revision); err != nil {
+		return struct{}{}, cmp.Or(l.lost(), err)
 	}
 	l.authority.extend(started)
 	return struct{}{}, nil

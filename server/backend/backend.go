@@ -89,6 +89,7 @@ type Backend struct {
 	compacted atomic.Int64                // the compact revision, -1 if nothing was compacted
 	seen      atomic.Pointer[coder.Chain] // the newest value of the chain row that is known
 	term      atomic.Int64                // the newest term that is known
+	shown     sightings                   // what a follower may show
 	hub       *watch.Hub
 	reader    *reader
 	records   *recordCache
@@ -115,6 +116,12 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backen
 	working, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	b.workers.Go(func() { b.watchSize(working) })
+	if cfg.Leadership != nil {
+		// The newest commit may be news to the leader, see sightings.
+		if err := rest(ctx, takeoverWait); err != nil {
+			return nil, errors.Join(err, b.Close(ctx))
+		}
+	}
 	return b, nil
 }
 
@@ -288,6 +295,9 @@ func (b *Backend) readTxn(ctx context.Context, t *Txn, linearizable bool) (*TxnR
 		}
 		if frontier >= mark {
 			return c.result, b.publicError(ctx, err)
+		}
+		if err := b.tso.Wait(ctx, mark); err != nil {
+			return nil, b.publicError(ctx, err)
 		}
 	}
 	return nil, ErrCompacted

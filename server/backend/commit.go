@@ -98,6 +98,7 @@ func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (c
 	case conflict != nil:
 		return false, fmt.Errorf("%w: %w", errStale, conflict)
 	default:
+		l.noteChain(l.chain.held) // raised, so that the commit never happens
 		return false, nil
 	}
 }

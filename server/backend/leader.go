@@ -33,6 +33,8 @@ type leader struct {
 	drain         sync.Once
 	sequencerDone chan struct{}
 
+	alive  context.Context // ends with the leadership
+	die    context.CancelFunc
 	reason atomic.Pointer[error] // why the leadership ended, if not of its own will
 	ended  chan struct{}         // closed with reason set
 }
@@ -76,6 +78,7 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	}
 	l.authority.always = b.cfg.Exclusive
 	l.confirmations = newShared(settleTimeout, l.readChain)
+	l.alive, l.die = context.WithCancel(context.Background())
 	var err error
 	if l.index, err = newIndexCache(b.cfg.IndexCache); err != nil {
 		return nil, fmt.Errorf("index cache of %d entries: %w", b.cfg.IndexCache, err)
@@ -86,9 +89,6 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	taken := time.Now()
 	held := l.chain.held
 	b.noteChain(held)
-	if err := b.catchUpTo(ctx, held.Revision); err != nil {
-		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
-	}
 	b.alarms.distrust()
 	if err := b.alarms.load(ctx, b.store); err != nil {
 		return nil, err
@@ -101,6 +101,10 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 		if err := rest(ctx, takeoverWait-time.Since(taken)); err != nil {
 			return nil, err
 		}
+	}
+	// Not earlier: the last commits may be news to the predecessor itself.
+	if err := b.catchUpTo(ctx, held.Revision); err != nil {
+		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
 	}
 	return l, nil
 }
@@ -115,6 +119,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	}
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer l.die()
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
 		l.sequence, l.collect, l.watchFence, l.lessor.run, l.compactor.run, l.autoCompact, l.watchQuota,
@@ -178,6 +183,7 @@ func (l *leader) end(cause error) error {
 	if l.reason.CompareAndSwap(nil, &err) {
 		l.log.Warn("the leadership ended", "error", cause)
 		l.leading.CompareAndSwap(l, nil)
+		l.die()
 		close(l.ended)
 	}
 	return *l.reason.Load()

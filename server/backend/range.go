@@ -36,6 +36,10 @@ func (b *Backend) readStable(ctx context.Context, linearizable bool, read func(f
 		if err == nil || !errors.Is(err, errReadRaced) {
 			return res, b.publicError(ctx, err)
 		}
+		// A follower may hear of a compaction before the revision it is at.
+		if err := b.tso.Wait(ctx, b.CompactRevision()); err != nil {
+			return nil, b.publicError(ctx, err)
+		}
 	}
 	return nil, ErrCompacted
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -71,14 +72,15 @@ func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	return nil
 }
 
-// CatchUp brings the node to the newest revision the table holds, from the log
-// rows. Like Apply it is not for leaders. Errors: those of Check.
+// CatchUp brings the node, from the log rows, to the newest revision that it may
+// show: see sightings. Like Apply it is not for leaders. Errors: those of Check.
 func (b *Backend) CatchUp(ctx context.Context) error {
 	cur, err := b.Check(ctx)
 	if err != nil {
 		return err
 	}
-	return b.catchUpTo(ctx, cur)
+	b.shown.add(cur, time.Now())
+	return b.catchUpTo(ctx, min(cur, b.shown.newest(time.Now())))
 }
 
 // Check looks at what the table says of the cluster without touching what readers

@@ -86,6 +86,17 @@ func (p *pair) resign(i int) error {
 	return <-p.ended[i]
 }
 
+// catchUp brings b to what the table holds, all of which the leader shows.
+func catchUp(t *testing.T, b *Backend) error {
+	t.Helper()
+	rev, err := b.Check(t.Context())
+	if err != nil {
+		return err
+	}
+	b.shown.raise(rev)
+	return b.CatchUp(t.Context())
+}
+
 func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
@@ -111,7 +122,7 @@ func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
 		t.Fatalf("it was answered too early: %+v", res)
 	case <-time.After(20 * time.Millisecond):
 	}
-	if err := follower.CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
 	if res := <-read; len(res.Records) != 1 || string(res.Records[0].Value) != "1" || res.Revision != 2 {
@@ -157,7 +168,7 @@ func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
 	if err := follower.Apply(Update{Term: 1, Revision: 6}); !errors.Is(err, errGap) {
 		t.Fatalf("a revision without its events: %v", err)
 	}
-	if err := follower.CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
 	if rev := follower.Revision(); rev != 6 {
@@ -183,7 +194,7 @@ func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
 	if err := <-p.ended[0]; !errors.Is(err, ErrNotLeader) || !errors.Is(err, errDeposed) {
 		t.Fatalf("its leadership ended with %v", err)
 	}
-	if err := old.CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, old); err != nil {
 		t.Fatal(err)
 	}
 	mustTxn(t, young, put("k", "3"))
@@ -261,7 +272,7 @@ func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
 	}
-	if err := follower.CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := leader.Compact(t.Context(), 5, true); err != nil {
@@ -292,7 +303,7 @@ func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
 	if _, err := leader.Compact(t.Context(), 6, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := follower.CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
 	res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, false)
@@ -326,7 +337,7 @@ func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustTxn(t, p.nodes[0], put("k", "2"))
-	if err := p.nodes[1].CatchUp(t.Context()); err != nil {
+	if err := catchUp(t, p.nodes[1]); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.resign(0); err != nil {
@@ -410,4 +421,88 @@ func TestOnlyTheChainRowSparesTheWait(t *testing.T) {
 		t.Error("the third did not wait for the second, which had not resigned")
 	}
 	mustTxn(t, p.nodes[0], put("k", "2"))
+}
+
+// late is a store whose commits take effect at once, and are answered when the test
+// says so.
+type late struct {
+	sqlstore.Store
+	mu   sync.Mutex
+	hold chan struct{} // nil: at once
+}
+
+func (s *late) wait() {
+	s.mu.Lock()
+	hold := s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+}
+
+func (s *late) BeginBatchWrite() sqlstore.BatchWrite {
+	return lateBatch{s.Store.BeginBatchWrite(), s}
+}
+
+type lateBatch struct {
+	sqlstore.BatchWrite
+	s *late
+}
+
+func (b lateBatch) Commit(ctx context.Context) error {
+	err := b.BatchWrite.Commit(ctx)
+	b.s.wait()
+	return err
+}
+
+// TestACommitThatItsLeaderDoesNotKnowOf: a follower may find it in the table first.
+// What any node has shown, every linearizable read shows from then on.
+func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
+	store := &late{Store: newStore(t)}
+	p := newPair(t, store)
+	p.lead(0)
+	leader, follower := p.nodes[0], p.nodes[1]
+	mustTxn(t, leader, put("k", "1"))
+	if err := catchUp(t, follower); err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	store.mu.Lock()
+	store.hold = hold
+	store.mu.Unlock()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		if _, err := leader.Txn(t.Context(), put("k", "2"), true); err != nil {
+			t.Error(err)
+		}
+	}()
+	for follower.Revision() < 3 { // as its node does without a feed
+		if err := follower.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := make(chan string)
+	go func() {
+		res, err := leader.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+		if err != nil {
+			t.Error(err)
+			read <- ""
+			return
+		}
+		read <- string(res.Records[0].Value)
+	}()
+	select {
+	case v := <-read:
+		if v != "2" {
+			t.Errorf("the leader reads %q after a follower has shown 2", v)
+		}
+		close(hold)
+	case <-time.After(100 * time.Millisecond): // it waits for its commit
+		close(hold)
+		if v := <-read; v != "2" {
+			t.Errorf("the leader reads %q after a follower has shown 2", v)
+		}
+	}
+	<-written
 }

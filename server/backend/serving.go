@@ -85,9 +85,8 @@ func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, e
 		}
 		var err error
 		if l := b.leading.Load(); l != nil {
-			frontier := b.Revision()
 			if err = l.confirm(ctx); err == nil {
-				return frontier, nil
+				return b.Revision(), nil // not before: confirm may have waited for a commit
 			}
 		} else if b.cfg.Leadership == nil {
 			return 0, ErrNotLeader
@@ -112,6 +111,7 @@ func (b *Backend) askFrontier(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	b.noteCompacted(p.CompactRevision)
+	b.shown.raise(p.Revision)
 	if err := b.tso.Wait(ctx, p.Revision); err != nil {
 		return 0, err
 	}
@@ -127,9 +127,8 @@ func (b *Backend) Position(ctx context.Context) (Update, error) {
 	}
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	u := Update{Term: b.term.Load(), Revision: b.Revision(), CompactRevision: b.CompactRevision()}
 	if err := l.confirm(ctx); err != nil {
 		return Update{}, b.publicError(ctx, err)
 	}
-	return u, nil
+	return Update{Term: b.term.Load(), Revision: b.Revision(), CompactRevision: b.CompactRevision()}, nil
 }
