@@ -91,7 +91,7 @@ func TestTheDatabaseLosesData(t *testing.T) {
 			}
 			// Nor does anybody stand for it.
 			for _, m := range g.all() {
-				<-m.campaigning.Done()
+				until(t, m.name+" to stand back", func() bool { return m.campaigning.Err() != nil })
 			}
 			raw, err := g.store.Get(t.Context(), coder.ChainKey())
 			require.NoError(t, err)
