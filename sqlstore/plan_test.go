@@ -115,6 +115,9 @@ func TestNoStatementScansTheTableOnTiDB(t *testing.T) {
 		t.Skip(enginetest.EnvTiDB + " is not set")
 	}
 	s := openTest(t, enginetest.MySQL(t))
+	if s.info.Product != productTiDB {
+		t.Fatalf("%s names a %s", enginetest.EnvTiDB, s.info.Product)
+	}
 	lo, hi := fillPlans(t, s)
 	// Without statistics: a table that was just filled has none.
 	for text, args := range plans(s, lo, hi) {

@@ -57,6 +57,7 @@ func TestNamedServerIsUsed(t *testing.T) {
 	s := StartServer(t)
 	t.Run("by tests", func(t *testing.T) {
 		t.Setenv(EnvURL, s.URL())
+		t.Setenv(EnvTiDB, "")
 		url := MySQL(t)
 		require.Equal(t, hostOf(s.URL()), hostOf(url))
 		require.NotEqual(t, s.URL(), url)
