@@ -2,12 +2,14 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
@@ -248,11 +250,22 @@ func (w *worker) putWithLease(ctx context.Context) error {
 	lease := w.leases[w.rnd.IntN(len(w.leases))]
 	if w.rnd.IntN(4) == 0 {
 		// Renewing changes nothing that the account shows; it must only work.
-		if _, err := w.kv.KeepAliveOnce(ctx, clientv3.LeaseID(lease)); err != nil {
+		if err := w.renew(ctx, lease); err != nil {
 			return err
 		}
 	}
 	return w.putOne(ctx, fmt.Sprintf("%sleased%d", Prefix(w.number), w.rnd.IntN(ownKeys)), lease)
+}
+
+// renew renews a lease. A server that stops ends the stream; the client's
+// KeepAliveOnce means to go on elsewhere then, but does not recognise the error.
+func (w *worker) renew(ctx context.Context, lease int64) error {
+	for {
+		_, err := w.kv.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+		if !errors.Is(err, rpctypes.ErrStopped) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 func (w *worker) revoke(ctx context.Context) error {
