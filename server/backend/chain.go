@@ -186,13 +186,16 @@ func (c *chain) trySettle(ctx context.Context, want coder.Chain, mine map[coder.
 // judge explains a chain value that this leader did not write.
 func (c *chain) judge(cur coder.Chain) error { return judgeChain(c.held, cur) }
 
+// judgeChain compares what the chain row holds with what is known to have been in it
+// before. Whoever took over since, the row does not go back: a later term that begins
+// below a revision that was acknowledged has lost it.
 func judgeChain(held, cur coder.Chain) error {
 	switch {
-	case cur.Term > held.Term:
-		return fmt.Errorf("%w: it is at term %d, this server at %d", errDeposed, cur.Term, held.Term)
 	case cur.Sequence < held.Sequence || cur.Revision < held.Revision || cur.Term < held.Term:
 		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term %d, sequence %d)",
 			errDataLost, held.Revision, cur.Revision, cur.Term, cur.Sequence, held.Term, held.Sequence)
+	case cur.Term > held.Term:
+		return fmt.Errorf("%w: it is at term %d, this server at %d", errDeposed, cur.Term, held.Term)
 	default:
 		return nil
 	}

@@ -506,3 +506,54 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 	}
 	<-written
 }
+
+// TestAnOlderRevisionIsLostDataInAnyTerm: a follower that was told of a commit by
+// the leader, and never read the chain row itself, does not take an older row of a
+// term that is new to it for progress.
+func TestAnOlderRevisionIsLostDataInAnyTerm(t *testing.T) {
+	store := newStore(t)
+	p := newPair(t, store)
+	p.lead(0)
+	follower := p.nodes[1]
+	stream := p.nodes[0].Hub().NewStream()
+	defer stream.Close()
+	stream.Create(watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2})
+	mustTxn(t, p.nodes[0], put("k", "1"))
+	backup, err := store.Get(t.Context(), coder.ChainKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustTxn(t, p.nodes[0], put("k", "2"))
+	for follower.Revision() < 3 {
+		r, err := stream.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Events) > 0 {
+			rev := r.Events[len(r.Events)-1].Record.ModRevision
+			if err := follower.Apply(Update{Term: 1, Revision: rev, Events: r.Events}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	restore := store.BeginBatchWrite()
+	restore.Put(coder.ChainKey(), backup)
+	if err := restore.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err = follower.Lead(ctx, LeadOptions{Leading: func(term int64) {
+		t.Errorf("it leads in term %d", term)
+		cancel()
+	}})
+	if !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+		t.Errorf("leading on: %v", err)
+	}
+	if raw, err := store.Get(t.Context(), coder.ChainKey()); err != nil || string(raw) != string(backup) {
+		t.Errorf("the chain row was changed: %v", err)
+	}
+}
