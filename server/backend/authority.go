@@ -63,6 +63,9 @@ func (l *leader) confirm(ctx context.Context) error {
 		return nil
 	}
 	_, err := l.confirmations.get(ctx)
+	if err != nil && l.alive.Err() != nil {
+		return l.turnedAway() // whatever the question ended with
+	}
 	return err
 }
 

@@ -226,6 +226,10 @@ func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
 func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.workers.Wait()
+	b.marks.close()
+	if b.positions != nil {
+		b.positions.close()
+	}
 	b.stopped.CompareAndSwap(nil, ptr(fmt.Errorf("%w: shutting down", ErrNotServing)))
 	b.hub.Close()
 	b.metrics.unregister()

@@ -139,6 +139,8 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	cut.Stop()
 	cancel()
 	workers.Wait()
+	l.die()
+	l.confirmations.close()
 	l.resign()
 	if err := l.lost(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -13,7 +14,12 @@ type shared[T any] struct {
 	timeout time.Duration // bound on one question
 	ask     func(ctx context.Context) (T, error)
 
+	life context.Context // of the questions; ends with close
+	end  context.CancelFunc
+	runs sync.WaitGroup
+
 	mu      sync.Mutex
+	closed  bool
 	running bool
 	next    *question[T] // asked when the one under way is answered
 }
@@ -25,21 +31,36 @@ type question[T any] struct {
 }
 
 func newShared[T any](timeout time.Duration, ask func(ctx context.Context) (T, error)) *shared[T] {
-	return &shared[T]{timeout: timeout, ask: ask}
+	s := &shared[T]{timeout: timeout, ask: ask}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
 }
 
-// get returns an answer asked for after the call, or ctx's error.
+// close ends the question under way; there are no others any more.
+func (s *shared[T]) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.runs.Wait()
+}
+
+// get returns an answer asked for after the call, or ctx's error; ErrNotServing
+// once it is closed.
 func (s *shared[T]) get(ctx context.Context) (answer T, err error) {
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return answer, fmt.Errorf("%w: closed", ErrNotServing)
+	}
 	if s.next == nil {
 		s.next = &question[T]{done: make(chan struct{})}
 	}
 	q := s.next
 	if !s.running {
 		s.running = true
-		// It ends by itself: the questions are bounded, and it goes on only
-		// while somebody has come meanwhile.
-		go s.run(context.WithoutCancel(ctx))
+		// It goes on only while somebody has come meanwhile.
+		s.runs.Go(s.run)
 	}
 	s.mu.Unlock()
 	select {
@@ -50,7 +71,7 @@ func (s *shared[T]) get(ctx context.Context) (answer T, err error) {
 	}
 }
 
-func (s *shared[T]) run(ctx context.Context) {
+func (s *shared[T]) run() {
 	for {
 		s.mu.Lock()
 		q := s.next
@@ -61,7 +82,7 @@ func (s *shared[T]) run(ctx context.Context) {
 			return
 		}
 		s.mu.Unlock()
-		bounded, cancel := context.WithTimeout(ctx, s.timeout)
+		bounded, cancel := context.WithTimeout(s.life, s.timeout)
 		q.answer, q.err = s.ask(bounded)
 		cancel()
 		close(q.done)
