@@ -52,7 +52,7 @@ func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64
 	unanswered := func(r model.MaybeEtcdResponse) bool { return r.Error != "" }
 	deletes := s.deletes[ops[0].Delete.Key]
 	switch {
-	case slices.ContainsFunc(deletes, told):
+	case slices.ContainsFunc(deletes, func(r model.MaybeEtcdResponse) bool { return told(r) && deleted(r) }):
 		return 0
 	case slices.ContainsFunc(s.revokes[lease], told):
 		return lease
@@ -62,6 +62,12 @@ func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64
 		return lease
 	}
 	return 0 // nobody asked for it: linearization will fail
+}
+
+// deleted reports whether an answered transaction deleted anything. If not, the
+// revision it tells is somebody else's.
+func deleted(r model.MaybeEtcdResponse) bool {
+	return r.Txn != nil && slices.ContainsFunc(r.Txn.Results, func(o model.EtcdOperationResult) bool { return o.Deleted > 0 })
 }
 
 // compactions returns the compactions that may have taken effect although the
