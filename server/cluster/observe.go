@@ -2,15 +2,9 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/server/election"
 )
 
 // observeInterval is how often a node that does not campaign any more looks who leads.
@@ -21,7 +15,9 @@ const observeInterval = 100 * time.Millisecond
 func (n *Node) observe(ctx context.Context) {
 	n.campaign.Wait()
 	for ctx.Err() == nil {
-		holder, err := n.readHolder(ctx)
+		bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+		holder, err := election.ReadHolder(bounded, n.cfg.Store)
+		cancel()
 		if err == nil {
 			n.observed(holder)
 		} else if ctx.Err() == nil {
@@ -29,26 +25,4 @@ func (n *Node) observe(ctx context.Context) {
 		}
 		pause(ctx, observeInterval, nil)
 	}
-}
-
-// readHolder returns who the lock row names, "" if nobody.
-func (n *Node) readHolder(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	raw, err := n.cfg.Store.Get(ctx, coder.LockKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the lock row: %w", err)
-	}
-	_, text, err := coder.DecodeLock(raw)
-	if err != nil {
-		return "", fmt.Errorf("reading the lock row: %w", err)
-	}
-	var record resourcelock.LeaderElectionRecord
-	if err := json.Unmarshal(text, &record); err != nil {
-		return "", fmt.Errorf("reading the lock row: %w", err)
-	}
-	return record.HolderIdentity, nil
 }

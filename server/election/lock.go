@@ -153,24 +153,14 @@ func (l *lock) wroteHeld(r *row) bool {
 
 // read returns the row, nil if there is none.
 func (l *lock) read(ctx context.Context) (*row, error) {
-	raw, err := l.store.Get(ctx, coder.LockKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		l.recovered()
-		l.row = nil
-		return nil, nil
-	}
-	var r *row
-	if err == nil {
-		r, err = decodeRow(raw)
-	}
+	r, err := loadRow(ctx, l.store)
 	if err != nil {
-		err = fmt.Errorf("reading the lock row: %w", err)
 		l.trouble(err)
 		return nil, err
 	}
 	l.recovered()
 	l.row = r
-	if a := l.attempt; a != nil && r.sequence >= a.row.sequence && !bytes.Equal(r.raw, a.row.raw) {
+	if a := l.attempt; a != nil && r != nil && r.sequence >= a.row.sequence && !bytes.Equal(r.raw, a.row.raw) {
 		l.attempt = nil // the row has passed it
 	}
 	return r, nil

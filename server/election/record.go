@@ -1,12 +1,15 @@
 package election
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // record is what the lock row says: client-go's record, and beside its fields
@@ -55,4 +58,30 @@ func decodeRow(raw []byte) (*row, error) {
 		return nil, fmt.Errorf("decoding the lock record: %w", err)
 	}
 	return r, nil
+}
+
+// loadRow reads the row, nil if there is none.
+func loadRow(ctx context.Context, store sqlstore.Store) (*row, error) {
+	raw, err := store.Get(ctx, coder.LockKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return nil, nil
+	}
+	var r *row
+	if err == nil {
+		r, err = decodeRow(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the lock row: %w", err)
+	}
+	return r, nil
+}
+
+// ReadHolder returns the identity that the lock row names, "" if there is none: for
+// whoever does not campaign. Errors are the store's.
+func ReadHolder(ctx context.Context, store sqlstore.Store) (string, error) {
+	r, err := loadRow(ctx, store)
+	if r == nil || err != nil {
+		return "", err
+	}
+	return r.HolderIdentity, nil
 }
