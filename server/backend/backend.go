@@ -194,19 +194,12 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 // firstRevision reads where the table is; an empty one is at revision 1 once it is
 // led.
 func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
-	raw, err := b.store.Get(ctx, coder.CompactKey())
-	switch {
-	case errors.Is(err, sqlstore.ErrKeyNotFound):
-	case err != nil:
-		return 0, fmt.Errorf("reading the compaction mark: %w", err)
-	default:
-		rev, err := coder.DecodeInt64(raw)
-		if err != nil {
-			return 0, fmt.Errorf("reading the compaction mark: %w", err)
-		}
-		b.compacted.Store(rev)
+	mark, err := loadMark(ctx, b.store)
+	if err != nil {
+		return 0, err
 	}
-	raw, err = b.store.Get(ctx, coder.ChainKey())
+	b.compacted.Store(mark)
+	raw, err := b.store.Get(ctx, coder.ChainKey())
 	switch {
 	case errors.Is(err, sqlstore.ErrKeyNotFound):
 		return 1, nil

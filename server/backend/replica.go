@@ -201,21 +201,30 @@ func (b *Backend) noteTerm(term int64) {
 	}
 }
 
-// readMark reads the compaction mark from the table.
+// readMark reads the compaction mark from the table, and tells readers and watchers.
 func (b *Backend) readMark(ctx context.Context) (int64, error) {
-	raw, err := b.store.Get(ctx, coder.CompactKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return b.CompactRevision(), nil
-	}
+	rev, err := loadMark(ctx, b.store)
 	if err != nil {
-		return 0, fmt.Errorf("reading the compaction mark: %w", err)
-	}
-	rev, err := coder.DecodeInt64(raw)
-	if err != nil {
-		return 0, fmt.Errorf("reading the compaction mark: %w", err)
+		return 0, err
 	}
 	b.noteCompacted(rev)
 	return b.CompactRevision(), nil
+}
+
+// loadMark returns what the compaction mark in the table says, -1 if there is none.
+func loadMark(ctx context.Context, store sqlstore.Store) (int64, error) {
+	raw, err := store.Get(ctx, coder.CompactKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return -1, nil
+	}
+	var rev int64
+	if err == nil {
+		rev, err = coder.DecodeInt64(raw)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the compaction mark: %w", err)
+	}
+	return rev, nil
 }
 
 // mark returns a compact revision such that nothing at or above it was removed
