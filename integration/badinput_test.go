@@ -50,7 +50,7 @@ func refuses(t *testing.T, wanted []string, args ...string) {
 const secret = "S3cr3tOfTests"
 
 func listenFlag(t *testing.T) string {
-	return fmt.Sprintf("--listen-client-urls=http://127.0.0.1:%d", harness.FreePort(t))
+	return fmt.Sprintf("--listen-client-urls=http://127.0.0.1:%d", enginetest.FreePort(t))
 }
 
 func TestBadSettings(t *testing.T) {
@@ -62,7 +62,7 @@ func TestBadSettings(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
-	port := harness.FreePort(t)
+	port := enginetest.FreePort(t)
 
 	for _, c := range []struct {
 		name   string

@@ -151,3 +151,15 @@ func TestGivenServer(t *testing.T) {
 	_, err := givenServer()
 	require.ErrorContains(t, err, EnvTiDB)
 }
+
+// Two tests must not be given one port between choosing it and listening on it.
+func TestFreePortIsGivenOnce(t *testing.T) {
+	seen := map[int]bool{}
+	for range 1000 {
+		port := FreePort(t)
+		if seen[port] {
+			t.Fatalf("port %d was given twice", port)
+		}
+		seen[port] = true
+	}
+}

@@ -26,7 +26,7 @@ const (
 	stopWait    = time.Minute
 
 	pollEvery = 20 * time.Millisecond
-	// startAttempts covers the race for the free port, which another process may
+	// startAttempts covers the race for the free port, which a stranger may
 	// take between its choice and its use.
 	startAttempts = 3
 )
@@ -38,7 +38,8 @@ type process struct {
 	binary string
 	maria  bool
 	port   int
-	served bool // the port was used before, so clients know it
+	served bool           // the port was used before, so clients know it
+	held   net.PacketConn // keeps the port from other tests
 
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when cmd has ended, after waitErr is set
@@ -168,11 +169,9 @@ func (p *process) start() error {
 	}
 	for attempt := 1; ; attempt++ {
 		if !p.served {
-			port, err := freePort()
-			if err != nil {
+			if err := p.reserve(); err != nil {
 				return err
 			}
-			p.port = port
 		}
 		err := p.startOnce()
 		if err == nil {
@@ -300,7 +299,29 @@ func (p *process) kill() error {
 	return nil
 }
 
-func (p *process) remove() error { return p.dir.remove() }
+func (p *process) remove() error { return errors.Join(p.release(), p.dir.remove()) }
+
+// reserve chooses the port.
+func (p *process) reserve() error {
+	if err := p.release(); err != nil {
+		return err
+	}
+	port, reservation, err := reservePort()
+	if err != nil {
+		return err
+	}
+	p.port, p.held = port, reservation
+	return nil
+}
+
+func (p *process) release() error {
+	if p.held == nil {
+		return nil
+	}
+	err := p.held.Close()
+	p.held = nil
+	return err
+}
 
 // logTail returns the end of the server's log.
 func (p *process) logTail() string {
@@ -313,14 +334,4 @@ func (p *process) logTail() string {
 		b = b[len(b)-most:]
 	}
 	return strings.TrimSpace(string(b))
-}
-
-// freePort returns a TCP port of the loopback interface that nobody uses now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }

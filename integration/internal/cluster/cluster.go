@@ -93,7 +93,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 func (c *Cluster) members(cfg Config) (members []harness.Member, all string) {
 	var urls []string
 	for i := range cfg.Size {
-		client, port := harness.FreePort(c.t), harness.FreePort(c.t)
+		client, port := enginetest.FreePort(c.t), enginetest.FreePort(c.t)
 		if i < len(cfg.Ports) {
 			client, port = cfg.Ports[i], cfg.Ports[i]+1
 		}

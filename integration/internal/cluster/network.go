@@ -16,7 +16,7 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // Network is all ways between the nodes, and between them and the database.
@@ -76,7 +76,7 @@ func startNetwork(t testing.TB, size int, datastore string) *Network {
 // newWay starts a proxy to a host.
 func (n *Network) newWay(name, to string) *way {
 	n.t.Helper()
-	listen := fmt.Sprintf("127.0.0.1:%d", harness.FreePort(n.t))
+	listen := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(n.t))
 	w := &way{proxy: toxiproxy.NewProxy(n.server, name, listen, to)}
 	if err := w.proxy.Start(); err != nil {
 		n.t.Fatalf("%s: %v", name, err)
@@ -100,7 +100,7 @@ func (n *Network) join(i, port int) string {
 			n.peers[from][i] = n.newWay(fmt.Sprintf("node%d-node%d", from, i), fmt.Sprintf("127.0.0.1:%d", port))
 		}
 	}
-	n.doors = append(n.doors, &door{address: fmt.Sprintf("127.0.0.1:%d", harness.FreePort(n.t))})
+	n.doors = append(n.doors, &door{address: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(n.t))})
 	n.open(i)
 	return n.doors[i].address
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -14,6 +12,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 const (
@@ -99,14 +99,14 @@ func (n *Node) Start() {
 func (n *Node) StartWithoutWaiting() {
 	n.t.Helper()
 	if n.port == 0 {
-		n.port = FreePort(n.t)
+		n.port = enginetest.FreePort(n.t)
 	}
 	if !n.etcd {
 		n.process = StartProcess(n.t, Sqlbrain(n.t), n.Args()...)
 		return
 	}
 	if n.peerPort == 0 {
-		n.peerPort = FreePort(n.t)
+		n.peerPort = enginetest.FreePort(n.t)
 	}
 	n.process = StartProcess(n.t, Etcd(n.t), n.etcdArgs()...)
 }
@@ -242,32 +242,6 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 func (n *Node) Etcdctl(input string, args ...string) Output {
 	n.t.Helper()
 	return Run(n.t, 30*time.Second, input, Etcdctl(n.t), append([]string{"--endpoints", n.Endpoint()}, args...)...)
-}
-
-// Ports of servers are taken from below those that the system gives to outgoing
-// connections, of which tests make many: one of them could take the port before
-// its server does, or while it is down.
-const (
-	lowestPort  = 10_000
-	highestPort = 32_000
-)
-
-// FreePort returns a TCP port of the loopback interface that nobody uses now.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue // in use
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // Host returns the host and port of the node's endpoint.
