@@ -28,9 +28,13 @@ type Config struct {
 	Seed      uint64        // of keys, values and choices; the same seed asks for the same, 1
 	Prefix    string        // of all keys, without a trailing slash; "": a unique one
 	Keep      bool          // leave the keys in the store
+	// Adopt takes over the objects that a run with Keep and the same Seed, Prefix
+	// and ValueSize left, in place of creating Keys of them.
+	Adopt bool
 
 	PageSize     int   // keys of a page of a list, 500
 	Watchers     int   // watchers of watch-latency, 10
+	WatchEach    bool  // each watcher of watch-latency watches one object, not all
 	Mix          Mix   // of mixed, DefaultMix
 	LeaseTTL     int64 // seconds, of lease, 3600
 	KeysPerLease int   // keys that share a lease, 1,000 as in kube-apiserver
@@ -41,6 +45,12 @@ type Config struct {
 	// Exclusive says that nobody else writes to the store: then revisions must
 	// have no gaps.
 	Exclusive bool
+	// NoVersions says that the server does not count the versions of keys, as kine
+	// does not: they are not compared.
+	NoVersions bool
+	// Processes are the ids of the server's processes, if they are on this machine
+	// and that has /proc: what they use is told of each phase.
+	Processes []int
 
 	RequestTimeout time.Duration // of one attempt, 10 s
 	// RetryFor is how long a request that fails for a passing reason is
@@ -56,12 +66,17 @@ type Config struct {
 var Workloads = []struct{ Name, About string }{
 	{"create", "create objects that do not exist"},
 	{"update", "replace objects if their revision is still the known one"},
+	{"put", "replace objects whatever their revision is, which kube-apiserver never does"},
 	{"get", "read single objects"},
+	{"count", "count all objects"},
 	{"list", "read all objects page by page at one revision"},
+	{"list-all", "read all objects in one answer"},
 	{"delete", "delete objects if their revision is still the known one"},
 	{"mixed", "gets, lists, creates, updates and deletes in a ratio"},
 	{"watch-latency", "time from the sending of a write to its event at each of many watchers"},
 	{"lease", "create events that share leases, renew, revoke and let expire"},
+	{"grant", "grant leases"},
+	{"keepalive", "renew leases, of which each client has one"},
 	{"objects", "the life of a cluster's objects: create, update, list, watch, compact"},
 }
 
@@ -132,6 +147,7 @@ func (c Config) withDefaults() (Config, error) {
 			c.Watchers < 0 || c.LeaseTTL < 0 || c.KeysPerLease < 0 || c.Objects < 0 || c.Updates < 0 ||
 			c.RequestTimeout < 0 || c.RetryFor < 0, "a number is negative"},
 		{strings.HasSuffix(c.Prefix, "/"), "the prefix ends in a slash"},
+		{c.Adopt && c.Prefix == "", "to adopt objects, name their prefix"},
 	} {
 		if check.bad {
 			return c, errors.New(check.msg)

@@ -49,7 +49,7 @@ func uniquePrefix() string {
 }
 
 // prepare returns the store's revision, having made sure that nothing is kept
-// below prefix.
+// below prefix, unless that is to be adopted.
 func prepare(ctx context.Context, c *clientv3.Client, cfg *Config, prefix string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func prepare(ctx context.Context, c *clientv3.Client, cfg *Config, prefix string
 	if err != nil {
 		return 0, fmt.Errorf("read from %v: %w", cfg.Endpoints, err)
 	}
-	if resp.Count > 0 {
+	if resp.Count > 0 && !cfg.Adopt {
 		return 0, fmt.Errorf("%w: %d below %s/", ErrPrefixInUse, resp.Count, prefix)
 	}
 	return resp.Header.Revision, nil

@@ -30,7 +30,7 @@ func (r *runner) worker(p *phase, i int) *worker {
 
 // begin starts a phase of so many steps; 0: not known.
 func (r *runner) begin(name string, goal int64) *phase {
-	p := &phase{name: name, goal: goal, started: time.Now()}
+	p := &phase{name: name, goal: goal, before: r.processes.usages(), started: time.Now()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phases = append(r.phases, p)
@@ -41,6 +41,7 @@ func (r *runner) end(p *phase) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.elapsed = time.Since(p.started)
+	p.after = r.processes.usages()
 }
 
 // current returns the newest phase, nil before the first.

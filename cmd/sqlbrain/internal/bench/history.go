@@ -49,11 +49,21 @@ func (r *runner) readObjects(ctx context.Context, name string, revs []int64, old
 	})
 }
 
-// count counts what is below prefix, as kube-apiserver does for its metrics.
+// count counts what is below prefix and has the answer checked.
 func (w *worker) count(ctx context.Context, prefix string, rev int64) error {
+	l, err := w.countAll(ctx, prefix, rev)
+	if err == nil {
+		w.r.verify.count(prefix, w.r.model.sorted(prefix), l.rev, l.count)
+	}
+	return err
+}
+
+// countAll counts what is below prefix at rev (0: now), as kube-apiserver does
+// for its metrics.
+func (w *worker) countAll(ctx context.Context, prefix string, rev int64) (*listing, error) {
 	resp, err := w.read(ctx, "count", prefix, clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(rev))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(resp.Kvs) > 0 {
 		w.r.verify.fail("count %s: answered with %d keys", prefix, len(resp.Kvs))
@@ -61,8 +71,7 @@ func (w *worker) count(ctx context.Context, prefix string, rev int64) error {
 	if rev == 0 {
 		rev = resp.Header.Revision
 	}
-	w.r.verify.count(prefix, rev, resp.Count)
-	return nil
+	return &listing{prefix: prefix, rev: rev, count: resp.Count}, nil
 }
 
 // replay watches the history from revision from to until.

@@ -28,20 +28,32 @@ func (r *runner) runWatchLatency(ctx context.Context) (err error) {
 		}
 		sets = append(sets, ws)
 	}
+	seen := func(e *event, value []byte, at time.Time) {
+		_, write, ok := writeOf(value)
+		e.object.mu.Lock()
+		n := write - e.object.adopted
+		known := ok && n >= 0 && n < len(e.object.sendings)
+		var sent time.Time
+		if known {
+			sent = e.object.sendings[n]
+		}
+		e.object.mu.Unlock()
+		if known {
+			p.record("event", sample{latency: at.Sub(sent), keys: 1, received: len(e.object.key) + e.now.size})
+		}
+	}
 	for i := range r.cfg.Watchers {
-		sets[i%len(sets)].watch(r.model.gen.prefix+"/", from, func(e *event, at time.Time) {
-			e.object.mu.Lock()
-			n := int(e.now.version) - 1 // each write was a version: nothing is deleted here
-			known := n >= 0 && n < len(e.object.sendings)
-			var sent time.Time
-			if known {
-				sent = e.object.sendings[n]
-			}
-			e.object.mu.Unlock()
-			if known {
-				p.record("event", sample{latency: at.Sub(sent), keys: 1, received: len(e.object.key) + e.now.size})
-			}
-		})
+		set := sets[i%len(sets)]
+		if r.cfg.WatchEach {
+			set.watchOne(r.model.object(i%r.model.len()), from, seen)
+		} else {
+			set.watch(r.model.gen.prefix+"/", from, seen)
+		}
+	}
+	for _, ws := range sets {
+		if err := ws.awaitCreated(ctx); err != nil {
+			return err
+		}
 	}
 	r.measured(ctx, "update", 0, func(ctx context.Context, w *worker, _ int64) error { return w.updateRandom(ctx) })
 	for _, ws := range sets {

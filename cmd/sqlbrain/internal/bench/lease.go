@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,6 +34,7 @@ func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResp
 			return err
 		})
 		if err == nil {
+			w.r.verify.answers.Add(1)
 			if resp.TTL < ttl || resp.ID == 0 {
 				w.r.verify.fail("grant: lease %x with TTL %d, want at least %d", resp.ID, resp.TTL, ttl)
 			}
@@ -113,24 +115,37 @@ func (r *runner) attached() []*granted {
 	return all
 }
 
+// runGrant grants leases that no key holds.
+func (r *runner) runGrant(ctx context.Context) error {
+	r.measured(ctx, "grant", 0, func(ctx context.Context, w *worker, _ int64) error {
+		_, err := w.grant(ctx, r.cfg.LeaseTTL)
+		return err
+	})
+	return nil
+}
+
+// runKeepalive renews leases, of which each client has one.
+func (r *runner) runKeepalive(ctx context.Context) error {
+	r.loaded(ctx, "load", r.cfg.Clients, func(ctx context.Context, w *worker, _ int64) error {
+		_, err := w.grant(ctx, r.cfg.LeaseTTL)
+		return err
+	})
+	leases := r.attached()
+	if len(leases) == 0 {
+		return fmt.Errorf("load: %w", ErrNothingSucceeded)
+	}
+	r.measured(ctx, "keepalive", 0, func(ctx context.Context, w *worker, i int64) error {
+		return w.keepalive(ctx, leases[i%int64(len(leases))])
+	})
+	return nil
+}
+
 // renew keeps a lease alive once, and checks what is told about it.
 func (w *worker) renew(ctx context.Context, g *granted) error {
-	a := w.r.attempts()
-	for {
-		err := w.measure(ctx, "keepalive", func(ctx context.Context, _ *sample) error {
-			resp, err := w.client.KeepAliveOnce(ctx, g.id)
-			if err == nil && resp.TTL < g.ttl {
-				w.r.verify.fail("keepalive %x: TTL %d, want at least %d", g.id, resp.TTL, g.ttl)
-			}
-			return err
-		})
-		if err == nil {
-			break
-		}
-		if !a.again(ctx, err) {
-			return err
-		}
+	if err := w.keepalive(ctx, g); err != nil {
+		return err
 	}
+	a := w.r.attempts()
 	for {
 		var resp *clientv3.LeaseTimeToLiveResponse
 		err := w.measure(ctx, "time to live", func(ctx context.Context, s *sample) (err error) {
@@ -145,6 +160,27 @@ func (w *worker) renew(ctx context.Context, g *granted) error {
 			return nil
 		}
 		if !a.again(ctx, err) {
+			return err
+		}
+	}
+}
+
+// keepalive keeps a lease alive once.
+func (w *worker) keepalive(ctx context.Context, g *granted) error {
+	a := w.r.attempts()
+	for {
+		err := w.measure(ctx, "keepalive", func(ctx context.Context, _ *sample) error {
+			resp, err := w.client.KeepAliveOnce(ctx, g.id)
+			if err != nil {
+				return err
+			}
+			w.r.verify.answers.Add(1)
+			if resp.ID != g.id || resp.TTL < g.ttl {
+				w.r.verify.fail("keepalive %x: lease %x with TTL %d, want at least %d", g.id, resp.ID, resp.TTL, g.ttl)
+			}
+			return nil
+		})
+		if err == nil || !a.again(ctx, err) {
 			return err
 		}
 	}

@@ -29,11 +29,16 @@ var hashSeed = maphash.MakeSeed()
 
 func hashOf(value []byte) uint64 { return maphash.Bytes(hashSeed, value) }
 
-func stateOf(kv *mvccpb.KeyValue) state {
-	return state{
+// stateOf returns what an answer says of kv.
+func (m *model) stateOf(kv *mvccpb.KeyValue) state {
+	s := state{
 		create: kv.CreateRevision, mod: kv.ModRevision, version: kv.Version, lease: kv.Lease,
 		hash: hashOf(kv.Value), size: len(kv.Value),
 	}
+	if m.noVersions {
+		s.version = 0
+	}
+	return s
 }
 
 // version is one entry of an object's history. Of a deletion only mod counts.
@@ -55,7 +60,8 @@ type object struct {
 	lost     bool        // its state is unknown: a write could not be settled
 	history  []version   // by revision
 	writes   int         // values used so far
-	sendings []time.Time // when each version was sent first; watch-latency only
+	adopted  int         // of these, before this run
+	sendings []time.Time // when each of this run's values was sent first; watch-latency only
 }
 
 // claim takes the right to write o, if nobody has it.
@@ -110,9 +116,11 @@ func (o *object) settled(rev int64) (s state, live, known, lost bool) {
 
 // model is what the store must hold. Safe for concurrent use.
 type model struct {
-	gen      *generator
-	start    int64        // revision before the first write
-	revision atomic.Int64 // newest revision that any answer named
+	gen *generator
+	// noVersions says that the server's versions mean nothing: all are 0 here.
+	noVersions bool
+	start      int64        // revision before the first write
+	revision   atomic.Int64 // newest revision that any answer named
 
 	mu      sync.RWMutex
 	objects []*object // by index
@@ -204,8 +212,13 @@ type event struct {
 // events returns the changes of keys below prefix with revisions in (from, to],
 // in the order a watch must deliver them.
 func (m *model) events(prefix string, from, to int64) []event {
+	return eventsOf(m.sorted(prefix), from, to)
+}
+
+// eventsOf is events of objects, which are in key order.
+func eventsOf(objects []*object, from, to int64) []event {
 	var all []event
-	for _, o := range m.sorted(prefix) {
+	for _, o := range objects {
 		o.mu.Lock()
 		for i, v := range o.history {
 			if v.mod <= from || v.mod > to {

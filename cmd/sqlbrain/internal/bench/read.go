@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -53,7 +54,7 @@ func (w *worker) get(ctx context.Context, o *object, rev int64) error {
 		r.rev = resp.Header.Revision
 	}
 	if r.found {
-		r.state = stateOf(resp.Kvs[0])
+		r.state = w.r.model.stateOf(resp.Kvs[0])
 	}
 	if int(resp.Count) != len(resp.Kvs) || resp.More {
 		w.r.verify.fail("get %s: count %d with %d keys, more %t", o.key, resp.Count, len(resp.Kvs), resp.More)
@@ -67,8 +68,8 @@ func (w *worker) get(ctx context.Context, o *object, rev int64) error {
 
 // list reads everything below prefix at rev (0: now) as kube-apiserver does:
 // page by page, the later ones at the revision of the first and from the key
-// behind the last. Pages are checked against each other; comparing the whole
-// with the model is up to the caller.
+// behind the last, but ends with the phase's time. Pages are checked against each
+// other; comparing the whole with the model is up to the caller.
 func (w *worker) list(ctx context.Context, prefix string, rev int64, opts ...clientv3.OpOption) (*listing, error) {
 	op := "list page"
 	if rev != 0 {
@@ -98,9 +99,27 @@ func (w *worker) list(ctx context.Context, prefix string, rev int64, opts ...cli
 		if !resp.More || n == 0 {
 			return l, nil
 		}
+		if !w.p.until.IsZero() && time.Now().After(w.p.until) {
+			l.begun = true
+			return l, nil
+		}
 		left -= n
 		from = string(resp.Kvs[n-1].Key) + "\x00"
 	}
+}
+
+// listAll reads everything below prefix in one answer, as kube-apiserver does when
+// a client asks for no pages.
+func (w *worker) listAll(ctx context.Context, prefix string) (*listing, error) {
+	resp, err := w.read(ctx, "list all", prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{prefix: prefix, rev: resp.Header.Revision, count: resp.Count}
+	if resp.More || resp.Count != int64(len(resp.Kvs)) {
+		w.r.verify.fail("list all %s: %d keys, count %d, more %t", prefix, len(resp.Kvs), resp.Count, resp.More)
+	}
+	return l, w.appendItems(l, resp.Kvs)
 }
 
 // appendItems adds keys of an answer to l, checking their order.
@@ -122,7 +141,7 @@ func (w *worker) appendItems(l *listing, kvs []*mvccpb.KeyValue) error {
 		if l.keys && len(kv.Value) > 0 {
 			w.r.verify.fail("list %s at %d: keys only, but %q came with a value", l.prefix, l.rev, kv.Key)
 		}
-		l.items = append(l.items, item{object: o, state: stateOf(kv)})
+		l.items = append(l.items, item{object: o, state: w.r.model.stateOf(kv)})
 	}
 	return nil
 }

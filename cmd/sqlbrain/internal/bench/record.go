@@ -21,6 +21,8 @@ type phase struct {
 	errs    atomic.Int64 // requests failed
 	started time.Time
 	elapsed time.Duration // set when it is over
+	// What processes had used when it began and ended; nil if that is not known.
+	before, after map[int]usage
 
 	mu  sync.Mutex
 	ops []*opStats // in order of first use

@@ -34,6 +34,9 @@ type PhaseReport struct {
 	Name    string     `json:"name"`
 	Seconds float64    `json:"seconds"`
 	Ops     []OpReport `json:"ops"`
+	// What the client and the server's processes used, if that was asked for.
+	Client *ProcessReport  `json:"client,omitempty"`
+	Server []ProcessReport `json:"server,omitempty"`
 }
 
 // OpReport is one kind of request of a phase.
@@ -149,6 +152,15 @@ func (r *Report) WriteTable(w io.Writer) error {
 			for _, code := range slices.Sorted(maps.Keys(o.Errors)) {
 				fmt.Fprintf(&b, "errors: %s %s: %d %s\n", p.Name, o.Name, o.Errors[code], code)
 			}
+		}
+	}
+	for _, p := range r.Phases {
+		if p.Client != nil {
+			fmt.Fprintf(&b, "processes: %s: client %.2f CPU seconds", p.Name, p.Client.CPUSeconds)
+			for _, s := range p.Server {
+				fmt.Fprintf(&b, ", process %d %.2f CPU seconds, %d MiB", s.ID, s.CPUSeconds, s.RSSBytes>>20)
+			}
+			fmt.Fprintln(&b)
 		}
 	}
 	for _, note := range r.Notes {

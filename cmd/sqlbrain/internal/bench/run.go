@@ -37,6 +37,8 @@ type runner struct {
 	pace    *pacer // nil: no set rate
 	abort   context.CancelCauseFunc
 	alive   atomic.Int64 // when a request succeeded last, in nanoseconds
+	// processes are those whose use is told; nil: none.
+	processes *processes
 
 	mu     sync.Mutex
 	phases []*phase
@@ -67,7 +69,11 @@ func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
 	m := newModel(&generator{seed: cfg.Seed, prefix: prefix, size: cfg.ValueSize}, start)
+	m.noVersions = cfg.NoVersions
 	r := &runner{cfg: cfg, clients: clients, model: m, verify: &verifier{model: m}}
+	if r.processes, err = findProcesses(cfg.Processes); err != nil {
+		return nil, fmt.Errorf("bench: look at the server's processes: %w", err)
+	}
 
 	ctx, r.abort = context.WithCancelCause(ctx)
 	defer r.abort(nil)
@@ -95,8 +101,15 @@ func (r *runner) execute(ctx context.Context) error {
 	stop := r.showProgress()
 	defer stop()
 	workloads := map[string]func(context.Context) error{
-		"create": r.runCreate, "update": r.runUpdate, "get": r.runGet, "list": r.runList, "delete": r.runDelete,
-		"mixed": r.runMixed, "watch-latency": r.runWatchLatency, "lease": r.runLease, "objects": r.runObjects,
+		"create": r.runCreate, "update": r.runUpdate, "put": r.runPut, "get": r.runGet, "count": r.runCount,
+		"list": r.runList, "list-all": r.runListAll, "delete": r.runDelete, "mixed": r.runMixed,
+		"watch-latency": r.runWatchLatency, "lease": r.runLease, "grant": r.runGrant, "keepalive": r.runKeepalive,
+		"objects": r.runObjects,
+	}
+	if r.cfg.Adopt {
+		if err := r.adopt(ctx); err != nil {
+			return err
+		}
 	}
 	if err := workloads[r.cfg.Workload](ctx); err != nil {
 		return err
@@ -128,6 +141,9 @@ func (r *runner) checkRevisions(rev int64) {
 	revs, lost := r.model.revisions()
 	expect := r.model.start + 1
 	for i, got := range revs {
+		if got <= r.model.start {
+			continue // adopted
+		}
 		shared := i > 0 && got == revs[i-1]
 		if shared && r.cfg.Workload != "lease" { // a revocation deletes many keys in one
 			r.verify.fail("revision %d was given to two writes", got)
@@ -199,7 +215,9 @@ func (r *runner) report(began time.Time, prefix string) *Report {
 		Phases: []PhaseReport{}, Verification: r.verify.report(), Notes: r.notes,
 	}
 	for _, p := range r.phases {
-		rep.Phases = append(rep.Phases, p.report())
+		phase := p.report()
+		r.processes.tell(p, &phase)
+		rep.Phases = append(rep.Phases, phase)
 	}
 	return rep
 }

@@ -35,11 +35,13 @@ type watches struct {
 type watcher struct {
 	set    *watches
 	prefix string
-	from   int64 // start revision
-	// seen, if not nil, is called with each event as it arrives.
-	seen func(e *event, at time.Time)
+	one    *object // watched alone, prefix being its key; nil: all below prefix
+	from   int64   // start revision
+	// seen, if not nil, is called with each event and its value as they arrive.
+	seen func(e *event, value []byte, at time.Time)
 
 	mu      sync.Mutex
+	created bool // the server has answered
 	events  []event
 	newest  int64         // revision of the last event
 	reached int64         // all events up to here came
@@ -66,23 +68,12 @@ func (ws *watches) close() error {
 }
 
 // watch starts a watcher, as kube-apiserver watches a resource, from revision from on.
-func (ws *watches) watch(prefix string, from int64, seen func(*event, time.Time)) *watcher {
-	w := &watcher{set: ws, prefix: prefix, from: from, reached: from - 1, changed: make(chan struct{}), seen: seen}
-	ws.all = append(ws.all, w)
+func (ws *watches) watch(prefix string, from int64, seen func(*event, []byte, time.Time)) *watcher {
+	w := ws.add(&watcher{prefix: prefix, from: from, seen: seen})
 	// clientv3 tells streams by the metadata of their context.
 	ctx := metadata.AppendToOutgoingContext(ws.ctx, "source", fmt.Sprintf("bench-%d", len(ws.all)))
-	ch := ws.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
-		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
-	ws.wg.Go(func() {
-		for resp := range ch {
-			w.take(&resp)
-		}
-		w.update(func() {
-			if w.err == nil && ws.ctx.Err() == nil {
-				w.err = errors.New("the watch ended by itself")
-			}
-		})
-	})
+	w.receive(ws.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
+		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify()))
 	ws.wg.Go(func() {
 		tick := time.NewTicker(progressInterval)
 		defer tick.Stop()
@@ -97,6 +88,44 @@ func (ws *watches) watch(prefix string, from int64, seen func(*event, time.Time)
 		}
 	})
 	return w
+}
+
+// watchOne starts a watcher of one object from revision from on, as a kubelet
+// watches a secret. All of a set share a stream.
+func (ws *watches) watchOne(o *object, from int64, seen func(*event, []byte, time.Time)) *watcher {
+	w := ws.add(&watcher{prefix: o.key, one: o, from: from, seen: seen})
+	w.receive(ws.client.Watch(ws.ctx, o.key, clientv3.WithRev(from), clientv3.WithPrevKV(), clientv3.WithCreatedNotify()))
+	return w
+}
+
+func (ws *watches) add(w *watcher) *watcher {
+	w.set, w.reached, w.changed = ws, w.from-1, make(chan struct{})
+	ws.all = append(ws.all, w)
+	return w
+}
+
+// receive takes what comes until the watch ends.
+func (w *watcher) receive(ch clientv3.WatchChan) {
+	w.set.wg.Go(func() {
+		for resp := range ch {
+			w.take(&resp)
+		}
+		w.update(func() {
+			if w.err == nil && w.set.ctx.Err() == nil {
+				w.err = errors.New("the watch ended by itself")
+			}
+		})
+	})
+}
+
+// awaitCreated returns when the server has answered that all watchers watch.
+func (ws *watches) awaitCreated(ctx context.Context) error {
+	for _, w := range ws.all {
+		if err := w.wait(ctx, func() bool { return w.created }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // update changes w under its lock and wakes who waits.
@@ -125,7 +154,7 @@ func (w *watcher) take(resp *clientv3.WatchResponse) {
 		events = append(events, e)
 		w.set.p.steps.Add(1)
 		if w.seen != nil {
-			w.seen(&e, now)
+			w.seen(&e, ev.Kv.Value, now)
 		}
 	}
 	w.update(func() {
@@ -137,6 +166,7 @@ func (w *watcher) take(resp *clientv3.WatchResponse) {
 		case resp.Err() != nil:
 			w.err = resp.Err()
 		case resp.Created:
+			w.created = true
 		case len(resp.Events) == 0: // progress: everything up to there has come
 			w.reached = max(w.reached, resp.Header.Revision)
 		}
@@ -154,7 +184,7 @@ func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
 	if o == nil {
 		return event{}, fmt.Errorf("event of unknown key %q", ev.Kv.Key)
 	}
-	e := event{object: o, deleted: ev.Type == clientv3.EventTypeDelete, now: stateOf(ev.Kv), hasPrev: ev.PrevKv != nil}
+	e := event{object: o, deleted: ev.Type == clientv3.EventTypeDelete, now: w.set.r.model.stateOf(ev.Kv), hasPrev: ev.PrevKv != nil}
 	if e.deleted {
 		if len(ev.Kv.Value) > 0 {
 			return e, fmt.Errorf("the deletion of %s carries a value", o.key)
@@ -165,7 +195,7 @@ func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
 		if string(ev.PrevKv.Key) != o.key {
 			return e, fmt.Errorf("the event of %s has %q before it", o.key, ev.PrevKv.Key)
 		}
-		e.prev = stateOf(ev.PrevKv)
+		e.prev = w.set.r.model.stateOf(ev.PrevKv)
 	}
 	w.mu.Lock()
 	reached := w.reached
@@ -228,14 +258,6 @@ func (w *watcher) complete(rev int64) bool { return max(w.reached, w.newest) >= 
 // check waits until everything up to rev came to each watcher, and compares all
 // that they delivered up to there with the model. Nothing may be being written.
 func (ws *watches) check(ctx context.Context, rev int64) {
-	for _, w := range ws.all {
-		if err := w.wait(ctx, func() bool { return w.complete(rev) }); err != nil {
-			ws.r.verify.fail("%v; want progress to %d", err, rev)
-		}
-	}
-	if ctx.Err() != nil {
-		return
-	}
 	type span struct {
 		prefix string
 		from   int64
@@ -243,10 +265,34 @@ func (ws *watches) check(ctx context.Context, rev int64) {
 	want := map[span][]event{} // watchers of the same share it
 	for _, w := range ws.all {
 		s := span{w.prefix, w.from}
-		if _, ok := want[s]; !ok {
-			want[s] = ws.r.model.events(w.prefix, w.from-1, rev)
+		if _, ok := want[s]; ok {
+			continue
 		}
-		w.compare(want[s], rev)
+		objects := []*object{w.one}
+		if w.one == nil {
+			objects = ws.r.model.sorted(w.prefix)
+		}
+		want[s] = eventsOf(objects, w.from-1, rev)
+	}
+	for _, w := range ws.all {
+		events := want[span{w.prefix, w.from}]
+		last := w.from - 1
+		if n := len(events); n > 0 {
+			last = events[n-1].now.mod
+		}
+		done := func() bool { return w.complete(rev) }
+		if w.one != nil { // progress is of a stream: not asked for
+			done = func() bool { return w.complete(last) }
+		}
+		if err := w.wait(ctx, done); err != nil {
+			ws.r.verify.fail("%v; want progress to %d", err, rev)
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	for _, w := range ws.all {
+		w.compare(want[span{w.prefix, w.from}], rev)
 	}
 }
 

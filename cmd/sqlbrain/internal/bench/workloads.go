@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -18,8 +19,12 @@ func (w *worker) createNext(ctx context.Context) error {
 	return w.put(ctx, o)
 }
 
-// load creates the objects a workload needs before it starts.
+// load creates the objects a workload needs before it starts, unless it adopted
+// some.
 func (r *runner) load(ctx context.Context, n int) error {
+	if r.cfg.Adopt {
+		return nil
+	}
 	r.loaded(ctx, "load", n, func(ctx context.Context, w *worker, _ int64) error { return w.createNext(ctx) })
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -108,6 +113,21 @@ func (r *runner) runUpdate(ctx context.Context) error {
 	return nil
 }
 
+func (r *runner) runPut(ctx context.Context) error {
+	if err := r.load(ctx, r.cfg.Keys); err != nil {
+		return err
+	}
+	r.measured(ctx, "put", 0, func(ctx context.Context, w *worker, _ int64) error {
+		o := w.claimLive()
+		if o == nil {
+			return errAbsent
+		}
+		defer o.release()
+		return w.overwrite(ctx, o)
+	})
+	return nil
+}
+
 func (r *runner) runGet(ctx context.Context) error {
 	if err := r.load(ctx, r.cfg.Keys); err != nil {
 		return err
@@ -116,17 +136,46 @@ func (r *runner) runGet(ctx context.Context) error {
 	return nil
 }
 
-// runList lists all objects again and again; a step is a whole list.
+// runList lists all objects page by page, again and again; a step is a whole list.
 func (r *runner) runList(ctx context.Context) error {
+	return r.readAll(ctx, "list", func(ctx context.Context, w *worker, prefix string) (*listing, error) {
+		return w.list(ctx, prefix, 0)
+	})
+}
+
+func (r *runner) runListAll(ctx context.Context) error {
+	return r.readAll(ctx, "list all", func(ctx context.Context, w *worker, prefix string) (*listing, error) {
+		return w.listAll(ctx, prefix)
+	})
+}
+
+func (r *runner) readAll(ctx context.Context, name string, read func(context.Context, *worker, string) (*listing, error)) error {
 	if err := r.load(ctx, r.cfg.Keys); err != nil {
 		return err
 	}
 	prefix := r.model.gen.prefix + "/"
 	objects := r.model.sorted(prefix)
-	r.measured(ctx, "list", 0, func(ctx context.Context, w *worker, _ int64) error {
-		l, err := w.list(ctx, prefix, 0)
+	r.measured(ctx, name, 0, func(ctx context.Context, w *worker, _ int64) error {
+		l, err := read(ctx, w, prefix)
 		if err == nil {
 			r.verify.listing(l, objects)
+		}
+		return err
+	})
+	return nil
+}
+
+func (r *runner) runCount(ctx context.Context) error {
+	if err := r.load(ctx, r.cfg.Keys); err != nil {
+		return err
+	}
+	prefix := r.model.gen.prefix + "/"
+	// Nothing is written meanwhile, so all answers are the same.
+	want, known := live(r.model.sorted(prefix), math.MaxInt64)
+	r.measured(ctx, "count", 0, func(ctx context.Context, w *worker, _ int64) error {
+		l, err := w.countAll(ctx, prefix, 0)
+		if err == nil {
+			r.verify.counted(prefix, l.rev, l.count, want, known)
 		}
 		return err
 	})
@@ -140,6 +189,9 @@ func (r *runner) runDelete(ctx context.Context) error {
 	}
 	if err := r.load(ctx, n); err != nil {
 		return err
+	}
+	if r.cfg.Adopt {
+		n = r.model.len()
 	}
 	r.measured(ctx, "delete", int64(n), func(ctx context.Context, w *worker, i int64) error {
 		return w.change(ctx, r.model.object(int(i)), (*worker).remove)

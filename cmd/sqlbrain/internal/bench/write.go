@@ -118,8 +118,10 @@ func (w *worker) put(ctx context.Context, o *object) error {
 		op = "update"
 		next.create, next.version = old.create, old.version
 	}
-	next.version++
-	value := w.nextValue(o, next.version)
+	if !w.r.model.noVersions {
+		next.version++
+	}
+	value := w.nextValue(o)
 	next.hash, next.size = hashOf(value), len(value)
 	then := clientv3.OpPut(o.key, string(value), clientv3.WithLease(clientv3.LeaseID(o.lease)))
 
@@ -158,14 +160,13 @@ func (w *worker) put(ctx context.Context, o *object) error {
 	}
 }
 
-// nextValue returns a value that o never had, and notes when it is sent, as the
-// version to be.
-func (w *worker) nextValue(o *object, version int64) []byte {
+// nextValue returns a value that o never had, and notes when it is sent.
+func (w *worker) nextValue(o *object) []byte {
 	o.mu.Lock()
 	n := o.writes
 	o.writes++
 	if w.r.cfg.Workload == "watch-latency" {
-		o.sendings = append(o.sendings[:version-1], time.Now())
+		o.sendings = append(o.sendings, time.Now())
 	}
 	o.mu.Unlock()
 	return w.r.model.gen.value(o.index, o.kind, n)
@@ -232,7 +233,7 @@ func (w *worker) stalePut(ctx context.Context, o *object) error {
 		resp, err := w.txn(ctx, "stale update", o.key, now.mod-1, clientv3.OpPut(o.key, valueMagic), true)
 		if err == nil {
 			w.r.verify.answers.Add(1)
-			if kv := elseKV(resp); resp.Succeeded || kv == nil || stateOf(kv) != now {
+			if kv := elseKV(resp); resp.Succeeded || kv == nil || w.r.model.stateOf(kv) != now {
 				w.r.verify.fail("stale update %s: accepted is %t, answered %v, want %v", o.key, resp.Succeeded, kv, now)
 				o.lose()
 			}
@@ -242,4 +243,35 @@ func (w *worker) stalePut(ctx context.Context, o *object) error {
 			return err
 		}
 	}
+}
+
+// overwrite replaces o, which exists and which the caller claimed, whatever its
+// revision is. Nothing tells afterwards whether one whose answer was lost took
+// effect, and how often: the state of o is unknown then.
+func (w *worker) overwrite(ctx context.Context, o *object) error {
+	old, _ := o.latest()
+	next := old
+	if !w.r.model.noVersions {
+		next.version++
+	}
+	value := w.nextValue(o)
+	next.hash, next.size = hashOf(value), len(value)
+	var resp *clientv3.PutResponse
+	before := w.r.model.revision.Load()
+	err := w.measure(ctx, "put", func(ctx context.Context, s *sample) (err error) {
+		s.sent, s.keys = len(o.key)+len(value), 1
+		resp, err = w.client.Put(ctx, o.key, string(value))
+		return err
+	})
+	if err != nil {
+		if passing(err) {
+			o.lose()
+		}
+		return err
+	}
+	next.mod, next.lease = resp.Header.Revision, 0
+	w.r.verify.revision("put "+o.key, next.mod, before+1)
+	w.r.verify.answers.Add(1)
+	w.r.model.commit(o, version{state: next})
+	return nil
 }
