@@ -7,6 +7,8 @@ LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
 MODULES  := integration integration/robustness integration/benchmark integration/tidb
+# Those whose tests are no part of `make test`: they build Kubernetes.
+LINTED   := $(MODULES) integration/k8s
 
 # The race detector needs cgo and a C compiler; without them the tests run plain.
 CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
@@ -21,7 +23,7 @@ endif
 
 .PHONY: help
 help: ## Explain the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/sqlbrain, one static binary
@@ -65,6 +67,10 @@ robustness: ## Three nodes while nodes, network and database fail, for TIME (def
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
 
+.PHONY: k8s-e2e
+k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
+	cd integration/k8s && $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./...
+
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
 	set -e; for m in $(MODULES); do (cd $$m && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...); done
@@ -79,13 +85,13 @@ fmt-check:
 .PHONY: vet
 vet:
 	$(GO) vet $(PACKAGES)
-	set -e; for m in $(MODULES); do (cd $$m && $(GO) vet ./...); done
+	set -e; for m in $(LINTED); do (cd $$m && $(GO) vet ./...); done
 
 .PHONY: staticcheck
 staticcheck:
 	$(GO) tool staticcheck $(PACKAGES)
 	$(GO) build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	set -e; for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/staticcheck ./...); done
+	set -e; for m in $(LINTED); do (cd $$m && $(CURDIR)/bin/staticcheck ./...); done
 
 .PHONY: fuzz
 fuzz: ## Fuzz the codecs and checks, FUZZTIME each (default 30s)

@@ -1,0 +1,13 @@
+// Package k8s runs Kubernetes' own programs on sqlbrain: kube-apiserver,
+// kube-controller-manager and kube-scheduler as released, and KWOK in the place of
+// kubelets.
+//
+// The programs are built from the modules under programs/ when they are first
+// needed, which takes minutes, and are kept in the user's cache directory. To use
+// others, name their directory in SQLBRAIN_INTEGRATION_PROGRAMS.
+//
+//	go test ./...            # needs long timeouts: make k8s-e2e
+//	go test -run TestAPIServer . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
+//
+// Start reading at apiserver_test.go and internal/controlplane.
+package k8s

@@ -1,0 +1,15 @@
+// Package controlplane runs Kubernetes' control plane on a store: one or several
+// kube-apiservers, kube-controller-manager, kube-scheduler, and KWOK, which plays
+// the nodes.
+//
+//	creds := controlplane.NewCredentials(t)
+//	api := controlplane.StartAPIServer(t, creds, controlplane.APIConfig{Store: store.Endpoints()})
+//	client := api.Client()                      // an administrator's
+//	controlplane.StartControllerManager(t, api)
+//
+// What is started ends with the test, or with the test's process if that is
+// killed. A test that fails shows the ends of all logs and keeps them whole in its
+// artifact directory (go test -artifacts).
+//
+// Start reading at apiserver.go.
+package controlplane

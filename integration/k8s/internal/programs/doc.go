@@ -1,0 +1,2 @@
+// Package programs builds Kubernetes' programs and keeps them between runs.
+package programs
