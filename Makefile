@@ -71,6 +71,11 @@ cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their o
 k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
 	cd integration/k8s && $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./...
 
+.PHONY: k8s-cluster
+k8s-cluster: ## A cluster of NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain; tables in bin/k8s-cluster
+	cd integration/k8s && SQLBRAIN_K8S_NODES=$(or $(NODES),50) SQLBRAIN_K8S_PODS=$(or $(PODS),1000) SQLBRAIN_K8S_STORES=$(STORES) \
+	  SQLBRAIN_K8S_REPORT=$(CURDIR)/bin/k8s-cluster $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./atwork
+
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
 	set -e; for m in $(MODULES); do (cd $$m && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...); done

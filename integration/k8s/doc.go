@@ -9,5 +9,7 @@
 //	go test ./...            # needs long timeouts: make k8s-e2e
 //	go test -run TestAPIServer . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
 //
+// atwork runs a whole cluster, beside etcd.
+//
 // Start reading at apiserver_test.go and internal/controlplane.
 package k8s

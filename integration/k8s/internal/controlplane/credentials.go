@@ -10,11 +10,10 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
-
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // User is who a client is to the API server.

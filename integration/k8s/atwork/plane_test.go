@@ -1,0 +1,117 @@
+package atwork
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+)
+
+// plane is a running cluster, and what a client sees of it by watching.
+type plane struct {
+	size     size
+	store    store
+	api      *controlplane.APIServer
+	client   *kubernetes.Clientset
+	seen     informers.SharedInformerFactory
+	programs []program
+	starts   *starts
+}
+
+func startPlane(t *testing.T, sz size, s store) *plane {
+	t.Helper()
+	// An inconsistency that the API server finds between its cache and the store ends it.
+	t.Setenv("KUBE_WATCHCACHE_CONSISTENCY_CHECKER", "true")
+	p := &plane{size: sz, store: s, programs: s.programs, starts: &starts{created: map[string]time.Time{}}}
+	p.api = controlplane.StartAPIServer(t, controlplane.NewCredentials(t), controlplane.APIConfig{Store: s.endpoints})
+	p.account("kube-apiserver", p.api.Process())
+
+	// Rates and parallelism as a large cluster has them: what a client holds itself
+	// to says nothing about the store. The locks are given time, as the machine may do
+	// much else.
+	patient := []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s", "--leader-elect-retry-period=2s"}
+	p.account("kube-controller-manager", controlplane.StartControllerManager(t, p.api, append([]string{
+		"--kube-api-qps=5000", "--kube-api-burst=5000",
+		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+	}, patient...)...))
+	p.account("kube-scheduler", controlplane.StartScheduler(t, p.api, append([]string{
+		"--kube-api-qps=5000", "--kube-api-burst=5000",
+	}, patient...)...))
+	p.account("kwok", controlplane.StartKWOK(t, p.api, controlplane.KWOKConfig{Parallelism: 16}))
+
+	cfg := p.api.Config(controlplane.Admin)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	var err error
+	p.client, err = kubernetes.NewForConfig(cfg)
+	require.NoError(t, err)
+	p.watch(t)
+	return p
+}
+
+func (p *plane) account(role string, process *harness.Process) {
+	p.programs = append(p.programs, program{role, process.ID()})
+}
+
+// watch starts to follow pods, nodes, deployments and node leases.
+func (p *plane) watch(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p.seen = informers.NewSharedInformerFactory(p.client, 0)
+	t.Cleanup(func() { cancel(); p.seen.Shutdown() })
+	_, err := p.seen.Core().V1().Pods().Informer().AddEventHandler(p.starts)
+	require.NoError(t, err)
+	p.seen.Core().V1().Nodes().Informer()
+	p.seen.Core().V1().Namespaces().Informer()
+	p.seen.Apps().V1().Deployments().Informer()
+	p.seen.Coordination().V1().Leases().Informer()
+	p.seen.Start(ctx.Done())
+	for kind, ok := range p.seen.WaitForCacheSync(ctx.Done()) {
+		require.True(t, ok, kind)
+	}
+}
+
+// starts measures how long pods take from when a watch shows them first to when it
+// shows them running.
+type starts struct {
+	mu      sync.Mutex
+	created map[string]time.Time // by UID, of those that do not run yet
+	took    []time.Duration
+}
+
+var _ cache.ResourceEventHandler = (*starts)(nil)
+
+func (s *starts) OnAdd(obj any, _ bool) { s.see(obj.(*corev1.Pod)) }
+func (s *starts) OnUpdate(_, obj any)   { s.see(obj.(*corev1.Pod)) }
+func (s *starts) OnDelete(any)          {}
+
+func (s *starts) see(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uid := string(pod.UID)
+	first, waiting := s.created[uid]
+	switch {
+	case pod.Status.Phase == corev1.PodPending && !waiting:
+		s.created[uid] = time.Now()
+	case pod.Status.Phase == corev1.PodRunning && waiting:
+		s.took = append(s.took, time.Since(first))
+		delete(s.created, uid)
+	}
+}
+
+// drain returns the times since the last call.
+func (s *starts) drain() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	took := s.took
+	s.took = nil
+	return took
+}

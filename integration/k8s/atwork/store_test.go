@@ -1,0 +1,193 @@
+package atwork
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+// store is what a cluster keeps its objects in.
+type store struct {
+	description string
+	endpoints   []string
+	client      *clientv3.Client
+	// programs are the processes that the store consists of, by role.
+	programs []program
+	// size returns the bytes on disk.
+	size func(*testing.T) int64
+	// leader returns the URL of the node that leads, for its profiles; nil with etcd.
+	leader func() string
+}
+
+type program struct {
+	role string
+	pid  int
+}
+
+const (
+	roleStore    = "store"
+	roleDatabase = "database"
+)
+
+// stores are the ways to start one, by name.
+var stores = map[string]func(*testing.T) store{
+	"etcd":     func(t *testing.T) store { return startCluster(t, true, 3) },
+	"etcd1":    func(t *testing.T) store { return startCluster(t, true, 1) },
+	"sqlbrain": func(t *testing.T) store { return startCluster(t, false, 3) },
+	"sqlite":   startSQLite,
+}
+
+func startCluster(t *testing.T, etcd bool, nodes int) store {
+	t.Helper()
+	if !etcd {
+		harness.NeedsDatabase(t)
+	}
+	cfg := cluster.Config{Etcd: etcd, Size: nodes}
+	if etcd {
+		// kube-apiserver compacts; the quota is what etcd's documentation suggests at most.
+		cfg.Extra = []string{"--quota-backend-bytes=8589934592"}
+	} else {
+		cfg.Extra = []string{"--enable-pprof", "--log-level=warn", "--warning-unary-request-duration=2s"}
+	}
+	var db *database
+	cfg.Prepare = func(datastore string) { db = openDatabase(t, datastore) }
+	c := cluster.Start(t, cfg)
+	s := store{endpoints: c.Endpoints(), client: c.Client()}
+	for i := range c.Size() {
+		s.programs = append(s.programs, program{roleStore, c.Node(i).Process().ID()})
+	}
+	if etcd {
+		s.description = fmt.Sprintf("etcd %s, %s", versionOf(t, s), members(nodes))
+		s.size = func(t *testing.T) int64 { return diskUsage(t, c.DataDirs()...) }
+		return s
+	}
+	s.description = fmt.Sprintf("sqlbrain, %s over %s", members(nodes), db.version(t))
+	s.programs = append(s.programs, program{roleDatabase, db.pid(t)})
+	s.size = db.size
+	s.leader = func() string { return c.Node(c.Leader()).Endpoint() }
+	return s
+}
+
+func startSQLite(t *testing.T) store {
+	t.Helper()
+	harness.NeedsDatabase(t)
+	file := filepath.Join(t.TempDir(), "data.db")
+	n := harness.StartNodeOn(t, "sqlite://"+file, "--enable-pprof", "--log-level=warn", "--warning-unary-request-duration=2s")
+	return store{
+		description: "sqlbrain, one process over SQLite",
+		endpoints:   []string{n.Endpoint()},
+		client:      n.Client(),
+		programs:    []program{{roleStore, n.Process().ID()}},
+		size:        func(t *testing.T) int64 { return diskUsage(t, filepath.Dir(file)) },
+		leader:      n.Endpoint,
+	}
+}
+
+func members(n int) string {
+	if n == 1 {
+		return "one member"
+	}
+	return fmt.Sprintf("%d members", n)
+}
+
+func versionOf(t *testing.T, s store) string {
+	status, err := s.client.Status(t.Context(), s.endpoints[0])
+	require.NoError(t, err)
+	return status.Version
+}
+
+func diskUsage(t *testing.T, directories ...string) (bytes int64) {
+	t.Helper()
+	for _, d := range directories {
+		require.NoError(t, filepath.Walk(d, func(_ string, info os.FileInfo, err error) error {
+			if os.IsNotExist(err) {
+				return nil // a snapshot that was being written
+			}
+			if err == nil && info.Mode().IsRegular() {
+				bytes += info.Size()
+			}
+			return err
+		}))
+	}
+	return bytes
+}
+
+// database is the MySQL or MariaDB under sqlbrain.
+type database struct {
+	db   *sql.DB
+	name string
+}
+
+func openDatabase(t *testing.T, datastore string) *database {
+	t.Helper()
+	u, err := url.Parse(datastore)
+	require.NoError(t, err)
+	cfg := mysql.NewConfig()
+	cfg.Net, cfg.Addr, cfg.User, cfg.DBName = "tcp", u.Host, u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	cfg.Passwd, _ = u.User.Password()
+	connector, err := mysql.NewConnector(cfg)
+	require.NoError(t, err)
+	d := &database{db: sql.OpenDB(connector), name: cfg.DBName}
+	t.Cleanup(func() { require.NoError(t, d.db.Close()) })
+	// The tests' own servers are small; a database that anybody runs Kubernetes on is
+	// not.
+	_, err = d.db.ExecContext(t.Context(), "SET GLOBAL innodb_buffer_pool_size = 1024*1024*1024")
+	require.NoError(t, err)
+	redo := "SET GLOBAL innodb_redo_log_capacity = 1024*1024*1024"
+	if strings.Contains(d.version(t), "MariaDB") {
+		redo = "SET GLOBAL innodb_log_file_size = 1024*1024*1024"
+	}
+	_, err = d.db.ExecContext(t.Context(), redo)
+	require.NoError(t, err)
+	return d
+}
+
+func (d *database) ask(t *testing.T, query string, args ...any) (answer string) {
+	t.Helper()
+	require.NoError(t, d.db.QueryRowContext(context.WithoutCancel(t.Context()), query, args...).Scan(&answer))
+	return answer
+}
+
+func (d *database) version(t *testing.T) string {
+	t.Helper()
+	version := d.ask(t, "SELECT VERSION()")
+	if before, _, maria := strings.Cut(version, "-MariaDB"); maria {
+		return "MariaDB " + before
+	}
+	return "MySQL " + version
+}
+
+// pid is the server's process, which runs on this machine.
+func (d *database) pid(t *testing.T) int {
+	t.Helper()
+	content, err := os.ReadFile(d.ask(t, "SELECT @@pid_file"))
+	require.NoError(t, err, "figures need a database server of this machine")
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	require.NoError(t, err)
+	return pid
+}
+
+// size is that of the tables' files, which InnoDB knows better than the statistics.
+func (d *database) size(t *testing.T) int64 {
+	t.Helper()
+	table := "INNODB_TABLESPACES"
+	if strings.Contains(d.version(t), "MariaDB") {
+		table = "INNODB_SYS_TABLESPACES"
+	}
+	bytes, err := strconv.ParseInt(d.ask(t, "SELECT SUM(FILE_SIZE) FROM information_schema."+table+" WHERE NAME LIKE ?", d.name+"/%"), 10, 64)
+	require.NoError(t, err)
+	return bytes
+}
