@@ -1,0 +1,118 @@
+package apiserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+)
+
+const poll = 50 * time.Millisecond
+
+// server is a running kube-apiserver, and clients of it with all rights.
+type server struct {
+	*controlplane.APIServer
+	*kubernetes.Clientset
+	t       testing.TB
+	store   *store
+	dynamic dynamic.Interface
+	crds    apiextensions.Interface
+}
+
+// startServer starts a kube-apiserver on a store, with more flags, and returns when it
+// is ready. No controller makes service accounts, so pods go without.
+func startServer(t testing.TB, creds *controlplane.Credentials, st *store, flags ...string) *server {
+	t.Helper()
+	return startServerNumber(t, creds, 0, st, flags...)
+}
+
+// startServerNumber is startServer for one of several.
+func startServerNumber(t testing.TB, creds *controlplane.Credentials, number int, st *store, flags ...string) *server {
+	t.Helper()
+	cfg := controlplane.APIConfig{Store: st.endpoints, Number: number, Flags: append([]string{"--disable-admission-plugins=ServiceAccount"}, flags...)}
+	a := controlplane.StartAPIServer(t, creds, cfg)
+	s := &server{APIServer: a, Clientset: a.Client(), t: t, store: st}
+	config := a.Config(controlplane.Admin)
+	var err error
+	s.dynamic, err = dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	s.crds, err = apiextensions.NewForConfig(config)
+	require.NoError(t, err)
+	return s
+}
+
+// await polls until f returns nil; it returns f's last error if ctx ends before.
+func await(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// within returns a context that ends after d, or with the test.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// metric returns the sum of the samples of a metric whose labels have all the
+// texts, as `success="true"`.
+func (s *server) metric(name string, labels ...string) float64 {
+	s.t.Helper()
+	body, err := s.Get(s.t.Context(), "/metrics")
+	require.NoError(s.t, err)
+	return sumSamples(s.t, body, name, labels...)
+}
+
+func sumSamples(t testing.TB, body []byte, name string, labels ...string) (sum float64) {
+	t.Helper()
+	lines := bufio.NewScanner(bytes.NewReader(body))
+	lines.Buffer(nil, 1<<20)
+next:
+	for lines.Scan() {
+		l := lines.Text()
+		if !strings.HasPrefix(l, name+"{") && !strings.HasPrefix(l, name+" ") {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(l, label) {
+				continue next
+			}
+		}
+		v, err := strconv.ParseFloat(l[strings.LastIndexByte(l, ' ')+1:], 64)
+		require.NoError(t, err, l)
+		sum += v
+	}
+	require.NoError(t, lines.Err())
+	return sum
+}
+
+// namespace makes a namespace of the test's own and returns its name.
+func (s *server) namespace(t testing.TB) string {
+	t.Helper()
+	n, err := s.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return n.Name
+}

@@ -1,0 +1,198 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+)
+
+// TestSeveralAPIServers: one API server on each of two nodes of the store, and one
+// that knows all nodes, with the events in a store of their own. What one
+// acknowledged the others show, at once; watches on one tell the writes of the
+// others; and all of that goes on when the leader of the store is killed.
+func TestSeveralAPIServers(t *testing.T) {
+	st := startThree(t)
+	events := harness.StartNode(t, eventsEngine())
+	creds := controlplane.NewCredentials(t)
+	leader := st.cluster.Leader()
+	var servers []*server
+	for i, endpoints := range [][]string{
+		{st.cluster.Node((leader + 1) % 3).Endpoint()},
+		{st.cluster.Node((leader + 2) % 3).Endpoint()},
+		st.endpoints,
+	} {
+		servers = append(servers, startServerNumber(t, creds, i, &store{endpoints: endpoints, cluster: st.cluster},
+			"--etcd-servers-overrides=/events#"+events.Endpoint(), "--event-ttl=10m"))
+	}
+	t.Run("all are told as endpoints of the service", func(t *testing.T) { testEndpoints(t, servers) })
+	t.Run("a write is seen by all", func(t *testing.T) { testSeenByAll(t, servers) })
+	t.Run("a count by all loses nothing", func(t *testing.T) { testCountByAll(t, servers) })
+	t.Run("events have a store of their own", func(t *testing.T) { testEventsApart(t, servers, st.client(t), events.Client()) })
+	t.Run("a definition made through one is served by all", func(t *testing.T) {
+		d := definition("things", "Thing")
+		servers[0].define(t, d)
+		for _, s := range servers[1:] {
+			s.awaitServed(t, d)
+		}
+	})
+	t.Run("the leader of the store is killed", func(t *testing.T) { testLeaderKilled(t, st, servers) })
+}
+
+// eventsEngine is SQLite, whatever the rest is on.
+func eventsEngine() harness.Engine {
+	if harness.TargetIsEtcd() {
+		return harness.Engine{Name: "etcd", Datastore: func(t testing.TB) string { return t.TempDir() }}
+	}
+	return harness.SQLite
+}
+
+// testEndpoints: each API server keeps its address alive by a lease in the store.
+func testEndpoints(t *testing.T, servers []*server) {
+	ctx := within(t, 2*time.Minute)
+	require.NoError(t, await(ctx, func() error {
+		slicesOf, err := servers[0].DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, e := range slicesOf.Endpoints {
+			got = append(got, e.Addresses...)
+		}
+		slices.Sort(got)
+		if want := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}; !slices.Equal(want, got) {
+			return fmt.Errorf("endpoints are %v", got)
+		}
+		return nil
+	}))
+}
+
+func testSeenByAll(t *testing.T, servers []*server) {
+	ctx := within(t, 3*time.Minute)
+	ns := servers[0].namespace(t)
+	var observers []*observer
+	for _, s := range servers {
+		observers = append(observers, observe(t, ns, s))
+	}
+	const n = 60
+	for i := range n {
+		name := fmt.Sprintf("c%02d", i)
+		made, err := servers[i%len(servers)].CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, map[string]string{"state": name}), metav1.CreateOptions{})
+		require.NoError(t, err)
+		for _, s := range servers {
+			got, err := s.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, made.ResourceVersion, got.ResourceVersion)
+			list, err := s.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, list.Items, i+1)
+		}
+	}
+	list, err := servers[0].CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, o := range observers {
+		o.check(list, &traffic{})
+		require.Empty(t, o.gaps)
+		require.Len(t, o.events, n)
+	}
+}
+
+func testCountByAll(t *testing.T, servers []*server) {
+	ctx := within(t, 3*time.Minute)
+	ns := servers[0].namespace(t)
+	_, err := servers[0].CoreV1().ConfigMaps(ns).Create(ctx, configMap("counter", map[string]string{"n": "0"}), metav1.CreateOptions{})
+	require.NoError(t, err)
+	const each = 30
+	failed := make(chan error, len(servers))
+	for _, s := range servers {
+		go func() {
+			for range each {
+				if err := increment(ctx, s.CoreV1().ConfigMaps(ns)); err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	for range servers {
+		require.NoError(t, <-failed)
+	}
+	for _, s := range servers {
+		c, err := s.CoreV1().ConfigMaps(ns).Get(ctx, "counter", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(each*len(servers)), c.Data["n"])
+	}
+}
+
+func testEventsApart(t *testing.T, servers []*server, main, events *clientv3.Client) {
+	ctx := within(t, time.Minute)
+	ns := servers[0].namespace(t)
+	const n = 20
+	for i := range n {
+		_, err := servers[i%len(servers)].CoreV1().Events(ns).Create(ctx, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("e%02d", i)},
+			InvolvedObject: corev1.ObjectReference{Namespace: ns, Name: "something", Kind: "Pod"},
+			Reason:         "Tested", Type: corev1.EventTypeNormal,
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, s := range servers {
+		list, err := s.CoreV1().Events(ns).List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, list.Items, n)
+	}
+	count := func(c *clientv3.Client, prefix string) int64 {
+		r, err := c.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return r.Count
+	}
+	require.EqualValues(t, n, count(events, "/registry/events/"+ns+"/"))
+	require.Zero(t, count(main, "/registry/events/"))
+	require.Zero(t, count(events, "/registry/configmaps/"))
+	require.Positive(t, count(main, "/registry/configmaps/"))
+}
+
+func testLeaderKilled(t *testing.T, st *store, servers []*server) {
+	ns := servers[0].namespace(t)
+	var observers []*observer
+	var informers []informed
+	for _, s := range servers {
+		observers = append(observers, observe(t, ns, s))
+		informers = append(informers, inform(t, ns, s))
+	}
+	tr := startTraffic(t, ns, servers...)
+	tr.awaitWrites(writesBetween)
+	for range 3 * rounds() {
+		i := st.cluster.Leader()
+		t.Logf("node %d leads and is killed", i)
+		st.cluster.Kill(i)
+		st.cluster.Leader()
+		// The API server that has only this node waits for it.
+		st.cluster.Start(i)
+		tr.awaitWrites(writesBetween)
+	}
+	tr.stop()
+	for _, s := range servers {
+		settle(t, s, ns)
+	}
+	for i, s := range servers {
+		list := settle(t, s, ns)
+		if i == 0 {
+			tr.check(list.Items)
+		}
+		for j := range servers {
+			observers[j].check(list, tr)
+			informers[j].check(list)
+		}
+		require.True(t, s.Process().Running(), "API server %d has ended", i)
+	}
+}

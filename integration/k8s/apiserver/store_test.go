@@ -1,0 +1,43 @@
+package apiserver
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// store is what an API server keeps its data in.
+type store struct {
+	endpoints []string
+	node      *harness.Node      // the only one, over SQLite
+	cluster   *cluster.Cluster   // three, over anything else
+	database  *enginetest.Server // nil with SQLite and etcd
+}
+
+// forEachStore runs a subtest on one node over SQLite and on three over a database
+// server; only on three of etcd if that is the target.
+func forEachStore(t *testing.T, test func(t *testing.T, s *store)) {
+	t.Helper()
+	if harness.TargetIsEtcd() {
+		t.Run("etcd", func(t *testing.T) { test(t, startThree(t)) })
+		return
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		n := harness.StartNode(t, harness.SQLite)
+		test(t, &store{endpoints: []string{n.Endpoint()}, node: n})
+	})
+	t.Run("mysql", func(t *testing.T) { test(t, startThree(t)) })
+}
+
+func startThree(t *testing.T) *store {
+	t.Helper()
+	c := cluster.Start(t, cluster.Config{})
+	return &store{endpoints: c.Endpoints(), cluster: c, database: c.Database()}
+}
+
+// client returns a client of the store itself.
+func (s *store) client(t testing.TB) *clientv3.Client { return harness.ClientOf(t, s.endpoints...) }
