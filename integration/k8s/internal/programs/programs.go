@@ -159,3 +159,17 @@ func run(ctx context.Context, dir string, args ...string) (string, error) {
 	}
 	return strings.TrimSpace(string(out)), nil
 }
+
+// KubernetesVersion is the version of the programs of Kubernetes, as v1.36.3.
+func KubernetesVersion(t testing.TB) string {
+	t.Helper()
+	root, err := run(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := versionOf(filepath.Join(root, "programs", "kubernetes"), "k8s.io/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
