@@ -127,7 +127,11 @@ func asUser(t *testing.T, databaseURL, user, password string) string {
 
 func TestBadDatabases(t *testing.T) {
 	harness.NeedsDatabase(t)
-	server := enginetest.StartServer(t)
+	harness.ForEachServer(t, badDatabases)
+}
+
+func badDatabases(t *testing.T, p enginetest.Product) {
+	server := p.StartServer(t)
 	enginetest.Exec(t, server.URL(),
 		"CREATE USER reader@'127.0.0.1' IDENTIFIED BY '"+secret+"'", "GRANT SELECT ON *.* TO reader@'127.0.0.1'",
 		"CREATE USER writer@'127.0.0.1' IDENTIFIED BY '"+secret+"'", "GRANT ALL ON *.* TO writer@'127.0.0.1'",

@@ -17,7 +17,7 @@ import (
 // with sqlbrain's command: each finds what the other did.
 func TestStockMigrateTool(t *testing.T) {
 	harness.NeedsDatabase(t)
-	raw := enginetest.MySQL(t)
+	raw := enginetest.Database(t)
 	tool := filepath.Join(t.TempDir(), "migrate")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "mysql", "-o", tool, "github.com/golang-migrate/migrate/v4/cmd/migrate")
 	out, err := build.CombinedOutput()

@@ -35,14 +35,19 @@ type etcdAsDatabase struct {
 func (e etcdAsDatabase) Pause()  { e.Process().Pause(e.t) }
 func (e etcdAsDatabase) Resume() { e.Process().Resume(e.t) }
 
-func startOnDatabase(t *testing.T) (*harness.Node, database) {
+// forEachDatabase runs test on a node over each product of a database server, or
+// on etcd.
+func forEachDatabase(t *testing.T, test func(t *testing.T, node *harness.Node, db database)) {
 	t.Helper()
 	if harness.TargetIsEtcd() {
 		node := harness.StartNodeOn(t, t.TempDir())
-		return node, etcdAsDatabase{node, t}
+		test(t, node, etcdAsDatabase{node, t})
+		return
 	}
-	server := enginetest.StartServer(t)
-	return harness.StartNodeOn(t, server.URL()), server
+	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		test(t, harness.StartNodeOn(t, server.URL()), server)
+	})
 }
 
 // outage runs a load over an outage and verifies everything. The server goes on
@@ -65,37 +70,45 @@ func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege)) {
 
 // TestDatabaseRestarts shuts the database down in order and starts it again.
 func TestDatabaseRestarts(t *testing.T) {
-	node, db := startOnDatabase(t)
-	outage(t, node, 2, func(*siege) {
-		db.Stop()
-		db.Start()
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, 2, func(*siege) {
+			db.Stop()
+			db.Start()
+		})
 	})
 }
 
 // TestDatabaseKilled kills the database (SIGKILL) and starts it again.
 func TestDatabaseKilled(t *testing.T) {
-	node, db := startOnDatabase(t)
-	outage(t, node, number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20), func(*siege) {
-		db.Kill()
-		db.Start()
+	rounds := number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20)
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, rounds, func(*siege) {
+			db.Kill()
+			db.Start()
+		})
 	})
 }
 
 // TestDatabasePaused freezes the database: connections are open, and silent.
 func TestDatabasePaused(t *testing.T) {
-	node, db := startOnDatabase(t)
-	outage(t, node, 1, func(*siege) {
-		db.Pause()
-		<-time.After(outageTime(t))
-		db.Resume()
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, 1, func(*siege) {
+			db.Pause()
+			<-time.After(outageTime(t))
+			db.Resume()
+		})
 	})
 }
 
 // TestDatabaseNetwork makes the network between sqlbrain and the database fail.
 func TestDatabaseNetwork(t *testing.T) {
 	harness.NeedsDatabase(t)
+	harness.ForEachServer(t, databaseNetwork)
+}
+
+func databaseNetwork(t *testing.T, p enginetest.Product) {
 	start := func(t *testing.T) (*harness.Node, *harness.Proxy) {
-		proxy, url := harness.StartProxy(t, enginetest.MySQL(t))
+		proxy, url := harness.StartProxy(t, p.Database(t))
 		return harness.StartNodeOn(t, url), proxy
 	}
 	t.Run("refuses", func(t *testing.T) {
@@ -117,7 +130,7 @@ func TestDatabaseNetwork(t *testing.T) {
 	// Only time tells that a connection is dead. The usual run does not wait for
 	// as long as the default settings do.
 	t.Run("connections go silent", func(t *testing.T) {
-		proxy, url := harness.StartProxy(t, enginetest.MySQL(t))
+		proxy, url := harness.StartProxy(t, p.Database(t))
 		flags := []string{"--commit-timeout=1s"}
 		if long() {
 			flags = nil

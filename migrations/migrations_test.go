@@ -49,7 +49,14 @@ func (g target) verify(db *sql.DB) error {
 // onEveryEngine runs claim on a fresh database of each engine.
 func onEveryEngine(t *testing.T, claim func(t *testing.T, g target)) {
 	t.Run("sqlite", func(t *testing.T) { claim(t, sqliteTarget(t)) })
-	t.Run("mysql", func(t *testing.T) { claim(t, mysqlTarget(t)) })
+	onEveryServer(t, claim)
+}
+
+// onEveryServer runs claim on a fresh database of each product of a server.
+func onEveryServer(t *testing.T, claim func(t *testing.T, g target)) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) { claim(t, mysqlTarget(t, p)) })
+	}
 }
 
 func sqliteTarget(t *testing.T) target {
@@ -57,8 +64,8 @@ func sqliteTarget(t *testing.T) target {
 	return target{"sqlite", "sqlite://" + path, opener(t, "sqlite", path)}
 }
 
-func mysqlTarget(t *testing.T) target {
-	u, err := url.Parse(enginetest.MySQL(t))
+func mysqlTarget(t *testing.T, p enginetest.Product) target {
+	u, err := url.Parse(p.Database(t))
 	require.NoError(t, err)
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
@@ -136,14 +143,15 @@ func TestSQLiteRefusesText(t *testing.T) {
 }
 
 func TestMySQLTableIsStoredAsAgreed(t *testing.T) {
-	g := mysqlTarget(t)
-	db := g.open()
-	g.up(t, db)
-	var name, ddl string
-	require.NoError(t, db.QueryRow("SHOW CREATE TABLE object").Scan(&name, &ddl))
-	for _, part := range []string{"ENGINE=InnoDB", "ROW_FORMAT=DYNAMIC", "CHARSET=binary", "varbinary(3072) NOT NULL", "mediumblob NOT NULL", "PRIMARY KEY (`internal_key`)"} {
-		require.Contains(t, ddl, part)
-	}
+	onEveryServer(t, func(t *testing.T, g target) {
+		db := g.open()
+		g.up(t, db)
+		var name, ddl string
+		require.NoError(t, db.QueryRow("SHOW CREATE TABLE object").Scan(&name, &ddl))
+		for _, part := range []string{"ENGINE=InnoDB", "ROW_FORMAT=DYNAMIC", "CHARSET=binary", "varbinary(3072) NOT NULL", "mediumblob NOT NULL", "PRIMARY KEY (`internal_key`)"} {
+			require.Contains(t, ddl, part)
+		}
+	})
 }
 
 func TestManyProcessesMayMigrateAtOnce(t *testing.T) {

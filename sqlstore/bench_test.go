@@ -3,7 +3,9 @@ package sqlstore_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -64,7 +66,7 @@ func (p *pipeline) write(b testing.TB, keys ...int) {
 }
 
 func BenchmarkCommit(b *testing.B) {
-	for _, engine := range []string{"sqlite", "mysql"} {
+	for _, engine := range slices.Sorted(maps.Keys(engines)) {
 		for _, size := range []int{1, 8, 64, 256} {
 			for _, kind := range []string{"create", "update"} {
 				b.Run(fmt.Sprintf("%s/%s/%d", engine, kind, size), func(b *testing.B) {
@@ -95,7 +97,7 @@ func BenchmarkCommit(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	const keys, versions = 20_000, 5
 	ctx := context.Background()
-	for _, engine := range []string{"sqlite", "mysql"} {
+	for _, engine := range slices.Sorted(maps.Keys(engines)) {
 		b.Run(engine, func(b *testing.B) {
 			s := openURL(b, engines[engine](b), sqlstore.Options{})
 			p := newPipeline(b, s)

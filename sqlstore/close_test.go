@@ -56,7 +56,7 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	raw := enginetest.MySQL(t)
+	raw := enginetest.Database(t)
 	registry := prometheus.NewRegistry()
 	for range 2 { // a closed store leaves the registry as it was
 		s := openURL(t, raw, sqlstore.Options{Registerer: registry})

@@ -18,10 +18,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
 
 // engines are the databases that tests of every dialect run on: each call makes
 // an empty one without the table.
-var engines = map[string]func(testing.TB) string{
-	"sqlite": func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "new", "test.db") },
-	"mysql":  enginetest.MySQL,
-}
+var engines = func() map[string]func(testing.TB) string {
+	all := map[string]func(testing.TB) string{
+		"sqlite": func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "new", "test.db") },
+	}
+	for _, p := range enginetest.Products() {
+		all[string(p)] = p.Database
+	}
+	return all
+}()
 
 // onEngines runs f on each engine.
 func onEngines(t *testing.T, f func(t *testing.T, database func(testing.TB) string)) {
@@ -29,6 +34,16 @@ func onEngines(t *testing.T, f func(t *testing.T, database func(testing.TB) stri
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // an engine mostly waits for its disk
 			f(t, database)
+		})
+	}
+}
+
+// onServers runs f on each product of a database server.
+func onServers(t *testing.T, f func(t *testing.T, p enginetest.Product)) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			f(t, p)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 )
 
@@ -239,7 +240,7 @@ var serverErrors = map[error][]uint16{
 
 func TestServerErrorsAreTold(t *testing.T) {
 	t.Parallel()
-	b := openBroken(t, engines["mysql"])
+	b := openBroken(t, enginetest.Database)
 	for want, numbers := range serverErrors {
 		for _, number := range numbers {
 			for shapeName, shape := range shapes {

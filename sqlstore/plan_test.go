@@ -14,6 +14,16 @@ import (
 )
 
 // openTest is for tests that look inside.
+// onProducts runs f on each product of a database server.
+func onProducts(t *testing.T, f func(t *testing.T, p enginetest.Product)) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			f(t, p)
+		})
+	}
+}
+
 func openTest(t testing.TB, raw string) *DBStore {
 	t.Helper()
 	ctx := context.Background()
@@ -114,7 +124,7 @@ func TestNoStatementScansTheTableOnTiDB(t *testing.T) {
 	if !enginetest.OnTiDB() {
 		t.Skip(enginetest.EnvTiDB + " is not set")
 	}
-	s := openTest(t, enginetest.MySQL(t))
+	s := openTest(t, enginetest.Database(t))
 	if s.info.Product != productTiDB {
 		t.Fatalf("%s names a %s", enginetest.EnvTiDB, s.info.Product)
 	}
@@ -145,7 +155,10 @@ func TestNoStatementScansTheTableOnMySQL(t *testing.T) {
 	if enginetest.OnTiDB() {
 		t.Skip("TiDB explains otherwise")
 	}
-	s := openTest(t, enginetest.MySQL(t))
+	onProducts(t, func(t *testing.T, p enginetest.Product) { noStatementScansTheTable(t, openTest(t, p.Database(t))) })
+}
+
+func noStatementScansTheTable(t *testing.T, s *DBStore) {
 	lo, hi := fillPlans(t, s)
 	if _, err := s.db.write.Exec("ANALYZE TABLE object"); err != nil {
 		t.Fatal(err)
@@ -208,43 +221,45 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 // garbage where it should conflict.
 func TestMismatchFailsInEverySQLMode(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, enginetest.MySQL(t))
-	ctx := context.Background()
-	d := s.db.dialect.(*mysqlDialect)
-	conn, err := s.db.write.Conn(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	marked := coder.EncodeIndexKey([]byte("m"))
-	for _, mode := range []string{"", "STRICT_ALL_TABLES", "ANSI", "NO_UNSIGNED_SUBTRACTION", "NO_BACKSLASH_ESCAPES", "TRADITIONAL"} {
-		if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+mode+"'"); err != nil {
+	onProducts(t, func(t *testing.T, p enginetest.Product) {
+		s := openTest(t, p.Database(t))
+		ctx := context.Background()
+		d := s.db.dialect.(*mysqlDialect)
+		conn, err := s.db.write.Conn(ctx)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, ignore := range []int{1, 2} { // the second time prepared
-			for _, existing := range [][]byte{{}, {0}, make([]byte, 100)} {
-				if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", marked, existing, []byte("plain"), existing); err != nil {
-					t.Fatal(err)
-				}
-				for _, key := range [][]byte{marked, []byte("plain")} {
-					value := coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8})
-					_, err := conn.ExecContext(ctx, d.upserts.text(conditionalTail, 2), []byte("new"), []byte("x"), key, value)
-					if err == nil || d.classify(err) != failureConflict {
-						t.Errorf("mode %q, value %x, time %d: %v, want error 1690", mode, existing, ignore, err)
+		defer func() {
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		marked := coder.EncodeIndexKey([]byte("m"))
+		for _, mode := range []string{"", "STRICT_ALL_TABLES", "ANSI", "NO_UNSIGNED_SUBTRACTION", "NO_BACKSLASH_ESCAPES", "TRADITIONAL"} {
+			if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+mode+"'"); err != nil {
+				t.Fatal(err)
+			}
+			for _, ignore := range []int{1, 2} { // the second time prepared
+				for _, existing := range [][]byte{{}, {0}, make([]byte, 100)} {
+					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", marked, existing, []byte("plain"), existing); err != nil {
+						t.Fatal(err)
 					}
-					var n int
-					if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND internal_key IN (?, ?)", existing, marked, []byte("plain")).Scan(&n); err != nil || n != 2 {
-						t.Errorf("mode %q, value %x: %d of 2 rows are as they were, %v", mode, existing, n, err)
+					for _, key := range [][]byte{marked, []byte("plain")} {
+						value := coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8})
+						_, err := conn.ExecContext(ctx, d.upserts.text(conditionalTail, 2), []byte("new"), []byte("x"), key, value)
+						if err == nil || d.classify(err) != failureConflict {
+							t.Errorf("mode %q, value %x, time %d: %v, want error 1690", mode, existing, ignore, err)
+						}
+						var n int
+						if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND internal_key IN (?, ?)", existing, marked, []byte("plain")).Scan(&n); err != nil || n != 2 {
+							t.Errorf("mode %q, value %x: %d of 2 rows are as they were, %v", mode, existing, n, err)
+						}
 					}
 				}
 			}
 		}
-	}
-	if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+sqlMode+"'"); err != nil {
-		t.Fatal(err)
-	}
+		if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+sqlMode+"'"); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

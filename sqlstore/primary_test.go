@@ -67,61 +67,63 @@ func unavailable(t *testing.T, what string, err error) {
 
 func TestServerTurnsReadOnly(t *testing.T) {
 	t.Parallel()
-	server := enginetest.StartServer(t)
-	registry := prometheus.NewRegistry()
-	s := openURL(t, ordinaryUser(t, server.URL()), sqlstore.Options{Registerer: registry})
-	createChain(t, s)
-	ctx := context.Background()
-	for name, write := range writers {
-		if err := write(ctx, s); err != nil {
-			t.Fatal(err)
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		registry := prometheus.NewRegistry()
+		s := openURL(t, ordinaryUser(t, server.URL()), sqlstore.Options{Registerer: registry})
+		createChain(t, s)
+		ctx := context.Background()
+		for name, write := range writers {
+			if err := write(ctx, s); err != nil {
+				t.Fatal(err)
+			}
+			held, err := s.Get(ctx, coder.ChainKey())
+			if err != nil {
+				t.Fatal(err)
+			}
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
+			b := s.BeginBatchWrite()
+			b.Put([]byte("refused"), []byte("x"))
+			b.Put(coder.ChainKey(), chainValue(99))
+			if name == "one statement" {
+				b = s.BeginBatchWrite()
+				b.PutIfNotExist([]byte("refused"), []byte("x"))
+			}
+			unavailable(t, name, b.Commit(ctx))
+			// The connections are gone, and none that reads is made either: this may
+			// be a replica by now, and behind.
+			for range 3 {
+				unavailable(t, name+", again", writers["transaction"](ctx, s))
+				_, err := s.Get(ctx, coder.ChainKey())
+				unavailable(t, name+", read", err)
+			}
+
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+			values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("refused")})
+			if err != nil || string(values[0]) != string(held) || values[1] != nil {
+				t.Errorf("%s: the refused commit left %x (%v)", name, values, err)
+			}
+			if err := write(ctx, s); err != nil {
+				t.Errorf("%s, writable again: %v", name, err)
+			}
 		}
-		held, err := s.Get(ctx, coder.ChainKey())
-		if err != nil {
-			t.Fatal(err)
+		failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"), gathered(t, registry, "sqlbrain_sql_reconnects_total")
+		if failures["read_only"] < 2 || reconnects[""] < 1 {
+			t.Errorf("failures %v, reconnects %v", failures, reconnects)
 		}
+
+		// Who only reads finds out as well.
 		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-		b := s.BeginBatchWrite()
-		b.Put([]byte("refused"), []byte("x"))
-		b.Put(coder.ChainKey(), chainValue(99))
-		if name == "one statement" {
-			b = s.BeginBatchWrite()
-			b.PutIfNotExist([]byte("refused"), []byte("x"))
+		limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		for {
+			_, err := s.Get(limit, coder.ChainKey())
+			if err != nil {
+				unavailable(t, "reading only", err)
+				break
+			}
 		}
-		unavailable(t, name, b.Commit(ctx))
-		// The connections are gone, and none that reads is made either: this may
-		// be a replica by now, and behind.
-		for range 3 {
-			unavailable(t, name+", again", writers["transaction"](ctx, s))
-			_, err := s.Get(ctx, coder.ChainKey())
-			unavailable(t, name+", read", err)
-		}
-
-		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
-		values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("refused")})
-		if err != nil || string(values[0]) != string(held) || values[1] != nil {
-			t.Errorf("%s: the refused commit left %x (%v)", name, values, err)
-		}
-		if err := write(ctx, s); err != nil {
-			t.Errorf("%s, writable again: %v", name, err)
-		}
-	}
-	failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"), gathered(t, registry, "sqlbrain_sql_reconnects_total")
-	if failures["read_only"] < 2 || reconnects[""] < 1 {
-		t.Errorf("failures %v, reconnects %v", failures, reconnects)
-	}
-
-	// Who only reads finds out as well.
-	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-	limit, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
-		_, err := s.Get(limit, coder.ChainKey())
-		if err != nil {
-			unavailable(t, "reading only", err)
-			break
-		}
-	}
+	})
 }
 
 // gathered returns the counters of a name by the value of their last label.
@@ -149,76 +151,83 @@ func gathered(t *testing.T, registry *prometheus.Registry, name string) map[stri
 // TestAnotherServerAnswers: behind the name in the URL another server takes over.
 func TestAnotherServerAnswers(t *testing.T) {
 	t.Parallel()
-	old, promoted := enginetest.StartServer(t), enginetest.StartServer(t)
-	ctx := context.Background()
-	// What a replica would have got, and a row that tells the servers apart.
-	for name, server := range map[string]*enginetest.Server{"old": old, "promoted": promoted} {
-		ordinaryUser(t, server.URL())
-		w := openURL(t, server.URL(), sqlstore.Options{})
-		createChain(t, w)
-		b := w.BeginBatchWrite()
-		b.Put([]byte("server"), []byte(name))
-		if err := b.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	at := startForwarder(t, parse(t, old.URL()).Address)
-	s, err := sqlstore.Open(ctx, parse(t, "mysql://app:secret@"+at.address+"/sqlbrain"), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	reached := func() string {
-		t.Helper()
-		value, err := s.Get(ctx, []byte("server"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(value)
-	}
-	step := func(n int64) error { return swapChain(ctx, s, n) }
-	if err := step(2); err != nil || reached() != "old" {
-		t.Fatalf("before: %v", err)
-	}
-
-	t.Run("in order", func(t *testing.T) {
-		enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
-		at.lead(parse(t, promoted.URL()).Address)
-		unavailable(t, "the write that finds out", step(3))
-		if got := reached(); got != "promoted" {
-			t.Errorf("reads are answered by the %s server", got)
-		}
-		if err := step(2); err != nil { // it never got the first
-			t.Errorf("on the promoted server: %v", err)
-		}
-	})
-	t.Run("though the old one goes on", func(t *testing.T) {
-		enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 0")
-		at.lead(parse(t, old.URL()).Address)
-		// Only the connection that writes breaks; those that read are alive.
-		conn, err := s.Database().SQL().Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = conn.ExecContext(ctx, "KILL CONNECTION_ID()")
-		if err == nil {
-			t.Error("KILL answered")
-		}
-		_ = conn.Close() // it is broken
-		limit, cancel := context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-		for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
-			if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		old, promoted := p.StartServer(t), p.StartServer(t)
+		ctx := context.Background()
+		// What a replica would have got, and a row that tells the servers apart.
+		for name, server := range map[string]*enginetest.Server{"old": old, "promoted": promoted} {
+			ordinaryUser(t, server.URL())
+			w := openURL(t, server.URL(), sqlstore.Options{})
+			createChain(t, w)
+			b := w.BeginBatchWrite()
+			b.Put([]byte("server"), []byte(name))
+			if err := b.Commit(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := reached(); got != "old" {
-			t.Errorf("writes reach the old server again, and reads the %s one", got)
+		at := startForwarder(t, parse(t, old.URL()).Address)
+		s, err := sqlstore.Open(ctx, parse(t, "mysql://app:secret@"+at.address+"/sqlbrain"), sqlstore.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		reached := func() string {
+			t.Helper()
+			value, err := s.Get(ctx, []byte("server"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(value)
+		}
+		step := func(n int64) error { return swapChain(ctx, s, n) }
+		if err := step(2); err != nil || reached() != "old" {
+			t.Fatalf("before: %v", err)
+		}
+
+		t.Run("in order", func(t *testing.T) {
+			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
+			at.lead(parse(t, promoted.URL()).Address)
+			// It finds out by the refusal, or, a while after the last one, by asking
+			// before it begins; then the promoted server refuses what it never got.
+			var conflict *sqlstore.Conflict
+			if err := step(3); !errors.As(err, &conflict) {
+				unavailable(t, "the write that finds out", err)
+			}
+			if got := reached(); got != "promoted" {
+				t.Errorf("reads are answered by the %s server", got)
+			}
+			if err := step(2); err != nil { // it never got the first
+				t.Errorf("on the promoted server: %v", err)
+			}
+		})
+		t.Run("though the old one goes on", func(t *testing.T) {
+			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 0")
+			at.lead(parse(t, old.URL()).Address)
+			// Only the connection that writes breaks; those that read are alive.
+			conn, err := s.Database().SQL().Conn(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = conn.ExecContext(ctx, "KILL CONNECTION_ID()")
+			if err == nil {
+				t.Error("KILL answered")
+			}
+			_ = conn.Close() // it is broken
+			limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
+				if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {
+					t.Fatal(err)
+				}
+			}
+			if got := reached(); got != "old" {
+				t.Errorf("writes reach the old server again, and reads the %s one", got)
+			}
+		})
 	})
 }
 
@@ -282,7 +291,7 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 		1213: 0, 1205: 0, 1040: 0, 1317: 0, 1062: 0, 9001: 0,
 	} {
 		registry, faults := prometheus.NewRegistry(), faultdriver.New()
-		s := openURL(t, enginetest.MySQL(t), sqlstore.Options{Registerer: registry, WrapConnector: faults.Wrap})
+		s := openURL(t, enginetest.Database(t), sqlstore.Options{Registerer: registry, WrapConnector: faults.Wrap})
 		createChain(t, s)
 		conns := faults.Conns()
 		faults.Set(func(st faultdriver.Statement) faultdriver.Fault {

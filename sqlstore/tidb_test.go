@@ -33,7 +33,7 @@ func regionKey(key []byte) string {
 // openDisguised opens a store on a server that says it is a TiDB.
 func openDisguised(t testing.TB, d *enginetest.TiDB) *sqlstore.DBStore {
 	t.Helper()
-	return openURL(t, enginetest.MySQL(t), sqlstore.Options{WrapConnector: d.Wrap})
+	return openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: d.Wrap})
 }
 
 // TestConformanceAsOnTiDB runs what is sent to TiDB where it can be run.
@@ -110,7 +110,7 @@ func TestLimitsOfTiDB(t *testing.T) {
 	} {
 		faults := faultdriver.New()
 		// The disguise is above: what the faults see is what is sent.
-		s := openURL(t, enginetest.MySQL(t), sqlstore.Options{WrapConnector: func(base driver.Connector) driver.Connector { return c.tidb.Wrap(faults.Wrap(base)) }})
+		s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(base driver.Connector) driver.Connector { return c.tidb.Wrap(faults.Wrap(base)) }})
 		put := func(n, rows int) error {
 			b := s.BeginBatchWrite()
 			for i := range rows {
@@ -147,7 +147,7 @@ func TestTiDBRefusesToBeTold(t *testing.T) {
 			}
 			return faultdriver.Fault{}
 		})
-		raw := enginetest.MySQL(t)
+		raw := enginetest.Database(t)
 		migrate(t, raw)
 		d := &enginetest.TiDB{Variables: map[string]string{"tidb_guarantee_linearizability": "ON"}}
 		s, err := sqlstore.Open(context.Background(), parse(t, raw), sqlstore.Options{
@@ -166,7 +166,7 @@ func TestTiDBRefusesToBeTold(t *testing.T) {
 // TestTiDBOfAnotherMind: what sessions rely on is verified.
 func TestTiDBOfAnotherMind(t *testing.T) {
 	t.Parallel()
-	raw := enginetest.MySQL(t)
+	raw := enginetest.Database(t)
 	migrate(t, raw)
 	for name, value := range map[string]string{"tidb_txn_mode": "optimistic", "tidb_guarantee_linearizability": "OFF",
 		"tidb_low_resolution_tso": "ON", "tidb_enable_external_ts_read": "ON", "tidb_constraint_check_in_place_pessimistic": "OFF",

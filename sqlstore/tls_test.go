@@ -87,40 +87,42 @@ func TestTLSSettings(t *testing.T) {
 // never less than what was asked for.
 func TestTLSConnections(t *testing.T) {
 	t.Parallel()
-	raw := enginetest.MySQL(t)
-	ctx := context.Background()
-	cipher := func(params string) (string, error) {
-		t.Helper()
-		u, err := ParseURL(raw + params)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, err := OpenDB(u, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
+	onProducts(t, func(t *testing.T, p enginetest.Product) {
+		raw := p.Database(t)
+		ctx := context.Background()
+		cipher := func(params string) (string, error) {
+			t.Helper()
+			u, err := ParseURL(raw + params)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-		var name, value string
-		err = db.SQL().QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &value)
-		return value, definite(ctx, db.dialect, err)
-	}
-	if c, err := cipher(""); err != nil || c != "" {
-		t.Errorf("without tls: cipher %q, %v", c, err)
-	}
-	preferred, err := cipher("?tls=preferred")
-	if err != nil {
-		t.Errorf("tls=preferred: %v", err)
-	}
-	forced, err := cipher("?tls=skip-verify")
-	if preferred != "" && (err != nil || forced == "") || preferred == "" && !errors.Is(err, ErrUnavailable) {
-		t.Errorf("tls=skip-verify: cipher %q, %v; tls=preferred had %q", forced, err, preferred)
-	}
-	// No public authority vouches for a test's server.
-	if c, err := cipher("?tls=true"); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("tls=true: cipher %q, %v; want ErrUnavailable", c, err)
-	}
+			db, err := OpenDB(u, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			var name, value string
+			err = db.SQL().QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &value)
+			return value, definite(ctx, db.dialect, err)
+		}
+		if c, err := cipher(""); err != nil || c != "" {
+			t.Errorf("without tls: cipher %q, %v", c, err)
+		}
+		preferred, err := cipher("?tls=preferred")
+		if err != nil {
+			t.Errorf("tls=preferred: %v", err)
+		}
+		forced, err := cipher("?tls=skip-verify")
+		if preferred != "" && (err != nil || forced == "") || preferred == "" && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("tls=skip-verify: cipher %q, %v; tls=preferred had %q", forced, err, preferred)
+		}
+		// No public authority vouches for a test's server.
+		if c, err := cipher("?tls=true"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("tls=true: cipher %q, %v; want ErrUnavailable", c, err)
+		}
+	})
 }

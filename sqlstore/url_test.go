@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -127,7 +128,7 @@ func TestConnectErrorsAreUnavailable(t *testing.T) {
 	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("refused: %v", err)
 	}
-	u := parse(t, engines["mysql"](t))
+	u := parse(t, enginetest.Database(t))
 	_, err = sqlstore.Open(ctx, parse(t, "mysql://nobody:s3cret@"+u.Address+"/n"), sqlstore.Options{})
 	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("access denied: %v", err)

@@ -29,7 +29,7 @@ func granted(t *testing.T, rootURL string, rights map[string]string) string {
 }
 
 func TestAServerNeedsNoRightToChangeTheSchema(t *testing.T) {
-	rootURL := enginetest.MySQL(t)
+	rootURL := enginetest.Database(t)
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", newUser(t, rootURL, "ALL PRIVILEGES")).code)
 	raw := granted(t, rootURL, runtimeGrants)
 	for _, mode := range []string{"verify", "auto"} { // auto finds nothing to do
@@ -59,7 +59,7 @@ func TestAServerNeedsNoRightToChangeTheSchema(t *testing.T) {
 }
 
 func TestWhatAGrantIsMissingIsSaid(t *testing.T) {
-	rootURL := enginetest.MySQL(t)
+	rootURL := enginetest.Database(t)
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", newUser(t, rootURL, "ALL PRIVILEGES")).code)
 	for _, c := range []struct {
 		object, versions string

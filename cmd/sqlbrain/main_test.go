@@ -198,7 +198,7 @@ func sqliteURL(t *testing.T) string {
 // rights on it.
 func mysqlUser(t *testing.T, rights string) string {
 	t.Helper()
-	rootURL := enginetest.MySQL(t)
+	rootURL := enginetest.Database(t)
 	return newUser(t, rootURL, rights)
 }
 

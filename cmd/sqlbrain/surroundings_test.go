@@ -183,7 +183,7 @@ func TestAReadOnlyMySQLServer(t *testing.T) {
 }
 
 func TestARightMissingAfterTheSchemaIsThere(t *testing.T) {
-	rootURL := enginetest.MySQL(t)
+	rootURL := enginetest.Database(t)
 	owner := newUser(t, rootURL, "ALL PRIVILEGES")
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", owner).code)
 	reader := newUser(t, rootURL, "SELECT")

@@ -86,9 +86,9 @@ func TestBenchmarkTool(t *testing.T) {
 		scale, err = strconv.Atoi(s)
 		require.NoError(t, err, "SQLBRAIN_BENCHMARK_SCALE")
 	}
-	targets := []target{
-		{"sqlite", func(t *testing.T) *harness.Node { return harness.StartNode(t, harness.SQLite) }},
-		{"mysql", func(t *testing.T) *harness.Node { return harness.StartNode(t, harness.MySQL) }},
+	var targets []target
+	for _, e := range harness.Engines() {
+		targets = append(targets, target{e.Name, func(t *testing.T) *harness.Node { return harness.StartNode(t, e) }})
 	}
 	if scale > 1 {
 		targets = append([]target{{"etcd", func(t *testing.T) *harness.Node { return harness.StartEtcd(t) }}}, targets...)

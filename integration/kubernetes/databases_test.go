@@ -30,7 +30,7 @@ type databases struct {
 // serveDatabases returns the URL to ask for databases at.
 func serveDatabases(t *testing.T) string {
 	t.Helper()
-	base, err := url.Parse(enginetest.MySQL(t))
+	base, err := url.Parse(enginetest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}

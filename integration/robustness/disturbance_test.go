@@ -24,7 +24,7 @@ func startWorld(t *testing.T, e harness.Engine, d disturbance) *world {
 	t.Helper()
 	w := &world{t: t}
 	if d.needsDatabase {
-		w.database = enginetest.StartServer(t)
+		w.database = e.StartServer(t)
 		w.datastore = w.database.URL()
 	} else {
 		w.datastore = e.Datastore(t)

@@ -67,10 +67,10 @@ func TestRobustness(t *testing.T) {
 		require.NoError(t, err, "SQLBRAIN_ROBUSTNESS_ROUNDS")
 		rounds = n
 	}
-	for _, e := range []harness.Engine{harness.SQLite, harness.MySQL} {
+	for _, e := range harness.Engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			disturbances := disturbances
-			if e.Name == harness.MySQL.Name {
+			if e.Name != harness.SQLite.Name {
 				disturbances = slices.Concat(disturbances, databaseDisturbances)
 			}
 			for round := range rounds {

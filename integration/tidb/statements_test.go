@@ -164,7 +164,7 @@ func isolation(t *testing.T, text string, n *ast.SetStmt) {
 // suite collects what the storage suite sends. disguise may be nil.
 func (c *collection) suite(t *testing.T, disguise func(driver.Connector) driver.Connector) {
 	storetest.Run(t, func(t testing.TB) sqlstore.Store {
-		u := parseURL(t, enginetest.MySQL(t))
+		u := parseURL(t, enginetest.Database(t))
 		db, err := sqlstore.OpenDB(u, sqlstore.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func (c *collection) suite(t *testing.T, disguise func(driver.Connector) driver.
 func (c *collection) migrations(t *testing.T) {
 	faults := faultdriver.New()
 	faults.Set(c.plan)
-	db, err := sqlstore.OpenDB(parseURL(t, enginetest.MySQL(t)), sqlstore.Options{WrapConnector: faults.Wrap})
+	db, err := sqlstore.OpenDB(parseURL(t, enginetest.Database(t)), sqlstore.Options{WrapConnector: faults.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,9 @@ import (
 func TestWatchersAreToldEverythingOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) { t.Parallel(); tour(t, newMemory(t)) })
-	t.Run("mysql", func(t *testing.T) { t.Parallel(); tour(t, openURL(t, enginetest.MySQL(t))) })
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) { t.Parallel(); tour(t, openURL(t, p.Database(t))) })
+	}
 }
 
 func tour(t *testing.T, store sqlstore.Store) {

@@ -34,11 +34,14 @@ func openURL(t testing.TB, raw string) sqlstore.Store {
 // over by stopping, transferring or failing; never do two lead.
 func TestOneOfFiveLeads(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) sqlstore.Store{
+	stores := map[string]func(testing.TB) sqlstore.Store{
 		"memory": newStore,
 		"sqlite": func(t testing.TB) sqlstore.Store { return openURL(t, "sqlite://"+filepath.Join(t.TempDir(), "db")) },
-		"mysql":  func(t testing.TB) sqlstore.Store { return openURL(t, enginetest.MySQL(t)) },
-	} {
+	}
+	for _, p := range enginetest.Products() {
+		stores[string(p)] = func(t testing.TB) sqlstore.Store { return openURL(t, p.Database(t)) }
+	}
+	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGroup(t, slow)

@@ -20,13 +20,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
 
 // onEngines runs f on an empty store of each kind.
 func onEngines(t *testing.T, f func(t *testing.T, store sqlstore.Store)) {
-	for name, open := range map[string]func(testing.TB) sqlstore.Store{
+	stores := map[string]func(testing.TB) sqlstore.Store{
 		"memory": newStore,
 		"sqlite": func(t testing.TB) sqlstore.Store {
 			return openURL(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 		},
-		"mysql": func(t testing.TB) sqlstore.Store { return openURL(t, enginetest.MySQL(t)) },
-	} {
+	}
+	for _, p := range enginetest.Products() {
+		stores[string(p)] = func(t testing.TB) sqlstore.Store { return openURL(t, p.Database(t)) }
+	}
+	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // an engine mostly waits for its disk
 			f(t, open(t))

@@ -18,21 +18,28 @@ const envVictim = "ENGINETEST_VICTIM"
 
 // TestVictim is the process that TestServerDiesWithItsProcess kills.
 func TestVictim(t *testing.T) {
-	if os.Getenv(envVictim) == "" {
+	product := Product(os.Getenv(envVictim))
+	if product == "" {
 		t.Skip("only run by TestServerDiesWithItsProcess")
 	}
-	s := StartServer(t)
+	s := product.StartServer(t)
 	_, err := os.Stdout.WriteString("PID " + strconv.Itoa(s.p.cmd.Process.Pid) + " " + s.p.dir.path + "\n")
 	require.NoError(t, err)
 	<-time.After(time.Minute) // killed long before
 }
 
 func TestServerDiesWithItsProcess(t *testing.T) {
-	if _, err := findServer(); err != nil {
+	for _, product := range []Product{MariaDB, MySQL} {
+		t.Run(string(product), func(t *testing.T) { serverDiesWithItsProcess(t, product) })
+	}
+}
+
+func serverDiesWithItsProcess(t *testing.T, product Product) {
+	if _, err := product.program(); err != nil {
 		unavailable(t, err)
 	}
 	victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")
-	victim.Env = append(os.Environ(), envVictim+"=1")
+	victim.Env = append(os.Environ(), envVictim+"="+string(product))
 	victim.SysProcAttr = owner{}.processAttributes()
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)

@@ -3,11 +3,18 @@
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
 //
 //	func TestSomething(t *testing.T) {
-//		url := enginetest.MySQL(t) // mysql://user:password@127.0.0.1:port/database
+//		url := enginetest.Database(t) // mysql://user:password@127.0.0.1:port/database
 //	}
 //
-// MySQL uses the server that SQLBRAIN_TEST_MYSQL_URL names, or else starts one
-// from the mariadbd or mysqld binary of this machine, once per test process.
+//	func TestClaim(t *testing.T) {
+//		for _, p := range enginetest.Products() {
+//			t.Run(string(p), func(t *testing.T) { … p.Database(t) … })
+//		}
+//	}
+//
+// A database is on the server that an environment variable names for its product
+// (SQLBRAIN_TEST_MARIADB_URL, SQLBRAIN_TEST_MYSQL_URL), or else on one that is
+// started from a binary of this machine, once per test process.
 // StartServer starts one that belongs to a single test, which may stop, kill
 // and pause it.
 //
@@ -16,7 +23,7 @@
 //
 // What the package upholds:
 //
-//   - Every call of MySQL and NewDatabase answers an empty database of its own,
+//   - Every call of Database and NewDatabase answers an empty database of its own,
 //     dropped when the test ends.
 //   - No server outlives the test process, however that ends: on Linux the
 //     kernel kills it with the thread that started it. Directories left by a
@@ -24,5 +31,5 @@
 //   - The servers it starts are as durable as production ones: a commit is on
 //     disk before it is acknowledged.
 //
-// Start reading at mysql.go, then server.go and process.go.
+// Start reading at product.go, then database.go, server.go and process.go.
 package enginetest

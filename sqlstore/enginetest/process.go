@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,80 +33,48 @@ const (
 // process is a private server: its directory, its settings, and the running
 // program if there is one. It is not safe for concurrent use.
 type process struct {
-	dir    *directory
-	binary string
-	maria  bool
-	port   int
-	served bool           // the port was used before, so clients know it
-	held   net.PacketConn // keeps the port from other tests
+	dir     *directory
+	binary  string
+	product Product
+	port    int
+	served  bool           // the port was used before, so clients know it
+	held    net.PacketConn // keeps the port from other tests
 
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when cmd has ended, after waitErr is set
 	waitErr error
 }
 
-// newProcess finds a server binary and initialises a data directory for it. Its
-// error wraps errNoEngine if this machine has none that can run here.
-func newProcess() (*process, error) {
-	binary, err := findServer()
+// newProcess finds a server of the product and initialises a data directory for
+// it. Its error wraps errNoEngine if this machine has none that can run here.
+func newProcess(product Product) (*process, error) {
+	binary, err := product.program()
 	if err != nil {
 		return nil, err
-	}
-	version, err := exec.Command(binary, "--no-defaults", "--version").Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s --version: %w", binary, err)
 	}
 	dir, err := makeDirectory()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{dir: dir, binary: binary, maria: bytes.Contains(version, []byte("MariaDB"))}
+	p := &process{dir: dir, binary: binary, product: product}
 	if err := p.install(); err != nil {
 		return nil, errors.Join(err, p.remove())
 	}
 	return p, nil
 }
 
-func findServer() (string, error) {
-	for _, name := range []string{"mariadbd", "mysqld"} {
-		if path, err := lookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%w: neither mariadbd nor mysqld is in PATH or %s; "+
-		"install one (apt-get install mariadb-server), or set %s=mysql://user:password@host:port/ "+
-		"to a server on which the user may create databases", errNoEngine, strings.Join(serverDirs, ", "), EnvURL)
-}
-
-// serverDirs are where distributions put servers; they are not always in the
-// PATH of an ordinary user.
-var serverDirs = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin"}
-
-// lookPath searches PATH, then serverDirs.
-func lookPath(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	for _, dir := range serverDirs {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", exec.ErrNotFound
-}
-
 // install creates the system tables and the start-up file that sets passwords.
 func (p *process) install() error {
 	name := p.binary
-	args := []string{"--no-defaults", "--initialize-insecure", "--datadir=" + p.dataDir(), "--tmpdir=" + p.dir.path, redoLogSize(false)}
-	if p.maria {
-		script, err := lookPath("mariadb-install-db")
-		if err != nil {
+	args := []string{"--no-defaults", "--initialize-insecure", "--datadir=" + p.dataDir(), "--tmpdir=" + p.dir.path, redoLogSize(MySQL)}
+	if p.product == MariaDB {
+		scripts := programs("mariadb-install-db")
+		if len(scripts) == 0 {
 			return fmt.Errorf("%w: %s is here, but not mariadb-install-db", errNoEngine, p.binary)
 		}
-		name = script
+		name = scripts[0]
 		args = []string{"--no-defaults", "--datadir=" + p.dataDir(), "--auth-root-authentication-method=normal",
-			"--skip-test-db", "--skip-name-resolve", "--tmpdir=" + p.dir.path, redoLogSize(true)}
+			"--skip-test-db", "--skip-name-resolve", "--tmpdir=" + p.dir.path, redoLogSize(MariaDB)}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), installWait)
 	defer cancel()
@@ -125,8 +92,8 @@ func (p *process) install() error {
 	return p.dir.writeFile("init.sql", sql)
 }
 
-func redoLogSize(maria bool) string {
-	if maria {
+func redoLogSize(p Product) string {
+	if p == MariaDB {
 		return "--innodb-log-file-size=32M"
 	}
 	return "--innodb-redo-log-capacity=64M"
@@ -153,10 +120,11 @@ func (p *process) arguments() []string {
 		"--innodb-buffer-pool-size=128M",
 		"--innodb-flush-log-at-trx-commit=1",
 		"--skip-log-bin",
-		redoLogSize(p.maria),
+		redoLogSize(p.product),
 	}
-	if !p.maria {
-		args = append(args, "--mysqlx=OFF")
+	if p.product != MariaDB {
+		// The folder for LOAD DATA and the like is the package's, and need not be there.
+		args = append(args, "--mysqlx=OFF", "--secure-file-priv=NULL")
 	}
 	return args
 }

@@ -13,11 +13,9 @@ type Server struct {
 	url string
 }
 
-// StartServer starts a server, which is killed and removed when t ends, and
-// creates an empty database on it. It never uses SQLBRAIN_TEST_MYSQL_URL.
-func StartServer(t testing.TB) *Server {
+func startServer(t testing.TB, product Product) *Server {
 	t.Helper()
-	p, err := newProcess()
+	p, err := newProcess(product)
 	if err != nil {
 		unavailable(t, err)
 	}

@@ -9,11 +9,6 @@ import (
 	"strings"
 )
 
-// EnvTiDB names a TiDB to use as EnvURL names a MySQL, as
-// tidb://user:password@host:4000/. It goes before EnvURL. Tests that start and stop their server do so
-// with a MySQL or MariaDB all the same.
-const EnvTiDB = "SQLBRAIN_TEST_TIDB_URL"
-
 // TiDB makes a MySQL or MariaDB say that it is a TiDB, so that what is done
 // differently there is done in tests on other engines. It is no TiDB: what such a
 // test shows is what is sent, and that the answers are understood.

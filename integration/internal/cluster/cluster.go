@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,8 +47,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster on an empty database, and returns when every node
-// serves. It skips t where there is no engine. A server of
-// SQLBRAIN_TEST_MYSQL_URL is used if that is set; Database is nil then.
+// serves. It skips t where there is no engine. A server
+// that the environment names is used if there is one; Database is nil then.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	switch {
@@ -60,8 +59,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	}
 	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
 	if !c.etcd {
-		if os.Getenv(enginetest.EnvURL) != "" {
-			c.datastore = enginetest.MySQL(t)
+		if enginetest.ServerGiven() {
+			c.datastore = enginetest.Database(t)
 		} else {
 			c.database = enginetest.StartServer(t)
 			c.datastore = c.database.URL()

@@ -20,26 +20,45 @@ type Engine struct {
 	// Datastore makes an empty database that is gone when t ends, and returns
 	// its URL. It skips t where there is no such engine.
 	Datastore func(t testing.TB) string
+	// StartServer starts a server of the engine's own for t; nil if it has none.
+	StartServer func(t testing.TB) *enginetest.Server
 }
 
-// SQLite and MySQL are the engines. MySQL is MariaDB where that is installed.
-var (
-	SQLite = Engine{"sqlite", func(t testing.TB) string {
-		return "sqlite://" + filepath.Join(t.TempDir(), "data.db")
-	}}
-	MySQL = Engine{"mysql", enginetest.MySQL}
-)
+// SQLite needs nothing.
+var SQLite = Engine{Name: "sqlite", Datastore: func(t testing.TB) string {
+	return "sqlite://" + filepath.Join(t.TempDir(), "data.db")
+}}
+
+// EngineOf is a product of a database server as an engine.
+func EngineOf(p enginetest.Product) Engine { return Engine{string(p), p.Database, p.StartServer} }
+
+// Engines are all of them.
+func Engines() []Engine {
+	engines := []Engine{SQLite}
+	for _, p := range enginetest.Products() {
+		engines = append(engines, EngineOf(p))
+	}
+	return engines
+}
 
 // ForEachEngine runs a subtest on every engine; only one if the target is etcd,
 // which has its own.
 func ForEachEngine(t *testing.T, test func(t *testing.T, e Engine)) {
 	t.Helper()
-	engines := []Engine{SQLite, MySQL}
+	engines := Engines()
 	if TargetIsEtcd() {
-		engines = []Engine{{"etcd", func(t testing.TB) string { return filepath.Join(t.TempDir(), "etcd") }}}
+		engines = []Engine{{Name: "etcd", Datastore: func(t testing.TB) string { return filepath.Join(t.TempDir(), "etcd") }}}
 	}
 	for _, e := range engines {
 		t.Run(e.Name, func(t *testing.T) { test(t, e) })
+	}
+}
+
+// ForEachServer runs a subtest on every product of a database server.
+func ForEachServer(t *testing.T, test func(t *testing.T, p enginetest.Product)) {
+	t.Helper()
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) { test(t, p) })
 	}
 }
 

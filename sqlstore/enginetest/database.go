@@ -17,76 +17,53 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Environment variables that choose the engine.
-const (
-	// EnvURL names a server to use instead of starting one, as
-	// mysql://user:password@host:port/. The user must be allowed to create and
-	// drop databases.
-	EnvURL = "SQLBRAIN_TEST_MYSQL_URL"
-	// EnvRequire, if "1", makes a missing engine a failure rather than a skip.
-	EnvRequire = "SQLBRAIN_REQUIRE_ENGINES"
-)
+// EnvRequire, if "1", makes a missing engine a failure rather than a skip.
+const EnvRequire = "SQLBRAIN_REQUIRE_ENGINES"
 
 // connectWait bounds one administrative statement, connecting included.
 const connectWait = 30 * time.Second
 
-// errNoEngine wraps the reasons why this machine cannot start a server; any
-// other failure to start one is a fault that must not be skipped over.
-var errNoEngine = errors.New("no MySQL or MariaDB")
-
-// shared is the server that all tests of this process use.
-var shared struct {
+// shared are the servers that all tests of this process use.
+var shared = struct {
 	sync.Mutex
-	started bool
-	process *process // nil if start-up failed, or EnvURL is used
+	servers map[Product]*sharedServer
+}{servers: map[Product]*sharedServer{}}
+
+type sharedServer struct {
+	once    sync.Once
+	url     string
+	process *process // nil if start-up failed, or the environment names the server
 	err     error
 }
 
-// MySQL returns the URL of a fresh, empty database, which is dropped when t
-// ends. The user of the URL is root on servers started here.
-func MySQL(t testing.TB) string {
-	t.Helper()
-	if u, err := givenServer(); err != nil {
-		t.Fatal(err)
-	} else if u != "" {
-		return createDatabase(t, u)
+// server returns the URL of the product's shared server, and starts it if need be.
+func (p Product) server() (string, error) {
+	given, err := p.given()
+	if err != nil {
+		return "", err
+	}
+	if given != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), connectWait)
+		defer cancel()
+		return given, p.verify(ctx, given)
 	}
 	shared.Lock()
-	if !shared.started {
-		shared.started = true
-		shared.process, shared.err = startShared()
+	s := shared.servers[p]
+	if s == nil {
+		s = &sharedServer{}
+		shared.servers[p] = s
 	}
-	p, err := shared.process, shared.err
 	shared.Unlock()
-	if err != nil {
-		unavailable(t, err)
-	}
-	return createDatabase(t, p.url(""))
+	s.once.Do(func() {
+		if s.process, s.err = startShared(p); s.err == nil {
+			s.url = s.process.url("")
+		}
+	})
+	return s.url, s.err
 }
 
-// givenServer returns the mysql:// URL of the server that the environment names;
-// empty if it names none.
-func givenServer() (string, error) {
-	tidbURL := os.Getenv(EnvTiDB)
-	if tidbURL == "" {
-		return os.Getenv(EnvURL), nil
-	}
-	u, err := url.Parse(tidbURL)
-	if err != nil || u.Scheme != "tidb" && u.Scheme != "mysql" {
-		return "", fmt.Errorf("%s is not a tidb:// URL", EnvTiDB)
-	}
-	if u.Port() == "" && u.Scheme == "tidb" {
-		u.Host = net.JoinHostPort(u.Hostname(), "4000")
-	}
-	u.Scheme = "mysql"
-	return u.String(), nil
-}
-
-// OnTiDB reports whether MySQL returns databases of a TiDB.
-func OnTiDB() bool { return os.Getenv(EnvTiDB) != "" }
-
-func startShared() (*process, error) {
-	p, err := newProcess()
+func startShared(product Product) (*process, error) {
+	p, err := newProcess(product)
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +73,10 @@ func startShared() (*process, error) {
 	return p, nil
 }
 
-// Main returns a runner of m's tests that stops the server MySQL started, once
+// Main returns a runner of m's tests that stops the servers Database started, once
 // they are done. It is for TestMain, which should hand it to goleak or call
-// os.Exit(enginetest.Main(m).Run()). Without it the server ends with the
-// process, and its directory stays until the next test process removes it.
+// os.Exit(enginetest.Main(m).Run()). Without it the servers end with the
+// process, and their directories stay until the next test process removes them.
 func Main(m interface{ Run() int }) interface{ Run() int } { return runner{m} }
 
 type runner struct{ inner interface{ Run() int } }
@@ -108,14 +85,17 @@ func (r runner) Run() int {
 	code := r.inner.Run()
 	shared.Lock()
 	defer shared.Unlock()
-	if p := shared.process; p != nil {
+	for product, s := range shared.servers {
+		delete(shared.servers, product)
+		if s.process == nil {
+			continue
+		}
 		// Its data is about to be removed: there is nothing to shut down cleanly.
-		if err := errors.Join(p.kill(), p.remove()); err != nil {
+		if err := errors.Join(s.process.kill(), s.process.remove()); err != nil {
 			fmt.Fprintln(os.Stderr, "enginetest:", err)
 			code = max(code, 1)
 		}
 	}
-	shared.process, shared.started, shared.err = nil, false, nil
 	return code
 }
 

@@ -1,0 +1,72 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+)
+
+// Environment variables that name a server to use instead of starting one, as
+// mysql://user:password@host:port/, or, the last, tidb://user:password@host:4000/.
+// The user must be allowed to create and drop databases.
+const (
+	EnvMariaDBURL = "SQLBRAIN_TEST_MARIADB_URL"
+	EnvMySQLURL   = "SQLBRAIN_TEST_MYSQL_URL"
+	// EnvTiDB goes before the others: Products is this TiDB alone. Tests that start
+	// and stop their server do so with a MySQL or MariaDB all the same.
+	EnvTiDB = "SQLBRAIN_TEST_TIDB_URL"
+)
+
+// OnTiDB reports whether Database returns databases of a TiDB.
+func OnTiDB() bool { return os.Getenv(EnvTiDB) != "" }
+
+func (p Product) envURL() string {
+	switch p {
+	case MariaDB:
+		return EnvMariaDBURL
+	case tidb:
+		return EnvTiDB
+	default:
+		return EnvMySQLURL
+	}
+}
+
+// given returns the mysql:// URL of the server that the environment names for the
+// product; empty if it names none.
+func (p Product) given() (string, error) {
+	env := p.envURL()
+	raw := os.Getenv(env)
+	if raw == "" {
+		return "", nil
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "mysql" && (u.Scheme != "tidb" || p != tidb) {
+		return "", fmt.Errorf("%s is not a mysql:// or, of a TiDB, tidb:// URL", env)
+	}
+	if u.Port() == "" && u.Scheme == "tidb" {
+		u.Host = net.JoinHostPort(u.Hostname(), "4000")
+	}
+	u.Scheme = "mysql"
+	return u.String(), nil
+}
+
+// verify fails unless the server that the environment names for the product is one:
+// tests say which product they were run on.
+func (p Product) verify(ctx context.Context, serverURL string) error {
+	db, err := open(serverURL)
+	if err != nil {
+		return err
+	}
+	defer db.Close() //nolint:errcheck // it was only asked
+	var version string
+	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return err
+	}
+	// A TiDB may be told to call itself what it likes.
+	if is := productNamed(version); is != p && p != tidb {
+		return fmt.Errorf("%s names a server of %s (%s): set %s", p.envURL(), is, version, is.envURL())
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Product is a kind of database server. Its value is the name of subtests.
+type Product string
+
+// The products that tests run on.
+const (
+	MariaDB Product = "mariadb"
+	MySQL   Product = "mysql"
+	tidb    Product = "tidb" // only one that the environment names
+)
+
+// EnvMariaDB and EnvMySQL name the program to start as a product's server, in
+// place of the one that is found. It may be a script if that replaces itself by
+// the server (exec): signals are sent to its process.
+const (
+	EnvMariaDB = "SQLBRAIN_TEST_MARIADBD"
+	EnvMySQL   = "SQLBRAIN_TEST_MYSQLD"
+)
+
+// errNoEngine wraps the reasons why this machine cannot start a server; any
+// other failure to start one is a fault that must not be skipped over.
+var errNoEngine = errors.New("no such engine")
+
+// Products are those that every claim about databases must hold on: all, or only
+// the TiDB that EnvTiDB names.
+func Products() []Product {
+	if OnTiDB() {
+		return []Product{tidb}
+	}
+	return []Product{MariaDB, MySQL}
+}
+
+// Database returns the URL of a fresh, empty database, which is dropped when t
+// ends. The user of the URL is root on servers started here.
+func (p Product) Database(t testing.TB) string {
+	t.Helper()
+	server, err := p.server()
+	if err != nil {
+		unavailable(t, err)
+	}
+	return createDatabase(t, server)
+}
+
+// StartServer starts a server, which is killed and removed when t ends, and
+// creates an empty database on it. It never uses a server that the environment
+// names.
+func (p Product) StartServer(t testing.TB) *Server {
+	t.Helper()
+	if p == tidb { // which cannot be started here
+		p = local()
+	}
+	return startServer(t, p)
+}
+
+// Database is Product.Database for a test to which the product makes no
+// difference: of a server that the environment names if there is one, of a
+// MariaDB of this machine if there is one, or of a MySQL.
+func Database(t testing.TB) string {
+	t.Helper()
+	return some().Database(t)
+}
+
+// StartServer is Product.StartServer for a test to which the product makes no
+// difference.
+func StartServer(t testing.TB) *Server {
+	t.Helper()
+	return local().StartServer(t)
+}
+
+// ServerGiven reports whether Database uses a server that the environment names.
+func ServerGiven() bool { return os.Getenv(some().envURL()) != "" }
+
+// some is the product to use where it makes no difference.
+func some() Product {
+	for _, p := range []Product{tidb, MariaDB, MySQL} {
+		if os.Getenv(p.envURL()) != "" {
+			return p
+		}
+	}
+	return local()
+}
+
+// local is some of the products with a program. MariaDB starts sooner.
+func local() Product {
+	if _, err := MariaDB.program(); errors.Is(err, errNoEngine) {
+		if _, err := MySQL.program(); !errors.Is(err, errNoEngine) {
+			return MySQL
+		}
+	}
+	return MariaDB
+}
+
+// program returns the path of the product's server. Its error wraps errNoEngine if
+// this machine has none.
+func (p Product) program() (string, error) {
+	env, names, pkg := EnvMySQL, []string{"mysqld"}, "mysql-server"
+	if p == MariaDB {
+		// An older one has the old name. Where both are installed, MySQL's is no link.
+		env, names, pkg = EnvMariaDB, []string{"mariadbd", "mysqld"}, "mariadb-server"
+	}
+	if path := os.Getenv(env); path != "" {
+		is, err := productOf(path)
+		if err == nil && is != p {
+			err = fmt.Errorf("%s is a server of %s", path, is)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", env, err)
+		}
+		return path, nil
+	}
+	for _, name := range names {
+		for _, path := range programs(name) {
+			if is, err := productOf(path); err == nil && is == p {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: no %s is in PATH or %s that is a server of %s; install one (%s is its usual package), "+
+		"name its program in %s, or set %s=mysql://user:password@host:port/ to a server on which the user may create databases",
+		errNoEngine, strings.Join(names, " or "), strings.Join(serverDirs, ", "), p, pkg, env, p.envURL())
+}
+
+// serverDirs are where distributions put servers; they are not always in the
+// PATH of an ordinary user.
+var serverDirs = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin"}
+
+// programs returns the programs of a name in PATH, then in serverDirs.
+func programs(name string) (paths []string) {
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), serverDirs...) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// asked keeps what programs said they are, by path.
+var asked sync.Map
+
+// productOf asks a server's program what it is: MariaDB's goes by both names.
+func productOf(path string) (Product, error) {
+	if p, ok := asked.Load(path); ok {
+		return p.(Product), nil
+	}
+	version, err := exec.Command(path, "--no-defaults", "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	p := productNamed(string(version))
+	asked.Store(path, p)
+	return p, nil
+}
+
+// productNamed tells products apart by what a server calls its version.
+func productNamed(version string) Product {
+	switch {
+	case strings.Contains(version, "MariaDB"):
+		return MariaDB
+	case strings.Contains(version, "TiDB"):
+		return tidb
+	default:
+		return MySQL
+	}
+}
