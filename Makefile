@@ -67,6 +67,11 @@ robustness: ## Three nodes while nodes, network and database fail, for TIME (def
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
 
+.PHONY: k8s-storage
+k8s-storage: ## kube-apiserver's storage tests on every engine and through a follower; writes what passed into docs/kubernetes.md
+	cd integration && SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 SQLBRAIN_KUBERNETES_PAGE=write \
+	  $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
+
 .PHONY: k8s-e2e
 k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
 	cd integration/k8s && $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./...

@@ -15,8 +15,8 @@ import (
 
 // The module under test. v0.38 needs Go 1.27.
 const (
-	module  = "k8s.io/apiserver"
-	version = "v0.37.2"
+	module        = "k8s.io/apiserver"
+	moduleVersion = "v0.37.2"
 )
 
 const testServer = "pkg/storage/etcd3/testserver"
@@ -47,7 +47,7 @@ func copyModule(ctx context.Context, t *testing.T, replaced bool) string {
 // moduleDir returns where the module lies in the module cache, after downloading
 // it if it does not.
 func moduleDir(ctx context.Context, workDir string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+moduleVersion)
 	cmd.Dir = workDir // outside of any module, which would have to require it
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -22,15 +22,17 @@ import (
 // the copied module needs no driver: POST answers the URL of a new one, DELETE
 // drops the one whose URL is the body.
 type databases struct {
-	db   *sql.DB
-	base *url.URL
-	last atomic.Int64
+	url     string // where to ask
+	version string // of the database server
+	db      *sql.DB
+	base    *url.URL
+	last    atomic.Int64
 }
 
-// serveDatabases returns the URL to ask for databases at.
-func serveDatabases(t *testing.T) string {
+// serveDatabases hands out databases of a product's server until the test ends.
+func serveDatabases(t *testing.T, p enginetest.Product) *databases {
 	t.Helper()
-	base, err := url.Parse(enginetest.Database(t))
+	base, err := url.Parse(p.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +45,9 @@ func serveDatabases(t *testing.T) string {
 		t.Fatal(err)
 	}
 	d := &databases{db: sql.OpenDB(connector), base: base}
+	if err := d.db.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&d.version); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewUnstartedServer(d)
 	server.Config.ErrorLog = log.New(t.Output(), "databases: ", 0)
 	server.Start()
@@ -52,7 +57,8 @@ func serveDatabases(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	return server.URL
+	d.url = server.URL
+	return d
 }
 
 func (d *databases) ServeHTTP(w http.ResponseWriter, r *http.Request) {

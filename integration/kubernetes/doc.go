@@ -7,13 +7,20 @@
 // (testdata/testserver): each test gets a sqlbrain of its own on an empty
 // database. The results are told test by test, as if they were written here.
 //
-// It takes minutes, so it runs only with SQLBRAIN_LONG=1:
+// They run on one node over SQLite, MariaDB and MySQL, and through a follower, a node
+// that does not lead, one of three.
 //
-//	SQLBRAIN_LONG=1 go test ./kubernetes -timeout 60m -v
-//	SQLBRAIN_LONG=1 SQLBRAIN_KUBERNETES_RUN='TestWatch.*' go test ./kubernetes -run '/sqlite$' -v
+// All of it takes many minutes and needs SQLBRAIN_LONG=1, as make k8s-storage sets it;
+// otherwise a few of the tests run:
+//
+//	SQLBRAIN_LONG=1 go test ./kubernetes -timeout 2h -v
+//	SQLBRAIN_KUBERNETES_RUN='TestWatch.*' go test ./kubernetes -run '/sqlite$' -v
 //
 // With SQLBRAIN_INTEGRATION_TARGET=etcd nothing is replaced, and the tests run
 // on the etcd they were written for.
+//
+// What was found is a block in docs/kubernetes.md, which is written by
+// make k8s-storage. TestPage sees that it tells of the tests that are here.
 //
 // Start reading at suite_test.go.
 package kubernetes

@@ -1,14 +1,30 @@
 package kubernetes
 
-// exceptions are the tests that are known to fail, by engine and by
+import (
+	"slices"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// exceptions are the tests that are known to fail, by subject and by
 // "package.Test", with the reason. A test that is listed and passes is told as a
 // failure, so that the list does not outlive its reasons.
-var exceptions = map[string]map[string]string{
-	"sqlite": {},
-	"mysql":  {},
-}
+var exceptions = map[string]map[string]string{}
 
 // judgeByClock are the tests that fail on a busy machine, with what they do.
 var judgeByClock = map[string]string{
 	"etcd3.TestCompact": "allows a compaction 100 ms",
+}
+
+// TestExceptionsAreOfSubjects: no list of exceptions is for nobody.
+func TestExceptionsAreOfSubjects(t *testing.T) {
+	if enginetest.OnTiDB() {
+		t.Skip("the subjects are others on TiDB")
+	}
+	for name := range exceptions {
+		if !slices.ContainsFunc(sqlbrainSubjects(), func(s subject) bool { return s.name == name }) {
+			t.Errorf("there is no subject %q", name)
+		}
+	}
 }

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// suiteWait bounds one package's tests, the build excluded.
+// suiteWait bounds one package's tests.
 const suiteWait = 30 * time.Minute
 
 // outcome is what became of one top-level test.
@@ -22,21 +25,41 @@ type outcome struct {
 	output bytes.Buffer
 }
 
-// event is a line of go test -json, see cmd/test2json.
+// reason is what a test that skipped itself said last.
+func (o *outcome) reason() string {
+	lines := strings.Split(strings.TrimSpace(o.output.String()), "\n")
+	for _, l := range slices.Backward(lines) {
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "---") && !strings.HasPrefix(l, "===") {
+			return l
+		}
+	}
+	return "it does not say why"
+}
+
+// event is a line of test2json, see cmd/test2json.
 type event struct {
 	Action, Package, Test, Output string
+}
+
+// compile builds the tests of a package of the module in dir. Paths are trimmed, so
+// that the next copy of the module finds most of it in the build cache.
+func compile(ctx context.Context, dir, pkg string) error {
+	program := filepath.Join(dir, path.Base(pkg)+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-o", program, "./"+pkg)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the tests of %s: %w\n%s", pkg, err, out)
+	}
+	return nil
 }
 
 // runTests runs the tests of a package that match run ("": all) in the module
 // in dir, and returns the top-level ones in the order they started. The error
 // tells of anything but failed tests.
 func runTests(ctx context.Context, dir, pkg, run string, env []string, progress io.Writer) ([]*outcome, error) {
-	args := []string{"test", "-json", "-count=1", "-timeout", suiteWait.String()}
-	if run != "" {
-		args = append(args, "-run", run)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
-	cmd.Dir, cmd.Env = dir, env
+	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", pkg, filepath.Join(dir, path.Base(pkg)+".test"),
+		"-test.v=test2json", "-test.timeout="+suiteWait.String(), "-test.run="+run)
+	cmd.Dir, cmd.Env = filepath.Join(dir, pkg), env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -64,7 +87,7 @@ type report struct {
 	pkg      string
 	outcomes []*outcome
 	byName   map[string]*outcome
-	output   bytes.Buffer // of the package: build errors, panics
+	output   bytes.Buffer // of the package: panics
 	failed   bool         // a test failed
 	progress io.Writer
 }
@@ -87,7 +110,7 @@ func (r *report) read(events *json.Decoder) error {
 func (r *report) add(e event) error {
 	name, _, isSub := strings.Cut(e.Test, "/")
 	if name == "" {
-		if e.Action == "output" || e.Action == "build-output" {
+		if e.Action == "output" {
 			r.output.WriteString(e.Output)
 		}
 		return nil
@@ -107,7 +130,7 @@ func (r *report) add(e event) error {
 		}
 		o.result = e.Action
 		r.failed = r.failed || e.Action == "fail"
-		if e.Action != "fail" {
+		if e.Action == "pass" {
 			o.output.Reset()
 		}
 		_, err := fmt.Fprintln(r.progress, e.Action, o.name)

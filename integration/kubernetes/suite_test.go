@@ -27,31 +27,98 @@ var packages = []struct {
 	{"pkg/storage/storagebackend/factory", 6},
 }
 
+// short are the tests that run without SQLBRAIN_LONG, on the subjects that say so:
+// each kind of request once, and what a follower could get wrong.
+var short = struct {
+	pkg   string
+	tests []string
+}{
+	pkg: "pkg/storage/etcd3",
+	tests: []string{
+		"TestCreate", "TestCreateWithTTL", "TestGet", "TestConditionalDelete", "TestPreconditionalDeleteWithSuggestion",
+		"TestGuaranteedUpdate", "TestGuaranteedUpdateWithConflict", "TestList", "TestListContinuation", "TestListInconsistentContinuation",
+		"TestListPaging", "TestConsistentList", "TestLinearizedReadRevisionInvariant", "TestGetListStreamMultiChunk",
+		"TestWatchWithShardSelector", "TestCompactConflict", "TestStats",
+	},
+}
+
 // TestAPIServerStorage: kube-apiserver's storage works on sqlbrain as on etcd.
 func TestAPIServerStorage(t *testing.T) {
-	if os.Getenv("SQLBRAIN_LONG") != "1" {
-		t.Skip("takes minutes; set SQLBRAIN_LONG=1")
-	}
 	run := os.Getenv("SQLBRAIN_KUBERNETES_RUN")
+	long := os.Getenv("SQLBRAIN_LONG") == "1" || run != ""
 	dir := copyModule(t.Context(), t, !harness.TargetIsEtcd())
-	for _, e := range engines(t) {
-		t.Run(e.name, func(t *testing.T) {
-			env := e.environment(t)
-			for _, p := range packages {
-				outcomes, err := runTests(t.Context(), dir, p.path, run, env, t.Output())
-				if err != nil {
-					t.Error(err)
-				}
-				if err := again(t, outcomes, dir, p.path, env); err != nil {
-					t.Error(err)
-				}
-				if run == "" && len(outcomes) < p.tests {
-					t.Errorf("%s: %d tests ran, there are %d", p.path, len(outcomes), p.tests)
-				}
-				tell(t, outcomes, exceptions[e.name])
+	sum := newSummary()
+	for _, p := range packages {
+		if long || p.path == short.pkg {
+			if err := compile(t.Context(), dir, p.path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	whole := long && run == ""
+	for _, s := range subjects() {
+		ran := t.Run(s.name, func(t *testing.T) {
+			switch {
+			case long:
+				s.testAll(t, dir, run, sum)
+			case s.short:
+				s.testShort(t, dir)
+			default:
+				t.Skip("takes minutes; set SQLBRAIN_LONG=1")
 			}
 		})
+		whole = whole && ran
 	}
+	if !long {
+		return
+	}
+	t.Logf("summary:\n%s", sum.block())
+	if os.Getenv(envPage) != "write" {
+		return
+	}
+	if !whole || len(sum.subjects) < len(subjects()) {
+		t.Fatal("the page needs the results of all tests on all subjects, and none may fail")
+	}
+	if err := writeBlock(sum.block()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testAll runs the tests that match run of all packages, and adds what became of
+// them to sum.
+func (s subject) testAll(t *testing.T, dir, run string, sum *summary) {
+	env, version := s.environment(t)
+	for _, p := range packages {
+		outcomes := s.test(t, dir, p.path, run, env)
+		if run == "" && len(outcomes) < p.tests {
+			t.Errorf("%s: %d tests ran, there are %d", p.path, len(outcomes), p.tests)
+		}
+		tell(t, outcomes, exceptions[s.name])
+		sum.add(s, version, p.path, outcomes)
+	}
+}
+
+func (s subject) testShort(t *testing.T, dir string) {
+	run := "^(" + strings.Join(short.tests, "|") + ")$"
+	env, _ := s.environment(t)
+	outcomes := s.test(t, dir, short.pkg, run, env)
+	if len(outcomes) != len(short.tests) {
+		t.Errorf("%d tests ran, not %d", len(outcomes), len(short.tests))
+	}
+	tell(t, outcomes, exceptions[s.name])
+}
+
+// test runs tests of a package, and returns what became of them.
+func (s subject) test(t *testing.T, dir, pkg, run string, env []string) []*outcome {
+	t.Helper()
+	outcomes, err := runTests(t.Context(), dir, pkg, run, env, t.Output())
+	if err != nil {
+		t.Error(err)
+	}
+	if err := again(t, outcomes, dir, pkg, env); err != nil {
+		t.Error(err)
+	}
+	return outcomes
 }
 
 // again runs failed tests that judge by the clock once more, alone, and puts
@@ -76,24 +143,6 @@ func again(t *testing.T, outcomes []*outcome, dir, pkg string, env []string) err
 	return nil
 }
 
-type engine struct {
-	name        string
-	environment func(*testing.T) []string
-}
-
-func engines(t *testing.T) []engine {
-	if harness.TargetIsEtcd() {
-		return []engine{{"etcd", func(*testing.T) []string { return os.Environ() }}}
-	}
-	common := append(os.Environ(), "SQLBRAIN_PROGRAM="+harness.Sqlbrain(t))
-	return []engine{
-		{"sqlite", func(*testing.T) []string { return common }},
-		{"mysql", func(t *testing.T) []string {
-			return append(common[:len(common):len(common)], "SQLBRAIN_DATASTORES="+serveDatabases(t))
-		}},
-	}
-}
-
 // tell makes each outcome a subtest.
 func tell(t *testing.T, outcomes []*outcome, exceptions map[string]string) {
 	count := map[string]int{}
@@ -107,7 +156,7 @@ func tell(t *testing.T, outcomes []*outcome, exceptions map[string]string) {
 			case excepted:
 				t.Skipf("known exception: %s", reason)
 			case o.result == "skip":
-				t.Skip("skips itself")
+				t.Skipf("skips itself: %s", o.reason())
 			case o.result != "pass":
 				t.Errorf("%s\n%s", o.result, o.output.Bytes())
 			}

@@ -27,11 +27,13 @@ import (
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 )
 
-// What the runner tells: the program, and where to get empty databases from
-// (none: a SQLite file in the test's directory).
+// What the runner tells: the program, where to get empty databases from (none: a
+// SQLite file in the test's directory), and whether the test is to talk to a
+// follower ("1") rather than to a server that is alone.
 const (
 	envProgram    = "SQLBRAIN_PROGRAM"
 	envDatastores = "SQLBRAIN_DATASTORES"
+	envFollower   = "SQLBRAIN_FOLLOWER"
 )
 
 const (
@@ -46,18 +48,29 @@ const (
 func RunEtcd(t testing.TB, cfg *embed.Config) *kubernetes.Client {
 	t.Helper()
 	datastore := newDatastore(t)
+	follower := os.Getenv(envFollower) == "1"
 	own := cfg == nil
+	if follower {
+		startOthers(t, datastore, cfg)
+	}
 	for attempt := 1; ; attempt++ {
 		if own {
 			cfg = NewTestConfig(t)
 		}
-		p := startSqlbrain(t, datastore, cfg)
+		var peerURL string
+		if follower {
+			peerURL = cfg.ListenPeerUrls[0].String()
+		}
+		p := startSqlbrain(t, arguments(datastore, cfg, "endpoint", cfg.ListenClientUrls[0].String(), peerURL))
 		client, err := newClient(t, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = p.awaitReady(client)
+		err = p.awaitReady(client.Client)
 		if err == nil {
+			if follower {
+				mustFollow(t, cfg)
+			}
 			return client
 		}
 		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
@@ -137,7 +150,15 @@ type process struct {
 
 var errExited = errors.New("ended while starting")
 
-func startSqlbrain(t testing.TB, datastore string, cfg *embed.Config) *process {
+// startSqlbrain starts a server that is stopped when the test ends.
+func startSqlbrain(t testing.TB, args []string) *process {
+	t.Helper()
+	p := launch(t, args)
+	t.Cleanup(func() { p.stop(t) })
+	return p
+}
+
+func launch(t testing.TB, args []string) *process {
 	t.Helper()
 	p := &process{logFile: filepath.Join(t.TempDir(), "log"), exited: make(chan struct{})}
 	log, err := os.Create(p.logFile)
@@ -149,7 +170,7 @@ func startSqlbrain(t testing.TB, datastore string, cfg *embed.Config) *process {
 			t.Error(err)
 		}
 	}()
-	p.cmd = exec.Command(os.Getenv(envProgram), arguments(datastore, cfg)...)
+	p.cmd = exec.Command(os.Getenv(envProgram), args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error, 1)
@@ -166,16 +187,15 @@ func startSqlbrain(t testing.TB, datastore string, cfg *embed.Config) *process {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.stop(t) })
 	return p
 }
 
-func arguments(datastore string, cfg *embed.Config) []string {
+// arguments are those of a node with the settings of cfg. One that is alone has no
+// peerURL: the usual port has room for one server.
+func arguments(datastore string, cfg *embed.Config, name, clientURL, peerURL string) []string {
 	args := []string{
-		"serve", "--datastore", datastore, "--log-format", "console",
-		"--listen-client-urls", cfg.ListenClientUrls[0].String(),
-		"--advertise-client-urls", cfg.AdvertiseClientUrls[0].String(),
-		"--listen-peer-urls", "", // it is alone; the usual port has room for one server
+		"serve", "--datastore", datastore, "--log-format", "console", "--name", name,
+		"--listen-client-urls", clientURL, "--advertise-client-urls", clientURL, "--listen-peer-urls", peerURL,
 	}
 	for flag, value := range map[string]string{
 		"--cert-file":       cfg.ClientTLSInfo.CertFile,
@@ -205,7 +225,7 @@ func arguments(datastore string, cfg *embed.Config) []string {
 }
 
 // awaitReady returns nil when the server answers a Get.
-func (p *process) awaitReady(client *kubernetes.Client) error {
+func (p *process) awaitReady(client *clientv3.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startWait)
 	defer cancel()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -213,7 +233,7 @@ func (p *process) awaitReady(client *kubernetes.Client) error {
 	for {
 		attempt, cancelAttempt := context.WithTimeout(ctx, time.Second)
 		// Not through client.KV, which counts.
-		_, err := clientv3.NewKV(client.Client).Get(attempt, "ready")
+		_, err := clientv3.NewKV(client).Get(attempt, "ready")
 		cancelAttempt()
 		if err == nil {
 			p.ready = true
@@ -247,15 +267,20 @@ func (p *process) stop(t testing.TB) {
 			}
 		case <-time.After(stopWait):
 			t.Errorf("sqlbrain did not stop within %s of SIGTERM", stopWait)
-			if err := p.cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-			<-p.exited
+			p.kill(t)
 		}
 	}
 	if t.Failed() {
 		t.Logf("end of sqlbrain's log:\n%s", p.log())
 	}
+}
+
+// kill ends the server at once.
+func (p *process) kill(t testing.TB) {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	<-p.exited
 }
 
 func (p *process) log() string {

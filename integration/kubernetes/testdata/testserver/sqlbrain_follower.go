@@ -1,0 +1,103 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// startOthers starts the two other nodes of a cluster of three, one of which leads
+// when it returns: the node that the test talks to comes later, and follows.
+func startOthers(t testing.TB, datastore string, cfg *embed.Config) {
+	t.Helper()
+	if cfg == nil {
+		cfg = NewTestConfig(t)
+	}
+	others := []*other{startOther(t, datastore, cfg, "other0"), startOther(t, datastore, cfg, "other1")}
+	for _, o := range others {
+		err := o.awaitReady(cfg)
+		for attempt := 1; attempt < startAttempts && errors.Is(err, errExited); attempt++ {
+			o = startOther(t, datastore, cfg, o.name)
+			err = o.awaitReady(cfg)
+		}
+		if err != nil {
+			t.Fatalf("sqlbrain %s: %v\n%s", o.name, err, o.process.log())
+		}
+	}
+}
+
+type other struct {
+	name, endpoint string
+	process        *process
+}
+
+// startOther starts a node with the settings of cfg at ports of its own. It is killed
+// when the test ends: only the node that the test talks to has to stop in order.
+func startOther(t testing.TB, datastore string, cfg *embed.Config, name string) *other {
+	t.Helper()
+	ports, err := getAvailablePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientURL, peerURL := cfg.ListenClientUrls[0], fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	clientURL.Host = fmt.Sprintf("%s:%d", clientURL.Hostname(), ports[0])
+	p := launch(t, arguments(datastore, cfg, name, clientURL.String(), peerURL))
+	t.Cleanup(func() { p.kill(t) })
+	return &other{name, clientURL.String(), p}
+}
+
+func (o *other) awaitReady(cfg *embed.Config) error {
+	client, err := newPlainClient(cfg, o.endpoint)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.process.awaitReady(client), client.Close())
+}
+
+// newPlainClient returns a client that nobody counts the requests of.
+func newPlainClient(cfg *embed.Config, endpoint string) (*clientv3.Client, error) {
+	tlsConfig, err := cfg.ClientTLSInfo.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(clientv3.Config{TLS: tlsConfig, Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
+
+// mustFollow fails the test if the node with the settings cfg leads, now or when
+// the test ends: it would not have been a test of a follower.
+func mustFollow(t testing.TB, cfg *embed.Config) {
+	t.Helper()
+	check := func() {
+		if err := follows(cfg); err != nil {
+			t.Error(err)
+		}
+	}
+	check()
+	t.Cleanup(check)
+}
+
+func follows(cfg *embed.Config) (err error) {
+	endpoint := cfg.ListenClientUrls[0].String()
+	// Not the test's client, which the test may have closed.
+	client, err := newPlainClient(cfg, endpoint)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := client.Status(ctx, endpoint)
+	switch {
+	case err != nil:
+		return fmt.Errorf("status of the follower: %w", err)
+	case s.Leader == 0 || s.Leader == s.Header.MemberId:
+		return fmt.Errorf("node %x does not follow: %x leads", s.Header.MemberId, s.Leader)
+	}
+	return nil
+}
