@@ -42,6 +42,10 @@ func startPlane(t *testing.T, sz size, s store) *plane {
 	p.account("kube-controller-manager", controlplane.StartControllerManager(t, p.api, append([]string{
 		"--kube-api-qps=5000", "--kube-api-burst=5000",
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+		// A machine that is busy with everything at once is late with heartbeats, and
+		// pods of a node that was given up stay unready, as KWOK does not look after
+		// them again. That leases are fresh is checked where nothing else is done.
+		"--node-monitor-grace-period=10m",
 	}, patient...)...))
 	p.account("kube-scheduler", controlplane.StartScheduler(t, p.api, append([]string{
 		"--kube-api-qps=5000", "--kube-api-burst=5000",

@@ -56,6 +56,8 @@ func (p *plane) await(t *testing.T, s step) {
 	defer cancel()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
+	talk := time.NewTicker(time.Minute)
+	defer talk.Stop()
 	for {
 		err := s.done(p)
 		if err == nil {
@@ -66,6 +68,8 @@ func (p *plane) await(t *testing.T, s step) {
 			require.NoError(t, errors.Join(err, ctx.Err()), "%s", s.name)
 		case <-p.api.Process().Exited():
 			t.Fatalf("%s: the API server has ended: %v", s.name, err)
+		case <-talk.C:
+			t.Logf("%s: %v", s.name, err)
 		case <-tick.C:
 		}
 	}

@@ -51,6 +51,7 @@ options:
 		"--kubeconfig="+a.creds.kubeconfig(t, Admin, a.URL()),
 		"--node-ip=192.0.2.254",
 		"--server-address="+address,
+		"--v=WARN", // or every heartbeat is logged
 	)
 	awaitHealthy(t, p, "http://"+address+"/healthz")
 	return p
