@@ -52,16 +52,19 @@ func OpenDB(u *URL, o Options) (*Database, error) {
 	default:
 		return nil, fmt.Errorf("%w: unknown dialect %q", ErrURL, u.Dialect)
 	}
-	base, err := d.connector(u)
+	connectors, err := d.connectors(u)
 	if err != nil {
 		return nil, err
 	}
 	if o.WrapConnector != nil {
-		base = o.WrapConnector(base)
+		for i, c := range connectors {
+			connectors[i] = o.WrapConnector(c)
+		}
 	}
+	hosts := newHosts(u, connectors)
 	db := &Database{url: u, logger: o.Logger, dialect: d}
 	if u.Dialect == DialectMySQL {
-		db.primary = &primary{logger: o.Logger, dropIdle: func() {
+		db.primary = &primary{logger: o.Logger, equals: u.scheme == "tidb", dropIdle: func() {
 			for pool, conns := range map[*sqlx.DB]int{db.read: o.MaxOpenConns, db.write: d.writeConns()} {
 				pool.SetMaxIdleConns(-1)
 				pool.SetMaxIdleConns(conns)
@@ -69,7 +72,7 @@ func OpenDB(u *URL, o Options) (*Database, error) {
 		}}
 	}
 	pool := func(write bool, conns int) *sqlx.DB {
-		p := sql.OpenDB(&sessionConnector{Connector: base, statements: d.session(write), mayRefuse: d.mayRefuse, primary: db.primary})
+		p := sql.OpenDB(&sessionConnector{hosts: hosts, statements: d.session(write), mayRefuse: d.mayRefuse, primary: db.primary})
 		p.SetMaxOpenConns(conns)
 		p.SetMaxIdleConns(conns)
 		if u.Dialect == DialectMySQL {

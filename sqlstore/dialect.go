@@ -12,8 +12,8 @@ import (
 // dialect is what differs between the engines. A value belongs to one Database.
 type dialect interface {
 	name() string
-	// connector returns a connector to the engine, before session set-up.
-	connector(u *URL) (driver.Connector, error)
+	// connectors returns a connector to each server of u, before session set-up.
+	connectors(u *URL) ([]driver.Connector, error)
 	// session returns the statements that every new connection begins with.
 	session(write bool) []string
 	// mayRefuse reports whether a connection can do without one of them.

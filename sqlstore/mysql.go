@@ -16,28 +16,34 @@ import (
 // mysqlDialect speaks to MySQL 8 and later, MariaDB 10.6 and later, and TiDB.
 type mysqlDialect struct {
 	upserts statementTexts
-	// patient dials connections whose reads have no time bound.
-	patient driver.Connector
+	// patient dial connections whose reads have no time bound, one for each server.
+	patient []driver.Connector
 }
 
 func (*mysqlDialect) name() string    { return DialectMySQL }
 func (*mysqlDialect) writeConns() int { return mysqlWriteConns }
 
-func (d *mysqlDialect) connector(u *URL) (driver.Connector, error) {
-	cfg, err := mysqlConfig(u)
-	if err != nil {
-		return nil, err
+func (d *mysqlDialect) connectors(u *URL) (all []driver.Connector, err error) {
+	for _, address := range u.Addresses() {
+		one := *u
+		one.Address = address
+		cfg, err := mysqlConfig(&one)
+		if err != nil {
+			return nil, err
+		}
+		patient := cfg.Clone()
+		patient.ReadTimeout = 0
+		p, err := mysql.NewConnector(patient)
+		if err != nil {
+			return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		}
+		c, err := mysql.NewConnector(cfg)
+		if err != nil {
+			return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		}
+		all, d.patient = append(all, c), append(d.patient, p)
 	}
-	patient := cfg.Clone()
-	patient.ReadTimeout = 0
-	if d.patient, err = mysql.NewConnector(patient); err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
-	}
-	c, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
-	}
-	return c, nil
+	return all, nil
 }
 
 func mysqlConfig(u *URL) (*mysql.Config, error) {
@@ -110,6 +116,7 @@ func (*mysqlDialect) session(bool) []string {
 		// check PutIfNotExist is made of.
 		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(tidbWrites),
 		setTiDBReads,
+		setReplicatedReads,
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation,
 	}
 }

@@ -20,7 +20,7 @@ func (d *mysqlDialect) defragment(ctx context.Context, db *Database) (err error)
 		return nil
 	}
 	// A connection of its own, whose reads may last.
-	one := sql.OpenDB(&sessionConnector{Connector: d.patient, statements: d.session(true), mayRefuse: d.mayRefuse})
+	one := sql.OpenDB(&sessionConnector{hosts: newHosts(db.url, d.patient), statements: d.session(true), mayRefuse: d.mayRefuse, primary: db.primary})
 	defer func() { err = errors.Join(err, one.Close()) }()
 	one.SetMaxOpenConns(1)
 	// It answers in rows; errors are among them.

@@ -20,6 +20,7 @@ const (
 	erUnknownCom               = 1047
 	erBadDB                    = 1049
 	erServerShutdown           = 1053
+	erBadField                 = 1054
 	erDupEntry                 = 1062
 	erUnknownError             = 1105
 	erRecordFileFull           = 1114
@@ -27,6 +28,7 @@ const (
 	erHostBlocked              = 1129
 	erHostNotPrivileged        = 1130
 	erTableAccessDenied        = 1142
+	erNoSuchTable              = 1146
 	erAborting                 = 1152
 	erNetPacketTooLarge        = 1153
 	erNetReadError             = 1158

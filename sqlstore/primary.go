@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // When a database fails over, the name in the URL, or the proxy behind it, leads
@@ -37,12 +39,33 @@ const primaryRecheck = 250 * time.Millisecond
 // warnInterval is the shortest time between two warnings.
 const warnInterval = time.Second
 
-// errNotPrimary: the server that answered takes no writes.
-var errNotPrimary = errors.New("the server is read-only: it is not, or no longer, the primary")
+// primaryWait bounds asking a connection that is open. A server that was frozen,
+// or cut off, would else hold up whoever asks for as long as that one has time.
+const primaryWait = time.Second
 
-// primaryQuery is understood by MySQL and MariaDB, without any privilege. A reader
-// of Aurora says by innodb_read_only what it is.
-const primaryQuery = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@server_id, @@port, @@hostname"
+// Errors of asking a server that cannot be used. errNotPrimary: it takes no writes.
+var (
+	errNotPrimary = errors.New("the server is read-only: it is not, or no longer, the primary")
+	errNoMember   = fmt.Errorf("%w of its group", errNotPrimary)
+	errMinority   = fmt.Errorf("%w: it does not see the majority of its group", errNotPrimary)
+)
+
+const (
+	// primaryQuery is understood by MySQL and MariaDB, without any privilege. A reader
+	// of Aurora says by innodb_read_only what it is.
+	primaryQuery = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@server_id, @@port, @@hostname"
+	// groupQuery asks a member of a Group Replication as well what its group thinks of
+	// it. A primary that lost the majority says that it takes writes, answers reads with
+	// what it had, and waits, for ever by default. And one that was started again but has
+	// not joined takes writes of its own. It needs the right to read the table.
+	groupQuery = primaryQuery + `, (SELECT CASE
+		WHEN COUNT(*) = 0 THEN 'none'
+		WHEN COUNT(*) = 1 AND MAX(member_state) = 'OFFLINE' AND '' = (SELECT variable_value FROM performance_schema.global_variables
+			WHERE variable_name = 'group_replication_group_name') THEN 'none'
+		WHEN SUM(member_id = @@server_uuid AND member_state = 'ONLINE' AND member_role = 'PRIMARY') = 0 THEN 'no primary'
+		WHEN SUM(member_state <> 'UNREACHABLE') * 2 <= COUNT(*) THEN 'minority'
+		ELSE 'primary' END FROM performance_schema.replication_group_members)`
+)
 
 // primary is which server the connections of a database reach. Safe for
 // concurrent use.
@@ -51,6 +74,11 @@ type primary struct {
 	// dropIdle closes the connections that nobody uses.
 	dropIdle func()
 
+	// equals: any server will do, as with TiDB.
+	equals bool
+	// ungrouped is set when a server does not say what its group thinks of it: it is
+	// no MySQL, or the user may not know.
+	ungrouped atomic.Bool
 	// demanded is set when the store is open: who examines a database may well
 	// examine a replica.
 	demanded atomic.Bool
@@ -88,15 +116,11 @@ func (p *primary) lost() int64 {
 	return p.era.Load()
 }
 
-// admit judges a connection that was dialled in era, and returns the one it
-// belongs to.
-func (p *primary) admit(ctx context.Context, conn driver.QueryerContext, era int64) (int64, error) {
-	if !p.demanded.Load() {
-		return era, nil
-	}
-	server, err := askPrimary(ctx, conn)
-	if err != nil {
-		return era, err
+// admit notes which server a connection reached that was dialled in era, and
+// returns the era it belongs to. No server is "".
+func (p *primary) admit(server string, era int64) int64 {
+	if server == "" || !p.demanded.Load() {
+		return era
 	}
 	p.mu.Lock()
 	before := p.server
@@ -105,12 +129,30 @@ func (p *primary) admit(ctx context.Context, conn driver.QueryerContext, era int
 	if before != "" && before != server {
 		era = p.giveUp(fmt.Errorf("connected to %s, and before to %s", server, before))
 	}
-	return era, nil
+	return era
 }
 
-// askPrimary returns the name of the server that conn reaches, or errNotPrimary.
-func askPrimary(ctx context.Context, conn driver.QueryerContext) (server string, err error) {
-	rows, err := conn.QueryContext(ctx, primaryQuery, nil)
+// ask returns the name of the server that conn reaches, or why it cannot be used.
+func (p *primary) ask(ctx context.Context, conn driver.QueryerContext) (server string, err error) {
+	if !p.ungrouped.Load() {
+		server, err := askPrimary(ctx, conn, groupQuery)
+		var refused *mysql.MySQLError
+		if !errors.As(err, &refused) {
+			return server, err
+		}
+		switch refused.Number {
+		case erTableAccessDenied, erNoSuchTable, erUnknownSystemVariable, erBadField:
+			p.ungrouped.Store(true)
+		default:
+			return server, err
+		}
+	}
+	return askPrimary(ctx, conn, primaryQuery)
+}
+
+// askPrimary is ask with one of the queries.
+func askPrimary(ctx context.Context, conn driver.QueryerContext, query string) (server string, err error) {
+	rows, err := conn.QueryContext(ctx, query, nil)
 	if err != nil {
 		return "", fmt.Errorf("ask which server it is: %w", err)
 	}
@@ -129,12 +171,20 @@ func askPrimary(ctx context.Context, conn driver.QueryerContext) (server string,
 		}
 		text[i] = fmt.Sprint(v)
 	}
-	if len(text) != 5 {
+	if want := strings.Count(primaryQuery, "@@"); len(text) != want && len(text) != want+1 {
 		return "", fmt.Errorf("ask which server it is: %d columns", len(text))
 	}
 	for _, mode := range text[:2] {
 		if mode = strings.ToUpper(mode); mode != "0" && mode != "OFF" {
 			return "", errNotPrimary
+		}
+	}
+	if len(text) > 5 {
+		switch text[5] {
+		case "no primary":
+			return "", errNoMember
+		case "minority":
+			return "", errMinority
 		}
 	}
 	return fmt.Sprintf("%s:%s (server_id %s)", text[4], text[3], text[2]), nil
@@ -144,8 +194,9 @@ func askPrimary(ctx context.Context, conn driver.QueryerContext) (server string,
 // time use it.
 type primaryConn struct {
 	*primary
-	era   int64
-	asked time.Time
+	era    int64
+	server string // it was dialled to, "" if it was not asked
+	asked  time.Time
 }
 
 // current reports whether the connection is of the present era.
@@ -160,7 +211,9 @@ func (c *primaryConn) still(ctx context.Context, conn driver.QueryerContext) boo
 	if c.primary == nil || !c.demanded.Load() || time.Since(c.asked) < primaryRecheck {
 		return true
 	}
-	server, err := askPrimary(ctx, conn)
+	ctx, cancel := context.WithTimeout(ctx, primaryWait)
+	defer cancel()
+	server, err := c.ask(ctx, conn)
 	if err != nil {
 		if errors.Is(err, errNotPrimary) {
 			c.giveUp(err)
@@ -170,8 +223,8 @@ func (c *primaryConn) still(ctx context.Context, conn driver.QueryerContext) boo
 	c.asked = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.server == "" {
-		c.server = server // of the connection that checked the database
+	if c.primary.server == "" {
+		c.primary.server = server // of the connection that checked the database
 	}
-	return c.server == server
+	return c.primary.server == server
 }

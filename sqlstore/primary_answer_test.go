@@ -48,12 +48,12 @@ func TestWhoIsThePrimary(t *testing.T) {
 		{int64(0), int64(1), false},          // a reader of Aurora
 		{[]byte("0"), []byte("ON"), false},
 	} {
-		server, err := askPrimary(context.Background(), answering{c.readOnly, c.innodb, int64(7), int64(3306), []byte("db1")})
+		server, err := askPrimary(context.Background(), answering{c.readOnly, c.innodb, int64(7), int64(3306), []byte("db1")}, primaryQuery)
 		if c.primary && (err != nil || !strings.HasPrefix(server, "db1:3306")) || !c.primary && !errors.Is(err, errNotPrimary) {
 			t.Errorf("read_only %q, innodb_read_only %q: %q, %v", c.readOnly, c.innodb, server, err)
 		}
 	}
-	if _, err := askPrimary(context.Background(), answering{int64(0), int64(7), int64(3306), []byte("db1")}); err == nil {
+	if _, err := askPrimary(context.Background(), answering{int64(0), int64(7), int64(3306), []byte("db1")}, primaryQuery); err == nil {
 		t.Error("an answer of four columns is taken for one of five")
 	}
 }

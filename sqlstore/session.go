@@ -12,19 +12,35 @@ import (
 // connection is ever used without them, and gives it a statement cache. It
 // refuses one that does not reach the primary.
 type sessionConnector struct {
-	driver.Connector
+	hosts      *hosts
 	statements []string
 	// mayRefuse reports whether a session can do without a statement that failed.
 	mayRefuse func(statement string, err error) bool
 	primary   *primary // nil if there is only one server, as on SQLite
 }
 
+// Driver implements driver.Connector.
+func (c *sessionConnector) Driver() driver.Driver { return c.hosts.connectors[0].Driver() }
+
+// Connect implements driver.Connector.
 func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	var era int64
 	if c.primary != nil {
 		era = c.primary.era.Load() // as of before it was dialled
 	}
-	conn, err := c.Connector.Connect(ctx)
+	conn, err := c.hosts.connect(ctx, c.open)
+	if err != nil {
+		return nil, err
+	}
+	if c.primary != nil {
+		conn.primary.era = c.primary.admit(conn.primary.server, era)
+	}
+	return conn, nil
+}
+
+// open makes a connection to one server.
+func (c *sessionConnector) open(ctx context.Context, base driver.Connector) (*cachedConn, error) {
+	conn, err := base.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +57,11 @@ func (c *sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 	}
 	if err == nil && c.primary != nil {
-		cached.primary = primaryConn{primary: c.primary, asked: time.Now()}
-		cached.primary.era, err = c.primary.admit(ctx, cached.query, era)
+		cached.primary.primary = c.primary
+		if c.primary.demanded.Load() || c.hosts.several() && !c.primary.equals {
+			cached.primary.server, err = c.primary.ask(ctx, cached.query)
+			cached.primary.asked = time.Now()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())

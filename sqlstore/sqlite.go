@@ -24,7 +24,7 @@ type sqliteDialect struct{}
 func (*sqliteDialect) name() string    { return DialectSQLite }
 func (*sqliteDialect) writeConns() int { return 1 }
 
-func (*sqliteDialect) connector(u *URL) (driver.Connector, error) {
+func (*sqliteDialect) connectors(u *URL) ([]driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
@@ -36,7 +36,7 @@ func (*sqliteDialect) connector(u *URL) (driver.Connector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}
-	return &sqliteConnector{base}, nil
+	return []driver.Connector{&sqliteConnector{base}}, nil
 }
 
 func (*sqliteDialect) session(write bool) []string {

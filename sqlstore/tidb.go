@@ -5,12 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-sql-driver/mysql"
 )
 
 // What differs on TiDB, beyond what ../docs/tidb.md says is alike.
@@ -56,12 +53,6 @@ func tidbAssignments(settings [][2]string) string {
 
 // setTiDBReads may be refused.
 var setTiDBReads = "SET SESSION autocommit = 1" + tidbAssignments(tidbReads)
-
-// mayRefuse reports whether a session can do without what the server refused.
-func (*mysqlDialect) mayRefuse(statement string, err error) bool {
-	var refused *mysql.MySQLError
-	return statement == setTiDBReads && errors.As(err, &refused)
-}
 
 // checkTiDB judges the settings that only TiDB has.
 func checkTiDB(vars map[string]string, info *Info) error {

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +27,8 @@ type URL struct {
 	Dialect string
 	// Path is SQLite's file, absolute or relative to the working directory.
 	Path string
-	// Address is host:port of the server, User and Database are what to use there.
+	// Address is host:port of the server, or of several, with commas between them.
+	// User and Database are what to use there.
 	Address, User, Database string
 
 	scheme   string
@@ -61,9 +64,12 @@ var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 //	sqlite:///absolute/path
 //	sqlite://relative/path
 //	mysql://user:password@host:port/database?parameters
+//	mysql://user:password@host:port,host:port,host:port/database?parameters
 //
 // mariadb:// and tidb:// mean mysql://; the port defaults to 3306, TiDB's to
-// 4000. Characters with a meaning in URLs are percent-encoded. Parameters:
+// 4000. Characters with a meaning in URLs are percent-encoded. Of several hosts, which
+// replicate to each other, the one is used that takes writes: see hosts.go.
+// Parameters:
 //
 //	tls=true|skip-verify|preferred|false
 //	            encrypt and verify the server; encrypt without verifying; encrypt
@@ -127,6 +133,7 @@ func parseSQLite(rest string) (*URL, error) {
 }
 
 func parseMySQL(scheme, raw string) (*URL, error) {
+	raw, others := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error would quote parts of the URL, the password for one.
@@ -136,20 +143,23 @@ func parseMySQL(scheme, raw string) (*URL, error) {
 	d.User = u.User.Username()
 	d.password, _ = u.User.Password()
 	d.Database = strings.TrimPrefix(u.Path, "/")
-	port := u.Port()
-	if port == "" {
-		port = "3306"
-		if scheme == "tidb" {
-			port = "4000"
+	var problem error
+	d.Address, problem = address(scheme, u)
+	for _, other := range others {
+		o, err := url.Parse(scheme + "://" + other)
+		if err != nil || o.User != nil {
+			return nil, badURL("one of the hosts cannot be parsed; they are written host:port,host:port")
 		}
+		next, err := address(scheme, o)
+		if slices.Contains(d.Addresses(), next) {
+			err = badURL("the host %s is named twice", next)
+		}
+		problem = cmp.Or(problem, err)
+		d.Address += hostSeparator + next
 	}
-	d.Address = net.JoinHostPort(u.Hostname(), port)
-	n, err := strconv.Atoi(port)
 	switch {
-	case u.Hostname() == "":
-		return nil, badURL("the host is missing")
-	case err != nil || n < 1 || n > 65535:
-		return nil, badURL("the port is not a number from 1 to 65535")
+	case problem != nil:
+		return nil, problem
 	case d.User == "":
 		return nil, badURL("the user is missing")
 	case d.Database == "" || strings.Contains(d.Database, "/"):
@@ -171,6 +181,45 @@ func parseMySQL(scheme, raw string) (*URL, error) {
 	}
 	return d, d.checkTLS(params.Has("tls"))
 }
+
+const hostSeparator = ","
+
+// splitHosts returns raw with the first host only, and the other hosts.
+func splitHosts(raw string) (first string, others []string) {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	begin := strings.LastIndex(rest[:end], "@") + 1
+	hosts := strings.Split(rest[begin:end], hostSeparator)
+	return scheme + "://" + rest[:begin] + hosts[0] + rest[end:], hosts[1:]
+}
+
+// address returns u's host and port.
+func address(scheme string, u *url.URL) (string, error) {
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+		if scheme == "tidb" {
+			port = "4000"
+		}
+	}
+	n, err := strconv.Atoi(port)
+	switch {
+	case u.Hostname() == "":
+		return "", badURL("the host is missing")
+	case err != nil || n < 1 || n > 65535:
+		return "", badURL("the port is not a number from 1 to 65535")
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// Addresses are the servers' host:port, in the order of the URL.
+func (d *URL) Addresses() []string { return strings.Split(d.Address, hostSeparator) }
+
+// HasPassword reports whether the URL holds a password.
+func (d *URL) HasPassword() bool { return d.password != "" }
 
 func (d *URL) set(name, value string) error {
 	switch name {
