@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	var report *doctor.Report
 	err := p.withDatabase(ctx, false, func(db *sqlstore.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
-			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLoopback(u.Address),
+			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u),
 			MaxRequestBytes: p.settings.MaxRequestBytes, MaxConns: conns + writeConns,
 		})
 		return nil
@@ -76,6 +77,11 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		}}}, nil
 	}
 	return report, err
+}
+
+// isLocal reports whether no connection leaves this machine.
+func isLocal(u *sqlstore.URL) bool {
+	return !slices.ContainsFunc(u.Addresses(), func(address string) bool { return !isLoopback(address) })
 }
 
 func isLoopback(address string) bool {

@@ -17,8 +17,10 @@ type Config struct {
 	DataDir               string
 	Datastore             string // may hold a password: never print it, see Redact
 	DatastorePasswordFile string
-	DatastoreMaxOpenConns int
-	Migrate               string // MigrateAuto or MigrateVerify
+	// DatastorePasswordCommand may hold a password too.
+	DatastorePasswordCommand string
+	DatastoreMaxOpenConns    int
+	Migrate                  string // MigrateAuto or MigrateVerify
 
 	ListenClientURLs    []string
 	AdvertiseClientURLs []string
@@ -104,6 +106,7 @@ type Settings struct {
 	Config
 	flags   *pflag.FlagSet
 	url     *sqlstore.URL
+	command *passwordCommand  // nil if there is none
 	origins map[string]string // of the values that are not defaults, by flag name
 }
 

@@ -1,10 +1,7 @@
 package config
 
 import (
-	"context"
-	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,53 +9,17 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// URL returns the URL of the database, with the password if a file holds it. It
-// prints without the password.
+// URL returns the URL of the database, whose connections ask for the password if a
+// file or a command tells it. It prints without the password.
 func (s *Settings) URL() *sqlstore.URL { return s.url }
 
-// datastoreURL returns what URL is parsed from. Its errors do not hold the
-// password, its result does.
-func (s *Settings) datastoreURL() (string, error) {
-	raw := s.Datastore
-	if raw == "" {
-		path := filepath.ToSlash(filepath.Join(s.DataDir, "sqlbrain.db"))
-		raw = "sqlite://" + (&url.URL{Path: path}).EscapedPath()
+// datastoreURL returns the setting's text, or what stands for it if it is empty.
+func (s *Settings) datastoreURL() string {
+	if s.Datastore != "" {
+		return s.Datastore
 	}
-	if s.DatastorePasswordFile == "" {
-		return raw, nil
-	}
-	const name = "datastore-password-file"
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		// The parser's own words may quote a piece of a password.
-		return "", s.invalid("datastore", "is not a URL; special characters in user and password must be percent-encoded")
-	case u.User == nil || u.User.Username() == "":
-		return "", s.invalid(name, "the datastore's URL names no user that the password could be for")
-	}
-	if _, both := u.User.Password(); both {
-		return "", s.invalid(name, "the datastore's URL holds a password as well")
-	}
-	password, err := s.readPassword()
-	if err != nil {
-		return "", s.invalid(name, "%w", err)
-	}
-	u.User = url.UserPassword(u.User.Username(), password)
-	return u.String(), nil
-}
-
-// readPassword reads the password's file.
-func (s *Settings) readPassword() (string, error) {
-	text, err := os.ReadFile(s.DatastorePasswordFile)
-	if err != nil {
-		return "", err
-	}
-	// Editors and `echo` end a file with a newline; the password has none.
-	password := strings.TrimRight(string(text), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("%s is empty", s.DatastorePasswordFile)
-	}
-	return password, nil
+	path := filepath.ToSlash(filepath.Join(s.DataDir, "sqlbrain.db"))
+	return "sqlite://" + (&url.URL{Path: path}).EscapedPath()
 }
 
 const hidden = "xxxxx"
@@ -81,20 +42,17 @@ func Redact(text string) string {
 // and is hidden in URLs only: messages would become riddles.
 func (s *Settings) Redact(text string) string {
 	text = Redact(text)
-	raw, err := s.datastoreURL()
-	if err != nil {
-		raw = s.Datastore
+	shown := "sqlbrain"
+	if s.url != nil {
+		shown += " " + s.url.String()
 	}
-	u, err := url.Parse(raw)
-	if err != nil || u.User == nil {
-		return text
-	}
-	password, ok := u.User.Password()
-	if !ok || password == "" || strings.Contains("sqlbrain "+u.Redacted(), password) {
-		return text
-	}
-	for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
-		text = strings.ReplaceAll(text, form, hidden)
+	for _, password := range s.known() {
+		if password == "" || strings.Contains(shown, password) {
+			continue
+		}
+		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+			text = strings.ReplaceAll(text, form, hidden)
+		}
 	}
 	return text
 }
@@ -107,22 +65,37 @@ func (s *Settings) checkDatastore() error {
 	if s.Datastore != "" && s.origins["data-dir"] != "" {
 		return s.invalid("data-dir", "has no effect together with --datastore")
 	}
-	raw, err := s.datastoreURL()
+	u, err := sqlstore.ParseURL(s.datastoreURL())
 	if err != nil {
-		return err
-	}
-	if s.url, err = sqlstore.ParseURL(raw); err != nil {
 		return s.invalid("datastore", "%w", err)
 	}
-	if s.DatastorePasswordFile != "" {
-		// Each connection reads it anew: passwords are changed, tokens expire.
-		s.url.SetPasswords(func(context.Context) (string, error) {
-			password, err := s.readPassword()
-			if err != nil {
-				return "", fmt.Errorf("--datastore-password-file: %w", err)
-			}
-			return password, nil
-		})
+	s.url, s.command = u, nil
+	return s.checkPassword()
+}
+
+// checkPassword looks for one source of the password.
+func (s *Settings) checkPassword() error {
+	name := "datastore-password-file"
+	switch file, command := s.DatastorePasswordFile != "", s.DatastorePasswordCommand != ""; {
+	case file && command:
+		return s.invalid(name, "--datastore-password-command is given as well")
+	case command:
+		name = "datastore-password-command"
+	case !file:
+		return nil
 	}
+	switch {
+	case s.url.User == "":
+		return s.invalid(name, "the datastore's URL names no user that the password could be for")
+	case s.url.HasPassword():
+		return s.invalid(name, "the datastore's URL holds a password as well")
+	}
+	if s.DatastorePasswordCommand != "" {
+		s.command = newPasswordCommand(s.DatastorePasswordCommand)
+	} else if _, err := s.readPassword(); err != nil {
+		return s.invalid(name, "%w", err)
+	}
+	// Each connection asks anew: passwords are changed, tokens expire.
+	s.url.SetPasswords(s.passwords())
 	return nil
 }

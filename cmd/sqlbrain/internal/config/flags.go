@@ -15,8 +15,9 @@ func (s *Settings) define() {
 	f.StringVar(&s.ConfigFile, "config-file", "", "YAML `file` of settings, its keys are the names of these flags (flags and the environment, SQLBRAIN_…, come first)")
 	f.StringVar(&s.Name, "name", "default", "name of this member")
 
-	f.StringVar(&s.Datastore, "datastore", "", "`URL` of the database: mysql://user:password@host:3306/database or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
+	f.StringVar(&s.Datastore, "datastore", "", "`URL` of the database: mysql://user:password@host:3306/database, with several hosts host:3306,host:3306 the one that takes writes, or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
 	f.StringVar(&s.DatastorePasswordFile, "datastore-password-file", "", "`file` that holds the database's password, instead of the URL; read again for each connection")
+	f.StringVar(&s.DatastorePasswordCommand, "datastore-password-command", "", "shell `command` that prints the database's password, instead of the URL; run for new connections, within 10s, what it prints serves for 10s")
 	f.IntVar(&s.DatastoreMaxOpenConns, "datastore-max-open-conns", 0, "most connections to the database (0: chosen by the engine)")
 	f.StringVar(&s.DataDir, "data-dir", "sqlbrain.data", "`directory` of the default database")
 	f.Var(oneOf(&s.Migrate, MigrateAuto, MigrateVerify), "migrate", "at start, bring the schema up to date (auto) or only check it (verify)")

@@ -112,8 +112,11 @@ func (s *Settings) Describe() []string {
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		if _, ok := s.origins[f.Name]; ok {
 			value := f.Value.String()
-			if f.Name == "datastore" {
+			switch f.Name {
+			case "datastore":
 				value = Redact(value)
+			case "datastore-password-command":
+				value = hidden // it may hold one, in whatever form
 			}
 			out = append(out, f.Name+"="+value)
 		}

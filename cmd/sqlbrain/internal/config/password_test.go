@@ -1,0 +1,96 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// withCommand loads settings with a command that prints the password.
+func withCommand(t *testing.T, command string) *Settings {
+	t.Helper()
+	s := New()
+	s.Datastore, s.DatastorePasswordCommand = "mysql://root@db/k8s", command
+	require.NoError(t, s.Load(nil))
+	require.NotNil(t, s.command)
+	return s
+}
+
+func TestThePasswordCommand(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	s := withCommand(t, "echo x >> "+runs+"; printf 'ge heim\\n'")
+	ask := s.passwords()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			password, err := ask(context.Background())
+			if err != nil || password != "ge heim" {
+				t.Errorf("%q, %v", password, err)
+			}
+		})
+	}
+	all.Wait()
+	count := func() int {
+		text, err := os.ReadFile(runs)
+		require.NoError(t, err)
+		return strings.Count(string(text), "x")
+	}
+	require.Equal(t, 1, count(), "connections that are made at once share a run")
+	s.command.cache = 0
+	_, err := ask(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, 2, count(), "what was printed is used for a while only")
+
+	for _, form := range []string{"ge heim", "ge%20heim", "ge+heim"} {
+		require.NotContains(t, s.Redact("the server said: "+form), form)
+	}
+	s.origins["datastore-password-command"] = "--datastore-password-command"
+	require.NotContains(t, strings.Join(s.Describe(), " "), "heim", "the command may hold it")
+}
+
+func TestAPasswordCommandThatFails(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"echo geheim; echo 'no credentials for geheim' >&2; exit 3", "exit status 3: no credentials for xxxxx"},
+		{"/does/not/exist", "exit status 127"},
+		{"true", "printed nothing"},
+		{"echo 'not logged in' >&2", "printed nothing: not logged in"},
+		{"printf 'geheim\\ngeheim\\n'", "more than one line"},
+		{"head -c 100000 /dev/zero | tr '\\0' g", "more than 65536 bytes"},
+		{"echo geheim; exec sleep 60", "did not end within"},
+	} {
+		s := withCommand(t, c.command)
+		s.command.timeout = 10 * time.Second
+		if strings.Contains(c.command, "sleep") {
+			s.command.timeout = 200 * time.Millisecond
+		}
+		_, err := s.passwords()(context.Background())
+		require.ErrorContains(t, err, "--datastore-password-command: ", c.command)
+		require.ErrorContains(t, err, c.want, c.command)
+		require.NotContains(t, err.Error(), "geheim", c.command)
+	}
+}
+
+// A connection that is given up does not wait for the command, and the next one
+// runs it again.
+func TestAPasswordCommandEndsWithItsConnection(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "again")
+	s := withCommand(t, "if [ -e "+marker+" ]; then echo geheim; else touch "+marker+"; exec sleep 60; fi")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.passwords()(ctx)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	password, err := s.passwords()(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, "geheim", password)
+}
