@@ -20,6 +20,9 @@ import (
 type Config struct {
 	// Etcd starts etcd, whatever the target is.
 	Etcd bool
+	// Product is the database server's, which is started for the cluster then; if it
+	// is empty, it makes no difference.
+	Product enginetest.Product
 	// Size is the number of nodes, 3 if it is 0.
 	Size int
 	// Ports, if there are any, are the client ports of the nodes; each peer port is
@@ -59,9 +62,13 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	}
 	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
 	if !c.etcd {
-		if enginetest.ServerGiven() {
+		switch {
+		case cfg.Product != "":
+			c.database = cfg.Product.StartServer(t)
+			c.datastore = c.database.URL()
+		case enginetest.ServerGiven():
 			c.datastore = enginetest.Database(t)
-		} else {
+		default:
 			c.database = enginetest.StartServer(t)
 			c.datastore = c.database.URL()
 		}

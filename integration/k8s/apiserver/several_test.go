@@ -20,7 +20,10 @@ import (
 // acknowledged the others show, at once; watches on one tell the writes of the
 // others; and all of that goes on when the leader of the store is killed.
 func TestSeveralAPIServers(t *testing.T) {
-	st := startThree(t)
+	forEachCluster(t, testSeveralAPIServers)
+}
+
+func testSeveralAPIServers(t *testing.T, st *store) {
 	events := harness.StartNode(t, eventsEngine())
 	creds := controlplane.NewCredentials(t)
 	leader := st.cluster.Leader()

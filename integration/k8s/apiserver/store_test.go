@@ -19,23 +19,33 @@ type store struct {
 }
 
 // forEachStore runs a subtest on one node over SQLite and on three over a database
-// server; only on three of etcd if that is the target.
+// server of each product; only on three of etcd if that is the target.
 func forEachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
-	if harness.TargetIsEtcd() {
-		t.Run("etcd", func(t *testing.T) { test(t, startThree(t)) })
-		return
+	if !harness.TargetIsEtcd() {
+		t.Run("sqlite", func(t *testing.T) {
+			n := harness.StartNode(t, harness.SQLite)
+			test(t, &store{endpoints: []string{n.Endpoint()}, node: n})
+		})
 	}
-	t.Run("sqlite", func(t *testing.T) {
-		n := harness.StartNode(t, harness.SQLite)
-		test(t, &store{endpoints: []string{n.Endpoint()}, node: n})
-	})
-	t.Run("mysql", func(t *testing.T) { test(t, startThree(t)) })
+	forEachCluster(t, test)
 }
 
-func startThree(t *testing.T) *store {
+// forEachCluster is forEachStore without SQLite.
+func forEachCluster(t *testing.T, test func(t *testing.T, s *store)) {
 	t.Helper()
-	c := cluster.Start(t, cluster.Config{})
+	if harness.TargetIsEtcd() {
+		t.Run("etcd", func(t *testing.T) { test(t, startThree(t, "")) })
+		return
+	}
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) { test(t, startThree(t, p)) })
+	}
+}
+
+func startThree(t *testing.T, p enginetest.Product) *store {
+	t.Helper()
+	c := cluster.Start(t, cluster.Config{Product: p})
 	return &store{endpoints: c.Endpoints(), cluster: c, database: c.Database()}
 }
 
