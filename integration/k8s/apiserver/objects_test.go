@@ -53,6 +53,7 @@ func TestAPI(t *testing.T) {
 			{"custom resources are served in all versions", testCustomResources},
 			{"a webhook converts custom resources", testWebhookConversion},
 			{"the store is found healthy", testHealth},
+			{"kubectl applies, shows, waits and deletes", testKubectl},
 		} {
 			t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 		}
