@@ -38,7 +38,7 @@ type Config struct {
 	BatchRows      int           // most rows of one commit, unless one request has more, 1024
 	BatchBytes     int           // most bytes of one commit, unless one request has more, 4 MiB
 	IndexCache     int           // entries of the index cache, 200,000
-	RecordCache    int           // bytes of the cache of current objects, 64 MiB; negative: off
+	RecordCache    int           // bytes of the caches of current objects, 64 MiB; negative: off
 	TTLPolicies    []TTLPolicy
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
@@ -93,6 +93,7 @@ type Backend struct {
 	hub       *watch.Hub
 	reader    *reader
 	records   *recordCache
+	ranges    *rangeCache
 	alarms    *alarmSet
 	size      *sizeGauge
 	noSpace   chan struct{} // asks for the NOSPACE alarm
@@ -155,7 +156,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	cfg.setDefaults()
 	b := &Backend{
 		cfg: cfg, log: cfg.Logger, store: store,
-		records: newRecordCache(cfg.RecordCache),
+		records: newRecordCache(max(cfg.RecordCache, 0)),
 		alarms:  &alarmSet{},
 		size:    &sizeGauge{store: store, quota: cfg.QuotaBytes},
 		noSpace: make(chan struct{}, 1),
@@ -166,11 +167,19 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if cfg.Leadership != nil {
 		b.positions = newShared(cfg.RequestTimeout, cfg.Leadership.Position)
 	}
+	// Ranges take most of the budget if they are read; what they leave is for
+	// single records.
+	budget := max(cfg.RecordCache, 0)
+	ranges, err := newRangeCache(budget/4*3, func(used int) { b.records.resize(budget - used) })
+	if err != nil {
+		return nil, err
+	}
+	b.ranges = ranges
 	counts, err := newCountCache()
 	if err != nil {
 		return nil, err
 	}
-	b.reader = &reader{store: store, cache: b.records, counts: counts, frontier: b.Revision, mark: b.mark}
+	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, frontier: b.Revision, mark: b.mark}
 	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}

@@ -100,20 +100,22 @@ func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 			if got != want[rev] && got != " "+want[rev] {
 				t.Errorf("revision %d reads%s, want %s", rev, got, want[rev])
 			}
-			if _, err := b.reader.count(t.Context(), all(), rev); err != nil { // leaves a base to carry from
+			read := b.reader.at(rev)
+			if _, err := read.count(t.Context(), all()); err != nil {
 				t.Fatal(err)
 			}
-			for name, count := range map[string]func(context.Context, KeyRange, int64) (int64, error){
-				"count": b.reader.count, "each": b.reader.countEach, "back": b.reader.countBack,
-				"carry": func(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
-					n, ok, err := b.reader.carry(ctx, kr, rev)
+			read.keepCounts() // leaves a base to carry from
+			for name, count := range map[string]func(context.Context, KeyRange) (int64, error){
+				"count": read.count, "each": read.countEach, "back": read.countBack, "table": read.countTable,
+				"carry": func(ctx context.Context, kr KeyRange) (int64, error) {
+					n, ok, err := read.carry(ctx, kr)
 					if !ok {
 						t.Error("no base to carry from")
 					}
 					return n, err
 				},
 			} {
-				if n, err := count(t.Context(), all(), rev); err != nil || n != res.Count {
+				if n, err := count(t.Context(), all()); err != nil || n != res.Count {
 					t.Errorf("revision %d counts %d by %s, %v, has %d", rev, n, name, err, res.Count)
 				}
 			}

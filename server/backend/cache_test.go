@@ -42,7 +42,7 @@ func TestARecordReadBeforeAChangeIsNotKept(t *testing.T) {
 	c := newRecordCache(10_000)
 	old := &coder.Record{Key: []byte("k"), ModRevision: 1}
 	done := c.load(old.Key)
-	c.set(&coder.Record{Key: []byte("k"), ModRevision: 2, Tombstone: true})
+	c.set(&coder.Record{Key: []byte("k"), ModRevision: 2, Tombstone: true}, true)
 	done(old)
 	if r, ok := c.get(old.Key); ok {
 		t.Fatalf("the cache holds %+v, read before the change", r)
@@ -56,7 +56,7 @@ func TestARecordReadBeforeAChangeIsNotKept(t *testing.T) {
 func TestTheRecordCacheKeepsItsBudget(t *testing.T) {
 	c := newRecordCache(10_000)
 	for i := range 1000 {
-		c.set(&coder.Record{Key: fmt.Append(nil, i%100), Value: make([]byte, i)})
+		c.set(&coder.Record{Key: fmt.Append(nil, i%100), Value: make([]byte, i)}, true)
 		if c.bytes() > 10_000 {
 			t.Fatalf("%d bytes are cached after %d", c.bytes(), i)
 		}

@@ -19,29 +19,50 @@ const (
 	countTries = 3
 )
 
-// count returns how many keys of kr exist at revision rev. Every page of a list
-// says so, so it must not cost what the range holds: a count that was made
-// before is carried to rev by what the log says was created and deleted between.
-func (r *reader) count(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
-	if n, ok := r.counts.get(kr, rev); ok {
+// count returns how many keys of kr exist. Every page of a list says so, so it
+// must not cost what the range holds: the cache of ranges counts segments, and a
+// count that was made before is carried to the revision by what the log says was
+// created and deleted between.
+func (r *reading) count(ctx context.Context, kr KeyRange) (int64, error) {
+	if n, ok := r.counts.get(kr, r.rev); ok {
 		return n, nil
 	}
-	n, ok, err := r.carry(ctx, kr, rev)
-	if err == nil && !ok {
-		n, err = r.countTable(ctx, kr, rev)
+	start, end := kr.bounds()
+	n, ok := r.ranges.count(start, end, r.rev)
+	if !ok {
+		r.table = true
+		var err error
+		if n, ok, err = r.carry(ctx, kr); err == nil && !ok {
+			n, err = r.countTable(ctx, kr)
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
-	if err != nil {
-		return 0, err
-	}
-	r.counts.put(kr, rev, n)
-	r.counts.putBase(kr, countBase{rev: rev, n: n})
+	r.counted = append(r.counted, countedRange{kr, n})
 	return n, nil
 }
 
+// countedRange is how many keys a range has at a reading's revision.
+type countedRange struct {
+	KeyRange
+	n int64
+}
+
+// keepCounts remembers what was counted, once it is sure that compaction did not
+// spoil it.
+func (r *reading) keepCounts() {
+	for _, c := range r.counted {
+		r.counts.put(c.KeyRange, r.rev, c.n)
+		r.counts.putBase(c.KeyRange, countBase{rev: r.rev, n: c.n})
+	}
+	r.counted = nil
+}
+
 // carry counts from the range's base, if it has one near enough.
-func (r *reader) carry(ctx context.Context, kr KeyRange, rev int64) (n int64, ok bool, err error) {
+func (r *reading) carry(ctx context.Context, kr KeyRange) (n int64, ok bool, err error) {
 	base, ok := r.counts.base(kr)
-	low, high := min(base.rev, rev), max(base.rev, rev)
+	low, high := min(base.rev, r.rev), max(base.rev, r.rev)
 	if !ok || high-low > maxCountRoll {
 		return 0, false, nil
 	}
@@ -52,49 +73,49 @@ func (r *reader) carry(ctx context.Context, kr KeyRange, rev int64) (n int64, ok
 	if mark, err := r.mark(ctx); err != nil || low < mark { // the log may have been cut
 		return 0, false, err
 	}
-	if rev < base.rev {
+	if r.rev < base.rev {
 		net = -net
 	}
 	return base.n + net, true, nil
 }
 
 // countTable counts in the table.
-func (r *reader) countTable(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+func (r *reading) countTable(ctx context.Context, kr KeyRange) (int64, error) {
 	lo, hi := coder.IndexBounds(kr.Key, kr.End)
-	n, newer, err := r.store.Count(ctx, lo, hi, rev)
+	n, newer, err := r.store.Count(ctx, lo, hi, r.rev)
 	if err != nil || newer == 0 {
 		return n, err
 	}
-	if frontier := r.frontier(); frontier > rev && frontier-rev < logChangesPerLookup*newer {
-		return r.countBack(ctx, kr, rev)
+	if frontier := r.frontier(); frontier > r.rev && frontier-r.rev < logChangesPerLookup*newer {
+		return r.countBack(ctx, kr)
 	}
-	return r.countEach(ctx, kr, rev)
+	return r.countEach(ctx, kr)
 }
 
 // countBack counts at the frontier, and takes back what the log says was created
-// and deleted since rev.
-func (r *reader) countBack(ctx context.Context, kr KeyRange, rev int64) (int64, error) {
+// and deleted since the revision.
+func (r *reading) countBack(ctx context.Context, kr KeyRange) (int64, error) {
 	lo, hi := coder.IndexBounds(kr.Key, kr.End)
 	for range countTries {
-		from := max(r.frontier(), rev)
+		from := max(r.frontier(), r.rev)
 		n, newer, err := r.store.Count(ctx, lo, hi, from)
 		if err != nil {
 			return 0, err
 		}
 		if newer == 0 {
-			net, err := r.netCreated(ctx, kr, rev, from)
+			net, err := r.netCreated(ctx, kr, r.rev, from)
 			r.counts.putBase(kr, countBase{rev: from, n: n})
 			return n - net, err
 		}
 	}
-	return r.countEach(ctx, kr, rev)
+	return r.countEach(ctx, kr)
 }
 
 // countEach counts by looking at every key, and up the older version of those
-// that changed behind rev.
-func (r *reader) countEach(ctx context.Context, kr KeyRange, rev int64) (n int64, err error) {
-	err = r.scan(ctx, kr, rev, false, 0, func(*coder.Record) bool {
-		n++
+// that changed behind the revision.
+func (r *reading) countEach(ctx context.Context, kr KeyRange) (n int64, err error) {
+	err = r.scan(ctx, kr, false, 0, func(records []*coder.Record) bool {
+		n += int64(len(records))
 		return true
 	})
 	return n, err

@@ -302,9 +302,9 @@ func (st *stage) rangeOp(ctx context.Context, q *RangeRequest) (*RangeResult, er
 	var err error
 	switch {
 	case q.Revision > 0:
-		res, err = st.b.reader.rangeAt(ctx, q, q.Revision, false)
+		res, err = st.b.reader.at(q.Revision).rangeOf(ctx, q)
 	case len(st.pendingIn(q.KeyRange)) == 0:
-		res, err = st.b.reader.rangeAt(ctx, q, st.base, true)
+		res, err = st.b.reader.at(st.base).rangeOf(ctx, q)
 	default:
 		var records []*coder.Record
 		records, err = st.list(ctx, q.KeyRange, !q.CountOnly && (!q.KeysOnly || q.SortBy == SortByValue))

@@ -13,6 +13,8 @@ type metrics struct {
 	commitRetries    prometheus.Counter
 	settled          prometheus.Counter
 	indexMisses      prometheus.Counter
+	rangeHits        prometheus.Counter
+	rangeMisses      prometheus.Counter
 	leasesExpired    prometheus.Counter
 	leasesGranted    prometheus.Counter
 	leasesRevoked    prometheus.Counter
@@ -31,6 +33,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.commitRetries = m.counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again.")
 	m.settled = m.counter("sqlbrain_commit_settled_total", "Commits whose outcome had to be read from the chain row.")
 	m.indexMisses = m.counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating.")
+	m.rangeHits = m.counter("sqlbrain_range_cache_hits_total", "Ranges answered from memory.")
+	m.rangeMisses = m.counter("sqlbrain_range_cache_misses_total", "Ranges that read the table, in whole or in part.")
 	m.leasesExpired = m.counter("etcd_debugging_server_lease_expired_total", "The total number of expired leases.")
 	m.leasesGranted = m.counter("etcd_debugging_lease_granted_total", "The total number of granted leases.")
 	m.leasesRevoked = m.counter("etcd_debugging_lease_revoked_total", "The total number of revoked leases.")
@@ -50,12 +54,26 @@ func (m *metrics) observe(b *Backend) {
 		help string
 		get  func() int
 	}{
-		"sqlbrain_leases":              {"Leases that exist.", func() int { return ofLeader(b, func(l *leader) int { return l.lessor.count() }) }},
-		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(b, func(l *leader) int { return len(l.queue) }) }},
-		"sqlbrain_record_cache_bytes":  {"Bytes in the cache of current records.", b.records.bytes},
-		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.index.entries() }) }},
+		"sqlbrain_leases":               {"Leases that exist.", func() int { return ofLeader(b, func(l *leader) int { return l.lessor.count() }) }},
+		"sqlbrain_request_queue":        {"Writes that wait for a batch.", func() int { return ofLeader(b, func(l *leader) int { return len(l.queue) }) }},
+		"sqlbrain_record_cache_bytes":   {"Bytes in the cache of current records.", b.records.bytes},
+		"sqlbrain_range_cache_bytes":    {"Bytes in the cache of current ranges.", func() int { return b.ranges.stats().bytes }},
+		"sqlbrain_range_cache_segments": {"Pieces of the key space that the cache of current ranges holds.", func() int { return b.ranges.stats().segments }},
+		"sqlbrain_index_cache_entries":  {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.index.entries() }) }},
 	} {
 		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) }))
+	}
+	m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sqlbrain_range_cache_evictions_total", Help: "Segments of ranges given up for others.",
+	}, func() float64 { return float64(b.ranges.stats().evictions) }))
+}
+
+// countRange counts a range of several keys by whether it had to read the table.
+func (m *metrics) countRange(table bool) {
+	if table {
+		m.rangeMisses.Inc()
+	} else {
+		m.rangeHits.Inc()
 	}
 }
 

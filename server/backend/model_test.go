@@ -338,7 +338,7 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), m: m}
 	change := func(c *Config) {
 		c.IndexCache = 1 + g.IntN(8) // evictions are part of the game
-		if g.IntN(2) == 0 {
+		if c.RecordCache = []int{-1, 2000, 8000, 1 << 20}[g.IntN(4)]; g.IntN(2) == 0 {
 			c.RecordCache = -1
 		}
 	}

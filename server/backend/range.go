@@ -53,35 +53,39 @@ func (b *Backend) rangeAt(ctx context.Context, r *RangeRequest, cur int64) (*Ran
 	if err != nil {
 		return nil, err
 	}
-	if rev == cur {
-		if res := b.reader.rangeCached(r, rev); res != nil {
-			res.Revision = cur
-			return res, nil
-		}
+	read := b.reader.at(rev)
+	res, err := read.rangeOf(ctx, r)
+	if len(r.End) != 0 {
+		b.metrics.countRange(read.table)
 	}
-	res, err := b.reader.rangeAt(ctx, r, rev, rev == cur)
-	mark, merr := b.mark(ctx)
-	if merr != nil {
-		return nil, merr
-	}
-	if rev < mark { // rows it needed may have been gone already
-		if r.Revision > 0 {
-			return nil, ErrCompacted
+	if read.table {
+		mark, merr := b.mark(ctx)
+		if merr != nil {
+			return nil, merr
 		}
-		return nil, errReadRaced
+		if rev < mark { // rows it needed may have been gone already
+			if r.Revision > 0 {
+				return nil, ErrCompacted
+			}
+			return nil, errReadRaced
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
+	read.keepCounts()
 	res.Revision = cur
 	return res, nil
 }
 
-// stillReadable returns ErrCompacted if rows that a read at rev needed may have
-// been gone before the call.
-func (b *Backend) stillReadable(ctx context.Context, rev int64) error {
-	mark, err := b.mark(ctx)
-	if err == nil && rev < mark {
+// stillReadable returns ErrCompacted if rows that the reading needed may have been
+// gone before the call.
+func (r *reading) stillReadable(ctx context.Context) error {
+	if !r.table {
+		return nil
+	}
+	mark, err := r.mark(ctx)
+	if err == nil && r.rev < mark {
 		err = ErrCompacted
 	}
 	return err
@@ -108,41 +112,25 @@ func (b *Backend) readRevision(asked, cur int64) (int64, error) {
 	}
 }
 
-func (r *reader) rangeAt(ctx context.Context, q *RangeRequest, rev int64, current bool) (*RangeResult, error) {
+// rangeOf answers q at the reading's revision.
+func (r *reading) rangeOf(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
 	switch {
 	case len(q.End) == 0:
-		return r.rangeOne(ctx, q, rev, current)
+		return r.rangeOne(ctx, q)
 	case bytes.Compare(q.Key, q.End) >= 0 && !coder.IsFromKey(q.End):
 		return &RangeResult{}, nil
 	case q.CountOnly:
-		n, err := r.count(ctx, q.KeyRange, rev)
+		n, err := r.count(ctx, q.KeyRange)
 		return &RangeResult{Count: n}, err
 	case q.Limit > 0 && !q.filtered() && q.inKeyOrder():
-		return r.rangePage(ctx, q, rev)
+		return r.rangePage(ctx, q)
 	default:
-		return r.rangeAll(ctx, q, rev)
+		return r.rangeAll(ctx, q)
 	}
 }
 
-// rangeCached answers q at the frontier rev from memory, or returns nil. What it
-// answers needs no row, so compaction cannot spoil it.
-func (r *reader) rangeCached(q *RangeRequest, rev int64) *RangeResult {
-	if len(q.End) != 0 {
-		return nil
-	}
-	rec, ok := r.cache.get(q.Key)
-	if !ok || rec.ModRevision > rev {
-		return nil
-	}
-	res := &RangeResult{Count: 1}
-	if !q.CountOnly {
-		q.finish(res, []*coder.Record{rec})
-	}
-	return res
-}
-
-func (r *reader) rangeOne(ctx context.Context, q *RangeRequest, rev int64, current bool) (*RangeResult, error) {
-	rec, err := r.get(ctx, q.Key, rev, current, !q.KeysOnly && !q.CountOnly)
+func (r *reading) rangeOne(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
+	rec, err := r.get(ctx, q.Key, !q.KeysOnly && !q.CountOnly)
 	if err != nil || rec == nil {
 		return &RangeResult{}, err
 	}
@@ -154,15 +142,15 @@ func (r *reader) rangeOne(ctx context.Context, q *RangeRequest, rev int64, curre
 }
 
 // rangePage reads no more rows than the limit asks for.
-func (r *reader) rangePage(ctx context.Context, q *RangeRequest, rev int64) (*RangeResult, error) {
+func (r *reading) rangePage(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
 	res := &RangeResult{}
-	err := r.scan(ctx, q.KeyRange, rev, !q.KeysOnly, q.Limit+1, func(rec *coder.Record) bool {
-		if int64(len(res.Records)) == q.Limit {
-			res.More = true
-			return false
+	err := r.scan(ctx, q.KeyRange, !q.KeysOnly, q.Limit+1, func(records []*coder.Record) bool {
+		left := q.Limit - int64(len(res.Records))
+		if res.More = int64(len(records)) > left; res.More {
+			records = records[:left]
 		}
-		res.Records = append(res.Records, rec)
-		return true
+		res.Records = append(res.Records, records...)
+		return !res.More
 	})
 	if err != nil {
 		return nil, err
@@ -171,21 +159,21 @@ func (r *reader) rangePage(ctx context.Context, q *RangeRequest, rev int64) (*Ra
 	n := int64(len(res.Records))
 	res.Count = n
 	if res.More {
-		if res.Count, err = r.count(ctx, q.KeyRange, rev); err != nil {
+		if res.Count, err = r.count(ctx, q.KeyRange); err != nil {
 			return nil, err
 		}
 		last := res.Records[n-1].Key
-		after := KeyRange{Key: append(slices.Clone(last), 0), End: q.End}
-		r.counts.put(after, rev, res.Count-n)
+		after := KeyRange{Key: behind(last), End: q.End}
+		r.counted = append(r.counted, countedRange{after, res.Count - n})
 	}
 	return res, nil
 }
 
-func (r *reader) rangeAll(ctx context.Context, q *RangeRequest, rev int64) (*RangeResult, error) {
+func (r *reading) rangeAll(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
 	var all []*coder.Record
 	needValue := !q.KeysOnly || q.SortBy == SortByValue
-	err := r.scan(ctx, q.KeyRange, rev, needValue, 0, func(rec *coder.Record) bool {
-		all = append(all, rec)
+	err := r.scan(ctx, q.KeyRange, needValue, 0, func(records []*coder.Record) bool {
+		all = append(all, records...)
 		return true
 	})
 	if err != nil {
@@ -221,13 +209,14 @@ func (q *RangeRequest) strip(records []*coder.Record) {
 	if !q.KeysOnly {
 		return
 	}
+	stripped := make([]coder.Record, len(records))
 	for i, r := range records {
-		stripped := *r
-		stripped.Value = nil
+		stripped[i] = *r
+		stripped[i].Value = nil
 		if q.SortBy != SortByValue {
-			stripped.Lease = 0
+			stripped[i].Lease = 0
 		}
-		records[i] = &stripped
+		records[i] = &stripped[i]
 	}
 }
 

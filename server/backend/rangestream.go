@@ -19,15 +19,19 @@ func (b *Backend) RangeStream(ctx context.Context, q *RangeRequest, linearizable
 	if err != nil {
 		return err
 	}
-	s := &rangeStreamer{q: q, chunkBytes: chunkBytes, send: send, last: &RangeResult{Revision: cur}}
-	if err := s.run(ctx, b, rev); err != nil {
+	s := &rangeStreamer{q: q, read: b.reader.at(rev), chunkBytes: chunkBytes, send: send, last: &RangeResult{Revision: cur}}
+	if err := s.run(ctx); err != nil {
 		return err
+	}
+	if len(q.End) != 0 {
+		b.metrics.countRange(s.read.table)
 	}
 	return send(s.last, true)
 }
 
 type rangeStreamer struct {
 	q          *RangeRequest
+	read       *reading
 	chunkBytes int
 	send       func(*RangeResult, bool) error
 
@@ -37,10 +41,10 @@ type rangeStreamer struct {
 	err   error
 }
 
-func (s *rangeStreamer) run(ctx context.Context, b *Backend, rev int64) error {
+func (s *rangeStreamer) run(ctx context.Context) error {
 	if s.q.CountOnly || len(s.q.End) == 0 {
-		res, err := b.reader.rangeAt(ctx, s.q, rev, false)
-		if merr := b.stillReadable(ctx, rev); merr != nil {
+		res, err := s.read.rangeOf(ctx, s.q)
+		if merr := s.read.stillReadable(ctx); merr != nil {
 			return merr
 		}
 		if err != nil {
@@ -53,13 +57,19 @@ func (s *rangeStreamer) run(ctx context.Context, b *Backend, rev int64) error {
 	if want > 0 {
 		want++
 	}
-	err := b.reader.scan(ctx, s.q.KeyRange, rev, !s.q.KeysOnly, want, func(rec *coder.Record) bool {
-		return s.take(ctx, b, rev, rec)
+	err := s.read.scan(ctx, s.q.KeyRange, !s.q.KeysOnly, want, func(records []*coder.Record) bool {
+		s.q.strip(records)
+		for _, rec := range records {
+			if !s.take(ctx, rec) {
+				return false
+			}
+		}
+		return true
 	})
 	if s.err != nil {
 		return s.err
 	}
-	if merr := b.stillReadable(ctx, rev); merr != nil {
+	if merr := s.read.stillReadable(ctx); merr != nil {
 		return merr
 	}
 	if err != nil {
@@ -67,25 +77,23 @@ func (s *rangeStreamer) run(ctx context.Context, b *Backend, rev int64) error {
 	}
 	s.last.Count = s.sent
 	if s.last.More {
-		s.last.Count, err = b.reader.count(ctx, s.q.KeyRange, rev)
+		s.last.Count, err = s.read.count(ctx, s.q.KeyRange)
 		if err == nil {
-			err = b.stillReadable(ctx, rev)
+			err = s.read.stillReadable(ctx)
 		}
 	}
 	return err
 }
 
 // take adds one record, sending the chunk before if it is full.
-func (s *rangeStreamer) take(ctx context.Context, b *Backend, rev int64, rec *coder.Record) bool {
+func (s *rangeStreamer) take(ctx context.Context, rec *coder.Record) bool {
 	if s.q.Limit > 0 && s.sent == s.q.Limit {
 		s.last.More = true
 		return false
 	}
-	one := []*coder.Record{rec}
-	s.q.strip(one)
-	size := len(one[0].Key) + len(one[0].Value) + 64
+	size := len(rec.Key) + len(rec.Value) + 64
 	if s.bytes > 0 && s.bytes+size > s.chunkBytes {
-		if s.err = b.stillReadable(ctx, rev); s.err != nil {
+		if s.err = s.read.stillReadable(ctx); s.err != nil {
 			return false
 		}
 		if s.err = s.send(&RangeResult{Records: s.last.Records}, false); s.err != nil {
@@ -93,7 +101,7 @@ func (s *rangeStreamer) take(ctx context.Context, b *Backend, rev int64, rec *co
 		}
 		s.last.Records, s.bytes = nil, 0
 	}
-	s.last.Records = append(s.last.Records, one[0])
+	s.last.Records = append(s.last.Records, rec)
 	s.bytes += size
 	s.sent++
 	return true

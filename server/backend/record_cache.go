@@ -8,9 +8,9 @@ import (
 )
 
 // recordCache holds current records of recently used keys within a budget of
-// bytes. It serves gets, previous values and value compares without the
-// database. As with indexCache, every change passes through set, and a fill that
-// raced with a change is dropped.
+// bytes, those that the rangeCache has excepted. It serves gets, previous values
+// and value compares without the database. As with indexCache, every change passes
+// through set, and a fill that raced with a change is dropped.
 type recordCache struct {
 	mu      sync.Mutex
 	budget  int
@@ -35,9 +35,9 @@ func newRecordCache(budget int) *recordCache {
 	}
 }
 
-// get returns the newest committed record of key. The caller must have read the
-// frontier before: if the record's ModRevision is at most that, it is also the
-// newest at that frontier.
+// get returns the newest committed record of key. At any revision up to the
+// frontier, read before the call, that is also what a reader sees, unless the
+// record's ModRevision is above it.
 func (c *recordCache) get(key []byte) (*coder.Record, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +76,9 @@ func (c *recordCache) load(key []byte) func(*coder.Record) {
 	}
 }
 
-// set records a change: r is the key's new record, which may be a tombstone.
-func (c *recordCache) set(r *coder.Record) {
+// set records a change: r is the key's new record, which may be a tombstone. It is
+// kept here if the caller does not have it elsewhere.
+func (c *recordCache) set(r *coder.Record, keep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.loading[string(r.Key)]; l != nil {
@@ -85,7 +86,7 @@ func (c *recordCache) set(r *coder.Record) {
 		delete(c.loading, string(r.Key))
 	}
 	c.remove(c.entries[string(r.Key)])
-	if !r.Tombstone {
+	if keep && !r.Tombstone {
 		c.put(r)
 	}
 }
@@ -97,7 +98,19 @@ func (c *recordCache) put(r *coder.Record) {
 	}
 	c.entries[string(r.Key)] = c.recent.PushFront(r)
 	c.used += size
-	for c.used > c.budget {
+	c.shrink()
+}
+
+// resize changes the budget.
+func (c *recordCache) resize(budget int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget = budget
+	c.shrink()
+}
+
+func (c *recordCache) shrink() {
+	for c.used > c.budget && c.used > 0 {
 		c.remove(c.recent.Back())
 	}
 }

@@ -52,13 +52,17 @@ func (b *Backend) Apply(u Update) error {
 // caller's own until then.
 func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	for _, e := range events {
+		old, kept := b.ranges.set(e.Record)
 		if e.PrevRevision > 0 && e.Prev == nil {
 			// Before the cache learns of the change it may have what it replaced.
-			if old, ok := b.records.get(e.Record.Key); ok && old.ModRevision == e.PrevRevision {
+			if old == nil {
+				old, _ = b.records.get(e.Record.Key)
+			}
+			if old != nil && old.ModRevision == e.PrevRevision {
 				e.Prev = old
 			}
 		}
-		b.records.set(e.Record)
+		b.records.set(e.Record, !kept)
 	}
 	if err := b.tso.Advance(rev); err != nil {
 		return b.stopServing(err)
@@ -159,6 +163,7 @@ func (b *Backend) catchUpTo(ctx context.Context, rev int64) error {
 // late.
 func (b *Backend) jump(rev int64) error {
 	b.log.Warn("this node slept through a compaction", "from", b.Revision(), "to", rev)
+	b.ranges.purge()
 	b.records.purge()
 	if err := b.tso.Advance(rev); err != nil {
 		return b.stopServing(err)

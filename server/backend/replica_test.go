@@ -46,9 +46,16 @@ func (p *pair) Leader() uint64 {
 
 func newPair(t *testing.T, store sqlstore.Store) *pair {
 	t.Helper()
+	return newPairWith(t, store, func(*Config) {})
+}
+
+func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair {
+	t.Helper()
 	p := &pair{t: t, leader: -1}
 	for i := range p.nodes {
-		b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t), Name: fmt.Sprint("n", i), Leadership: p})
+		cfg := Config{Logger: testLogger(t), Name: fmt.Sprint("n", i), Leadership: p}
+		change(&cfg)
+		b, err := OpenReplica(t.Context(), store, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

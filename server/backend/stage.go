@@ -145,7 +145,7 @@ func (st *stage) current(ctx context.Context, key []byte) (*coder.Record, error)
 		return liveOrNil(r), nil
 	}
 	if st.readOnly {
-		return st.b.reader.get(ctx, key, st.base, true, false)
+		return st.b.reader.at(st.base).get(ctx, key, false)
 	}
 	e, err := st.l.indexOf(ctx, key)
 	if err != nil {
@@ -164,7 +164,7 @@ func (st *stage) currentFull(ctx context.Context, key []byte) (*coder.Record, er
 	if err != nil || r == nil || st.pending(key) != nil {
 		return r, err
 	}
-	return st.b.reader.get(ctx, key, st.base, true, true)
+	return st.b.reader.at(st.base).get(ctx, key, true)
 }
 
 func liveOrNil(r *coder.Record) *coder.Record {
@@ -266,18 +266,14 @@ func (st *stage) listTable(ctx context.Context, kr KeyRange, needValue bool, emi
 		if err != nil {
 			return err
 		}
-		page, err := st.b.reader.resolve(ctx, rows, st.base, needValue)
+		page, err := st.b.reader.at(st.base).resolve(ctx, rows, needValue)
 		if err != nil {
 			return err
 		}
-		for i, row := range rows {
-			x, err := coder.DecodeIndex(row.Index)
-			if err != nil {
-				return err
-			}
+		for i := range page {
 			if rec := page[i].rec; rec != nil {
 				if st.keys[string(rec.Key)] == nil {
-					st.bases[string(rec.Key)] = indexEntry{Index: x, exists: true}
+					st.bases[string(rec.Key)] = indexEntry{Index: page[i].index, exists: true}
 				}
 				emit(rec)
 			}

@@ -6,6 +6,15 @@ import "github.com/sqlbrain/sqlbrain/coder"
 // End of one zero byte is every key from Key on, anything else is [Key, End).
 type KeyRange struct{ Key, End []byte }
 
+// bounds returns the keys of a range of several as [start, end), where a nil end is
+// behind every key.
+func (kr KeyRange) bounds() (start, end []byte) {
+	if coder.IsFromKey(kr.End) {
+		return kr.Key, nil
+	}
+	return kr.Key, kr.End
+}
+
 // RangeRequest is a validated etcd RangeRequest.
 type RangeRequest struct {
 	KeyRange

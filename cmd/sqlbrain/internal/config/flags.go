@@ -68,7 +68,7 @@ func (s *Settings) define() {
 	f.IntVar(&s.QueueLength, "queue-length", 8192, "requests that may wait for a commit; more are refused")
 	f.DurationVar(&s.CommitTimeout, "commit-timeout", 10*time.Second, "after this long the outcome of a commit counts as unknown and is looked up")
 	f.IntVar(&s.IndexCacheEntries, "index-cache-entries", 200_000, "keys whose metadata is kept in memory")
-	f.IntVar(&s.ObjectCacheBytes, "object-cache-bytes", 64<<20, "bytes of current values kept in memory (0: none)")
+	f.IntVar(&s.ObjectCacheBytes, "object-cache-bytes", 64<<20, "bytes of current keys and values kept in memory, for gets and lists (0: none)")
 
 	f.Var(oneOf(&s.LogLevel, "info", "debug", "warn", "error"), "log-level", "least severe messages that are logged")
 	f.Var(oneOf(&s.LogFormat, FormatJSON, FormatConsole, FormatText), "log-format", "form of the log; console and text are the same")
