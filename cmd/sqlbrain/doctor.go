@@ -65,7 +65,7 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	var report *doctor.Report
 	err := p.withDatabase(ctx, false, func(db *sqlstore.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
-			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u),
+			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u.Addresses()),
 			MaxRequestBytes: p.settings.MaxRequestBytes, MaxConns: conns + writeConns,
 		})
 		return nil
@@ -77,6 +77,14 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		}}}, nil
 	}
 	return report, err
+}
+
+// only returns the address if there is one.
+func only(addresses []string) string {
+	if len(addresses) == 1 {
+		return addresses[0]
+	}
+	return ""
 }
 
 // isLocal reports whether no connection leaves this machine.

@@ -17,6 +17,7 @@ type Target struct {
 	Dialect   string // "mysql" or "sqlite"
 	Datastore string // for the report: without a password
 	Local     bool   // the connection does not leave this machine
+	Address   string // host:port of the server, if it is one
 	// MaxRequestBytes is the largest request that the server will accept.
 	MaxRequestBytes int
 	// MaxConns is how many connections the server may open.

@@ -54,12 +54,27 @@ func (e *examination) mysql(ctx context.Context) {
 		e.broken("version", err)
 		return
 	}
-	vars, err := e.variables(ctx)
+	vars, err := e.shown(ctx, "SHOW SESSION VARIABLES")
 	if err != nil {
 		e.broken("variables", err)
 		return
 	}
-	s := &server{examination: e, version: version, vars: vars}
+	status, err := e.shown(ctx, "SHOW GLOBAL STATUS")
+	if err != nil {
+		e.broken("status", err)
+		return
+	}
+	s := &server{examination: e, version: version, vars: vars, status: status}
+	// Answered by ProxySQL itself, if it is spelt so.
+	if err := e.conn.QueryRowContext(ctx, "SELECT @@version_comment LIMIT 1").Scan(&s.comment); err != nil {
+		e.broken("version", err)
+	}
+	if s.Address != "" {
+		if s.greeting, err = greet(ctx, s.Address); err != nil {
+			e.broken("route", err)
+		}
+	}
+	members, membersErr := s.readGroup(ctx)
 	s.checkVersion()
 	s.checkTLS(ctx)
 	s.checkSchemaAndRights(ctx)
@@ -67,8 +82,11 @@ func (e *examination) mysql(ctx context.Context) {
 	s.checkStrict()
 	s.checkPacket()
 	s.checkDurability()
-	s.checkReplication()
+	s.checkReplication(members, membersErr)
+	s.checkRoute(ctx)
 	s.checkIsolation()
+	s.checkTimeouts()
+	s.checkTiDB()
 	s.checkCharset()
 	s.checkPageSize()
 	s.checkClock(ctx)
@@ -76,30 +94,23 @@ func (e *examination) mysql(ctx context.Context) {
 	s.checkConnections(ctx)
 }
 
-// variables returns the session's variables, by name in lower case.
-func (e *examination) variables(ctx context.Context) (map[string]string, error) {
-	rows, err := e.conn.QueryContext(ctx, "SHOW SESSION VARIABLES")
+// shown returns what a SHOW statement answers, by name in lower case.
+func (e *examination) shown(ctx context.Context, statement string) (map[string]string, error) {
+	rows, err := e.conn.QueryContext(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	vars := map[string]string{}
-	for rows.Next() {
-		var name string
-		var value []byte // may be NULL
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		vars[strings.ToLower(name)] = string(value)
-	}
-	return vars, rows.Err()
+	return names(rows)
 }
 
 // server is a MySQL, MariaDB or TiDB under examination.
 type server struct {
 	*examination
-	version string
-	vars    map[string]string
+	version  string // as it says itself
+	greeting string // what whoever listens says, "" if it was not asked
+	comment  string // its version_comment
+	vars     map[string]string
+	status   map[string]string
 }
 
 func (s *server) tidb() bool    { return strings.Contains(s.version, "TiDB") }
@@ -111,8 +122,10 @@ func (s *server) on(name string) bool {
 }
 
 // number returns a variable as a number; 0 if there is none.
-func (s *server) number(name string) int64 {
-	n, err := strconv.ParseInt(s.vars[name], 10, 64)
+func (s *server) number(name string) int64 { return numberIn(s.vars, name) }
+
+func numberIn(values map[string]string, name string) int64 {
+	n, err := strconv.ParseInt(values[name], 10, 64)
 	if err != nil {
 		return 0
 	}
@@ -121,9 +134,11 @@ func (s *server) number(name string) int64 {
 
 // first returns the value of the first variable that exists: names changed over
 // time.
-func (s *server) first(names ...string) (name, value string) {
+func (s *server) first(names ...string) (name, value string) { return firstOf(s.vars, names...) }
+
+func firstOf(values map[string]string, names ...string) (name, value string) {
 	for _, n := range names {
-		if v, ok := s.vars[n]; ok {
+		if v, ok := values[n]; ok {
 			return n, v
 		}
 	}
@@ -249,34 +264,29 @@ func (s *server) checkDurability() {
 		return
 	}
 	var found, weak []string
-	look := func(name, safe string) {
+	look := func(name string, safe ...string) {
 		if v, ok := s.vars[name]; ok {
 			found = append(found, name+"="+v)
-			if v != safe {
-				weak = append(weak, name+"="+safe)
+			if !slices.Contains(safe, v) {
+				weak = append(weak, name+"="+safe[0])
 			}
 		}
 	}
-	look("innodb_flush_log_at_trx_commit", "1")
+	if s.mariadb() {
+		look("innodb_flush_log_at_trx_commit", "1", "3")
+	} else {
+		look("innodb_flush_log_at_trx_commit", "1")
+	}
 	if s.on("log_bin") {
 		look("sync_binlog", "1")
 	}
+	// Off, or only looked at, a page that was half written when the power failed is lost.
+	look("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
 	if len(weak) > 0 {
-		s.add("durability", Warn, strings.Join(found, ", "), "a crash can undo acknowledged writes: set "+strings.Join(weak, " and "))
+		s.add("durability", Warn, strings.Join(found, ", "), "a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
 		return
 	}
 	s.ok("durability", "%s", strings.Join(found, ", "))
-}
-
-func (s *server) checkReplication() {
-	switch {
-	case s.on("wsrep_on"):
-		s.add("replication", Warn, "a Galera cluster", "let all sqlbrain nodes use the same database node, so that each reads what the others wrote")
-	case s.on("rpl_semi_sync_master_enabled"), s.on("rpl_semi_sync_source_enabled"):
-		s.ok("replication", "semi-synchronous")
-	case s.on("log_bin") && !s.tidb():
-		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be lost, and sqlbrain will stop and say so")
-	}
 }
 
 func (s *server) checkIsolation() {

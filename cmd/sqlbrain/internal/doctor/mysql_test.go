@@ -38,8 +38,10 @@ func judge(version string, change map[string]string) *Report {
 	s.checkStrict()
 	s.checkPacket()
 	s.checkDurability()
-	s.checkReplication()
+	s.checkReplication(nil, nil)
 	s.checkIsolation()
+	s.checkTimeouts()
+	s.checkTiDB()
 	s.checkCharset()
 	s.checkPageSize()
 	return s.Report
@@ -70,7 +72,16 @@ func TestFaultsOfAServerAreFound(t *testing.T) {
 		{mysqlVersion, "max_allowed_packet", "1048576", "packet", Fail},
 		{mysqlVersion, "innodb_flush_log_at_trx_commit", "2", "durability", Warn},
 		{mysqlVersion, "sync_binlog", "0", "durability", Warn},
-		{mariadbVersion, "wsrep_on", "ON", "replication", Warn},
+		{mysqlVersion, "innodb_doublewrite", "DETECT_ONLY", "durability", Warn},
+		{mariadbVersion, "innodb_doublewrite", "OFF", "durability", Warn},
+		{mysqlVersion, "wait_timeout", "20", "timeouts", Warn},
+		{mysqlVersion, "max_execution_time", "500", "timeouts", Warn},
+		{mariadbVersion, "max_statement_time", "2.500000", "timeouts", Warn},
+		{tidbVersion, "tidb_txn_mode", "optimistic", "tidb", Fail},
+		{tidbVersion, "tidb_guarantee_linearizability", "OFF", "tidb", Fail},
+		{tidbVersion, "tidb_read_staleness", "-5", "tidb", Fail},
+		{tidbVersion, "tidb_txn_entry_size_limit", "1000000", "entry size", Fail},
+		{tidbVersion, "tidb_gc_life_time", "30s", "gc", Warn},
 		{mysqlVersion, "transaction_isolation", "SERIALIZABLE", "isolation", Fail},
 		{mysqlVersion, "character_set_client", "gbk", "charset", Fail},
 		{mysqlVersion, "innodb_page_size", "8192", "page size", Fail},
@@ -85,6 +96,20 @@ func TestFaultsOfAServerAreFound(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{c.check}, bad, "%+v", c)
+	}
+	// As good as the default.
+	for _, same := range []struct{ version, name, value string }{
+		{mariadbVersion, "innodb_flush_log_at_trx_commit", "3"},
+		{mysqlVersion, "innodb_doublewrite", "DETECT_AND_RECOVER"},
+		{tidbVersion, "tidb_enable_async_commit", "ON"},
+		{tidbVersion, "tidb_enable_1pc", "ON"},
+		{tidbVersion, "tidb_gc_life_time", "10m0s"},
+		{mysqlVersion, "max_execution_time", "0"},
+		{mariadbVersion, "wsrep_on", "OFF"},
+	} {
+		for _, f := range judge(same.version, map[string]string{same.name: same.value}).Findings {
+			require.Equal(t, OK, f.Status, "%+v: %+v", same, f)
+		}
 	}
 	// Without a binary log its flushing does not matter.
 	for _, f := range judge(mysqlVersion, map[string]string{"log_bin": "OFF", "sync_binlog": "0"}).Findings {

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// TestDoctorOnEachProduct: a server as it should be has no findings about what
+// makes it safe, and each fault is found on the real one.
+func TestDoctorOnEachProduct(t *testing.T) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			server := p.StartServer(t)
+			raw := newUser(t, server.URL(), "ALL PRIVILEGES")
+			_, found := examined(t, "--datastore", raw)
+			for _, check := range []string{"durability", "route", "timeouts"} {
+				require.Equal(t, doctor.OK, found[check].Status, "%+v", found[check])
+			}
+			for _, fault := range []struct{ set, check, undo string }{
+				{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", "durability", "SET GLOBAL innodb_flush_log_at_trx_commit = 1"},
+				{"SET GLOBAL wait_timeout = 20", "timeouts", "SET GLOBAL wait_timeout = 28800"},
+				{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0"},
+				{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0"},
+			} {
+				if p == enginetest.MySQL && fault.set == "SET GLOBAL max_statement_time = 0.5" || p != enginetest.MySQL && fault.set == "SET GLOBAL max_execution_time = 500" {
+					continue // the other's
+				}
+				enginetest.Exec(t, server.URL(), fault.set)
+				_, found := examined(t, "--datastore", raw)
+				require.Equal(t, doctor.Warn, found[fault.check].Status, "%s: %+v", fault.set, found[fault.check])
+				enginetest.Exec(t, server.URL(), fault.undo)
+			}
+		})
+	}
+}
+
+// TestDoctorOnSemiSynchronousReplication: MariaDB has it built in. Nobody
+// replicates here, which is the first thing to be found.
+func TestDoctorOnSemiSynchronousReplication(t *testing.T) {
+	server := enginetest.MariaDB.StartServer(t)
+	enginetest.Exec(t, server.URL(), "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+	_, found := examined(t, "--datastore", newUser(t, server.URL(), "ALL PRIVILEGES"))
+	f := found["replication"]
+	require.Equal(t, doctor.Warn, f.Status, "%+v", f)
+	require.Contains(t, f.Detail, "semi-synchronous")
+}
+
+// TestDoctorFindsConnectionsThatAreSpread over two servers, as a name with two
+// addresses does, or a proxy.
+func TestDoctorFindsConnectionsThatAreSpread(t *testing.T) {
+	var addresses []string
+	var raw string
+	for range 2 {
+		server := enginetest.StartServer(t)
+		enginetest.Exec(t, server.URL(), "CREATE USER app@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO app@'%'")
+		raw = changed(t, server.URL(), func(u *url.URL) { addresses = append(addresses, u.Host); u.User = url.UserPassword("app", "secret") })
+	}
+	at := spread(t, addresses)
+	a, found := examined(t, "--datastore", changed(t, raw, func(u *url.URL) { u.Host = at }))
+	require.Equal(t, 1, a.code)
+	require.Equal(t, doctor.Fail, found["route"].Status, "%+v", found["route"])
+}
+
+// spread passes connections on to the addresses in turn.
+func spread(t *testing.T, addresses []string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close() // what it interrupts is the loop below
+		wg.Wait()
+	})
+	var next atomic.Int64
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", addresses[int(next.Add(1))%len(addresses)])
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				wg.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1]) // either end may break it off
+					_ = pair[0].Close()
+					_ = pair[1].Close()
+				})
+			}
+		}
+	})
+	return l.Addr().String()
+}
