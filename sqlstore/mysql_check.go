@@ -54,6 +54,9 @@ func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn)
 			return info, unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", name, v)
 		}
 	}
+	if err := checkReplicated(vars); err != nil {
+		return info, err
+	}
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		db.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
 	}
@@ -67,7 +70,8 @@ func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) 
 	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
 		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
 		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability',
-		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin')`
+		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+		'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads', 'group_replication_group_name', 'group_replication_consistency')`
 	var rows []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`

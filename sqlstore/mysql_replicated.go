@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -22,10 +23,27 @@ import (
 // without the plugin does not know the other, and refuses the statement. What one
 // product does not know is a comment to the other.
 const setReplicatedReads = "SET SESSION autocommit = 1" +
-	" /*M!100600 , wsrep_sync_wait = 1 */" +
+	" /*M!100600 , wsrep_sync_wait = 1, wsrep_dirty_reads = 0 */" +
 	" /*!80014 , group_replication_consistency = CASE" +
 	" WHEN @@GLOBAL.group_replication_consistency IN ('BEFORE', 'AFTER', 'BEFORE_AND_AFTER') THEN @@GLOBAL.group_replication_consistency" +
 	" WHEN @@GLOBAL.group_replication_single_primary_mode THEN 'BEFORE_ON_PRIMARY_FAILOVER' ELSE 'BEFORE' END */"
+
+// checkReplicated judges what setReplicatedReads should have set.
+func checkReplicated(vars map[string]string) error {
+	const reset = "although every session sets it: a proxy seems to reset sessions"
+	if vars["wsrep_on"] == "ON" {
+		if n, err := strconv.Atoi(vars["wsrep_sync_wait"]); err != nil || n&1 == 0 {
+			return unfit("wsrep_sync_wait is %q "+reset, vars["wsrep_sync_wait"])
+		}
+		if v := vars["wsrep_dirty_reads"]; v == "ON" {
+			return unfit("wsrep_dirty_reads is %q "+reset, v)
+		}
+	}
+	if v := vars["group_replication_consistency"]; v == "EVENTUAL" && vars["group_replication_group_name"] != "" {
+		return unfit("group_replication_consistency is %q "+reset, v)
+	}
+	return nil
+}
 
 // mayRefuse reports whether a session can do without what the server refused.
 func (*mysqlDialect) mayRefuse(statement string, err error) bool {
