@@ -140,7 +140,7 @@ func badDatabases(t *testing.T, p enginetest.Product) {
 		if db != "sqlbrain" {
 			server.NewDatabase(db)
 		}
-		enginetest.Exec(t, server.URL(), "GRANT ALL ON "+db+".* TO owner@'127.0.0.1'")
+		enginetest.Exec(t, server.URL(), "GRANT ALL ON `"+db+"`.* TO owner@'127.0.0.1'")
 	}
 	at := func(database string) string {
 		return server.URL()[:strings.LastIndexByte(server.URL(), '/')+1] + database

@@ -46,7 +46,7 @@ func (s *Server) URL() string { return s.url }
 // NewDatabase returns the URL of another empty database on this server.
 func (s *Server) NewDatabase(name string) string {
 	s.t.Helper()
-	Exec(s.t, s.p.url(""), "CREATE DATABASE "+name)
+	Exec(s.t, s.p.url(""), "CREATE DATABASE `"+name+"`")
 	return s.p.url(name)
 }
 
