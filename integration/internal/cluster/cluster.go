@@ -30,6 +30,9 @@ type Config struct {
 	Ports []int
 	// Network puts proxies between the nodes, and between them and the database.
 	Network bool
+	// Datastore, if set, returns the URL of node i's database, which is there already:
+	// no server is started then. Not with Network, nor with etcd.
+	Datastore func(i int) string
 	// Extra are flags for every node.
 	Extra []string
 	// Prepare, if set, is called with the URL of the empty database before a node
@@ -42,8 +45,9 @@ type Config struct {
 type Cluster struct {
 	t           testing.TB
 	etcd        bool
-	datastore   string   // without proxies; empty with etcd
-	directories []string // etcd's
+	datastore   string             // without proxies; empty with etcd
+	perNode     func(i int) string // nil: all have the same
+	directories []string           // etcd's
 	nodes       []*harness.Node
 	database    *enginetest.Server // nil if it is not ours to kill
 	network     *Network           // nil without
@@ -63,6 +67,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
 	if !c.etcd {
 		switch {
+		case cfg.Datastore != nil:
+			c.datastore, c.perNode = cfg.Datastore(0), cfg.Datastore
 		case cfg.Product != "":
 			c.database = cfg.Product.StartServer(t)
 			c.datastore = c.database.URL()
@@ -123,6 +129,8 @@ func (c *Cluster) datastoreOf(i int) string {
 	case c.etcd:
 		c.directories = append(c.directories, filepath.Join(c.t.TempDir(), "etcd"))
 		return c.directories[i]
+	case c.perNode != nil:
+		return c.perNode(i)
 	case c.network != nil:
 		return c.network.databaseURL(i)
 	default:

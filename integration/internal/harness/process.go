@@ -29,6 +29,13 @@ type Process struct {
 // StartProcess runs a program until the test ends, or earlier.
 func StartProcess(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
+	return StartProcessAs(t, nil, name, args...)
+}
+
+// StartProcessAs is StartProcess as another user, for who may do that. Nil is the
+// user of this process.
+func StartProcessAs(t testing.TB, user *syscall.Credential, name string, args ...string) *Process {
+	t.Helper()
 	p := &Process{logPath: filepath.Join(t.TempDir(), "log"), exited: make(chan struct{})}
 	log, err := os.Create(p.logPath)
 	if err != nil {
@@ -42,6 +49,7 @@ func StartProcess(t testing.TB, name string, args ...string) *Process {
 	p.cmd = exec.Command(name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.SysProcAttr.Credential = user
 	started := make(chan error, 1)
 	go func() {
 		release := holdThread()
