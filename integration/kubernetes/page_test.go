@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/version"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/gotest"
 )
 
 // envPage set to "write" makes TestAPIServerStorage write its block of the page.
@@ -36,7 +38,7 @@ func newSummary() *summary { return &summary{results: map[string]map[string]tall
 
 // add counts the outcomes of a package's tests on a subject, whose database server
 // is of the version.
-func (s *summary) add(on subject, version, pkg string, outcomes []*outcome) {
+func (s *summary) add(on subject, version, pkg string, outcomes []*gotest.Outcome) {
 	if s.results[on.name] == nil {
 		s.results[on.name] = map[string]tally{}
 		s.subjects = append(s.subjects, on)
@@ -46,16 +48,16 @@ func (s *summary) add(on subject, version, pkg string, outcomes []*outcome) {
 	}
 	var n tally
 	for _, o := range outcomes {
-		reason, excepted := exceptions[on.name][o.name]
+		reason, excepted := exceptions[on.name][o.Name]
 		switch {
-		case o.result == "pass":
+		case o.Result == "pass":
 			n.passed++
-		case o.result == "skip":
+		case o.Result == "skip":
 			n.skipped++
-			s.remarks = append(s.remarks, fmt.Sprintf("%s skips itself on %s: %s", o.name, on.title, o.reason()))
+			s.remarks = append(s.remarks, fmt.Sprintf("%s skips itself on %s: %s", o.Name, on.title, o.Reason()))
 		case excepted:
 			n.skipped++
-			s.remarks = append(s.remarks, fmt.Sprintf("%s does not pass on %s: %s", o.name, on.title, reason))
+			s.remarks = append(s.remarks, fmt.Sprintf("%s does not pass on %s: %s", o.Name, on.title, reason))
 		default:
 			n.failed++
 		}

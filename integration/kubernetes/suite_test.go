@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/gotest"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -109,7 +110,7 @@ func (s subject) testShort(t *testing.T, dir string) {
 }
 
 // test runs tests of a package, and returns what became of them.
-func (s subject) test(t *testing.T, dir, pkg, run string, env []string) []*outcome {
+func (s subject) test(t *testing.T, dir, pkg, run string, env []string) []*gotest.Outcome {
 	t.Helper()
 	outcomes, err := runTests(t.Context(), dir, pkg, run, env, t.Output())
 	if err != nil {
@@ -123,20 +124,20 @@ func (s subject) test(t *testing.T, dir, pkg, run string, env []string) []*outco
 
 // again runs failed tests that judge by the clock once more, alone, and puts
 // what became of them in the place of what did before.
-func again(t *testing.T, outcomes []*outcome, dir, pkg string, env []string) error {
+func again(t *testing.T, outcomes []*gotest.Outcome, dir, pkg string, env []string) error {
 	for i, o := range outcomes {
-		reason, listed := judgeByClock[o.name]
-		if !listed || o.result != "fail" {
+		reason, listed := judgeByClock[o.Name]
+		if !listed || o.Result != "fail" {
 			continue
 		}
-		t.Logf("%s failed and is run again, because it %s:\n%s", o.name, reason, o.output.Bytes())
-		_, name, _ := strings.Cut(o.name, ".")
+		t.Logf("%s failed and is run again, because it %s:\n%s", o.Name, reason, o.Output.Bytes())
+		_, name, _ := strings.Cut(o.Name, ".")
 		alone, err := runTests(t.Context(), dir, pkg, "^"+name+"$", env, t.Output())
 		if err != nil {
 			return err
 		}
 		if len(alone) != 1 {
-			return fmt.Errorf("%s, run again alone: %d tests ran", o.name, len(alone))
+			return fmt.Errorf("%s, run again alone: %d tests ran", o.Name, len(alone))
 		}
 		outcomes[i] = alone[0]
 	}
@@ -144,21 +145,21 @@ func again(t *testing.T, outcomes []*outcome, dir, pkg string, env []string) err
 }
 
 // tell makes each outcome a subtest.
-func tell(t *testing.T, outcomes []*outcome, exceptions map[string]string) {
+func tell(t *testing.T, outcomes []*gotest.Outcome, exceptions map[string]string) {
 	count := map[string]int{}
 	for _, o := range outcomes {
-		count[o.result]++
-		t.Run(o.name, func(t *testing.T) {
-			reason, excepted := exceptions[o.name]
+		count[o.Result]++
+		t.Run(o.Name, func(t *testing.T) {
+			reason, excepted := exceptions[o.Name]
 			switch {
-			case excepted && o.result == "pass":
+			case excepted && o.Result == "pass":
 				t.Errorf("passes, and is listed as an exception: %s", reason)
 			case excepted:
 				t.Skipf("known exception: %s", reason)
-			case o.result == "skip":
-				t.Skipf("skips itself: %s", o.reason())
-			case o.result != "pass":
-				t.Errorf("%s\n%s", o.result, o.output.Bytes())
+			case o.Result == "skip":
+				t.Skipf("skips itself: %s", o.Reason())
+			case o.Result != "pass":
+				t.Errorf("%s\n%s", o.Result, o.Output.Bytes())
 			}
 		})
 	}
