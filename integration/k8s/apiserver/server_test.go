@@ -19,7 +19,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
 )
 
-const poll = 50 * time.Millisecond
+const (
+	poll = 50 * time.Millisecond
+	// pollMetrics is for what metrics tell: there are megabytes of them.
+	pollMetrics = 2 * time.Second
+)
 
 // server is a running kube-apiserver, and clients of it with all rights.
 type server struct {
@@ -54,8 +58,10 @@ func startServerNumber(t testing.TB, creds *controlplane.Credentials, number int
 }
 
 // await polls until f returns nil; it returns f's last error if ctx ends before.
-func await(ctx context.Context, f func() error) error {
-	tick := time.NewTicker(poll)
+func await(ctx context.Context, f func() error) error { return awaitEvery(ctx, poll, f) }
+
+func awaitEvery(ctx context.Context, interval time.Duration, f func() error) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		err := f()
