@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/tidb
+MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb
 # Those whose tests are no part of `make test`: they build Kubernetes.
 LINTED   := $(MODULES) integration/k8s
 
@@ -110,7 +110,15 @@ fuzz: ## Fuzz the codecs and checks, FUZZTIME each (default 30s)
 	  $(GO) test -run xxx -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$dir; done
 
 .PHONY: bench
-bench: ## Go benchmarks of the storage, watch and coding packages
+bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
+	cd integration/bench && $(GO) run . run $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
+
+.PHONY: bench-growth
+bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS
+	cd integration/bench && $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)
+
+.PHONY: gobench
+gobench: ## Go benchmarks of the storage, watch and coding packages
 	$(GO) test -run xxx -bench . -benchmem $(PACKAGES)
 
 .PHONY: cover

@@ -1,0 +1,5 @@
+// Package plan says what is measured: which workloads of sqlbrain bench, with how
+// many clients, in which order, on which data.
+//
+// Start reading at plan.go.
+package plan

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+)
+
+// Options are the sizes of a run.
+type Options struct {
+	Clients   []int         `json:"clients"`    // of most workloads
+	Lists     []int         `json:"lists"`      // clients of lists, whose answers are large
+	Mixed     int           `json:"mixed"`      // clients of mixed
+	Keys      int           `json:"keys"`       // that exist before
+	ValueSize int           `json:"value_size"` // bytes
+	SmallSize int           `json:"small_size"` // bytes, of the workloads that are also run with small values; 0: none
+	Duration  time.Duration `json:"duration"`   // of a figure, in nanoseconds
+	Watchers  []int         `json:"watchers"`   // the first of everything, others of one object each
+	WatchRate int           `json:"watch_rate"` // writes per second while watchers watch
+	Seed      uint64        `json:"seed"`
+}
+
+// Full and Quick are for figures, and for a look. Tiny is for the tests.
+var (
+	Full = Options{
+		Clients: []int{1, 64, 512}, Lists: []int{1, 8, 64}, Mixed: 128, Keys: 10_000, ValueSize: 1024, SmallSize: 512,
+		Duration: 5 * time.Second, Watchers: []int{100, 10_000}, WatchRate: 100, Seed: 1,
+	}
+	Quick = Options{
+		Clients: []int{1, 64}, Lists: []int{8}, Mixed: 128, Keys: 2000, ValueSize: 1024,
+		Duration: 2 * time.Second, Watchers: []int{100, 1000}, WatchRate: 100, Seed: 1,
+	}
+	Tiny = Options{
+		Clients: []int{1, 8}, Lists: []int{2}, Mixed: 8, Keys: 50, ValueSize: 64, SmallSize: 32,
+		Duration: 50 * time.Millisecond, Watchers: []int{3, 40}, WatchRate: 100, Seed: 1,
+	}
+)
+
+// writers are the clients that write while watchers watch.
+const writers = 64
+
+// Mix is the ratio of operations of mixed: reads of single objects, optimistic
+// updates, creations, deletions.
+const Mix = "get=60,update=30,create=7,delete=3"
+
+// Cell is one figure: a workload with so many clients.
+type Cell struct {
+	ID        string   `json:"id"` // unique in a plan
+	Workload  string   `json:"workload"`
+	Clients   int      `json:"clients"`
+	ValueSize int      `json:"value_size"`
+	Phase     string   `json:"phase"` // of the report, which is measured
+	Op        string   `json:"op"`    // of the phase; "": all
+	Needs     string   `json:"-"`     // ID of the cell whose data this one goes on with; "": none, or the base
+	Args      []string `json:"-"`     // of sqlbrain bench
+}
+
+// Step is a cell, or something that is prepared and not measured.
+type Step struct {
+	Cell
+	Prepares bool
+}
+
+// conns is how many connections so many clients share.
+func conns(clients int) int { return max(1, clients/8) }
+
+// common are the arguments of every call.
+func (o Options) common(workload string, clients, size int, prefix string) []string {
+	return []string{workload, "--clients", strconv.Itoa(clients), "--conns", strconv.Itoa(conns(clients)),
+		"--value-size", strconv.Itoa(size), "--seed", strconv.FormatUint(o.Seed, 10), "--prefix", prefix, "--keep"}
+}
+
+func (o Options) duration() []string { return []string{"--duration", o.Duration.String()} }
+
+// Steps are the steps of one round on one system, in order. Reads come first and
+// find what was loaded; updates come behind, because they leave history.
+func (o Options) Steps() []Step {
+	var steps []Step
+	small := 0
+	for _, size := range []int{o.ValueSize, o.SmallSize} {
+		if size == 0 {
+			continue
+		}
+		clients, lists := o.Clients, o.Lists
+		if size != o.ValueSize {
+			clients, lists = []int{o.middle(o.Clients)}, []int{o.middle(o.Lists)}
+			small = size
+		}
+		base := fmt.Sprintf("/registry/base-%d", size)
+		load := o.common("create", min(64, o.Keys), size, base)
+		baseID := fmt.Sprintf("load-%d", size)
+		steps = append(steps, Step{Cell: Cell{ID: baseID, Workload: "create", Args: append(load, "--total", strconv.Itoa(o.Keys))}, Prepares: true})
+		// The number in a cell's name is that of clients, or of watchers.
+		addAs := func(workload string, number, clients int, phase, op, prefix, needs string, more ...string) string {
+			id := fmt.Sprintf("%s-%d", workload, number)
+			if size == small {
+				id += fmt.Sprintf("-%dB", size)
+			}
+			args := append(o.common(workload, clients, size, prefix), more...)
+			if needs != "" {
+				args = append(args, "--adopt")
+			}
+			steps = append(steps, Step{Cell: Cell{ID: id, Workload: workload, Clients: clients, ValueSize: size, Phase: phase, Op: op, Needs: needs, Args: args}})
+			return id
+		}
+		add := func(workload string, clients int, phase, op, prefix, needs string, more ...string) string {
+			return addAs(workload, clients, clients, phase, op, prefix, needs, more...)
+		}
+		for _, n := range clients {
+			add("get", n, "get", "get", base, baseID, o.duration()...)
+		}
+		for _, n := range lists {
+			add("list", n, "list", "list page", base, baseID, o.duration()...)
+		}
+		if size == o.ValueSize {
+			for _, n := range clients {
+				add("count", n, "count", "count", base, baseID, o.duration()...)
+			}
+			for _, n := range lists[:max(1, len(lists)-1)] {
+				add("list-all", n, "list all", "list all", base, baseID, o.duration()...)
+			}
+			for _, n := range clients {
+				add("grant", n, "grant", "grant", fmt.Sprintf("/registry/grant-%d", n), "", o.duration()...)
+				add("keepalive", n, "keepalive", "keepalive", fmt.Sprintf("/registry/keepalive-%d", n), "", o.duration()...)
+			}
+			for i, n := range o.Watchers {
+				more := append(o.duration(), "--watchers", strconv.Itoa(n), "--rate", strconv.Itoa(o.WatchRate))
+				if i > 0 {
+					more = append(more, "--watch-each")
+				}
+				addAs("watch-latency", n, writers, "watch", "event", base, baseID, more...)
+			}
+		}
+		for _, n := range clients {
+			add("update", n, "update", "update", base, baseID, o.duration()...)
+		}
+		for _, n := range clients {
+			prefix := fmt.Sprintf("/registry/create-%d-%d", size, n)
+			created := add("create", n, "create", "create", prefix, "", o.duration()...)
+			if size == o.ValueSize {
+				// What was created is deleted, for as long as it lasts.
+				add("delete", n, "delete", "delete", prefix, created, o.duration()...)
+			}
+		}
+		if size == o.ValueSize {
+			add("mixed", o.Mixed, "mixed", "", "/registry/mixed", "", append(o.duration(), "--keys", strconv.Itoa(o.Keys), "--mix", Mix)...)
+			for _, n := range clients {
+				add("put", n, "put", "put", base, baseID, o.duration()...)
+			}
+		}
+	}
+	return steps
+}
+
+// middle is the number of clients that workloads with small values have.
+func (o Options) middle(clients []int) int { return clients[len(clients)/2] }
+
+// Cells are what Steps measures.
+func (o Options) Cells() []Cell {
+	var cells []Cell
+	for _, s := range o.Steps() {
+		if !s.Prepares {
+			cells = append(cells, s.Cell)
+		}
+	}
+	return cells
+}
+
+// Unsupported returns why a product has no such workload; "" if it has.
+func Unsupported(p system.Product, workload string) string {
+	if p != system.Kine {
+		return ""
+	}
+	switch workload {
+	case "grant":
+		return "kine keeps no leases: a grant returns its time to live as the id, and nothing is written"
+	case "keepalive":
+		return "kine does not support it: \"lease keep alive is not supported\""
+	case "put":
+		return "kine is made for kube-apiserver's transactions: it acknowledges puts of existing keys and does not write them"
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+)
+
+const etcd = string(system.Etcd)
+
+// about says what the workloads are.
+var about = []struct{ workload, text string }{
+	{"create", "create objects that do not exist: kube-apiserver's transaction"},
+	{"update", "replace objects if their revision is still the known one; one of fifty is first tried with an outdated one"},
+	{"delete", "delete objects if their revision is still the known one"},
+	{"put", "replace objects without a condition, as kube-apiserver never does"},
+	{"get", "read single objects"},
+	{"list", "read all objects in pages of 500, all at one revision, following the continue key"},
+	{"list-all", "read all objects in one answer"},
+	{"count", "count all objects"},
+	{"mixed", plan.Mix + ": reads, optimistic updates, creations, deletions"},
+	{"watch-latency", "from the sending of a write to its event"},
+	{"grant", "grant leases"},
+	{"keepalive", "renew leases, one for each client"},
+}
+
+// Page is the whole page, in Markdown.
+func Page(f *result.File, plots []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Side by side\n\nWritten by `make bench`; [README.md](README.md) says how it measures. The figures are in [results.json](results.json).\n\n")
+	b.WriteString(conditions(f, true))
+	b.WriteString("\n## Targets\n\n" + targetTable(f))
+	b.WriteString("\n## Throughput\n\nPer second: median of the rounds (least–most), and the ratio of the median to etcd's. Lists: keys per second.\n\n")
+	b.WriteString(table(f, throughput, true))
+	b.WriteString("\n## Latency\n\nMilliseconds, p50 / p99, medians of the rounds. Watches: at every watcher.\n\n")
+	b.WriteString(latencies(f))
+	b.WriteString("\n## CPU\n\nMicroseconds of CPU for an operation, server + database / client; medians. The client checks every answer on the same cores.\n\n")
+	b.WriteString(processors(f))
+	b.WriteString("\n## Memory\n\nResident MiB at the end of the workload, server + database; medians. InnoDB's cache fills up to its limit and stays.\n\n")
+	b.WriteString(memory(f))
+	if notes := notes(f); notes != "" {
+		b.WriteString("\n## Remarks\n\n" + notes)
+	}
+	if len(plots) > 0 {
+		b.WriteString("\n## Plots\n\n")
+		for _, p := range plots {
+			fmt.Fprintf(&b, "![%s](%s)\n", strings.TrimSuffix(p, ".svg"), p)
+		}
+	}
+	return b.String()
+}
+
+// conditions are the machine and the programs and, with workloads, what was run.
+func conditions(f *result.File, workloads bool) string {
+	var b strings.Builder
+	m := f.Machine
+	fmt.Fprintf(&b, "%s: %d cores of %s, %.0f GiB, %s, %s; writing and flushing 4 KiB takes %.2f ms (p99 %.2f).\n\n", f.Started.Format(time.DateOnly),
+		m.Cores, cmp.Or(m.Processor, "an unnamed processor"), m.MemoryGiB, m.System, cmp.Or(m.FileSystem, "unknown file system"), m.FsyncP50, m.FsyncP99)
+	for _, name := range slices.Sorted(maps.Keys(f.Versions)) {
+		fmt.Fprintf(&b, "- %s: %s\n", name, f.Versions[name])
+	}
+	if !workloads {
+		return b.String()
+	}
+	o := f.Options
+	fmt.Fprintf(&b, "\nRounds: %d; %v a figure; %d keys; values of %d bytes", f.Rounds, o.Duration, o.Keys, o.ValueSize)
+	if o.SmallSize > 0 {
+		fmt.Fprintf(&b, ", of %d where the name of a row ends in %dB", o.SmallSize, o.SmallSize)
+	}
+	b.WriteString(". ")
+	var loads []float64
+	for _, g := range f.Figures {
+		loads = append(loads, g.Load)
+	}
+	load := result.SpreadOf(loads)
+	fmt.Fprintf(&b, "The machine's load when a figure was begun: median %.1f, at most %.1f.\n\n", load.Median, load.Max)
+	b.WriteString("Workloads; the number behind a name is that of clients, of watchers for watches:\n\n")
+	for _, a := range about {
+		fmt.Fprintf(&b, "- `%s`: %s\n", a.workload, a.text)
+	}
+	return b.String()
+}
+
+// throughput is what a cell is about: keys per second of lists, operations of others.
+func throughput(f *result.Figure) float64 {
+	if f.Workload == "list" || f.Workload == "list-all" {
+		return f.Keys
+	}
+	return f.PerSecond
+}
+
+// cells are the cells that any system was measured on, in the plan's order.
+func cells(f *result.File) []plan.Cell {
+	return slices.DeleteFunc(f.Options.Cells(), func(c plan.Cell) bool {
+		return !slices.ContainsFunc(f.Figures, func(g result.Figure) bool { return g.ID == c.ID })
+	})
+}
+
+func header(f *result.File) string {
+	return "| |" + strings.Join(append(slices.Clone(f.Systems), ""), " | ") + "\n|---|" + strings.Repeat("---|", len(f.Systems)) + "\n"
+}
+
+// rows makes a table with a cell for each system.
+func rows(f *result.File, value func(system string, c plan.Cell) string) string {
+	var b strings.Builder
+	b.WriteString(header(f))
+	for _, c := range cells(f) {
+		fmt.Fprintf(&b, "| %s |", c.ID)
+		for _, s := range f.Systems {
+			fmt.Fprintf(&b, " %s |", value(s, c))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func table(f *result.File, number func(*result.Figure) float64, ratios bool) string {
+	return rows(f, func(s string, c plan.Cell) string {
+		if c.Workload == "watch-latency" {
+			return "" // written at a set rate
+		}
+		v := f.Spread(s, c.ID, number)
+		if math.IsNaN(v.Median) {
+			return "–"
+		}
+		text := fmt.Sprintf("%s (%s–%s)", whole(v.Median), whole(v.Min), whole(v.Max))
+		if base := f.Spread(etcd, c.ID, number).Median; ratios && s != etcd && !math.IsNaN(base) && base > 0 {
+			text += fmt.Sprintf(" **%.2f×**", v.Median/base)
+		}
+		return text + mark(f, s, c.ID)
+	})
+}
+
+// mark tells figures that came with wrong answers.
+func mark(f *result.File, s, cell string) string {
+	for _, g := range f.Of(s, cell) {
+		if g.Status == result.Wrong {
+			return " ✗"
+		}
+	}
+	return ""
+}
+
+func latencies(f *result.File) string {
+	return rows(f, func(s string, c plan.Cell) string {
+		p50 := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.P50 }).Median
+		p99 := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.P99 }).Median
+		if math.IsNaN(p50) {
+			return "–"
+		}
+		return fmt.Sprintf("%.2f / %.2f", p50, p99)
+	})
+}
+
+func processors(f *result.File) string {
+	return rows(f, func(s string, c plan.Cell) string {
+		server := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.ServerCPU }).Median
+		database := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.DatabaseCPU }).Median
+		client := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.ClientCPU }).Median
+		switch {
+		case math.IsNaN(server):
+			return "–"
+		case database > 0:
+			return fmt.Sprintf("%s + %s / %s", whole(server), whole(database), whole(client))
+		}
+		return fmt.Sprintf("%s / %s", whole(server), whole(client))
+	})
+}
+
+func memory(f *result.File) string {
+	const mib = 1 << 20
+	return rows(f, func(s string, c plan.Cell) string {
+		server := f.Spread(s, c.ID, func(g *result.Figure) float64 { return float64(g.ServerRSS) }).Median
+		database := f.Spread(s, c.ID, func(g *result.Figure) float64 { return float64(g.DatabaseRSS) }).Median
+		switch {
+		case math.IsNaN(server):
+			return "–"
+		case database > 0:
+			return fmt.Sprintf("%.0f + %.0f", server/mib, database/mib)
+		}
+		return fmt.Sprintf("%.0f", server/mib)
+	})
+}
+
+// notes says why there is no figure, or what was wrong with it.
+func notes(f *result.File) string {
+	var b strings.Builder
+	for _, s := range f.Systems {
+		said := map[string]bool{}
+		for _, g := range f.Figures {
+			if g.System != s || g.Status == result.OK {
+				continue
+			}
+			key := g.ID
+			if g.Status == result.Unsupported {
+				key = g.Workload
+			}
+			if said[key] {
+				continue
+			}
+			said[key] = true
+			fmt.Fprintf(&b, "- %s, %s: %s: %.300s\n", s, key, g.Status, strings.ReplaceAll(g.Reason, "\n", " "))
+		}
+	}
+	return b.String()
+}
+
+// whole writes a number with at most three digits behind the first, thousands apart.
+func whole(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	digits := fmt.Sprintf("%.0f", v)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

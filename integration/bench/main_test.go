@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(programsOf{m}) }
+
+// built is where the tests' programs are built, once for all.
+var built string
+
+// programsOf runs tests and removes the programs after them.
+type programsOf struct{ m *testing.M }
+
+func (p programsOf) Run() int {
+	var err error
+	if built, err = os.MkdirTemp("", "sqlbrain-bench-programs-"); err != nil {
+		panic(err)
+	}
+	code := p.m.Run()
+	if err := os.RemoveAll(built); err != nil {
+		panic(err)
+	}
+	return code
+}
+
+// long runs the tests on all systems this machine can run, etcd and kine too, which
+// take minutes to build.
+func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
+
+// testPlace is where a test's systems are: sqlbrain on SQLite, and on one database
+// server if there is one; all systems if long.
+func testPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{out: t.TempDir(), programs: built, module: ".", systems: []string{"sqlbrain-sqlite"}, redoLog: 64 << 20}
+	// Not below a test's own directory, which is closed to the databases' user.
+	var err error
+	p.data, err = os.MkdirTemp("", "sqlbrain-bench-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(p.data)) })
+	require.NoError(t, os.Chmod(p.data, 0o755))
+	var programs system.Programs
+	require.NoError(t, programs.FindDatabases())
+	for _, engine := range []struct{ name, path string }{{"mariadb", programs.MariaDB}, {"mysql", programs.MySQL}} {
+		if engine.path != "" && (long() || len(p.systems) == 1) {
+			p.systems = append(p.systems, "sqlbrain-"+engine.name)
+			if long() {
+				p.systems = append(p.systems, "kine-"+engine.name)
+			}
+		}
+	}
+	if long() {
+		p.systems = append(p.systems, "etcd", "kine-sqlite", "kine-sqlite-loose")
+	}
+	return p
+}
+
+func TestEverythingIsMeasuredAndGoneOnWith(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	p := testPlace(t)
+	path := filepath.Join(p.out, resultsName)
+	// First a part, as a run that is interrupted leaves it.
+	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, []string{"get", "delete"}, false))
+	part, err := result.Read(path)
+	require.NoError(t, err)
+	require.Less(t, len(part.Figures), len(p.systems)*len(plan.Tiny.Cells()))
+	kept := part.Figures[0].Started
+	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, nil, true))
+	f, err := result.Read(path)
+	require.NoError(t, err)
+	require.Equal(t, kept, f.Figures[0].Started, "measured again")
+	require.Len(t, f.Figures, len(p.systems)*len(plan.Tiny.Cells()))
+	for _, g := range f.Figures {
+		if g.System[:4] == "kine" {
+			require.NotEqual(t, result.Failed, g.Status, "%s %s: %s", g.System, g.ID, g.Reason)
+			continue
+		}
+		require.Equal(t, result.OK, g.Status, "%s %s: %s", g.System, g.ID, g.Reason)
+		require.Positive(t, g.PerSecond, "%s %s", g.System, g.ID)
+		require.Positive(t, g.P50, "%s %s", g.System, g.ID)
+		require.Positive(t, g.ServerRSS, "%s %s", g.System, g.ID)
+		require.Positive(t, g.Answers, "%s %s", g.System, g.ID)
+	}
+	require.FileExists(t, filepath.Join(p.out, "throughput-create.svg"))
+	page, err := os.ReadFile(filepath.Join(p.out, pageName))
+	require.NoError(t, err)
+	for _, c := range plan.Tiny.Cells() {
+		require.Contains(t, string(page), "| "+c.ID+" |")
+	}
+	left, err := os.ReadDir(p.data)
+	require.NoError(t, err)
+	require.Empty(t, left, "data left behind")
+}
+
+func TestGrowthIsMeasured(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	p := testPlace(t)
+	g := growthFlags{place: *p, sizes: []string{"300x1", "300x3"}, valueSize: 64, kineMost: 300, etcdMost: 900, duration: 20 * time.Millisecond, repeats: 2}
+	require.NoError(t, g.run(ctx))
+	f, err := growth.Read(filepath.Join(p.out, growthName))
+	require.NoError(t, err)
+	for _, point := range f.Points {
+		require.Empty(t, point.Failure, "%s %s", point.System, point.String())
+		require.Positive(t, point.Get.Done)
+		require.Positive(t, point.Page.Done)
+		require.Positive(t, point.Count.Done)
+		require.Positive(t, point.Create.Done)
+		require.Positive(t, point.DiskBytes)
+		require.Len(t, point.Starts, 2)
+		require.Len(t, point.Failovers, 2)
+		if point.Versions == 1 && point.System[:4] != "kine" {
+			require.Equal(t, 300, point.Compaction.Garbage)
+		}
+	}
+	require.FileExists(t, filepath.Join(p.out, "growth-memory.svg"))
+	require.FileExists(t, filepath.Join(p.out, growthPageName))
+}
+
+func TestASystemThatDoesNotStartLosesNobodyElsesFigures(t *testing.T) {
+	p := testPlace(t)
+	p.systems, p.programs = []string{"etcd", "sqlbrain-sqlite"}, t.TempDir()
+	var programs system.Programs
+	require.NoError(t, programs.Build(t.Context(), p.module, p.programs, system.Sqlbrain))
+	broken, err := exec.LookPath("false")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
+	p.module = "" // as they are
+	require.NoError(t, runAll(t.Context(), p, plan.Tiny, 1, []string{"get"}, false))
+	f, err := result.Read(filepath.Join(p.out, resultsName))
+	require.NoError(t, err)
+	require.NotEmpty(t, f.Of("etcd", "get-8"))
+	require.Equal(t, result.Failed, f.Of("etcd", "get-8")[0].Status)
+	require.Contains(t, f.Of("etcd", "get-8")[0].Reason, "did not start")
+	require.NotEmpty(t, f.Of("sqlbrain-sqlite", "get-8"))
+	require.Equal(t, result.OK, f.Of("sqlbrain-sqlite", "get-8")[0].Status)
+	require.Contains(t, report.Page(f, nil), "etcd, get-8: failed")
+}
+
+func TestSizes(t *testing.T) {
+	d, err := parseSize("10000x10")
+	require.NoError(t, err)
+	require.Equal(t, growth.Dataset{Keys: 10_000, Versions: 10}, d)
+	for _, bad := range []string{"", "5", "x1", "0x1", "1x0", "1x1x1", "manyx1"} {
+		_, err := parseSize(bad)
+		require.Error(t, err, bad)
+	}
+}
