@@ -36,11 +36,12 @@ type Point struct {
 	Failure string    `json:"failure,omitempty"` // what ended it early: what follows was not measured
 
 	LoadSeconds float64 `json:"load_seconds"`
-	DiskBytes   int64   `json:"disk_bytes"`
-	Get         *Series `json:"get,omitempty"`
-	Page        *Series `json:"page,omitempty"`  // of 500
-	Count       *Series `json:"count,omitempty"` // of all
-	Create      *Series `json:"create,omitempty"`
+	// DiskBytes is how much more disk is used than before, logs included.
+	DiskBytes int64   `json:"disk_bytes"`
+	Get       *Series `json:"get,omitempty"`
+	Page      *Series `json:"page,omitempty"`  // of 500
+	Count     *Series `json:"count,omitempty"` // of all
+	Create    *Series `json:"create,omitempty"`
 	// Starts are seconds from the start of a server that was stopped in order to its
 	// first answer.
 	Starts []float64 `json:"starts,omitempty"`
@@ -116,15 +117,20 @@ func (m *measurement) all(ctx context.Context) error {
 	if err := m.connect(m.r.Endpoint(0)); err != nil {
 		return err
 	}
+	empty, err := m.r.Bytes()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := m.d.load(ctx, m.r.System.Product, m.clients); err != nil {
 		return err
 	}
 	m.p.LoadSeconds = time.Since(began).Seconds()
-	var err error
-	if m.p.DiskBytes, err = m.r.Bytes(); err != nil {
+	full, err := m.r.Bytes()
+	if err != nil {
 		return err
 	}
+	m.p.DiskBytes = max(0, full-empty)
 	m.tell("loaded in %.1f s, %d MiB", m.p.LoadSeconds, m.p.DiskBytes>>20)
 	for _, series := range []struct {
 		name    string

@@ -23,7 +23,7 @@ func GrowthPage(f *growth.File, plots []string) string {
 		title string
 		cell  func(*growth.Point) string
 	}{
-		{"keys × versions", func(p *growth.Point) string { return whole(float64(p.Keys)) + " × " + whole(float64(p.Versions)) }},
+		{"keys × versions", func(p *growth.Point) string { return fmt.Sprintf("%s × %d", whole(float64(p.Keys)), p.Versions) }},
 		{"", func(p *growth.Point) string { return p.System }},
 		{"get, 16 clients", func(p *growth.Point) string { return series(p.Get) }},
 		{"page of 500, 4 clients", func(p *growth.Point) string { return series(p.Page) }},
@@ -35,7 +35,7 @@ func GrowthPage(f *growth.File, plots []string) string {
 			}
 			return fmt.Sprintf("%d + %d", p.Create.ServerRSS>>20, p.Create.DatabaseRSS>>20)
 		}},
-		{"disk MiB", func(p *growth.Point) string { return whole(float64(p.DiskBytes >> 20)) }},
+		{"disk MiB, logs included", func(p *growth.Point) string { return whole(float64(p.DiskBytes >> 20)) }},
 		{"start s", func(p *growth.Point) string { return seconds(p.Starts) }},
 		{"failover s (nodes)", func(p *growth.Point) string {
 			if p.Failovers == nil {

@@ -12,8 +12,12 @@ import (
 	"strings"
 )
 
-// EnvMySQL names the mysqld to run, if it is not in the usual places.
-const EnvMySQL = "SQLBRAIN_TEST_MYSQLD"
+// EnvMySQL and EnvMariaDB name the servers to run, if they are not in the usual places;
+// the tests of the product look there too.
+const (
+	EnvMySQL   = "SQLBRAIN_TEST_MYSQLD"
+	EnvMariaDB = "SQLBRAIN_TEST_MARIADBD"
+)
 
 // Programs are the files that are run; "" if there is none.
 type Programs struct {
@@ -23,11 +27,12 @@ type Programs struct {
 
 // FindDatabases looks for the programs of database servers on this machine.
 func (p *Programs) FindDatabases() error {
-	for _, name := range []string{os.Getenv(EnvMySQL), "mysqld", "mariadbd"} {
+	named := []string{os.Getenv(EnvMySQL), os.Getenv(EnvMariaDB)}
+	for i, name := range append(named, "mysqld", "mariadbd") {
 		path, err := lookPath(name)
 		if err != nil {
-			if name != "" && name == os.Getenv(EnvMySQL) {
-				return fmt.Errorf("%s: %w", EnvMySQL, err)
+			if i < len(named) && name != "" {
+				return err
 			}
 			continue
 		}
