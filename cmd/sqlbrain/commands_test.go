@@ -36,38 +36,33 @@ func TestHelpShowsNoSettingsOfTheEnvironment(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
-	for name, datastore := range map[string]func(*testing.T) string{
-		"sqlite": sqliteURL,
-		"mysql":  func(t *testing.T) string { return mysqlUser(t, "ALL PRIVILEGES") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			db := []string{"--datastore", datastore(t)}
-			migrate := func(args ...string) answer {
-				t.Helper()
-				return execute(t, append(append([]string{"migrate"}, args...), db...)...)
-			}
-			if name == "sqlite" {
-				migrate("version").requireRefused(t, "no such file")
-			} else {
-				require.Equal(t, "schema version 0 (this binary needs 1)\n", migrate("version").stdout)
-			}
-			a := migrate("up")
-			require.Zero(t, a.code, a.stderr)
-			require.Equal(t, "schema version 1 (this binary needs 1)\n", a.stdout)
-			require.Zero(t, migrate("up").code)
-			require.JSONEq(t, `{"version":1,"dirty":false,"needed":1}`, migrate("version", "-o", "json").stdout)
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		db := []string{"--datastore", datastore}
+		migrate := func(args ...string) answer {
+			t.Helper()
+			return execute(t, append(append([]string{"migrate"}, args...), db...)...)
+		}
+		if strings.HasPrefix(datastore, "sqlite:") {
+			migrate("version").requireRefused(t, "no such file")
+		} else {
+			require.Equal(t, "schema version 0 (this binary needs 1)\n", migrate("version").stdout)
+		}
+		a := migrate("up")
+		require.Zero(t, a.code, a.stderr)
+		require.Equal(t, "schema version 1 (this binary needs 1)\n", a.stdout)
+		require.Zero(t, migrate("up").code)
+		require.JSONEq(t, `{"version":1,"dirty":false,"needed":1}`, migrate("version", "-o", "json").stdout)
 
-			migrate("down").requireRefused(t, "repeat with --yes")
-			require.Contains(t, migrate("version").stdout, "schema version 1")
-			require.Zero(t, migrate("down", "--yes").code)
-			require.Contains(t, migrate("version").stdout, "schema version 0")
-			migrate("down", "--yes").requireRefused(t, "has no sqlbrain schema")
+		migrate("down").requireRefused(t, "repeat with --yes")
+		require.Contains(t, migrate("version").stdout, "schema version 1")
+		require.Zero(t, migrate("down", "--yes").code)
+		require.Contains(t, migrate("version").stdout, "schema version 0")
+		migrate("down", "--yes").requireRefused(t, "has no sqlbrain schema")
 
-			require.Zero(t, migrate("up").code)
-			migrate("force", "999").requireRefused(t, "newer than this binary")
-			require.Zero(t, migrate("force", "1").code)
-		})
-	}
+		require.Zero(t, migrate("up").code)
+		migrate("force", "999").requireRefused(t, "newer than this binary")
+		require.Zero(t, migrate("force", "1").code)
+	})
 }
 
 // TestSQLiteFileOfARunningServer: it can be looked at, and not be changed.

@@ -194,6 +194,15 @@ func sqliteURL(t *testing.T) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "test.db")
 }
 
+// onEngines runs f on an empty database of each engine, on servers as a new user
+// with those rights on it.
+func onEngines(t *testing.T, rights string, f func(t *testing.T, datastore string)) {
+	t.Run("sqlite", func(t *testing.T) { f(t, sqliteURL(t)) })
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) { f(t, newUser(t, p.Database(t), rights)) })
+	}
+}
+
 // mysqlUser returns the URL of a fresh database for a fresh user with those
 // rights on it.
 func mysqlUser(t *testing.T, rights string) string {

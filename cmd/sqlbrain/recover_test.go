@@ -96,12 +96,7 @@ func (r recoverable) with(f func(context.Context, *clientv3.Client)) {
 }
 
 func eachRecoverable(t *testing.T, f func(recoverable)) {
-	for name, datastore := range map[string]func(*testing.T) string{
-		"sqlite": sqliteURL,
-		"mysql":  func(t *testing.T) string { return mysqlUser(t, "ALL PRIVILEGES") },
-	} {
-		t.Run(name, func(t *testing.T) { f(recoverable{t, datastore(t)}) })
-	}
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) { f(recoverable{t, datastore}) })
 }
 
 func TestRecoverAfterCommitsWereLost(t *testing.T) {

@@ -24,31 +24,25 @@ import (
 )
 
 func TestWithoutACommandItServesAndKeepsItsData(t *testing.T) {
-	for name, datastore := range map[string]func(*testing.T) string{
-		"sqlite": sqliteURL,
-		"mysql":  func(t *testing.T) string { return mysqlUser(t, "SELECT, INSERT, UPDATE, DELETE, CREATE") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			raw := datastore(t)
-			n := startNode(t, "--datastore", raw)
-			_, err := n.client(t).Put(t.Context(), "a", "b")
-			require.NoError(t, err)
-			require.Zero(t, n.stop())
+	onEngines(t, "SELECT, INSERT, UPDATE, DELETE, CREATE", func(t *testing.T, raw string) {
+		n := startNode(t, "--datastore", raw)
+		_, err := n.client(t).Put(t.Context(), "a", "b")
+		require.NoError(t, err)
+		require.Zero(t, n.stop())
 
-			started, ready := n.log.await("sqlbrain starts"), n.log.await("ready")
-			require.NotEmpty(t, started["version"])
-			require.NotContains(t, started["datastore"], "Geheim")
-			require.Equal(t, started["datastore"], ready["datastore"])
-			require.NotEmpty(t, ready["cluster_id"])
+		started, ready := n.log.await("sqlbrain starts"), n.log.await("ready")
+		require.NotEmpty(t, started["version"])
+		require.NotContains(t, started["datastore"], "Geheim")
+		require.Equal(t, started["datastore"], ready["datastore"])
+		require.NotEmpty(t, ready["cluster_id"])
 
-			n = startNode(t, "serve", "--datastore", raw, "--migrate=verify")
-			got, err := n.client(t).Get(t.Context(), "a")
-			require.NoError(t, err)
-			require.Equal(t, "b", string(got.Kvs[0].Value))
-			require.Equal(t, ready["cluster_id"], n.log.await("ready")["cluster_id"])
-			require.Zero(t, n.stop())
-		})
-	}
+		n = startNode(t, "serve", "--datastore", raw, "--migrate=verify")
+		got, err := n.client(t).Get(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, "b", string(got.Kvs[0].Value))
+		require.Equal(t, ready["cluster_id"], n.log.await("ready")["cluster_id"])
+		require.Zero(t, n.stop())
+	})
 }
 
 func TestTheDefaultDatabaseIsInTheDataDirectory(t *testing.T) {
