@@ -42,7 +42,7 @@ func TestConcurrentHistories(t *testing.T) {
 	seed := number(t, envSeed, 1, 1)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		t.Parallel()
-		for i := range histories {
+		for i := range share(e, envConcurrent, histories) {
 			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
 				testConcurrentHistory(t, e, uint64(seed+i), length)
 			})

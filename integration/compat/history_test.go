@@ -30,7 +30,7 @@ func TestHistories(t *testing.T) {
 	}
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		t.Parallel()
-		for i := range histories {
+		for i := range share(e, envHistories, histories) {
 			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
 				t.Parallel()
 				testHistory(t, e, uint64(seed+i), stepNumbers(t, length))

@@ -27,6 +27,15 @@ func (r telling) Run() int {
 	return code
 }
 
+// share is how many of n histories are run on e. In a run of the usual length
+// MySQL gets half: it and MariaDB are sent the same statements.
+func share(e harness.Engine, env string, n int) int {
+	if e.Name == string(enginetest.MySQL) && os.Getenv(env) == "" && os.Getenv("SQLBRAIN_LONG") != "1" {
+		return n / 2
+	}
+	return n
+}
+
 // number returns the number in an environment variable, or the usual one, or the
 // long one where tests are to take their long form.
 func number(t *testing.T, env string, usual, long int) int {
