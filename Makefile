@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb
+MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers
 # Those whose tests are no part of `make test`: they build Kubernetes.
 LINTED   := $(MODULES) integration/k8s
 
@@ -49,7 +49,7 @@ integration: ## The built binary beside etcd: etcdctl, histories, crashes, outag
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
 	@test -n "$$SQLBRAIN_TEST_TIDB_URL" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases"; exit 2; }
 	$(GO) test -count=1 -timeout 60m $(PACKAGES)
-	set -e; for m in integration integration/robustness integration/tidb; do (cd $$m && SQLBRAIN_TEST_MYSQL_URL="$$SQLBRAIN_TEST_TIDB_URL" $(GO) test -count=1 -timeout 60m ./...); done
+	set -e; for m in integration integration/robustness integration/tidb; do (cd $$m && $(GO) test -count=1 -timeout 60m ./...); done
 
 .PHONY: compat
 compat: ## Every claim of compatibility and random histories beside etcd, for half an hour; COMPATTIME bounds it

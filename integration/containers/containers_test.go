@@ -1,0 +1,75 @@
+package containers
+
+import (
+	"context"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
+)
+
+func TestMain(m *testing.M) {
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would tell of each attempt while a server starts
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+}
+
+// TestImages starts each image once and runs everything on it.
+func TestImages(t *testing.T) {
+	for _, i := range images {
+		t.Run(i.name, func(t *testing.T) {
+			i.start(t)
+			p := i.product()
+			t.Run("storage suite", func(t *testing.T) {
+				storetest.Run(t, func(t testing.TB) sqlstore.Store { return open(t, p.Database(t)) })
+			})
+			t.Run("tour", func(t *testing.T) { tour(t, p.Database(t)) })
+			t.Run("history", func(t *testing.T) { history(t, p) })
+		})
+	}
+}
+
+// open makes the table and opens the store.
+func open(t testing.TB, raw string) sqlstore.Store {
+	t.Helper()
+	ctx := context.Background()
+	u, err := sqlstore.ParseURL(raw)
+	require.NoError(t, err)
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(ctx, db.DialectName(), db.SQL()))
+	require.NoError(t, db.Close())
+	s, err := sqlstore.Open(ctx, u, sqlstore.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// history runs a history and a concurrent one of integration/compat, which compare
+// sqlbrain's answers with etcd's, on the server that the environment names.
+func history(t *testing.T, p enginetest.Product) {
+	ctx, cancel := context.WithTimeout(t.Context(), compatWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^(TestHistories|TestConcurrentHistories)$/^"+string(p)+"$", "./compat")
+	cmd.Dir = ".."
+	cmd.Env = append(cmd.Environ(), "SQLBRAIN_COMPAT_HISTORIES=1", "SQLBRAIN_COMPAT_CONCURRENT=1", "SQLBRAIN_COMPAT_LENGTH=200", enginetest.EnvRequire+"=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, name := range []string{"TestHistories", "TestConcurrentHistories"} {
+		require.Contains(t, string(out), "--- PASS: "+name+"/"+string(p)+"/seed=1", "it must not have been skipped")
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "histories") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
