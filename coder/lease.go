@@ -79,6 +79,9 @@ func AttachmentBounds(id int64) (lo, hi []byte) {
 	return lo, hi
 }
 
+// AllAttachmentBounds returns the range of the attachment rows of all leases.
+func AllAttachmentBounds() (lo, hi []byte) { return []byte(magicAttach), nextMagic(magicAttach) }
+
 // appendLeaseID writes id so that rows sort by its signed value.
 func appendLeaseID(b []byte, id int64) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(id)^(1<<63))
