@@ -33,6 +33,7 @@ type CreateRequest struct {
 	ProgressNotify  bool
 	Fragment        bool // only carried through to Response
 	NoPut, NoDelete bool
+	Refused         string // not empty: no watcher, but a refusal for this reason
 }
 
 // Response is one message for the client.
@@ -110,7 +111,7 @@ func (s *Stream) Create(r CreateRequest) {
 		w.key = []byte{0}
 	}
 	frontier := h.frontier.Load()
-	if reason := s.refusal(w); reason != "" {
+	if reason := s.refusal(w, r.Refused); reason != "" {
 		s.control(nil, Response{
 			WatchID: NoWatchID, Revision: frontier, Created: true, Canceled: true, CancelReason: reason,
 		})
@@ -125,11 +126,14 @@ func (s *Stream) Create(r CreateRequest) {
 	h.start(w, frontier)
 }
 
-// refusal returns why w cannot be created, in the order in which etcd looks.
-func (s *Stream) refusal(w *watcher) string {
+// refusal returns why w cannot be created, in the order in which etcd looks; callers
+// is the caller's own reason, "" for none.
+func (s *Stream) refusal(w *watcher, callers string) string {
 	switch {
 	case w.start < 0:
 		return reasonNegativeStart
+	case callers != "":
+		return callers
 	case len(w.end) > 0 && !coder.IsFromKey(w.end) && bytes.Compare(w.key, w.end) >= 0:
 		return reasonEmptyRange
 	case w.id != 0 && s.watchers[w.id] != nil:

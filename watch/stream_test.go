@@ -36,6 +36,8 @@ func TestRefusedCreates(t *testing.T) {
 		want string
 	}{
 		{key("a").id(8), duplicate},
+		{CreateRequest{Key: []byte("a"), Refused: "not allowed"}, `-1@2 created canceled "not allowed"`},
+		{CreateRequest{Key: []byte("a"), Refused: "not allowed", StartRevision: -1}, negative},
 		{key("a").from(-1), negative},
 		{span("b", "a").from(-1), negative},
 		{span("b", "a"), empty},
