@@ -40,6 +40,7 @@ type Config struct {
 	IndexCache     int           // entries of the index cache, 200,000
 	RecordCache    int           // bytes of the caches of current objects, 64 MiB; negative: off
 	TTLPolicies    []TTLPolicy
+	TokenTTL       time.Duration // how long a token that is not used stays valid, 300 s
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
 	AutoCompactionMode      string
@@ -62,6 +63,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.BatchBytes, 4<<20)
 	setDefault(&c.IndexCache, 200_000)
 	setDefault(&c.RecordCache, 64<<20)
+	setDefault(&c.TokenTTL, 300*time.Second)
 	setDefault(&c.Watch.Logger, c.Logger)
 	if c.Watch.Registerer == nil {
 		c.Watch.Registerer = c.Registerer
@@ -95,6 +97,7 @@ type Backend struct {
 	records   *recordCache
 	ranges    *rangeCache
 	alarms    *alarmSet
+	auth      *authState
 	size      *sizeGauge
 	noSpace   chan struct{} // asks for the NOSPACE alarm
 
@@ -164,6 +167,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	b.compacted.Store(-1)
 	b.seen.Store(&coder.Chain{})
 	b.marks = newShared(cfg.RequestTimeout, b.readMark)
+	b.auth = newAuthState(store, b)
 	if cfg.Leadership != nil {
 		b.positions = newShared(cfg.RequestTimeout, cfg.Leadership.Position)
 	}
@@ -184,6 +188,9 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		return nil, err
 	}
 	if err := b.alarms.load(ctx, store); err != nil {
+		return nil, err
+	}
+	if _, err := b.auth.load(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.size.refresh(ctx); err != nil {
@@ -229,6 +236,7 @@ func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.workers.Wait()
 	b.marks.close()
+	b.auth.loads.close()
 	if b.positions != nil {
 		b.positions.close()
 	}

@@ -103,8 +103,8 @@ func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (c
 	}
 }
 
-// finish makes a durable batch visible: caches, frontier, what else was
-// staged, events, in that order.
+// finish makes a durable batch visible: caches, users and roles, frontier, what else
+// was staged, events, in that order.
 func (l *leader) finish(s *batchState) error {
 	events := make([]*watch.Event, len(s.changes))
 	for i, c := range s.changes {
@@ -114,6 +114,7 @@ func (l *leader) finish(s *batchState) error {
 		l.index.set(k, indexEntry{Index: ks.index(), exists: true})
 	}
 	l.size.grow(int64(s.bytes))
+	l.auth.raise(s.auth) // before what was written under it can be read
 	return l.show(events, s.alloc.Last(), s.after...)
 }
 

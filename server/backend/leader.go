@@ -24,6 +24,7 @@ type leader struct {
 
 	index     *indexCache
 	lessor    *lessor
+	tokens    *tokenClock
 	compactor *compactor
 	policies  *policyLeases // the sequencer's
 
@@ -96,6 +97,12 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	if l.lessor, err = loadLessor(ctx, l); err != nil {
 		return nil, err
 	}
+	if _, err := b.auth.load(ctx); err != nil {
+		return nil, err
+	}
+	if l.tokens, err = loadTokens(ctx, b); err != nil {
+		return nil, err
+	}
 	l.compactor = newCompactor(l)
 	if !b.cfg.Exclusive && l.chain.predecessorMayAnswer() && !off("fence") {
 		if err := rest(ctx, takeoverWait-time.Since(taken)); err != nil {
@@ -122,7 +129,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	defer l.die()
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
-		l.sequence, l.collect, l.watchFence, l.lessor.run, l.compactor.run, l.autoCompact, l.watchQuota,
+		l.sequence, l.collect, l.watchFence, l.lessor.run, l.compactor.run, l.autoCompact, l.watchQuota, l.sweepTokens,
 	} {
 		workers.Go(func() { work(working) })
 	}

@@ -2,9 +2,7 @@ package backend
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -211,30 +209,16 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 	if !st.leaseExists(c.id) {
 		return ErrLeaseNotFound
 	}
-	keys, err := c.l.attachedKeys(ctx, c.id)
+	attached, err := st.LeaseKeys(ctx, c.id)
 	if err != nil {
 		return err
 	}
-	// Earlier commands of the batch may have attached others.
-	candidates := make(map[string]bool, len(keys))
-	for _, k := range keys {
-		candidates[string(k)] = true
-	}
-	for k, ks := range st.keys {
-		if ks.rec.Lease == c.id {
-			candidates[k] = true
-		}
-	}
-	attached := slices.Sorted(maps.Keys(candidates))
-	if err := c.l.loadIndex(ctx, toBytes(attached)); err != nil {
-		return err
-	}
 	for _, k := range attached {
-		cur, err := st.current(ctx, []byte(k))
+		cur, err := st.current(ctx, k)
 		if err != nil {
 			return err
 		}
-		if cur != nil && cur.Lease == c.id {
+		if cur != nil {
 			st.delete(cur, false)
 		}
 	}

@@ -23,8 +23,9 @@ type command interface {
 
 // request is a command on its way through the pipeline.
 type request struct {
-	cmd   command
-	since time.Time
+	cmd    command
+	permit Permit // nil: whatever it is
+	since  time.Time
 	// state goes from waiting to taken (by the sequencer) or left (by the
 	// caller), whoever is first. A request that was left was not executed.
 	state atomic.Int32
@@ -43,7 +44,7 @@ const (
 // changes are durable and visible, or why it was not executed. When ctx ends
 // while cmd is being committed, the outcome is unknown to the caller.
 func (l *leader) submit(ctx context.Context, cmd command) error {
-	r := &request{cmd: cmd, since: time.Now(), done: make(chan error, 1)}
+	r := &request{cmd: cmd, permit: permitOf(ctx), since: time.Now(), done: make(chan error, 1)}
 	select {
 	case <-l.draining:
 		return l.turnedAway()
@@ -203,12 +204,17 @@ func takeWaiting(requests []*request) []*request {
 	return kept
 }
 
-// evaluateOne bounds what a command reads: a database that does not answer must
-// not hold up the pipeline for ever.
-func (l *leader) evaluateOne(ctx context.Context, cmd command, st *stage) error {
+// evaluateOne evaluates a command that is permitted. It bounds what is read: a
+// database that does not answer must not hold up the pipeline for ever.
+func (l *leader) evaluateOne(ctx context.Context, r *request, st *stage) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, l.cfg.CommitTimeout, ErrTimeout)
 	defer cancel()
-	return l.publicError(bounded, cmd.evaluate(bounded, st))
+	if r.permit != nil {
+		if err := r.permit(bounded, st); err != nil {
+			return l.publicError(bounded, err)
+		}
+	}
+	return l.publicError(bounded, r.cmd.evaluate(bounded, st))
 }
 
 // evaluateAll evaluates requests in order until the commit is full, and returns
@@ -223,7 +229,7 @@ func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*req
 			continue
 		}
 		st := s.begin()
-		err := l.evaluateOne(ctx, r.cmd, st)
+		err := l.evaluateOne(ctx, r, st)
 		if errors.Is(err, errNextBatch) && len(outcomes) > 0 {
 			break
 		}

@@ -19,11 +19,13 @@ type Update struct {
 	Term            int64
 	Revision        int64          // the newest one that Events completes
 	CompactRevision int64          // -1 or 0 if nothing was compacted
+	AuthVersion     int64          // of users and roles, see coder.AuthSettings
 	Events          []*watch.Event // whole revisions, in order; those known are passed over
 }
 
 // Apply makes commits of the leader visible on this node. One caller at a time, and
-// none while the node leads. Errors: errGap, then CatchUp is the way on;
+// none while the node leads. The users and roles that the update names must be known
+// already, see LoadAuth. Errors: errGap, then CatchUp is the way on;
 // ErrNotServing.
 func (b *Backend) Apply(u Update) error {
 	if err := b.serving(); err != nil {
@@ -114,7 +116,11 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 		return 0, b.stopServing(err)
 	}
 	b.noteChain(cur)
-	return cur.Revision, b.alarms.load(ctx, b.store)
+	if err := b.alarms.load(ctx, b.store); err != nil {
+		return 0, err
+	}
+	_, err = b.auth.load(ctx)
+	return cur.Revision, err
 }
 
 // chainVerifier returns a judge of what the chain row holds: errDataLost if that is

@@ -71,10 +71,19 @@ func (b *Backend) hasLeader() error {
 	return nil
 }
 
-// readFrontier returns the revision to read at. A linearizable read sees every
-// write acknowledged before the call: the leader makes sure that it is one, a
-// follower asks it and waits until it knows as much.
+// readFrontier returns the revision to read at, if the request is permitted there.
+// A linearizable read sees every write, and obeys every change of users and roles,
+// acknowledged before the call: the leader makes sure that it is one, a follower asks
+// it and waits until it knows as much.
 func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, error) {
+	frontier, err := b.newestRevision(ctx, linearizable)
+	if err == nil {
+		err = b.permitted(ctx)
+	}
+	return frontier, err
+}
+
+func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64, error) {
 	retry := &retrier{most: maxAskDelay}
 	for {
 		if err := b.serving(); err != nil {
@@ -112,6 +121,9 @@ func (b *Backend) askFrontier(ctx context.Context) (int64, error) {
 	}
 	b.noteCompacted(p.CompactRevision)
 	b.shown.raise(p.Revision)
+	if err := b.LoadAuth(ctx, p.AuthVersion); err != nil {
+		return 0, err
+	}
 	if err := b.tso.Wait(ctx, p.Revision); err != nil {
 		return 0, err
 	}
@@ -130,5 +142,7 @@ func (b *Backend) Position(ctx context.Context) (Update, error) {
 	if err := l.confirm(ctx); err != nil {
 		return Update{}, b.publicError(ctx, err)
 	}
-	return Update{Term: b.term.Load(), Revision: b.Revision(), CompactRevision: b.CompactRevision()}, nil
+	return Update{
+		Term: b.term.Load(), Revision: b.Revision(), CompactRevision: b.CompactRevision(), AuthVersion: b.AuthRows().Version,
+	}, nil
 }

@@ -28,6 +28,7 @@ type batchState struct {
 	changes []change
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
 	meta    map[string][]byte      // other rows; nil is a removed one
+	auth    *AuthRows              // users and roles; nil in read-only stages
 	bytes   int
 	after   []func() // run once committed, in order, before anybody is answered
 }
@@ -51,6 +52,7 @@ func newBatchState(l *leader) *batchState {
 	return &batchState{
 		b: l.Backend, l: l, base: l.tso.Frontier(), alloc: l.tso.Allocate(),
 		keys: make(map[string]*keyState), leases: make(map[int64]*coder.Lease), meta: make(map[string][]byte),
+		auth: l.AuthRows(),
 	}
 }
 
@@ -84,6 +86,7 @@ type stage struct {
 	own         []change
 	ownLeases   map[int64]*coder.Lease
 	ownMeta     map[string][]byte
+	ownAuth     *AuthRows
 	onCommitted []func()
 }
 
@@ -115,6 +118,9 @@ func (s *batchState) accept(st *stage) {
 	}
 	for k, v := range st.ownMeta {
 		s.meta[k] = v
+	}
+	if st.ownAuth != nil {
+		s.auth = st.ownAuth
 	}
 	s.after = append(s.after, st.onCommitted...)
 }
