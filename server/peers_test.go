@@ -90,6 +90,7 @@ func (n peerNode) Position(context.Context) (peer.Position, error) {
 }
 func (n peerNode) FollowFrom(int64) (*watch.Stream, error) { return n.hub.NewStream(), nil }
 func (n peerNode) CompactRevision() int64                  { return 0 }
+func (n peerNode) AuthVersion() int64                      { return 0 }
 func (n peerNode) Leading() <-chan struct{}                { return nil }
 
 // newWithPeers returns a server with a peer port that is not running.

@@ -95,6 +95,9 @@ func (n *Node) followFeed(ctx context.Context, member uint64) error {
 			return err
 		}
 		n.hear()
+		if err := n.backend.LoadAuth(ctx, u.AuthVersion); err != nil {
+			return err
+		}
 		if err := n.apply(ctx, u); err != nil {
 			return err
 		}
@@ -109,7 +112,8 @@ func (n *Node) apply(ctx context.Context, u peer.Update) error {
 		return err
 	}
 	return n.backend.Apply(backend.Update{
-		Term: u.Term, Revision: u.Revision, CompactRevision: u.CompactRevision, Events: u.Events,
+		Term: u.Term, Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
+		Events: u.Events,
 	})
 }
 

@@ -99,7 +99,7 @@ func (n *Node) Position(ctx context.Context) (backend.Update, error) {
 		return n.backend.Position(ctx)
 	}
 	p, err := c.Position(ctx)
-	return backend.Update{Term: p.Term, Revision: p.Revision, CompactRevision: p.CompactRevision}, err
+	return backend.Update{Term: p.Term, Revision: p.Revision, CompactRevision: p.CompactRevision, AuthVersion: p.AuthVersion}, err
 }
 
 // Connection implements the server's Router.
@@ -126,10 +126,15 @@ func (p Peer) MemberID() uint64 { return p.backend.MemberID() }
 // CompactRevision is what this node knows of it.
 func (p Peer) CompactRevision() int64 { return p.backend.CompactRevision() }
 
+// AuthVersion is that of the users and roles this node knows of.
+func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
+
 // Position confirms that this node leads, and says where the cluster stands.
 func (p Peer) Position(ctx context.Context) (peer.Position, error) {
 	u, err := p.backend.Position(ctx)
-	return peer.Position{Term: u.Term, Member: p.MemberID(), Revision: u.Revision, CompactRevision: u.CompactRevision}, err
+	return peer.Position{
+		Term: u.Term, Member: p.MemberID(), Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
+	}, err
 }
 
 // FollowFrom opens a stream on the leader's hub.

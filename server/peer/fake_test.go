@@ -87,6 +87,12 @@ func (l *leader) Position(context.Context) (Position, error) {
 	return l.at, l.err
 }
 
+func (l *leader) AuthVersion() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at.AuthVersion
+}
+
 func (l *leader) CompactRevision() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -155,9 +155,12 @@ func (f *feeder) events(events []*watch.Event) error {
 // waits while the receiver does not take what was sent.
 func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) error {
 	f.at.Revision = revision
+	// Not older than what these events were committed under: the receiver obeys it first.
+	f.at.AuthVersion = f.node.AuthVersion()
 	return f.stream.SendMsg(&pb.WatchResponse{
 		Header:          f.at.header(f.node.ClusterID()),
 		CompactRevision: f.at.CompactRevision,
+		WatchId:         f.at.AuthVersion,
 		Events:          toMessages(events),
 		Fragment:        fragment,
 	})

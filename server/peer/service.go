@@ -28,6 +28,8 @@ type Node interface {
 	FollowFrom(rev int64) (*watch.Stream, error)
 	// CompactRevision is the compact revision of the moment, -1 if there is none.
 	CompactRevision() int64
+	// AuthVersion is the version of users and roles of the moment.
+	AuthVersion() int64
 	// Leading is closed when the leadership of the moment ends; it is closed if
 	// there is none.
 	Leading() <-chan struct{}
@@ -39,6 +41,7 @@ type Position struct {
 	Member          uint64
 	Revision        int64 // the frontier
 	CompactRevision int64 // -1: nothing was compacted yet
+	AuthVersion     int64 // of users and roles
 }
 
 func (p Position) header(cluster uint64) *pb.ResponseHeader {
@@ -49,6 +52,7 @@ func positionOf(r *pb.WatchResponse) Position {
 	h := r.GetHeader()
 	return Position{
 		Term: int64(h.GetRaftTerm()), Member: h.GetMemberId(), Revision: h.GetRevision(), CompactRevision: r.GetCompactRevision(),
+		AuthVersion: r.GetWatchId(),
 	}
 }
 
@@ -61,11 +65,12 @@ const (
 // desc is written by hand, as the messages are etcd's:
 //
 //	service Peer {
-//	  // The header has the leader's term, member id and frontier; compact_revision
-//	  // is set, and nothing else.
+//	  // The header has the leader's term, member id and frontier; compact_revision is
+//	  // set, watch_id is the version of users and roles, and nothing else is set.
 //	  rpc Position(google.protobuf.Empty) returns (etcdserverpb.WatchResponse);
 //	  // The request is a create_request with a start_revision. Of each response the
-//	  // header's revision says up to which the receiver is complete with it. Events
+//	  // header's revision says up to which the receiver is complete with it, and
+//	  // watch_id is the version of users and roles. Events
 //	  // have no previous version but its mod_revision; a delete has its key and
 //	  // mod_revision. A response with fragment set goes on in the next one. A
 //	  // response with canceled set says that the start was compacted.
@@ -130,7 +135,7 @@ func (s *service) position(ctx context.Context) (*pb.WatchResponse, error) {
 	if err != nil {
 		return nil, notLeader(err)
 	}
-	return &pb.WatchResponse{Header: p.header(s.node.ClusterID()), CompactRevision: p.CompactRevision}, nil
+	return &pb.WatchResponse{Header: p.header(s.node.ClusterID()), CompactRevision: p.CompactRevision, WatchId: p.AuthVersion}, nil
 }
 
 // notLeader turns backend.ErrNotLeader into the status that clients know, and
