@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 // The checks that need nothing but the request, in etcd's order.
@@ -105,13 +106,11 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 	}
 }
 
-// requestHeader is the largest header etcd wraps a proposal's request in.
-var requestHeader = &pb.RequestHeader{ID: 1 << 63}
-
 // checkSize refuses a request that writes and that etcd could not propose: etcd
 // measures it with the wrapping, and so does this. wrapped holds the request.
-func checkSize(wrapped *pb.InternalRaftRequest, maxBytes int) error {
-	wrapped.Header = requestHeader
+func checkSize(wrapped *pb.InternalRaftRequest, caller auth.Caller, maxBytes int) error {
+	// The largest header there is: the id depends on the member's.
+	wrapped.Header = &pb.RequestHeader{ID: 1 << 63, Username: caller.Name, AuthRevision: caller.Revision}
 	if proto.Size(wrapped) > maxBytes {
 		return rpctypes.ErrGRPCRequestTooLarge
 	}

@@ -9,6 +9,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 func requireStatus(t *testing.T, err error, code codes.Code, text string) {
@@ -109,13 +111,19 @@ func TestRequestsAccepted(t *testing.T) {
 
 func TestRequestSize(t *testing.T) {
 	size := func(valueBytes, limit int) error {
-		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}}, limit)
+		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}}, auth.Caller{}, limit)
 	}
 	require.NoError(t, size(1000, 1100))
 	requireStatus(t, size(1000, 1000), codes.InvalidArgument, "etcdserver: request is too large")
 	// The wrapping counts: 6 bytes around the value, 3 around the put, 14 for the header.
 	require.NoError(t, size(1000, 1000+6+3+14+1))
 	requireStatus(t, size(1000, 1000+6), codes.InvalidArgument, "etcdserver: request is too large")
+	// So does who makes the request: 6 bytes for the name, 2 for the revision.
+	named := func(limit int) error {
+		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, 1000)}}, auth.Caller{Name: "root", Revision: 9}, limit)
+	}
+	require.NoError(t, named(1000+6+3+14+1+6+2))
+	requireStatus(t, named(1000+6+3+14+6+1), codes.InvalidArgument, "etcdserver: request is too large")
 }
 
 func put(key string) *pb.RequestOp { return opPut(&pb.PutRequest{Key: []byte(key)}) }

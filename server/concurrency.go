@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 // concurrency is what the Lock and Election services share. They are etcd's own,
@@ -26,6 +28,7 @@ type concurrency struct {
 	kv      clientv3.KV
 	lease   clientv3.Lease
 	watcher clientv3.Watcher
+	guard   *auth.Guard // set before there are calls
 
 	ctx context.Context // ends when the calls must
 	end context.CancelFunc
@@ -80,7 +83,7 @@ func (c *concurrency) run(ctx context.Context, f func(context.Context, *clientv3
 		return rpctypes.ErrGRPCStopped
 	}
 	defer c.done()
-	ctx, cancel := context.WithCancelCause(asCaller(ctx))
+	ctx, cancel := context.WithCancelCause(metadata.NewOutgoingContext(ctx, c.guard.Inner(ctx)))
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(rpctypes.ErrGRPCStopped) })()
 
@@ -110,21 +113,6 @@ func (c *concurrency) done() {
 	if c.stopped && c.calls == 0 {
 		close(c.idle)
 	}
-}
-
-// carried is the metadata that says who asks.
-var carried = []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger}
-
-// asCaller returns ctx for calls on behalf of the call whose context it is.
-func asCaller(ctx context.Context) context.Context {
-	in, _ := metadata.FromIncomingContext(ctx)
-	out := metadata.MD{}
-	for _, key := range carried {
-		if vs := in.Get(key); len(vs) > 0 {
-			out.Set(key, vs...)
-		}
-	}
-	return metadata.NewOutgoingContext(ctx, out)
 }
 
 // recipeError answers as etcd does: what its client makes of the errors it knows,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 )
@@ -54,6 +55,12 @@ type Config struct {
 	// Mover is asked to move the leadership; nil for a node that always leads.
 	Mover LeaderMover
 
+	// AuthToken is the kind of tokens that users get, with its options, as etcd's
+	// --auth-token has them; simple.
+	AuthToken    string
+	AuthTokenTTL time.Duration // how long a simple token stays valid that is not used; 300 s
+	BcryptCost   int           // of passwords; 10
+
 	MaxRequestBytes      int           // largest request that writes, in bytes; 1.5 MiB
 	MaxTxnOps            int           // most compares, or operations of a branch, of a transaction; 128
 	MaxConcurrentStreams uint32        // calls at a time on one connection; unlimited
@@ -78,6 +85,7 @@ type Config struct {
 const (
 	defaultMaxRequestBytes   = 1536 * 1024
 	defaultMaxTxnOps         = 128
+	defaultAuthTokenTTL      = 300 * time.Second
 	defaultKeepAliveMinTime  = 5 * time.Second
 	defaultKeepAliveInterval = 2 * time.Hour
 	defaultKeepAliveTimeout  = 20 * time.Second
@@ -102,7 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	for _, d := range []time.Duration{
 		c.KeepAliveMinTime, c.KeepAliveInterval, c.KeepAliveTimeout,
-		c.RequestTimeout, c.SlowRequest, c.StopTimeout,
+		c.RequestTimeout, c.SlowRequest, c.StopTimeout, c.AuthTokenTTL,
 	} {
 		if d < 0 {
 			return c, fmt.Errorf("server: duration %s is negative", d)
@@ -117,6 +125,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Name = cmp.Or(c.Name, "default")
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, defaultMaxRequestBytes)
 	c.MaxTxnOps = cmp.Or(c.MaxTxnOps, defaultMaxTxnOps)
+	c.AuthToken = cmp.Or(c.AuthToken, auth.DefaultToken)
+	c.AuthTokenTTL = cmp.Or(c.AuthTokenTTL, defaultAuthTokenTTL)
+	c.BcryptCost = cmp.Or(c.BcryptCost, auth.DefaultBcryptCost)
 	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, math.MaxUint32)
 	c.KeepAliveMinTime = cmp.Or(c.KeepAliveMinTime, defaultKeepAliveMinTime)
 	c.KeepAliveInterval = cmp.Or(c.KeepAliveInterval, defaultKeepAliveInterval)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -45,6 +46,7 @@ type (
 	// node is all of it.
 	node interface {
 		identity
+		auth.Node
 		kvBackend
 		leaseBackend
 		maintenanceBackend

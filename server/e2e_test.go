@@ -236,6 +236,4 @@ func TestClusterAndMaintenance(t *testing.T) {
 	auth, err := c.AuthStatus(ctx)
 	require.NoError(t, err)
 	require.False(t, auth.Enabled)
-	_, err = c.UserAdd(ctx, "u", "p")
-	require.ErrorContains(t, err, "not supported yet")
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"golang.org/x/crypto/bcrypt"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -51,6 +53,28 @@ var grpcErrors = []struct {
 	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
 	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
 	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
+
+	{etcdauth.ErrRootUserNotExist, rpctypes.ErrGRPCRootUserNotExist},
+	{etcdauth.ErrRootRoleNotExist, rpctypes.ErrGRPCRootRoleNotExist},
+	{etcdauth.ErrUserAlreadyExist, rpctypes.ErrGRPCUserAlreadyExist},
+	{etcdauth.ErrUserEmpty, rpctypes.ErrGRPCUserEmpty},
+	{etcdauth.ErrUserNotFound, rpctypes.ErrGRPCUserNotFound},
+	{etcdauth.ErrRoleAlreadyExist, rpctypes.ErrGRPCRoleAlreadyExist},
+	{etcdauth.ErrRoleNotFound, rpctypes.ErrGRPCRoleNotFound},
+	{etcdauth.ErrRoleEmpty, rpctypes.ErrGRPCRoleEmpty},
+	{etcdauth.ErrAuthFailed, rpctypes.ErrGRPCAuthFailed},
+	{etcdauth.ErrPermissionNotGiven, rpctypes.ErrGRPCPermissionNotGiven},
+	{etcdauth.ErrPermissionDenied, rpctypes.ErrGRPCPermissionDenied},
+	{etcdauth.ErrRoleNotGranted, rpctypes.ErrGRPCRoleNotGranted},
+	{etcdauth.ErrPermissionNotGranted, rpctypes.ErrGRPCPermissionNotGranted},
+	{etcdauth.ErrAuthNotEnabled, rpctypes.ErrGRPCAuthNotEnabled},
+	{etcdauth.ErrInvalidAuthToken, rpctypes.ErrGRPCInvalidAuthToken},
+	{etcdauth.ErrInvalidAuthMgmt, rpctypes.ErrGRPCInvalidAuthMgmt},
+	{etcdauth.ErrAuthOldRevision, rpctypes.ErrGRPCAuthOldRevision},
+	// etcd sends these without a code of their own.
+	{etcdauth.ErrNoPasswordUser, status.Error(codes.Unknown, etcdauth.ErrNoPasswordUser.Error())},
+	{etcdauth.ErrVerifyOnly, status.Error(codes.Unknown, etcdauth.ErrVerifyOnly.Error())},
+	{bcrypt.ErrPasswordTooLong, status.Error(codes.Unknown, bcrypt.ErrPasswordTooLong.Error())},
 
 	{membership.ErrNotFound, rpctypes.ErrGRPCMemberNotFound},
 	{membership.ErrPeerURLExists, rpctypes.ErrGRPCPeerURLExist},

@@ -2,9 +2,14 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -163,6 +168,48 @@ func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record
 
 func (f *fakeNode) Hash(context.Context) (uint32, error) { return f.hash.Hash, f.failure() }
 func (f *fakeNode) Defragment(ctx context.Context) error { return f.failure() }
+
+func fakeGuard(t *testing.T, n node) *auth.Guard {
+	t.Helper()
+	g, err := auth.New(auth.Config{Logger: slog.New(slog.DiscardHandler), Token: auth.DefaultToken, BcryptCost: 4}, n)
+	require.NoError(t, err)
+	return g
+}
+
+// noUsers is what a fake knows of users and roles: authentication is off.
+var noUsers = &backend.AuthRows{}
+
+func (f *fakeNode) AuthRows() *backend.AuthRows { return noUsers }
+
+func (f *fakeNode) RefreshAuth(context.Context) (*backend.AuthRows, error) { return noUsers, nil }
+
+func (f *fakeNode) SyncAuth(context.Context) (*backend.AuthRows, error) { return noUsers, f.failure() }
+
+func (f *fakeNode) LeaderAuth(context.Context) (*backend.AuthRows, int64, error) {
+	return noUsers, fakeRevision, f.failure()
+}
+
+func (f *fakeNode) ChangeAuth(_ context.Context, change func(*backend.AuthRows) (*backend.AuthChange, error)) (int64, error) {
+	if err := f.failure(); err != nil {
+		return 0, err
+	}
+	_, err := change(noUsers)
+	return fakeRevision, err
+}
+
+func (f *fakeNode) IssueToken(context.Context, string, func(*backend.AuthRows) (coder.Token, error)) (string, int64, error) {
+	return "token.1", fakeRevision, f.failure()
+}
+
+func (f *fakeNode) LookupToken(context.Context, coder.TokenHash) (coder.Token, bool, error) {
+	return coder.Token{}, false, f.failure()
+}
+
+func (f *fakeNode) LeaseKeys(context.Context, int64) ([][]byte, error) { return nil, f.failure() }
+
+func (f *fakeNode) AnyLeasesKeys(context.Context, func(int64, []byte) error) error {
+	return f.failure()
+}
 
 // fakeStream is a watch stream whose responses a test queues.
 type fakeStream struct {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 )
@@ -46,6 +47,9 @@ const (
 	maxForwardPause = 200 * time.Millisecond
 )
 
+// authService is what the methods of the Auth service begin with.
+const authService = "/etcdserverpb.Auth/"
+
 // methodMoveLeader is for the leader only, as in etcd.
 const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
 
@@ -58,14 +62,15 @@ const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
 type forwarder struct {
 	router   Router
 	id       identity
+	guard    *auth.Guard
 	timeout  time.Duration // bound on a call, besides its caller's deadline
 	replies  replyTypes
 	outcomes *prometheus.CounterVec
 }
 
-func newForwarder(r Router, id identity, timeout time.Duration) *forwarder {
+func newForwarder(r Router, id identity, guard *auth.Guard, timeout time.Duration) *forwarder {
 	return &forwarder{
-		router: r, id: id, timeout: timeout,
+		router: r, id: id, guard: guard, timeout: timeout,
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_forwarded_requests_total",
 			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or only reads, or lost with an unknown outcome.",
@@ -83,7 +88,12 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if !ok {
 		return nil, fmt.Errorf("server: cannot forward a %T", req)
 	}
-	return f.call(ctx, info.FullMethod, m, handler)
+	resp, err = f.call(ctx, info.FullMethod, m, handler)
+	if err == nil && strings.HasPrefix(info.FullMethod, authService) {
+		// What the caller has changed it shall find here; if not now, then in a moment.
+		_, _ = f.guard.Refresh(ctx)
+	}
+	return resp, err
 }
 
 // errForwardTimeout: the forwarder's own bound has ended a call.
@@ -97,6 +107,10 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 	if c, ok := req.(*pb.CompactionRequest); ok && c.Physical {
 		executing = caller // removing history takes as long as it takes
 	}
+	who, version, err := f.guard.Forwarded(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for pause := minForwardPause; ; pause = min(2*pause, maxForwardPause) {
 		conn, self, err := f.router.Leader(ctx)
 		if err != nil {
@@ -108,7 +122,11 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 				return resp, ended(caller, ctx, err)
 			}
 		} else {
-			resp, again, err := f.send(executing, conn, method, req)
+			resp, again, err := f.send(executing, conn, method, req, who)
+			if !again && denied(err) {
+				// Perhaps for what this node did not know when it found out who calls.
+				again = f.lookAgain(ctx, &who, &version)
+			}
 			if !again {
 				return resp, ended(caller, ctx, err)
 			}
@@ -117,6 +135,30 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 			return nil, ended(caller, ctx, err)
 		}
 	}
+}
+
+// lookAgain finds out anew who calls, if users and roles have changed, and reports
+// whether it did. A call that was denied was not executed.
+func (f *forwarder) lookAgain(ctx context.Context, who *metadata.MD, version *int64) bool {
+	newest, err := f.guard.Refresh(ctx)
+	if err != nil || newest <= *version {
+		return false
+	}
+	*who, *version, err = f.guard.Forwarded(ctx)
+	return err == nil
+}
+
+// denied reports whether err, of the leader's, is about who calls.
+func denied(err error) bool {
+	for _, denial := range []error{
+		rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCUserNotFound, rpctypes.ErrGRPCPermissionDenied,
+		rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCInvalidAuthToken,
+	} {
+		if err != nil && status.Convert(err).Message() == status.Convert(denial).Message() {
+			return true
+		}
+	}
+	return false
 }
 
 // ended returns what a call that ended with err is answered with. The bound in ctx
@@ -135,7 +177,7 @@ func ended(caller, ctx context.Context, err error) error {
 
 // send makes one attempt at the node that conn leads to. again says that the call
 // may be made once more.
-func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method string, req proto.Message) (resp any, again bool, err error) {
+func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method string, req proto.Message, who metadata.MD) (resp any, again bool, err error) {
 	reply, err := f.replies.of(method)
 	if err != nil {
 		return nil, false, err
@@ -152,7 +194,7 @@ func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 		trailer metadata.MD
 		reached grpcpeer.Peer // set once a connection took the call
 	)
-	err = conn.Invoke(f.outgoing(attempt), method, req, reply,
+	err = conn.Invoke(f.outgoing(attempt, who), method, req, reply,
 		grpc.Trailer(&trailer), grpc.Peer(&reached), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32))
 	outcome := "answered"
 	switch {
@@ -207,7 +249,7 @@ func onlyReads(req proto.Message) bool {
 	switch r := req.(type) {
 	case *pb.RangeRequest, *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.LeaseKeepAliveRequest,
 		*pb.StatusRequest, *pb.HashKVRequest, *pb.HashRequest, *pb.MemberListRequest,
-		*pb.AuthStatusRequest, *pb.AuthenticateRequest, *pb.AuthUserGetRequest, *pb.AuthUserListRequest,
+		*pb.AuthStatusRequest, *pb.InternalAuthenticateRequest, *pb.AuthUserGetRequest, *pb.AuthUserListRequest,
 		*pb.AuthRoleGetRequest, *pb.AuthRoleListRequest:
 		return true
 	case *pb.AlarmRequest:
@@ -219,15 +261,19 @@ func onlyReads(req proto.Message) bool {
 	return false
 }
 
-// outgoing returns ctx with the caller's metadata for the leader: tokens, and
-// whatever else belongs to the request and not to the connection it came on.
-func (f *forwarder) outgoing(ctx context.Context) context.Context {
+// outgoing returns ctx with the caller's metadata for the leader, whatever belongs to
+// the request and not to the connection it came on, and with who the caller is in
+// place of what proves that.
+func (f *forwarder) outgoing(ctx context.Context, who metadata.MD) context.Context {
 	in, _ := metadata.FromIncomingContext(ctx)
-	out := make(metadata.MD, len(in)+2)
+	out := make(metadata.MD, len(in)+4)
 	for key, values := range in {
-		if !belongsToConnection(key) {
+		if !belongsToConnection(key) && !auth.Secret(key) {
 			out[key] = values
 		}
+	}
+	for key, values := range who {
+		out[key] = values
 	}
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		out.Set(forwardedForKey, p.Addr.String())

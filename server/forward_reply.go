@@ -29,8 +29,11 @@ func (t *replyTypes) of(method string) (proto.Message, error) {
 // replyType looks method, as in /package.Service/Method, up in the descriptors
 // that the program is linked with.
 func replyType(method string) (protoreflect.MessageType, error) {
-	if method == renewMethod {
-		method = keepAliveMethod // its messages
+	switch method { // those whose messages are others'
+	case renewMethod:
+		method = keepAliveMethod
+	case issueMethod:
+		method = authenticateMethod
 	}
 	service, name, ok := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	if !ok {

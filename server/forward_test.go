@@ -202,20 +202,22 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	p.leader.onTxn = func(ctx context.Context) error { seen <- ctx; return nil }
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "token", "other", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
+	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "authorization", "other", "sqlbrain-user-bin", "root", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
 		"binary-bin", "\x00\xff", forwardedForKey, "somebody else", "sqlbrain-cluster", "ff", notLeaderKey, "true")
 	var client grpcpeer.Peer
 	_, err := pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key}, grpc.Peer(&client))
 	require.NoError(t, err)
 	at := <-seen
 	md, _ := metadata.FromIncomingContext(at)
-	require.Equal(t, []string{"secret", "other"}, md.Get("token"))
+	require.Empty(t, md.Get("token"), "who the caller is, not what proves it")
+	require.Empty(t, md.Get("authorization"))
 	require.Equal(t, []string{"\x00\xff"}, md.Get("binary-bin"))
 	require.Equal(t, []string{rpctypes.MetadataHasLeader}, md.Get(rpctypes.MetadataRequireLeaderKey))
 	require.Equal(t, []string{client.LocalAddr.String()}, md.Get(forwardedForKey))
 	require.Equal(t, []string{"37"}, md.Get(forwardedByKey))
 	require.Empty(t, md.Get(notLeaderKey), "what nodes say to each other is not taken from clients")
 	require.Equal(t, []string{"b"}, md.Get("sqlbrain-cluster"))
+	require.Empty(t, md.Get("sqlbrain-user-bin"))
 	want, _ := ctx.Deadline()
 	got, ok := at.Deadline()
 	require.True(t, ok)
@@ -404,7 +406,7 @@ func TestAPhysicalCompactionMayTakeLonger(t *testing.T) {
 }
 
 func TestMoveLeaderIsForTheLeaderOnly(t *testing.T) {
-	f := newForwarder(&fakeRouter{t: t}, &fakeNode{}, time.Second)
+	f := newForwarder(&fakeRouter{t: t}, &fakeNode{}, fakeGuard(t, &fakeNode{}), time.Second)
 	_, err := f.unary(context.Background(), &pb.MoveLeaderRequest{}, &grpc.UnaryServerInfo{FullMethod: methodMoveLeader},
 		func(context.Context, any) (any, error) { return nil, backend.ErrNotLeader })
 	require.ErrorIs(t, err, backend.ErrNotLeader)

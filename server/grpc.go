@@ -24,7 +24,7 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 		return nil, err
 	}
 	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest}
-	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, forward: sv.forward}
+	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, guard: sv.guard, forward: sv.forward}
 
 	s := grpc.NewServer(
 		grpc.Creds(newDoneHandshake()),

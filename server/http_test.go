@@ -154,7 +154,7 @@ func TestGateway(t *testing.T) {
 		{"/v3/kv/txn", `{"success":[{"requestRange":{"key":"eg=="}}]}`, 200, `{"header":H,"succeeded":true,"responses":[{"response_range":{"header":{"revision":"2"}}}]}`},
 		{"/v3/auth/authenticate", `{}`, 400, `{"code":9,"message":"etcdserver: authentication is not enabled"}`},
 		{"/v3/auth/status", `{}`, 200, `{"header":H,"authRevision":"1"}`},
-		{"/v3/auth/enable", `{}`, 501, `{"code":12,"message":"sqlbrain: authentication, users and roles are not supported yet"}`},
+		{"/v3/auth/enable", `{}`, 400, `{"code":9,"message":"etcdserver: root user does not exist"}`},
 		{"/v3/lease/grant", `{"TTL":10,"ID":7}`, 200, `{"header":H,"ID":"7","TTL":"10"}`},
 		{"/v3/lease/keepalive", `{"ID":8}`, 200, `{"result":{"header":H,"ID":"8"}}`},
 		{"/v3/lease/timetolive", `{"ID":8}`, 200, `{"header":H,"ID":"8","TTL":"-1"}`},

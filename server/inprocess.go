@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -17,12 +18,44 @@ import (
 // and the services that are clients of the others use it.
 type inProcess struct {
 	listener *bufconn.Listener
+	// ownCalls: what comes this way is this process's own, and not a client's in
+	// another form.
+	ownCalls bool
 	conns    []*grpc.ClientConn
 }
 
 const inProcessBuffer = 256 * 1024
 
-func newInProcess() *inProcess { return &inProcess{listener: bufconn.Listen(inProcessBuffer)} }
+func newInProcess(ownCalls bool) *inProcess {
+	return &inProcess{listener: bufconn.Listen(inProcessBuffer), ownCalls: ownCalls}
+}
+
+// served returns what the server accepts the calls from.
+func (p *inProcess) served() net.Listener {
+	if p.ownCalls {
+		return ownListener{p.listener}
+	}
+	return p.listener
+}
+
+// ownConn is a connection of this process to itself.
+type ownConn struct{ net.Conn }
+
+// ownListener marks its connections as such.
+type ownListener struct{ net.Listener }
+
+func (l ownListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return ownConn{c}, nil
+}
+
+// insideInfo is what calls on such a connection are known by.
+type insideInfo struct{ credentials.CommonAuthInfo }
+
+func (insideInfo) AuthType() string { return "inside" }
 
 // connect returns a connection of its own, which close closes. The limit on the
 // streams of a connection holds for each: calls that make others need two, or

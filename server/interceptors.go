@@ -8,6 +8,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 // front is what every call passes before and after its handler: the metadata
@@ -18,6 +21,7 @@ type front struct {
 	streams  *streams
 	log      *slog.Logger
 	requests *clientRequests
+	guard    *auth.Guard
 	forward  *forwarder // nil: this node always leads
 }
 
@@ -25,7 +29,10 @@ func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if _, err := f.metadata(ctx, "unary"); err != nil {
 		return nil, err
 	}
-	resp, err := f.forward.unary(ctx, req, info, handler)
+	if err := f.hashPasswords(req); err != nil {
+		return nil, answer(ctx, f.log, info.FullMethod, err)
+	}
+	resp, err := f.forward.unary(withSource(ctx), req, info, handler)
 	return resp, answer(ctx, f.log, info.FullMethod, err)
 }
 
@@ -34,9 +41,29 @@ func (f *front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	if err != nil {
 		return err
 	}
+	ss = sourcedStream{ss, withSource(ss.Context())}
 	err = f.streams.run(ss, info.FullMethod, needsLeader, func(ss grpc.ServerStream) error { return handler(srv, ss) })
 	return answer(ss.Context(), f.log, info.FullMethod, err)
 }
+
+// withSource returns ctx, of a call that came to the servers for clients, with whose
+// connection it came on: only this process itself may say for whom it calls.
+func withSource(ctx context.Context) context.Context {
+	if p, ok := peer.FromContext(ctx); ok {
+		if _, ok := p.AuthInfo.(insideInfo); ok {
+			return auth.From(ctx, auth.Inside)
+		}
+	}
+	return auth.From(ctx, auth.Client)
+}
+
+// sourcedStream is a stream with another context.
+type sourcedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s sourcedStream) Context() context.Context { return s.ctx }
 
 // metadata counts the call by its client's version, and refuses it if it asks
 // for a leader and there is none.

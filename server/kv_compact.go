@@ -8,6 +8,9 @@ import (
 
 // Compact discards the history below a revision.
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	rev, err := s.backend.Compact(ctx, r.Revision, r.Physical)
 	if err != nil {
 		return nil, err

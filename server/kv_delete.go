@@ -13,7 +13,11 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 	if err := checkDelete(r); err != nil {
 		return nil, err
 	}
-	if err := checkSize(&pb.InternalRaftRequest{DeleteRange: r}, s.maxBytes); err != nil {
+	ctx, caller, err := s.guard.DeleteRange(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(&pb.InternalRaftRequest{DeleteRange: r}, caller, s.maxBytes); err != nil {
 		return nil, err
 	}
 	res, err := s.one(ctx, backend.Op{Delete: deleteRequest(r)})

@@ -13,7 +13,11 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 	if err := checkPut(r); err != nil {
 		return nil, err
 	}
-	if err := checkSize(&pb.InternalRaftRequest{Put: r}, s.maxBytes); err != nil {
+	ctx, caller, err := s.guard.Put(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(&pb.InternalRaftRequest{Put: r}, caller, s.maxBytes); err != nil {
 		return nil, err
 	}
 	res, err := s.one(ctx, backend.Op{Put: putRequest(r)})

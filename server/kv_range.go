@@ -11,7 +11,11 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if err := checkRange(r); err != nil {
 		return nil, err
 	}
+	ctx, read := s.guard.Range(ctx, r.Key, r.RangeEnd)
 	res, err := s.backend.Range(ctx, rangeRequest(r), !r.Serializable)
+	if changed := read.Done(); changed != nil {
+		return nil, changed
+	}
 	if err != nil {
 		return nil, err
 	}

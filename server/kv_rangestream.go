@@ -12,7 +12,8 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServe
 	if err := checkRangeStream(r); err != nil {
 		return err
 	}
-	err := s.backend.RangeStream(stream.Context(), rangeRequest(r), !r.Serializable, s.maxBytes,
+	ctx, read := s.guard.Range(stream.Context(), r.Key, r.RangeEnd)
+	err := s.backend.RangeStream(ctx, rangeRequest(r), !r.Serializable, s.maxBytes,
 		func(res *backend.RangeResult, last bool) error {
 			chunk := &pb.RangeResponse{Kvs: keyValues(res.Records)}
 			if last {
@@ -20,6 +21,9 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServe
 			}
 			return stream.Send(&pb.RangeStreamResponse{RangeResponse: chunk})
 		})
+	if changed := read.Done(); changed != nil {
+		return changed
+	}
 	if err == nil {
 		s.counts.ranges.Inc()
 	}

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
@@ -14,6 +15,7 @@ type leaseServer struct {
 	pb.UnsafeLeaseServer
 
 	backend  leaseBackend
+	guard    *auth.Guard
 	headers  headers
 	streams  *streams
 	forward  *forwarder // of the messages of streams; nil: none
@@ -22,7 +24,10 @@ type leaseServer struct {
 
 // LeaseGrant creates a lease; id 0 lets the backend choose.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	if err := checkSize(&pb.InternalRaftRequest{LeaseGrant: r}, s.maxBytes); err != nil {
+	if err := s.guard.Somebody(ctx); err != nil {
+		return nil, err
+	}
+	if err := checkSize(&pb.InternalRaftRequest{LeaseGrant: r}, auth.Caller{}, s.maxBytes); err != nil {
 		return nil, err
 	}
 	l, err := s.backend.LeaseGrant(ctx, r.ID, r.TTL)
@@ -34,6 +39,10 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 
 // LeaseRevoke ends a lease and deletes its keys.
 func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+	ctx, err := s.guard.LeaseRevoke(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
 	revision, err := s.backend.LeaseRevoke(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -44,6 +53,9 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 // LeaseTimeToLive tells what is left of a lease; TTL -1, and no error, if there
 // is no such lease.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	if err := s.guard.LeaseTimeToLive(ctx, r.ID, r.Keys); err != nil {
+		return nil, err
+	}
 	l, err := s.backend.LeaseTimeToLive(ctx, r.ID, r.Keys)
 	switch {
 	case errors.Is(err, backend.ErrLeaseNotFound):
@@ -62,6 +74,9 @@ func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLive
 
 // LeaseLeases lists the leases.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
+	if err := s.guard.Leases(ctx); err != nil {
+		return nil, err
+	}
 	ids, err := s.backend.Leases(ctx)
 	if err != nil {
 		return nil, err

@@ -64,6 +64,9 @@ func (s *leaseServer) renew(stream pb.Lease_LeaseKeepAliveServer, r *pb.LeaseKee
 func (s *leaseServer) renewHere(ctx context.Context, req any) (any, error) {
 	id := req.(*pb.LeaseKeepAliveRequest).ID
 	out := &pb.LeaseKeepAliveResponse{Header: s.headers.now(), ID: id}
+	if err := s.guard.LeaseRenew(ctx, id); err != nil {
+		return nil, err
+	}
 	ttl, err := s.backend.LeaseKeepAlive(ctx, id)
 	switch {
 	case errors.Is(err, backend.ErrLeaseNotFound):

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
@@ -19,12 +20,16 @@ type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 
 	backend maintenanceBackend
+	guard   *auth.Guard
 	headers headers
 	mover   LeaderMover // nil: this node always leads
 }
 
 // Status describes the node. Its raft index is the number of commits.
-func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	if err := s.guard.Somebody(ctx); err != nil {
+		return nil, err
+	}
 	st := s.headers.id.Status()
 	out := &pb.StatusResponse{
 		Header:           s.headers.at(st.Revision),
@@ -49,6 +54,13 @@ func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.Stat
 
 // Alarm lists, raises or disarms alarms.
 func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	permitted := s.guard.Admin
+	if r.Action == pb.AlarmRequest_GET {
+		permitted = s.guard.Somebody
+	}
+	if err := permitted(ctx); err != nil {
+		return nil, err
+	}
 	alarm := backend.Alarm{MemberID: r.MemberID, Type: int32(r.Alarm)}
 	if _, ok := pb.AlarmType_name[alarm.Type]; !ok {
 		return nil, status.Errorf(codes.InvalidArgument, "sqlbrain: unknown alarm type %d", alarm.Type)
@@ -89,6 +101,9 @@ func alarmMember(a backend.Alarm) *pb.AlarmMember {
 
 // Hash hashes the whole table.
 func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.backend.Hash(ctx)
 	if err != nil {
 		return nil, err
@@ -98,6 +113,9 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 
 // HashKV hashes the versions of keys up to a revision.
 func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.backend.HashKV(ctx, r.Revision, storedRecord)
 	if err != nil {
 		return nil, err
@@ -122,6 +140,9 @@ func storedRecord(r *coder.Record) ([]byte, error) {
 // Defragment lets the database give unused space back. As in etcd the answer has
 // no header.
 func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.backend.Defragment(ctx); err != nil {
 		return nil, err
 	}
@@ -131,6 +152,9 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 // MoveLeader is for the leader only, and succeeds at once for itself. As in etcd
 // the answer has no header.
 func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	if s.mover != nil {
 		if err := s.mover.MoveLeader(ctx, r.TargetID); err != nil {
 			return nil, err
@@ -146,10 +170,16 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 	return &pb.MoveLeaderResponse{}, nil
 }
 
-func (s *maintenanceServer) Snapshot(*pb.SnapshotRequest, pb.Maintenance_SnapshotServer) error {
+func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer) error {
+	if err := s.guard.Admin(stream.Context()); err != nil {
+		return err
+	}
 	return unsupported("snapshots are")
 }
 
-func (s *maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+func (s *maintenanceServer) Downgrade(ctx context.Context, _ *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	return nil, unsupported("downgrades are")
 }

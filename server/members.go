@@ -5,6 +5,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/membership"
 )
 
@@ -26,21 +27,25 @@ type clusterServer struct {
 	pb.UnsafeClusterServer
 
 	headers headers
+	guard   *auth.Guard
 	members memberRegistry
 }
 
 // newClusterServer serves the members of a cluster, or this node alone if
 // cfg.Members is nil.
-func newClusterServer(h headers, cfg Config, clientURLs []string) *clusterServer {
+func newClusterServer(h headers, guard *auth.Guard, cfg Config, clientURLs []string) *clusterServer {
 	if cfg.Members != nil {
-		return &clusterServer{headers: h, members: cfg.Members}
+		return &clusterServer{headers: h, guard: guard, members: cfg.Members}
 	}
-	return &clusterServer{headers: h, members: singleMember{id: h.id, name: cfg.Name, clientURLs: clientURLs}}
+	return &clusterServer{headers: h, guard: guard, members: singleMember{id: h.id, name: cfg.Name, clientURLs: clientURLs}}
 }
 
 // MemberList names the members: as the table has them if that is asked for, else
 // as this node last saw them.
 func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	if err := s.guard.Somebody(ctx); err != nil {
+		return nil, err
+	}
 	members := s.members.Cached()
 	if r.Linearizable {
 		var err error
@@ -53,6 +58,9 @@ func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest)
 
 // MemberAdd registers a member that has not started.
 func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	added, members, err := s.members.Add(ctx, r.PeerURLs, r.IsLearner)
 	if err != nil {
 		return nil, err
@@ -62,6 +70,9 @@ func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (
 
 // MemberRemove takes a member out of the cluster.
 func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.members.Remove(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -71,6 +82,9 @@ func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequ
 
 // MemberUpdate sets where the other members reach one.
 func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.members.Update(ctx, r.ID, r.PeerURLs)
 	if err != nil {
 		return nil, err
@@ -80,6 +94,9 @@ func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequ
 
 // MemberPromote fails: there are no learners.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
+	if err := s.guard.Admin(ctx); err != nil {
+		return nil, err
+	}
 	members, err := s.members.Promote(ctx, r.ID)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
@@ -58,7 +59,7 @@ type peerFront struct {
 }
 
 func (f *peerFront) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	resp, err := handler(ctx, req)
+	resp, err := handler(auth.From(ctx, auth.Peer), req)
 	if errors.Is(err, backend.ErrNotLeader) {
 		if err := grpc.SetTrailer(ctx, metadata.Pairs(notLeaderKey, "true")); err != nil {
 			return nil, err
@@ -68,6 +69,7 @@ func (f *peerFront) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 }
 
 func (f *peerFront) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ss = sourcedStream{ss, auth.From(ss.Context(), auth.Peer)}
 	err := f.streams.run(ss, info.FullMethod, false, func(ss grpc.ServerStream) error { return handler(srv, ss) })
 	return answer(ss.Context(), f.log, info.FullMethod, err)
 }

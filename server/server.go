@@ -39,7 +39,8 @@ type Server struct {
 	grpc     *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
-	inside   *inProcess
+	gateway  *inProcess   // the gateway's way in
+	inside   *inProcess   // that of calls the server makes itself
 	recipes  *concurrency // of the Lock and Election services
 	http     *http.Server
 	// metricsHTTP serves the metrics listeners, whose TLS net/http does not see either.
@@ -88,7 +89,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err := registerOnce(cfg.Registry, processCollectors()...); err != nil {
 		return nil, err
 	}
-	s.inside = newInProcess()
+	s.gateway, s.inside = newInProcess(false), newInProcess(true)
 	if s.recipes, err = newConcurrency(s.inside); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	}
 	var gateway http.Handler
 	if cfg.EnableGRPCGateway {
-		if gateway, err = newGateway(s.inside, cfg.MaxRequestBytes+grpcOverhead); err != nil {
+		if gateway, err = newGateway(s.gateway, cfg.MaxRequestBytes+grpcOverhead); err != nil {
 			return nil, err
 		}
 	}
@@ -232,7 +233,9 @@ func (s *Server) Run(ctx context.Context) error {
 		serve(b.url, func() error { return s.metricsHTTP.Serve(b.listener) })
 		s.log.Info("serving metrics", "url", b.reached(b.listener))
 	}
-	serve("in process", func() error { return s.grpc.Serve(s.inside.listener) })
+	for _, p := range []*inProcess{s.gateway, s.inside} {
+		serve("in process", func() error { return s.grpc.Serve(p.served()) })
+	}
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
 	ticker := time.NewTicker(monitorInterval)
 	defer ticker.Stop()
@@ -280,6 +283,7 @@ func (s *Server) stop() {
 		group.Go(func() { s.stopGRPC(ctx, s.peerGRPC, s.peerConns) })
 	}
 	group.Wait()
+	s.gateway.close(s.log)
 	s.inside.close(s.log)
 	s.conns.closeAll()
 	s.peerConns.closeAll()
@@ -304,8 +308,10 @@ func (s *Server) Close() error {
 		s.recipes.stop()
 		s.recipes.close(context.Background())
 	}
-	if s.inside != nil {
-		s.inside.close(s.log)
+	for _, p := range []*inProcess{s.gateway, s.inside} {
+		if p != nil {
+			p.close(s.log)
+		}
 	}
 	if s.grpc != nil {
 		s.grpc.Stop()

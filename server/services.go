@@ -1,10 +1,13 @@
 package server
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"google.golang.org/grpc"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 // services are the handlers of all RPCs. Clients and the other members of the
@@ -19,6 +22,7 @@ type services struct {
 	lock        *lockServer
 	election    *electionServer
 
+	guard   *auth.Guard
 	forward *forwarder // nil: this node always leads
 }
 
@@ -28,23 +32,36 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 	if err := register(cfg.Registry, counts.collectors()...); err != nil {
 		return nil, err
 	}
+	guard, err := auth.New(auth.Config{
+		Logger: cfg.Logger, Token: cfg.AuthToken, TokenTTL: cfg.AuthTokenTTL, BcryptCost: cfg.BcryptCost, CommonNames: cfg.TLS.ClientCertAuth,
+	}, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := register(cfg.Registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "etcd_debugging_auth_revision", Help: "The current revision of auth store.",
+	}, func() float64 { return float64(guard.Revision()) })); err != nil {
+		return nil, err
+	}
+	recipes.guard = guard
 	var forward *forwarder
 	if cfg.Router != nil {
-		forward = newForwarder(cfg.Router, n, cfg.RequestTimeout)
+		forward = newForwarder(cfg.Router, n, guard, cfg.RequestTimeout)
 		if err := register(cfg.Registry, forward.outcomes); err != nil {
 			return nil, err
 		}
 	}
 	h := headers{n}
 	return &services{
-		kv:          &kvServer{backend: n, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
-		watch:       &watchServer{open: open, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
-		lease:       &leaseServer{backend: n, headers: h, streams: ss, forward: forward, maxBytes: cfg.MaxRequestBytes},
-		cluster:     newClusterServer(h, cfg, clientURLs),
-		maintenance: &maintenanceServer{backend: n, headers: h, mover: cfg.Mover},
-		auth:        &authServer{headers: h},
+		kv:          &kvServer{backend: n, guard: guard, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
+		watch:       &watchServer{open: open, guard: guard, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
+		lease:       &leaseServer{backend: n, guard: guard, headers: h, streams: ss, forward: forward, maxBytes: cfg.MaxRequestBytes},
+		cluster:     newClusterServer(h, guard, cfg, clientURLs),
+		maintenance: &maintenanceServer{backend: n, guard: guard, headers: h, mover: cfg.Mover},
+		auth:        &authServer{guard: guard, headers: h, forward: forward, log: cfg.Logger},
 		lock:        &lockServer{concurrency: recipes},
 		election:    &electionServer{concurrency: recipes},
+		guard:       guard,
 		forward:     forward,
 	}, nil
 }
@@ -66,9 +83,11 @@ func (sv *services) registerForPeers(s *grpc.Server) {
 	pb.RegisterKVServer(s, sv.kv)
 	pb.RegisterClusterServer(s, sv.cluster)
 	pb.RegisterMaintenanceServer(s, sv.maintenance)
-	pb.RegisterAuthServer(s, sv.auth)
+	users := *sv.auth
+	users.forward = nil
+	pb.RegisterAuthServer(s, &users)
 	lease := *sv.lease
 	lease.forward = nil
 	pb.RegisterLeaseServer(s, &lease)
-	s.RegisterService(&forwardDesc, &lease)
+	s.RegisterService(&forwardDesc, forwarded{&lease, &users})
 }

@@ -70,6 +70,9 @@ func newDoneHandshake() doneHandshake {
 }
 
 func (d doneHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if own, ok := conn.(ownConn); ok {
+		return own, insideInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	}
 	if mc, ok := conn.(*cmux.MuxConn); ok {
 		if tc, ok := mc.Conn.(*tlsConn); ok {
 			return conn, credentials.TLSInfo{

@@ -9,7 +9,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -20,6 +22,7 @@ type watchServer struct {
 	pb.UnsafeWatchServer
 
 	open          openWatch
+	guard         *auth.Guard
 	headers       headers
 	streams       *streams
 	log           *slog.Logger
@@ -46,7 +49,7 @@ func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
 				cancel(err)
 				return
 			}
-			s.handle(watches, r)
+			s.handle(ctx, watches, r)
 		}
 	})
 	for {
@@ -60,11 +63,15 @@ func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
 	}
 }
 
-func (s *watchServer) handle(watches watchStream, r *pb.WatchRequest) {
+func (s *watchServer) handle(ctx context.Context, watches watchStream, r *pb.WatchRequest) {
 	switch u := r.RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if u.CreateRequest != nil {
-			watches.Create(watchCreate(u.CreateRequest))
+			c := watchCreate(u.CreateRequest)
+			if c.StartRevision >= 0 { // else that is why it is refused
+				c.Refused = s.refusal(ctx, c.Key, c.End)
+			}
+			watches.Create(c)
 		}
 	case *pb.WatchRequest_CancelRequest:
 		if u.CancelRequest != nil {
@@ -78,6 +85,24 @@ func (s *watchServer) handle(watches watchStream, r *pb.WatchRequest) {
 		// An error would end the stream's other watches too; etcd goes on as well.
 		s.log.Warn("unknown watch request ignored")
 	}
+}
+
+// refusal returns why the caller may not watch the keys, in etcd's words; "" if it may.
+func (s *watchServer) refusal(ctx context.Context, key, end []byte) string {
+	err := s.guard.Watch(ctx, key, end)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, etcdauth.ErrInvalidAuthToken):
+		return rpctypes.ErrGRPCInvalidAuthToken.Error()
+	case errors.Is(err, etcdauth.ErrAuthOldRevision):
+		return rpctypes.ErrGRPCAuthOldRevision.Error()
+	case errors.Is(err, etcdauth.ErrUserEmpty):
+		return rpctypes.ErrGRPCUserEmpty.Error()
+	case !errors.Is(err, etcdauth.ErrPermissionDenied):
+		s.log.Warn("who may watch is not known", "error", err)
+	}
+	return rpctypes.ErrGRPCPermissionDenied.Error()
 }
 
 // ended returns the error a stream ends with.

@@ -141,6 +141,7 @@ func backendConfig(c *config.Config, logger *slog.Logger, registry *prometheus.R
 		IndexCache:     c.IndexCacheEntries,
 		RecordCache:    c.ObjectCacheBytes,
 		TTLPolicies:    c.TTLPolicies,
+		TokenTTL:       time.Duration(c.AuthTokenTTL) * time.Second,
 		Registerer:     registry,
 		Watch: watch.Config{
 			RingEvents:       c.WatchRingEvents,
@@ -173,6 +174,9 @@ func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Re
 		TLS: server.TLSConfig{
 			CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile, ClientCertAuth: c.ClientCertAuth,
 		},
+		AuthToken:            c.AuthToken,
+		AuthTokenTTL:         time.Duration(c.AuthTokenTTL) * time.Second,
+		BcryptCost:           c.BcryptCost,
 		MaxRequestBytes:      c.MaxRequestBytes,
 		MaxTxnOps:            c.MaxTxnOps,
 		MaxConcurrentStreams: c.MaxConcurrentStreams,

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/crypto/bcrypt"
 )
 
 // invalid words the error of a value that cannot be used.
@@ -26,6 +28,9 @@ func (s *Settings) check() error {
 		if err := check(); err != nil {
 			return err
 		}
+	}
+	if kind, _, _ := strings.Cut(s.AuthToken, ","); kind != "simple" && kind != "jwt" {
+		return s.invalid("auth-token", "%q is no kind of token: use simple, or jwt with its options", kind)
 	}
 	if s.Name == "" {
 		return s.invalid("name", "must not be empty")
@@ -43,6 +48,8 @@ func (s *Settings) checkNumbers() error {
 	}{
 		{"max-request-bytes", int64(s.MaxRequestBytes), 1, maxRequest},
 		{"max-txn-ops", int64(s.MaxTxnOps), 1, math.MaxInt32},
+		{"auth-token-ttl", int64(s.AuthTokenTTL), 0, math.MaxInt64 / int64(time.Second)},
+		{"bcrypt-cost", int64(s.BcryptCost), int64(bcrypt.MinCost), int64(bcrypt.MaxCost)},
 		{"max-concurrent-streams", int64(s.MaxConcurrentStreams), 1, math.MaxUint32},
 		{"datastore-max-open-conns", int64(s.DatastoreMaxOpenConns), 0, 1 << 16},
 		{"quota-backend-bytes", s.QuotaBackendBytes, 0, math.MaxInt64},

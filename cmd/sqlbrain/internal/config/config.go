@@ -31,6 +31,10 @@ type Config struct {
 	ClientCertAuth      bool
 	CORS                []string
 
+	AuthToken    string
+	AuthTokenTTL int // seconds; 0: the default
+	BcryptCost   int
+
 	ListenPeerURLs           []string
 	InitialAdvertisePeerURLs []string
 	PeerCertFile             string

@@ -99,6 +99,8 @@ func TestEverySettingHasAllSources(t *testing.T) {
 			value = "7ms"
 		case "auto-compaction-retention":
 			value = "7"
+		case "auth-token":
+			value = "jwt,sign-method=HS256,priv-key=x"
 		}
 		require.NotEmpty(t, value, f.Name+" "+f.Value.Type())
 		fromFlag, err := load(append(extra, "--"+f.Name+"="+value), nil)

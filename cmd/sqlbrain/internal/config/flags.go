@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/election"
 )
 
@@ -28,7 +29,10 @@ func (s *Settings) define() {
 	f.StringVar(&s.CertFile, "cert-file", "", "`file` of the TLS certificate")
 	f.StringVar(&s.KeyFile, "key-file", "", "`file` of the TLS key")
 	f.StringVar(&s.TrustedCAFile, "trusted-ca-file", "", "`file` of the certificates that sign client certificates")
-	f.BoolVar(&s.ClientCertAuth, "client-cert-auth", false, "demand a client certificate")
+	f.BoolVar(&s.ClientCertAuth, "client-cert-auth", false, "demand a client certificate; a client without a token is the user that its certificate names")
+	f.StringVar(&s.AuthToken, "auth-token", auth.DefaultToken, "tokens that users get: simple, or jwt with its options, as in jwt,pub-key=`file`,priv-key=file,sign-method=RS512,ttl=10m")
+	f.IntVar(&s.AuthTokenTTL, "auth-token-ttl", 300, "a simple token that is not used is valid for this many `seconds`")
+	f.IntVar(&s.BcryptCost, "bcrypt-cost", auth.DefaultBcryptCost, "strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes")
 	f.StringSliceVar(&s.CORS, "cors", nil, "origins that browsers may call from, * for all (etcd's default is *)")
 
 	f.StringSliceVar(&s.ListenPeerURLs, "listen-peer-urls", []string{"http://127.0.0.1:2380"}, "`URLs` to serve the other members on; empty for none (not used with SQLite, which has one server)")

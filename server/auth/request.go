@@ -1,0 +1,219 @@
+package auth
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// check judges a request of ai. keys tells which keys hang on a lease.
+type check func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error
+
+type leaseKeys func(id int64) ([][]byte, error)
+
+// Read is a read on its way.
+type Read struct {
+	guard    *Guard
+	revision uint64 // of users and roles when it was permitted, 0: nobody was asked
+}
+
+// Done returns an error if users or roles have changed since the read was permitted:
+// as in etcd its answer is not given out then.
+func (r *Read) Done() error {
+	if r.revision != 0 && r.revision != r.guard.Revision() {
+		return etcdauth.ErrAuthOldRevision
+	}
+	return nil
+}
+
+// reading returns ctx for a read that c has to permit.
+func (g *Guard) reading(ctx context.Context, c check) (context.Context, *Read) {
+	r := &Read{guard: g}
+	return backend.WithPermit(ctx, func(ctx context.Context, at backend.AuthView) error {
+		r.revision = 0
+		return g.judge(ctx, func(v *view) error {
+			if !v.rows.Enabled {
+				return nil
+			}
+			ai, err := g.info(ctx, v)
+			if err != nil {
+				return err
+			}
+			if ai == nil {
+				ai = &etcdauth.AuthInfo{}
+			}
+			if err := c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) }); err != nil {
+				return err
+			}
+			r.revision = ai.Revision
+			return nil
+		})
+	}), r
+}
+
+// Caller is who makes a request that writes: the header of etcd's proposals.
+type Caller struct {
+	Name     string
+	Revision uint64
+}
+
+// writing returns ctx for a write that c has to permit, and whose it is.
+func (g *Guard) writing(ctx context.Context, c check) (context.Context, Caller, error) {
+	ai, _, err := g.caller(ctx)
+	if err != nil {
+		return nil, Caller{}, err
+	}
+	if ai == nil {
+		ai = &etcdauth.AuthInfo{}
+	}
+	ctx = backend.WithPermit(ctx, func(ctx context.Context, at backend.AuthView) error {
+		v := g.view(at.AuthRows())
+		if !v.rows.Enabled {
+			return nil
+		}
+		if v.err != nil {
+			return v.err
+		}
+		return c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) })
+	})
+	return ctx, Caller{ai.Username, ai.Revision}, nil
+}
+
+// Range returns ctx for a range read.
+func (g *Guard) Range(ctx context.Context, key, end []byte) (context.Context, *Read) {
+	return g.reading(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, _ leaseKeys) error {
+		return as.IsRangePermitted(ai, key, end)
+	})
+}
+
+// Put returns ctx for a put.
+func (g *Guard) Put(ctx context.Context, r *pb.PutRequest) (context.Context, Caller, error) {
+	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
+		return checkPut(as, ai, keys, r)
+	})
+}
+
+// DeleteRange returns ctx for a delete.
+func (g *Guard) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (context.Context, Caller, error) {
+	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, _ leaseKeys) error {
+		if err := as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd); err != nil || !r.PrevKv {
+			return err
+		}
+		return as.IsRangePermitted(ai, r.Key, r.RangeEnd)
+	})
+}
+
+// ReadTxn returns ctx for a transaction that only reads.
+func (g *Guard) ReadTxn(ctx context.Context, r *pb.TxnRequest) (context.Context, *Read) {
+	return g.reading(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
+		return checkTxn(as, ai, keys, r)
+	})
+}
+
+// WriteTxn returns ctx for one that writes.
+func (g *Guard) WriteTxn(ctx context.Context, r *pb.TxnRequest) (context.Context, Caller, error) {
+	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
+		return checkTxn(as, ai, keys, r)
+	})
+}
+
+// LeaseRevoke returns ctx for the end of a lease, which deletes its keys.
+func (g *Guard) LeaseRevoke(ctx context.Context, id int64) (context.Context, error) {
+	if err := g.Somebody(ctx); err != nil {
+		return nil, err
+	}
+	ctx, _, err := g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
+		return checkLeasePuts(as, ai, keys, id)
+	})
+	return ctx, err
+}
+
+// Watch returns nil if the caller may watch the keys.
+func (g *Guard) Watch(ctx context.Context, key, end []byte) error {
+	return g.judge(ctx, func(v *view) error {
+		if !v.rows.Enabled {
+			return nil
+		}
+		ai, err := g.info(ctx, v)
+		if err != nil {
+			return err
+		}
+		if ai == nil {
+			ai = &etcdauth.AuthInfo{}
+		}
+		return v.IsRangePermitted(ai, key, end)
+	})
+}
+
+// The rules of etcd's apply package, which has them for its own lessor only.
+
+func checkPut(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.PutRequest) error {
+	if err := as.IsPutPermitted(ai, r.Key); err != nil {
+		return err
+	}
+	// Who may not delete all keys of a lease must not lengthen their life by keeping it
+	// alive, or tie others to it.
+	if err := checkLeasePuts(as, ai, keys, r.Lease); err != nil {
+		return err
+	}
+	if r.PrevKv {
+		return as.IsRangePermitted(ai, r.Key, nil)
+	}
+	return nil
+}
+
+func checkLeasePuts(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, id int64) error {
+	if id == 0 || as.IsAdminPermitted(ai) == nil {
+		return nil
+	}
+	attached, err := keys(id)
+	if err != nil {
+		return err
+	}
+	for _, key := range attached {
+		if err := as.IsPutPermitted(ai, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.TxnRequest) error {
+	for _, c := range r.Compare {
+		if err := as.IsRangePermitted(ai, c.Key, c.RangeEnd); err != nil {
+			return err
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if err := checkOp(as, ai, keys, op); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkOp(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, op *pb.RequestOp) error {
+	if r := op.GetRequestRange(); r != nil {
+		return as.IsRangePermitted(ai, r.Key, r.RangeEnd)
+	}
+	if r := op.GetRequestPut(); r != nil {
+		return checkPut(as, ai, keys, r)
+	}
+	if r := op.GetRequestDeleteRange(); r != nil {
+		if r.PrevKv {
+			if err := as.IsRangePermitted(ai, r.Key, r.RangeEnd); err != nil {
+				return err
+			}
+		}
+		return as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd)
+	}
+	if r := op.GetRequestTxn(); r != nil {
+		return checkTxn(as, ai, keys, r)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package auth
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// store is etcd's view of a table of users and roles: one version of it, in memory.
+// Its reader is the only one who may use it while it is writable.
+type store struct {
+	enabled  bool
+	revision uint64
+	users    map[string]*authpb.User
+	roles    map[string]*authpb.Role
+
+	// What was written, as backend.AuthChange has it; nil in a store to read from.
+	change *backend.AuthChange
+	err    error // of what was to be written
+}
+
+var (
+	_ etcdauth.AuthBackend = (*store)(nil)
+	_ etcdauth.AuthReadTx  = (*store)(nil)
+	_ etcdauth.AuthBatchTx = (*store)(nil)
+)
+
+// newStore decodes rows.
+func newStore(rows *backend.AuthRows) (*store, error) {
+	s := &store{
+		enabled: rows.Enabled, revision: uint64(rows.Revision),
+		users: make(map[string]*authpb.User, len(rows.Users)), roles: make(map[string]*authpb.Role, len(rows.Roles)),
+	}
+	for name, content := range rows.Users {
+		s.users[name] = &authpb.User{}
+		if err := proto.Unmarshal(content, s.users[name]); err != nil {
+			return nil, fmt.Errorf("auth: the row of user %q: %w", name, err)
+		}
+	}
+	for name, content := range rows.Roles {
+		s.roles[name] = &authpb.Role{}
+		if err := proto.Unmarshal(content, s.roles[name]); err != nil {
+			return nil, fmt.Errorf("auth: the row of role %q: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// writable returns a copy of s that takes down what is written.
+func (s *store) writable() *store {
+	return &store{
+		enabled: s.enabled, revision: s.revision, users: maps.Clone(s.users), roles: maps.Clone(s.roles),
+		change: &backend.AuthChange{Users: make(map[string][]byte), Roles: make(map[string][]byte)},
+	}
+}
+
+// changes returns what was written to a copy of from; nil if that is nothing.
+func (s *store) changes(from *store) (*backend.AuthChange, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if s.enabled == from.enabled && s.revision == from.revision && len(s.change.Users) == 0 && len(s.change.Roles) == 0 {
+		return nil, nil
+	}
+	s.change.Enabled, s.change.Revision = s.enabled, int64(s.revision)
+	return s.change, nil
+}
+
+// The store is one caller's, or nobody changes it.
+
+func (s *store) CreateAuthBuckets()              {}
+func (s *store) ForceCommit()                    {}
+func (s *store) ReadTx() etcdauth.AuthReadTx     { return s }
+func (s *store) BatchTx() etcdauth.AuthBatchTx   { return s }
+func (s *store) RLock()                          {}
+func (s *store) RUnlock()                        {}
+func (s *store) Lock()                           {}
+func (s *store) Unlock()                         {}
+func (s *store) UnsafeReadAuthEnabled() bool     { return s.enabled }
+func (s *store) UnsafeReadAuthRevision() uint64  { return s.revision }
+func (s *store) UnsafeSaveAuthEnabled(on bool)   { s.enabled = on }
+func (s *store) UnsafeSaveAuthRevision(r uint64) { s.revision = r }
+
+func (s *store) GetUser(name string) *authpb.User { return s.UnsafeGetUser(name) }
+func (s *store) GetAllUsers() []*authpb.User      { return s.UnsafeGetAllUsers() }
+func (s *store) GetRole(name string) *authpb.Role { return s.UnsafeGetRole(name) }
+func (s *store) GetAllRoles() []*authpb.Role      { return s.UnsafeGetAllRoles() }
+
+func (s *store) UnsafeGetUser(name string) *authpb.User { return get(s, s.users, name) }
+func (s *store) UnsafeGetRole(name string) *authpb.Role { return get(s, s.roles, name) }
+func (s *store) UnsafeGetAllUsers() []*authpb.User      { return all(s, s.users) }
+func (s *store) UnsafeGetAllRoles() []*authpb.Role      { return all(s, s.roles) }
+
+// get returns what etcd's code may change, as it does, if the store is writable.
+func get[T interface {
+	comparable
+	proto.Message
+}](s *store, from map[string]T, name string) T {
+	v, ok := from[name]
+	if ok && s.change != nil {
+		v = proto.Clone(v).(T)
+	}
+	return v
+}
+
+// all returns everything in the order of names.
+func all[T interface {
+	comparable
+	proto.Message
+}](s *store, from map[string]T) []T {
+	names := slices.Sorted(maps.Keys(from))
+	values := make([]T, len(names))
+	for i, name := range names {
+		values[i] = get(s, from, name)
+	}
+	return values
+}
+
+func (s *store) UnsafePutUser(u *authpb.User) {
+	s.users[string(u.Name)] = u
+	s.change.Users[string(u.Name)] = s.encode(u)
+}
+
+func (s *store) UnsafePutRole(r *authpb.Role) {
+	s.roles[string(r.Name)] = r
+	s.change.Roles[string(r.Name)] = s.encode(r)
+}
+
+func (s *store) UnsafeDeleteUser(name string) {
+	delete(s.users, name)
+	s.change.Users[name] = nil
+}
+
+func (s *store) UnsafeDeleteRole(name string) {
+	delete(s.roles, name)
+	s.change.Roles[name] = nil
+}
+
+// encode returns a value that is not nil, which would remove the row.
+func (s *store) encode(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, m)
+	if err != nil {
+		s.err = fmt.Errorf("auth: %w", err)
+	}
+	return b
+}
