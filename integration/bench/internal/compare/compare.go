@@ -62,6 +62,8 @@ func (cfg *Config) suite(ctx context.Context, s system.System, round int, file *
 			f.Status, f.Reason = result.Unsupported, plan.Unsupported(s.Product, step.Workload)
 		case unstarted != nil:
 			f.Status, f.Reason = result.Failed, "it did not start: "+unstarted.Error()
+		case running.Ended() != nil:
+			f.Status, f.Reason = result.Failed, running.Ended().Error()
 		case broken[step.Needs] != "":
 			f.Status, f.Reason = result.Failed, step.Needs+" failed: "+broken[step.Needs]
 		default:

@@ -36,6 +36,8 @@ type Point struct {
 	Failure string    `json:"failure,omitempty"` // what ended it early: what follows was not measured
 
 	LoadSeconds float64 `json:"load_seconds"`
+	// LoadCPU is microseconds of CPU of server and database for each version loaded.
+	LoadCPU float64 `json:"load_cpu_us"`
 	// DiskBytes is how much more disk is used than before, logs included.
 	DiskBytes int64   `json:"disk_bytes"`
 	Get       *Series `json:"get,omitempty"`
@@ -121,17 +123,19 @@ func (m *measurement) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	before, began := usage(m.r), time.Now()
 	if err := m.d.load(ctx, m.r.System.Product, m.clients); err != nil {
 		return err
 	}
 	m.p.LoadSeconds = time.Since(began).Seconds()
+	after := usage(m.r)
+	m.p.LoadCPU = (after.server - before.server + after.database - before.database) / float64(m.d.Keys*m.d.Versions) * 1e6
 	full, err := m.r.Bytes()
 	if err != nil {
 		return err
 	}
 	m.p.DiskBytes = max(0, full-empty)
-	m.tell("loaded in %.1f s, %d MiB", m.p.LoadSeconds, m.p.DiskBytes>>20)
+	m.tell("loaded in %.1f s, CPU %.0f µs a version, %d MiB", m.p.LoadSeconds, m.p.LoadCPU, m.p.DiskBytes>>20)
 	for _, series := range []struct {
 		name    string
 		into    **Series

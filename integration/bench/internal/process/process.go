@@ -64,6 +64,9 @@ func Start(o Options, name string, args ...string) (*Process, error) {
 // ID is the process id.
 func (p *Process) ID() int { return p.cmd.Process.Pid }
 
+// Name is the program's file name.
+func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
+
 // Running reports whether the program has not ended.
 func (p *Process) Running() bool {
 	select {
@@ -87,7 +90,7 @@ func (p *Process) Stop() error {
 	case <-p.exited:
 		return nil // with whatever code: some end by the signal they were sent
 	case <-time.After(stopWait):
-		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM", filepath.Base(p.cmd.Path), stopWait), p.Kill())
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM", p.Name(), stopWait), p.Kill())
 	}
 }
 
@@ -116,9 +119,9 @@ func (p *Process) Await(ctx context.Context, most, poll time.Duration, ready fun
 		}
 		select {
 		case <-p.exited:
-			return fmt.Errorf("%s ended while starting: %v\n%s", filepath.Base(p.cmd.Path), p.err, p.LogTail())
+			return fmt.Errorf("%s ended while starting: %v\n%s", p.Name(), p.err, p.LogTail())
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer: %w\n%s", filepath.Base(p.cmd.Path), err, p.LogTail())
+			return fmt.Errorf("%s does not answer: %w\n%s", p.Name(), err, p.LogTail())
 		case <-tick.C:
 		}
 	}

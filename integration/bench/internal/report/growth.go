@@ -43,11 +43,11 @@ func GrowthPage(f *growth.File, plots []string) string {
 			}
 			return fmt.Sprintf("%s (%d)", seconds(p.Failovers), p.Nodes)
 		}},
-		{"load, versions per second", func(p *growth.Point) string {
+		{"load, versions per second (CPU µs)", func(p *growth.Point) string {
 			if p.LoadSeconds == 0 {
 				return "–"
 			}
-			return whole(float64(p.Keys*p.Versions) / p.LoadSeconds)
+			return fmt.Sprintf("%s (%.0f)", whole(float64(p.Keys*p.Versions)/p.LoadSeconds), p.LoadCPU)
 		}},
 	}
 	var titles []string

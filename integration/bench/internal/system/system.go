@@ -225,12 +225,21 @@ func (r *Running) StopNode(i int) error { return r.nodes[i].process.Stop() }
 // KillNode ends a node at once.
 func (r *Running) KillNode(i int) error { return r.nodes[i].process.Kill() }
 
-// Log is the end of what the first node wrote.
-func (r *Running) Log() string {
-	if len(r.nodes) == 0 || r.nodes[0].process == nil {
-		return ""
+// Ended returns what a process that was to run left behind; nil while all run.
+func (r *Running) Ended() error {
+	var processes []*process.Process
+	for _, n := range r.nodes {
+		processes = append(processes, n.process)
 	}
-	return r.nodes[0].process.LogTail()
+	if r.db != nil {
+		processes = append(processes, r.db.process)
+	}
+	for _, p := range processes {
+		if !p.Running() {
+			return fmt.Errorf("%s ended by itself\n%s", p.Name(), p.LogTail())
+		}
+	}
+	return nil
 }
 
 // Bytes is what the data takes on disk.

@@ -1,0 +1,67 @@
+package compare
+
+import (
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// children are this process's running programs of a name.
+func children(t *testing.T, name string) []*os.Process {
+	t.Helper()
+	all, err := procfs.AllProcs()
+	require.NoError(t, err)
+	var found []*os.Process
+	for _, p := range all {
+		stat, err := p.Stat() // of others, it may end meanwhile
+		if err != nil || stat.PPID != os.Getpid() || stat.Comm != name {
+			continue
+		}
+		child, err := os.FindProcess(p.PID)
+		require.NoError(t, err)
+		found = append(found, child)
+	}
+	return found
+}
+
+func TestAServerThatDiesFailsWhatFollowsAtOnce(t *testing.T) {
+	env := &system.Environment{Dir: t.TempDir()}
+	require.NoError(t, env.Programs.Build(t.Context(), "../..", t.TempDir(), system.Sqlbrain))
+	sqlite := system.System{Product: system.Sqlbrain, Engine: system.SQLite}
+	var file result.File
+	killed := false
+	cfg := Config{
+		Environment: env, Systems: []system.System{sqlite}, Options: plan.Tiny, Rounds: 1, Progress: io.Discard,
+		Save: func() error {
+			if !killed { // behind the first figure
+				servers := children(t, "sqlbrain")
+				require.Len(t, servers, 1)
+				require.NoError(t, servers[0].Kill())
+				killed = true
+			}
+			return nil
+		},
+	}
+	began := time.Now()
+	require.NoError(t, Run(t.Context(), cfg, &file))
+	require.Len(t, file.Figures, len(plan.Tiny.Cells()))
+	require.Equal(t, result.OK, file.Figures[0].Status, file.Figures[0].Reason)
+	last := file.Figures[len(file.Figures)-1]
+	require.Equal(t, result.Failed, last.Status)
+	require.Contains(t, last.Reason, "sqlbrain ended by itself")
+	require.Less(t, time.Since(began), time.Duration(len(file.Figures))*20*time.Second, "each waited for the server")
+	left, err := os.ReadDir(env.Dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
