@@ -235,9 +235,6 @@ func TestNotSupported(t *testing.T) {
 		"member remove 1",
 		"member promote 1",
 		"member update 1 --peer-urls http://127.0.0.1:1",
-		"auth enable",
-		"user add u:p",
-		"role add r",
 		"snapshot save " + t.TempDir() + "/snapshot",
 		"downgrade enable 3.6",
 	} {
