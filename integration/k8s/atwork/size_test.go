@@ -51,7 +51,7 @@ func sizeOf(t *testing.T) size {
 	if s.nodes >= 100 {
 		s.idle = time.Minute
 	}
-	s.patience = 5*time.Minute + time.Duration(s.pods+s.nodes)*100*time.Millisecond
+	s.patience = 10*time.Minute + time.Duration(s.pods+s.nodes)*300*time.Millisecond
 	return s
 }
 

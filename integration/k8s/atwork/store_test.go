@@ -17,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // store is what a cluster keeps its objects in.
@@ -44,37 +45,41 @@ const (
 
 // stores are the ways to start one, by name.
 var stores = map[string]func(*testing.T) store{
-	"etcd":     func(t *testing.T) store { return startCluster(t, true, 3) },
-	"etcd1":    func(t *testing.T) store { return startCluster(t, true, 1) },
-	"sqlbrain": func(t *testing.T) store { return startCluster(t, false, 3) },
+	"etcd":     func(t *testing.T) store { return startCluster(t, cluster.Config{Etcd: true}) },
+	"etcd1":    func(t *testing.T) store { return startCluster(t, cluster.Config{Etcd: true, Size: 1}) },
+	"sqlbrain": func(t *testing.T) store { return startCluster(t, cluster.Config{}) },
+	"mariadb":  func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MariaDB}) },
+	"mysql":    func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MySQL}) },
 	"sqlite":   startSQLite,
 }
 
-func startCluster(t *testing.T, etcd bool, nodes int) store {
+func startCluster(t *testing.T, cfg cluster.Config) store {
 	t.Helper()
-	if !etcd {
-		harness.NeedsDatabase(t)
-	}
-	cfg := cluster.Config{Etcd: etcd, Size: nodes}
-	if etcd {
+	if cfg.Etcd {
 		// kube-apiserver compacts; the quota is what etcd's documentation suggests at most.
 		cfg.Extra = []string{"--quota-backend-bytes=8589934592"}
 	} else {
+		harness.NeedsDatabase(t)
 		cfg.Extra = []string{"--enable-pprof", "--log-level=warn", "--warning-unary-request-duration=2s"}
 	}
 	var db *database
-	cfg.Prepare = func(datastore string) { db = openDatabase(t, datastore) }
+	cfg.Prepare = func(datastore string) {
+		db = openDatabase(t, datastore)
+		if cfg.Product != "" || !enginetest.ServerGiven() {
+			db.enlarge(t)
+		}
+	}
 	c := cluster.Start(t, cfg)
 	s := store{endpoints: c.Endpoints(), client: c.Client()}
 	for i := range c.Size() {
 		s.programs = append(s.programs, program{roleStore, c.Node(i).Process().ID()})
 	}
-	if etcd {
-		s.description = fmt.Sprintf("etcd %s, %s", versionOf(t, s), members(nodes))
+	if cfg.Etcd {
+		s.description = fmt.Sprintf("etcd %s, %s", versionOf(t, s), members(c.Size()))
 		s.size = func(t *testing.T) int64 { return diskUsage(t, c.DataDirs()...) }
 		return s
 	}
-	s.description = fmt.Sprintf("sqlbrain, %s over %s", members(nodes), db.version(t))
+	s.description = fmt.Sprintf("sqlbrain, %s over %s", members(c.Size()), db.version(t))
 	s.programs = append(s.programs, program{roleDatabase, db.pid(t)})
 	s.size = db.size
 	s.leader = func() string { return c.Node(c.Leader()).Endpoint() }
@@ -142,17 +147,21 @@ func openDatabase(t *testing.T, datastore string) *database {
 	require.NoError(t, err)
 	d := &database{db: sql.OpenDB(connector), name: cfg.DBName}
 	t.Cleanup(func() { require.NoError(t, d.db.Close()) })
-	// The tests' own servers are small; a database that anybody runs Kubernetes on is
-	// not.
-	_, err = d.db.ExecContext(t.Context(), "SET GLOBAL innodb_buffer_pool_size = 1024*1024*1024")
-	require.NoError(t, err)
-	redo := "SET GLOBAL innodb_redo_log_capacity = 1024*1024*1024"
-	if strings.Contains(d.version(t), "MariaDB") {
-		redo = "SET GLOBAL innodb_log_file_size = 1024*1024*1024"
-	}
-	_, err = d.db.ExecContext(t.Context(), redo)
-	require.NoError(t, err)
 	return d
+}
+
+// enlarge gives a server the memory and the redo log of one that anybody runs
+// Kubernetes on; the tests' own are small.
+func (d *database) enlarge(t *testing.T) {
+	t.Helper()
+	redo := "innodb_redo_log_capacity"
+	if strings.Contains(d.version(t), "MariaDB") {
+		redo = "innodb_log_file_size"
+	}
+	for _, variable := range []string{"innodb_buffer_pool_size", redo} {
+		_, err := d.db.ExecContext(t.Context(), "SET GLOBAL "+variable+" = 1024*1024*1024")
+		require.NoError(t, err)
+	}
 }
 
 func (d *database) ask(t *testing.T, query string, args ...any) (answer string) {
