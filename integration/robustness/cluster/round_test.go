@@ -23,6 +23,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 const (
@@ -114,6 +115,16 @@ func judge(s seen) validate.RobustnessResult {
 	return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, resolve(s.reports, s.persisted), s.persisted, judgeTime)
 }
 
+// product is whose server a round is on: each has every other seed. Empty where the
+// environment names a server.
+func product(seed uint64) enginetest.Product {
+	if enginetest.ServerGiven() {
+		return ""
+	}
+	products := enginetest.Products()
+	return products[seed%uint64(len(products))]
+}
+
 // play runs clients on a fresh cluster while the plan of the seed, or the one
 // given, is carried out, and returns what they saw.
 func play(t *testing.T, seed uint64, p plan) seen {
@@ -121,6 +132,7 @@ func play(t *testing.T, seed uint64, p plan) seen {
 	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
 	var archive *durable.Archive
 	r.c = cluster.Start(t, cluster.Config{
+		Product: product(seed),
 		Network: true,
 		Extra:   []string{"--watch-progress-notify-interval", "100ms"},
 		Prepare: func(datastore string) { archive = durable.NewArchive(t, datastore) },
@@ -128,7 +140,7 @@ func play(t *testing.T, seed uint64, p plan) seen {
 	if p == nil { // none was given; an empty one has no faults
 		p = r.plan()
 	}
-	t.Logf("replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", seed, p.String())
+	t.Logf("on %s; replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", product(seed), seed, p.String())
 	before := r.term()
 	s := seen{reports: r.drive(p), faults: r.faults}
 	if !r.stuck {
