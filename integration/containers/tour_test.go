@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	tourWait = 3 * time.Minute
+	tourWait = 10 * time.Minute
 	// compatWait includes building etcd.
 	compatWait = 20 * time.Minute
 )
