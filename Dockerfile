@@ -1,17 +1,40 @@
-FROM golang:1.26 AS build
+# sqlbrain on nothing: one static binary, the certificates of public authorities, no shell, no root. Needs BuildKit,
+# which is what `docker build` and `docker compose build` use.
+#
+#   docker build --tag sqlbrain .
+#   docker run --publish 2379:2379 --volume sqlbrain:/data sqlbrain
+#   docker run --publish 2379:2379 --env SQLBRAIN_DATASTORE=mysql://… sqlbrain
+#
+# Settings are best given as variables, SQLBRAIN_…: the health check has them too, a command line it does not see.
+ARG GO_IMAGE=golang:1.26
+# The toolchain runs on the builder's own platform and compiles for the one that is asked for.
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
-COPY go.mod go.sum ./
-RUN go mod download
 COPY . .
+ARG TARGETOS TARGETARCH
 ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=${VERSION}" -o /sqlbrain ./cmd/sqlbrain && mkdir /data
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /sqlbrain ./cmd/sqlbrain
+WORKDIR /data
 
 FROM scratch
+ARG VERSION=devel
+LABEL org.opencontainers.image.title="sqlbrain" \
+      org.opencontainers.image.description="An etcd v3 server whose data lives in one SQL table" \
+      org.opencontainers.image.source="https://github.com/sqlbrain/sqlbrain" \
+      org.opencontainers.image.documentation="https://github.com/sqlbrain/sqlbrain/blob/main/README.md" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /sqlbrain /sqlbrain
+COPY LICENSE /
+# Where the SQLite file is without --datastore. A volume that is mounted here takes over the owner.
 COPY --from=build --chown=65532:65532 /data /data
+WORKDIR /data
 USER 65532:65532
-VOLUME /data
-EXPOSE 2379
+ENV SQLBRAIN_LISTEN_CLIENT_URLS=http://0.0.0.0:2379
+# Clients and, of a cluster, the other members.
+EXPOSE 2379 2380
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s CMD ["/sqlbrain", "health"]
 ENTRYPOINT ["/sqlbrain"]
-CMD ["--listen-client-urls", "http://0.0.0.0:2379", "--data-dir", "/data"]
