@@ -1,0 +1,26 @@
+// Package compose tests what people start first: docker-compose.yml and Dockerfile.
+// It is a module of its own, because its tools, Docker Compose and golang-migrate's
+// command, have hundreds of dependencies. The tools are built from source, so that
+// what runs is the version that go.mod names and not what happens to be installed.
+//
+// The tests need a Docker engine (20.10 or later, as DOCKER_HOST or the default socket
+// says), and without one are skipped; with SQLBRAIN_REQUIRE_ENGINES=1 they fail instead.
+// TestConfig needs none.
+//
+// Images are taken from the engine and never pulled, unless a variable names them:
+//
+//	SQLBRAIN_TEST_MYSQL_IMAGE    else sqlbrain-standin/mysql:9, which .ci/images makes, else mysql:9
+//	SQLBRAIN_TEST_GO_IMAGE       else golang:1.26, else a stand-in made of this machine's Go
+//	SQLBRAIN_TEST_MIGRATE_IMAGE  else migrate/migrate of go.mod's version, else a stand-in of the same source
+//
+// The stand-ins sqlbrain-standin/golang and sqlbrain-standin/migrate stay for the next
+// run, and so does BuildKit's cache; the first run takes minutes longer. The one for
+// golang is made of this machine's Go, of the modules, so that nothing is downloaded
+// during the build, and of what this machine has compiled of them. TiDB's images are
+// not stood in for: the TiDB profile is looked at by TestConfig only.
+//
+// All else is removed in the end: a project's containers, networks, volumes and image,
+// also those that a killed run left behind.
+//
+// Start reading at mysql_test.go, then project_test.go and standin_test.go.
+package compose

@@ -1,0 +1,113 @@
+package compose
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/go-connections/nat"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// TestImage builds the Dockerfile and runs it by itself, over SQLite.
+func TestImage(t *testing.T) {
+	e := newEngine(t)
+	p := newProject(t, e)
+	p.run(25*time.Minute, "build", "mysql-n1")
+	name := p.env["SQLBRAIN_IMAGE"]
+	image, err := e.ImageInspect(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, "65532:65532", image.Config.User)
+	require.Contains(t, image.Config.ExposedPorts, "2379/tcp")
+	require.Contains(t, image.Config.ExposedPorts, "2380/tcp")
+	require.NotEmpty(t, image.Config.Healthcheck.Test)
+	require.Equal(t, "Apache-2.0", image.Config.Labels["org.opencontainers.image.licenses"])
+	require.Equal(t, p.env["SQLBRAIN_VERSION"], image.Config.Labels["org.opencontainers.image.version"])
+	t.Logf("the image has %.1f MB", float64(image.Size)/1e6)
+
+	health := *image.Config.Healthcheck
+	health.Interval = 200 * time.Millisecond // Docker's own way to ask, sooner
+	created, err := e.ContainerCreate(t.Context(), &container.Config{
+		Image: name, Healthcheck: &container.HealthConfig{Interval: health.Interval, Timeout: health.Timeout, Retries: 100},
+		Labels: map[string]string{projectLabel: p.name},
+	}, &container.HostConfig{
+		ReadonlyRootfs: true, CapDrop: []string{"ALL"},
+		PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: p.env["SQLBRAIN_N1_PORT"]}}},
+		Mounts: []mount.Mount{{
+			Type: mount.TypeVolume, Source: p.name, Target: "/data",
+			VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{projectLabel: p.name}},
+		}},
+	}, nil, nil, p.name)
+	require.NoError(t, err)
+	t.Cleanup(func() { e.removeAll(p.name) }) // before compose looks for what is left
+	requireOnlyTheBinary(t, e, created.ID)
+
+	// The data is in the volume, which a second life of the container finds.
+	for life := range 2 {
+		require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
+		e.health(created.ID, 2*time.Minute)
+		c := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N1_PORT"])
+		if life == 0 {
+			_, err = c.Put(t.Context(), "k", "v")
+			require.NoError(t, err)
+		}
+		got, err := c.Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.Equal(t, "v", string(got.Kvs[0].Value))
+		require.NoError(t, c.Close())
+		require.NoError(t, e.ContainerStop(t.Context(), created.ID, container.StopOptions{}))
+		stopped, err := e.ContainerInspect(t.Context(), created.ID)
+		require.NoError(t, err)
+		require.Zero(t, stopped.State.ExitCode, "SIGTERM is an orderly end")
+	}
+}
+
+// requireOnlyTheBinary demands that the container holds the static program, and
+// nothing that a shell could be started from.
+func requireOnlyTheBinary(t *testing.T, e *engine, id string) {
+	t.Helper()
+	content, err := e.ContainerExport(t.Context(), id)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, content.Close()) }()
+	var executables []string
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		if h.Typeflag != tar.TypeReg || h.Mode&0o111 == 0 || h.Size == 0 { // Docker mounts over empty files
+			continue
+		}
+		executables = append(executables, h.Name)
+		if h.Name == "sqlbrain" {
+			program, err := io.ReadAll(r)
+			require.NoError(t, err)
+			binary, err := elf.NewFile(bytes.NewReader(program))
+			require.NoError(t, err)
+			for _, segment := range binary.Progs {
+				require.NotEqual(t, elf.PT_INTERP, segment.Type, "not static")
+			}
+			t.Logf("the binary has %.1f MB", float64(len(program))/1e6)
+		}
+	}
+	require.Equal(t, []string{"sqlbrain"}, executables)
+}
+
+// newClient returns a client of the nodes named only, until t ends or it is closed.
+func newClient(t *testing.T, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: time.Minute, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // closed already, perhaps
+	return c
+}

@@ -1,0 +1,185 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestMySQLProfile does what the head of docker-compose.yml says one may: it starts
+// the profile, uses each node, takes the leader away and brings it back.
+func TestMySQLProfile(t *testing.T) {
+	e := newEngine(t)
+	p := newProject(t, e)
+	p.run(25*time.Minute, "build")
+	services := databases["mysql"].nodes
+	p.run(5*time.Minute, append([]string{"up", "--detach", "--no-build", "--wait", "--wait-timeout=280"}, services...)...)
+
+	requireSchemaFirst(t, p, services)
+	requireSound(t, p)
+	nodes := connect(t, p, services)
+	h := newHistory(t, nodes)
+	for i, n := range nodes {
+		h.put(n.client, fmt.Sprintf("from-%d", i))
+	}
+	h.requireReadBy(nodes...)
+
+	leader, others := leaderOf(t, nodes)
+	t.Logf("killing the leader, %s", leader.service)
+	victim := p.container(leader.service).ID
+	begin := time.Now()
+	require.NoError(t, e.ContainerKill(t.Context(), victim, "SIGKILL"))
+	for _, n := range others {
+		h.put(n.client, "killed-"+n.service)
+		t.Logf("%s acknowledged a write %s after the kill was asked for", n.service, time.Since(begin).Round(time.Millisecond))
+	}
+	h.requireReadBy(others...)
+	requireEnded(t, p, leader.service, 137)
+	h.rejoin(p, leader, nodes)
+
+	leader, others = leaderOf(t, nodes)
+	t.Logf("stopping the leader, %s", leader.service)
+	begin = time.Now()
+	p.run(time.Minute, "stop", leader.service)
+	for _, n := range others {
+		h.put(n.client, "stopped-"+n.service)
+	}
+	t.Logf("after %s both others had acknowledged a write", time.Since(begin).Round(time.Millisecond))
+	requireEnded(t, p, leader.service, 0)
+	h.rejoin(p, leader, nodes)
+
+	h.requireWatched()
+	require.NotContains(t, p.run(time.Minute, "logs", "--no-color"), "environment variable is no setting")
+}
+
+// node is a container, and a client that knows it alone.
+type node struct {
+	service, endpoint string
+	client            *clientv3.Client
+}
+
+// connect returns the nodes, at the addresses that they tell clients themselves.
+func connect(t *testing.T, p *project, services []string) []*node {
+	t.Helper()
+	members, err := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N2_PORT"]).MemberList(t.Context())
+	require.NoError(t, err)
+	require.Len(t, members.Members, 3)
+	var nodes []*node
+	for i, service := range services {
+		name := fmt.Sprintf("n%d", i+1)
+		at := slices.IndexFunc(members.Members, func(m *pb.Member) bool { return m.Name == name })
+		require.GreaterOrEqual(t, at, 0, "%s is no member: %v", name, members.Members)
+		m := members.Members[at]
+		require.Equal(t, []string{"http://" + service + ":2380"}, m.PeerURLs)
+		require.Equal(t, []string{"http://127.0.0.1:" + p.env["SQLBRAIN_N"+name[1:]+"_PORT"]}, m.ClientURLs)
+		n := &node{service: service, endpoint: m.ClientURLs[0], client: newClient(t, m.ClientURLs...)}
+		status, err := n.client.Status(t.Context(), n.endpoint)
+		require.NoError(t, err)
+		require.Equal(t, m.ID, status.Header.MemberId, "%s answers for another", n.endpoint)
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// leaderOf waits until the nodes agree on one of them that leads.
+func leaderOf(t *testing.T, nodes []*node) (leader *node, others []*node) {
+	t.Helper()
+	eventually(t, time.Minute, func(ctx context.Context) error {
+		leader, others = nil, nil
+		var led uint64
+		for _, n := range nodes {
+			s, err := n.client.Status(ctx, n.endpoint)
+			if err != nil {
+				return err
+			}
+			if s.Leader == 0 || led != 0 && s.Leader != led {
+				return fmt.Errorf("%s is led by %x, others by %x", n.service, s.Leader, led)
+			}
+			if led = s.Leader; led == s.Header.MemberId {
+				leader = n
+			} else {
+				others = append(others, n)
+			}
+		}
+		if leader == nil {
+			return errors.New("none of them leads")
+		}
+		return nil
+	})
+	return leader, others
+}
+
+// requireSchemaFirst demands that the stock tool made the schema before any node
+// started, and that the nodes, which may not, left it alone.
+func requireSchemaFirst(t *testing.T, p *project, services []string) {
+	t.Helper()
+	migrate := p.container("mysql-migrate")
+	require.Zero(t, migrate.State.ExitCode)
+	made := instant(t, migrate.State.FinishedAt)
+	for _, s := range services {
+		require.True(t, made.Before(instant(t, p.container(s).State.StartedAt)), "%s started before the schema was there", s)
+	}
+	out := p.run(time.Minute, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root", "--password=development", "--batch", "--skip-column-names",
+		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
+	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
+	require.Contains(t, p.run(time.Minute, "logs", "--no-color", "mysql-migrate"), "1/u object")
+}
+
+func instant(t *testing.T, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, s)
+	require.NoError(t, err)
+	return at
+}
+
+// requireSound asks doctor about the database, from where the nodes are.
+func requireSound(t *testing.T, p *project) {
+	t.Helper()
+	out := p.run(time.Minute, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
+	require.Contains(t, out, "innodb_flush_log_at_trx_commit", "it looked at what makes commits durable")
+	require.NotContains(t, out, "FAIL")
+	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n", p.run(time.Minute, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
+}
+
+// requireEnded demands that the service's container ended with code, and was not
+// started again.
+func requireEnded(t *testing.T, p *project, service string, code int) {
+	t.Helper()
+	var state *container.State
+	eventually(t, time.Minute, func(context.Context) error {
+		if state = p.container(service).State; state.Running || state.Restarting {
+			return fmt.Errorf("%s is %s", service, state.Status)
+		}
+		return nil
+	})
+	require.Equal(t, code, state.ExitCode)
+}
+
+// ready asks the node's /readyz.
+func (n *node) ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.endpoint+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
