@@ -111,7 +111,7 @@ func TestGrowthIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	p := testPlace(t)
-	g := growthFlags{place: *p, sizes: []string{"300x1", "300x3"}, valueSize: 64, kineMost: 300, etcdMost: 900, duration: 20 * time.Millisecond, repeats: 2}
+	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100, duration: 20 * time.Millisecond, repeats: 2}
 	require.NoError(t, g.run(ctx))
 	f, err := growth.Read(filepath.Join(p.out, growthName))
 	require.NoError(t, err)
@@ -119,13 +119,14 @@ func TestGrowthIsMeasured(t *testing.T) {
 		require.Empty(t, point.Failure, "%s %s", point.System, point.String())
 		require.Positive(t, point.Get.Done)
 		require.Positive(t, point.Page.Done)
+		require.Positive(t, point.Jump.Done)
 		require.Positive(t, point.Count.Done)
 		require.Positive(t, point.Create.Done)
 		require.Positive(t, point.LoadSeconds)
 		require.Len(t, point.Starts, 2)
 		require.Len(t, point.Failovers, 2)
 		if point.Versions == 1 && point.System[:4] != "kine" {
-			require.Equal(t, 300, point.Compaction.Garbage)
+			require.Equal(t, 700, point.Compaction.Garbage)
 		}
 	}
 	require.FileExists(t, filepath.Join(p.out, "growth-memory.svg"))

@@ -53,7 +53,7 @@ func (m *measurement) compaction(ctx context.Context) error {
 	m.tell("compaction of %d versions %.2f s, CPU %.2f + %.2f s, calls of the database %.2f s", keys, took.Seconds(), m.p.Compaction.ServerCPU,
 		m.p.Compaction.DatabaseCPU, m.p.Compaction.DatabaseSeconds)
 	// What is left must be right.
-	_, err = drive(ctx, m.r, m.clients, 1, 0, m.page)
+	_, err = drive(ctx, m.r, m.clients, 1, 0, shared(m.jump))
 	return err
 }
 

@@ -30,9 +30,9 @@ type Series struct {
 // step sends one request and checks its answer.
 type step func(ctx context.Context, c *clientv3.Client, r *rand.Rand) error
 
-// drive sends requests for a while, at least one for each client. The first that fails, or is
-// answered wrongly, ends it.
-func drive(ctx context.Context, r *system.Running, connections []*clientv3.Client, clients int, d time.Duration, do step) (Series, error) {
+// drive sends requests for a while, at least one for each client, which gets a step of
+// its own. The first that fails, or is answered wrongly, ends it.
+func drive(ctx context.Context, r *system.Running, connections []*clientv3.Client, clients int, d time.Duration, stepOf func() step) (Series, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
@@ -44,6 +44,7 @@ func drive(ctx context.Context, r *system.Running, connections []*clientv3.Clien
 	for i := range clients {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(1, uint64(i)))
+			do := stepOf()
 			var own []time.Duration
 			var err error
 			for err == nil && (len(own) == 0 || time.Since(began) < d) {

@@ -41,9 +41,12 @@ type Point struct {
 	// DiskBytes is how much more disk is used than before, logs included.
 	DiskBytes int64   `json:"disk_bytes"`
 	Get       *Series `json:"get,omitempty"`
-	Page      *Series `json:"page,omitempty"`  // of 500
-	Count     *Series `json:"count,omitempty"` // of all
-	Create    *Series `json:"create,omitempty"`
+	Page      *Series `json:"page,omitempty"` // of 500, the next one of a list each
+	// Jump is a page of 500 from a random key on: the server has to count what is
+	// behind it anew.
+	Jump   *Series `json:"jump,omitempty"`
+	Count  *Series `json:"count,omitempty"` // of all
+	Create *Series `json:"create,omitempty"`
 	// Starts are seconds from the start of a server that was stopped in order to its
 	// first answer.
 	Starts []float64 `json:"starts,omitempty"`
@@ -140,11 +143,12 @@ func (m *measurement) all(ctx context.Context) error {
 		name    string
 		into    **Series
 		clients int
-		do      step
+		stepOf  func() step
 	}{
-		{"get", &m.p.Get, 16, m.get}, {"page", &m.p.Page, 4, m.page}, {"count", &m.p.Count, 1, m.count}, {"create", &m.p.Create, 16, m.create},
+		{"get", &m.p.Get, 16, shared(m.get)}, {"page", &m.p.Page, 4, m.follow}, {"jump", &m.p.Jump, 4, shared(m.jump)},
+		{"count", &m.p.Count, 1, shared(m.count)}, {"create", &m.p.Create, 16, shared(m.create)},
 	} {
-		got, err := drive(ctx, m.r, m.clients, series.clients, m.cfg.Duration, series.do)
+		got, err := drive(ctx, m.r, m.clients, series.clients, m.cfg.Duration, series.stepOf)
 		if err != nil {
 			return fmt.Errorf("%s: %w", series.name, err)
 		}
@@ -163,6 +167,9 @@ func (m *measurement) all(ctx context.Context) error {
 	return nil
 }
 
+// shared is for steps that remember nothing.
+func shared(do step) func() step { return func() step { return do } }
+
 func (m *measurement) get(ctx context.Context, c *clientv3.Client, r *rand.Rand) error {
 	key := keyOf(r.IntN(m.d.Keys))
 	resp, err := c.Get(ctx, key, clientv3.WithLimit(1))
@@ -175,7 +182,33 @@ func (m *measurement) get(ctx context.Context, c *clientv3.Client, r *rand.Rand)
 	return m.d.check(resp.Kvs[0])
 }
 
-func (m *measurement) page(ctx context.Context, c *clientv3.Client, r *rand.Rand) error {
+// follow lists everything page by page, as kube-apiserver does: the later ones at the
+// revision of the first and from behind the last key; then again from the start.
+func (m *measurement) follow() step {
+	var from int
+	var rev int64
+	start := prefix
+	return func(ctx context.Context, c *clientv3.Client, _ *rand.Rand) error {
+		resp, err := c.Get(ctx, start, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize), clientv3.WithRev(rev))
+		if err != nil {
+			return err
+		}
+		if err := m.d.checkPage(resp, from, pageSize); err != nil {
+			return err
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		from += len(resp.Kvs)
+		start = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		if !resp.More {
+			from, rev, start = 0, 0, prefix
+		}
+		return nil
+	}
+}
+
+func (m *measurement) jump(ctx context.Context, c *clientv3.Client, r *rand.Rand) error {
 	from := r.IntN(m.d.Keys)
 	resp, err := c.Get(ctx, keyOf(from), clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
 	if err != nil {

@@ -26,7 +26,8 @@ func GrowthPage(f *growth.File, plots []string) string {
 		{"keys × versions", func(p *growth.Point) string { return fmt.Sprintf("%s × %d", whole(float64(p.Keys)), p.Versions) }},
 		{"", func(p *growth.Point) string { return p.System }},
 		{"get, 16 clients", func(p *growth.Point) string { return series(p.Get) }},
-		{"page of 500, 4 clients", func(p *growth.Point) string { return series(p.Page) }},
+		{"next page of 500, 4 clients", func(p *growth.Point) string { return series(p.Page) }},
+		{"page from a random key", func(p *growth.Point) string { return series(p.Jump) }},
 		{"count all", func(p *growth.Point) string { return series(p.Count) }},
 		{"create, 16 clients", func(p *growth.Point) string { return series(p.Create) }},
 		{"memory MiB: server + database", func(p *growth.Point) string {
@@ -139,6 +140,7 @@ func GrowthPlots(f *growth.File, dir string) ([]string, error) {
 		}},
 		{"get", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Get, p50) }},
 		{"page", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Page, p50) }},
+		{"page-from-random-key", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Jump, p50) }},
 		{"count", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Count, p50) }},
 		{"create", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Create, p50) }},
 		{"start", "seconds", func(p *growth.Point) float64 { return result.SpreadOf(p.Starts).Median }},
