@@ -20,6 +20,7 @@ type fakeNode struct {
 	serving error
 	err     error // of every call
 	alarms  []backend.Alarm
+	users   *backend.AuthRows // nil: noUsers
 
 	rangeResult  backend.RangeResult
 	txnResult    backend.TxnResult
@@ -179,21 +180,36 @@ func fakeGuard(t *testing.T, n node) *auth.Guard {
 // noUsers is what a fake knows of users and roles: authentication is off.
 var noUsers = &backend.AuthRows{}
 
-func (f *fakeNode) AuthRows() *backend.AuthRows { return noUsers }
+func (f *fakeNode) AuthRows() *backend.AuthRows {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users != nil {
+		return f.users
+	}
+	return noUsers
+}
 
-func (f *fakeNode) RefreshAuth(context.Context) (*backend.AuthRows, error) { return noUsers, nil }
+func (f *fakeNode) setUsers(rows *backend.AuthRows) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.users = rows
+}
 
-func (f *fakeNode) SyncAuth(context.Context) (*backend.AuthRows, error) { return noUsers, f.failure() }
+func (f *fakeNode) RefreshAuth(context.Context) (*backend.AuthRows, error) { return f.AuthRows(), nil }
+
+func (f *fakeNode) SyncAuth(context.Context) (*backend.AuthRows, error) {
+	return f.AuthRows(), f.failure()
+}
 
 func (f *fakeNode) LeaderAuth(context.Context) (*backend.AuthRows, int64, error) {
-	return noUsers, fakeRevision, f.failure()
+	return f.AuthRows(), fakeRevision, f.failure()
 }
 
 func (f *fakeNode) ChangeAuth(_ context.Context, change func(*backend.AuthRows) (*backend.AuthChange, error)) (int64, error) {
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
-	_, err := change(noUsers)
+	_, err := change(f.AuthRows())
 	return fakeRevision, err
 }
 

@@ -165,7 +165,10 @@ func TestReadsAreJudgedAtTheirFrontier(t *testing.T) {
 		"stream": func() error {
 			return b.RangeStream(ctx, &RangeRequest{KeyRange: kr}, true, 1, func(*RangeResult, bool) error { t.Error("sent"); return nil })
 		},
-		"txn":   func() error { _, err := b.Txn(ctx, &Txn{Then: []Op{{Range: &RangeRequest{KeyRange: kr}}}}, true); return err },
+		"txn": func() error {
+			_, err := b.Txn(ctx, &Txn{Then: []Op{{Range: &RangeRequest{KeyRange: kr}}}}, true)
+			return err
+		},
 		"write": func() error { _, err := b.Txn(ctx, put("k", "w"), true); return err },
 		"lease": func() error { _, err := b.LeaseRevoke(ctx, 5); return err },
 	} {

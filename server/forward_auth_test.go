@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+)
+
+// usersAt are rows of a version at which authentication is on, and \u00e4nn there.
+func usersAt(t *testing.T, version int64) *backend.AuthRows {
+	t.Helper()
+	const name = "\u00e4nn" // metadata are ASCII, names are not
+	user, err := proto.Marshal(&authpb.User{Name: []byte(name), Roles: []string{"root"}})
+	require.NoError(t, err)
+	return &backend.AuthRows{
+		AuthSettings: coder.AuthSettings{Version: version, Enabled: true, Revision: version + 1},
+		Users:        map[string][]byte{name: user},
+	}
+}
+
+// A follower finds out who calls, by the certificate, and the leader believes it.
+func TestTheLeaderIsToldWhoCalls(t *testing.T) {
+	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
+	d.Write(t, ca, "server")
+	d.Trust(t, ca)
+	d.ClientCertAuth = true
+	p := newPair(t, func(c *Config) {
+		c.ListenClientURLs = []string{"https://127.0.0.1:0"}
+		c.TLS = d.Config
+	})
+	p.leader.setUsers(usersAt(t, 3))
+	p.follower.setUsers(usersAt(t, 3))
+	seen := make(chan metadata.MD, 1)
+	p.leader.onTxn = func(ctx context.Context) error {
+		md, _ := metadata.FromIncomingContext(ctx)
+		seen <- md
+		return nil
+	}
+	pair, err := tls.X509KeyPair(ca.Issue(t, "\u00e4nn"))
+	require.NoError(t, err)
+	conf := ca.ClientConfig(t, nil)
+	conf.Certificates = []tls.Certificate{pair}
+	conn, err := grpc.NewClient(p.followerServer.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "9")
+	_, err = pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	md := <-seen
+	require.Equal(t, []string{"\u00e4nn"}, md.Get("sqlbrain-user-bin"))
+	require.Equal(t, []string{"4"}, md.Get("sqlbrain-auth-revision"))
+}
+
+// A follower that has not heard of a change yet tells the leader an old revision: it
+// looks again, and what was refused for that is not the client's affair.
+func TestARefusalForAnOldRevisionIsLookedAtAgain(t *testing.T) {
+	p := newPair(t)
+	p.leader.setUsers(usersAt(t, 3))
+	p.follower.setUsers(usersAt(t, 2))
+	var calls atomic.Int32
+	p.leader.onTxn = func(context.Context) error {
+		if calls.Add(1) == 1 {
+			p.follower.setUsers(usersAt(t, 3)) // by now it has heard
+			return rpctypes.ErrGRPCAuthOldRevision
+		}
+		return nil
+	}
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, calls.Load())
+
+	calls.Store(0)
+	p.follower.setUsers(usersAt(t, 3)) // it knows the newest: the refusal stands
+	p.leader.onTxn = func(context.Context) error { calls.Add(1); return rpctypes.ErrGRPCPermissionDenied }
+	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	requireMessage(t, rpctypes.ErrGRPCPermissionDenied, err)
+	require.EqualValues(t, 1, calls.Load())
+}
