@@ -359,8 +359,45 @@ func TestACountThatCompactionSpoiltIsForgotten(t *testing.T) {
 	}
 	q := &RangeRequest{KeyRange: KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
 	for range 2 {
+		// What a read finds that began before the node heard of the compaction.
+		read := follower.reader.at(q.Revision)
+		if res, err := read.rangeOf(t.Context(), q); err != nil || !read.table {
+			t.Fatalf("counted %+v from memory, %v", res, err)
+		}
 		if res, err := follower.Range(t.Context(), q, false); !errors.Is(err, ErrCompacted) {
 			t.Fatalf("a count below the compact revision: %+v, %v", res, err)
+		}
+	}
+}
+
+// TestMemoryDoesNotReachBelowACompaction: of keys whose tombstones compaction
+// removed nothing is left to fill from, so what was filled then says nothing of the
+// revisions at which they existed, to a read that began before the node heard of
+// the compaction.
+func TestMemoryDoesNotReachBelowACompaction(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	leader, follower := p.nodes[0], p.nodes[1]
+	mustTxn(t, leader, put("k", "1"))
+	mustTxn(t, leader, del("k"))
+	mustTxn(t, leader, put("z", "1"))
+	if err := catchUp(t, follower); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leader.Compact(t.Context(), 4, true); err != nil {
+		t.Fatal(err)
+	}
+	q := &RangeRequest{KeyRange: KeyRange{Key: []byte("k"), End: []byte("l")}}
+	for rev, known := range map[int64]bool{2: false, 4: true} {
+		for range 2 {
+			read := follower.reader.at(4)
+			if _, err := read.rangeOf(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := follower.reader.at(rev)
+		if res, err := read.rangeOf(t.Context(), q); err != nil || read.table == known {
+			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, read.table)
 		}
 	}
 }

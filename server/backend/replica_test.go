@@ -19,6 +19,7 @@ type pair struct {
 	nodes [2]*Backend
 	stop  [2]context.CancelFunc
 	ended [2]chan error
+	leads sync.WaitGroup
 
 	mu     sync.Mutex
 	leader int // -1: none
@@ -71,15 +72,18 @@ func (p *pair) lead(i int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop[i], p.ended[i] = cancel, make(chan error, 1)
 	leading := make(chan struct{})
-	go func() {
+	p.leads.Go(func() {
 		p.ended[i] <- p.nodes[i].Lead(ctx, LeadOptions{Leading: func(int64) {
 			p.mu.Lock()
 			p.leader = i
 			p.mu.Unlock()
 			close(leading)
 		}})
-	}()
-	p.t.Cleanup(cancel)
+	})
+	p.t.Cleanup(func() {
+		cancel()
+		p.leads.Wait()
+	})
 	select {
 	case <-leading:
 	case err := <-p.ended[i]:
