@@ -28,6 +28,7 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 
 	s := grpc.NewServer(
 		grpc.Creds(newDoneHandshake()),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(log.unary, calls.UnaryServerInterceptor(), front.unary),
 		grpc.ChainStreamInterceptor(calls.StreamServerInterceptor(), front.stream),
 		grpc.StatsHandler(bytes),
