@@ -15,6 +15,7 @@ var exceptions = map[string]map[string]string{}
 // judgeByClock are the tests that fail on a busy machine, with what they do.
 var judgeByClock = map[string]string{
 	"etcd3.TestCompact": "allows a compaction 100 ms",
+	"cacher.TestWatch":  "allows 3 s for a hundred creations",
 }
 
 // TestExceptionsAreOfSubjects: no list of exceptions is for nobody.

@@ -48,7 +48,6 @@ func TestAPIServerStorage(t *testing.T) {
 	run := os.Getenv("SQLBRAIN_KUBERNETES_RUN")
 	long := os.Getenv("SQLBRAIN_LONG") == "1" || run != ""
 	dir := copyModule(t.Context(), t, !harness.TargetIsEtcd())
-	sum := newSummary()
 	for _, p := range packages {
 		if long || p.path == short.pkg {
 			if err := compile(t.Context(), dir, p.path); err != nil {
@@ -56,46 +55,45 @@ func TestAPIServerStorage(t *testing.T) {
 			}
 		}
 	}
-	whole := long && run == ""
 	for _, s := range subjects() {
-		ran := t.Run(s.name, func(t *testing.T) {
+		t.Run(s.name, func(t *testing.T) {
 			switch {
 			case long:
-				s.testAll(t, dir, run, sum)
+				s.testAll(t, dir, run)
 			case s.short:
 				s.testShort(t, dir)
 			default:
 				t.Skip("takes minutes; set SQLBRAIN_LONG=1")
 			}
 		})
-		whole = whole && ran
-	}
-	if !long {
-		return
-	}
-	t.Logf("summary:\n%s", sum.block())
-	if os.Getenv(envPage) != "write" {
-		return
-	}
-	if !whole || len(sum.subjects) < len(subjects()) {
-		t.Fatal("the page needs the results of all tests on all subjects, and none may fail")
-	}
-	if err := writeBlock(sum.block()); err != nil {
-		t.Fatal(err)
 	}
 }
 
-// testAll runs the tests that match run of all packages, and adds what became of
-// them to sum.
-func (s subject) testAll(t *testing.T, dir, run string, sum *summary) {
+// testAll runs the tests that match run of all packages, and tells the page if they
+// are all.
+func (s subject) testAll(t *testing.T, dir, run string) {
 	env, version := s.environment(t)
+	r := &result{on: s}
+	if version != "" {
+		r.remarks = append(r.remarks, version)
+	}
 	for _, p := range packages {
 		outcomes := s.test(t, dir, p.path, run, env)
 		if run == "" && len(outcomes) < p.tests {
 			t.Errorf("%s: %d tests ran, there are %d", p.path, len(outcomes), p.tests)
 		}
 		tell(t, outcomes, exceptions[s.name])
-		sum.add(s, version, p.path, outcomes)
+		r.add(outcomes)
+	}
+	t.Logf("for the page:\n%s", r.row())
+	if run != "" || os.Getenv(envPage) != "write" {
+		return
+	}
+	if t.Failed() {
+		t.Fatal("the page is not written")
+	}
+	if err := writeRow(r); err != nil {
+		t.Fatal(err)
 	}
 }
 

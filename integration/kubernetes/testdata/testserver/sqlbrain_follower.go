@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -73,26 +74,31 @@ func newPlainClient(cfg *embed.Config, endpoint string) (*clientv3.Client, error
 // the test ends: it would not have been a test of a follower.
 func mustFollow(t testing.TB, cfg *embed.Config) {
 	t.Helper()
+	// Not the test's client, which the test may have closed by its end; and connected
+	// now, for the files of certificates may be gone then.
+	client, err := newPlainClient(cfg, cfg.ListenClientUrls[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	check := func() {
-		if err := follows(cfg); err != nil {
+		if err := follows(client); err != nil {
 			t.Error(err)
 		}
 	}
 	check()
-	t.Cleanup(check)
+	t.Cleanup(func() {
+		check()
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-func follows(cfg *embed.Config) (err error) {
-	endpoint := cfg.ListenClientUrls[0].String()
-	// Not the test's client, which the test may have closed.
-	client, err := newPlainClient(cfg, endpoint)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
+func follows(client *clientv3.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	s, err := client.Status(ctx, endpoint)
+	// client.Status would connect anew.
+	s, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("status of the follower: %w", err)
