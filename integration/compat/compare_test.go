@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -87,11 +88,26 @@ func masked(c call, m proto.Message) proto.Message {
 		maskMembers(r.Members)
 	case *pb.MemberUpdateResponse:
 		maskMembers(r.Members)
+	case *pb.AuthenticateResponse:
+		r.Token = tokenForm(r.Token)
 	case *pb.HashResponse:
 		r.Hash = min(r.Hash, 1) // covers how the store keeps things
 	}
 	maskHeaders(m.ProtoReflect())
 	return m
+}
+
+var simpleToken = regexp.MustCompile(`^[a-zA-Z]{16}\.[0-9]+$`)
+
+// tokenForm tells what kind of token it is, as tokens themselves are random.
+func tokenForm(token string) string {
+	switch {
+	case simpleToken.MatchString(token):
+		return "simple"
+	case strings.Count(token, ".") == 2:
+		return "jwt"
+	}
+	return token
 }
 
 func maskMembers(members []*pb.Member) {

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -41,6 +43,8 @@ type side struct {
 	name string
 	node *harness.Node
 	conn *grpc.ClientConn
+	// caller goes with every request: a token, for example.
+	caller metadata.MD
 }
 
 // startPair starts both servers with flags that both know. What etcd stores need
@@ -149,9 +153,13 @@ func (p *pair) ask(c call) (etcd, subject answer) {
 }
 
 func (s *side) ask(c call) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), callWait)
+	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), s.caller), callWait)
 	defer cancel()
 	switch c.method {
+	case "Watch/Watch":
+		return s.firstOfWatch(ctx, c.req.(*pb.WatchCreateRequest))
+	case observeMethod:
+		return firstOf(v3electionpb.NewElectionClient(s.conn).Observe(ctx, c.req.(*v3electionpb.LeaderRequest)))
 	case "KV/RangeStream":
 		return gather(pb.NewKVClient(s.conn).RangeStream(ctx, c.req.(*pb.RangeRequest)))
 	case "Maintenance/Snapshot":
@@ -159,14 +167,19 @@ func (s *side) ask(c call) answer {
 	case "Lease/LeaseKeepAlive":
 		return s.keepAlive(ctx, c.req.(*pb.LeaseKeepAliveRequest))
 	}
-	resp, err := newResponse(c.method)
-	if err != nil {
-		return answer{err: err}
+	for {
+		resp, err := newResponse(c.method)
+		if err != nil {
+			return answer{err: err}
+		}
+		if err := s.conn.Invoke(ctx, "/"+fullMethod(c.method), c.req, resp); err != nil {
+			return answer{err: err}
+		}
+		// An etcd that has just started tells an old storage version for a while.
+		if st, ok := resp.(*pb.StatusResponse); !ok || st.StorageVersion != "3.5.0" {
+			return answer{messages: []proto.Message{resp}}
+		}
 	}
-	if err := s.conn.Invoke(ctx, "/"+fullMethod(c.method), c.req, resp); err != nil {
-		return answer{err: err}
-	}
-	return answer{messages: []proto.Message{resp}}
 }
 
 // gather reads a stream of answers to its end.
@@ -186,6 +199,34 @@ func gather[T any](stream grpc.ServerStreamingClient[T], err error) answer {
 		}
 		a.messages = append(a.messages, any(m).(proto.Message))
 	}
+}
+
+// firstOf reads the first message of a stream.
+func firstOf[T any](stream grpc.ServerStreamingClient[T], err error) answer {
+	if err != nil {
+		return answer{err: err}
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return answer{err: err}
+	}
+	return answer{messages: []proto.Message{any(m).(proto.Message)}}
+}
+
+// firstOfWatch creates a watch on a stream of its own, and returns the first answer.
+func (s *side) firstOfWatch(ctx context.Context, r *pb.WatchCreateRequest) answer {
+	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
+	if err != nil {
+		return answer{err: err}
+	}
+	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
+		return answer{err: err}
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return answer{err: err}
+	}
+	return answer{messages: []proto.Message{m}}
 }
 
 // keepAlive renews a lease on a stream of its own, which it ends in order.
