@@ -35,6 +35,8 @@ type Info struct {
 	// MaxPacket is the largest packet, in bytes, that the server takes; 0 if it
 	// has no such limit.
 	MaxPacket int
+	// grouped: the server is configured for Group Replication.
+	grouped bool
 	// maxRow bounds key plus value of a row, maxTx the bytes of a batch (0: none).
 	maxRow, maxTx int
 }

@@ -57,6 +57,9 @@ func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 	}
 	if db.primary != nil && info.Product != productTiDB {
 		db.primary.demanded.Store(true)
+		if info.grouped {
+			db.primary.dropIdle() // they were made without asking the group
+		}
 	}
 	db.logger.InfoContext(ctx, "database opened", "url", u, "product", info.Product, "version", info.Version)
 	return s, nil

@@ -122,6 +122,12 @@ func TestSeveralHostsInAURL(t *testing.T) {
 		if got := strings.Join(u.Addresses(), " "); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)
 		}
+		if raw == "tidb://u:p,@a:1,b,c:2/n" {
+			other, err := sqlstore.ParseURL("tidb://u:p,@b,c:2,a:1/n")
+			if err != nil || other.InOrder().String() != u.InOrder().String() || other.String() == u.String() {
+				t.Errorf("%s in order is %s, and %s %s (%v)", raw, u.InOrder(), other, other.InOrder(), err)
+			}
+		}
 		if again, err := sqlstore.ParseURL(u.String()); err != nil || again.String() != u.String() {
 			t.Errorf("%s prints as %s, which parses as %v, %v", raw, u, again, err)
 		}

@@ -57,6 +57,7 @@ func (d *mysqlDialect) check(ctx context.Context, db *Database, conn *sqlx.Conn)
 	if err := checkReplicated(vars); err != nil {
 		return info, err
 	}
+	info.grouped = vars["group_replication_group_name"] != ""
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		db.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
 	}

@@ -79,6 +79,8 @@ type primary struct {
 	// ungrouped is set when a server does not say what its group thinks of it: it is
 	// no MySQL, or the user may not know.
 	ungrouped atomic.Bool
+	// alone is set when a server knows nothing of Group Replication.
+	alone atomic.Bool
 	// demanded is set when the store is open: who examines a database may well
 	// examine a replica.
 	demanded atomic.Bool
@@ -148,6 +150,36 @@ func (p *primary) ask(ctx context.Context, conn driver.QueryerContext) (server s
 		}
 	}
 	return askPrimary(ctx, conn, primaryQuery)
+}
+
+// agree returns when the server's group has agreed that it is a member: one that was
+// frozen, and another one has become the primary since, does not know for seconds,
+// and would answer with what it had.
+func (p *primary) agree(ctx context.Context, conn *cachedConn) error {
+	if p.alone.Load() {
+		return nil
+	}
+	// Without the plugin, MySQL knows the one variable and not the other.
+	_, err := conn.exec.ExecContext(ctx, "SET SESSION group_replication_consistency = IF(@@GLOBAL.group_replication_single_primary_mode, 'BEFORE', 'BEFORE')", nil)
+	var refused *mysql.MySQLError
+	if errors.As(err, &refused) && refused.Number == erUnknownSystemVariable {
+		p.alone.Store(true)
+		return nil
+	}
+	if err == nil {
+		// It waits although it reads nothing; without a table it would not.
+		var rows driver.Rows
+		if rows, err = conn.query.QueryContext(ctx, "SELECT 1 FROM object WHERE 1 = 0", nil); err == nil {
+			err = rows.Close()
+		}
+	}
+	if err == nil {
+		_, err = conn.exec.ExecContext(ctx, setReplicatedReads, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the server's group: %w", err)
+	}
+	return nil
 }
 
 // askPrimary is ask with one of the queries.

@@ -62,6 +62,9 @@ func (c *sessionConnector) open(ctx context.Context, base driver.Connector) (*ca
 			cached.primary.server, err = c.primary.ask(ctx, cached.query)
 			cached.primary.asked = time.Now()
 		}
+		if err == nil && c.primary.demanded.Load() {
+			err = c.primary.agree(ctx, cached)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())

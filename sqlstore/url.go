@@ -218,6 +218,16 @@ func address(scheme string, u *url.URL) (string, error) {
 // Addresses are the servers' host:port, in the order of the URL.
 func (d *URL) Addresses() []string { return strings.Split(d.Address, hostSeparator) }
 
+// InOrder returns the URL with its hosts in an order that does not depend on how they
+// were written.
+func (d *URL) InOrder() *URL {
+	hosts := d.Addresses()
+	slices.Sort(hosts)
+	ordered := *d
+	ordered.Address = strings.Join(hosts, hostSeparator)
+	return &ordered
+}
+
 // HasPassword reports whether the URL holds a password.
 func (d *URL) HasPassword() bool { return d.password != "" }
 

@@ -32,7 +32,9 @@ func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqlstor
 			return errors.Join(errNoDatabase, err)
 		}
 	}
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	// Nodes that name the servers of a Galera in different orders migrate on one of
+	// them all the same: the lock that makes one of them wait holds on that only.
+	db, err := sqlstore.OpenDB(u.InOrder(), sqlstore.Options{})
 	if err != nil {
 		return err
 	}
