@@ -37,9 +37,11 @@ func TestConfig(t *testing.T) {
 			require.Contains(t, services[migrate].DependsOn, want.database)
 			require.Contains(t, services[migrate].Command[1], "tcp("+want.database+":")
 			names := map[string]bool{}
+			require.NotEmpty(t, services[want.nodes[0]].Build.Context)
 			for i, node := range want.nodes {
 				s := services[node]
 				env := s.Environment
+				require.Equal(t, services[want.nodes[0]].Image, s.Image, "the first one's image is the others' too")
 				require.Equal(t, []string{want.database, migrate}, slices.Sorted(maps.Keys(s.DependsOn)))
 				require.Equal(t, "service_completed_successfully", s.DependsOn[migrate].Condition)
 				require.Equal(t, "verify", env["SQLBRAIN_MIGRATE"])

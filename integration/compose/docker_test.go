@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
@@ -115,7 +116,7 @@ func (e *engine) removeAbandoned() {
 
 // removeImage removes an image by its name, if it is there.
 func (e *engine) removeImage(ctx context.Context, name string) {
-	if _, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true}); err != nil && !client.IsErrNotFound(err) {
+	if _, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
 		e.t.Errorf("remove image %s: %v", name, err)
 	}
 }

@@ -21,10 +21,8 @@ import (
 func TestMySQLProfile(t *testing.T) {
 	e := newEngine(t)
 	p := newProject(t, e)
-	p.run(25*time.Minute, "build")
 	services := databases["mysql"].nodes
-	p.run(5*time.Minute, append([]string{"up", "--detach", "--no-build", "--wait", "--wait-timeout=280"}, services...)...)
-
+	p.run(25*time.Minute, append([]string{"up", "--build", "--detach", "--wait", "--wait-timeout=600"}, services...)...)
 	requireSchemaFirst(t, p, services)
 	requireSound(t, p)
 	nodes := connect(t, p, services)
