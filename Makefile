@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers
+MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose
 # Those whose tests are no part of `make test`: they build Kubernetes.
 LINTED   := $(MODULES) integration/k8s
 
@@ -41,9 +41,14 @@ unit: ## Unit tests and the storage suite, with the race detector where there is
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	$(GO) test $(RACE) $(PACKAGES)
 
+# Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
 .PHONY: integration
 integration: ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
-	set -e; for m in $(MODULES); do (cd $$m && $(GO) test -timeout 30m ./...); done
+	set -e; for m in $(MODULES); do (cd $$m && $(GO) test -count=1 -timeout 30m ./...); done
+
+.PHONY: compose-test
+compose-test: ## docker-compose.yml and Dockerfile on a Docker engine: build, start, lose the leader, remove
+	cd integration/compose && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v .
 
 .PHONY: test-tidb
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
