@@ -177,11 +177,16 @@ func (c *checker) rootCalls() []call {
 
 // callAll makes all calls; permitted says that the caller may do what root may.
 func (c *checker) callAll(permitted bool) {
-	calls := c.guardedCalls()
-	if !permitted {
-		calls = append(calls, c.rootCalls()...)
+	for _, call := range c.guardedCalls() {
+		c.ask(call.method, call.req)
 	}
-	for _, call := range calls {
+	if permitted {
+		return
+	}
+	// That both refuse them tells nothing about what else the page says of them.
+	defer func(was bool) { c.rec.onPage = was }(c.rec.onPage)
+	c.rec.onPage = false
+	for _, call := range c.rootCalls() {
 		c.ask(call.method, call.req)
 	}
 }

@@ -147,10 +147,10 @@ func (c *checker) same(what string, got []string) bool {
 }
 
 var (
-	jsonIDs  = regexp.MustCompile(`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
+	jsonIDs   = regexp.MustCompile(`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
 	jsonToken = regexp.MustCompile(`"token":"[a-zA-Z]{16}\.[0-9]+"`)
-	jsonHash = regexp.MustCompile(`"hash":[1-9][0-9]*`)
-	jsonURLs = regexp.MustCompile(`"(clientURLs|peerURLs)":\[[^]]*\],?`)
+	jsonHash  = regexp.MustCompile(`"hash":[1-9][0-9]*`)
+	jsonURLs  = regexp.MustCompile(`"(clientURLs|peerURLs)":\[[^]]*\],?`)
 )
 
 // web sends an HTTP request to both servers and compares status, type and body.
