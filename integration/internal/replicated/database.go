@@ -1,0 +1,370 @@
+package replicated
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+const (
+	password = "sqlbrain"
+	// user is whom servers of sqlbrain log in as: an ordinary user, who has rights
+	// on its own database only, and may see the members of the group.
+	user     = "brain"
+	database = "sqlbrain"
+
+	servers = 3
+	// patience bounds what only a broken or starved machine takes so long for.
+	patience = 5 * time.Minute
+	poll     = 50 * time.Millisecond
+)
+
+// errMissing wraps the reasons why this machine cannot run a product.
+var errMissing = errors.New("no such database")
+
+// Product is a way to replicate.
+type Product struct {
+	Name string
+	find func() (*program, error)
+	// settings are those that replication adds for member i.
+	settings func(d *Database, i int) []string
+	// begin, if set, returns what member i is told at this start; first makes it the
+	// first of a new cluster.
+	begin func(d *Database, i int, first bool) ([]string, error)
+	// join takes a member that runs into the cluster and returns when it serves.
+	join func(ctx context.Context, d *Database, i int, first bool) error
+	// members is a query for the number of members.
+	members string
+	// primary is the member that takes the writes, judged by what a member says; -1
+	// if it says none.
+	primary func(ctx context.Context, d *Database) int
+}
+
+// Products are all there are.
+var Products = []Product{Group, Galera}
+
+// Database is three servers that replicate. Its methods end the test when they
+// fail, so they are for the test's own goroutine.
+type Database struct {
+	t       testing.TB
+	product Product
+	program *program
+	id      string // of the cluster, a UUID
+	dir     string
+	user    *syscall.Credential // whom the servers run as; nil: this process's
+	members []*member
+}
+
+type member struct {
+	name       string
+	port       int   // for clients
+	groupPorts []int // for the other members
+	process    *harness.Process
+	admin      *sql.DB
+}
+
+// Start starts the servers with extra arguments each, and creates an empty
+// database. It skips t where the product is not to be had.
+func Start(t testing.TB, p Product, extra ...string) *Database {
+	t.Helper()
+	program, err := p.find()
+	if errors.Is(err, errMissing) && os.Getenv(enginetest.EnvRequire) != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Database{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
+	if d.user, err = ownerOf(d.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := program.install(d.user, filepath.Join(d.dir, "template")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range servers {
+		m := &member{name: fmt.Sprintf("m%d", i), port: enginetest.FreePort(t)}
+		for range 3 {
+			m.groupPorts = append(m.groupPorts, enginetest.FreePort(t))
+		}
+		if err := os.CopyFS(d.data(m), os.DirFS(filepath.Join(d.dir, "template"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := give(d.data(m), d.user); err != nil {
+			t.Fatal(err)
+		}
+		d.members = append(d.members, m)
+	}
+	for i, m := range d.members {
+		settings := append(program.settings(d.data(m), d.dir, m.port), fmt.Sprintf("--server-id=%d", i+1))
+		settings = append(append(settings, p.settings(d, i)...), extra...)
+		// In a file: Galera's scripts would split some at the command line.
+		text := "[mysqld]\n" + strings.ReplaceAll(strings.Join(settings, "\n"), "--", "") + "\n"
+		file := d.data(m) + ".cnf"
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), give(file, d.user)); err != nil {
+			t.Fatal(err)
+		}
+		d.start(i, i == 0)
+	}
+	d.exec(d.Primary(),
+		"CREATE DATABASE "+database,
+		"CREATE USER "+user+"@'%' IDENTIFIED BY '"+password+"'",
+		"GRANT ALL ON "+database+".* TO "+user+"@'%'",
+		"CREATE DATABASE "+database+"_watch",
+		"CREATE TABLE "+database+"_watch.t (a INT PRIMARY KEY, b VARCHAR(40))",
+	)
+	if p.Name == Group.Name {
+		d.exec(d.Primary(), "GRANT SELECT ON performance_schema.replication_group_members TO "+user+"@'%'")
+	}
+	d.AwaitWhole()
+	return d
+}
+
+// Name is the product's name.
+func (d *Database) Name() string { return d.product.Name }
+
+// Size is the number of servers, running or not.
+func (d *Database) Size() int { return len(d.members) }
+
+// Address is where server i listens for clients.
+func (d *Database) Address(i int) string { return fmt.Sprintf("127.0.0.1:%d", d.members[i].port) }
+
+// URL names the servers in this order, all of them if none is given, and the
+// empty database on them.
+func (d *Database) URL(order ...int) string {
+	if len(order) == 0 {
+		for i := range d.members {
+			order = append(order, i)
+		}
+	}
+	var hosts []string
+	for _, i := range order {
+		hosts = append(hosts, d.Address(i))
+	}
+	return d.URLOf(strings.Join(hosts, ","))
+}
+
+// URLOf is the URL of the database behind an address: a proxy's, for one.
+func (d *Database) URLOf(address string) string {
+	u := url.URL{Scheme: "mysql", User: url.UserPassword(user, password), Host: address, Path: "/" + database}
+	return u.String()
+}
+
+// Kill ends server i at once (SIGKILL).
+func (d *Database) Kill(i int) { d.t.Helper(); d.members[i].process.Kill(d.t) }
+
+// Pause freezes server i (SIGSTOP), as a machine that is gone: nobody is told.
+func (d *Database) Pause(i int) { d.t.Helper(); d.members[i].process.Pause(d.t) }
+
+// Resume ends a Pause.
+func (d *Database) Resume(i int) { d.t.Helper(); d.members[i].process.Resume(d.t) }
+
+// Start starts server i, which has ended, and returns when it is a member again.
+func (d *Database) Start(i int) { d.t.Helper(); d.start(i, false) }
+
+// Rejoin returns when server i, which was frozen, is a member again. If it does not
+// come back by itself it is started anew.
+func (d *Database) Rejoin(i int) {
+	d.t.Helper()
+	const byItself = time.Minute
+	deadline := time.Now().Add(byItself)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for time.Now().Before(deadline) {
+		if d.product.join(ctx, d, i, false) == nil && d.whole(ctx) {
+			return
+		}
+		d.wait(ctx, "it does not come back")
+	}
+	d.Kill(i)
+	d.start(i, false)
+}
+
+// whole reports whether all servers that run say that all of them are members.
+func (d *Database) whole(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	for _, m := range d.members {
+		var n int
+		if m.process.Running() && (m.admin.QueryRowContext(ctx, d.product.members).Scan(&n) != nil || n != len(d.members)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Primary returns the server that takes the writes; with Galera, where all do, the
+// first that serves. It waits for one.
+func (d *Database) Primary() int {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		if i := d.product.primary(ctx, d); i >= 0 {
+			return i
+		}
+		d.wait(ctx, "no server says who is the primary")
+	}
+}
+
+// Successor waits for another server than gone to take writes, and returns it.
+func (d *Database) Successor(gone int) int {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		if i := d.product.primary(ctx, d); i >= 0 && i != gone {
+			if err := d.canWrite(ctx, i); err == nil {
+				return i
+			}
+		}
+		d.wait(ctx, "no other server took over")
+	}
+}
+
+// canWrite writes on server i.
+func (d *Database) canWrite(ctx context.Context, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	// Another value each time: what changes nothing asks nobody.
+	_, err := d.members[i].admin.ExecContext(ctx, "REPLACE INTO "+database+"_watch.t VALUES (1, ?)", newUUID())
+	return err
+}
+
+// Running reports whether server i was started and has not ended.
+func (d *Database) Running(i int) bool { return d.members[i].process.Running() }
+
+// AwaitMembers waits until server i says that so many are members.
+func (d *Database) AwaitMembers(i, members int) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for d.Query(i, d.product.members) != fmt.Sprint(members) {
+		d.wait(ctx, fmt.Sprintf("there are not %d members", members))
+	}
+}
+
+// AwaitWhole returns when every server that runs has what all others wrote, the
+// user who was made last for one.
+func (d *Database) AwaitWhole() {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i := range d.members {
+		for {
+			var n int
+			err := d.members[i].admin.QueryRowContext(ctx, "SELECT COUNT(*) FROM mysql.user WHERE user = ?", user).Scan(&n)
+			if err == nil && n == 1 {
+				break
+			}
+			d.wait(ctx, fmt.Sprintf("server %d has not got what was written: %v", i, err))
+		}
+	}
+}
+
+// Query returns the text that a statement answers on server i.
+func (d *Database) Query(i int, statement string) string {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var s sql.NullString
+	if err := d.members[i].admin.QueryRowContext(ctx, statement).Scan(&s); err != nil {
+		d.t.Fatalf("%s: %v", statement, err)
+	}
+	return s.String
+}
+
+// Exec runs statements on server i as its administrator.
+func (d *Database) Exec(i int, statements ...string) { d.t.Helper(); d.exec(i, statements...) }
+
+func (d *Database) exec(i int, statements ...string) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, s := range statements {
+		if _, err := d.members[i].admin.ExecContext(ctx, s); err != nil {
+			d.t.Fatalf("%s: %v\n%s", s, err, d.members[i].process.LogTail(4000))
+		}
+	}
+}
+
+func (d *Database) wait(ctx context.Context, reason string) {
+	d.t.Helper()
+	select {
+	case <-ctx.Done():
+		d.t.Fatal(reason)
+	case <-time.After(poll):
+	}
+}
+
+// command is what a server is always told.
+func (d *Database) command(m *member) []string {
+	return []string{"--defaults-file=" + d.data(m) + ".cnf"}
+}
+
+func (d *Database) data(m *member) string { return filepath.Join(d.dir, m.name) }
+
+func (d *Database) start(i int, first bool) {
+	d.t.Helper()
+	m := d.members[i]
+	args := d.command(m)
+	if d.product.begin != nil {
+		more, err := d.product.begin(d, i, first)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		args = append(args, more...)
+	}
+	m.process = harness.StartProcessAs(d.t, d.user, d.program.path, args...)
+	if m.admin == nil {
+		m.admin = d.open(m)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		err := d.product.join(ctx, d, i, first)
+		if err == nil {
+			return
+		}
+		if !m.process.Running() {
+			d.t.Fatalf("server %d ended while starting\n%s", i, m.process.LogTail(8000))
+		}
+		if ctx.Err() != nil {
+			d.t.Fatalf("server %d is no member after %s: %v\n%s", i, patience, err, m.process.LogTail(8000))
+		}
+		d.wait(ctx, err.Error())
+	}
+}
+
+// open makes a pool for the administrator. A server that does not answer soon is
+// asked again by whoever waits for it.
+func (d *Database) open(m *member) *sql.DB {
+	cfg := mysql.NewConfig()
+	cfg.Net, cfg.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", m.port)
+	cfg.User, cfg.Passwd = "root", password
+	cfg.Timeout = time.Second
+	cfg.Logger = &mysql.NopLogger{}
+	c, err := mysql.NewConnector(cfg)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	db := sql.OpenDB(c)
+	d.t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return db
+}

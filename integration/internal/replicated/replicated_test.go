@@ -1,0 +1,35 @@
+package replicated_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestServersReplicate kills the primary: another one takes over with what was
+// written, and the one that was killed comes back.
+func TestServersReplicate(t *testing.T) {
+	if os.Getenv("SQLBRAIN_LONG") != "1" {
+		t.Skip("integration/replicated shows as much; this is for whoever changes this package: SQLBRAIN_LONG=1")
+	}
+	for _, p := range replicated.Products {
+		t.Run(p.Name, func(t *testing.T) {
+			d := replicated.Start(t, p)
+			first := d.Primary()
+			d.Exec(first, "CREATE TABLE sqlbrain.t (a INT PRIMARY KEY)", "INSERT INTO sqlbrain.t VALUES (1)")
+			d.Kill(first)
+			second := d.Primary()
+			require.NotEqual(t, first, second)
+			d.Exec(second, "INSERT INTO sqlbrain.t VALUES (2)")
+			d.Start(first)
+			d.Exec(second, "INSERT INTO sqlbrain.t VALUES (3)")
+			require.Equal(t, "3", d.Query(second, "SELECT COUNT(*) FROM sqlbrain.t"))
+		})
+	}
+}

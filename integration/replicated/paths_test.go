@@ -1,0 +1,58 @@
+package replicated
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
+)
+
+// TestAnotherServerForEachNode lets each node use another server of a Galera, which
+// all take writes, so that a node reads where it did not write, and leaders change
+// between servers. Servers go meanwhile, and each node goes on with the next one.
+func TestAnotherServerForEachNode(t *testing.T) {
+	db := replicated.Start(t, replicated.Galera)
+	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
+	s := besiege(t, c)
+	for range number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
+		s.progress(settled)
+		leader := c.Leader()
+		c.Kill(leader) // another one leads, on another server
+		s.progress(settled)
+		c.Start(leader)
+		gone := c.Leader() // whose server is the first it names
+		db.Kill(gone)
+		s.progress(settled)
+		db.Start(gone)
+	}
+	s.progress(settled)
+	s.end()
+}
+
+// TestProxyThatFollowsThePrimary has the nodes know one address, whose proxy leads
+// new connections to the primary: what a router, or a name that is changed, does.
+// Connections that are open stay where they are.
+func TestProxyThatFollowsThePrimary(t *testing.T) {
+	if os.Getenv("SQLBRAIN_LONG") != "1" {
+		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/primary_test.go shows the same on single servers")
+	}
+	db := start(t, replicated.Group)
+	proxy := startProxy(t, db.Address(db.Primary()))
+	c := nodesOn(t, func(int) string { return db.URLOf(proxy.address) })
+	s := besiege(t, c)
+	for _, leave := range []func(int){db.Kill, db.Pause} {
+		s.progress(settled)
+		gone := db.Primary()
+		leave(gone)
+		proxy.lead(db.Address(db.Successor(gone)))
+		s.progress(settled)
+		if db.Running(gone) {
+			db.Resume(gone)
+			db.Rejoin(gone)
+		} else {
+			db.Start(gone)
+		}
+	}
+	s.progress(settled)
+	s.end()
+}
