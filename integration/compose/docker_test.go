@@ -99,19 +99,41 @@ func (e *engine) remove(ctx context.Context, kind, id string) error {
 	}
 }
 
-// removeAbandoned removes what runs that were killed left behind. Errors are left
-// to the next one: another run may be doing the same.
+// removeAbandoned removes what runs that were killed left behind, if the engine is
+// this machine's, whose processes are known. Errors are left to the next one: another
+// run may be doing the same.
 func (e *engine) removeAbandoned() {
+	if !strings.HasPrefix(e.DaemonHost(), "unix://") {
+		return
+	}
 	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	defer cancel()
 	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel)), func(kind, id, project string) {
-		name, ours := strings.CutPrefix(project, projectPrefix)
-		pid, err := strconv.Atoi(strings.Split(name, "-")[0])
-		if !ours || err != nil || syscall.Kill(pid, 0) == nil {
-			return
+		if abandoned(project) {
+			e.t.Logf("removing the %s %s of the abandoned project %s: %v", kind, id, project, e.remove(ctx, kind, id))
 		}
-		e.t.Logf("removing the %s %s of the abandoned project %s: %v", kind, id, project, e.remove(ctx, kind, id))
 	})
+	images, err := e.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", "sqlbrain:"+projectPrefix+"*"))})
+	require.NoError(e.t, err)
+	for _, i := range images {
+		for _, name := range i.RepoTags {
+			if abandoned(strings.TrimPrefix(name, "sqlbrain:")) {
+				_, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true})
+				e.t.Logf("removing the abandoned image %s: %v", name, err)
+			}
+		}
+	}
+}
+
+// abandoned reports whether project is one of these tests', and its process is gone.
+func abandoned(project string) bool {
+	rest, ours := strings.CutPrefix(project, projectPrefix)
+	pid, err := strconv.Atoi(strings.Split(rest, "-")[0])
+	if !ours || err != nil {
+		return false
+	}
+	process, err := os.FindProcess(pid)
+	return err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // removeImage removes an image by its name, if it is there.
