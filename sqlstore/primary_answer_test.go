@@ -57,3 +57,19 @@ func TestWhoIsThePrimary(t *testing.T) {
 		t.Error("an answer of four columns is taken for one of five")
 	}
 }
+
+// TestWhatTheGroupThinks: a server that says that it takes writes is the primary only
+// if its group agrees.
+func TestWhatTheGroupThinks(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]error{"none": nil, "primary": nil, "no primary": errNoMember, "minority": errMinority} {
+		row := answering{int64(0), int64(0), int64(7), int64(3306), []byte("db1"), []byte(answer)}
+		server, err := askPrimary(context.Background(), row, groupQuery)
+		if !errors.Is(err, want) || (err == nil) != (server != "") {
+			t.Errorf("%s: %q, %v, want %v", answer, server, err, want)
+		}
+		if err != nil && !errors.Is(err, errNotPrimary) {
+			t.Errorf("%v is not the error of a server that is no primary", err)
+		}
+	}
+}
