@@ -39,7 +39,7 @@ test: lint unit integration ## Everything CI runs: lint, unit tests, storage sui
 .PHONY: unit
 unit: ## Unit tests and the storage suite, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
-	$(GO) test $(RACE) $(PACKAGES)
+	$(GO) test $(RACE) -timeout 30m $(PACKAGES)
 
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
 .PHONY: integration
