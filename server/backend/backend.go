@@ -183,7 +183,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, frontier: b.Revision, mark: b.mark}
+	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, countRuns: newCountRuns(), frontier: b.Revision, mark: b.mark}
 	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}
@@ -235,6 +235,7 @@ func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
 func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.workers.Wait()
+	b.reader.countRuns.close()
 	b.marks.close()
 	b.auth.loads.close()
 	if b.positions != nil {

@@ -33,7 +33,7 @@ func (r *reading) count(ctx context.Context, kr KeyRange) (int64, error) {
 		r.table = true
 		var err error
 		if n, ok, err = r.carry(ctx, kr); err == nil && !ok {
-			n, err = r.countTable(ctx, kr)
+			n, err = r.countOnce(ctx, kr)
 		}
 		if err != nil {
 			return 0, err
