@@ -158,6 +158,9 @@ func parseMySQL(scheme, raw string) (*URL, error) {
 		d.Address += hostSeparator + next
 	}
 	switch {
+	case u.User == nil && d.Address != "":
+		// First: what looks like hosts may be a password with a / that was not encoded.
+		return nil, badURL("the user is missing")
 	case problem != nil:
 		return nil, problem
 	case d.User == "":
@@ -179,7 +182,10 @@ func parseMySQL(scheme, raw string) (*URL, error) {
 			return nil, err
 		}
 	}
-	return d, d.checkTLS(params.Has("tls"))
+	if err := d.checkTLS(params.Has("tls")); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 const hostSeparator = ","
