@@ -1,0 +1,111 @@
+package deploy
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// metrics are the names of what a server exports, as they are queried, with their
+// labels.
+type metrics map[string]map[string]bool
+
+// Added by Prometheus when it scrapes.
+var scraped = metrics{"up": {}}
+
+var targetLabels = []string{"job", "instance"}
+
+// description is how prometheus.Desc shows itself: it has no other way to tell.
+var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+
+// exported returns what a member of a cluster exports, also what has no value yet,
+// as errors do that have not happened.
+func exported(t *testing.T) metrics {
+	registry := openMember(t)
+	all := maps.Clone(scraped)
+	for _, d := range describe(registry) {
+		found := description.FindStringSubmatch(d)
+		require.NotNil(t, found, "a description of another form: %s", d)
+		labels := make(map[string]bool)
+		for _, l := range strings.Split(found[2], ",") {
+			name, _, _ := strings.Cut(l, "=")
+			labels[name] = true
+		}
+		for _, l := range strings.Split(found[3], ",") {
+			labels[l] = true
+		}
+		delete(labels, "")
+		all[found[1]] = labels
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetType() != dto.MetricType_HISTOGRAM {
+			continue
+		}
+		labels := all[f.GetName()]
+		require.NotNil(t, labels, "%s is not described", f.GetName())
+		delete(all, f.GetName())
+		buckets := maps.Clone(labels)
+		buckets["le"] = true
+		all[f.GetName()+"_bucket"], all[f.GetName()+"_sum"], all[f.GetName()+"_count"] = buckets, labels, labels
+	}
+	return all
+}
+
+func describe(c prometheus.Collector) (all []string) {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		c.Describe(descriptions)
+	}()
+	for d := range descriptions {
+		all = append(all, d.String())
+	}
+	return all
+}
+
+// openMember puts together what `sqlbrain serve` does in a cluster. The member is
+// alone, on SQLite: metrics of the store and of the cluster are the same there.
+func openMember(t *testing.T) *prometheus.Registry {
+	ctx, registry := t.Context(), prometheus.NewRegistry()
+	u, err := sqlstore.ParseURL("sqlite://" + filepath.Join(t.TempDir(), "sqlbrain.db"))
+	require.NoError(t, err)
+	createSchema(t, u)
+	store, err := sqlstore.Open(ctx, u, sqlstore.Options{Registerer: registry})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+
+	n, err := cluster.Join(ctx, cluster.Config{
+		Store: store, Name: "n1", Version: "test", Backend: backend.Config{Registerer: registry}, Registerer: registry,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.Close(context.WithoutCancel(ctx))) })
+	s, err := server.New(server.Config{
+		Name: "n1", ListenClientURLs: []string{"http://127.0.0.1:0"}, Registry: registry,
+		Members: n.Members(), PeerNode: cluster.Peer{Node: n}, Router: cluster.Connection{Node: n}, Mover: n,
+	}, n.Backend())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return registry
+}
+
+func createSchema(t *testing.T, u *sqlstore.URL) {
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+	require.NoError(t, db.Close())
+}
