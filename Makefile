@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose integration/deploy
+MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose
 # Those whose tests are no part of `make test`: they build Kubernetes.
 LINTED   := $(MODULES) integration/k8s
 
@@ -109,10 +109,15 @@ staticcheck:
 	set -e; for m in $(LINTED); do (cd $$m && $(CURDIR)/bin/staticcheck ./...); done
 
 .PHONY: fuzz
-fuzz: ## Fuzz the codecs and checks, FUZZTIME each (default 30s)
-	@set -e; for target in $$(grep -rhoE '^func Fuzz[A-Za-z]+' --include='*_test.go' coder server/*.go | cut -d' ' -f2); do \
-	  dir=$$(dirname $$(grep -rlE "^func $$target\(" --include='*_test.go' coder server)); \
-	  $(GO) test -run xxx -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$dir; done
+fuzz: ## Fuzz the codecs, the checks and what reads settings, FUZZTIME each (default 30s)
+	@set -e; for file in $$(git ls-files '*_test.go' | grep -v '^integration/'); do \
+	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(f \*testing\.F\).*/\1/p' $$file); do \
+	    echo "$$target in $$file"; \
+	    $(GO) test -run xxx -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file); done; done
+
+.PHONY: vuln
+vuln: ## Known vulnerabilities in what the root module uses; asks vuln.go.dev
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest $(PACKAGES)
 
 .PHONY: bench
 bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
