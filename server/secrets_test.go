@@ -1,0 +1,109 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// TestSecretsStayWhereTheyAre: users' passwords and tokens are in no row of the table,
+// no line of the log, no metric and no error; values are in the table only.
+func TestSecretsStayWhereTheyAre(t *testing.T) {
+	const password, wrong, value = "S3cr3tPassword", "Wr0ngPassword", "S3cr3tValue"
+	store, out := memstore.New(), &lockedBuffer{}
+	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b, err := backend.Open(context.Background(), store, backend.Config{Logger: log})
+	require.NoError(t, err)
+	cfg := testConfig(t)
+	cheap(&cfg)
+	cfg.Logger, cfg.ExtensiveMetrics = log, true
+	s, err := New(cfg, b)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, b.Close(context.Background()))
+		require.NoError(t, store.Close())
+	})
+	runServer(t, s)
+
+	ctx := testContext(t)
+	plain := newClient(t, s)
+	_, err = plain.UserAdd(ctx, "root", password)
+	require.NoError(t, err)
+	_, err = plain.UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	_, err = plain.AuthEnable(ctx)
+	require.NoError(t, err)
+	root := clientOf(t, s, "root", password)
+	_, err = root.Put(ctx, "thekey", value)
+	require.NoError(t, err)
+	_, err = root.Txn(ctx).If(clientv3.Compare(clientv3.Value("thekey"), "=", value)).Then(clientv3.OpPut("thekey", value)).Commit()
+	require.NoError(t, err)
+	token, _ := tokenFor(t, root.ActiveConnection(), "root", password)
+	_, err = plain.Auth.Authenticate(ctx, "root", wrong)
+	require.Error(t, err)
+	failure := err.Error()
+
+	var metrics string
+	for _, url := range s.ClientURLs() {
+		if !strings.HasPrefix(url, "http://") {
+			continue
+		}
+		resp, err := http.Get(url + "/metrics")
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		metrics += string(body)
+	}
+	require.Contains(t, metrics, "etcd_server_")
+	var table strings.Builder
+	it := store.Iter(ctx, sqlstore.Range{Start: []byte{0}, End: bytes.Repeat([]byte{0xff}, 8)})
+	for it.Next() {
+		table.Write(it.Key())
+		table.Write(it.Value())
+	}
+	require.NoError(t, it.Err())
+	require.NoError(t, it.Close())
+
+	logged := out.String()
+	require.Contains(t, logged, "thekey", "the log is that of the calls")
+	require.Contains(t, table.String(), value, "the table is that of the store")
+	for name, text := range map[string]string{"log": logged, "metrics": metrics, "error": failure, "table": table.String()} {
+		for _, secret := range []string{password, wrong, token} {
+			require.NotContains(t, text, secret, name)
+		}
+		if name != "table" {
+			require.NotContains(t, text, value, name)
+		}
+	}
+}
