@@ -1,0 +1,111 @@
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// binary builds sqlbrain once.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(built, "sqlbrain")
+	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/sqlbrain").CombinedOutput()
+	if err != nil {
+		err = &buildError{err, out}
+	}
+	return path, err
+})
+
+type buildError struct {
+	error
+	output []byte
+}
+
+func (e *buildError) Error() string { return e.error.Error() + ": " + string(e.output) }
+
+func (e *buildError) Unwrap() error { return e.error }
+
+var flagInHelp = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
+
+// known returns the variables that are settings, by what the binary says of itself.
+func known(t *testing.T) map[string]bool {
+	path, err := binary()
+	require.NoError(t, err)
+	help, err := exec.Command(path, "--help").Output()
+	require.NoError(t, err)
+	variables := make(map[string]bool)
+	for _, flag := range flagInHelp.FindAllSubmatch(help, -1) {
+		variables["SQLBRAIN_"+strings.ToUpper(strings.ReplaceAll(string(flag[1]), "-", "_"))] = true
+	}
+	require.Contains(t, variables, "SQLBRAIN_DATASTORE")
+	return variables
+}
+
+var (
+	assignment = regexp.MustCompile(`^(SQLBRAIN_[A-Z_]+)=(\S+)$`)
+	comment    = regexp.MustCompile(`^#( .*)?$`)
+)
+
+// readEnvironment returns the settings of a file for systemd or kustomize. Those that
+// are commented out are settings too: somebody will take the # away.
+func readEnvironment(t *testing.T, file string) []string {
+	text, err := os.ReadFile(folder + file)
+	require.NoError(t, err)
+	var names []string
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		line := lines.Text()
+		if line == "" || comment.MatchString(line) {
+			continue
+		}
+		found := assignment.FindStringSubmatch(strings.TrimPrefix(line, "#"))
+		if assert.NotNil(t, found, "%s: %q is neither a setting nor a comment", file, line) {
+			names = append(names, found[1])
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+func TestSettingsExist(t *testing.T) {
+	variables := known(t)
+	for _, file := range []string{"systemd/sqlbrain.env", "kubernetes/sqlbrain.env"} {
+		for _, name := range readEnvironment(t, file) {
+			assert.Contains(t, variables, name, file)
+		}
+	}
+}
+
+func TestUnit(t *testing.T) {
+	text, err := os.ReadFile(folder + "systemd/sqlbrain.service")
+	require.NoError(t, err)
+	variables := known(t)
+	set := regexp.MustCompile(`(?m)^Environment=(SQLBRAIN_[A-Z_]+)=`).FindAllSubmatch(text, -1)
+	require.NotEmpty(t, set)
+	for _, name := range set {
+		assert.Contains(t, variables, string(name[1]))
+	}
+
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	// It demands that the program is there.
+	path, err := binary()
+	require.NoError(t, err)
+	const installed = "/usr/local/bin/sqlbrain"
+	require.Contains(t, string(text), "ExecStart="+installed+" serve\n")
+	unit := filepath.Join(t.TempDir(), "sqlbrain.service")
+	require.NoError(t, os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installed), []byte(path)), 0o600))
+	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+	assert.NotContains(t, string(out), unit, "what it does not understand it only warns of")
+}
