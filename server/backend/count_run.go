@@ -81,6 +81,9 @@ func (c *countRuns) join(kr KeyRange, rev int64, count func(ctx context.Context)
 func (r *reading) countOnce(ctx context.Context, kr KeyRange) (int64, error) {
 	for range countTries {
 		run := r.countRuns.join(kr, r.rev, func(ctx context.Context) (int64, error) {
+			if n, ok := r.counts.get(kr, r.rev); ok {
+				return n, nil // another run ended just before this one began
+			}
 			return r.reader.at(r.rev).countAndKeep(ctx, kr)
 		})
 		if run == nil {
