@@ -29,11 +29,8 @@ type authServer struct {
 // AuthEnable switches authentication on, for which there must be a user root with
 // the role root.
 func (s *authServer) AuthEnable(ctx context.Context, _ *pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
-	header, err := s.change(ctx, "enable", func(as etcdauth.AuthStore) error { return as.AuthEnable() })
-	if err != nil {
-		return nil, err
-	}
-	return &pb.AuthEnableResponse{Header: header}, nil
+	header, err := s.change(ctx, "enable", etcdauth.AuthStore.AuthEnable)
+	return &pb.AuthEnableResponse{Header: header}, err
 }
 
 // AuthDisable switches authentication off, and makes all tokens void.
@@ -42,10 +39,7 @@ func (s *authServer) AuthDisable(ctx context.Context, _ *pb.AuthDisableRequest) 
 		as.AuthDisable()
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &pb.AuthDisableResponse{Header: header}, nil
+	return &pb.AuthDisableResponse{Header: header}, err
 }
 
 // AuthStatus tells whether authentication is on; to anybody, as in etcd.
@@ -93,6 +87,31 @@ func (s *authServer) issueHere(ctx context.Context, req any) (any, error) {
 	}
 	return &pb.AuthenticateResponse{Header: s.headers.at(revision), Token: token}, nil
 }
+
+// changed is change by one of the store's methods. Nothing else is in the answers to
+// changes than the header; gRPC drops an answer that comes with an error.
+func changed[Req, Resp any](ctx context.Context, s *authServer, what string, method func(etcdauth.AuthStore, Req) (Resp, error), r Req, names ...string) (*pb.ResponseHeader, error) {
+	return s.change(ctx, what, func(as etcdauth.AuthStore) error {
+		_, err := method(as, r)
+		return err
+	}, names...)
+}
+
+// asked returns what one of the store's methods answers to administrators, and to a
+// user who may see it too; and the answer's header.
+func asked[Req, Resp any](ctx context.Context, s *authServer, method func(etcdauth.AuthStore, Req) (Resp, error), r Req, mayToo func(as etcdauth.AuthStore, user string) bool) (resp Resp, header *pb.ResponseHeader, err error) {
+	revision, err := s.guard.Ask(ctx, func(as etcdauth.AuthStore, user string, admin error) (err error) {
+		if admin != nil && !mayToo(as, user) {
+			return admin
+		}
+		resp, err = method(as, r)
+		return err
+	})
+	return resp, s.headers.at(revision), err
+}
+
+// nobodyElse is whom, beside administrators, most questions are answered to.
+func nobodyElse(etcdauth.AuthStore, string) bool { return false }
 
 // change changes users and roles, and returns the answer's header.
 func (s *authServer) change(ctx context.Context, what string, apply func(etcdauth.AuthStore) error, names ...string) (*pb.ResponseHeader, error) {

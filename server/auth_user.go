@@ -34,98 +34,51 @@ func (f *front) hashPasswords(req any) error {
 }
 
 // UserAdd adds a user.
-func (s *authServer) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (resp *pb.AuthUserAddResponse, err error) {
-	header, err := s.change(ctx, "user add", func(as etcdauth.AuthStore) (err error) {
-		resp, err = as.UserAdd(r)
-		return err
-	}, r.Name)
+func (s *authServer) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
+	header, err := changed(ctx, s, "user add", etcdauth.AuthStore.UserAdd, r, r.Name)
+	return &pb.AuthUserAddResponse{Header: header}, err
+}
+
+// UserGet tells the roles of a user, to itself too.
+func (s *authServer) UserGet(ctx context.Context, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
+	resp, header, err := asked(ctx, s, etcdauth.AuthStore.UserGet, r, func(_ etcdauth.AuthStore, user string) bool { return r.Name == user })
 	if err != nil {
 		return nil, err
 	}
 	resp.Header = header
-	return resp, nil
-}
-
-// UserGet tells the roles of a user, to itself too.
-func (s *authServer) UserGet(ctx context.Context, r *pb.AuthUserGetRequest) (resp *pb.AuthUserGetResponse, err error) {
-	revision, err := s.guard.Ask(ctx, func(as etcdauth.AuthStore, user string, admin error) (err error) {
-		if admin != nil && r.Name != user {
-			return admin
-		}
-		resp, err = as.UserGet(r)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	resp.Header = s.headers.at(revision)
 	return resp, nil
 }
 
 // UserList names the users.
-func (s *authServer) UserList(ctx context.Context, r *pb.AuthUserListRequest) (resp *pb.AuthUserListResponse, err error) {
-	revision, err := s.guard.Ask(ctx, func(as etcdauth.AuthStore, _ string, admin error) (err error) {
-		if admin != nil {
-			return admin
-		}
-		resp, err = as.UserList(r)
-		return err
-	})
+func (s *authServer) UserList(ctx context.Context, r *pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
+	resp, header, err := asked(ctx, s, etcdauth.AuthStore.UserList, r, nobodyElse)
 	if err != nil {
 		return nil, err
 	}
-	resp.Header = s.headers.at(revision)
+	resp.Header = header
 	return resp, nil
 }
 
 // UserDelete removes a user; its tokens are void.
-func (s *authServer) UserDelete(ctx context.Context, r *pb.AuthUserDeleteRequest) (resp *pb.AuthUserDeleteResponse, err error) {
-	header, err := s.change(ctx, "user delete", func(as etcdauth.AuthStore) (err error) {
-		resp, err = as.UserDelete(r)
-		return err
-	}, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	resp.Header = header
-	return resp, nil
+func (s *authServer) UserDelete(ctx context.Context, r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteResponse, error) {
+	header, err := changed(ctx, s, "user delete", etcdauth.AuthStore.UserDelete, r, r.Name)
+	return &pb.AuthUserDeleteResponse{Header: header}, err
 }
 
 // UserChangePassword replaces a user's password; its tokens are void.
-func (s *authServer) UserChangePassword(ctx context.Context, r *pb.AuthUserChangePasswordRequest) (resp *pb.AuthUserChangePasswordResponse, err error) {
-	header, err := s.change(ctx, "user change password", func(as etcdauth.AuthStore) (err error) {
-		resp, err = as.UserChangePassword(r)
-		return err
-	}, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	resp.Header = header
-	return resp, nil
+func (s *authServer) UserChangePassword(ctx context.Context, r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
+	header, err := changed(ctx, s, "user change password", etcdauth.AuthStore.UserChangePassword, r, r.Name)
+	return &pb.AuthUserChangePasswordResponse{Header: header}, err
 }
 
 // UserGrantRole gives a user a role.
-func (s *authServer) UserGrantRole(ctx context.Context, r *pb.AuthUserGrantRoleRequest) (resp *pb.AuthUserGrantRoleResponse, err error) {
-	header, err := s.change(ctx, "user grant role", func(as etcdauth.AuthStore) (err error) {
-		resp, err = as.UserGrantRole(r)
-		return err
-	}, r.User, r.Role)
-	if err != nil {
-		return nil, err
-	}
-	resp.Header = header
-	return resp, nil
+func (s *authServer) UserGrantRole(ctx context.Context, r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+	header, err := changed(ctx, s, "user grant role", etcdauth.AuthStore.UserGrantRole, r, r.User, r.Role)
+	return &pb.AuthUserGrantRoleResponse{Header: header}, err
 }
 
 // UserRevokeRole takes a role from a user.
-func (s *authServer) UserRevokeRole(ctx context.Context, r *pb.AuthUserRevokeRoleRequest) (resp *pb.AuthUserRevokeRoleResponse, err error) {
-	header, err := s.change(ctx, "user revoke role", func(as etcdauth.AuthStore) (err error) {
-		resp, err = as.UserRevokeRole(r)
-		return err
-	}, r.Name, r.Role)
-	if err != nil {
-		return nil, err
-	}
-	resp.Header = header
-	return resp, nil
+func (s *authServer) UserRevokeRole(ctx context.Context, r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRevokeRoleResponse, error) {
+	header, err := changed(ctx, s, "user revoke role", etcdauth.AuthStore.UserRevokeRole, r, r.Name, r.Role)
+	return &pb.AuthUserRevokeRoleResponse{Header: header}, err
 }
