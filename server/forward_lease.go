@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"path"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -35,8 +36,8 @@ var forwardDesc = grpc.ServiceDesc{
 	ServiceName: "sqlbrain.Forward",
 	HandlerType: (*forwardHandlers)(nil),
 	Methods: []grpc.MethodDesc{
-		{MethodName: "LeaseKeepAlive", Handler: handleRenew},
-		{MethodName: "Authenticate", Handler: handleIssue},
+		forwardMethod[pb.LeaseKeepAliveRequest](renewMethod, forwardHandlers.renewHere),
+		forwardMethod[pb.InternalAuthenticateRequest](issueMethod, forwardHandlers.issueHere),
 	},
 }
 
@@ -51,26 +52,18 @@ type forwarded struct {
 	*authServer
 }
 
-func handleIssue(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	in := new(pb.InternalAuthenticateRequest)
-	if err := decode(in); err != nil {
-		return nil, err
+// forwardMethod describes a method of that service, in the way of generated code.
+func forwardMethod[Req any](fullName string, method func(h forwardHandlers, ctx context.Context, req any) (any, error)) grpc.MethodDesc {
+	handle := func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		in := new(Req)
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		handler := func(ctx context.Context, req any) (any, error) { return method(srv.(forwardHandlers), ctx, req) }
+		if interceptor == nil {
+			return handler(ctx, in)
+		}
+		return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: fullName}, handler)
 	}
-	handler := srv.(forwardHandlers).issueHere
-	if interceptor == nil {
-		return handler(ctx, in)
-	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: issueMethod}, handler)
-}
-
-func handleRenew(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	in := new(pb.LeaseKeepAliveRequest)
-	if err := decode(in); err != nil {
-		return nil, err
-	}
-	handler := srv.(forwardHandlers).renewHere
-	if interceptor == nil {
-		return handler(ctx, in)
-	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: renewMethod}, handler)
+	return grpc.MethodDesc{MethodName: path.Base(fullName), Handler: handle}
 }
