@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -290,26 +289,8 @@ func TestNobodyCanSayWhoItIs(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// logged keeps what a server logs.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func TestNoSecretIsLogged(t *testing.T) {
-	var log logged
+	var log lockedBuffer
 	s := startBackend(t, cheap, func(c *Config) {
 		c.SlowRequest = time.Nanosecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
