@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,19 +52,18 @@ func (g *Guard) info(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
 	if v.err != nil {
 		return nil, v.err
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
 	source := sourceOf(ctx)
 	switch {
 	case source == Peer:
-		return forwardedInfo(md)
+		return forwardedInfo(ctx)
 	case source == unknown, !v.rows.Enabled:
 		return nil, nil
 	}
-	if token, ok := tokenOf(md); ok {
+	if token, ok := tokenOf(ctx); ok {
 		return g.tokenInfo(ctx, v, token)
 	}
 	if source == Inside {
-		if name := md.Get(commonNameKey); len(name) > 0 {
+		if name := metadata.ValueFromIncomingContext(ctx, commonNameKey); len(name) > 0 {
 			return &etcdauth.AuthInfo{Username: name[0], Revision: v.Revision()}, nil
 		}
 		return nil, nil
@@ -71,10 +71,13 @@ func (g *Guard) info(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
 	return g.certificateInfo(ctx, v), nil
 }
 
+// tokenKeys are the metadata that etcd takes a token from, the first that there is.
+var tokenKeys = []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger}
+
 // tokenOf returns the token that a call brings, as etcd finds it.
-func tokenOf(md metadata.MD) (string, bool) {
-	for _, key := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
-		if vs := md.Get(key); len(vs) > 0 {
+func tokenOf(ctx context.Context) (string, bool) {
+	for _, key := range tokenKeys {
+		if vs := metadata.ValueFromIncomingContext(ctx, key); len(vs) > 0 {
 			return strings.TrimPrefix(vs[0], "Bearer "), true
 		}
 	}
@@ -108,8 +111,8 @@ func (g *Guard) certificateInfo(ctx context.Context, v *view) *etcdauth.AuthInfo
 	return v.AuthInfoFromTLS(ctx)
 }
 
-func forwardedInfo(md metadata.MD) (*etcdauth.AuthInfo, error) {
-	user, revision := md.Get(userKey), md.Get(revisionKey)
+func forwardedInfo(ctx context.Context) (*etcdauth.AuthInfo, error) {
+	user, revision := metadata.ValueFromIncomingContext(ctx, userKey), metadata.ValueFromIncomingContext(ctx, revisionKey)
 	if len(user) == 0 || len(revision) == 0 {
 		return nil, nil
 	}
@@ -133,10 +136,9 @@ func (g *Guard) Forwarded(ctx context.Context) (md metadata.MD, version int64, e
 // Inner returns what tells this process itself who the caller of ctx is, when it
 // calls on its behalf.
 func (g *Guard) Inner(ctx context.Context) metadata.MD {
-	in, _ := metadata.FromIncomingContext(ctx)
 	out := metadata.MD{}
-	for _, key := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
-		if vs := in.Get(key); len(vs) > 0 {
+	for _, key := range tokenKeys {
+		if vs := metadata.ValueFromIncomingContext(ctx, key); len(vs) > 0 {
 			out.Set(key, vs...)
 		}
 	}
@@ -150,5 +152,5 @@ func (g *Guard) Inner(ctx context.Context) metadata.MD {
 
 // Secret reports whether metadata with this key is nobody's business but this node's.
 func Secret(key string) bool {
-	return key == rpctypes.TokenFieldNameGRPC || key == rpctypes.TokenFieldNameSwagger || key == "grpcgateway-authorization"
+	return slices.Contains(tokenKeys, key) || key == "grpcgateway-authorization"
 }

@@ -152,6 +152,18 @@ func (g *Guard) somebody(ctx context.Context, v *view) (*etcdauth.AuthInfo, erro
 	return ai, err
 }
 
+// anybody is somebody who may be nobody, whom etcd's rules know by an empty name.
+func (g *Guard) anybody(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
+	if !v.rows.Enabled {
+		return nil, nil
+	}
+	ai, err := g.info(ctx, v)
+	if err == nil && ai == nil {
+		ai = &etcdauth.AuthInfo{}
+	}
+	return ai, err
+}
+
 // Revision is etcd's revision of users and roles, as far as this node knows.
 func (g *Guard) Revision() uint64 { return g.view(g.node.AuthRows()).Revision() }
 

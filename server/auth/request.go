@@ -35,15 +35,9 @@ func (g *Guard) reading(ctx context.Context, c check) (context.Context, *Read) {
 	return backend.WithPermit(ctx, func(ctx context.Context, at backend.AuthView) error {
 		r.revision = 0
 		return g.judge(ctx, func(v *view) error {
-			if !v.rows.Enabled {
-				return nil
-			}
-			ai, err := g.info(ctx, v)
-			if err != nil {
+			ai, err := g.anybody(ctx, v)
+			if err != nil || ai == nil {
 				return err
-			}
-			if ai == nil {
-				ai = &etcdauth.AuthInfo{}
 			}
 			if err := c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) }); err != nil {
 				return err
@@ -134,15 +128,9 @@ func (g *Guard) LeaseRevoke(ctx context.Context, id int64) (context.Context, err
 // Watch returns nil if the caller may watch the keys.
 func (g *Guard) Watch(ctx context.Context, key, end []byte) error {
 	return g.judge(ctx, func(v *view) error {
-		if !v.rows.Enabled {
-			return nil
-		}
-		ai, err := g.info(ctx, v)
-		if err != nil {
+		ai, err := g.anybody(ctx, v)
+		if err != nil || ai == nil {
 			return err
-		}
-		if ai == nil {
-			ai = &etcdauth.AuthInfo{}
 		}
 		return v.IsRangePermitted(ai, key, end)
 	})
