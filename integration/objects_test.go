@@ -18,7 +18,7 @@ const objectsWait = 30 * time.Minute
 // own benchmark: created, updated, listed in pages and at old revisions,
 // watched, compacted. It compares every answer and event with what was written.
 func TestObjects(t *testing.T) {
-	objects := number(t, "SQLBRAIN_OBJECTS", 2000, 100_000)
+	objects := harness.Number(t, "SQLBRAIN_OBJECTS", 2000, 100_000)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		node := harness.StartNode(t, e)
 		out := harness.Run(t, objectsWait, "", harness.Sqlbrain(t), "bench", "objects",

@@ -13,7 +13,7 @@ import (
 
 // outageTime is how long a database is away where that is a choice.
 func outageTime(t *testing.T) time.Duration {
-	return time.Duration(number(t, "SQLBRAIN_OUTAGE_SECONDS", 3, 30)) * time.Second
+	return time.Duration(harness.Number(t, "SQLBRAIN_OUTAGE_SECONDS", 3, 30)) * time.Second
 }
 
 // database is what goes away in these tests: the server under sqlbrain, or etcd
@@ -80,7 +80,7 @@ func TestDatabaseRestarts(t *testing.T) {
 
 // TestDatabaseKilled kills the database (SIGKILL) and starts it again.
 func TestDatabaseKilled(t *testing.T) {
-	rounds := number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20)
+	rounds := harness.Number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20)
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
 		outage(t, node, rounds, func(*siege) {
 			db.Kill()
@@ -132,7 +132,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 	t.Run("connections go silent", func(t *testing.T) {
 		proxy, url := harness.StartProxy(t, p.Database(t))
 		flags := []string{"--commit-timeout=1s"}
-		if long() {
+		if harness.Long() {
 			flags = nil
 		} else {
 			url += "?timeout=1s"
@@ -144,7 +144,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 	t.Run("cuts connections", func(t *testing.T) {
 		node, proxy := start(t)
 		outage(t, node, 1, func(s *siege) {
-			for range number(t, "SQLBRAIN_CUTS", 20, 500) {
+			for range harness.Number(t, "SQLBRAIN_CUTS", 20, 500) {
 				s.progress(1 + s.rnd.IntN(30))
 				<-time.After(time.Duration(s.rnd.IntN(3000)) * time.Microsecond)
 				proxy.Cut()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -49,7 +47,8 @@ type siege struct {
 // empty at revision 1.
 func newSiege(t *testing.T, node *harness.Node) *siege {
 	t.Helper()
-	s := &siege{t: t, node: node, seed: siegeSeed(t), recorder: history.NewRecorder(), oldest: 1}
+	s := &siege{t: t, node: node, seed: harness.Seed(t), recorder: history.NewRecorder(), oldest: 1}
+	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", s.seed)
 	s.rnd = rand.New(rand.NewPCG(s.seed, 0))
 	s.verifier = history.NewVerifier(s.recorder, 1)
 	for range siegeClients {
@@ -70,19 +69,6 @@ func newSiege(t *testing.T, node *harness.Node) *siege {
 		t.Cleanup(w.Stop)
 	}
 	return s
-}
-
-// siegeSeed returns the seed of SQLBRAIN_SEED or a random one, and tells it.
-func siegeSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("SQLBRAIN_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", seed)
-	return seed
 }
 
 // under runs a round: load, and trouble during it. Trouble may use the recorder

@@ -27,7 +27,7 @@ const (
 func TestRollingRestart(t *testing.T) {
 	c := cluster.Start(t, cluster.Config{})
 	s := besiege(t, c)
-	for range number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
+	for range harness.Number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
 		for n := range c.Size() {
 			s.progress(100)
 			c.Stop(n)
@@ -48,7 +48,7 @@ func TestRollingRestart(t *testing.T) {
 func TestKilledNodes(t *testing.T) {
 	c := cluster.Start(t, cluster.Config{})
 	s := besiege(t, c)
-	for range number(t, "SQLBRAIN_CRASH_ROUNDS", 3, 50) {
+	for range harness.Number(t, "SQLBRAIN_CRASH_ROUNDS", 3, 50) {
 		n := c.Leader()
 		s.progress(100)
 		c.Kill(n)
@@ -73,7 +73,8 @@ type siege struct {
 // are watches on each node, and one that may go from node to node.
 func besiege(t *testing.T, c *cluster.Cluster) *siege {
 	t.Helper()
-	seed := newSeed(t)
+	seed := harness.Seed(t)
+	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", seed)
 	s := &siege{t: t, recorder: history.NewRecorder(), client: c.Client(), rnd: rand.New(rand.NewPCG(seed, 0))}
 	s.follow(c.Client(), true)
 	for n := range c.Size() {

@@ -30,9 +30,9 @@ const (
 // everything on each, while keys are written at a steady rate: each watch gets
 // every write of its keys, in order, with the revision the writer was told.
 func TestManyWatches(t *testing.T) {
-	watches := number(t, "SQLBRAIN_WATCHES", 500, 10_000)
-	perSecond := number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
-	seconds := number(t, "SQLBRAIN_WATCH_SECONDS", 5, 60)
+	watches := harness.Number(t, "SQLBRAIN_WATCHES", 500, 10_000)
+	perSecond := harness.Number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
+	seconds := harness.Number(t, "SQLBRAIN_WATCH_SECONDS", 5, 60)
 
 	c := cluster.Start(t, cluster.Config{})
 	keys := make([]*written, max(1, watches/watchesAKey))

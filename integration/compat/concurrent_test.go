@@ -37,9 +37,9 @@ type recorded struct {
 // revisions that sqlbrain answered them with. etcd must answer each of them the
 // same, whatever batches and caches they passed.
 func TestConcurrentHistories(t *testing.T) {
-	histories := number(t, envConcurrent, 2, 20)
-	length := number(t, envLength, 300, 600) / 4
-	seed := number(t, envSeed, 1, 1)
+	histories := harness.Number(t, envConcurrent, 2, 20)
+	length := harness.Number(t, envLength, 300, 600) / 4
+	seed := harness.Number(t, envSeed, 1, 1)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		t.Parallel()
 		for i := range share(e, envConcurrent, histories) {

@@ -22,9 +22,9 @@ const (
 // TestHistories sends the same random requests to etcd and to sqlbrain, one after
 // the other, and compares everything that comes back, and the state they leave.
 func TestHistories(t *testing.T) {
-	histories := number(t, envHistories, 4, 60)
-	length := number(t, envLength, 300, 600)
-	seed := number(t, envSeed, 1, 1)
+	histories := harness.Number(t, envHistories, 4, 60)
+	length := harness.Number(t, envLength, 300, 600)
+	seed := harness.Number(t, envSeed, 1, 1)
 	if os.Getenv(envSeed) != "" && os.Getenv(envHistories) == "" {
 		histories = 1
 	}

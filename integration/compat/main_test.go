@@ -3,7 +3,6 @@ package compat
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -30,26 +29,8 @@ func (r telling) Run() int {
 // share is how many of n histories are run on e. In a run of the usual length
 // MySQL gets half: it and MariaDB are sent the same statements.
 func share(e harness.Engine, env string, n int) int {
-	if e.Name == string(enginetest.MySQL) && os.Getenv(env) == "" && os.Getenv("SQLBRAIN_LONG") != "1" {
+	if e.Name == string(enginetest.MySQL) && os.Getenv(env) == "" && !harness.Long() {
 		return n / 2
-	}
-	return n
-}
-
-// number returns the number in an environment variable, or the usual one, or the
-// long one where tests are to take their long form.
-func number(t *testing.T, env string, usual, long int) int {
-	t.Helper()
-	s := os.Getenv(env)
-	switch {
-	case s == "" && os.Getenv("SQLBRAIN_LONG") == "1":
-		return long
-	case s == "":
-		return usual
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is not a positive number", env, s)
 	}
 	return n
 }

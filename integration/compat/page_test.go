@@ -39,7 +39,7 @@ func TestPage(t *testing.T) {
 			t.Skipf("the page needs the results of all tests, in their order, and -%s is set", name)
 		}
 	}
-	if os.Getenv(envSteps) != "" || number(t, envSeed, 1, 1) != 1 || number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds || number(t, envLength, pageSteps, pageSteps) < pageSteps {
+	if os.Getenv(envSteps) != "" || harness.Number(t, envSeed, 1, 1) != 1 || harness.Number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds || harness.Number(t, envLength, pageSteps, pageSteps) < pageSteps {
 		t.Skipf("the page needs the first %d steps of the first %d histories, and the environment asks for others", pageSteps, pageSeeds)
 	}
 	if harness.TargetIsEtcd() {

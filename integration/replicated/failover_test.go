@@ -1,12 +1,12 @@
 package replicated
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 )
 
@@ -24,7 +24,7 @@ func TestFailover(t *testing.T) {
 			t.Run("doctor", func(t *testing.T) { examine(t, db) })
 			c := nodesOn(t, func(int) string { return db.URL() })
 			s := besiege(t, c)
-			rounds := number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
+			rounds := harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
 			for _, w := range waysToGo(p) {
 				var gaps, database []time.Duration
 				for range rounds {
@@ -65,7 +65,7 @@ func waysToGo(p replicated.Product) []wayToGo {
 	switch {
 	case p.Name == replicated.Galera.Name: // has no primary to move
 		return []wayToGo{killed, frozen}
-	case os.Getenv("SQLBRAIN_LONG") == "1":
+	case harness.Long():
 		return []wayToGo{killed, frozen, moved}
 	default: // it takes a member that was frozen most of a minute to come back
 		return []wayToGo{killed, moved}
@@ -93,7 +93,7 @@ func examine(t *testing.T, db *replicated.Database) {
 // where it may; the long form has the defaults.
 func start(t *testing.T, p replicated.Product) *replicated.Database {
 	t.Helper()
-	if os.Getenv("SQLBRAIN_LONG") != "1" && p.Name == replicated.Group.Name {
+	if !harness.Long() && p.Name == replicated.Group.Name {
 		return replicated.Start(t, p, "--group-replication-member-expel-timeout=0")
 	}
 	return replicated.Start(t, p)

@@ -1,9 +1,9 @@
 package replicated
 
 import (
-	"os"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 )
 
@@ -14,7 +14,7 @@ func TestAnotherServerForEachNode(t *testing.T) {
 	db := replicated.Start(t, replicated.Galera)
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
 	s := besiege(t, c)
-	for range number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
+	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
 		s.progress(settled)
 		leader := c.Leader()
 		c.Kill(leader) // another one leads, on another server
@@ -33,7 +33,7 @@ func TestAnotherServerForEachNode(t *testing.T) {
 // new connections to the primary: what a router, or a name that is changed, does.
 // Connections that are open stay where they are.
 func TestProxyThatFollowsThePrimary(t *testing.T) {
-	if os.Getenv("SQLBRAIN_LONG") != "1" {
+	if !harness.Long() {
 		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/primary_test.go shows the same on single servers")
 	}
 	db := start(t, replicated.Group)

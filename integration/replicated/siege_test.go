@@ -43,7 +43,8 @@ type siege struct {
 
 func besiege(t *testing.T, c *cluster.Cluster) *siege {
 	t.Helper()
-	seed := newSeed(t)
+	seed := harness.Seed(t)
+	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", seed)
 	s := &siege{t: t, recorder: history.NewRecorder(), client: c.Client(), rnd: rand.New(rand.NewPCG(seed, 0))}
 	for n := range c.Size() {
 		w := load.Follow(t.Context(), c.Node(n).Client(), history.Range{Key: "\x00", End: "\x00"}, 2, n == 0)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -25,8 +24,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
-
-func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
 
 // profiles are those of etcd's own scenarios, under their names, and one with
 // many deletions.
@@ -58,15 +55,7 @@ const (
 // TestRobustness runs traffic on each engine with each disturbance; with each
 // profile too in the long form.
 func TestRobustness(t *testing.T) {
-	rounds := 1
-	if long() {
-		rounds = 5
-	}
-	if s := os.Getenv("SQLBRAIN_ROBUSTNESS_ROUNDS"); s != "" {
-		n, err := strconv.Atoi(s)
-		require.NoError(t, err, "SQLBRAIN_ROBUSTNESS_ROUNDS")
-		rounds = n
-	}
+	rounds := harness.Number(t, "SQLBRAIN_ROBUSTNESS_ROUNDS", 1, 5)
 	for _, e := range harness.Engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			disturbances := disturbances
@@ -77,7 +66,7 @@ func TestRobustness(t *testing.T) {
 				for i, p := range profiles {
 					for j, d := range disturbances {
 						// The short form goes through all disturbances.
-						if !long() && j%len(profiles) != (i+round)%len(profiles) {
+						if !harness.Long() && j%len(profiles) != (i+round)%len(profiles) {
 							continue
 						}
 						t.Run(fmt.Sprintf("%s/%s", p.name, d.name), func(t *testing.T) {

@@ -1,12 +1,12 @@
 package replicated_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 )
 
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestServersReplicate kills the primary: another one takes over with what was
 // written, and the one that was killed comes back.
 func TestServersReplicate(t *testing.T) {
-	if os.Getenv("SQLBRAIN_LONG") != "1" {
+	if !harness.Long() {
 		t.Skip("integration/replicated shows as much; this is for whoever changes this package: SQLBRAIN_LONG=1")
 	}
 	for _, p := range replicated.Products {

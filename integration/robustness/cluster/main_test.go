@@ -1,10 +1,8 @@
 package cluster
 
 import (
-	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"testing"
 	"time"
 
@@ -23,27 +21,13 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
-func long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
-
-// seed returns the seed of SQLBRAIN_SEED, or a random one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := os.Getenv("SQLBRAIN_SEED")
-	if s == "" {
-		return rand.Uint64()
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	require.NoError(t, err, "SQLBRAIN_SEED")
-	return n
-}
-
 // duration returns how long rounds go on, 0 if a fixed number of them is asked
 // for.
 func duration(t *testing.T) time.Duration {
 	t.Helper()
 	s := os.Getenv("SQLBRAIN_ROBUSTNESS_TIME")
 	if s == "" {
-		if long() {
+		if harness.Long() {
 			return 30 * time.Minute
 		}
 		return 0

@@ -76,14 +76,14 @@ func TestPlans(t *testing.T) {
 			}
 			p, err := parsePlan(text)
 			require.NoError(t, err)
-			judged(t, seed(t), p)
+			judged(t, harness.Seed(t), p)
 		})
 	}
 }
 
 // TestLinearizable runs rounds of clients and faults, and has each judged.
 func TestLinearizable(t *testing.T) {
-	first, limit := seed(t), duration(t)
+	first, limit := harness.Seed(t), duration(t)
 	start := time.Now()
 	for i := uint64(0); ; i++ {
 		if limit == 0 && i == usualRounds || limit > 0 && i > 0 && time.Since(start) > limit {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -32,14 +30,10 @@ var undecided = regexp.MustCompile(`linearization: (Timeout|DeadlineExceeded)`)
 // missing: the judges must see it, or the servers.
 func TestSafeguardsAreNeeded(t *testing.T) {
 	harness.NeedsDatabase(t)
-	if !long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
+	if !harness.Long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
 		t.Skip("minutes: SQLBRAIN_LONG=1, or SQLBRAIN_SABOTAGE_ROUNDS, for how often each is tried")
 	}
-	most := 8
-	if s := os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS"); s != "" {
-		_, err := fmt.Sscan(s, &most)
-		require.NoError(t, err)
-	}
+	most := harness.Number(t, "SQLBRAIN_SABOTAGE_ROUNDS", 8, 8)
 	for _, c := range []struct {
 		missing string
 		plan    string
@@ -54,7 +48,7 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {
 		t.Run(c.missing, func(t *testing.T) {
-			first := seed(t)
+			first := harness.Seed(t)
 			for i := range uint64(most) {
 				out, failed := child(t, first+i, c.missing, c.plan)
 				found := c.by.FindString(out)

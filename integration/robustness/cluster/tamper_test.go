@@ -10,13 +10,14 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 )
 
 // TestJudgesSee: a history that is right is not after one thing in it was
 // changed.
 func TestJudgesSee(t *testing.T) {
-	s := play(t, seed(t), plan{}) // short: what is wrong takes longer to judge
+	s := play(t, harness.Seed(t), plan{}) // short: what is wrong takes longer to judge
 	require.NoError(t, judge(s).Error())
 	for name, tamper := range map[string]func(*testing.T, *seen){
 		"an event is lost":           func(t *testing.T, s *seen) { changeWatch(t, s, lose) },
