@@ -28,20 +28,20 @@ func TestFailover(t *testing.T) {
 			for _, w := range waysToGo(p) {
 				var gaps, database []time.Duration
 				for range rounds {
-					s.progress(settled)
+					s.Progress(settled)
 					gone := db.Primary()
 					since := time.Now()
 					w.leave(db, gone)
 					db.Successor(gone)
 					database = append(database, time.Since(since))
-					s.progress(settled)
+					s.Progress(settled)
 					gaps = append(gaps, s.gap(since))
 					w.enter(db, gone)
 				}
 				report(t, p.Name+", "+w.name+", the database", database)
 				report(t, p.Name+", "+w.name+", nobody could write", gaps)
 			}
-			s.progress(settled)
+			s.Progress(settled)
 			s.end()
 		})
 	}
