@@ -15,17 +15,17 @@ func TestAnotherServerForEachNode(t *testing.T) {
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
 	s := besiege(t, c)
 	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
-		s.progress(settled)
+		s.Progress(settled)
 		leader := c.Leader()
 		c.Kill(leader) // another one leads, on another server
-		s.progress(settled)
+		s.Progress(settled)
 		c.Start(leader)
 		gone := c.Leader() // whose server is the first it names
 		db.Kill(gone)
-		s.progress(settled)
+		s.Progress(settled)
 		db.Start(gone)
 	}
-	s.progress(settled)
+	s.Progress(settled)
 	s.end()
 }
 
@@ -37,15 +37,15 @@ func TestProxyThatFollowsThePrimary(t *testing.T) {
 		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/primary_test.go shows the same on single servers")
 	}
 	db := start(t, replicated.Group)
-	proxy := startProxy(t, db.Address(db.Primary()))
-	c := nodesOn(t, func(int) string { return db.URLOf(proxy.address) })
+	proxy, url := harness.StartProxy(t, db.URL(db.Primary()))
+	c := nodesOn(t, func(int) string { return url })
 	s := besiege(t, c)
 	for _, leave := range []func(int){db.Kill, db.Pause} {
-		s.progress(settled)
+		s.Progress(settled)
 		gone := db.Primary()
 		leave(gone)
-		proxy.lead(db.Address(db.Successor(gone)))
-		s.progress(settled)
+		proxy.Lead(db.Address(db.Successor(gone)))
+		s.Progress(settled)
 		if db.Running(gone) {
 			db.Resume(gone)
 			db.Rejoin(gone)
@@ -53,6 +53,6 @@ func TestProxyThatFollowsThePrimary(t *testing.T) {
 			db.Start(gone)
 		}
 	}
-	s.progress(settled)
+	s.Progress(settled)
 	s.end()
 }

@@ -10,10 +10,10 @@ import (
 // Proxy is a TCP proxy to a database whose network can be made to fail.
 type Proxy struct {
 	listener net.Listener
-	target   string
 	done     sync.WaitGroup
 
 	mu     sync.Mutex
+	target string
 	conns  map[net.Conn]bool
 	refuse bool
 	flow   chan struct{} // closed while bytes may pass
@@ -61,6 +61,14 @@ func (p *Proxy) Refuse() {
 	p.refuse = true
 	p.pass()
 	p.cut()
+}
+
+// Lead has new connections go to another server, by its host and port; open ones
+// stay where they are.
+func (p *Proxy) Lead(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Swallow lets connections be, and be made, and passes nothing on: what a
@@ -120,7 +128,10 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.remove(client)
-	server, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil || !p.add(server) {
 		return
 	}
