@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/server/peer"
+	"github.com/sqlbrain/sqlbrain/server/tracing"
 )
 
 // What clients are told. kube-apiserver asks for progress notices only if the
@@ -78,6 +79,8 @@ type Config struct {
 
 	// Registry takes the metrics and is what /metrics serves; a new one.
 	Registry *prometheus.Registry
+	// Tracing makes spans of calls; nil: off. The caller closes it behind the server.
+	Tracing *tracing.Tracing
 	// ExtensiveMetrics adds a latency histogram of every RPC.
 	ExtensiveMetrics bool
 }

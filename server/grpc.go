@@ -26,7 +26,7 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest}
 	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, guard: sv.guard, forward: sv.forward}
 
-	s := grpc.NewServer(
+	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(newDoneHandshake()),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.ChainUnaryInterceptor(log.unary, calls.UnaryServerInterceptor(), front.unary),
@@ -45,10 +45,18 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 			Time:    cfg.KeepAliveInterval,
 			Timeout: cfg.KeepAliveTimeout,
 		}),
-	)
+	)...)
 	sv.registerForClients(s)
 	healthpb.RegisterHealthServer(s, healthServer)
 	reflection.Register(s)
 	calls.InitializeMetrics(s)
 	return s, nil
+}
+
+// traced returns the option that makes spans of calls, if that is switched on.
+func traced(cfg Config) []grpc.ServerOption {
+	if cfg.Tracing == nil {
+		return nil
+	}
+	return []grpc.ServerOption{grpc.StatsHandler(cfg.Tracing.Server())}
 }

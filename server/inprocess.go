@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/test/bufconn"
 )
 
@@ -21,13 +22,14 @@ type inProcess struct {
 	// ownCalls: what comes this way is this process's own, and not a client's in
 	// another form.
 	ownCalls bool
+	stats    stats.Handler // of the calls; nil: none
 	conns    []*grpc.ClientConn
 }
 
 const inProcessBuffer = 256 * 1024
 
-func newInProcess(ownCalls bool) *inProcess {
-	return &inProcess{listener: bufconn.Listen(inProcessBuffer), ownCalls: ownCalls}
+func newInProcess(ownCalls bool, h stats.Handler) *inProcess {
+	return &inProcess{listener: bufconn.Listen(inProcessBuffer), ownCalls: ownCalls, stats: h}
 }
 
 // served returns what the server accepts the calls from.
@@ -61,11 +63,15 @@ func (insideInfo) AuthType() string { return "inside" }
 // streams of a connection holds for each: calls that make others need two, or
 // they might wait for themselves.
 func (p *inProcess) connect() (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("passthrough:///in-process",
+	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-	)
+	}
+	if p.stats != nil {
+		options = append(options, grpc.WithStatsHandler(p.stats))
+	}
+	conn, err := grpc.NewClient("passthrough:///in-process", options...)
 	if err != nil {
 		return nil, fmt.Errorf("server: in-process connection: %w", err)
 	}

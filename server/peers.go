@@ -34,7 +34,7 @@ const (
 func newPeerGRPC(cfg Config, sv *services, ss *streams, files *tlsfiles.Files) *grpc.Server {
 	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, forwarded: true}
 	front := &peerFront{streams: ss, log: cfg.Logger}
-	s := grpc.NewServer(
+	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(newPeerCredentials(files, cfg.Logger)),
 		grpc.ChainUnaryInterceptor(peer.CheckUnary(cfg.PeerNode), log.unary, front.unary),
 		grpc.ChainStreamInterceptor(peer.CheckStream(cfg.PeerNode), front.stream),
@@ -43,7 +43,7 @@ func newPeerGRPC(cfg Config, sv *services, ss *streams, files *tlsfiles.Files) *
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerPingMinTime, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerPingInterval, Timeout: peerPingTimeout}),
-	)
+	)...)
 	sv.registerForPeers(s)
 	peer.Register(s, cfg.PeerNode)
 	return s

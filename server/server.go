@@ -89,7 +89,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err := registerOnce(cfg.Registry, processCollectors()...); err != nil {
 		return nil, err
 	}
-	s.gateway, s.inside = newInProcess(false), newInProcess(true)
+	s.gateway, s.inside = newInProcess(false, cfg.Tracing.Client()), newInProcess(true, cfg.Tracing.Client())
 	if s.recipes, err = newConcurrency(s.inside); err != nil {
 		return nil, err
 	}

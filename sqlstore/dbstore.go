@@ -16,7 +16,8 @@ type DBStore struct {
 	info    Info
 	texts   *texts
 	metrics *metrics
-	list    *sizer // bytes of a row of List
+	tracer  *tracer // nil: off
+	list    *sizer  // bytes of a row of List
 
 	// life ends when Close is called; it is what ends the calls under way.
 	life context.Context
@@ -47,6 +48,7 @@ func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	s := &DBStore{db: db, info: info, texts: db.dialect.texts(), list: newSizer(1 << 10)}
+	s.tracer = newTracer(o.Tracer, info.Product)
 	if info.Product == productTiDB {
 		s.texts = &tidbTexts
 	}
@@ -107,14 +109,16 @@ func (s *DBStore) call(ctx context.Context, statement string, f func(context.Con
 	if statement == "" {
 		return f(ctx)
 	}
-	return s.observe(statement, func() error { return f(ctx) })
+	return s.observe(ctx, statement, func() error { return f(ctx) })
 }
 
-// observe measures f as statement, and gives the connections up if its error says
-// that another server has to be looked for.
-func (s *DBStore) observe(statement string, f func() error) error {
+// observe measures and traces f as statement, and gives the connections up if its
+// error says that another server has to be looked for.
+func (s *DBStore) observe(ctx context.Context, statement string, f func() error) error {
 	start := time.Now()
+	span := s.tracer.start(ctx, statement)
 	err := f()
+	endSpan(span, err)
 	s.metrics.observe(statement, time.Since(start), err)
 	s.metrics.failed(s.db.dialect, err)
 	if s.db.primary != nil && elsewhere(err) {

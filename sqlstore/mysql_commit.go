@@ -84,7 +84,7 @@ func (d *mysqlDialect) commit(ctx context.Context, s *DBStore, ops []batch.Op) e
 	if d.fitsOne(s, ops) {
 		statement, run = "commit_single", d.commitSingle
 	}
-	return s.observe(statement, func() error {
+	return s.observe(ctx, statement, func() error {
 		for attempt := 1; ; attempt++ {
 			again, err := run(ctx, s, ops)
 			if !again || attempt == commitAttempts || ctx.Err() != nil {

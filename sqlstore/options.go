@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options configure a database; the zero value is usable.
@@ -20,6 +21,9 @@ type Options struct {
 	// Registerer gets the metrics; nil keeps them unregistered. One registerer
 	// serves one open store.
 	Registerer prometheus.Registerer
+	// Tracer makes a span of each call of the store that is part of a sampled trace;
+	// nil: none.
+	Tracer trace.Tracer
 	// Shared lets other stores have the same SQLite file open. SQLite's own locks
 	// keep the table whole; it is for tests, which look on with a second store.
 	Shared bool

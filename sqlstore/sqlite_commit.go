@@ -26,7 +26,7 @@ const (
 const commitChecks = 64
 
 func (d *sqliteDialect) commit(ctx context.Context, s *DBStore, ops []batch.Op) error {
-	return s.observe("commit_tx", func() error { return d.commitTx(ctx, s, ops) })
+	return s.observe(ctx, "commit_tx", func() error { return d.commitTx(ctx, s, ops) })
 }
 
 // commitTx has the one writing connection to itself. Only BEGIN, which may have

@@ -10,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -22,8 +23,9 @@ type replica struct {
 
 // openReplica opens the node. With SQLite it leads already; in a cluster it campaigns
 // and follows from start on.
-func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store, logger *slog.Logger, registry *prometheus.Registry) (*replica, error) {
+func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store, logger *slog.Logger, registry *prometheus.Registry, traces *tracing.Tracing) (*replica, error) {
 	cfg := backendConfig(c, logger, registry)
+	cfg.Tracer = traces.Tracer()
 	if !clustered(dialect) {
 		cfg.Exclusive = true
 		if len(c.InitialAdvertisePeerURLs) > 0 || c.PeerCertFile != "" {
@@ -35,7 +37,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	n, err := cluster.Join(ctx, cluster.Config{
 		Store: store, Name: c.Name, Version: productVersion(),
 		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),
-		PeerTLS: peerTLS(c), Backend: cfg,
+		PeerTLS: peerTLS(c), PeerStats: traces.Client(), Backend: cfg,
 		LeaseDuration: c.LeaderElectLeaseDuration, RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 		Logger: logger, Registerer: registry,
 	})

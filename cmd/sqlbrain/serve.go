@@ -60,19 +60,25 @@ func (p *program) serve(ctx context.Context) (err error) {
 		}
 	}()
 
+	traces, err := openTracing(ctx, &p.settings.Config, logger)
+	if err != nil {
+		return err
+	}
+	defer closeTracing(ctx, traces, logger, p.settings.StopTimeout)
+
 	if err := p.prepareSchema(ctx, logger); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	store, err := sqlstore.Open(ctx, u, sqlstore.Options{
-		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry,
+		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry, Tracer: traces.Tracer(),
 	})
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	n, err := openReplica(ctx, &p.settings.Config, u.Dialect, store, logger, registry)
+	n, err := openReplica(ctx, &p.settings.Config, u.Dialect, store, logger, registry, traces)
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}
@@ -84,6 +90,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}()
 
 	cfg := serverConfig(&p.settings.Config, logger, registry)
+	cfg.Tracing = traces
 	n.connect(&cfg, &p.settings.Config)
 	s, err := server.New(cfg, n.backend)
 	if err != nil {

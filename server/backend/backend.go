@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -49,6 +50,7 @@ type Config struct {
 
 	Watch      watch.Config
 	Registerer prometheus.Registerer // nil: metrics are kept, not registered
+	Tracer     trace.Tracer          // of writes that are part of a sampled trace; nil: off
 }
 
 func (c *Config) setDefaults() {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // command is one unit of work of the pipeline: a transaction, a lease change, a
@@ -32,6 +34,7 @@ type request struct {
 	// abandoned says that nobody waits for the outcome any more.
 	abandoned atomic.Bool
 	done      chan error // buffered; receives the outcome once
+	span      trace.Span // nil: not traced
 }
 
 const (
@@ -45,6 +48,14 @@ const (
 // while cmd is being committed, the outcome is unknown to the caller.
 func (l *leader) submit(ctx context.Context, cmd command) error {
 	r := &request{cmd: cmd, permit: permitOf(ctx), since: time.Now(), done: make(chan error, 1)}
+	if l.cfg.Tracer != nil {
+		return l.traced(ctx, r)
+	}
+	return l.await(ctx, r)
+}
+
+// await queues r and waits for its outcome.
+func (l *leader) await(ctx context.Context, r *request) error {
 	select {
 	case <-l.draining:
 		return l.turnedAway()
@@ -125,6 +136,8 @@ func (l *leader) readAhead(ctx context.Context, requests []*request) {
 	for _, r := range requests {
 		keys = append(keys, r.cmd.touches()...)
 	}
+	ctx, span := l.traceBatch(ctx, "read ahead", requests)
+	defer span.End()
 	bounded, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	defer cancel()
 	if err := l.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
@@ -164,6 +177,8 @@ const maxReevaluations = 2
 // commit, answers them, and returns the rest.
 func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*request) {
 	requests = takeWaiting(requests)
+	ctx, span := l.traceBatch(ctx, "batch", requests)
+	defer span.End()
 	for attempt := 0; ; attempt++ {
 		s := newBatchState(l)
 		outcomes := l.evaluateAll(ctx, s, requests)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/stats"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/election"
@@ -30,6 +31,8 @@ type Config struct {
 	PeerURLs, ClientURLs []string
 	// PeerTLS names the files to reach https peer URLs with.
 	PeerTLS tlsfiles.Config
+	// PeerStats observes the calls of other members; nil: nothing does.
+	PeerStats stats.Handler
 	// LeaseDuration, RenewDeadline and RetryPeriod are the lock row's, as in
 	// client-go; see package election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -107,7 +110,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.backend.Close(ctx))
 		}
 	}()
-	n.pool, err = peer.NewPool(peer.Config{ClusterID: n.backend.ClusterID(), TLS: cfg.PeerTLS, Logger: cfg.Logger})
+	n.pool, err = peer.NewPool(peer.Config{ClusterID: n.backend.ClusterID(), TLS: cfg.PeerTLS, Logger: cfg.Logger, Stats: cfg.PeerStats})
 	if err != nil {
 		return nil, err
 	}

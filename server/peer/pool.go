@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/stats"
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
@@ -31,6 +32,7 @@ type Config struct {
 	Logger *slog.Logger // discards
 	// Silence is how long a feed may hear nothing before it ends; 1.5 s.
 	Silence time.Duration
+	Stats   stats.Handler // of the calls; nil: none
 }
 
 const defaultSilence = 1500 * time.Millisecond
@@ -127,7 +129,7 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 	d := newDialer(addresses)
 	r := manual.NewBuilderWithScheme("sqlbrain-peer")
 	r.InitialState(resolver.State{Addresses: addresses})
-	conn, err := grpc.NewClient(r.Scheme()+":///"+strings.Join(urls, ","),
+	options := []grpc.DialOption{
 		grpc.WithResolvers(r),
 		grpc.WithContextDialer(d.dial),
 		grpc.WithTransportCredentials(newCredentials(secure, p.tls)),
@@ -142,7 +144,11 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			return open(address(ctx, p.cfg.ClusterID, id), desc, cc, method, opts...)
 		}),
-	)
+	}
+	if p.cfg.Stats != nil {
+		options = append(options, grpc.WithStatsHandler(p.cfg.Stats))
+	}
+	conn, err := grpc.NewClient(r.Scheme()+":///"+strings.Join(urls, ","), options...)
 	if err != nil {
 		return nil, fmt.Errorf("peer: %w", err)
 	}

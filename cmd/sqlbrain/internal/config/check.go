@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sqlbrain/sqlbrain/server/tracing"
 )
 
 // invalid words the error of a value that cannot be used.
@@ -23,7 +25,7 @@ func (s *Settings) invalid(name, format string, args ...any) error {
 // check judges all values; those derived from others are computed on the way.
 func (s *Settings) check() error {
 	for _, check := range []func() error{
-		s.checkNumbers, s.checkDurations, s.checkURLs, s.checkTLS, s.checkElection, s.checkRetention, s.checkLog, s.checkDatastore,
+		s.checkNumbers, s.checkDurations, s.checkURLs, s.checkTLS, s.checkElection, s.checkRetention, s.checkLog, s.checkTracing, s.checkDatastore,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -63,6 +65,7 @@ func (s *Settings) checkNumbers() error {
 		{"queue-length", int64(s.QueueLength), 1, 1 << 24},
 		{"index-cache-entries", int64(s.IndexCacheEntries), 1, 1 << 30},
 		{"object-cache-bytes", int64(s.ObjectCacheBytes), 0, math.MaxInt64},
+		{"distributed-tracing-sampling-rate", int64(s.DistributedTracingSamplingRate), 0, tracing.PerMillion},
 	} {
 		switch {
 		case n.value < n.least:
@@ -246,6 +249,17 @@ func (s *Settings) checkRetention() error {
 		return s.invalid(name, "%q is neither a number of hours nor a duration like 5m", s.AutoCompactionRetention)
 	}
 	s.periodicRetention = d
+	return nil
+}
+
+func (s *Settings) checkTracing() error {
+	if s.DistributedTracingServiceName == "" {
+		return s.invalid("distributed-tracing-service-name", "must not be empty")
+	}
+	_, port, err := net.SplitHostPort(s.DistributedTracingAddress)
+	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+		return s.invalid("distributed-tracing-address", "%q is not host:port", s.DistributedTracingAddress)
+	}
 	return nil
 }
 

@@ -82,6 +82,12 @@ type Config struct {
 	Metrics           string // MetricsBasic or MetricsExtensive
 	EnablePprof       bool
 
+	EnableDistributedTracing       bool
+	DistributedTracingAddress      string
+	DistributedTracingServiceName  string
+	DistributedTracingInstanceID   string // empty: the member's name
+	DistributedTracingSamplingRate int    // of a million
+
 	periodicRetention time.Duration
 	retainedRevisions int64
 }

@@ -101,6 +101,8 @@ func TestEverySettingHasAllSources(t *testing.T) {
 			value = "7"
 		case "auth-token":
 			value = "jwt,sign-method=HS256,priv-key=x"
+		case "distributed-tracing-address":
+			value = "x:1"
 		}
 		require.NotEmpty(t, value, f.Name+" "+f.Value.Type())
 		fromFlag, err := load(append(extra, "--"+f.Name+"="+value), nil)
@@ -184,6 +186,9 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--migrate=never", `--migrate: invalid value "never": must be one of auto, verify`},
 		{"--log-level=fatal", "--log-level"},
 		{"--log-outputs=systemd/journal", "--log-outputs"},
+		{"--distributed-tracing-address=collector", "--distributed-tracing-address"},
+		{"--distributed-tracing-address=http://collector:4317", "--distributed-tracing-address"},
+		{"--distributed-tracing-sampling-rate=1000001", "--distributed-tracing-sampling-rate: 1000001 is too large"},
 		{"--listen-client-urls=", "--listen-client-urls: at least one"},
 		{"--listen-client-urls=127.0.0.1:2379", "--listen-client-urls"},
 		{"--listen-client-urls=ftp://127.0.0.1:2379", "must begin with"},

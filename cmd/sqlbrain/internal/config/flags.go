@@ -80,4 +80,10 @@ func (s *Settings) define() {
 	f.DurationVar(&s.WarnUnaryDuration, "warning-unary-request-duration", 300*time.Millisecond, "requests that take longer are logged")
 	f.Var(oneOf(&s.Metrics, MetricsBasic, MetricsExtensive), "metrics", "extensive adds a latency histogram of every RPC")
 	f.BoolVar(&s.EnablePprof, "enable-pprof", false, "serve profiles under /debug/pprof/")
+
+	f.BoolVar(&s.EnableDistributedTracing, "enable-distributed-tracing", false, "follow requests with OpenTelemetry")
+	f.StringVar(&s.DistributedTracingAddress, "distributed-tracing-address", "localhost:4317", "`host:port` of the collector that takes spans, OTLP over gRPC, not encrypted")
+	f.StringVar(&s.DistributedTracingServiceName, "distributed-tracing-service-name", "sqlbrain", "service name in spans, the same for all members")
+	f.StringVar(&s.DistributedTracingInstanceID, "distributed-tracing-instance-id", "", "service instance in spans, another for each member (default: --name)")
+	f.IntVar(&s.DistributedTracingSamplingRate, "distributed-tracing-sampling-rate", 0, "how many of a million requests are followed whose client does not say that they are")
 }

@@ -1,0 +1,253 @@
+package tracing_test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/server/tracing"
+	"github.com/sqlbrain/sqlbrain/server/tracing/collector"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// patience ends a wait for something that does not come.
+const patience = time.Minute
+
+// member is one member of a cluster whose database, for once, is an SQLite file.
+type member struct {
+	*cluster.Node
+	tracing *tracing.Tracing
+	client  *clientv3.Client
+	stop    func() // everything; once
+}
+
+// newURL returns a database that has its table.
+func newURL(t *testing.T) *sqlstore.URL {
+	u, err := sqlstore.ParseURL("sqlite://" + filepath.Join(t.TempDir(), "sqlbrain.db"))
+	require.NoError(t, err)
+	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+	require.NoError(t, db.Close())
+	return u
+}
+
+// startMember starts a member; rate is the sampling rate, or -1 for no tracing.
+func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) *member {
+	t.Helper()
+	ctx := t.Context()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})).With("node", name)
+	m := &member{}
+	var err error
+	if rate >= 0 {
+		m.tracing, err = tracing.Open(ctx, tracing.Config{
+			Address: address, Service: "the service", Instance: name, Version: "v1", SamplingRate: rate, Logger: log,
+		})
+		require.NoError(t, err)
+	}
+	store, err := sqlstore.Open(ctx, u, sqlstore.Options{Shared: true, Tracer: m.tracing.Tracer()})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // only to find a port that the others can be told
+	require.NoError(t, err)
+	peerURL := "http://" + l.Addr().String()
+	require.NoError(t, l.Close())
+	m.Node, err = cluster.Join(ctx, cluster.Config{
+		Store: store, Name: name, Version: "test", PeerURLs: []string{peerURL}, PeerStats: m.tracing.Client(),
+		Backend: backend.Config{Logger: log, Tracer: m.tracing.Tracer()}, Logger: log,
+	})
+	require.NoError(t, err)
+	s, err := server.New(server.Config{
+		Logger: log, Name: name, ListenClientURLs: []string{"http://127.0.0.1:0"}, PeerURLs: []string{peerURL},
+		Members: m.Members(), PeerNode: cluster.Peer{Node: m.Node}, Router: cluster.Connection{Node: m.Node}, Mover: m.Node,
+		Tracing: m.tracing, StopTimeout: 10 * time.Second,
+	}, m.Backend())
+	require.NoError(t, err)
+	m.Start()
+	running, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(running) }()
+	m.client, err = clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	m.stop = sync.OnceFunc(func() {
+		require.NoError(t, m.client.Close())
+		m.Resign()
+		cancel()
+		require.NoError(t, <-done)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, m.Close(ctx))
+		require.NoError(t, store.Close())
+		require.NoError(t, m.tracing.Close(ctx))
+	})
+	t.Cleanup(m.stop)
+	return m
+}
+
+// leads waits until m leads.
+func (m *member) leads(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, m.Backend().Leading, patience, 5*time.Millisecond)
+}
+
+// A put through a follower is one trace from the client's call to the statement that
+// makes it durable, and tells nothing of what was put where.
+func TestAPutThroughAFollowerIsOneTrace(t *testing.T) {
+	spans := collector.Start(t)
+	u := newURL(t)
+	leader := startMember(t, u, "n1", spans.Address(), tracing.PerMillion)
+	leader.leads(t)
+	follower := startMember(t, u, "n2", spans.Address(), tracing.PerMillion)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := follower.client.Put(ctx, "/the/key", "the value")
+	require.NoError(t, err)
+	require.True(t, leader.Backend().Leading())
+	_, err = follower.client.Get(ctx, "/the/other", clientv3.WithSerializable())
+	require.NoError(t, err)
+	follower.stop() // sends what was not sent yet
+	leader.stop()
+
+	all, _ := spans.Spans()
+	find := func(name, instance string, kind tracepb.Span_SpanKind) collector.Span {
+		t.Helper()
+		for _, s := range collector.Named(all, name) {
+			if s.Resource["service.instance.id"] == instance && s.GetKind() == kind {
+				return s
+			}
+		}
+		require.Fail(t, "no span", "%s of %s in %s", name, instance, names(all))
+		return collector.Span{}
+	}
+	const put = "etcdserverpb.KV/Put"
+	chain := []collector.Span{
+		find(put, "n2", tracepb.Span_SPAN_KIND_SERVER),
+		find(put, "n2", tracepb.Span_SPAN_KIND_CLIENT),
+		find(put, "n1", tracepb.Span_SPAN_KIND_SERVER),
+		find("write", "n1", tracepb.Span_SPAN_KIND_INTERNAL),
+		find("batch", "n1", tracepb.Span_SPAN_KIND_INTERNAL),
+		find("sql commit_tx", "n1", tracepb.Span_SPAN_KIND_CLIENT),
+	}
+	require.Empty(t, chain[0].GetParentSpanId())
+	for i, s := range chain[1:] {
+		require.Equal(t, hex.EncodeToString(chain[i].GetSpanId()), hex.EncodeToString(s.GetParentSpanId()), "%s is not under %s", s.GetName(), chain[i].GetName())
+		require.Equal(t, chain[0].GetTraceId(), s.GetTraceId())
+	}
+	require.Equal(t, "the service", chain[0].Resource["service.name"])
+	require.Equal(t, "v1", chain[0].Resource["service.version"])
+	read := find("sql list", "n2", tracepb.Span_SPAN_KIND_CLIENT)
+	parent, ok := collector.Parent(all, read)
+	require.True(t, ok)
+	require.Equal(t, "etcdserverpb.KV/Range", parent.GetName())
+
+	for _, s := range all {
+		require.NotContains(t, s.GetName(), "sqlbrain.Peer", "nobody asked for that")
+		if strings.HasPrefix(s.GetName(), "sql ") {
+			_, ok := collector.Parent(all, s)
+			require.True(t, ok, "%s belongs to no request", s.GetName())
+		}
+		text := s.Span.String()
+		for _, secret := range []string{"/the/", "the value", hex.EncodeToString([]byte("/the/")), "sqlbrain.db"} {
+			require.NotContains(t, text, secret)
+		}
+	}
+}
+
+func names(spans []collector.Span) (all []string) {
+	for _, s := range spans {
+		all = append(all, fmt.Sprintf("%s %s %s", s.GetName(), s.Resource["service.instance.id"], s.GetKind()))
+	}
+	return all
+}
+
+// Puts that share a batch have traces of their own; those that the batch is not a part
+// of are linked with it in both directions.
+func TestABatchIsLinkedWithAllItsRequests(t *testing.T) {
+	spans := collector.Start(t)
+	m := startMember(t, newURL(t), "n1", spans.Address(), tracing.PerMillion)
+	m.leads(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const puts = 200
+	var clients sync.WaitGroup
+	for i := range puts {
+		clients.Go(func() {
+			_, err := m.client.Put(ctx, fmt.Sprint("k", i), "v")
+			require.NoError(t, err)
+		})
+	}
+	clients.Wait()
+	m.stop()
+
+	all, _ := spans.Spans()
+	writes, batches := collector.Named(all, "write"), collector.Named(all, "batch")
+	require.Len(t, writes, puts)
+	require.Less(t, len(batches), puts, "every batch had one request: nothing is tested")
+	batch := make(map[string]collector.Span)
+	served := make(map[string]bool) // writes, by their span
+	for _, b := range batches {
+		batch[string(b.GetSpanId())] = b
+		served[string(b.GetParentSpanId())] = true
+		for _, l := range b.GetLinks() {
+			served[string(l.GetSpanId())] = true
+		}
+	}
+	for _, w := range writes {
+		require.True(t, served[string(w.GetSpanId())], "no batch knows of it")
+		for _, l := range w.GetLinks() {
+			if b, ok := batch[string(l.GetSpanId())]; ok {
+				require.NotEqual(t, w.GetTraceId(), b.GetTraceId())
+				delete(served, string(w.GetSpanId()))
+			}
+		}
+	}
+	for _, b := range batches {
+		delete(served, string(b.GetParentSpanId()))
+	}
+	// What is left of served: read-ahead shares its links, but not the batches'.
+	require.Empty(t, served, "a batch links to writes that do not link back")
+}
+
+// Members do as the caller says; where nobody says anything, the rate decides.
+func TestSampling(t *testing.T) {
+	spans := collector.Start(t)
+	m := startMember(t, newURL(t), "n1", spans.Address(), 0)
+	m.leads(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := m.client.Put(ctx, "a", "not followed")
+	require.NoError(t, err)
+
+	caller, err := tracing.Open(ctx, tracing.Config{Address: spans.Address(), Service: "caller", SamplingRate: tracing.PerMillion})
+	require.NoError(t, err)
+	under, span := caller.Tracer().Start(ctx, "the caller's")
+	traced, err := clientv3.New(clientv3.Config{Endpoints: m.client.Endpoints(), Logger: zap.NewNop(), DialOptions: dialOptions(caller)})
+	require.NoError(t, err)
+	_, err = traced.Put(under, "a", "followed")
+	require.NoError(t, err)
+	span.End()
+	require.NoError(t, traced.Close())
+	require.NoError(t, caller.Close(ctx))
+	m.stop()
+
+	all, _ := spans.Spans()
+	require.Len(t, collector.Named(all, "write"), 1)
+	for _, s := range all {
+		require.Equal(t, all[0].GetTraceId(), s.GetTraceId(), s.GetName())
+	}
+}

@@ -1,0 +1,136 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/stats"
+)
+
+// PerMillion is what a sampling rate is a share of.
+const PerMillion = 1_000_000
+
+// maxLinks is of one span: a batch has a link to each of its requests but one. The
+// library's own limit is half of what a batch holds by default.
+const maxLinks = 4096
+
+// instrumentation is what the spans of this program say they come from.
+const instrumentation = "github.com/sqlbrain/sqlbrain"
+
+// Config says where spans go, and which.
+type Config struct {
+	// Address is host:port of a collector that takes OTLP over gRPC, unencrypted, as
+	// etcd sends it.
+	Address string
+	// Service is the same for all members; Instance, if not empty, is this member's.
+	Service, Instance, Version string
+	// SamplingRate is how many of a million requests that nobody else follows are;
+	// those that the caller follows always are, if it says that it samples them.
+	SamplingRate int
+	Logger       *slog.Logger // discards
+}
+
+// Tracing makes spans and sends them. A nil one does neither; its methods may be
+// called by several goroutines.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	exporter sdktrace.SpanExporter
+}
+
+// Open starts to trace. The collector need not be there yet.
+func Open(ctx context.Context, cfg Config) (*Tracing, error) {
+	if cfg.SamplingRate < 0 || cfg.SamplingRate > PerMillion {
+		return nil, fmt.Errorf("tracing: the sampling rate %d is not between 0 and %d", cfg.SamplingRate, PerMillion)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(cfg.Address))
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	about := []attribute.KeyValue{semconv.ServiceName(cfg.Service)}
+	if cfg.Instance != "" {
+		about = append(about, semconv.ServiceInstanceID(cfg.Instance))
+	}
+	if cfg.Version != "" {
+		about = append(about, semconv.ServiceVersion(cfg.Version))
+	}
+	limits := sdktrace.NewSpanLimits()
+	limits.LinkCountLimit = maxLinks
+	return &Tracing{exporter: exporter, provider: sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(&exportLog{SpanExporter: exporter, log: cfg.Logger, address: cfg.Address}),
+		sdktrace.WithRawSpanLimits(limits),
+		sdktrace.WithResource(resource.NewWithAttributes(semconv.SchemaURL, about...)),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(cfg.SamplingRate)/PerMillion))),
+	)}, nil
+}
+
+// Close sends what was not sent yet, as long as ctx lasts, and ends. What is left
+// then is dropped, and its error says so.
+func (t *Tracing) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	err := t.provider.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	// The provider gave up waiting, and goes on sending: the exporter stops at once,
+	// since ctx is over.
+	return fmt.Errorf("tracing: spans were dropped: %w", errors.Join(err, t.exporter.Shutdown(ctx)))
+}
+
+// Tracer returns what the layers below the calls make spans with; nil if off.
+func (t *Tracing) Tracer() trace.Tracer {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Tracer(instrumentation)
+}
+
+// Server returns the handler that makes a span of each call a gRPC server answers;
+// nil if off.
+func (t *Tracing) Server() stats.Handler {
+	if t == nil {
+		return nil
+	}
+	return otelgrpc.NewServerHandler(t.options()...)
+}
+
+// Client returns the handler that makes a span of each call of a gRPC client, and
+// sends along what the called one needs to go on with the trace; nil if off.
+func (t *Tracing) Client() stats.Handler {
+	if t == nil {
+		return nil
+	}
+	return otelgrpc.NewClientHandler(t.options()...)
+}
+
+func (t *Tracing) options() []otelgrpc.Option {
+	return []otelgrpc.Option{
+		otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithMeterProvider(noop.NewMeterProvider()), // there are metrics already
+		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelgrpc.WithFilter(followed),
+	}
+}
+
+// followed leaves out what no request causes: what members say to each other, which
+// is much and, in the case of feeds, lasts for days; and health checks.
+func followed(info *stats.RPCTagInfo) bool {
+	return !strings.HasPrefix(info.FullMethodName, "/sqlbrain.Peer/") &&
+		!strings.HasPrefix(info.FullMethodName, "/grpc.health.v1.Health/")
+}
