@@ -95,6 +95,10 @@ func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
 // CompactKey is the internal key of the compaction mark.
 func CompactKey() []byte { return []byte(magicMeta + "compact") }
 
+// ProbeKey is the internal key of a row that says nothing: members write it to see
+// whether they can. Its value is when that was, by the clock of who did.
+func ProbeKey() []byte { return []byte(magicMeta + "probe") }
+
 // IdentityKey is the internal key of the cluster's identity.
 func IdentityKey() []byte { return []byte(magicMeta + "identity") }
 

@@ -43,9 +43,18 @@ type (
 		Defragment(ctx context.Context) error
 	}
 
+	// healthBackend says what keeps a node from serving. The errors of Stopped and
+	// Fed may be shown to anybody.
+	healthBackend interface {
+		Stopped() error
+		Fed() error
+		Writable(ctx context.Context) error
+	}
+
 	// node is all of it.
 	node interface {
 		identity
+		healthBackend
 		auth.Node
 		kvBackend
 		leaseBackend

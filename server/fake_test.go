@@ -20,6 +20,7 @@ type fakeNode struct {
 	serving error
 	err     error // of every call
 	alarms  []backend.Alarm
+	health  fakeHealth
 	users   *backend.AuthRows // nil: noUsers
 
 	rangeResult  backend.RangeResult
@@ -95,7 +96,9 @@ func (f *fakeNode) Range(ctx context.Context, r *backend.RangeRequest, lineariza
 			return nil, ctx.Err()
 		}
 	}
+	f.mu.Lock() // health checks run side by side
 	f.gotRange, f.gotLinearizable = r, linearizable
+	f.mu.Unlock()
 	if err := f.failure(); err != nil {
 		return nil, err
 	}

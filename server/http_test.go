@@ -69,13 +69,20 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/livez/linearizable_read", fakeNode{}, 404, "404 page not found\n"},
 
 		{"/readyz", fakeNode{}, 200, "ok\n"},
-		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n"},
-		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200, "[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n"},
-		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n\n"},
+		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
+		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200, "[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
+		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\n\n"},
 		{"/readyz/data_corruption", fakeNode{alarms: noSpace}, 200, "ok\n"},
 		{"/readyz/data_corruption?verbose", fakeNode{}, 200, "[+]data_corruption ok\nok\n"},
 		{"/readyz/linearizable_read", fakeNode{err: backend.ErrNotServing}, 503, "[-]linearizable_read failed: etcdserver: no leader\n\n"},
 		{"/readyz/non_learner", fakeNode{}, 200, "ok\n"},
+		{"/readyz/serving", fakeNode{health: fakeHealth{stopped: fmt.Errorf("%w: data was lost", backend.ErrNotServing)}}, 503,
+			"[-]serving failed: " + backend.ErrNotServing.Error() + ": data was lost\n\n"},
+		{"/readyz/leader", fakeNode{health: fakeHealth{stopped: backend.ErrNotServing}}, 200, "ok\n"},
+		{"/readyz/leader", fakeNode{serving: backend.ErrNotServing, health: fakeHealth{stopped: backend.ErrNotServing}}, 503, "[-]leader failed: no leader is known\n\n"},
+		{"/readyz/watch_feed", fakeNode{health: fakeHealth{fed: errors.New("nothing was heard")}}, 503, "[-]watch_feed failed: nothing was heard\n\n"},
+		{"/readyz/database", fakeNode{health: fakeHealth{writable: secret}}, 503, "[-]database failed: a write failed: sqlbrain: internal error; the server's log says more\n\n"},
+		{"/readyz/database?verbose", fakeNode{}, 200, "[+]database ok\nok\n"},
 	}
 	for i := range tests {
 		tt := &tests[i]

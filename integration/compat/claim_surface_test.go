@@ -186,6 +186,9 @@ func (c *checker) webEach(method, path string, body func(*side) string) (code in
 		if got == nil {
 			code, answer = resp.StatusCode, string(b)
 		}
+		if strings.HasPrefix(path, "/readyz") {
+			b = ownChecks.ReplaceAll(b, nil)
+		}
 		text := canonical(b)
 		text = jsonToken.ReplaceAllString(text, `"token":"T"`)
 		text = jsonIDs.ReplaceAllString(text, `"$1":"1"`)
@@ -201,6 +204,9 @@ func (c *checker) webEach(method, path string, body func(*side) string) (code in
 	}
 	return code, answer
 }
+
+// ownChecks are those of sqlbrain that etcd does not have, if they succeed.
+var ownChecks = regexp.MustCompile(`(?m)^\[\+\](serving|leader|watch_feed|database) ok\n`)
 
 // canonical is body without what is at the whim of the build (spaces in JSON) or
 // of the run (the order of sub-checks).

@@ -105,6 +105,8 @@ type Backend struct {
 
 	positions *shared[Update] // the leader's
 	marks     *shared[int64]  // the compaction mark in the table
+	probe     *probe
+	fed       atomic.Int64 // when a follower knew last what there is, since processStart
 
 	leading atomic.Pointer[leader] // nil while the node does not lead
 	stopped atomic.Pointer[error]  // why the node serves nothing
@@ -169,6 +171,8 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	b.compacted.Store(-1)
 	b.seen.Store(&coder.Chain{})
 	b.marks = newShared(cfg.RequestTimeout, b.readMark)
+	b.probe = newProbe(b)
+	b.noteFed()
 	b.auth = newAuthState(store, b)
 	if cfg.Leadership != nil {
 		b.positions = newShared(cfg.RequestTimeout, cfg.Leadership.Position)
@@ -239,6 +243,7 @@ func (b *Backend) Close(context.Context) error {
 	b.workers.Wait()
 	b.reader.countRuns.close()
 	b.marks.close()
+	b.probe.writes.close()
 	b.auth.loads.close()
 	if b.positions != nil {
 		b.positions.close()

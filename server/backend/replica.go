@@ -46,6 +46,7 @@ func (b *Backend) Apply(u Update) error {
 		}
 	}
 	b.noteCompacted(u.CompactRevision)
+	b.noteFed()
 	return nil
 }
 
@@ -86,7 +87,11 @@ func (b *Backend) CatchUp(ctx context.Context) error {
 		return err
 	}
 	b.shown.add(cur, time.Now())
-	return b.catchUpTo(ctx, min(cur, b.shown.newest(time.Now())))
+	if err := b.catchUpTo(ctx, min(cur, b.shown.newest(time.Now()))); err != nil {
+		return err
+	}
+	b.noteFed()
+	return nil
 }
 
 // Check looks at what the table says of the cluster without touching what readers

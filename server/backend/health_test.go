@@ -1,0 +1,83 @@
+package backend
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// However often it is asked, a node does not write more than it must to know.
+func TestWritesAreTriedOnceForMany(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	tried := func() []byte {
+		t.Helper()
+		if err := b.Writable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		v, err := store.Get(t.Context(), coder.ProbeKey())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	tried()
+	mark := store.BeginBatchWrite()
+	mark.Put(coder.ProbeKey(), []byte("mark"))
+	if err := mark.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if string(tried()) != "mark" {
+		t.Error("the row was written again at once")
+	}
+	b.probe.mu.Lock()
+	b.probe.at = b.probe.at.Add(-probeInterval)
+	b.probe.mu.Unlock()
+	if string(tried()) == "mark" {
+		t.Error("a write of a second ago counts")
+	}
+}
+
+func TestAStoppedNodeSaysSoAndWritesNothing(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	if err := errors.Join(b.Stopped(), b.Fed()); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the cause")
+	b.StopServing(cause)
+	for name, err := range map[string]error{"Stopped": b.Stopped(), "Fed": b.Fed(), "Writable": b.Writable(t.Context())} {
+		if !errors.Is(err, ErrNotServing) || !errors.Is(err, cause) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if v, err := store.Get(t.Context(), coder.ProbeKey()); err == nil {
+		t.Errorf("it wrote %x", v)
+	}
+}
+
+func TestAFollowerIsFedByWhatItHears(t *testing.T) {
+	b, err := OpenReplica(t.Context(), newStore(t), Config{Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBackend(t, b)
+	for name, hear := range map[string]func() error{
+		"a heartbeat":  func() error { return b.Apply(Update{Revision: b.Revision()}) },
+		"the log":      func() error { return b.CatchUp(t.Context()) },
+		"that it lags": func() error { _ = b.Apply(Update{Revision: b.Revision() + 5}); return nil },
+	} {
+		b.fed.Store(int64(time.Since(processStart) - feedSilence - time.Second))
+		if b.Fed() == nil {
+			t.Fatalf("%s: fed without anything", name)
+		}
+		if err := hear(); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Fed(); (err == nil) != (name != "that it lags") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
