@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,6 +47,21 @@ func StartProcessAs(t testing.TB, user *syscall.Credential, name string, args ..
 	}()
 	p.cmd = exec.Command(name, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.start(user); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill(t)
+		if t.Failed() {
+			t.Logf("end of the log of %s %s:\n%s", filepath.Base(name), strings.Join(args, " "), p.LogTail(6000))
+		}
+	})
+	return p
+}
+
+// start starts the program and a goroutine that waits for its end. It does not
+// outlive this process.
+func (p *Process) start(user *syscall.Credential) error {
 	p.cmd.SysProcAttr = dieWithParent()
 	p.cmd.SysProcAttr.Credential = user
 	started := make(chan error, 1)
@@ -61,16 +75,7 @@ func StartProcessAs(t testing.TB, user *syscall.Credential, name string, args ..
 			close(p.exited)
 		}
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.Kill(t)
-		if t.Failed() {
-			t.Logf("end of the log of %s %s:\n%s", filepath.Base(name), strings.Join(args, " "), p.LogTail(6000))
-		}
-	})
-	return p
+	return <-started
 }
 
 // ID is the process id.
@@ -178,49 +183,4 @@ func Run(t testing.TB, limit time.Duration, input, name string, args ...string) 
 
 func describe(name string, args []string) string {
 	return fmt.Sprintf("%s %q", filepath.Base(name), args)
-}
-
-// RunUntil runs a program that does not end by itself, and ends it (SIGINT) when
-// its output has the text until. Its exit code is not told.
-func RunUntil(t testing.TB, limit time.Duration, until, name string, args ...string) Output {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 5 * time.Second
-	stdout := &expect{until: until, found: cancel}
-	stderr := &expect{until: until, found: cancel}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := cmd.Run()
-	out := Output{Stdout: stdout.text(), Stderr: stderr.text()}
-	if !strings.Contains(out.Stdout, until) && !strings.Contains(out.Stderr, until) {
-		t.Fatalf("%s did not print %q within %s (%v)\nstdout: %s\nstderr: %s", describe(name, args), until, limit, err, out.Stdout, out.Stderr)
-	}
-	return out
-}
-
-// expect gathers output and calls found when it has the text until.
-type expect struct {
-	until string
-	found func()
-
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (e *expect) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, err := e.buf.Write(p)
-	if strings.Contains(e.buf.String(), e.until) {
-		e.found()
-	}
-	return n, err
-}
-
-func (e *expect) text() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.buf.String()
 }
