@@ -72,6 +72,8 @@ type Config struct {
 	EnableGRPCGateway bool     // serve JSON under /v3/
 	CORS              []string // origins allowed to call over HTTP, "*" for all; none
 	EnablePprof       bool     // serve profiles under /debug/pprof/, on the metrics URLs too
+	Console           bool     // serve the console under /ui/
+	ConsoleWrite      bool     // it may change things while authentication is off
 
 	RequestTimeout time.Duration // bound on a health check's reads, and on what the leader is asked; 7 s
 	SlowRequest    time.Duration // requests that take longer are logged as warnings; 300 ms

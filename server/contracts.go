@@ -43,6 +43,11 @@ type (
 		Defragment(ctx context.Context) error
 	}
 
+	consoleBackend interface {
+		Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error)
+		KeyHistory(ctx context.Context, q *backend.KeyHistoryRequest) (*backend.KeyHistory, error)
+	}
+
 	// healthBackend says what keeps a node from serving. The errors of Stopped and
 	// Fed may be shown to anybody.
 	healthBackend interface {
@@ -59,6 +64,7 @@ type (
 		kvBackend
 		leaseBackend
 		maintenanceBackend
+		consoleBackend
 	}
 )
 

@@ -16,6 +16,8 @@ import (
 
 // fakeNode answers with what a test put in it, and keeps what it was asked.
 type fakeNode struct {
+	consoleBackend // nobody asks for it
+
 	mu      sync.Mutex
 	serving error
 	err     error // of every call

@@ -108,7 +108,13 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	s.http = newHTTPServer(clientHandler(cfg, endpoints, gateway))
+	var page http.Handler
+	if cfg.Console {
+		if page, err = newConsole(cfg, n, s.services, s.gateway); err != nil {
+			return nil, err
+		}
+	}
+	s.http = newHTTPServer(withConsole(page, clientHandler(cfg, endpoints, gateway)))
 	s.metricsHTTP = newHTTPServer(metricsHandler(cfg, endpoints))
 	s.monitor = &monitor{id: n, health: s.health, streams: s.streams, log: s.log}
 	return s, nil

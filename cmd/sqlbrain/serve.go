@@ -193,6 +193,8 @@ func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Re
 		EnableGRPCGateway:    c.EnableGRPCGateway,
 		CORS:                 c.CORS,
 		EnablePprof:          c.EnablePprof,
+		Console:              c.Console,
+		ConsoleWrite:         c.ConsoleWrite,
 		RequestTimeout:       c.RequestTimeout,
 		SlowRequest:          c.WarnUnaryDuration,
 		StopTimeout:          c.StopTimeout,

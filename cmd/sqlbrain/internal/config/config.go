@@ -81,6 +81,8 @@ type Config struct {
 	LogOutputs        []string
 	Metrics           string // MetricsBasic or MetricsExtensive
 	EnablePprof       bool
+	Console           bool
+	ConsoleWrite      bool
 
 	EnableDistributedTracing       bool
 	DistributedTracingAddress      string

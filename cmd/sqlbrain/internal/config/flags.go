@@ -80,6 +80,8 @@ func (s *Settings) define() {
 	f.DurationVar(&s.WarnUnaryDuration, "warning-unary-request-duration", 300*time.Millisecond, "requests that take longer are logged")
 	f.Var(oneOf(&s.Metrics, MetricsBasic, MetricsExtensive), "metrics", "extensive adds a latency histogram of every RPC")
 	f.BoolVar(&s.EnablePprof, "enable-pprof", false, "serve profiles under /debug/pprof/")
+	f.BoolVar(&s.Console, "console", false, "serve a console for browsers under /ui/ on the client URLs: overview, keys and their history, users and roles")
+	f.BoolVar(&s.ConsoleWrite, "console-write", false, "the console may change keys, users and roles while authentication is off")
 
 	f.BoolVar(&s.EnableDistributedTracing, "enable-distributed-tracing", false, "follow requests with OpenTelemetry")
 	f.StringVar(&s.DistributedTracingAddress, "distributed-tracing-address", "localhost:4317", "`host:port` of the collector that takes spans, OTLP over gRPC, not encrypted")

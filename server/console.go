@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/console"
+)
+
+// newConsole returns the console, whose calls come in like those of the gateway.
+func newConsole(cfg Config, n node, sv *services, inside *inProcess) (http.Handler, error) {
+	conn, err := inside.connect()
+	if err != nil {
+		return nil, err
+	}
+	return console.New(console.Config{
+		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, log: cfg.Logger},
+		Node: n, Members: sv.cluster.members.Cached, Metrics: cfg.Registry,
+		Name: cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
+		Write: cfg.ConsoleWrite, MaxRequestBytes: cfg.MaxRequestBytes,
+	}), nil
+}
+
+// withConsole serves the console beside h. It is no part of what other origins may
+// call.
+func withConsole(page, h http.Handler) http.Handler {
+	if page == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, console.Path):
+			page.ServeHTTP(w, r)
+		case r.URL.Path+"/" == console.Path:
+			http.Redirect(w, r, console.Path, http.StatusMovedPermanently)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// consoleReads implements console.Keys: what etcd has no RPC for, guarded like a range.
+type consoleReads struct {
+	backend consoleBackend
+	guard   *auth.Guard
+	log     *slog.Logger
+}
+
+// fromConsole turns the metadata of an outgoing call into that of one that a client
+// made.
+func fromConsole(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return auth.From(metadata.NewIncomingContext(ctx, md), auth.Client)
+}
+
+func (c *consoleReads) Admit(ctx context.Context) error {
+	return answer(ctx, c.log, "console status", c.guard.Somebody(fromConsole(ctx)))
+}
+
+func (c *consoleReads) Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error) {
+	kr := q.KeyRange()
+	permitted, read := c.guard.Range(fromConsole(ctx), kr.Key, kr.End)
+	res, err := c.backend.Children(permitted, q)
+	if changed := read.Done(); changed != nil {
+		err = changed
+	}
+	return res, answer(ctx, c.log, "console keys", err)
+}
+
+func (c *consoleReads) KeyHistory(ctx context.Context, q *backend.KeyHistoryRequest) (*backend.KeyHistory, error) {
+	permitted, read := c.guard.Range(fromConsole(ctx), q.Key, nil)
+	res, err := c.backend.KeyHistory(permitted, q)
+	if changed := read.Done(); changed != nil {
+		err = changed
+	}
+	return res, answer(ctx, c.log, "console history", err)
+}

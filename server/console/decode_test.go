@@ -1,0 +1,210 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// stored is an object as kube-apiserver stores it.
+func stored(t testing.TB, o runtime.Object) []byte {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	require.True(t, ok)
+	var b bytes.Buffer
+	require.NoError(t, scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(o, &b))
+	require.True(t, bytes.HasPrefix(b.Bytes(), protobufPrefix))
+	return b.Bytes()
+}
+
+// storedUnknown is an object of a type that no scheme of this program has.
+func storedUnknown(t testing.TB, raw []byte) []byte {
+	t.Helper()
+	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "example.org/v1", Kind: "Thing"}, Raw: raw}
+	b, err := u.Marshal()
+	require.NoError(t, err)
+	return append(bytes.Clone(protobufPrefix), b...)
+}
+
+func testPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "default", Generation: 9007199254740993,
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1"},
+	}
+}
+
+func testSecret() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{lastApplied: "hunter2"}},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
+		StringData: map[string]string{"other": "hunter2"},
+	}
+}
+
+func TestViewsOfValues(t *testing.T) {
+	tests := map[string]struct {
+		value    string
+		kind     string
+		readable string
+		text     string
+		note     string
+		editable bool
+	}{
+		"nothing":        {"", kindEmpty, "", "", "", true},
+		"text":           {"hello\nworld\t✓", kindText, "", "hello\nworld\t✓", "", true},
+		"bytes":          {"\x00\xff", kindBinary, "", "", "", false},
+		"control":        {"a\x1b[31m", kindBinary, "", "", "", false},
+		"bidi":           {"a\u202eb", kindBinary, "", "", "", false},
+		"json":           {`{"b":1,"a":[12345678901234567890]}`, kindJSON, "{\n  \"b\": 1,\n  \"a\": [\n    12345678901234567890\n  ]\n}", `{"b":1,"a":[12345678901234567890]}`, "", true},
+		"broken json":    {`{"b":`, kindText, "", `{"b":`, "", true},
+		"a number":       {`12`, kindText, "", `12`, "", true},
+		"deep json":      {strings.Repeat("[", 900) + strings.Repeat("]", 900), kindJSON, "", strings.Repeat("[", 900) + strings.Repeat("]", 900), tooDeep, true},
+		"encrypted":      {"k8s:enc:aescbc:v1:key1:\x00\x01", kindEncrypted, "", "", "kube-apiserver has encrypted this object: aescbc:v1:key1", false},
+		"encrypted, odd": {"k8s:enc:\x00", kindEncrypted, "", "", "kube-apiserver has encrypted this object: by a provider that it does not name", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := testViewer.view([]byte(tt.value))
+			require.Equal(t, tt.kind, got.Kind)
+			require.Equal(t, tt.readable, got.Readable)
+			require.Equal(t, tt.text, got.Text)
+			require.Equal(t, tt.note, got.Note)
+			require.Equal(t, tt.editable, got.Editable)
+			require.Equal(t, len(tt.value), got.Bytes)
+		})
+	}
+}
+
+func TestKubernetesObjectsAreYAML(t *testing.T) {
+	inProtobuf := testViewer.view(stored(t, testPod()))
+	raw, err := json.Marshal(withType(testPod()))
+	require.NoError(t, err)
+	inJSON := testViewer.view(raw)
+	for _, v := range []*view{inProtobuf, inJSON} {
+		require.Equal(t, kindKubernetes, v.Kind)
+		require.Equal(t, "v1 Pod", v.Type)
+		require.Contains(t, v.Readable, "  name: web\n")
+		require.Contains(t, v.Readable, "nodeName: n1\n")
+		require.Contains(t, v.Readable, "generation: 9007199254740993\n", "not rounded as a float is")
+		require.NotContains(t, v.Readable, "kubelet")
+		require.Equal(t, "managedFields are left out", v.Note)
+	}
+	require.False(t, inProtobuf.Editable)
+	require.NotEmpty(t, inProtobuf.Hex)
+	require.True(t, inJSON.Editable)
+	require.Equal(t, string(raw), inJSON.Text)
+	all := viewer{managed: true, fingerprint: testViewer.fingerprint}.view(raw)
+	require.Contains(t, all.Readable, "manager: kubelet")
+}
+
+func withType(o *corev1.Pod) *corev1.Pod {
+	o.APIVersion, o.Kind = "v1", "Pod"
+	return o
+}
+
+func TestSecretsAreHiddenInEveryForm(t *testing.T) {
+	secret := testSecret()
+	values := map[string][]byte{"protobuf": stored(t, secret)}
+	secret.APIVersion, secret.Kind = "v1", "Secret"
+	raw, err := json.Marshal(secret)
+	require.NoError(t, err)
+	values["json"] = raw
+	values["json of no form"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":"hunter2","stringData":{"a":["hunter2"]}}`)
+	values["deep json"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"hunter2"},"x":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + "}")
+	whole := values["protobuf"]
+	values["damaged"] = append(bytes.Clone(whole[:len(whole)-6]), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	for name, value := range values {
+		t.Run(name, func(t *testing.T) {
+			v := testViewer.view(value)
+			require.Equal(t, kindKubernetes, v.Kind)
+			require.NotEmpty(t, v.Note)
+			require.False(t, v.Editable)
+			body, err := json.Marshal(v)
+			require.NoError(t, err)
+			for _, form := range []string{"hunter2", "aHVudGVyMg", "68 75 6e 74"} {
+				require.NotContains(t, string(body), form)
+			}
+		})
+	}
+	require.Contains(t, testViewer.view(values["json"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
+	require.Contains(t, testViewer.view(values["protobuf"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
+}
+
+func TestFingerprintsTellValuesApart(t *testing.T) {
+	a, b := newFingerprint(), newFingerprint()
+	require.Equal(t, a([]byte("x")), a([]byte("x")))
+	require.NotEqual(t, a([]byte("x")), a([]byte("y")))
+	require.NotEqual(t, a([]byte("x")), b([]byte("x")), "another process has another key")
+}
+
+func TestUnknownTypesAreShownByField(t *testing.T) {
+	inner := []byte{0x08, 0x96, 0x01, 0x12, 0x03, 'a', 'b', 'c', 0x1d, 1, 0, 0, 0}
+	outer := append([]byte{0x0a, byte(len(inner))}, inner...)
+	v := testViewer.view(storedUnknown(t, outer))
+	require.Equal(t, "example.org/v1 Thing", v.Type)
+	require.Equal(t, "1: \n  1: 150\n  2: \"abc\"\n  3: 0x00000001\n", v.Readable)
+	require.Contains(t, v.Note, "a type that sqlbrain does not know")
+}
+
+func TestDamagedProtobufGivesAPlainMessage(t *testing.T) {
+	pod := stored(t, testPod())
+	for name, value := range map[string][]byte{
+		"the prefix alone":     protobufPrefix,
+		"cut in the envelope":  pod[:12],
+		"cut in the object":    pod[:len(pod)-10],
+		"rubbish":              append(bytes.Clone(protobufPrefix), bytes.Repeat([]byte{0xff}, 40)...),
+		"unknown with rubbish": storedUnknown(t, bytes.Repeat([]byte{0xff}, 40)),
+		"a bit turned":         flipped(pod, len(pod)/2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := testViewer.view(value)
+			require.Equal(t, kindKubernetes, v.Kind)
+			require.Equal(t, len(value), v.Bytes)
+			if name != "a bit turned" && name != "the prefix alone" {
+				require.NotEmpty(t, v.Note+v.Readable)
+				require.NotEmpty(t, v.Hex)
+			}
+		})
+	}
+	require.Contains(t, testViewer.view(pod[:12]).Note, "damaged")
+}
+
+func flipped(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 0x80
+	return b
+}
+
+func FuzzView(f *testing.F) {
+	f.Add(stored(f, testPod()))
+	f.Add(stored(f, testSecret()))
+	f.Add(storedUnknown(f, []byte{0x0a, 0x02, 0x08, 0x01}))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"aHVudGVyMg=="}}`))
+	f.Add([]byte("k8s:enc:kms:v2:x:abc"))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		v := testViewerOf(value).view(value)
+		if v.Editable && v.Text != string(value) {
+			t.Fatalf("what can be edited is not the value: %q", v.Text)
+		}
+		if _, err := json.Marshal(v); err != nil {
+			t.Fatal(err)
+		}
+		if len(v.Readable) > textBytes+8 || len(v.Hex) > 5*hexBytes {
+			t.Fatalf("%d and %d bytes are shown", len(v.Readable), len(v.Hex))
+		}
+	})
+}
+
+func testViewerOf(value []byte) viewer {
+	return viewer{managed: len(value)%2 == 0, fingerprint: newFingerprint()}
+}

@@ -1,0 +1,106 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	protobufPrefix  = []byte("k8s\x00")
+	encryptedPrefix = []byte("k8s:enc:")
+)
+
+// provider returns what encrypted a value, as kube-apiserver's prefix says: k8s:enc:,
+// then the kind, the version and the name of the key.
+func provider(value []byte) string {
+	parts := bytes.SplitN(value[len(encryptedPrefix):min(len(value), 256)], []byte(":"), 4)
+	name := bytes.Join(parts[:min(len(parts), 3)], []byte(":"))
+	if len(parts) < 3 || !printable(name) {
+		return "by a provider that it does not name"
+	}
+	return string(name)
+}
+
+// protobuf views an object as kube-apiserver stores it, and reports whether that is
+// all. The types are those that client-go knows, which this program has anyway.
+func (v viewer) protobuf(out *view, value []byte) (hidden bool) {
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(value[len(protobufPrefix):]); err != nil {
+		out.addNote("damaged: it begins like an object of Kubernetes in protobuf, but cannot be decoded: " + err.Error())
+		return bytes.Contains(value, []byte("Secret")) // it may have been one
+	}
+	out.Type = typeName(unknown.APIVersion, unknown.Kind)
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
+	switch {
+	case runtime.IsNotRegisteredError(err):
+		out.addNote("a type that sqlbrain does not know: shown by the numbers of its fields")
+		out.Readable = cut(wire(unknown.Raw))
+		return false
+	case err != nil:
+		out.addNote("damaged: an object of Kubernetes in protobuf that cannot be decoded: " + err.Error())
+		// Of a Secret not even a part is shown.
+		return isSecret(unknown.APIVersion, unknown.Kind)
+	}
+	raw, err := k8sjson.Marshal(object)
+	if err == nil {
+		var fields map[string]any
+		if err = k8sjson.Unmarshal(raw, &fields); err == nil {
+			return v.fields(out, fields, depth(raw))
+		}
+	}
+	out.addNote("cannot be shown as YAML: " + err.Error())
+	return isSecret(unknown.APIVersion, unknown.Kind)
+}
+
+// object views JSON that is an object of Kubernetes. ok says that it is one.
+func (v viewer) object(out *view, value []byte) (hidden, ok bool) {
+	var fields map[string]any
+	if err := k8sjson.Unmarshal(value, &fields); err != nil {
+		return false, false
+	}
+	version, _ := fields["apiVersion"].(string)
+	kind, _ := fields["kind"].(string)
+	if version == "" || kind == "" {
+		return false, false
+	}
+	out.Kind, out.Type = kindKubernetes, typeName(version, kind)
+	return v.fields(out, fields, depth(value)), true
+}
+
+// fields views an object of Kubernetes as YAML, and reports whether parts of it are
+// hidden. depth is how deeply it is nested.
+func (v viewer) fields(out *view, fields map[string]any, depth int) (hidden bool) {
+	if metadata, ok := fields["metadata"].(map[string]any); ok && !v.managed {
+		if _, ok := metadata["managedFields"]; ok {
+			delete(metadata, "managedFields")
+			out.addNote("managedFields are left out")
+		}
+	}
+	version, _ := fields["apiVersion"].(string)
+	kind, _ := fields["kind"].(string)
+	if isSecret(version, kind) {
+		v.hide(fields)
+		hidden = true
+		out.addNote("what a Secret holds is not shown")
+	}
+	if depth > maxDepth {
+		out.addNote(tooDeep)
+		return hidden
+	}
+	text, err := yaml.Marshal(fields)
+	if err != nil {
+		out.addNote(errors.Join(errors.New("cannot be shown as YAML"), err).Error())
+		return hidden
+	}
+	out.Readable = cut(string(text))
+	return hidden
+}
+
+func typeName(version, kind string) string { return version + " " + kind }
+
+func isSecret(version, kind string) bool { return version == "v1" && kind == "Secret" }

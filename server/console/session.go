@@ -1,0 +1,168 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/metadata"
+)
+
+// cookieName is that of the cookie which has the user's name, for showing it, and the
+// token. Scripts cannot read it, and other sites' pages do not send it.
+const cookieName = "sqlbrain-console"
+
+// rootRole may do everything, as in etcd.
+const rootRole = "root"
+
+// credentials returns who the request says that it is from, without having asked
+// anybody: empty for nobody.
+func credentials(r *http.Request) (name, token string) {
+	c, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", ""
+	}
+	encoded, token, _ := strings.Cut(c.Value, ":")
+	raw, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", ""
+	}
+	return string(raw), token
+}
+
+// caller returns the context of calls that are made for r.
+func caller(r *http.Request) context.Context {
+	ctx := r.Context()
+	if _, token := credentials(r); token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
+	}
+	return ctx
+}
+
+// setCookie keeps what it is given until the browser ends; nothing ends it at once.
+func setCookie(w http.ResponseWriter, r *http.Request, value string) {
+	c := &http.Cookie{
+		Name: cookieName, Value: value, Path: Path, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		// The page's own address says whether TLS protects it, in front of a proxy too.
+		Secure: strings.HasPrefix(r.Header.Get("Origin"), "https://"),
+	}
+	if value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
+	var in struct{ Name, Password string }
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	resp, err := h.auth.Authenticate(r.Context(), &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
+	if err != nil {
+		return nil, err
+	}
+	setCookie(w, r, base64.RawURLEncoding.EncodeToString([]byte(in.Name))+":"+resp.Token)
+	return map[string]string{"user": in.Name}, nil
+}
+
+func (h *Handler) logout(w http.ResponseWriter, r *http.Request) (any, error) {
+	setCookie(w, r, "")
+	return struct{}{}, nil
+}
+
+// sessionBody says who looks, and what they may do.
+type sessionBody struct {
+	AuthEnabled bool         `json:"auth_enabled"`
+	User        string       `json:"user"`
+	Roles       []string     `json:"roles"`
+	Root        bool         `json:"root"`
+	Permissions []permission `json:"permissions"`
+	// MayWrite: changes are not refused from the start. Whether one is permitted is
+	// seen when it is tried.
+	MayWrite bool `json:"may_write"`
+	// Problem is why the user is not logged in any more.
+	Problem string `json:"problem,omitempty"`
+}
+
+// permission is one of a role's.
+type permission struct {
+	Type     string `json:"type"` // read, write, readwrite
+	Key      []byte `json:"key"`
+	RangeEnd []byte `json:"range_end"`
+}
+
+func permissionOf(p *authpb.Permission) permission {
+	return permission{strings.ToLower(p.PermType.String()), p.Key, p.RangeEnd}
+}
+
+func (p *permission) allowsWrite(key []byte) bool {
+	if p.Type == "read" {
+		return false
+	}
+	switch {
+	case len(p.RangeEnd) == 0:
+		return bytes.Equal(p.Key, key)
+	case bytes.Equal(p.RangeEnd, []byte{0}):
+		return bytes.Compare(key, p.Key) >= 0
+	default:
+		return bytes.Compare(key, p.Key) >= 0 && bytes.Compare(key, p.RangeEnd) < 0
+	}
+}
+
+func (s *sessionBody) allowsWrite(key []byte) bool {
+	if !s.MayWrite || !s.AuthEnabled || s.Root {
+		return s.MayWrite
+	}
+	for i := range s.Permissions {
+		if s.Permissions[i].allowsWrite(key) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Handler) session(_ http.ResponseWriter, r *http.Request) (any, error) { return h.whoLooks(r) }
+
+func (h *Handler) whoLooks(r *http.Request) (*sessionBody, error) {
+	ctx := caller(r)
+	st, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	name, token := credentials(r)
+	s := &sessionBody{AuthEnabled: st.Enabled, MayWrite: h.cfg.Write}
+	if !st.Enabled {
+		return s, nil
+	}
+	if s.MayWrite = false; token == "" {
+		return s, nil
+	}
+	// Everybody may ask about themselves, and nobody but root about others.
+	user, err := h.auth.UserGet(ctx, &pb.AuthUserGetRequest{Name: name})
+	if err != nil {
+		if s.Problem = textOf(err); statusOf(err) < http.StatusInternalServerError {
+			return s, nil
+		}
+		return nil, err
+	}
+	s.User, s.Roles, s.MayWrite = name, user.Roles, true
+	for _, role := range user.Roles {
+		if role == rootRole {
+			s.Root = true
+			continue
+		}
+		got, err := h.auth.RoleGet(ctx, &pb.AuthRoleGetRequest{Role: role})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range got.Perm {
+			s.Permissions = append(s.Permissions, permissionOf(p))
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+const (
+	// maxGroups bounds the prefixes that are told apart; what comes later is one.
+	maxGroups = 500
+	// otherGroup is its name.
+	otherGroup = "(others)"
+	// sizeKeys bounds the keys of one count.
+	sizeKeys = 2_000_000
+)
+
+// sizesBody is how many keys there are, and their bytes, by prefix, largest first.
+type sizesBody struct {
+	Groups   []*sizeBody `json:"groups"`
+	Keys     int64       `json:"keys"`
+	Bytes    int64       `json:"bytes"`
+	Complete bool        `json:"complete"`
+	// Reached is the last key that was counted, if that was not all.
+	Reached []byte `json:"reached,omitempty"`
+}
+
+type sizeBody struct {
+	Prefix []byte `json:"prefix"`
+	Keys   int64  `json:"keys"`
+	Bytes  int64  `json:"bytes"` // of keys and current values
+}
+
+var errCounting = failure{http.StatusTooManyRequests, "somebody else has the sizes counted: try again"}
+
+// sizes counts the current keys below ?prefix=, base64 (URL). It reads all of them, as
+// a list does, for SizesTimeout at most, and one count at a time; it ends when the
+// browser goes away.
+func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
+	prefix, err := bytesOf(r, "prefix")
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case h.counting <- struct{}{}:
+		defer func() { <-h.counting }()
+	default:
+		return nil, errCounting
+	}
+	ctx, cancel := context.WithTimeoutCause(caller(r), h.cfg.SizesTimeout, errTimeIsUp)
+	defer cancel()
+	c := counter{groups: map[string]*sizeBody{}}
+	out := &c.sizesBody
+	if err := c.read(ctx, h.kv, prefix); err != nil {
+		if !errors.Is(context.Cause(ctx), errTimeIsUp) {
+			return nil, err
+		}
+	} else {
+		out.Complete = out.Keys < sizeKeys
+	}
+	if out.Complete {
+		out.Reached = nil
+	}
+	out.Groups = slices.SortedFunc(maps.Values(c.groups), func(a, b *sizeBody) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), bytes.Compare(a.Prefix, b.Prefix))
+	})
+	return out, nil
+}
+
+var errTimeIsUp = errors.New("console: the time for counting is up")
+
+type counter struct {
+	sizesBody
+	groups map[string]*sizeBody
+}
+
+func (c *counter) read(ctx context.Context, kv pb.KVClient, prefix []byte) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream if it is left early
+	req := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}}
+	if len(prefix) > 0 {
+		req.Key, req.RangeEnd = prefix, endOf(prefix)
+	}
+	stream, err := kv.RangeStream(ctx, req)
+	if err != nil {
+		return err
+	}
+	for c.Keys < sizeKeys {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, kv := range chunk.GetRangeResponse().GetKvs() {
+			c.add(kv.Key, int64(len(kv.Key)+len(kv.Value)))
+		}
+	}
+	return nil
+}
+
+func (c *counter) add(key []byte, n int64) {
+	c.Keys++
+	c.Bytes += n
+	c.Reached = key
+	name := string(group(key))
+	g := c.groups[name]
+	if g == nil {
+		if len(c.groups) >= maxGroups {
+			name = otherGroup
+		}
+		if g = c.groups[name]; g == nil {
+			g = &sizeBody{Prefix: []byte(name)}
+			c.groups[name] = g
+		}
+	}
+	g.Keys++
+	g.Bytes += n
+}
+
+// group returns the prefix that key is counted under: the first two segments of its
+// path, which for Kubernetes are /registry and the resource, or the API group; then the
+// resource is the third. A key without a path is counted under the empty one.
+func group(key []byte) []byte {
+	segments := 2
+	if len(key) > 0 && key[0] == '/' {
+		segments++ // the empty one before it
+	}
+	end := 0
+	for n := 0; n < segments; n++ {
+		i := bytes.IndexByte(key[end:], '/')
+		if i < 0 {
+			break
+		}
+		segment := key[end : end+i]
+		end += i + 1
+		if n == segments-1 && n == 2 && bytes.HasPrefix(key, []byte("/registry/")) && bytes.IndexByte(segment, '.') > 0 {
+			segments++
+		}
+	}
+	return key[:end]
+}
+
+// endOf returns the range end of the keys that begin with prefix.
+func endOf(prefix []byte) []byte {
+	end := bytes.Clone(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return []byte{0}
+}

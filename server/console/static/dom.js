@@ -1,0 +1,68 @@
+// Elements are made of tags, attributes and texts. There is no way in for HTML: what
+// comes from the server can only become text.
+
+const svgTags = new Set(["svg", "path", "rect"]);
+
+// h makes an element. In props, on is a map of listeners and class the class; what is
+// true stands without a value, and false, null or undefined is left out.
+export function h(tag, props, ...children) {
+  const e = svgTags.has(tag) ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) e.addEventListener(event, listener);
+    } else {
+      e.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  put(e, ...children);
+  return e;
+}
+
+// put appends elements and texts; null and false are nothing.
+export function put(e, ...children) {
+  for (const c of children.flat(Infinity)) {
+    if (c === null || c === undefined || c === false) continue;
+    e.append(c instanceof Node ? c : document.createTextNode(String(c)));
+  }
+  return e;
+}
+
+// fill is put into an element that had something else.
+export function fill(e, ...children) {
+  e.replaceChildren();
+  return put(e, ...children);
+}
+
+export const loading = (what) => h("p", { class: "loading", role: "status" }, `Loading ${what} …`);
+export const empty = (text) => h("p", { class: "empty" }, text);
+export const notice = (text) => h("p", { class: "notice" }, text);
+export const failed = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
+
+// table makes a table. Columns whose name begins with # are numbers.
+export function table(columns, rows) {
+  const kind = columns.map((c) => (c.startsWith("#") ? "n" : null));
+  return h("div", { class: "scroll" }, h("table", null,
+    h("thead", null, h("tr", null, columns.map((c, i) => h("th", { scope: "col", class: kind[i] }, c.replace(/^#/, ""))))),
+    h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, i) => h("td", { class: kind[i] }, cell)))))));
+}
+
+// field is a control with its label.
+export const field = (label, control, className) => h("label", { class: className }, label, control);
+
+// confirmed asks before something that cannot be undone.
+export function confirmed(question, verb) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { "aria-label": question },
+      h("p", { class: "mono" }, question),
+      h("div", { class: "row" },
+        h("button", { type: "button", class: "danger", on: { click: () => dialog.close("yes") } }, verb),
+        h("button", { type: "button", autofocus: true, on: { click: () => dialog.close("") } }, "Cancel")));
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,69 @@
+import { get, post } from "./api.js";
+import { failed, fill, h, loading } from "./dom.js";
+import { key } from "./key.js";
+import { keys } from "./keys.js";
+import { login } from "./login.js";
+import { overview } from "./overview.js";
+
+// The address behind # names a page and what it is about: #/key/aGVsbG8.
+const pages = { "": overview, keys, key };
+
+const main = document.getElementById("main");
+const who = document.getElementById("who");
+let leaving = new AbortController(); // ends what the page of the moment does
+
+async function route() {
+  leaving.abort();
+  leaving = new AbortController();
+  const signal = leaving.signal;
+  const [, name = "", param = ""] = location.hash.split("/");
+  mark(name);
+  fill(main, loading("the page"));
+  try {
+    const session = await get("session", {}, signal);
+    greet(session);
+    if (session.auth_enabled && !session.user) {
+      login(main, session.problem, route);
+      return;
+    }
+    const page = pages[name];
+    if (!page) {
+      fill(main, failed(new Error("There is no such page.")));
+      return;
+    }
+    await page(main, param, signal, session);
+  } catch (error) {
+    if (signal.aborted) return;
+    if (error.status === 401) login(main, error.message, route);
+    else fill(main, failed(error), h("button", { type: "button", on: { click: route } }, "Try again"));
+  }
+}
+
+// mark says in the navigation where we are.
+function mark(name) {
+  const of = { key: "keys", new: "keys" }[name] ?? name;
+  for (const a of document.querySelectorAll("header nav a")) {
+    const [, target = ""] = a.getAttribute("href").split("/");
+    if (target === of) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
+}
+
+function greet(session) {
+  if (!session.auth_enabled) {
+    fill(who, session.may_write ? "authentication is off" : "read-only");
+    return;
+  }
+  if (!session.user) {
+    fill(who);
+    return;
+  }
+  fill(who, h("span", null, session.user), h("button", { type: "button", on: { click: async () => {
+    await post("logout");
+    route();
+  } } }, "Log out"));
+}
+
+document.getElementById("skip").addEventListener("click", () => main.focus());
+addEventListener("hashchange", route);
+route();

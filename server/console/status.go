@@ -1,0 +1,100 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// statusBody is what the overview shows. Counters and sums count from the start of
+// the process: the page makes rates of two answers.
+type statusBody struct {
+	Time       int64  `json:"time"` // milliseconds since 1970, by the server's clock
+	Name       string `json:"name"`
+	Product    string `json:"product"`
+	Etcd       string `json:"etcd"`
+	ClusterID  string `json:"cluster_id"`
+	MemberID   string `json:"member_id"`
+	Leader     string `json:"leader"` // empty: none is known
+	NotServing string `json:"not_serving,omitempty"`
+
+	Revision        int64 `json:"revision"`
+	CompactRevision int64 `json:"compact_revision"` // 0: nothing was compacted yet
+	Term            int64 `json:"term"`
+	Commits         int64 `json:"commits"`
+	DBSize          int64 `json:"db_size"`
+	DBSizeInUse     int64 `json:"db_size_in_use"`
+	Quota           int64 `json:"quota"` // 0: none
+	// FeedLag is how many revisions this node is behind the leader; -1: not known.
+	FeedLag int64 `json:"feed_lag"`
+
+	Members []memberBody `json:"members"`
+	Alarms  []alarmBody  `json:"alarms"`
+	Metrics metricsBody  `json:"metrics"`
+}
+
+type memberBody struct {
+	ID         string   `json:"id"`
+	Name       string   `json:"name"`
+	ClientURLs []string `json:"client_urls"`
+	Version    string   `json:"version"`
+	Alive      bool     `json:"alive"`
+	Leader     bool     `json:"leader"`
+	Self       bool     `json:"self"`
+}
+
+type alarmBody struct {
+	Member string `json:"member"`
+	Alarm  string `json:"alarm"`
+}
+
+func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if err := h.cfg.Keys.Admit(caller(r)); err != nil {
+		return nil, err
+	}
+	st, self := h.cfg.Node.Status(), h.cfg.Node.MemberID()
+	out := &statusBody{
+		Time: time.Now().UnixMilli(), Name: h.cfg.Name, Product: h.cfg.Product, Etcd: h.cfg.EtcdVersion,
+		ClusterID: hexID(h.cfg.Node.ClusterID()), MemberID: hexID(self),
+		Revision: st.Revision, CompactRevision: max(st.CompactRevision, 0), Term: st.Term, Commits: st.Sequence,
+		DBSize: st.DBSize, DBSizeInUse: st.DBSizeInUse, Quota: st.QuotaBytes,
+		Members: []memberBody{}, Alarms: []alarmBody{},
+	}
+	if st.Leader != 0 {
+		out.Leader = hexID(st.Leader)
+	}
+	if st.Serving != nil {
+		// The reason may name the database's address.
+		out.NotServing = "this node does not serve; its log says why"
+	}
+	for _, m := range h.cfg.Members() {
+		out.Members = append(out.Members, memberBody{
+			ID: hexID(m.ID), Name: m.Name, ClientURLs: m.ClientURLs, Version: m.Version, Alive: m.Alive,
+			Leader: m.ID == st.Leader, Self: m.ID == self,
+		})
+	}
+	for _, a := range h.cfg.Node.Alarms() {
+		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
+	}
+	out.FeedLag = h.feedLag(r, st.Leader == self)
+	var err error
+	out.Metrics, err = gather(h.cfg.Metrics)
+	return out, err
+}
+
+// feedLag asks the leader where it is: its answer about authentication, which it gives
+// to anybody, has its revision.
+func (h *Handler) feedLag(r *http.Request, leads bool) int64 {
+	if leads {
+		return 0
+	}
+	res, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	if err != nil {
+		return -1
+	}
+	return max(res.Header.Revision-h.cfg.Node.Status().Revision, 0)
+}
+
+func hexID(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"net/http"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// errReadOnly: nobody may write over the console while authentication is off.
+var errReadOnly = failure{http.StatusForbidden, "the console is read-only while authentication is off; --console-write changes that"}
+
+// errChanged: somebody else was faster.
+var errChanged = failure{http.StatusConflict, "the key has been changed meanwhile: load it again"}
+
+// mayWrite refuses writes that no role is asked about.
+func (h *Handler) mayWrite(r *http.Request) error {
+	if h.cfg.Write {
+		return nil
+	}
+	st, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	if err == nil && !st.Enabled {
+		err = errReadOnly
+	}
+	return err
+}
+
+// writes is an endpoint that changes something.
+func (h *Handler) writes(act endpoint) endpoint {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if err := h.mayWrite(r); err != nil {
+			return nil, err
+		}
+		return act(w, r)
+	}
+}
+
+// writtenBody says when a change was made.
+type writtenBody struct {
+	Revision int64 `json:"revision"`
+}
+
+// put writes a key that still is at mod_revision; 0 is a key that does not exist. It
+// keeps its lease.
+func (h *Handler) put(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var in struct {
+		Key         []byte `json:"key"`
+		Value       []byte `json:"value"`
+		ModRevision int64  `json:"mod_revision"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return h.change(r, in.Key, in.ModRevision, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
+		RequestPut: &pb.PutRequest{Key: in.Key, Value: in.Value, IgnoreLease: in.ModRevision != 0},
+	}})
+}
+
+// delete deletes a key that still is at mod_revision.
+func (h *Handler) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var in struct {
+		Key         []byte `json:"key"`
+		ModRevision int64  `json:"mod_revision"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return h.change(r, in.Key, in.ModRevision, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
+		RequestDeleteRange: &pb.DeleteRangeRequest{Key: in.Key},
+	}})
+}
+
+// change does op if the key still is at a revision.
+func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.RequestOp) (any, error) {
+	res, err := h.kv.Txn(caller(r), &pb.TxnRequest{
+		Compare: []*pb.Compare{{
+			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: modRevision},
+		}},
+		Success: []*pb.RequestOp{op},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !res.Succeeded {
+		return nil, errChanged
+	}
+	return writtenBody{res.Header.Revision}, nil
+}

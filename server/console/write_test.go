@@ -1,0 +1,229 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// changes are all that can be changed, in an order in which root may do it.
+var changes = []struct {
+	path string
+	body object
+}{
+	{"put", object{"key": []byte("/app/new"), "value": []byte("v"), "mod_revision": 0}},
+	{"delete", object{"key": []byte("/app/a"), "mod_revision": 2}},
+	{"access/user-add", object{"user": "u", "password": "p"}},
+	{"access/user-password", object{"user": "u", "password": "q"}},
+	{"access/role-add", object{"role": "r"}},
+	{"access/role-grant", object{"role": "r", "type": "read", "key": []byte("/a/"), "range_end": []byte("/a0")}},
+	{"access/user-grant", object{"user": "u", "role": "r"}},
+	{"access/user-revoke", object{"user": "u", "role": "r"}},
+	{"access/role-revoke", object{"role": "r", "key": []byte("/a/"), "range_end": []byte("/a0")}},
+	{"access/role-delete", object{"role": "r"}},
+	{"access/user-delete", object{"user": "u"}},
+}
+
+func TestWithoutAuthenticationNothingCanBeChanged(t *testing.T) {
+	address := start(t)
+	c := etcd(t, address)
+	put(t, c, "/app/a", "1")
+	b := newBrowser(t, address)
+	require.Equal(t, false, b.ok(b.ask("session"))["may_write"])
+	for _, change := range changes {
+		status, out := b.post(change.path, change.body)
+		require.Equal(t, http.StatusForbidden, status, change.path)
+		require.Contains(t, out["error"], "read-only")
+	}
+	res, err := c.Get(t.Context(), "/app/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, res.Kvs, 1)
+	users, err := c.UserList(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, users.Users)
+}
+
+func TestWithoutAuthenticationTheFlagPermitsChanges(t *testing.T) {
+	address := start(t, writing)
+	put(t, etcd(t, address), "/app/a", "1")
+	b := newBrowser(t, address)
+	require.Equal(t, true, b.ok(b.ask("session"))["may_write"])
+	require.Equal(t, true, b.ok(b.ask("key", "key", param("/app/a")))["may_write"])
+	require.Equal(t, true, b.ok(b.ask("access"))["may_edit"])
+	for _, change := range changes {
+		b.ok(b.post(change.path, change.body))
+	}
+}
+
+// enableAuth makes root, and alice who may read /app/ and write /app/mine/.
+func enableAuth(t *testing.T, address string) *clientv3.Client {
+	t.Helper()
+	c, ctx := etcd(t, address), t.Context()
+	put(t, c, "/app/a", "1")
+	put(t, c, "/app/mine/a", "1")
+	put(t, c, "/secret", "1")
+	var errs []error
+	add := func(_ any, err error) { errs = append(errs, err) }
+	add(c.UserAdd(ctx, "root", "rootpw"))
+	add(c.UserGrantRole(ctx, "root", "root"))
+	add(c.UserAdd(ctx, "alice", "alicepw"))
+	add(c.RoleAdd(ctx, "app"))
+	add(c.RoleGrantPermission(ctx, "app", "/app/", "/app0", clientv3.PermissionType(clientv3.PermRead)))
+	add(c.RoleGrantPermission(ctx, "app", "/app/mine/", "/app/mine0", clientv3.PermissionType(clientv3.PermReadWrite)))
+	add(c.UserGrantRole(ctx, "alice", "app"))
+	add(c.AuthEnable(ctx))
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	return etcd(t, address, "root", "rootpw")
+}
+
+func TestNobodySeesAnythingOnceAuthenticationIsOn(t *testing.T) {
+	address := start(t, writing)
+	enableAuth(t, address)
+	b := newBrowser(t, address)
+	session := b.ok(b.ask("session"))
+	require.Equal(t, true, session["auth_enabled"])
+	require.Equal(t, false, session["may_write"])
+	for _, path := range []string{"status", "sizes", "keys", "key?key=" + param("/app/a"), "history?key=" + param("/app/a"), "access"} {
+		resp, body := b.do(http.MethodGet, "/ui/api/"+path, nil, nil)
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
+		require.JSONEq(t, `{"error":"etcdserver: user name is empty"}`, body, path)
+	}
+	for _, change := range changes {
+		status, _ := b.post(change.path, change.body)
+		require.Equal(t, http.StatusUnauthorized, status, change.path)
+	}
+	status, out := b.post("login", object{"name": "alice", "password": "wrong"})
+	require.Equal(t, http.StatusUnauthorized, status)
+	require.Equal(t, "etcdserver: authentication failed, invalid user ID or password", out["error"])
+}
+
+func TestAUserSeesAndChangesWhatRolesPermit(t *testing.T) {
+	address := start(t)
+	c := enableAuth(t, address)
+	b := newBrowser(t, address)
+	b.login("alice", "alicepw")
+	session := b.ok(b.ask("session"))
+	require.Equal(t, "alice", session["user"])
+	require.Equal(t, false, session["root"])
+	require.Len(t, session["permissions"], 2)
+
+	b.ok(b.ask("status"))
+	b.ok(b.ask("keys", "prefix", param("/app/")))
+	b.ok(b.ask("history", "key", param("/app/a")))
+	b.ok(b.ask("sizes", "prefix", param("/app/")))
+	require.Equal(t, false, b.ok(b.ask("key", "key", param("/app/a")))["may_write"])
+	mine := b.ok(b.ask("key", "key", param("/app/mine/a")))
+	require.Equal(t, true, mine["may_write"])
+	denied := func(status int, out object) {
+		t.Helper()
+		require.Equal(t, http.StatusForbidden, status)
+		require.Equal(t, "etcdserver: permission denied", out["error"])
+	}
+	denied(b.ask("keys"))
+	denied(b.ask("sizes"))
+	denied(b.ask("key", "key", param("/secret")))
+	denied(b.ask("history", "key", param("/secret")))
+	for _, change := range changes {
+		denied(b.post(change.path, change.body))
+	}
+	access := b.ok(b.ask("access"))
+	require.Equal(t, false, access["may_edit"])
+	require.Len(t, access["users"], 1, "of the users alice sees alice")
+	require.Len(t, access["roles"], 1)
+
+	b.ok(b.post("put", object{"key": []byte("/app/mine/a"), "value": []byte("2"), "mod_revision": 3}))
+	status, out := b.post("put", object{"key": []byte("/app/mine/a"), "value": []byte("3"), "mod_revision": 3})
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, out["error"], "changed meanwhile")
+	res, err := c.Get(t.Context(), "/app/mine/a")
+	require.NoError(t, err)
+	require.Equal(t, "2", string(res.Kvs[0].Value))
+
+	b.ok(b.post("logout", object{}))
+	status, _ = b.ask("status")
+	require.Equal(t, http.StatusUnauthorized, status)
+}
+
+func TestRootChangesUsersAndRoles(t *testing.T) {
+	address := start(t)
+	enableAuth(t, address)
+	b := newBrowser(t, address)
+	b.login("root", "rootpw")
+	require.Len(t, b.ok(b.ask("access"))["users"], 2)
+	for _, change := range changes {
+		b.ok(b.post(change.path, change.body))
+	}
+	status, out := b.post("access/user-delete", object{"user": "u"})
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "etcdserver: user name not found", out["error"])
+	for path, body := range map[string]object{
+		"access/role-grant":    {"role": "app", "type": "all"},
+		"access/user-password": {"user": "alice"},
+		"access/role-add":      {"role": "r", "sudo": true},
+	} {
+		status, _ = b.post(path, body)
+		require.Equal(t, http.StatusBadRequest, status, path)
+	}
+	// Who was logged in is not any more when the password is another.
+	alice := newBrowser(t, address)
+	alice.login("alice", "alicepw")
+	b.ok(b.post("access/user-password", object{"user": "alice", "password": "other"}))
+	status, _ = alice.ask("status")
+	require.Equal(t, http.StatusUnauthorized, status)
+	session := alice.ok(alice.ask("session"))
+	require.Empty(t, session["user"])
+	require.Equal(t, "etcdserver: invalid auth token", session["problem"])
+}
+
+func TestPagesOfOthersCannotCall(t *testing.T) {
+	address := start(t, writing)
+	b := newBrowser(t, address)
+	body := []byte(`{"key":"YQ==","value":"","mod_revision":0}`)
+	for name, headers := range map[string]map[string]string{
+		"another site":            {"Content-Type": "application/json", "Origin": "https://elsewhere.example"},
+		"another site, new style": {"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"},
+		"another port":            {"Content-Type": "application/json", "Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+	} {
+		resp, _ := b.do(http.MethodPost, "/ui/api/put", body, headers)
+		require.Equal(t, http.StatusForbidden, resp.StatusCode, name)
+	}
+	resp, _ := b.do(http.MethodPost, "/ui/api/put", body, map[string]string{"Content-Type": "text/plain"})
+	require.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode, "what a form can send")
+	resp, _ = b.do(http.MethodGet, "/ui/api/put", nil, nil)
+	require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	require.EqualValues(t, 0, b.ok(b.ask("sizes"))["keys"])
+}
+
+func TestTheCookieIsForThisPageOnly(t *testing.T) {
+	address := start(t)
+	enableAuth(t, address)
+	b := newBrowser(t, address)
+	for origin, secure := range map[string]bool{"": false, "https://" + strings.TrimPrefix(address, "http://"): true} {
+		resp, body := b.do(http.MethodPost, "/ui/api/login", []byte(`{"name":"alice","password":"alicepw"}`),
+			map[string]string{"Content-Type": "application/json", "Origin": origin})
+		require.Equal(t, http.StatusOK, resp.StatusCode, body)
+		require.Len(t, resp.Cookies(), 1)
+		c := resp.Cookies()[0]
+		require.True(t, c.HttpOnly)
+		require.Equal(t, http.SameSiteStrictMode, c.SameSite)
+		require.Equal(t, "/ui/", c.Path)
+		require.Equal(t, secure, c.Secure)
+		_, token, _ := strings.Cut(c.Value, ":")
+		require.NotEmpty(t, token)
+		require.NotContains(t, body, token, "no script sees it")
+	}
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	b := newBrowser(t, start(t, writing))
+	resp, _ := b.do(http.MethodPost, "/ui/api/put", []byte(`{"value":"`+strings.Repeat("A", 4<<20)+`"}`), map[string]string{"Content-Type": "application/json"})
+	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+	status, out := b.post("put", object{"key": []byte("a"), "value": make([]byte, 7<<18), "mod_revision": 0})
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "etcdserver: request is too large", out["error"])
+}
