@@ -160,8 +160,8 @@ type alarmCommand struct {
 	raised bool
 }
 
-func (c *alarmCommand) touches() [][]byte { return nil }
-func (c *alarmCommand) size() int         { return 0 }
+func (c *alarmCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *alarmCommand) size() int                       { return 0 }
 
 func (c *alarmCommand) evaluate(_ context.Context, st *stage) error {
 	var value []byte

@@ -218,8 +218,8 @@ type authCommand struct {
 	revision int64
 }
 
-func (c *authCommand) touches() [][]byte { return nil }
-func (c *authCommand) size() int         { return 0 }
+func (c *authCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *authCommand) size() int                       { return 0 }
 
 func (c *authCommand) evaluate(_ context.Context, st *stage) error {
 	c.revision = st.revision()

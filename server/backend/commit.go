@@ -31,7 +31,7 @@ func (l *leader) commit(ctx context.Context, s *batchState, waiting []*request) 
 	for {
 		want := l.chain.next(s.alloc.Last())
 		started := time.Now()
-		committed, err := l.attempt(ctx, rows, want)
+		committed, err := l.attempt(ctx, rows, want, len(s.presumed) > 0)
 		l.metrics.commit.Observe(time.Since(started).Seconds())
 		switch {
 		case committed:
@@ -55,8 +55,9 @@ func (l *leader) commit(ctx context.Context, s *batchState, waiting []*request) 
 }
 
 // attempt runs the commit once. Neither committed nor an error means that it did
-// not happen and may be tried again.
-func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (committed bool, err error) {
+// not happen and may be tried again. presumed says that keys were presumed absent,
+// which is then the likely reason of a conflict.
+func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain, presumed bool) (committed bool, err error) {
 	batch := l.store.BeginBatchWrite()
 	if off("chain") {
 		batch.Put(coder.ChainKey(), coder.EncodeChain(want))
@@ -77,6 +78,10 @@ func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain) (c
 		return true, nil
 	case errors.Is(err, sqlstore.ErrRowMissing):
 		return false, l.end(fmt.Errorf("%w: %w", errDataLost, err))
+	case errors.As(err, &conflict) && presumed:
+		// Nothing was written, and there is nothing to settle. If it was the chain
+		// row that conflicted, the next attempt, which presumes nothing, finds out.
+		return false, fmt.Errorf("%w: %w", errPresumed, conflict)
 	case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
 	default:
 		return false, err

@@ -64,8 +64,8 @@ type compactCommand struct {
 	rev, current int64
 }
 
-func (c *compactCommand) touches() [][]byte { return nil }
-func (c *compactCommand) size() int         { return 0 }
+func (c *compactCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *compactCommand) size() int                       { return 0 }
 
 func (c *compactCommand) evaluate(_ context.Context, st *stage) error {
 	if st.metaPending(coder.CompactKey()) {

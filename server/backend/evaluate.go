@@ -13,6 +13,7 @@ type txnCommand struct {
 	txn    *Txn
 	bytes  int
 	keys   [][]byte
+	fresh  [][]byte
 	result *TxnResult
 }
 
@@ -43,10 +44,36 @@ func (t *Txn) any(is func(Op) bool) bool {
 	return false
 }
 
+// creates returns the key that t puts if it does not exist, and whose condition is
+// t's only one; nil if t is of another kind.
+func (t *Txn) creates() []byte {
+	if len(t.Compares) != 1 || !t.Compares[0].absent() {
+		return nil
+	}
+	key := t.Compares[0].Key
+	for _, op := range t.Then {
+		if op.Put != nil && bytes.Equal(op.Put.Key, key) {
+			return key
+		}
+	}
+	return nil
+}
+
+// absent reports whether c holds only for a single key that does not exist.
+func (c *Compare) absent() bool {
+	return len(c.End) == 0 && c.Result == CompareEqual && c.Int == 0 &&
+		(c.Target == CompareVersion || c.Target == CompareCreate || c.Target == CompareMod)
+}
+
 // survey collects the keys the transaction touches and the bytes it may write.
 func (c *txnCommand) survey(t *Txn) {
+	fresh := t.creates()
 	for _, cmp := range t.Compares {
-		if len(cmp.End) == 0 {
+		switch {
+		case len(cmp.End) > 0:
+		case fresh != nil && bytes.Equal(cmp.Key, fresh):
+			c.fresh = append(c.fresh, cmp.Key)
+		default:
 			c.keys = append(c.keys, cmp.Key)
 		}
 	}
@@ -54,7 +81,9 @@ func (c *txnCommand) survey(t *Txn) {
 		for _, op := range ops {
 			switch {
 			case op.Put != nil:
-				c.keys = append(c.keys, op.Put.Key)
+				if fresh == nil || !bytes.Equal(op.Put.Key, fresh) {
+					c.keys = append(c.keys, op.Put.Key)
+				}
 				c.bytes += len(op.Put.Key) + len(op.Put.Value)
 			case op.Delete != nil:
 				if len(op.Delete.End) == 0 {
@@ -67,8 +96,8 @@ func (c *txnCommand) survey(t *Txn) {
 	}
 }
 
-func (c *txnCommand) touches() [][]byte { return c.keys }
-func (c *txnCommand) size() int         { return c.bytes }
+func (c *txnCommand) touches() (keys, fresh [][]byte) { return c.keys, c.fresh }
+func (c *txnCommand) size() int                       { return c.bytes }
 
 func (c *txnCommand) evaluate(ctx context.Context, st *stage) error {
 	d, err := decide(ctx, st, c.txn)

@@ -49,6 +49,13 @@ func (c *indexCache) get(key string) (indexEntry, bool) {
 	return c.lru.Get(key)
 }
 
+// knows reports whether key is cached, and does not count as a use of it.
+func (c *indexCache) knows(key []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lru.Contains(string(key))
+}
+
 func (c *indexCache) entries() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

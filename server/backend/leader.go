@@ -22,11 +22,12 @@ type leader struct {
 	authority     authority
 	confirmations *shared[struct{}]
 
-	index     *indexCache
-	lessor    *lessor
-	tokens    *tokenClock
-	compactor *compactor
-	policies  *policyLeases // the sequencer's
+	index        *indexCache
+	presumptions presumptions
+	lessor       *lessor
+	tokens       *tokenClock
+	compactor    *compactor
+	policies     *policyLeases // the sequencer's
 
 	queue         chan *request
 	batches       chan *batch

@@ -187,8 +187,8 @@ type grantCommand struct {
 	revision int64 // the store's when the lease came to be
 }
 
-func (c *grantCommand) touches() [][]byte { return nil }
-func (c *grantCommand) size() int         { return 0 }
+func (c *grantCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *grantCommand) size() int                       { return 0 }
 
 func (c *grantCommand) evaluate(_ context.Context, st *stage) (err error) {
 	c.row, err = st.grant(c.row)
@@ -202,8 +202,8 @@ type revokeCommand struct {
 	revision int64 // the store's when the lease was gone
 }
 
-func (c *revokeCommand) touches() [][]byte { return nil }
-func (c *revokeCommand) size() int         { return 0 }
+func (c *revokeCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *revokeCommand) size() int                       { return 0 }
 
 func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 	if !st.leaseExists(c.id) {
@@ -234,8 +234,8 @@ type checkpointCommand struct {
 	rows []coder.Lease
 }
 
-func (c *checkpointCommand) touches() [][]byte { return nil }
-func (c *checkpointCommand) size() int         { return 0 }
+func (c *checkpointCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *checkpointCommand) size() int                       { return 0 }
 
 func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
 	for _, row := range c.rows {

@@ -13,6 +13,7 @@ type metrics struct {
 	commitRetries    prometheus.Counter
 	settled          prometheus.Counter
 	indexMisses      prometheus.Counter
+	presumedWrongly  prometheus.Counter
 	rangeHits        prometheus.Counter
 	rangeMisses      prometheus.Counter
 	leasesExpired    prometheus.Counter
@@ -33,6 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.commitRetries = m.counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again.")
 	m.settled = m.counter("sqlbrain_commit_settled_total", "Commits whose outcome had to be read from the chain row.")
 	m.indexMisses = m.counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating.")
+	m.presumedWrongly = m.counter("sqlbrain_presumed_wrongly_total", "Batches evaluated again because a key to be created was there.")
 	m.rangeHits = m.counter("sqlbrain_range_cache_hits_total", "Ranges answered from memory.")
 	m.rangeMisses = m.counter("sqlbrain_range_cache_misses_total", "Ranges that read the table, in whole or in part.")
 	m.leasesExpired = m.counter("etcd_debugging_server_lease_expired_total", "The total number of expired leases.")

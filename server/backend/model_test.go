@@ -327,9 +327,61 @@ func (g *generator) ops(depth int) []Op {
 	return ops
 }
 
+// creation returns a transaction that puts a key if it does not exist, perhaps among
+// other operations.
+func (g *generator) creation() *Txn {
+	txn := create(string(g.key()), "c")
+	txn.Else = g.ops(0)
+	if g.IntN(2) == 0 {
+		txn.Then = append([]Op{{Range: g.rangeRequest()}}, txn.Then[0], Op{Range: g.rangeRequest()})
+	}
+	return txn
+}
+
 func TestRandomHistoriesMatchTheModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runHistory(t, newStore(t), seed, 250) })
+	}
+}
+
+// TestRandomBatchesMatchTheModel: transactions that are evaluated and committed
+// together answer as if they came one after the other.
+func TestRandomBatchesMatchTheModel(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			m := newModel()
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), m: m}
+			l := idle(t)
+			for step := range 60 {
+				var commands []command
+				var txns []*Txn
+				for range 1 + g.IntN(6) {
+					txn := g.creation()
+					if g.IntN(2) == 0 {
+						txn = g.txn(1)
+					}
+					txns, commands = append(txns, txn), append(commands, newTxnCommand(txn))
+				}
+				if g.IntN(2) == 0 {
+					l.index.purge()
+				}
+				if g.IntN(4) == 0 {
+					l.presumptions.pause.Store(0)
+				}
+				for i, err := range runTogether(t, l, commands...) {
+					if err != nil {
+						t.Fatalf("step %d, transaction %d: %v", step, i, err)
+					}
+					s := &scratch{model: m}
+					want := s.txn(txns[i])
+					s.commit()
+					got := commands[i].(*txnCommand).result
+					if describe(got) != describe(want) || got.Revision != m.rev {
+						t.Fatalf("step %d, transaction %d %+v at revision %d:\n got %s @%d\nwant %s @%d", step, i, txns[i], m.rev, describe(got), got.Revision, describe(want), m.rev)
+					}
+				}
+			}
+		})
 	}
 }
 
@@ -347,6 +399,9 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		switch n := g.IntN(20); {
 		case n < 12:
 			txn := g.txn(1)
+			if n < 4 {
+				txn = g.creation()
+			}
 			s := &scratch{model: m}
 			want := s.txn(txn)
 			s.commit()

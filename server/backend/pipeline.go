@@ -13,8 +13,9 @@ import (
 // compaction. The sequencer evaluates commands one after the other.
 type command interface {
 	// touches returns the raw keys whose index entries evaluate will look at, as
-	// far as they are known before; they are read ahead in one statement.
-	touches() [][]byte
+	// far as they are known before; they are read ahead in one statement. Those in
+	// fresh, and in keys not, the command writes only if they do not exist.
+	touches() (keys, fresh [][]byte)
 	// evaluate decides the outcome against the newest state and stages the
 	// changes in s. On an error nothing of it is kept. It may run more than
 	// once, against newer states, before one outcome is committed.
@@ -129,19 +130,35 @@ func (l *leader) collect(ctx context.Context) {
 	}
 }
 
-// readAhead fills the index cache for requests. Failing is no error: evaluation
-// reads what is missing, and reports.
+// readAhead fills the index cache for requests, except for keys that may be
+// presumed absent.
 func (l *leader) readAhead(ctx context.Context, requests []*request) {
 	var keys [][]byte
 	for _, r := range requests {
-		keys = append(keys, r.cmd.touches()...)
+		known, fresh := r.cmd.touches()
+		keys = append(keys, known...)
+		if !l.presumptions.holdFor(len(fresh)) {
+			keys = append(keys, fresh...)
+		}
+	}
+	if len(keys) == 0 {
+		return
 	}
 	ctx, span := l.traceBatch(ctx, "read ahead", requests)
 	defer span.End()
+	l.readKeys(ctx, keys)
+}
+
+// readKeys fills the index cache for keys. Failing is no error: evaluation reads
+// what is missing, and reports.
+func (l *leader) readKeys(ctx context.Context, keys [][]byte) {
+	if len(keys) == 0 {
+		return
+	}
 	bounded, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	defer cancel()
 	if err := l.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
-		l.log.Debug("reading ahead failed", "error", err)
+		l.log.Debug("reading index rows ahead failed", "error", err)
 	}
 }
 
@@ -179,12 +196,22 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 	requests = takeWaiting(requests)
 	ctx, span := l.traceBatch(ctx, "batch", requests)
 	defer span.End()
-	for attempt := 0; ; attempt++ {
+	presume := l.presumptions.hold()
+	for attempt := 0; ; {
 		s := newBatchState(l)
+		if s.presume = presume; !presume {
+			l.loadFresh(ctx, requests)
+		}
 		outcomes := l.evaluateAll(ctx, s, requests)
 		n := len(outcomes)
 		err := l.commit(ctx, s, requests[:n])
+		if errors.Is(err, errPresumed) {
+			l.judgePresumptions(ctx, s)
+			presume = false
+			continue
+		}
 		if errors.Is(err, errStale) && attempt < maxReevaluations {
+			attempt++
 			l.log.Error("the table did not hold what was expected, evaluating again", "error", err)
 			l.index.purge()
 			continue
@@ -219,32 +246,22 @@ func takeWaiting(requests []*request) []*request {
 	return kept
 }
 
-// evaluateOne evaluates a command that is permitted. It bounds what is read: a
-// database that does not answer must not hold up the pipeline for ever.
-func (l *leader) evaluateOne(ctx context.Context, r *request, st *stage) error {
+// evaluateAll evaluates requests in order until the commit is full, and returns
+// the outcomes so far, of one request at least. It bounds what is read: a database
+// that does not answer must not hold up the pipeline for ever.
+func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
+	// One timer for all; whoever comes when it is over goes into the next batch.
 	bounded, cancel := context.WithTimeoutCause(ctx, l.cfg.CommitTimeout, ErrTimeout)
 	defer cancel()
-	if r.permit != nil {
-		if err := r.permit(bounded, st); err != nil {
-			return l.publicError(bounded, err)
-		}
-	}
-	return l.publicError(bounded, r.cmd.evaluate(bounded, st))
-}
-
-// evaluateAll evaluates requests in order until the commit is full, and returns
-// the outcomes so far, of one request at least.
-func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*request) (outcomes []error) {
 	for _, r := range requests {
-		if len(outcomes) > 0 && s.full() {
+		if len(outcomes) > 0 && (s.full() || bounded.Err() != nil) {
 			break
 		}
 		if r.abandoned.Load() {
 			outcomes = append(outcomes, ErrTimeout) // nobody reads it, nothing is done
 			continue
 		}
-		st := s.begin()
-		err := l.evaluateOne(ctx, r, st)
+		st, err := l.evaluateOne(bounded, s, r)
 		if errors.Is(err, errNextBatch) && len(outcomes) > 0 {
 			break
 		}
@@ -254,4 +271,23 @@ func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*req
 		outcomes = append(outcomes, err)
 	}
 	return outcomes
+}
+
+// evaluateOne evaluates a command that is permitted.
+func (l *leader) evaluateOne(ctx context.Context, s *batchState, r *request) (*stage, error) {
+	st := s.begin()
+	if r.permit != nil {
+		if err := r.permit(ctx, st); err != nil {
+			return nil, l.publicError(ctx, err)
+		}
+	}
+	if s.presume {
+		_, st.fresh = r.cmd.touches()
+	}
+	err := r.cmd.evaluate(ctx, st)
+	if errors.Is(err, errPresumed) || st.unproven() {
+		st = s.begin()
+		err = r.cmd.evaluate(ctx, st)
+	}
+	return st, l.publicError(ctx, err)
 }

@@ -30,7 +30,11 @@ type batchState struct {
 	meta    map[string][]byte      // other rows; nil is a removed one
 	auth    *AuthRows              // users and roles; nil in read-only stages
 	bytes   int
-	after   []func() // run once committed, in order, before anybody is answered
+	// presume allows keys to be presumed absent; presumed are those that were.
+	presume  bool
+	presumed [][]byte
+	after    []func() // run once committed, in order, before anybody is answered
+	stage    stage    // of the command at hand; one serves all, for its memory
 }
 
 // keyState is a key that the batch changes.
@@ -66,11 +70,19 @@ func (s *batchState) empty() bool {
 	return len(s.changes) == 0 && len(s.leases) == 0 && len(s.meta) == 0
 }
 
-// begin opens the stage of one command.
+// begin opens the stage of one command, and ends the one before.
 func (s *batchState) begin() *stage {
-	return &stage{
-		batchState: s, rev: s.alloc.Peek(), local: make(map[string]*coder.Record), bases: make(map[string]indexEntry),
+	st := &s.stage
+	if st.batchState == nil {
+		*st = stage{batchState: s, local: make(map[string]*coder.Record), bases: make(map[string]indexEntry)}
 	}
+	clear(st.local)
+	clear(st.bases)
+	*st = stage{
+		batchState: s, rev: s.alloc.Peek(), local: st.local, bases: st.bases,
+		own: st.own[:0], ownPresumed: st.ownPresumed[:0], onCommitted: st.onCommitted[:0],
+	}
+	return st
 }
 
 // stage is one command's view of the batch's state, and the changes it makes:
@@ -87,6 +99,8 @@ type stage struct {
 	ownLeases   map[int64]*coder.Lease
 	ownMeta     map[string][]byte
 	ownAuth     *AuthRows
+	fresh       [][]byte // keys that may be presumed absent, of which ownPresumed were
+	ownPresumed [][]byte
 	onCommitted []func()
 }
 
@@ -113,6 +127,7 @@ func (s *batchState) accept(st *stage) {
 		s.bytes += 2*len(c.rec.Key) + len(c.rec.Value) + 200
 	}
 	s.changes = append(s.changes, st.own...)
+	s.presumed = append(s.presumed, st.ownPresumed...)
 	for id, l := range st.ownLeases {
 		s.leases[id] = l
 	}
@@ -152,6 +167,10 @@ func (st *stage) current(ctx context.Context, key []byte) (*coder.Record, error)
 	}
 	if st.readOnly {
 		return st.b.reader.at(st.base).get(ctx, key, false)
+	}
+	if st.presumeAbsent(key) {
+		st.bases[string(key)] = indexEntry{}
+		return nil, nil
 	}
 	e, err := st.l.indexOf(ctx, key)
 	if err != nil {
@@ -278,6 +297,9 @@ func (st *stage) listTable(ctx context.Context, kr KeyRange, needValue bool, emi
 		}
 		for i := range page {
 			if rec := page[i].rec; rec != nil {
+				if st.presumedAbsent(rec.Key) {
+					return errPresumed
+				}
 				if st.keys[string(rec.Key)] == nil {
 					st.bases[string(rec.Key)] = indexEntry{Index: page[i].index, exists: true}
 				}

@@ -104,8 +104,8 @@ type removeTokensCommand struct {
 	hashes []coder.TokenHash
 }
 
-func (c *removeTokensCommand) touches() [][]byte { return nil }
-func (c *removeTokensCommand) size() int         { return 0 }
+func (c *removeTokensCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *removeTokensCommand) size() int                       { return 0 }
 
 func (c *removeTokensCommand) evaluate(_ context.Context, st *stage) error {
 	for _, h := range c.hashes {
@@ -141,8 +141,8 @@ type issueCommand struct {
 	revision int64
 }
 
-func (c *issueCommand) touches() [][]byte { return nil }
-func (c *issueCommand) size() int         { return 0 }
+func (c *issueCommand) touches() (keys, fresh [][]byte) { return nil, nil }
+func (c *issueCommand) size() int                       { return 0 }
 
 func (c *issueCommand) evaluate(_ context.Context, st *stage) error {
 	row, err := c.describe(st.auth)
