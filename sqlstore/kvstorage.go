@@ -7,8 +7,8 @@ import (
 
 // KvStorage is an ordered map from internal keys to values with atomic batches.
 // Keys are compared bytewise. A nil key or value never occurs; an empty value is
-// a value. Slices handed in are not kept after the call and slices handed out
-// belong to the caller.
+// a value. Slices handed in are not kept after the call, those of a batch not after
+// its Commit, and must not change before; slices handed out belong to the caller.
 //
 // Obligations of an implementation:
 //   - A read sees every batch whose Commit returned before the read began.

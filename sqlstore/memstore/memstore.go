@@ -274,7 +274,7 @@ func apply(t *tree, op batch.Op) error {
 		}
 		return c
 	}
-	t.ReplaceOrInsert(sqlstore.Row{Key: op.Key, Value: own(op.Value)})
+	t.ReplaceOrInsert(sqlstore.Row{Key: own(op.Key), Value: own(op.Value)})
 	return nil
 }
 

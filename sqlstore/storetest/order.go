@@ -167,23 +167,18 @@ func testOwnership(t *testing.T, s sqlstore.Store) {
 			b[i] = 'X'
 		}
 	}
-	key, value, old := []byte("key"), []byte("value"), []byte("old")
+	key, value, swapped, old, gone := []byte("key"), []byte("value"), []byte("value"), []byte("old"), []byte("gone")
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put([]byte("cas"), []byte("old")); b.Put([]byte("gone"), []byte("old")) })
 	b := s.BeginBatchWrite()
+	cas := []byte("cas")
 	b.Put(key, value)
-	spoil(key)
-	spoil(value)
-	copy(key, "cas")
-	value = []byte("value")
-	b.CAS(key, value, old)
-	spoil(key)
-	spoil(value)
-	spoil(old)
-	key = []byte("gone")
-	b.Del(key)
-	spoil(key)
+	b.CAS(cas, swapped, old)
+	b.Del(gone)
 	if err := b.Commit(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+	for _, mine := range [][]byte{key, value, cas, swapped, old, gone} {
+		spoil(mine) // what was committed is not made of it
 	}
 	for range 2 {
 		want := []sqlstore.Row{{Key: []byte("cas"), Value: []byte("value")}, {Key: []byte("key"), Value: []byte("value")}}

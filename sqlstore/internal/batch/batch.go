@@ -46,12 +46,11 @@ type Batch struct {
 	commit    func(context.Context, []Op) error
 	ops       []Op
 	size      int
-	arena     []byte
 	committed bool
 }
 
 // New returns an empty batch. commit is called at most once, with at least one
-// change, no key twice; it may keep the slices.
+// change, no key twice; it does not keep the slices.
 func New(commit func(context.Context, []Op) error) *Batch { return &Batch{commit: commit} }
 
 // PutIfNotExist implements sqlstore.BatchWrite.
@@ -126,26 +125,6 @@ func (op Op) Marked() bool {
 }
 
 func (b *Batch) add(kind Kind, key, val, old []byte) {
-	b.ops = append(b.ops, Op{Kind: kind, Key: b.own(key), Value: b.own(val), Old: b.own(old)})
+	b.ops = append(b.ops, Op{Kind: kind, Key: key, Value: val, Old: old})
 	b.size += len(key) + len(val)
-}
-
-// Arenas start small enough not to matter for a batch of one row, and double so
-// that a batch of hundreds costs a handful of allocations.
-const (
-	minArena = 4 << 10
-	maxArena = 1 << 20
-)
-
-// own copies p, because the caller may reuse it as soon as the method returns.
-func (b *Batch) own(p []byte) []byte {
-	if p == nil {
-		return nil
-	}
-	if cap(b.arena)-len(b.arena) < len(p) {
-		b.arena = make([]byte, 0, max(len(p), min(2*cap(b.arena), maxArena), minArena))
-	}
-	n := len(b.arena)
-	b.arena = append(b.arena, p...)
-	return b.arena[n:len(b.arena):len(b.arena)]
 }
