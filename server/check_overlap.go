@@ -25,6 +25,9 @@ import (
 // it must not be quadratic, since nesting multiplies the operations allowed.
 func checkOverlap(r *pb.TxnRequest) error {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		if len(branch) == 1 && branch[0].GetRequestTxn() == nil {
+			continue // the common case: nothing to overlap with
+		}
 		if _, err := branchWrites(branch); err != nil {
 			return err
 		}

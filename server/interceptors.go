@@ -68,19 +68,16 @@ func (s sourcedStream) Context() context.Context { return s.ctx }
 // metadata counts the call by its client's version, and refuses it if it asks
 // for a leader and there is none.
 func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, err error) {
-	md, ok := metadata.FromIncomingContext(ctx)
-	if !ok {
-		return false, nil
-	}
+	// One value each: all of the metadata would be a copy of it.
 	version := "unknown"
-	if vs := md.Get(rpctypes.MetadataClientAPIVersionKey); len(vs) > 0 {
+	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataClientAPIVersionKey); len(vs) > 0 {
 		version = vs[0]
 	}
 	if !utf8.ValidString(version) {
 		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
 	}
 	f.requests.count(kind, version)
-	if vs := md.Get(rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
+	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
 		if f.id.Status().Serving != nil {
 			return true, rpctypes.ErrGRPCNoLeader
 		}
