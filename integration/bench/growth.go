@@ -110,30 +110,17 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	return writeGrowthPage(g.out, file)
+	return writePage(g.out, growthPageName, file, report.GrowthPlots, report.GrowthPage)
 }
 
 func beginGrowth(path string, env *system.Environment, resume bool) (*growth.File, error) {
 	versions := env.Programs.Versions()
 	if resume {
-		old, err := growth.Read(path)
+		old, err := result.Read[growth.File](path)
 		if err != nil || old != nil {
 			return old, err
 		}
 	}
 	m, err := machine.Look(env.Dir)
 	return &growth.File{Started: time.Now().UTC(), Machine: m, Versions: versions}, err
-}
-
-func writeGrowthPage(out string, file *growth.File) error {
-	plots, err := report.GrowthPlots(file, out)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(out, growthPageName)
-	if err := os.WriteFile(path, []byte(report.GrowthPage(file, plots)), 0o644); err != nil {
-		return err
-	}
-	fmt.Fprintln(os.Stderr, "written:", path)
-	return nil
 }

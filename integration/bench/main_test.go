@@ -76,12 +76,12 @@ func TestEverythingIsMeasuredAndGoneOnWith(t *testing.T) {
 	path := filepath.Join(p.out, resultsName)
 	// First a part, as a run that is interrupted leaves it.
 	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, []string{"get", "delete"}, false))
-	part, err := result.Read(path)
+	part, err := result.Read[result.File](path)
 	require.NoError(t, err)
 	require.Less(t, len(part.Figures), len(p.systems)*len(plan.Tiny.Cells()))
 	kept := part.Figures[0].Started
 	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, nil, true))
-	f, err := result.Read(path)
+	f, err := result.Read[result.File](path)
 	require.NoError(t, err)
 	require.Equal(t, kept, f.Figures[0].Started, "measured again")
 	require.Len(t, f.Figures, len(p.systems)*len(plan.Tiny.Cells()))
@@ -113,7 +113,7 @@ func TestGrowthIsMeasured(t *testing.T) {
 	p := testPlace(t)
 	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100, duration: 20 * time.Millisecond, repeats: 2}
 	require.NoError(t, g.run(ctx))
-	f, err := growth.Read(filepath.Join(p.out, growthName))
+	f, err := result.Read[growth.File](filepath.Join(p.out, growthName))
 	require.NoError(t, err)
 	for _, point := range f.Points {
 		require.Empty(t, point.Failure, "%s %s", point.System, point.String())
@@ -143,7 +143,7 @@ func TestASystemThatDoesNotStartLosesNobodyElsesFigures(t *testing.T) {
 	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
 	p.module = "" // as they are
 	require.NoError(t, runAll(t.Context(), p, plan.Tiny, 1, []string{"get"}, false))
-	f, err := result.Read(filepath.Join(p.out, resultsName))
+	f, err := result.Read[result.File](filepath.Join(p.out, resultsName))
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Of("etcd", "get-8"))
 	require.Equal(t, result.Failed, f.Of("etcd", "get-8")[0].Status)

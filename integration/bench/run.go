@@ -138,14 +138,14 @@ func runAll(ctx context.Context, p *place, options plan.Options, rounds int, onl
 	if err := compare.Run(ctx, cfg, file); err != nil {
 		return err
 	}
-	return writePage(p.out, file)
+	return writePage(p.out, pageName, file, report.Plots, report.Page)
 }
 
 // begin returns an empty file, or the one to go on with.
 func begin(path string, env *system.Environment, options plan.Options, resume bool) (*result.File, error) {
 	versions := env.Programs.Versions()
 	if resume {
-		old, err := result.Read(path)
+		old, err := result.Read[result.File](path)
 		if err != nil {
 			return nil, err
 		}
@@ -168,11 +168,11 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the page and the plots again from what was measured", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file, err := result.Read(filepath.Join(p.out, resultsName))
+			file, err := result.Read[result.File](filepath.Join(p.out, resultsName))
 			if err != nil {
 				return err
 			}
-			sizes, err := growth.Read(filepath.Join(p.out, growthName))
+			sizes, err := result.Read[growth.File](filepath.Join(p.out, growthName))
 			if err != nil {
 				return err
 			}
@@ -180,10 +180,10 @@ func newReportCommand() *cobra.Command {
 				return fmt.Errorf("there is neither %s nor %s in %s", resultsName, growthName, p.out)
 			}
 			if file != nil {
-				err = writePage(p.out, file)
+				err = writePage(p.out, pageName, file, report.Plots, report.Page)
 			}
 			if sizes != nil {
-				err = errors.Join(err, writeGrowthPage(p.out, sizes))
+				err = errors.Join(err, writePage(p.out, growthPageName, sizes, report.GrowthPlots, report.GrowthPage))
 			}
 			return err
 		},
@@ -192,13 +192,14 @@ func newReportCommand() *cobra.Command {
 	return cmd
 }
 
-func writePage(out string, file *result.File) error {
-	plots, err := report.Plots(file, out)
+// writePage draws what was measured, and writes the page about it.
+func writePage[F any](out, name string, file *F, draw func(*F, string) ([]string, error), page func(*F, []string) string) error {
+	plots, err := draw(file, out)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(out, pageName)
-	if err := os.WriteFile(path, []byte(report.Page(file, plots)), 0o644); err != nil {
+	path := filepath.Join(out, name)
+	if err := os.WriteFile(path, []byte(page(file, plots)), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "written:", path)

@@ -1,11 +1,6 @@
 package growth
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -18,22 +13,6 @@ type File struct {
 	Machine  machine.Machine   `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Points   []Point           `json:"points"`
-}
-
-// Read reads a file; nil if there is none.
-func Read(path string) (*File, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var f File
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &f, nil
 }
 
 func (p *Point) is(system string, d Dataset) bool {

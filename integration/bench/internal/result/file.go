@@ -78,8 +78,8 @@ func (f *Figure) Measured() bool {
 	return f.Status == OK || f.Status == Wrong && f.Succeeded > 0 && f.Bad*100 < f.Answers+f.Events
 }
 
-// Read reads a file; nil if there is none.
-func Read(path string) (*File, error) {
+// Read reads a file that Write has written; nil if there is none.
+func Read[T any](path string) (*T, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -87,11 +87,11 @@ func Read(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f File
-	if err := json.Unmarshal(b, &f); err != nil {
+	f := new(T)
+	if err := json.Unmarshal(b, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &f, nil
+	return f, nil
 }
 
 // Write replaces the file at once, so that one that is cut off leaves the old.

@@ -18,14 +18,14 @@ func TestSpread(t *testing.T) {
 
 func TestAFileComesBackAndIsGoneOnWith(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "results.json")
-	f, err := Read(path)
+	f, err := Read[File](path)
 	require.NoError(t, err)
 	require.Nil(t, f)
 	f = &File{Versions: map[string]string{"etcd": "3"}, Options: plan.Quick}
 	f.Add(Figure{System: "etcd", Cell: plan.Cell{ID: "get-1"}, Status: OK, PerSecond: 5})
 	f.Add(Figure{System: "etcd", Cell: plan.Cell{ID: "get-64"}, Status: Failed})
 	require.NoError(t, Write(path, f))
-	back, err := Read(path)
+	back, err := Read[File](path)
 	require.NoError(t, err)
 	require.Equal(t, f, back)
 	require.True(t, back.Has("etcd", 0, "get-1"))
