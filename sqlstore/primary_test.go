@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,8 +163,10 @@ func TestAnotherServerAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at := startForwarder(t, parse(t, old.URL()).Address)
-		s, err := sqlstore.Open(ctx, parse(t, "mysql://app:secret@"+at.address+"/sqlbrain"), sqlstore.Options{})
+		var target atomic.Value // of new connections
+		target.Store(parse(t, old.URL()).Address)
+		at := enginetest.Forward(t, func() string { return target.Load().(string) })
+		s, err := sqlstore.Open(ctx, parse(t, "mysql://app:secret@"+at+"/sqlbrain"), sqlstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 
 		t.Run("in order", func(t *testing.T) {
 			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
-			at.lead(parse(t, promoted.URL()).Address)
+			target.Store(parse(t, promoted.URL()).Address)
 			// It finds out by the refusal, or, a while after the last one, by asking
 			// before it begins; then the promoted server refuses what it never got.
 			var conflict *sqlstore.Conflict
@@ -206,7 +206,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 		})
 		t.Run("though the old one goes on", func(t *testing.T) {
 			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 0")
-			at.lead(parse(t, old.URL()).Address)
+			target.Store(parse(t, old.URL()).Address)
 			// Only the connection that writes breaks; those that read are alive.
 			conn, err := s.Database().SQL().Conn(ctx)
 			if err != nil {
@@ -229,58 +229,6 @@ func TestAnotherServerAnswers(t *testing.T) {
 			}
 		})
 	})
-}
-
-// forwarder passes connections on to a server, and may be told another one: new
-// connections go there, open ones stay.
-type forwarder struct {
-	address string
-	mu      sync.Mutex
-	target  string
-}
-
-func (f *forwarder) lead(target string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.target = target
-}
-
-func startForwarder(t *testing.T, target string) *forwarder {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &forwarder{address: l.Addr().String(), target: target}
-	var wg sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close() // what it interrupts is the loop below
-		wg.Wait()
-	})
-	wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			f.mu.Lock()
-			target := f.target
-			f.mu.Unlock()
-			out, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				wg.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1]) // either end may break it off
-					_ = pair[0].Close()
-					_ = pair[1].Close()
-				})
-			}
-		}
-	})
-	return f
 }
 
 // TestErrorsThatGiveUpTheConnections: behind them another server is looked for.

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"io"
-	"net"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,42 +60,12 @@ func TestDoctorFindsConnectionsThatAreSpread(t *testing.T) {
 		enginetest.Exec(t, server.URL(), "CREATE USER app@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO app@'%'")
 		raw = changed(t, server.URL(), func(u *url.URL) { addresses = append(addresses, u.Host); u.User = url.UserPassword("app", "secret") })
 	}
-	at := spread(t, addresses)
+	next := 0
+	at := enginetest.Forward(t, func() string {
+		next++
+		return addresses[next%len(addresses)]
+	})
 	a, found := examined(t, "--datastore", changed(t, raw, func(u *url.URL) { u.Host = at }))
 	require.Equal(t, 1, a.code)
 	require.Equal(t, doctor.Fail, found["route"].Status, "%+v", found["route"])
-}
-
-// spread passes connections on to the addresses in turn.
-func spread(t *testing.T, addresses []string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close() // what it interrupts is the loop below
-		wg.Wait()
-	})
-	var next atomic.Int64
-	wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", addresses[int(next.Add(1))%len(addresses)])
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				wg.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1]) // either end may break it off
-					_ = pair[0].Close()
-					_ = pair[1].Close()
-				})
-			}
-		}
-	})
-	return l.Addr().String()
 }
