@@ -112,6 +112,8 @@ func FuzzDecodeValues(f *testing.F) {
 		}
 
 		c, err := DecodeChain(b)
+		lost, lerr := DecodeLost(b)
+		came(t, "lost", b, lost, lerr, EncodeLost, DecodeLost, true)
 		came(t, "chain", b, c, err, EncodeChain, DecodeChain, err == nil && int64At(b, prevMarkOffset) == c.Sequence-1)
 
 		type lock struct {

@@ -32,8 +32,8 @@ to serve: the lost revisions would be given out again, and clients that have see
 recover raises the revision far above all that was ever given out, and marks everything below as compacted. Watches and
 lists that go on from an old revision are told so, and start anew; what was lost stays lost.
 
-Stop all servers first: those that run keep in memory what the database does not hold any more. What the database
-holds is shown, and nothing is changed unless --yes is given.`,
+What a server has noticed it writes down, so that none serves after a restart either; recover raises the revision from
+there, and removes the note. Stop all servers first. What the database holds is shown, and nothing is changed unless --yes is given.`,
 		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'
   sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain' --yes`,
 		Args: cobra.NoArgs,

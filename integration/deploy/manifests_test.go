@@ -145,7 +145,7 @@ func TestMembersAreReached(t *testing.T) {
 	for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
 		assert.Contains(t, ports, p.HTTPGet.Port.String())
 	}
-	// A restart makes a member forget that the database lost data.
+	// A restart does not help a member whose database is away, or lost data.
 	assert.NotContains(t, c.LivenessProbe.HTTPGet.Path, "livez")
 	assert.Less(t, m.budget.Spec.MinAvailable.IntVal, *m.set.Spec.Replicas, "nothing could ever be evicted")
 }

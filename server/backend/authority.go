@@ -113,6 +113,10 @@ func (l *leader) watchFence(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		if err := l.checkLost(ctx); errors.Is(err, errDataLost) {
+			_ = l.end(err) // another member has seen more than this one
+			return
+		}
 		if _, err := l.confirmations.get(ctx); err != nil && ctx.Err() == nil && l.lost() == nil {
 			l.log.Warn("cannot read the chain row", "error", err)
 		}

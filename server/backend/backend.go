@@ -102,6 +102,7 @@ type Backend struct {
 	auth      *authState
 	size      *sizeGauge
 	noSpace   chan struct{} // asks for the NOSPACE alarm
+	lost      chan struct{} // asks for the lost row
 
 	positions *shared[Update] // the leader's
 	marks     *shared[int64]  // the compaction mark in the table
@@ -124,6 +125,13 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backen
 	working, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	b.workers.Go(func() { b.watchSize(working) })
+	b.workers.Go(func() { b.keepLost(working) })
+	switch err := b.checkLost(ctx); {
+	case errors.Is(err, errDataLost):
+		_ = b.stopServing(err)
+	case err != nil:
+		return nil, errors.Join(err, b.Close(ctx))
+	}
 	if cfg.Leadership != nil {
 		// The newest commit may be news to the leader, see sightings.
 		if err := rest(ctx, takeoverWait); err != nil {
@@ -167,6 +175,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		alarms:  &alarmSet{},
 		size:    &sizeGauge{store: store, quota: cfg.QuotaBytes},
 		noSpace: make(chan struct{}, 1),
+		lost:    make(chan struct{}, 1),
 	}
 	b.compacted.Store(-1)
 	b.seen.Store(&coder.Chain{})

@@ -85,6 +85,9 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	if l.index, err = newIndexCache(b.cfg.IndexCache); err != nil {
 		return nil, fmt.Errorf("index cache of %d entries: %w", b.cfg.IndexCache, err)
 	}
+	if err := b.checkLost(ctx); err != nil {
+		return nil, err
+	}
 	if l.chain, err = takeChain(ctx, b.store, b.log, b.chainVerifier()); err != nil {
 		return nil, err
 	}

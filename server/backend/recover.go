@@ -49,19 +49,24 @@ type Findings struct {
 	// rows name, NewestVersion that of version rows; the last is only looked for
 	// if there is no chain row. 0: no such row, or not looked for.
 	NewestLog, NewestIndex, NewestVersion int64
+	// Lost is what the lost row says, nil if there is none.
+	Lost *coder.Lost
 	// Keys is how many keys exist.
 	Keys int64
 	// Problems say in words where rows contradict each other.
 	Problems []string
 
-	rawChain []byte // nil: no row
+	rawChain, rawLost []byte // nil: no row
 }
 
-// Newest returns the newest revision of all that was found.
+// Newest returns the newest revision of all that was found, or is known to be lost.
 func (f *Findings) Newest() int64 {
 	newest := max(f.CompactRevision, f.NewestLog, f.NewestIndex, f.NewestVersion)
 	if f.Chain != nil {
 		newest = max(newest, f.Chain.Revision)
+	}
+	if f.Lost != nil {
+		newest = max(newest, f.Lost.Revision)
 	}
 	return newest
 }
@@ -94,6 +99,9 @@ func Examine(ctx context.Context, store sqlstore.Store) (*Findings, error) {
 
 // compare holds what was found against the chain row.
 func (f *Findings) compare() {
+	if l := f.Lost; l != nil && (f.Chain == nil || judgeLost(*l, *f.Chain) != nil) {
+		f.problem("member %x has seen revision %d (term %d, sequence %d)", l.Member, l.Revision, l.Term, l.Sequence)
+	}
 	if f.Chain == nil {
 		return
 	}
@@ -112,9 +120,9 @@ func (f *Findings) compare() {
 	}
 }
 
-// meta reads the chain row and the compaction mark.
+// meta reads the chain row, the compaction mark and the lost row.
 func (f *Findings) meta(ctx context.Context, store sqlstore.Store) error {
-	values, err := store.MultiGet(ctx, [][]byte{coder.ChainKey(), coder.CompactKey()})
+	values, err := store.MultiGet(ctx, [][]byte{coder.ChainKey(), coder.CompactKey(), coder.LostKey()})
 	if err != nil {
 		return err
 	}
@@ -129,6 +137,13 @@ func (f *Findings) meta(ctx context.Context, store sqlstore.Store) error {
 		if f.CompactRevision, err = coder.DecodeInt64(values[1]); err != nil {
 			f.problem("the compaction mark cannot be read: %v", err)
 			f.CompactRevision = -1
+		}
+	}
+	if f.rawLost = values[2]; f.rawLost != nil {
+		if l, err := coder.DecodeLost(f.rawLost); err != nil {
+			f.problem("the lost row cannot be read: %v", err)
+		} else {
+			f.Lost = &l
 		}
 	}
 	return nil
@@ -244,6 +259,9 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 		// kind does not come to the same values.
 		r.Chain.Term, r.Chain.Sequence = r.Chain.Revision, r.Chain.Revision
 	}
+	if f.Lost != nil {
+		r.Chain.Term, r.Chain.Sequence = max(r.Chain.Term, f.Lost.Term), max(r.Chain.Sequence, f.Lost.Sequence)
+	}
 	if r.Chain.Term > math.MaxInt64-recoveredTerms || r.Chain.Sequence > math.MaxInt64-recoveredSequences {
 		return Recovered{}, fmt.Errorf("term %d or sequence %d of the chain row cannot be raised", r.Chain.Term, r.Chain.Sequence)
 	}
@@ -255,7 +273,8 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 	return r, nil
 }
 
-// Recover writes r, in one atomic step that fences every server that still runs.
+// Recover writes r, and removes the lost row, in one atomic step that fences every server
+// that still runs.
 // It answers ErrChainMoved, nothing being written, if the chain row is not as it
 // was found.
 func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovered) error {
@@ -289,6 +308,9 @@ func (f *Findings) write(ctx context.Context, store sqlstore.Store, r Recovered)
 	}
 	if r.CompactRevision >= 0 {
 		batch.Put(coder.CompactKey(), coder.EncodeInt64(r.CompactRevision))
+	}
+	if f.rawLost != nil {
+		batch.Del(coder.LostKey())
 	}
 	return batch.Commit(ctx)
 }

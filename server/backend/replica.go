@@ -102,6 +102,11 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	if err := b.serving(); err != nil {
 		return 0, err
 	}
+	if err := b.checkLost(ctx); errors.Is(err, errDataLost) {
+		return 0, b.stopServing(err)
+	} else if err != nil {
+		return 0, err
+	}
 	verify := b.chainVerifier()
 	raw, err := b.store.Get(ctx, coder.ChainKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
@@ -131,16 +136,22 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 // chainVerifier returns a judge of what the chain row holds: errDataLost if that is
 // older than what this node had seen before the row was read.
 func (b *Backend) chainVerifier() func(coder.Chain) error {
-	seen := *b.seen.Load()
-	if rev := b.Revision(); rev > 1 { // the first revision is there before the table has anything
-		seen.Revision = max(seen.Revision, rev)
-	}
+	seen := b.newestSeen()
 	return func(cur coder.Chain) error {
 		if err := judgeChain(seen, cur); errors.Is(err, errDataLost) {
 			return err
 		}
 		return nil
 	}
+}
+
+// newestSeen returns the most that this node has seen in the chain row, or heard of.
+func (b *Backend) newestSeen() coder.Chain {
+	seen := *b.seen.Load()
+	if rev := b.Revision(); rev > 1 { // the first revision is there before the table has anything
+		seen.Revision = max(seen.Revision, rev)
+	}
+	return seen
 }
 
 // catchUpTo shows what the log says happened up to rev, and reads the compaction

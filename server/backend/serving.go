@@ -31,6 +31,7 @@ func (b *Backend) stopServing(cause error) error {
 	err := fmt.Errorf("%w: %w", ErrNotServing, cause)
 	if b.stopped.CompareAndSwap(nil, &err) {
 		b.log.Error("this node stops serving", "error", cause)
+		b.tellLost(cause)
 	}
 	return b.serving()
 }

@@ -103,6 +103,13 @@ func TestTheDatabaseLosesData(t *testing.T) {
 			raw, err := g.store.Get(t.Context(), coder.ChainKey())
 			require.NoError(t, err)
 			require.Equal(t, backup, raw)
+			// Nor does one that is started now, and has seen nothing.
+			until(t, "the loss to be written down", func() bool {
+				_, err := g.store.Get(t.Context(), coder.LostKey())
+				return err == nil
+			})
+			late := g.join("late", "127.0.0.1:0")
+			require.ErrorContains(t, late.Backend().Stopped(), lost)
 		})
 	}
 }

@@ -1,0 +1,34 @@
+package coder
+
+import "fmt"
+
+// Lost is the content of the lost row: what a member had seen in the chain row when it
+// found less there. Until the chain row has reached that, nobody may serve.
+type Lost struct {
+	// Sequence, Term and Revision are the highest that were seen, see Chain.
+	Sequence, Term, Revision int64
+	Member                   uint64 // who found out
+	At                       int64  // when, by its clock; seconds since 1970
+}
+
+const lostLen = 1 + 5*8
+
+// LostKey is the internal key of the lost row. It is no part of what leaders write, and
+// is written past the chain row: that is what was lost.
+func LostKey() []byte { return []byte(magicMeta + "lost") }
+
+// EncodeLost returns the lost row's value:
+//
+//	format(1) sequence(8) term(8) revision(8) member(8) at(8)
+func EncodeLost(l Lost) []byte {
+	b := make([]byte, 0, lostLen)
+	return appendInt64s(append(b, formatV1), l.Sequence, l.Term, l.Revision, int64(l.Member), l.At)
+}
+
+// DecodeLost is the inverse of EncodeLost.
+func DecodeLost(b []byte) (Lost, error) {
+	if len(b) != lostLen || b[0] != formatV1 {
+		return Lost{}, fmt.Errorf("%w: lost row %x", ErrMalformed, b)
+	}
+	return Lost{Sequence: int64At(b, 1), Term: int64At(b, 9), Revision: int64At(b, 17), Member: uint64(int64At(b, 25)), At: int64At(b, 33)}, nil
+}

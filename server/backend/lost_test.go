@@ -1,0 +1,300 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// lostRow returns the lost row; ok is false if there is none.
+func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
+	t.Helper()
+	raw, err := store.Get(t.Context(), coder.LostKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return l, false
+	}
+	if err == nil {
+		l, err = coder.DecodeLost(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, true
+}
+
+func awaitLostRow(t *testing.T, store sqlstore.Store) coder.Lost {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if l, ok := lostRow(t, store); ok {
+			return l
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no lost row")
+		}
+	}
+}
+
+func putRow(t *testing.T, store sqlstore.Store, key, value []byte) {
+	t.Helper()
+	batch := store.BeginBatchWrite()
+	batch.Put(key, value)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func chainRow(t *testing.T, store sqlstore.Store) (raw []byte, c coder.Chain) {
+	t.Helper()
+	raw, err := store.Get(t.Context(), coder.ChainKey())
+	if err == nil {
+		c, err = coder.DecodeChain(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, c
+}
+
+// rows returns a copy of all that a store holds, and puts it back.
+type rows []sqlstore.Row
+
+func backup(t *testing.T, store sqlstore.Store) (all rows) {
+	t.Helper()
+	it := store.Iter(t.Context(), sqlstore.Range{Start: []byte{0}, End: slices.Repeat([]byte{0xff}, 32)})
+	for it.Next() {
+		all = append(all, sqlstore.Row{Key: slices.Clone(it.Key()), Value: slices.Clone(it.Value())})
+	}
+	if err := errors.Join(it.Err(), it.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// restore makes store hold r and nothing else.
+func (r rows) restore(t *testing.T, store sqlstore.Store) {
+	t.Helper()
+	batch := store.BeginBatchWrite()
+	keep := make(map[string]bool)
+	for _, row := range r {
+		keep[string(row.Key)] = true
+		batch.Put(row.Key, row.Value)
+	}
+	for _, row := range backup(t, store) {
+		if !keep[string(row.Key)] {
+			batch.Del(row.Key)
+		}
+	}
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A leader finds that a backup was restored under it. A server that is started then
+// knows what the leader knew, until the database is recovered.
+func TestARestartDoesNotForgetWhatWasLost(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	mustTxn(t, b, put("k", "kept"))
+	old := backup(t, store)
+	_, kept := chainRow(t, store)
+	for range 5 {
+		mustTxn(t, b, put("k", "lost"))
+	}
+	_, acknowledged := chainRow(t, store)
+	old.restore(t, store)
+	if _, err := b.Txn(t.Context(), put("k", "next"), true); !errors.Is(err, ErrNotServing) {
+		t.Fatalf("%v, want ErrNotServing", err)
+	}
+	l := awaitLostRow(t, store)
+	if l.Revision != acknowledged.Revision || l.Term != acknowledged.Term || l.Sequence != acknowledged.Sequence || l.Member != b.MemberID() {
+		t.Errorf("%+v, acknowledged was %+v", l, acknowledged)
+	}
+	closeBackend(t, b)
+
+	refuses := func(how string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrNotServing) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	_, err := Open(t.Context(), store, Config{Logger: testLogger(t), Exclusive: true})
+	refuses("alone", err)
+	member, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses("in a cluster, at once", member.Stopped())
+	refuses("as a leader", member.Lead(t.Context(), LeadOptions{}))
+	closeBackend(t, member)
+	if _, now := chainRow(t, store); now != kept {
+		t.Errorf("the chain row became %+v", now)
+	}
+
+	f, err := Examine(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Problems) != 1 || !strings.Contains(f.Problems[0], fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
+		t.Errorf("problems: %q", f.Problems)
+	}
+	// However little it is raised: it is raised from what was acknowledged.
+	r, err := f.Plan(1, true)
+	if err == nil {
+		err = f.Recover(t.Context(), store, r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Chain.Revision != acknowledged.Revision+1 || r.Chain.Term <= acknowledged.Term || r.Chain.Sequence <= acknowledged.Sequence {
+		t.Errorf("recovered to %+v", r.Chain)
+	}
+	if l, ok := lostRow(t, store); ok {
+		t.Errorf("there still is %+v", l)
+	}
+	again := open(t, store, nil)
+	if res := mustTxn(t, again, put("k", "new")); res.Revision != acknowledged.Revision+2 {
+		t.Errorf("revision %d", res.Revision)
+	}
+}
+
+// Members that run look at the row: a follower that never saw what was lost, and a
+// leader that was quicker to lead than the finder was to write.
+func TestOthersLearnWhatWasLost(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, store sqlstore.Store) *Backend{
+		"a follower": func(t *testing.T, store sqlstore.Store) *Backend {
+			b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { closeBackend(t, b) })
+			return b
+		},
+		"a leader": func(t *testing.T, store sqlstore.Store) *Backend { return open(t, store, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			closeBackend(t, open(t, store, nil)) // makes the rows
+			b := run(t, store)
+			look := func() error {
+				_, err := b.Check(t.Context()) // a leader does so by itself
+				return err
+			}
+			_, now := chainRow(t, store)
+			row := coder.Lost{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
+			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			if err := look(); err != nil {
+				t.Fatalf("the database is not behind the row: %v", err)
+			}
+			row.Revision += 3
+			row.Sequence += 100
+			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			for deadline := time.Now().Add(20 * time.Second); b.Stopped() == nil; time.Sleep(time.Millisecond) {
+				if name == "a follower" {
+					_ = look() // what it found is asked for below
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("it goes on")
+				}
+			}
+			if err := b.Stopped(); !strings.Contains(err.Error(), "member 7 found that") {
+				t.Error(err)
+			}
+			if l, _ := lostRow(t, store); l != row {
+				t.Errorf("the row became %+v", l)
+			}
+		})
+	}
+}
+
+// Several find it, and have seen different things.
+func TestTheLostRowSaysTheMostOfAll(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	mustTxn(t, b, put("k", "v"))
+	seen := b.newestSeen()
+	for _, c := range []struct{ known, want coder.Lost }{
+		{coder.Lost{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.Lost{Sequence: seen.Sequence, Term: 9, Revision: seen.Revision, Member: b.MemberID()}},
+		{coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
+	} {
+		putRow(t, store, coder.LostKey(), coder.EncodeLost(c.known))
+		if err := b.writeLost(t.Context(), lostTimeout); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := lostRow(t, store)
+		if got.At = 0; got != c.want {
+			t.Errorf("%+v and %+v make %+v", c.known, seen, got)
+		}
+	}
+	// What cannot be read is no reason to serve, or to say nothing.
+	putRow(t, store, coder.LostKey(), []byte("?"))
+	if err := b.checkLost(t.Context()); !errors.Is(err, errDataLost) {
+		t.Errorf("a row that cannot be read: %v", err)
+	}
+	if err := b.writeLost(t.Context(), lostTimeout); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := lostRow(t, store); !ok || got.Revision != seen.Revision {
+		t.Errorf("%+v", got)
+	}
+}
+
+// deaf is a store that takes no writes of the lost row for a while.
+type deaf struct {
+	sqlstore.Store
+	refuse atomic.Int64 // so many
+}
+
+func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
+	return &deafBatch{d.Store.BeginBatchWrite(), d, false}
+}
+
+type deafBatch struct {
+	sqlstore.BatchWrite
+	d    *deaf
+	lost bool
+}
+
+func (b *deafBatch) PutIfNotExist(key, value []byte) {
+	b.lost = b.lost || string(key) == string(coder.LostKey())
+	b.BatchWrite.PutIfNotExist(key, value)
+}
+
+func (b *deafBatch) Commit(ctx context.Context) error {
+	if b.lost && b.d.refuse.Add(-1) >= 0 {
+		return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
+// The database may be away, or the server be stopped, before the row is written.
+func TestWhatWasLostIsWrittenInTheEnd(t *testing.T) {
+	for name, stopped := range map[string]bool{"the server goes on": false, "the server is stopped at once": true} {
+		t.Run(name, func(t *testing.T) {
+			store := &deaf{Store: newStore(t)}
+			store.refuse.Store(3)
+			if stopped {
+				store.refuse.Store(0)
+			}
+			b := open(t, store, func(c *Config) { c.Logger = nil })
+			mustTxn(t, b, put("k", "v"))
+			_ = b.stopServing(fmt.Errorf("%w: made up", errDataLost))
+			if stopped {
+				closeBackend(t, b)
+			}
+			if l := awaitLostRow(t, store); l.Revision != 2 {
+				t.Errorf("%+v", l)
+			}
+			if left := store.refuse.Load(); left >= 0 {
+				t.Errorf("%d refusals are left", left)
+			}
+		})
+	}
+}
