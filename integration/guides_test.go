@@ -253,13 +253,14 @@ func (r *reader) request(token, method, path, body string) *http.Response {
 	return resp
 }
 
-// outputOf is an answer, or a part of one, as a program's output. The gateway's JSON has spaces in it that differ
-// from program to program, on purpose.
+// outputOf is an answer, or a part of one, as a program's output. Spaces in the
+// gateway's JSON, and in protobuf's errors, differ from build to build, on purpose.
 func outputOf(resp *http.Response, body []byte) harness.Output {
 	var compact bytes.Buffer
 	if json.Compact(&compact, body) == nil {
 		body = compact.Bytes()
 	}
+	body = bytes.ReplaceAll(body, []byte("\u00a0"), []byte(" "))
 	var head []string
 	for _, name := range []string{"Content-Type", "Allow", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods"} {
 		head = append(head, resp.Header.Get(name))
