@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 PACKAGES := ./...
 # Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose integration/deploy
+MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose integration/deploy integration/console
 # Those whose tests are no part of `make test`: they build Kubernetes.
 LINTED   := $(MODULES) integration/k8s
 

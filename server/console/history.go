@@ -114,7 +114,10 @@ func versionOf(rec *coder.Record, v *view) versionBody {
 	case rec.Version == 1:
 		b.Change = "created"
 	}
-	b.Kind, b.Type, b.Note = v.Kind, v.Type, v.Note
+	b.Kind, b.Type = v.Kind, v.Type
+	if v.Note != withoutManaged { // it would stand at every version
+		b.Note = v.Note
+	}
 	return b
 }
 

@@ -15,6 +15,10 @@ var (
 	encryptedPrefix = []byte("k8s:enc:")
 )
 
+// withoutManaged: what the API server notes of who set which field is most of many
+// objects, and changes with every write.
+const withoutManaged = "managedFields are left out"
+
 // provider returns what encrypted a value, as kube-apiserver's prefix says: k8s:enc:,
 // then the kind, the version and the name of the key.
 func provider(value []byte) string {
@@ -78,7 +82,7 @@ func (v viewer) fields(out *view, fields map[string]any, depth int) (hidden bool
 	if metadata, ok := fields["metadata"].(map[string]any); ok && !v.managed {
 		if _, ok := metadata["managedFields"]; ok {
 			delete(metadata, "managedFields")
-			out.addNote("managedFields are left out")
+			out.addNote(withoutManaged)
 		}
 	}
 	version, _ := fields["apiVersion"].(string)

@@ -21,6 +21,7 @@ export const rate = (n) => (n >= 100 ? count(n) : n.toFixed(n >= 10 || n === 0 ?
 export const millis = (s) => `${(s * 1000).toFixed(s < 0.01 ? 2 : s < 0.1 ? 1 : 0)} ms`;
 
 export function seconds(s) {
+  if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.round(s)} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;

@@ -1,6 +1,7 @@
 import { get } from "./api.js";
 import { fromParam, show } from "./bytes.js";
 import { empty, failed, fill, h, loading, notice } from "./dom.js";
+import { editor } from "./edit.js";
 import { count, seconds, size } from "./format.js";
 import { history } from "./history.js";
 import { crumbs } from "./keys.js";
@@ -16,7 +17,9 @@ export async function key(main, param, signal) {
   async function load() {
     try {
       const got = await get("key", { key: param, managed: managed ? 1 : null }, signal);
-      fill(detail, got.found ? [facts(got), value(got.value, managed, toggle)] : notice("This key does not exist. Its history may."));
+      fill(detail, got.found
+        ? [facts(got), value(got.value, managed, toggle), got.may_write ? editor(got, name, reload) : null]
+        : notice("This key does not exist. Its history may."));
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
@@ -24,12 +27,14 @@ export async function key(main, param, signal) {
     }
   }
 
+  const reload = () => Promise.all([load(), history(changes, param, managed, signal)]);
+
   function toggle() {
     managed = !managed;
-    return Promise.all([load(), history(changes, param, managed, signal)]);
+    return reload();
   }
 
-  await Promise.all([load(), history(changes, param, managed, signal)]);
+  await reload();
 }
 
 function facts(got) {
@@ -55,7 +60,7 @@ function value(v, managed, toggle) {
   if (forms.length > 0) choose(...forms[0]);
   const managedButton = v.kind === "kubernetes" && v.readable
     ? h("button", { type: "button", "aria-pressed": String(managed), on: { click: toggle } }, "Managed fields") : null;
-  return h("section", null, h("h2", null, "Value"), v.note ? notice(v.note) : null,
+  return h("section", null, h("h2", null, "Value"), v.note ? h("p", { class: "dim" }, v.note) : null,
     h("div", { class: "row", role: "group", "aria-label": "Form of the value" }, tabs, managedButton),
     forms.length > 0 ? shown : empty(v.bytes === 0 ? "The value is empty." : "Nothing of it can be shown."));
 }

@@ -50,7 +50,7 @@ function permitted(session) {
 
 function item(k, prefix) {
   const name = fromBase64(k.name);
-  const text = show(name.slice(prefix.length)) || "(the prefix itself)";
+  const text = show(name.slice(prefix.lastIndexOf(0x2f) + 1)) || "(the prefix itself)";
   if (k.prefix) return h("li", null, h("a", { href: `#/keys/${toParam(name)}` }, text), h("span", { class: "aside" }, "▸"));
   return h("li", null, h("a", { href: `#/key/${toParam(name)}` }, text),
     h("span", { class: "aside", title: "revision of the last change" }, `rev ${count(k.mod_revision)}`));

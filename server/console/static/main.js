@@ -1,12 +1,14 @@
+import { access } from "./access.js";
 import { get, post } from "./api.js";
 import { failed, fill, h, loading } from "./dom.js";
+import { create } from "./edit.js";
 import { key } from "./key.js";
 import { keys } from "./keys.js";
 import { login } from "./login.js";
 import { overview } from "./overview.js";
 
 // The address behind # names a page and what it is about: #/key/aGVsbG8.
-const pages = { "": overview, keys, key };
+const pages = { "": overview, keys, key, new: create, access };
 
 const main = document.getElementById("main");
 const who = document.getElementById("who");

@@ -9,7 +9,7 @@ const kept = 90; // samples of a sparkline
 
 // What the tiles show of an answer, and of what happened since the one before.
 const tiles = [
-  ["Revision", (s) => count(s.revision), (d) => d.rate((s) => s.revision), "changes per second"],
+  ["Revision", (s) => count(s.revision), (d) => d.rate((s) => s.revision), "line: changes per second"],
   ["Requests", (s, d) => `${rate(d.value("requests"))}/s`, (d) => d.value("requests"), "gRPC calls of clients"],
   ["Writes", (s, d) => `${rate(d.writes())}/s`, (d) => d.writes(), "puts and deletes"],
   ["Reads", (s, d) => `${rate(d.value("ranges"))}/s`, (d) => d.value("ranges"), "ranges"],
@@ -63,7 +63,8 @@ function mean(before, now) {
 export async function overview(main, _, signal) {
   const problem = h("div");
   const board = h("div", null, loading("the overview"));
-  fill(main, h("h1", null, "Overview"), problem, board, sizes(signal));
+  const rest = h("div");
+  fill(main, h("h1", null, "Overview"), problem, board, sizes(signal), rest);
   const lines = tiles.map(() => []);
   let before = null;
   while (!signal.aborted) {
@@ -75,7 +76,8 @@ export async function overview(main, _, signal) {
           lines[i].push(line(delta));
           if (lines[i].length > kept) lines[i].shift();
         });
-        draw(board, now, delta, lines, before);
+        draw(board, now, delta, lines);
+        fill(rest, statements(now, before), versions(now));
         before = now;
         fill(problem);
       } catch (error) {
@@ -99,14 +101,14 @@ function pause(ms, signal) {
   });
 }
 
-function draw(board, now, delta, lines, before) {
+function draw(board, now, delta, lines) {
   const problems = now.alarms.map((a) => failed(new Error(`Alarm ${a.alarm}, raised by member ${a.member}`)));
   if (now.not_serving) problems.push(failed(new Error(now.not_serving)));
   fill(board, problems,
     h("div", { class: "tiles" }, tiles.map(([label, number, , unit], i) => h("div", { class: "tile" },
       h("div", { class: "label" }, label), h("div", { class: "number" }, number(now, delta)),
       h("div", { class: "unit" }, typeof unit === "function" ? unit(now) : unit), spark(`${label}, the last minutes`, lines[i])))),
-    members(now), alarms(now), statements(now, before), versions(now));
+    members(now), alarms(now));
 }
 
 function members(now) {

@@ -1,0 +1,240 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// seeWait bounds the wait for what a page is to show.
+	seeWait = 30 * time.Second
+	// testWait bounds everything that one browser does.
+	testWait = 5 * time.Minute
+
+	envChromium = "SQLBRAIN_TEST_CHROMIUM"
+	envPictures = "SQLBRAIN_CONSOLE_PICTURES"
+)
+
+// chromium returns the browser's program.
+func chromium(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(envChromium); path != "" {
+		return path
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const missing = "no Chromium in PATH: apt-get install chromium, or name one in " + envChromium
+	if os.Getenv("SQLBRAIN_REQUIRE_ENGINES") == "1" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// tab is one page of a browser of its own.
+type tab struct {
+	t       *testing.T
+	ctx     context.Context
+	address string
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// open starts a browser at the console of a node.
+func open(t *testing.T, endpoint string) *tab {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WindowSize(1100, 800),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true),
+		chromedp.WSURLReadTimeout(2*time.Minute),
+	)
+	bounded, cancel := context.WithTimeout(context.Background(), testWait)
+	t.Cleanup(cancel)
+	allocator, end := chromedp.NewExecAllocator(bounded, options...)
+	t.Cleanup(end)
+	p := &tab{t: t, address: endpoint + "/ui/"}
+	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithListener(p.listen))
+	t.Cleanup(closeTab)
+	p.ctx = ctx
+	p.do(chromedp.Navigate(p.address))
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("closing the browser: %v", err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.Empty(t, p.problems, "the browser's console")
+	})
+	return p
+}
+
+// listen keeps what the browser's console reports.
+func (p *tab) listen(event any) {
+	var problem string
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		problem = e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			problem += " " + e.ExceptionDetails.Exception.Description
+		}
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			problem = fmt.Sprintf("console.%s", e.Type)
+		}
+	case *log.EventEntryAdded:
+		// An answer that is an error is reported too; which ones there are, tests ask for.
+		if e.Entry.Source != log.EntrySourceNetwork && e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			problem = fmt.Sprintf("%s: %s", e.Entry.Source, e.Entry.Text)
+		}
+	}
+	if problem != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.problems = append(p.problems, problem)
+	}
+}
+
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatalf("%v\nthe page shows:\n%s", err, p.text())
+	}
+}
+
+// text is what the page shows now.
+func (p *tab) text() string {
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+	if err != nil {
+		return "nothing: " + err.Error()
+	}
+	return text
+}
+
+// of is what a JavaScript expression evaluates to.
+func of[T any](p *tab, expression string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.t.Fatalf("%s: %v\nthe page shows:\n%s", expression, err, p.text())
+	}
+	return v
+}
+
+// run runs a statement of JavaScript.
+func (p *tab) run(statement string) {
+	p.t.Helper()
+	of[bool](p, "{"+statement+"}; true")
+}
+
+// await waits until a JavaScript expression is true. chromedp's own way is one that the
+// page's policy forbids.
+func (p *tab) await(expression string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, seeWait)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		if err == nil && is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			p.t.Fatalf("not so within %s: %s: %v\nthe page shows:\n%s", seeWait, expression, err, p.text())
+		}
+	}
+}
+
+// see waits until the page shows all the texts.
+func (p *tab) see(texts ...string) {
+	p.t.Helper()
+	for _, text := range texts {
+		p.await(fmt.Sprintf("document.querySelector('main').innerText.includes(%q)", text))
+	}
+}
+
+// seeNot makes sure that the page does not show a text, once it shows another.
+func (p *tab) seeNot(text, shown string) {
+	p.t.Helper()
+	p.see(shown)
+	require.NotContains(p.t, p.text(), text)
+}
+
+// click clicks the link, button or summary that has exactly this text, once it is there.
+func (p *tab) click(text string) {
+	p.t.Helper()
+	find := fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((e) => e.innerText.trim() === %q && !e.disabled)", text)
+	p.await("!!" + find)
+	p.run(find + ".click()")
+}
+
+// fill types into the control of a label that can be seen.
+func (p *tab) fill(label, text string) {
+	p.t.Helper()
+	find := fmt.Sprintf("[...document.querySelectorAll('label')].find((e) => e.firstChild.textContent === %q && e.checkVisibility())", label)
+	p.await("!!" + find)
+	p.run(fmt.Sprintf("const c = %s.control; c.focus(); c.value = %q; c.dispatchEvent(new Event('input', {bubbles: true}))", find, text))
+}
+
+// visit leads to a page by its address behind #.
+func (p *tab) visit(hash string) {
+	p.t.Helper()
+	p.run(fmt.Sprintf("location.hash = %q", hash))
+}
+
+// fits makes sure that a page can be used on a narrow screen, and without a mouse.
+func (p *tab) fits(what string) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(400, 800))
+	require.LessOrEqual(p.t, of[float64](p, "document.documentElement.scrollWidth"), 400.0, "%s is wider than the screen", what)
+	p.do(chromedp.EmulateViewport(1100, 800))
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('input, select, textarea')].filter((e) => e.labels.length === 0).length"), "%s has controls without a label", what)
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('button')].filter((e) => !e.textContent.trim() && !e.ariaLabel).length"), "%s has buttons without a name", what)
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('main a:not([href]), main [onclick]')].length"), "%s has links that no key reaches", what)
+}
+
+// picture writes a picture of the page for the documentation, if that is wanted.
+func (p *tab) picture(name string, height int64, dark bool) {
+	p.t.Helper()
+	dir := os.Getenv(envPictures)
+	if dir == "" {
+		return
+	}
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	media := func(features ...*emulation.MediaFeature) {
+		_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		require.NoError(p.t, err)
+	}
+	media(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: scheme})
+	p.do(chromedp.EmulateViewport(1000, height))
+	p.run("scrollTo(0, 0)")
+	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	require.NoError(p.t, err)
+	media()
+	p.do(chromedp.EmulateViewport(1100, 800))
+	require.NoError(p.t, os.WriteFile(filepath.Join(dir, name), png, 0o644))
+	require.Less(p.t, len(png), 200_000, "%s is for a page", name)
+}
