@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec is gRPC's codec of protobuf messages, but writes the answers to ranges by
-// hand: they are the largest by far, and most of what a list from memory costs is
-// making their bytes.
+// codec is gRPC's codec of protobuf messages, but writes the answers to ranges and
+// watches by hand: they are the largest by far, and most of what a list from memory
+// or an event for many watchers costs is making their bytes.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
@@ -29,6 +29,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		outer = m
 	case *pb.RangeStreamResponse:
 		inner = m.GetRangeResponse()
+	case *pb.WatchResponse:
+		return marshalWatch(m)
 	}
 	r := outer
 	if inner != nil {
@@ -102,17 +104,20 @@ func appendRangeResponse(b []byte, r *pb.RangeResponse, header []byte) []byte {
 	}
 	for _, kv := range r.Kvs {
 		b = protowire.AppendVarint(append(b, 2<<3|byte(protowire.BytesType)), uint64(sizeKeyValue(kv)))
-		b = appendBytes(b, 1, kv.Key)
-		b = appendInt64(b, 2, kv.CreateRevision)
-		b = appendInt64(b, 3, kv.ModRevision)
-		b = appendInt64(b, 4, kv.Version)
-		b = appendBytes(b, 5, kv.Value)
-		b = appendInt64(b, 6, kv.Lease)
+		b = appendKeyValue(b, kv)
 	}
-	if r.More {
-		b = append(b, 3<<3|byte(protowire.VarintType), 1)
-	}
-	return appendInt64(b, 4, r.Count)
+	return appendInt64(appendBool(b, 3, r.More), 4, r.Count)
+}
+
+func appendKeyValue(b []byte, kv *mvccpb.KeyValue) []byte {
+	return appendInt64(appendBytes(appendKeyBeforeValue(b, kv), 5, kv.Value), 6, kv.Lease)
+}
+
+func appendKeyBeforeValue(b []byte, kv *mvccpb.KeyValue) []byte {
+	b = appendBytes(b, 1, kv.Key)
+	b = appendInt64(b, 2, kv.CreateRevision)
+	b = appendInt64(b, 3, kv.ModRevision)
+	return appendInt64(b, 4, kv.Version)
 }
 
 func sizeKeyValue(kv *mvccpb.KeyValue) int {
@@ -148,6 +153,13 @@ func appendInt64(b []byte, field byte, v int64) []byte {
 		return b
 	}
 	return protowire.AppendVarint(append(b, field<<3|byte(protowire.VarintType)), uint64(v))
+}
+
+func appendBool(b []byte, field byte, v bool) []byte {
+	if !v {
+		return b
+	}
+	return append(b, field<<3|byte(protowire.VarintType), 1)
 }
 
 // rangeBuffers is a pool of buffers that are written from end to end, so that,

@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -47,6 +49,68 @@ func TestAnswersOfRangesHaveProtobufsBytes(t *testing.T) {
 				t.Fatalf("seed %d: %T of %d keys is written as\n%x, want\n%x", seed, m, len(answer.Kvs), got.Materialize(), want)
 			}
 			got.Free()
+		}
+	}
+}
+
+// TestWatchResponsesHaveProtobufsBytes: however they are cut.
+func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
+	c := newCodec()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		number := func() int64 {
+			if r.IntN(4) == 0 {
+				return 0
+			}
+			return int64(r.Uint64() >> r.IntN(64))
+		}
+		text := func() []byte {
+			n := r.IntN(3) * r.IntN(1<<r.IntN(12))
+			if r.IntN(4) == 0 {
+				n = sharedBytes - 1 + r.IntN(2)
+			}
+			return bytes.Repeat([]byte{byte(r.Uint32())}, n)
+		}
+		kv := func() *mvccpb.KeyValue {
+			if r.IntN(4) == 0 {
+				return nil
+			}
+			return &mvccpb.KeyValue{Key: text(), Value: text(), CreateRevision: number(), ModRevision: number(), Version: number(), Lease: number()}
+		}
+		answer := &pb.WatchResponse{
+			WatchId: number(), Created: r.IntN(2) == 0, Canceled: r.IntN(2) == 0, CompactRevision: number(),
+			CancelReason: string(bytes.Repeat([]byte("x"), r.IntN(300))), Fragment: r.IntN(2) == 0,
+		}
+		if r.IntN(4) > 0 {
+			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()), RaftTerm: uint64(number()), Revision: number()}
+		}
+		for range r.IntN(8) {
+			answer.Events = append(answer.Events, &mvccpb.Event{Type: mvccpb.Event_EventType(r.IntN(2)), Kv: kv(), PrevKv: kv()})
+		}
+		got, err := c.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Materialize(), want) {
+			t.Fatalf("seed %d: written as\n%x, want\n%x", seed, got.Materialize(), want)
+		}
+		shared := 0
+		for _, e := range answer.Events {
+			for _, kv := range []*mvccpb.KeyValue{e.Kv, e.PrevKv} {
+				if v := kv.GetValue(); len(v) >= sharedBytes && !slices.ContainsFunc(got, func(b mem.Buffer) bool { return len(b.ReadOnlyData()) > 0 && &b.ReadOnlyData()[0] == &v[0] }) {
+					t.Fatalf("seed %d: a value of %d bytes was copied", seed, len(v))
+				}
+				if len(kv.GetValue()) >= sharedBytes {
+					shared++
+				}
+			}
+		}
+		if len(got) > 2*shared+1 {
+			t.Fatalf("seed %d: %d pieces with %d values", seed, len(got), shared)
 		}
 	}
 }
