@@ -101,6 +101,9 @@ var errForwardTimeout = fmt.Errorf("%w: no answer from a leader", backend.ErrTim
 
 // call has method executed by the leader, by handler if that is this node.
 func (f *forwarder) call(caller context.Context, method string, req proto.Message, handler grpc.UnaryHandler) (any, error) {
+	if steps := backend.StepsOf(caller); steps != nil {
+		defer func(started time.Time) { steps.Forward += time.Since(started) }(time.Now())
+	}
 	ctx, cancel := context.WithTimeout(caller, f.timeout)
 	defer cancel()
 	executing := ctx

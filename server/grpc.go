@@ -23,7 +23,7 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 	if err := register(cfg.Registry, calls, requests.vec, bytes.received, bytes.sent); err != nil {
 		return nil, err
 	}
-	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest}
+	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, count: sv.slow}
 	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, guard: sv.guard, forward: sv.forward}
 
 	s := grpc.NewServer(append(traced(cfg),

@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
@@ -13,14 +15,22 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
 // requestLog logs every call at debug level, and those that take longer than
-// slow as warnings, unless waiting is what they are for.
+// slow as warnings, unless waiting is what they are for. Of the words and fields of the
+// warning those are etcd's that etcd has; people look for them.
 type requestLog struct {
 	log       *slog.Logger
 	slow      time.Duration
-	forwarded bool // calls come from other members, which say for whom
+	count     prometheus.Counter // of the warnings
+	forwarded bool               // calls come from other members, which say for whom
+}
+
+func newSlowRequests() prometheus.Counter {
+	return counter("etcd_server_slow_apply_total", "The total number of requests that took longer than --warning-unary-request-duration.")
 }
 
 // waiting are the methods whose answer comes when others make way.
@@ -31,14 +41,24 @@ var waiting = map[string]bool{
 
 func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
+	ctx, steps := backend.WithSteps(ctx)
 	resp, err := handler(ctx, req)
 	took := time.Since(start)
 	level, text := slog.LevelDebug, "request"
-	if took > l.slow && !waiting[info.FullMethod] {
-		level, text = slog.LevelWarn, "slow request"
+	slow := took > l.slow && !waiting[info.FullMethod]
+	if slow {
+		level, text = slog.LevelWarn, "apply request took too long"
+		l.count.Inc()
 	}
 	if l.log.Enabled(ctx, level) {
 		attrs := requestAttrs(ctx, info.FullMethod, took, req, resp, err)
+		if slow {
+			attrs = append(attrs, slog.Duration("expected-duration", l.slow), slog.String("prefix", prefix(req)), slog.String("response", responseText(resp, err)))
+			attrs = append(attrs, stepAttrs(steps)...)
+			if err != nil {
+				attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
+			}
+		}
 		if l.forwarded {
 			attrs = append(attrs, slog.Any("forwarded_for", metadata.ValueFromIncomingContext(ctx, forwardedForKey)),
 				slog.Any("forwarded_by", metadata.ValueFromIncomingContext(ctx, forwardedByKey)))
@@ -67,6 +87,51 @@ func requestAttrs(ctx context.Context, method string, took time.Duration, req, r
 		attrs = append(attrs, slog.String("request", s))
 	}
 	return attrs
+}
+
+// stepAttrs are the steps that took time at all.
+func stepAttrs(s *backend.Steps) []slog.Attr {
+	var attrs []slog.Attr
+	for _, step := range []struct {
+		name string
+		took time.Duration
+	}{
+		{"confirming", s.Confirm}, {"queued", s.Queue}, {"evaluating", s.Evaluate}, {"committing", s.Commit}, {"forwarded", s.Forward},
+	} {
+		if step.took > 0 {
+			attrs = append(attrs, slog.Duration(step.name, step.took))
+		}
+	}
+	if len(attrs) == 0 {
+		return nil
+	}
+	return []slog.Attr{slog.GroupAttrs("steps", attrs...)}
+}
+
+// prefix is etcd's word for a kind of request.
+func prefix(req any) string {
+	switch r := req.(type) {
+	case *pb.RangeRequest:
+		return "read-only range "
+	case *pb.TxnRequest:
+		if readOnly, _ := txnReads(r); readOnly {
+			return "read-only txn "
+		}
+	}
+	return ""
+}
+
+// responseText describes a response without what is in it.
+func responseText(resp any, err error) string {
+	m, ok := resp.(proto.Message)
+	if !ok || err != nil {
+		return ""
+	}
+	size := fmt.Sprintf("size:%d", proto.Size(m))
+	if r, ok := resp.(*pb.RangeResponse); ok {
+		return fmt.Sprintf("range_response_count:%d %s", len(r.GetKvs()), size)
+	}
+	return size
 }
 
 // requestText describes a request on keys without the values in it. Other

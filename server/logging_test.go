@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
@@ -18,7 +21,7 @@ func TestRequestLog(t *testing.T) {
 	method := "/m"
 	logged := func(level slog.Level, slow time.Duration, req any) string {
 		var out bytes.Buffer
-		l := &requestLog{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), slow: slow}
+		l := &requestLog{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), slow: slow, count: newSlowRequests()}
 		_, err := l.unary(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: method},
 			func(context.Context, any) (any, error) { return &pb.PutResponse{}, nil })
 		require.NoError(t, err)
@@ -31,7 +34,10 @@ func TestRequestLog(t *testing.T) {
 	require.Contains(t, fast, "thekey")
 	slow := logged(slog.LevelInfo, 0, put)
 	require.Contains(t, slow, "level=WARN")
-	require.Contains(t, slow, "slow request")
+	require.Contains(t, slow, "apply request took too long")
+	require.Contains(t, slow, "expected-duration=0s")
+	require.Contains(t, slow, "response=size:")
+	require.Contains(t, logged(slog.LevelInfo, 0, &pb.RangeRequest{Key: []byte("thekey")}), `prefix="read-only range "`)
 	for _, req := range []any{
 		put,
 		&pb.TxnRequest{Success: []*pb.RequestOp{opPut(put)}, Compare: []*pb.Compare{{Key: key, Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("thevalue")}}}},
@@ -50,4 +56,26 @@ func TestCausesAreLoggedNotSent(t *testing.T) {
 	err := answer(context.Background(), log, "/m", errors.New("access denied for root"))
 	require.NotContains(t, err.Error(), "root")
 	require.Contains(t, out.String(), "access denied for root")
+}
+
+// A put that is slow says where its time went, and is counted.
+func TestASlowRequestTellsItsSteps(t *testing.T) {
+	var out lockedBuffer
+	registry := prometheus.NewRegistry()
+	s := startBackend(t, func(c *Config) {
+		c.Logger, c.SlowRequest, c.Registry = slog.New(slog.NewTextHandler(&out, nil)), time.Nanosecond, registry
+	})
+	_, err := newClient(t, s).Put(testContext(t), "thekey", "thevalue")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^.*method=/etcdserverpb.KV/Put.*$`).FindString(out.String())
+	for _, want := range []string{
+		"level=WARN", `msg="apply request took too long"`, "took=", "expected-duration=1ns", "thekey", "response=size:", "steps.queued=", "steps.evaluating=", "steps.committing=",
+	} {
+		require.Contains(t, line, want)
+	}
+	require.NotContains(t, line, "thevalue")
+	require.Equal(t, 1.0, testutil.ToFloat64(s.services.slow))
+	_, err = newClient(t, s).Compact(testContext(t), 99)
+	require.Error(t, err)
+	require.Regexp(t, `took too long.*method=/etcdserverpb.KV/Compact.*error="etcdserver: mvcc: required revision is a future revision"`, out.String())
 }

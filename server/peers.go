@@ -32,7 +32,7 @@ const (
 // calls are not bounded here, as the member that forwards has done so; handlers
 // check requests again. files is nil if no peer URL has TLS.
 func newPeerGRPC(cfg Config, sv *services, ss *streams, files *tlsfiles.Files) *grpc.Server {
-	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, forwarded: true}
+	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, count: sv.slow, forwarded: true}
 	front := &peerFront{streams: ss, log: cfg.Logger}
 	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(newPeerCredentials(files, cfg.Logger)),

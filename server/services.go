@@ -24,12 +24,13 @@ type services struct {
 
 	guard   *auth.Guard
 	forward *forwarder // nil: this node always leads
+	slow    prometheus.Counter
 }
 
 // newServices registers the metrics that handlers count.
 func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concurrency, clientURLs []string) (*services, error) {
-	counts := newKVCounters()
-	if err := register(cfg.Registry, counts.collectors()...); err != nil {
+	counts, slow := newKVCounters(), newSlowRequests()
+	if err := register(cfg.Registry, append(counts.collectors(), slow)...); err != nil {
 		return nil, err
 	}
 	guard, err := auth.New(auth.Config{
@@ -63,6 +64,7 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 		election:    &electionServer{concurrency: recipes},
 		guard:       guard,
 		forward:     forward,
+		slow:        slow,
 	}, nil
 }
 

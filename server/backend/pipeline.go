@@ -36,6 +36,7 @@ type request struct {
 	abandoned atomic.Bool
 	done      chan error // buffered; receives the outcome once
 	span      trace.Span // nil: not traced
+	took      Steps      // set before done is
 }
 
 const (
@@ -71,9 +72,12 @@ func (l *leader) await(ctx context.Context, r *request) error {
 	}
 	select {
 	case err := <-r.done:
+		r.note(ctx, true)
 		return err
 	case <-ctx.Done():
-		r.state.CompareAndSwap(requestWaiting, requestLeft)
+		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+			r.note(ctx, false)
+		}
 		r.abandoned.Store(true)
 		return l.publicError(ctx, ctx.Err())
 	case <-l.sequencerDone:
@@ -197,14 +201,18 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 	ctx, span := l.traceBatch(ctx, "batch", requests)
 	defer span.End()
 	presume := l.presumptions.hold()
+	taken, took := time.Now(), Steps{}
 	for attempt := 0; ; {
+		evaluating := time.Now()
 		s := newBatchState(l)
 		if s.presume = presume; !presume {
 			l.loadFresh(ctx, requests)
 		}
 		outcomes := l.evaluateAll(ctx, s, requests)
 		n := len(outcomes)
+		committing := time.Now()
 		err := l.commit(ctx, s, requests[:n])
+		took.Evaluate, took.Commit = took.Evaluate+committing.Sub(evaluating), took.Commit+time.Since(committing)
 		if errors.Is(err, errPresumed) {
 			l.judgePresumptions(ctx, s)
 			presume = false
@@ -228,6 +236,7 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 				// Every outcome was judged on changes that did not happen.
 				outcomes[i] = err
 			}
+			r.took = Steps{Queue: taken.Sub(r.since), Evaluate: took.Evaluate, Commit: took.Commit}
 			r.done <- outcomes[i]
 			l.metrics.queue.Observe(time.Since(r.since).Seconds())
 		}

@@ -85,6 +85,9 @@ func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, e
 }
 
 func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64, error) {
+	if l := b.leading.Load(); linearizable && (l == nil || !l.authority.valid()) {
+		defer b.confirmed(ctx, time.Now())
+	}
 	retry := &retrier{most: maxAskDelay}
 	for {
 		if err := b.serving(); err != nil {
@@ -111,6 +114,20 @@ func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64,
 		if retry.wait(ctx) != nil {
 			return 0, b.publicError(ctx, err)
 		}
+	}
+}
+
+// slowConfirm is what etcd takes for slow in the same place.
+const slowConfirm = 500 * time.Millisecond
+
+// confirmed notes how long it took since started to find out what is newest.
+func (b *Backend) confirmed(ctx context.Context, started time.Time) {
+	took := time.Since(started)
+	if s := StepsOf(ctx); s != nil {
+		s.Confirm += took
+	}
+	if took > slowConfirm {
+		b.metrics.slowConfirms.Inc()
 	}
 }
 
