@@ -34,6 +34,9 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 		b, err := backend.Open(ctx, store, cfg)
 		return &replica{backend: b}, err
 	}
+	if err := backend.RefuseRestoring(ctx, store); err != nil {
+		return nil, err
+	}
 	n, err := cluster.Join(ctx, cluster.Config{
 		Store: store, Name: c.Name, Version: productVersion(),
 		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),

@@ -169,6 +169,9 @@ func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, erro
 // prepare is OpenReplica without the goroutines of the backend itself.
 func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, error) {
 	cfg.setDefaults()
+	if err := refuseRestoring(ctx, store); err != nil {
+		return nil, err
+	}
 	b := &Backend{
 		cfg: cfg, log: cfg.Logger, store: store,
 		records: newRecordCache(max(cfg.RecordCache, 0)),

@@ -92,6 +92,11 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 		return nil, err
 	}
 	taken := time.Now()
+	// A restore that began since this node was opened has found its chain row, and
+	// ended there, or brought its own.
+	if err := refuseRestoring(ctx, b.store); err != nil {
+		return nil, err
+	}
 	held := l.chain.held
 	b.noteChain(held)
 	b.alarms.distrust()
