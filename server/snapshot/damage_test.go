@@ -1,0 +1,208 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// tryLoad is load that may fail.
+func tryLoad(t *testing.T, path string, skipHash bool, store sqlstore.Store) error {
+	t.Helper()
+	s, err := Open(t.Context(), path, skipHash)
+	if err != nil {
+		return err
+	}
+	defer func() { require.NoError(t, s.Close()) }()
+	_, err = s.Load(t.Context(), store, LoadOptions{})
+	return err
+}
+
+func writeFile(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+func TestDamagedFiles(t *testing.T) {
+	b := serve(t, newStore(t))
+	grow(t, b, 4)
+	whole, err := os.ReadFile(save(t, b, defaultRunBytes))
+	require.NoError(t, err)
+	untouched := func(store sqlstore.Store) {
+		t.Helper()
+		_, err := store.Get(t.Context(), coder.ChainKey())
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
+	}
+	for at := 0; at < len(whole); at += 977 {
+		store := newStore(t)
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 0x40
+		require.ErrorIs(t, tryLoad(t, writeFile(t, flipped), false, store), ErrDamaged, "byte %d", at)
+		untouched(store)
+	}
+	for size := 0; size < len(whole); size += 1021 {
+		store := newStore(t)
+		path := writeFile(t, whole[:size])
+		require.Error(t, tryLoad(t, path, false, store), "%d bytes", size)
+		untouched(store)
+		require.ErrorIs(t, tryLoad(t, path, true, store), ErrDamaged, "%d bytes", size)
+		untouched(store)
+	}
+	require.ErrorIs(t, tryLoad(t, writeFile(t, append(whole, "more"...)), false, newStore(t)), ErrDamaged)
+}
+
+func TestAFileWithoutItsHash(t *testing.T) {
+	b := serve(t, newStore(t))
+	grow(t, b, 4)
+	whole, err := os.ReadFile(save(t, b, defaultRunBytes))
+	require.NoError(t, err)
+	path := writeFile(t, whole[:len(whole)-sha256.Size])
+	require.ErrorIs(t, tryLoad(t, path, false, newStore(t)), ErrNoHash)
+	store := newStore(t)
+	require.NoError(t, tryLoad(t, path, true, store))
+	requireSame(t, b, serve(t, store))
+}
+
+// edited returns a copy of an empty snapshot with changes of its own.
+func edited(t *testing.T, change func(*bbolt.Tx) error) string {
+	t.Helper()
+	path := save(t, serve(t, newStore(t)), defaultRunBytes)
+	require.NoError(t, os.Truncate(path, fileSize(t, path)-sha256.Size))
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(change))
+	require.NoError(t, db.Close())
+	return path
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+func putIn(bucket, key, value []byte) func(*bbolt.Tx) error {
+	return func(tx *bbolt.Tx) error { return tx.Bucket(bucket).Put(key, value) }
+}
+
+func marshal(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return b
+}
+
+func TestFilesThatAreNoSnapshots(t *testing.T) {
+	version := func(rev int64, kv *mvccpb.KeyValue) func(*bbolt.Tx) error {
+		return putIn(bucketKey, encodeRevision(rev, 0, false), marshal(t, kv))
+	}
+	cases := map[string]struct {
+		change func(*bbolt.Tx) error
+		want   string
+	}{
+		"a revision of the wrong length": {putIn(bucketKey, []byte("short"), nil), "is no revision"},
+		"a negative revision":            {putIn(bucketKey, encodeRevision(-1, 0, false), nil), "negative"},
+		"a value that is none":           {putIn(bucketKey, encodeRevision(2, 0, false), []byte{0xff}), "change 0"},
+		"a version before its creation":  {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 3, Version: 1}), "created at 3"},
+		"a version 0":                    {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 2}), "version 0"},
+		"a key that does not fit":        {version(2, &mvccpb.KeyValue{Key: make([]byte, 2000), CreateRevision: 2, Version: 1}), "key is too long"},
+		"a lease without its id":         {putIn(bucketLease, []byte("12345678"), nil), "the lease"},
+		"a user under another name":      {putIn(bucketAuthUsers, []byte("name"), nil), "the user"},
+		"a role that is none":            {putIn(bucketAuthRoles, []byte("name"), []byte{0xff}), "the role"},
+		"a revision of users":            {putIn(bucketAuth, authRevision, []byte("x")), "is no number"},
+		"a compact revision":             {putIn(bucketMeta, metaFinishedCompact, []byte("x")), "is no revision"},
+		"another bbolt database":         {func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketKey) }, "not an etcd's"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			require.ErrorContains(t, tryLoad(t, edited(t, c.change), true, store), c.want)
+			_, err := store.Get(t.Context(), coder.ChainKey())
+			require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "the table was touched")
+		})
+	}
+}
+
+// An etcd that ended before a compaction was carried out has more than is needed.
+func TestACompactionThatWasOnlyScheduled(t *testing.T) {
+	path := edited(t, func(tx *bbolt.Tx) error {
+		for _, v := range []struct {
+			rev, created, version int64
+			key                   string
+		}{{2, 2, 1, "a"}, {3, 2, 2, "a"}, {4, 0, 0, "b"}, {5, 5, 1, "b"}, {6, 6, 1, "c"}} {
+			kv := &mvccpb.KeyValue{Key: []byte(v.key)}
+			if v.version > 0 {
+				kv.CreateRevision, kv.ModRevision, kv.Version = v.created, v.rev, v.version
+			}
+			if err := tx.Bucket(bucketKey).Put(encodeRevision(v.rev, 0, v.version == 0), marshal(t, kv)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(bucketMeta).Put(metaScheduledCompact, encodeRevision(5, 0, false))
+	})
+	store := newStore(t)
+	require.NoError(t, tryLoad(t, path, true, store))
+	require.Len(t, contentOf(t, store, 0).Versions, 3) // a at 3, b at 5, c
+	b := serve(t, store)
+	require.EqualValues(t, 5, b.CompactRevision())
+	require.EqualValues(t, 6, b.Revision())
+	_, err := b.Range(t.Context(), &backend.RangeRequest{KeyRange: everything, Revision: 4}, true)
+	require.ErrorIs(t, err, backend.ErrCompacted)
+}
+
+func TestLoadingIsCancelled(t *testing.T) {
+	b := serve(t, newStore(t))
+	grow(t, b, 5)
+	s, err := Open(t.Context(), save(t, b, defaultRunBytes), false)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Load(ctx, newStore(t), LoadOptions{})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func FuzzDecodeVersion(f *testing.F) {
+	kv, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 3, Version: 2, Lease: -1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(encodeRevision(3, 1, false), kv)
+	f.Add(encodeRevision(3, 1, true), kv)
+	f.Add(encodeRevision(1<<62, 0, false), []byte{})
+	f.Add([]byte("_"), []byte{0xff})
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		rev, r, err := decodeVersion(key, value)
+		if err != nil || r == nil {
+			return
+		}
+		// What is accepted is stored again as it was understood.
+		again, err := encodeValue(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := encodeRevision(rev, int64(r.Sub), r.Tombstone)
+		if !bytes.Equal(stored, key) {
+			t.Fatalf("%x became %x", key, stored)
+		}
+		_, same, err := decodeVersion(stored, again)
+		if err != nil || !bytes.Equal(same.Key, r.Key) || !bytes.Equal(same.Value, r.Value) || same.Version != r.Version || same.Lease != r.Lease {
+			t.Fatalf("%+v became %+v: %v", r, same, err)
+		}
+	})
+}

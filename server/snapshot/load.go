@@ -1,0 +1,261 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// LoadOptions say what to make of a file.
+type LoadOptions struct {
+	// Bump is what to raise the revision by. Everything below the new one counts as
+	// compacted then. 0: neither.
+	Bump int64
+	// Progress, if not nil, is called now and then, by the one goroutine that loads.
+	Progress func(Progress)
+}
+
+// Progress is how far a load is in the phase at hand.
+type Progress struct {
+	Phase       string
+	Done, Total int // versions, or keys
+}
+
+// Loaded is what a load has written.
+type Loaded struct {
+	Revision        int64 `json:"revision"`
+	CompactRevision int64 `json:"compact_revision"` // 0: nothing was compacted
+	Versions        int   `json:"versions"`
+	Keys            int   `json:"keys"`
+	Leases          int   `json:"leases"`
+	Users           int   `json:"users"`
+	Roles           int   `json:"roles"`
+	AuthEnabled     bool  `json:"auth_enabled"`
+	// Alarms of the file are not raised again: their members do not exist here.
+	Alarms int `json:"alarms_left_out"`
+}
+
+// progressEvery is after how many versions progress is told.
+const progressEvery = 10_000
+
+// Load fills store, which must be empty, with what the file has. Either it ends
+// without an error, or the store cannot be served until another Load has. The whole file
+// is read before the store is touched. Errors: backend.ErrNotEmpty, ErrDamaged, those of
+// backend.Restore.
+func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (l *Loaded, err error) {
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	err = guarded(func() error {
+		return s.db.View(func(tx *bbolt.Tx) error {
+			in := &loading{ctx: ctx, tx: tx, options: o, compacted: s.compacted, kept: make(map[string]int64)}
+			if err := in.survey(); err != nil {
+				return err
+			}
+			var err error
+			l, err = in.load(store)
+			return err
+		})
+	})
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return l, err
+}
+
+// loading is one Load.
+type loading struct {
+	ctx     context.Context
+	tx      *bbolt.Tx
+	options LoadOptions
+
+	compacted int64 // 0: none
+	revision  int64
+	total     int
+	// kept has the revision that each key was at at the compact revision, 0 if it
+	// was deleted by then.
+	kept map[string]int64
+
+	leases []coder.Lease
+	auth   backend.AuthChange
+	alarms int
+}
+
+// survey reads everything once, for what is wrong with it, and for what compaction
+// would have removed.
+func (in *loading) survey() error {
+	newest := int64(0)
+	err := in.versions(func(rev int64, _ *coder.Record) error {
+		newest = rev
+		in.total++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	in.revision = max(newest, in.compacted, 1)
+	if in.options.Bump > 0 {
+		if in.revision > math.MaxInt64-in.options.Bump {
+			return fmt.Errorf("the revision %d cannot be raised by %d", in.revision, in.options.Bump)
+		}
+		in.revision += in.options.Bump
+		in.compacted = in.revision
+	}
+	seen := 0
+	err = in.versions(func(rev int64, r *coder.Record) error {
+		if seen++; seen%progressEvery == 0 {
+			in.options.Progress(Progress{"checking", seen, in.total})
+		}
+		if r == nil {
+			return nil
+		}
+		if err := coder.CheckKey(r.Key); err != nil {
+			return fmt.Errorf("the key %.100q of revision %d: %w", r.Key, rev, err)
+		}
+		switch {
+		case rev > in.compacted:
+		case r.Tombstone && rev < in.compacted:
+			in.kept[string(r.Key)] = 0
+		default:
+			in.kept[string(r.Key)] = rev
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(in.readLeases(), in.readAuth(), in.forEach(bucketAlarm, func(_, _ []byte) error {
+		in.alarms++
+		return nil
+	}))
+}
+
+// versions calls f with the versions in the order of revisions; see decodeVersion.
+// What they refer to is f's.
+func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
+	var last []byte
+	n := 0
+	return in.forEach(bucketKey, func(k, v []byte) error {
+		if n++; n%1000 == 0 {
+			if err := in.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if bytes.Compare(k, last) <= 0 {
+			return damaged("the revision %x comes behind %x", k, last)
+		}
+		last = append(last[:0], k...)
+		rev, r, err := decodeVersion(k, v)
+		if err != nil {
+			return err
+		}
+		return f(rev, r)
+	})
+}
+
+func (in *loading) forEach(bucket []byte, f func(k, v []byte) error) error {
+	b := in.tx.Bucket(bucket)
+	if b == nil {
+		return nil // files of older versions
+	}
+	return b.ForEach(f)
+}
+
+func (in *loading) readLeases() error {
+	return in.forEach(bucketLease, func(k, v []byte) error {
+		id, err := uint64From(k)
+		if err != nil {
+			return err
+		}
+		row := &leasepb.Lease{}
+		if err := proto.Unmarshal(v, row); err != nil {
+			return damaged("the lease %x: %v", id, err)
+		}
+		if row.ID != int64(id) || row.ID == 0 || row.TTL < 1 || row.TTL > backend.MaxLeaseTTL || row.RemainingTTL < 0 {
+			return damaged("the lease %x says that it is %x, with a life of %d s", id, uint64(row.ID), row.TTL)
+		}
+		in.leases = append(in.leases, coder.Lease{ID: row.ID, TTL: row.TTL, Remaining: min(row.RemainingTTL, row.TTL)})
+		return nil
+	})
+}
+
+func (in *loading) readAuth() error {
+	in.auth = backend.AuthChange{Users: make(map[string][]byte), Roles: make(map[string][]byte)}
+	if b := in.tx.Bucket(bucketAuth); b != nil {
+		in.auth.Enabled = bytes.Equal(b.Get(authEnabled), []byte{1})
+		if raw := b.Get(authRevision); raw != nil {
+			rev, err := uint64From(raw)
+			if err != nil {
+				return err
+			}
+			in.auth.Revision = int64(rev)
+		}
+	}
+	err := in.forEach(bucketAuthUsers, func(k, v []byte) error {
+		u := &authpb.User{}
+		if err := proto.Unmarshal(v, u); err != nil || !bytes.Equal(u.Name, k) {
+			return damaged("the user %.100q cannot be read", k)
+		}
+		in.auth.Users[string(k)] = bytes.Clone(v)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return in.forEach(bucketAuthRoles, func(k, v []byte) error {
+		r := &authpb.Role{}
+		if err := proto.Unmarshal(v, r); err != nil || !bytes.Equal(r.Name, k) {
+			return damaged("the role %.100q cannot be read", k)
+		}
+		in.auth.Roles[string(k)] = bytes.Clone(v)
+		return nil
+	})
+}
+
+func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
+	r, err := backend.BeginRestore(in.ctx, store, in.compacted)
+	if err != nil {
+		return nil, err
+	}
+	l := &Loaded{
+		CompactRevision: in.compacted, Leases: len(in.leases), Users: len(in.auth.Users), Roles: len(in.auth.Roles),
+		AuthEnabled: in.auth.Enabled, Alarms: in.alarms,
+	}
+	seen := 0
+	err = in.versions(func(rev int64, rec *coder.Record) error {
+		if seen++; seen%progressEvery == 0 {
+			in.options.Progress(Progress{"writing", seen, in.total})
+		}
+		if rec == nil || rev <= in.compacted && in.kept[string(rec.Key)] != rev {
+			return nil
+		}
+		l.Versions++
+		return r.Put(in.ctx, rec)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, lease := range in.leases {
+		if err := r.Lease(in.ctx, lease); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Auth(in.ctx, &in.auth); err != nil {
+		return nil, err
+	}
+	l.Keys, l.Revision, err = r.Finish(in.ctx, in.revision, func(keys int) {
+		in.options.Progress(Progress{"indexing", keys, r.Keys()})
+	})
+	return l, err
+}

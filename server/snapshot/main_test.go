@@ -1,0 +1,143 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newStore(t testing.TB) sqlstore.Store {
+	t.Helper()
+	s := memstore.New()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// serve returns a backend that leads store until the test ends.
+func serve(t testing.TB, store sqlstore.Store) *backend.Backend {
+	t.Helper()
+	b, err := backend.Open(t.Context(), store, backend.Config{
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Exclusive: true,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
+	return b
+}
+
+func put(key, value string, lease int64) backend.Op {
+	return backend.Op{Put: &backend.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease}}
+}
+
+func del(key, end string) backend.Op {
+	return backend.Op{Delete: &backend.DeleteRequest{KeyRange: backend.KeyRange{Key: []byte(key), End: []byte(end)}}}
+}
+
+func mustTxn(t testing.TB, b *backend.Backend, ops ...backend.Op) int64 {
+	t.Helper()
+	res, err := b.Txn(t.Context(), &backend.Txn{Then: ops}, true)
+	require.NoError(t, err)
+	return res.Revision
+}
+
+var everything = backend.KeyRange{Key: []byte{0}, End: []byte{0}}
+
+// grow gives b a history: versions, deletions, transactions, leases, users, and a
+// compaction in the middle.
+func grow(t testing.TB, b *backend.Backend, seed uint64) {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var leases []int64
+	for i := range 3 {
+		l, err := b.LeaseGrant(t.Context(), int64(i)<<40-5, 1000+int64(i))
+		require.NoError(t, err)
+		leases = append(leases, l.ID)
+	}
+	key := func() string { return fmt.Sprintf("k\x00%c/%d", 'a'+rune(r.IntN(4)), r.IntN(6)) }
+	compacted := int64(0)
+	for i := range 300 {
+		var lease int64
+		if r.IntN(4) == 0 {
+			lease = leases[r.IntN(len(leases))]
+		}
+		switch r.IntN(6) {
+		case 0:
+			mustTxn(t, b, del(key(), ""))
+		case 1:
+			from := key()
+			mustTxn(t, b, del(from, from[:2]+"z"))
+		case 2:
+			mustTxn(t, b, put("x"+key(), "", lease), put("y"+key(), fmt.Sprint(i), 0), del(key(), ""))
+		default:
+			mustTxn(t, b, put(key(), fmt.Sprint(i), lease))
+		}
+		if i == 120 || i == 180 {
+			compacted = b.Revision() - int64(r.IntN(20))
+			_, err := b.Compact(t.Context(), compacted, true)
+			require.NoError(t, err)
+		}
+	}
+	user, err := proto.Marshal(&authpb.User{Name: []byte("root"), Password: []byte("hash"), Roles: []string{"root"}})
+	require.NoError(t, err)
+	role, err := proto.Marshal(&authpb.Role{Name: []byte("root")})
+	require.NoError(t, err)
+	_, err = b.ChangeAuth(t.Context(), func(*backend.AuthRows) (*backend.AuthChange, error) {
+		return &backend.AuthChange{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user}, Roles: map[string][]byte{"root": role}}, nil
+	})
+	require.NoError(t, err)
+	_, err = b.RaiseAlarm(t.Context(), backend.Alarm{MemberID: 5, Type: backend.AlarmCorrupt})
+	require.NoError(t, err)
+}
+
+var testAbout = About{
+	Members:        []Member{{ID: 0xa1, Name: "one", PeerURLs: []string{"http://one:2380"}, ClientURLs: []string{"http://one:2379"}}},
+	ClusterVersion: "3.7.0", StorageVersion: "3.7.0",
+}
+
+// save writes a snapshot of b, with the hash behind it, and returns the file's path.
+func save(t testing.TB, b *backend.Backend, runBytes int) string {
+	t.Helper()
+	m := NewMaker(t.TempDir())
+	m.runBytes = runBytes
+	f, err := m.Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
+	require.NoError(t, err)
+	var content []byte
+	require.NoError(t, f.Send(func(block []byte, remaining int64) error {
+		content = append(content, block...)
+		require.Equal(t, max(f.Size-int64(len(content)), 0), remaining)
+		return nil
+	}))
+	require.NoError(t, f.Close())
+	left, err := os.ReadDir(m.dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "files are left")
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+// load fills store with the file.
+func load(t testing.TB, path string, store sqlstore.Store, o LoadOptions) *Loaded {
+	t.Helper()
+	s, err := Open(t.Context(), path, false)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	l, err := s.Load(t.Context(), store, o)
+	require.NoError(t, err)
+	return l
+}

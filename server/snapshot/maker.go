@@ -1,0 +1,113 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+// Maker makes snapshot files, a few at a time. Safe for concurrent use.
+type Maker struct {
+	dir      string
+	slots    chan struct{}
+	runBytes int
+}
+
+// atATime is how many snapshots of one server there are at a time, from their
+// beginning until they are sent. Others wait: each takes twice its size on disk.
+const atATime = 2
+
+// NewMaker returns a maker that has its temporary files in dir, which is created when
+// it is needed.
+func NewMaker(dir string) *Maker {
+	return &Maker{dir: dir, slots: make(chan struct{}, atATime), runBytes: defaultRunBytes}
+}
+
+// Member is a member of the cluster, as etcd stores it.
+type Member struct {
+	ID         uint64   `json:"id"`
+	PeerURLs   []string `json:"peerURLs"`
+	Name       string   `json:"name,omitempty"`
+	ClientURLs []string `json:"clientURLs,omitempty"`
+}
+
+// About is what a snapshot says of the cluster.
+type About struct {
+	Members                        []Member
+	ClusterVersion, StorageVersion string
+}
+
+// File is a snapshot that was made: etcd's backend, without the hash behind it. The
+// caller closes it, which removes it.
+type File struct {
+	io.Reader
+	Size int64
+
+	file    *os.File
+	dir     string
+	release func()
+}
+
+// Close removes the file.
+func (f *File) Close() error {
+	defer f.release()
+	return errors.Join(f.file.Close(), os.RemoveAll(f.dir))
+}
+
+// Make waits for its turn, opens the snapshot and writes it down. Errors: open's, ctx's,
+// those of the disk.
+func (m *Maker) Make(ctx context.Context, open func() (*backend.Snapshot, error), about About) (_ *File, err error) {
+	select {
+	case m.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	release := func() { <-m.slots }
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	s, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the directory of snapshots: %w", err)
+	}
+	dir, err := os.MkdirTemp(m.dir, "sqlbrain-snapshot-")
+	if err != nil {
+		return nil, fmt.Errorf("the directory of snapshots: %w", err)
+	}
+	file, size, err := write(ctx, dir, m.runBytes, s, about)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &File{Reader: io.LimitReader(file, size), Size: size, file: file, dir: dir, release: release}, nil
+}
+
+// blockBytes is how much of a file is sent at a time, as in etcd.
+const blockBytes = 32 << 10
+
+// Send calls send with the file's bytes, block by block, and then with their hash.
+// remaining is what of the file is still to come. send may keep the block.
+func (f *File) Send(send func(block []byte, remaining int64) error) error {
+	sum := sha256.New()
+	for remaining := f.Size; remaining > 0; {
+		block := make([]byte, min(blockBytes, remaining))
+		if _, err := io.ReadFull(f.Reader, block); err != nil {
+			return fmt.Errorf("reading the snapshot: %w", err)
+		}
+		remaining -= int64(len(block))
+		sum.Write(block)
+		if err := send(block, remaining); err != nil {
+			return err
+		}
+	}
+	return send(sum.Sum(nil), 0)
+}
