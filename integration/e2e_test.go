@@ -235,7 +235,6 @@ func TestNotSupported(t *testing.T) {
 		"member remove 1",
 		"member promote 1",
 		"member update 1 --peer-urls http://127.0.0.1:1",
-		"snapshot save " + t.TempDir() + "/snapshot",
 		"downgrade enable 3.6",
 	} {
 		out := c.run(step{args: args})

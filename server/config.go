@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,6 +70,9 @@ type Config struct {
 	KeepAliveInterval    time.Duration // the server pings an idle client that often; 2 h
 	KeepAliveTimeout     time.Duration // and waits that long for the answer; 20 s
 
+	// SnapshotDir has the temporary files of snapshots; the system's directory for such.
+	SnapshotDir string
+
 	EnableGRPCGateway bool     // serve JSON under /v3/
 	CORS              []string // origins allowed to call over HTTP, "*" for all; none
 	EnablePprof       bool     // serve profiles under /debug/pprof/, on the metrics URLs too
@@ -128,6 +132,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Registry = prometheus.NewRegistry()
 	}
 	c.Name = cmp.Or(c.Name, "default")
+	c.SnapshotDir = cmp.Or(c.SnapshotDir, os.TempDir())
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, defaultMaxRequestBytes)
 	c.MaxTxnOps = cmp.Or(c.MaxTxnOps, defaultMaxTxnOps)
 	c.AuthToken = cmp.Or(c.AuthToken, auth.DefaultToken)

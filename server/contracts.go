@@ -41,6 +41,7 @@ type (
 		HashKV(ctx context.Context, rev int64, marshal func(*coder.Record) ([]byte, error)) (backend.Hash, error)
 		Hash(ctx context.Context) (uint32, error)
 		Defragment(ctx context.Context) error
+		OpenSnapshot(ctx context.Context) (*backend.Snapshot, error)
 	}
 
 	consoleBackend interface {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -174,6 +175,13 @@ func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record
 
 func (f *fakeNode) Hash(context.Context) (uint32, error) { return f.hash.Hash, f.failure() }
 func (f *fakeNode) Defragment(ctx context.Context) error { return f.failure() }
+
+func (f *fakeNode) OpenSnapshot(context.Context) (*backend.Snapshot, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return nil, errors.New("there is nothing to open")
+}
 
 func fakeGuard(t *testing.T, n node) *auth.Guard {
 	t.Helper()

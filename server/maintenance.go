@@ -19,10 +19,11 @@ import (
 type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 
-	backend maintenanceBackend
-	guard   *auth.Guard
-	headers headers
-	mover   LeaderMover // nil: this node always leads
+	backend   maintenanceBackend
+	guard     *auth.Guard
+	headers   headers
+	mover     LeaderMover // nil: this node always leads
+	snapshots *snapshotServer
 }
 
 // Status describes the node. Its raft index is the number of commits.
@@ -168,13 +169,6 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 		return nil, rpctypes.ErrGRPCBadLeaderTransferee
 	}
 	return &pb.MoveLeaderResponse{}, nil
-}
-
-func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer) error {
-	if err := s.guard.Admin(stream.Context()); err != nil {
-		return err
-	}
-	return unsupported("snapshots are")
 }
 
 func (s *maintenanceServer) Downgrade(ctx context.Context, _ *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
 )
 
 // services are the handlers of all RPCs. Clients and the other members of the
@@ -53,12 +54,13 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 		}
 	}
 	h := headers{n}
+	members := newClusterServer(h, guard, cfg, clientURLs)
 	return &services{
 		kv:          &kvServer{backend: n, guard: guard, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
 		watch:       &watchServer{open: open, guard: guard, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
 		lease:       &leaseServer{backend: n, guard: guard, headers: h, streams: ss, forward: forward, maxBytes: cfg.MaxRequestBytes},
-		cluster:     newClusterServer(h, guard, cfg, clientURLs),
-		maintenance: &maintenanceServer{backend: n, guard: guard, headers: h, mover: cfg.Mover},
+		cluster:     members,
+		maintenance: &maintenanceServer{backend: n, guard: guard, headers: h, mover: cfg.Mover, snapshots: &snapshotServer{log: cfg.Logger, maker: snapshot.NewMaker(cfg.SnapshotDir), members: members.members}},
 		auth:        &authServer{guard: guard, headers: h, forward: forward, log: cfg.Logger},
 		lock:        &lockServer{concurrency: recipes},
 		election:    &electionServer{concurrency: recipes},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,7 @@ func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Re
 		KeepAliveInterval:    c.GRPCKeepAliveInterval,
 		KeepAliveTimeout:     c.GRPCKeepAliveTimeout,
 		EnableGRPCGateway:    c.EnableGRPCGateway,
+		SnapshotDir:          cmp.Or(c.SnapshotDir, c.DataDir),
 		CORS:                 c.CORS,
 		EnablePprof:          c.EnablePprof,
 		Console:              c.Console,

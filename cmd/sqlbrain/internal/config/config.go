@@ -55,6 +55,7 @@ type Config struct {
 	GRPCKeepAliveInterval time.Duration // 0: no pings
 	GRPCKeepAliveTimeout  time.Duration // 0: no pings
 	EnableGRPCGateway     bool
+	SnapshotDir           string // DataDir if empty
 
 	QuotaBackendBytes       int64
 	AutoCompactionMode      string // CompactPeriodic or CompactRevision

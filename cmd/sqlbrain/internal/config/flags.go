@@ -53,6 +53,7 @@ func (s *Settings) define() {
 	f.DurationVar(&s.GRPCKeepAliveMinTime, "grpc-keepalive-min-time", 5*time.Second, "clients that ping more often than this are disconnected")
 	f.DurationVar(&s.GRPCKeepAliveInterval, "grpc-keepalive-interval", 2*time.Hour, "idle clients are pinged this often (0: never)")
 	f.DurationVar(&s.GRPCKeepAliveTimeout, "grpc-keepalive-timeout", 20*time.Second, "clients that do not answer a ping for this long are disconnected (0: no pings)")
+	f.StringVar(&s.SnapshotDir, "snapshot-dir", "", "`directory` for the temporary files of snapshots, which take twice their size (default: DATA-DIR)")
 	f.BoolVar(&s.EnableGRPCGateway, "enable-grpc-gateway", true, "serve JSON over HTTP under /v3/")
 
 	f.Int64Var(&s.QuotaBackendBytes, "quota-backend-bytes", 0, "refuse writes when the table is larger than this (0: no quota; in etcd 0 is 2 GiB)")
