@@ -69,6 +69,6 @@ environment, which beats the file.`
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{config.FlagError(err)} })
-	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(), p.newHealthCommand(), p.newVersionCommand(), newBenchCommand())
+	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), newBenchCommand())
 	return root
 }

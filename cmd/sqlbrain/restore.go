@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func (p *program) newRestoreCommand() *cobra.Command {
+	output := outputTable
+	c := restoreCommand{program: p}
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Fill an empty database from an etcd snapshot",
+		Long: `Fill an empty database from a file of etcdctl snapshot save, made of an etcd or of a sqlbrain.
+
+Keys, all their versions from the compact revision on, revisions, leases, users, roles and whether authentication is on
+come over as they are; members and alarms do not. The file is checked before the database is touched. Until the end the
+database is marked, and no server serves it; a restore that was interrupted is run again, and begins anew.`,
+		Example: `  etcdctl snapshot save snapshot.db
+  sqlbrain restore snapshot.db --datastore 'mysql://user:password@db.example/sqlbrain'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := p.settings.Load(p.environ); err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), args, output)
+		},
+	}
+	p.settings.Bind(cmd.Flags(), databaseFlags...)
+	f := cmd.Flags()
+	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
+	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the revision by")
+	f.BoolVar(&c.compact, "mark-compacted", false, "mark everything below the new revision as compacted (required with --bump-revision, and only then)")
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+type restoreCommand struct {
+	*program
+	skipHash, compact bool
+	bump              int64
+}
+
+func (c *restoreCommand) run(ctx context.Context, args []string, o output) (err error) {
+	switch {
+	case c.bump < 0:
+		return &usageError{errors.New("--bump-revision must not be negative")}
+	case (c.bump > 0) != c.compact:
+		return &usageError{errors.New("--bump-revision and --mark-compacted need each other, as in etcdutl")}
+	}
+	file, err := snapshot.Open(ctx, args[0], c.skipHash)
+	if err != nil {
+		return fmt.Errorf("%s: %w", args[0], err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	loaded, err := c.into(ctx, func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
+		return file.Load(ctx, store, snapshot.LoadOptions{Bump: c.bump, Progress: progress})
+	})
+	if errors.Is(err, snapshot.ErrDamaged) {
+		err = fmt.Errorf("%s: %w", args[0], err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.report(loaded, o)
+}
+
+// into runs load on the settings' database, whose schema is made if it is missing.
+func (c *restoreCommand) into(ctx context.Context, load func(sqlstore.Store, func(snapshot.Progress)) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
+	if err := c.prepareSchema(ctx, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, err
+	}
+	u := c.settings.URL()
+	store, err := sqlstore.Open(ctx, u, sqlstore.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("datastore %s: %w", u, err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	loaded, err := load(store, progressTo(c.stderr))
+	if errors.Is(err, backend.ErrNotEmpty) {
+		err = fmt.Errorf("datastore %s: %w", u, err)
+	}
+	return loaded, err
+}
+
+// progressInterval is how often progress is printed.
+const progressInterval = 2 * time.Second
+
+// progressTo prints a line now and then.
+func progressTo(w io.Writer) func(snapshot.Progress) {
+	started := time.Now()
+	printed := started
+	return func(p snapshot.Progress) {
+		now := time.Now()
+		if now.Sub(printed) < progressInterval {
+			return
+		}
+		printed = now
+		// Nobody is to fail because nobody looks on.
+		_, _ = fmt.Fprintf(w, "%s: %d of %d (%s)\n", p.Phase, p.Done, p.Total, now.Sub(started).Round(time.Second))
+	}
+}
+
+func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
+	if o == outputJSON {
+		return json.NewEncoder(c.stdout).Encode(struct {
+			Datastore string `json:"datastore"`
+			*snapshot.Loaded
+		}{c.settings.URL().String(), l})
+	}
+	auth := "off"
+	if l.AuthEnabled {
+		auth = "on"
+	}
+	lines := []string{
+		"datastore   " + c.settings.URL().String(),
+		fmt.Sprintf("revision    %d, compacted below %d", l.Revision, l.CompactRevision),
+		fmt.Sprintf("keys        %d, in %d versions", l.Keys, l.Versions),
+		fmt.Sprintf("leases      %d", l.Leases),
+		fmt.Sprintf("users       %d, roles %d, authentication %s", l.Users, l.Roles, auth),
+	}
+	if l.Alarms > 0 {
+		lines = append(lines, fmt.Sprintf("left out    %d alarms: look at why they were raised", l.Alarms))
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(c.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
