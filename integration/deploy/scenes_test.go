@@ -1,0 +1,180 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// series returns the series of a member.
+func series(name, labels, instance, values string) string {
+	all := []string{`job="sqlbrain"`, fmt.Sprintf("instance=%q", instance)}
+	if labels != "" {
+		all = append(all, labels)
+	}
+	return fmt.Sprintf("%s{%s} %s", name, strings.Join(all, ","), values)
+}
+
+// a and b return series of two members.
+func a(name, labels, values string) string { return series(name, labels, "a", values) }
+func b(name, labels, values string) string { return series(name, labels, "b", values) }
+
+// strange returns a series of something else that has the same metric.
+func strange(name, values string) string {
+	return fmt.Sprintf(`%s{job="etcd",instance="e"} %s`, name, values)
+}
+
+// job: the alert is the cluster's.
+var job = []string{""}
+
+// scenes are those of each alert: some in which it has to fire, and some in which
+// somebody would be woken for nothing.
+var scenes = map[string][]scene{
+	"SqlbrainMemberDown": {
+		{"one of two is away", []string{a("up", "", "1x12"), b("up", "", "0x12")}, []string{"b"}},
+		{"a restart", []string{a("up", "", "1x3 0x5 1x12")}, nil},
+		{"something else is away", []string{strange("up", "0x12")}, nil},
+	},
+	"SqlbrainNotServing": {
+		{"one of two", []string{a("etcd_server_has_leader", "", "1x12"), b("etcd_server_has_leader", "", "1x5 0x7")}, []string{"b"}},
+		{"a moment", []string{a("etcd_server_has_leader", "", "1x5 0 1x7")}, nil},
+		{"an etcd", []string{strange("etcd_server_has_leader", "0x12")}, nil},
+	},
+	"SqlbrainNoLeader": {
+		{"followers without a leader", []string{
+			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x4 0x8"),
+			b("etcd_server_has_leader", "", "1x12"), b("etcd_server_is_leader", "", "0x12"),
+		}, job},
+		{"all stopped", []string{a("etcd_server_has_leader", "", "0x12"), a("etcd_server_is_leader", "", "0x12")}, job},
+		{"the leader changes", []string{
+			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x4 0x8"),
+			b("etcd_server_has_leader", "", "1x12"), b("etcd_server_is_leader", "", "0x5 1x7"),
+		}, nil},
+		{"one follower is cut off", []string{
+			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x12"),
+			b("etcd_server_has_leader", "", "0x12"), b("etcd_server_is_leader", "", "0x12"),
+		}, nil},
+	},
+	"SqlbrainLeaderChanges": {
+		{"every two minutes", []string{a("etcd_server_leader_changes_seen_total", "", "0x3 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3")}, job},
+		{"a rolling restart", []string{a("etcd_server_leader_changes_seen_total", "", "1x10 2x5 3x30")}, nil},
+		{"of an etcd", []string{strange("etcd_server_leader_changes_seen_total", "0+1x40")}, nil},
+	},
+	"SqlbrainMembersSilent": {
+		{"one", []string{a("sqlbrain_members", `state="alive"`, "2x20"), a("sqlbrain_members", `state="silent"`, "1x20")}, job},
+		{"one was killed, and started again", []string{a("sqlbrain_members", `state="silent"`, "0x5 1x8 0x20")}, nil},
+		{"one is stopped", []string{a("sqlbrain_members", `state="silent"`, "0x20"), a("sqlbrain_members", `state="stopped"`, "1x20")}, nil},
+	},
+	"SqlbrainFollowerBehind": {
+		{"far", []string{
+			a("etcd_debugging_mvcc_current_revision", "", "20000+100x20"), b("etcd_debugging_mvcc_current_revision", "", "500x20"),
+		}, []string{"b"}},
+		{"as scrapes are apart", []string{
+			a("etcd_debugging_mvcc_current_revision", "", "20000+300x20"), b("etcd_debugging_mvcc_current_revision", "", "11000+300x20"),
+		}, nil},
+		{"it catches up", []string{
+			a("etcd_debugging_mvcc_current_revision", "", "20000x20"), b("etcd_debugging_mvcc_current_revision", "", "0x2 20000x16"),
+		}, nil},
+	},
+	"SqlbrainForwardingLost": {
+		{"again and again", []string{b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "0+1x40")}, []string{"b"}},
+		{"those that were answered", []string{
+			b("sqlbrain_forwarded_requests_total", `outcome="answered"`, "0+100x40"), b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "3x40"),
+		}, nil},
+	},
+	"SqlbrainDatabaseAway": {
+		{"for one member", []string{
+			a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x5 0+30x15"), a("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
+			b("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x20"), b("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
+		}, []string{"a"}},
+		{"some fail", []string{
+			a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0+10x20"), a("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
+		}, nil},
+		{"conflicts", []string{
+			a("sqlbrain_sql_errors_total", `kind="conflict",statement="commit_single"`, "0+30x20"), a("sqlbrain_sql_duration_seconds_count", `statement="commit_single"`, "0+30x20"),
+		}, nil},
+	},
+	"SqlbrainDatabaseErrors": {
+		{"of two kinds", []string{
+			a("sqlbrain_sql_errors_total", `kind="other",statement="list"`, "0+2x40"), a("sqlbrain_sql_errors_total", `kind="uncertain",statement="commit_tx"`, "0+2x40"),
+		}, []string{"a"}},
+		{"a failover", []string{a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x5 20x40")}, nil},
+		{"callers give up", []string{a("sqlbrain_sql_errors_total", `kind="context",statement="list"`, "0+30x40")}, nil},
+	},
+	"SqlbrainDatabaseReconnects": {
+		{"to and fro", []string{a("sqlbrain_sql_reconnects_total", "", "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4")}, []string{"a"}},
+		{"a failover", []string{a("sqlbrain_sql_reconnects_total", "", "0x10 1x50")}, nil},
+	},
+	"SqlbrainCommitRetries": {
+		{"both kinds together", []string{a("sqlbrain_sql_commit_retries_total", "", "0+20x40"), a("sqlbrain_commit_retries_total", "", "0+20x40")}, []string{"a"}},
+		{"now and then", []string{a("sqlbrain_sql_commit_retries_total", "", "0+10x40"), a("sqlbrain_commit_retries_total", "", "0+1x40")}, nil},
+	},
+	"SqlbrainCommitsSettled": {
+		{"a stream", []string{a("sqlbrain_commit_settled_total", "", "0+1x40")}, []string{"a"}},
+		{"a failover", []string{a("sqlbrain_commit_settled_total", "", "0x10 3x60")}, nil},
+	},
+	"SqlbrainCommitsSlow": {
+		{"every second one", []string{
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+50x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+100x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
+		}, []string{"a"}},
+		{"one of a thousand", []string{
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+999x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+1000x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+1000x40"),
+		}, nil},
+		{"nobody writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
+	},
+	"SqlbrainWritesQueue": {
+		{"for two seconds", []string{
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0x40"), a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="3.2"`, "0+100x40"),
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
+		}, []string{"a"}},
+		{"hardly", []string{
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0+100x40"), a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
+		}, nil},
+	},
+	"SqlbrainConnectionsExhausted": {
+		{"two reads always wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+60x40")}, []string{"a"}},
+		{"commits wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="write"`, "0+60x40")}, nil},
+		{"reads hardly wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+3x40")}, nil},
+	},
+	"SqlbrainCompactionBehind": {
+		{"for an hour", []string{a("sqlbrain_compaction_lag_revisions", "", "100x150"), a("etcd_server_is_leader", "", "1x150")}, []string{"a"}},
+		{"what led before", []string{b("sqlbrain_compaction_lag_revisions", "", "100x150"), b("etcd_server_is_leader", "", "0x150")}, nil},
+		{"every compaction takes its time", []string{
+			a("sqlbrain_compaction_lag_revisions", "", "100x38 0 100x38 0 100x38 0 100x30"), a("etcd_server_is_leader", "", "1x150"),
+		}, nil},
+	},
+	"SqlbrainCompactionErrors": {
+		{"each time", []string{a("sqlbrain_compaction_errors_total", "", "0x10 1x10 2x10 3x10 4x10 5x10")}, job},
+		{"once", []string{a("sqlbrain_compaction_errors_total", "", "0x10 1x80")}, nil},
+	},
+	"SqlbrainNotCompacted": {
+		{"much is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, job},
+		{"and compacted", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x100 5000x180 20000x200")}, nil},
+		{"little is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+1x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, nil},
+	},
+	"SqlbrainQuotaNear": {
+		{"nine tenths", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, []string{"a"}},
+		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
+		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "0x40")}, nil},
+	},
+	"SqlbrainWatchersSlow": {
+		{"some, of one member", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x40"), b("etcd_debugging_mvcc_slow_watcher_total", "", "3x40")}, []string{"b"}},
+		{"for a moment", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x5 3x10 0x30")}, nil},
+		{"of an etcd", []string{strange("etcd_debugging_mvcc_slow_watcher_total", "3x40")}, nil},
+	},
+	"SqlbrainWatchRingTooSmall": {
+		{"from the table", []string{a("sqlbrain_watch_catchup_total", `from="store"`, "0+300x80")}, []string{"a"}},
+		{"from memory", []string{a("sqlbrain_watch_catchup_total", `from="ring"`, "0+300x80")}, nil},
+		{"all clients come back", []string{a("sqlbrain_watch_catchup_total", `from="store"`, "0x10 3000x70")}, nil},
+	},
+	"SqlbrainWatchSourceErrors": {
+		{"they go on", []string{a("sqlbrain_watch_source_errors_total", "", "0+1x40")}, []string{"a"}},
+		{"long ago", []string{a("sqlbrain_watch_source_errors_total", "", "7x40")}, nil},
+	},
+	"SqlbrainRangeCacheThrashes": {
+		{"all the time", []string{a("sqlbrain_range_cache_evictions_total", "", "0+60x150")}, []string{"a"}},
+		{"at times", []string{a("sqlbrain_range_cache_evictions_total", "", "0+15x150")}, nil},
+		{"somebody lists everything", []string{a("sqlbrain_range_cache_evictions_total", "", "0x10 9000x140")}, nil},
+	},
+}
