@@ -28,10 +28,9 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 
 	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(newDoneHandshake()),
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(bytes.counted(newCodec())),
 		grpc.ChainUnaryInterceptor(log.unary, calls.UnaryServerInterceptor(), front.unary),
 		grpc.ChainStreamInterceptor(calls.StreamServerInterceptor(), front.stream),
-		grpc.StatsHandler(bytes),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+grpcOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams),

@@ -1,14 +1,14 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
@@ -93,7 +93,8 @@ func (c *clientRequests) count(kind, version string) {
 	c.vec.WithLabelValues(kind, version).Inc()
 }
 
-// clientBytes counts the bytes of gRPC messages; it is a stats.Handler.
+// clientBytes counts the bytes of gRPC messages, as etcd does where they are written
+// and read: a stats.Handler would have gRPC copy the metadata of every call for it.
 type clientBytes struct{ received, sent prometheus.Counter }
 
 func newClientBytes() *clientBytes {
@@ -103,17 +104,25 @@ func newClientBytes() *clientBytes {
 	}
 }
 
-func (c *clientBytes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (c *clientBytes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (c *clientBytes) HandleConn(context.Context, stats.ConnStats)                       {}
+// counted returns codec with its messages counted.
+func (c *clientBytes) counted(codec encoding.CodecV2) encoding.CodecV2 {
+	return countingCodec{codec, c}
+}
 
-func (c *clientBytes) HandleRPC(_ context.Context, s stats.RPCStats) {
-	switch p := s.(type) {
-	case *stats.InPayload:
-		c.received.Add(float64(p.Length))
-	case *stats.OutPayload:
-		c.sent.Add(float64(p.Length))
-	}
+type countingCodec struct {
+	encoding.CodecV2
+	bytes *clientBytes
+}
+
+func (c countingCodec) Marshal(v any) (mem.BufferSlice, error) {
+	out, err := c.CodecV2.Marshal(v)
+	c.bytes.sent.Add(float64(out.Len()))
+	return out, err
+}
+
+func (c countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	c.bytes.received.Add(float64(data.Len()))
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // statusCollector turns the backend's status into gauges when asked for them.
