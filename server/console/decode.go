@@ -14,11 +14,10 @@ const (
 	hexBytes  = 16 << 10
 	textBytes = 2 << 20
 	// maxDepth bounds the nesting of what is indented: each level makes every line
-	// below it longer.
-	maxDepth = 100
+	// below it longer. indentedBytes bounds what comes of it.
+	maxDepth      = 100
+	indentedBytes = 8 << 20
 )
-
-const tooDeep = "nested too deeply to be indented"
 
 // The kinds of values.
 const (
@@ -92,8 +91,8 @@ func (v viewer) json(out *view, value []byte) (hidden bool) {
 	if hidden, ok := v.object(out, value); ok {
 		return hidden
 	}
-	if depth(value) > maxDepth {
-		out.addNote(tooDeep)
+	if why := unfit(value); why != "" {
+		out.addNote(why)
 		return false
 	}
 	var b bytes.Buffer
@@ -134,9 +133,10 @@ func printable(value []byte) bool {
 	}) < 0
 }
 
-// depth returns how deeply valid JSON is nested.
-func depth(value []byte) (deepest int) {
-	now, quoted := 0, false
+// unfit returns why valid JSON is not shown on many lines: "" if it is.
+func unfit(value []byte) string {
+	deepest, depth, length := 0, 0, len(value)
+	quoted := false
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; {
 		case quoted && c == '\\':
@@ -145,13 +145,23 @@ func depth(value []byte) (deepest int) {
 			quoted = !quoted
 		case quoted:
 		case c == '{', c == '[':
-			now++
-			deepest = max(deepest, now)
+			depth++
+			deepest = max(deepest, depth)
+			length += 2 * depth
+		case c == ',':
+			length += 2 * depth
 		case c == '}', c == ']':
-			now--
+			depth--
+			length += 2 * depth
 		}
 	}
-	return deepest
+	switch {
+	case deepest > maxDepth:
+		return "nested too deeply to be indented"
+	case length > indentedBytes:
+		return "too long to be indented"
+	}
+	return ""
 }
 
 func dump(value []byte) string { return hex.Dump(value[:min(len(value), hexBytes)]) }

@@ -68,7 +68,7 @@ func TestViewsOfValues(t *testing.T) {
 		"json":           {`{"b":1,"a":[12345678901234567890]}`, kindJSON, "{\n  \"b\": 1,\n  \"a\": [\n    12345678901234567890\n  ]\n}", `{"b":1,"a":[12345678901234567890]}`, "", true},
 		"broken json":    {`{"b":`, kindText, "", `{"b":`, "", true},
 		"a number":       {`12`, kindText, "", `12`, "", true},
-		"deep json":      {strings.Repeat("[", 900) + strings.Repeat("]", 900), kindJSON, "", strings.Repeat("[", 900) + strings.Repeat("]", 900), tooDeep, true},
+		"deep json":      {strings.Repeat("[", 900) + strings.Repeat("]", 900), kindJSON, "", strings.Repeat("[", 900) + strings.Repeat("]", 900), "nested too deeply to be indented", true},
 		"encrypted":      {"k8s:enc:aescbc:v1:key1:\x00\x01", kindEncrypted, "", "", "kube-apiserver has encrypted this object: aescbc:v1:key1", false},
 		"encrypted, odd": {"k8s:enc:\x00", kindEncrypted, "", "", "kube-apiserver has encrypted this object: by a provider that it does not name", false},
 	}
@@ -138,6 +138,15 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	}
 	require.Contains(t, testViewer.view(values["json"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
 	require.Contains(t, testViewer.view(values["protobuf"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
+}
+
+func TestIndentingIsBounded(t *testing.T) {
+	long := strings.Repeat("[", 90) + strings.Repeat("1,", 100<<10) + "1" + strings.Repeat("]", 90)
+	v := testViewer.view([]byte(long))
+	require.Empty(t, v.Readable)
+	require.Contains(t, v.Note, "too long to be indented")
+	require.Equal(t, long, v.Text)
+	require.Empty(t, unfit([]byte(`{"a":"`+strings.Repeat("[", 200)+`\"["}`)), "brackets in a string are no nesting")
 }
 
 func TestFingerprintsTellValuesApart(t *testing.T) {

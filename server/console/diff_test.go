@@ -53,6 +53,10 @@ func TestHistoryComparesNeighbours(t *testing.T) {
 	require.EqualValues(t, 5, page.Next)
 	require.False(t, page.Complete)
 
+	short := testViewer.history(&backend.KeyHistory{Versions: all[:3], More: true}, 10)
+	require.Len(t, short.Versions, 2, "the bytes of a page were used up, and the last version has nothing to be compared with")
+	require.EqualValues(t, 5, short.Next)
+
 	compacted := testViewer.history(&backend.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
 	require.Nil(t, compacted.Versions[0].Diff, "nobody knows what it was before")
 	require.False(t, compacted.Complete)

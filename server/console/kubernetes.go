@@ -54,7 +54,7 @@ func (v viewer) protobuf(out *view, value []byte) (hidden bool) {
 	if err == nil {
 		var fields map[string]any
 		if err = k8sjson.Unmarshal(raw, &fields); err == nil {
-			return v.fields(out, fields, depth(raw))
+			return v.fields(out, fields, unfit(raw))
 		}
 	}
 	out.addNote("cannot be shown as YAML: " + err.Error())
@@ -73,12 +73,12 @@ func (v viewer) object(out *view, value []byte) (hidden, ok bool) {
 		return false, false
 	}
 	out.Kind, out.Type = kindKubernetes, typeName(version, kind)
-	return v.fields(out, fields, depth(value)), true
+	return v.fields(out, fields, unfit(value)), true
 }
 
 // fields views an object of Kubernetes as YAML, and reports whether parts of it are
-// hidden. depth is how deeply it is nested.
-func (v viewer) fields(out *view, fields map[string]any, depth int) (hidden bool) {
+// hidden. why says why it does not fit, if it does not.
+func (v viewer) fields(out *view, fields map[string]any, why string) (hidden bool) {
 	if metadata, ok := fields["metadata"].(map[string]any); ok && !v.managed {
 		if _, ok := metadata["managedFields"]; ok {
 			delete(metadata, "managedFields")
@@ -92,8 +92,8 @@ func (v viewer) fields(out *view, fields map[string]any, depth int) (hidden bool
 		hidden = true
 		out.addNote("what a Secret holds is not shown")
 	}
-	if depth > maxDepth {
-		out.addNote(tooDeep)
+	if why != "" {
+		out.addNote(why)
 		return hidden
 	}
 	text, err := yaml.Marshal(fields)
