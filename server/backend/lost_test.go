@@ -214,6 +214,27 @@ func TestOthersLearnWhatWasLost(t *testing.T) {
 	}
 }
 
+// One that was opened before anybody found out does not lead, not even for the moment
+// until it looks again.
+func TestNobodyLeadsOverWhatWasLost(t *testing.T) {
+	store := newStore(t)
+	closeBackend(t, open(t, store, nil)) // makes the rows
+	b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBackend(t, b)
+	before, now := chainRow(t, store)
+	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term, Revision: now.Revision + 3, Member: 7}))
+	err = b.Lead(t.Context(), LeadOptions{Leading: func(int64) { t.Error("it leads") }})
+	if !errors.Is(err, ErrNotServing) {
+		t.Errorf("%v, want ErrNotServing", err)
+	}
+	if after, _ := chainRow(t, store); string(after) != string(before) {
+		t.Error("it took the chain row")
+	}
+}
+
 // Several find it, and have seen different things.
 func TestTheLostRowSaysTheMostOfAll(t *testing.T) {
 	store := newStore(t)
