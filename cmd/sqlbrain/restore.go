@@ -21,15 +21,20 @@ func (p *program) newRestoreCommand() *cobra.Command {
 	c := restoreCommand{program: p}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Fill an empty database from an etcd snapshot",
+		Short: "Fill an empty database from an etcd snapshot, or from a running server",
 		Long: `Fill an empty database from a file of etcdctl snapshot save, made of an etcd or of a sqlbrain.
 
 Keys, all their versions from the compact revision on, revisions, leases, users, roles and whether authentication is on
 come over as they are; members and alarms do not. The file is checked before the database is touched. Until the end the
-database is marked, and no server serves it; a restore that was interrupted is run again, and begins anew.`,
+database is marked, and no server serves it; a restore that was interrupted is run again, and begins anew.
+
+With --from the snapshot is taken of a running server, which should not be written to any more. Of one that makes none, such
+as kine, the keys are copied as they are at one revision: their values, mod and create revisions and versions, and leases
+that begin anew. History counts as compacted there.`,
 		Example: `  etcdctl snapshot save snapshot.db
-  sqlbrain restore snapshot.db --datastore 'mysql://user:password@db.example/sqlbrain'`,
-		Args: cobra.ExactArgs(1),
+  sqlbrain restore snapshot.db --datastore 'mysql://user:password@db.example/sqlbrain'
+  sqlbrain restore --from http://kine.example:2379 --datastore 'mysql://user:password@db.example/sqlbrain'`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.settings.Load(p.environ); err != nil {
 				return err
@@ -42,42 +47,68 @@ database is marked, and no server serves it; a restore that was interrupted is r
 	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
 	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the revision by")
 	f.BoolVar(&c.compact, "mark-compacted", false, "mark everything below the new revision as compacted (required with --bump-revision, and only then)")
+	c.source.bind(f)
 	addOutputFlag(cmd, &output)
 	return cmd
 }
 
+// load fills a store.
+type load func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error)
+
 type restoreCommand struct {
 	*program
+	source            source
 	skipHash, compact bool
 	bump              int64
 }
 
-func (c *restoreCommand) run(ctx context.Context, args []string, o output) (err error) {
+func (c *restoreCommand) run(ctx context.Context, args []string, form output) (err error) {
 	switch {
 	case c.bump < 0:
 		return &usageError{errors.New("--bump-revision must not be negative")}
 	case (c.bump > 0) != c.compact:
 		return &usageError{errors.New("--bump-revision and --mark-compacted need each other, as in etcdutl")}
 	}
-	file, err := snapshot.Open(ctx, args[0], c.skipHash)
-	if err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	loaded, err := c.into(ctx, func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
-		return file.Load(ctx, store, snapshot.LoadOptions{Bump: c.bump, Progress: progress})
-	})
-	if errors.Is(err, snapshot.ErrDamaged) {
-		err = fmt.Errorf("%s: %w", args[0], err)
+	o := snapshot.LoadOptions{Bump: c.bump}
+	into := func(f load) (*snapshot.Loaded, error) { return c.into(ctx, f) }
+	var loaded *snapshot.Loaded
+	switch {
+	case (len(args) == 1) == (c.source.endpoint != ""):
+		return &usageError{errors.New("name a FILE, or a server by --from")}
+	case len(args) == 1:
+		loaded, err = loadFile(ctx, args[0], c.skipHash, o, into)
+	case c.skipHash:
+		return &usageError{errors.New("--skip-hash-check is for a FILE")}
+	default:
+		loaded, err = c.source.load(ctx, o, into, func(line string) {
+			_, _ = fmt.Fprintln(c.stderr, line) // as progress
+		})
 	}
 	if err != nil {
 		return err
 	}
-	return c.report(loaded, o)
+	return c.report(loaded, form)
+}
+
+// loadFile fills the database from a file.
+func loadFile(ctx context.Context, path string, skipHash bool, o snapshot.LoadOptions, into func(load) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
+	file, err := snapshot.Open(ctx, path, skipHash)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	l, err := into(func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
+		o.Progress = progress
+		return file.Load(ctx, store, o)
+	})
+	if errors.Is(err, snapshot.ErrDamaged) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return l, err
 }
 
 // into runs load on the settings' database, whose schema is made if it is missing.
-func (c *restoreCommand) into(ctx context.Context, load func(sqlstore.Store, func(snapshot.Progress)) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
+func (c *restoreCommand) into(ctx context.Context, fill load) (_ *snapshot.Loaded, err error) {
 	if err := c.prepareSchema(ctx, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
 	}
@@ -87,7 +118,7 @@ func (c *restoreCommand) into(ctx context.Context, load func(sqlstore.Store, fun
 		return nil, fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	loaded, err := load(store, progressTo(c.stderr))
+	loaded, err := fill(store, progressTo(c.stderr))
 	if errors.Is(err, backend.ErrNotEmpty) {
 		err = fmt.Errorf("datastore %s: %w", u, err)
 	}

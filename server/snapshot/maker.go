@@ -77,12 +77,13 @@ func (m *Maker) Make(ctx context.Context, open func() (*backend.Snapshot, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the directory of snapshots: %w", err)
+	err = os.MkdirAll(m.dir, 0o700)
+	var dir string
+	if err == nil {
+		dir, err = os.MkdirTemp(m.dir, "sqlbrain-snapshot-")
 	}
-	dir, err := os.MkdirTemp(m.dir, "sqlbrain-snapshot-")
 	if err != nil {
-		return nil, fmt.Errorf("the directory of snapshots: %w", err)
+		return nil, fmt.Errorf("the directory of snapshots, --snapshot-dir: %w", err)
 	}
 	file, size, err := write(ctx, dir, m.runBytes, s, about)
 	if err != nil {

@@ -99,5 +99,5 @@ func TestADirectoryThatCannotBeUsed(t *testing.T) {
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := NewMaker(file).Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
-	require.ErrorContains(t, err, "the directory of snapshots")
+	require.ErrorContains(t, err, "--snapshot-dir")
 }

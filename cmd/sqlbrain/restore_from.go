@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// source is a running server to restore from. The flags are etcdctl's.
+type source struct {
+	endpoint          string
+	tls               transport.TLSInfo
+	user, password    string
+	prefix, directory string
+}
+
+func (s *source) bind(f *pflag.FlagSet) {
+	f.StringVar(&s.endpoint, "from", "", "instead of a FILE, the `URL` of a running etcd, sqlbrain or kine")
+	f.StringVar(&s.tls.TrustedCAFile, "cacert", "", "with --from: `file` of the certificates that sign the server's")
+	f.StringVar(&s.tls.CertFile, "cert", "", "with --from: `file` of the client's certificate")
+	f.StringVar(&s.tls.KeyFile, "key", "", "with --from: `file` of its key")
+	f.BoolVar(&s.tls.InsecureSkipVerify, "insecure-skip-tls-verify", false, "with --from: take any certificate of the server")
+	f.StringVar(&s.user, "user", "", "with --from: `name`[:password] of a user that may do what root may")
+	f.StringVar(&s.password, "password", "", "with --from: the user's `password`")
+	f.StringVar(&s.prefix, "prefix", "/", "with --from, where the server makes no snapshots: what all keys begin with")
+	f.StringVar(&s.directory, "tmpdir", "", "with --from: `directory` for the snapshot (default: the system's)")
+}
+
+const (
+	sourceDialTimeout = 10 * time.Second
+	sourceKeepAlive   = 30 * time.Second
+	// sourceMessage is the largest answer taken: a page of large values.
+	sourceMessage = 1 << 30
+)
+
+func (s *source) dial(ctx context.Context) (*clientv3.Client, error) {
+	cfg := clientv3.Config{
+		Context: ctx, Endpoints: []string{s.endpoint}, DialTimeout: sourceDialTimeout, DialKeepAliveTime: sourceKeepAlive, DialKeepAliveTimeout: sourceDialTimeout,
+		MaxCallRecvMsgSize: sourceMessage, Logger: zap.NewNop(), Username: s.user, Password: s.password,
+		DialOptions: []grpc.DialOption{grpc.WithDisableServiceConfig()},
+	}
+	if name, password, ok := strings.Cut(s.user, ":"); ok {
+		if s.password != "" {
+			return nil, &usageError{errors.New("--user and --password both have a password")}
+		}
+		cfg.Username, cfg.Password = name, password
+	}
+	if strings.HasPrefix(s.endpoint, "https://") || s.tls.TrustedCAFile != "" || s.tls.CertFile != "" {
+		var err error
+		if cfg.TLS, err = s.tls.ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	return clientv3.New(cfg)
+}
+
+// load fills the database from the server: by its snapshot, or key by key if it makes
+// none.
+func (s *source) load(ctx context.Context, o snapshot.LoadOptions, into func(load) (*snapshot.Loaded, error), note func(string)) (_ *snapshot.Loaded, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("from %s: %w", s.endpoint, err)
+		}
+	}()
+	client, err := s.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	file, err := s.fetch(ctx, client)
+	if err == nil {
+		defer func() { err = errors.Join(err, os.Remove(file)) }()
+		return loadFile(ctx, file, false, o, into)
+	}
+	if !makesNone(err) {
+		return nil, fmt.Errorf("its snapshot: %w", err)
+	}
+	if o.Bump > 0 {
+		return nil, errors.New("it makes no snapshots, and without one --bump-revision is not supported: use sqlbrain recover afterwards")
+	}
+	note("the server makes no snapshots: its keys are copied as they are now, without their history")
+	return into(func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
+		return snapshot.Copy(ctx, client, store, snapshot.CopyOptions{Prefix: s.prefix, Progress: progress})
+	})
+}
+
+// fetch has the server's snapshot written to a file, and returns its name.
+func (s *source) fetch(ctx context.Context, client *clientv3.Client) (_ string, err error) {
+	in, err := client.Snapshot(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := os.CreateTemp(s.directory, "sqlbrain-restore-")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(out.Name()))
+	}
+	return out.Name(), nil
+}
+
+// makesNone reports whether the server says that it does not know snapshots.
+func makesNone(err error) bool {
+	return status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "not supported")
+}
