@@ -20,6 +20,7 @@ const (
 	pkgSqlbrain = modSqlbrain + "/cmd/sqlbrain"
 	pkgEtcd     = "go.etcd.io/etcd/server/v3"
 	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
+	pkgEtcdutl  = "go.etcd.io/etcd/etcdutl/v3"
 )
 
 const buildWait = 15 * time.Minute
@@ -43,11 +44,12 @@ type result struct {
 	err  error
 }
 
-// Sqlbrain, Etcd and Etcdctl return the path of the program, which the first
+// Sqlbrain, Etcd, Etcdctl and Etcdutl return the path of the program, which the first
 // call in a test run builds.
 func Sqlbrain(t testing.TB) string { t.Helper(); return program(t, "sqlbrain", pkgSqlbrain) }
 func Etcd(t testing.TB) string     { t.Helper(); return program(t, "etcd", pkgEtcd) }
 func Etcdctl(t testing.TB) string  { t.Helper(); return program(t, "etcdctl", pkgEtcdctl) }
+func Etcdutl(t testing.TB) string  { t.Helper(); return program(t, "etcdutl", pkgEtcdutl) }
 
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()

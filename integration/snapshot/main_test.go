@@ -1,0 +1,112 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+}
+
+const (
+	programWait = 5 * time.Minute
+	rootName    = "root"
+	rootWord    = "secret"
+)
+
+// asRoot returns a client of the node that has authenticated as root, once the node
+// answers.
+func asRoot(t testing.TB, n *harness.Node) *clientv3.Client {
+	t.Helper()
+	return awaitClient(t, n, clientv3.Config{Username: rootName, Password: rootWord})
+}
+
+func awaitClient(t testing.TB, n *harness.Node, cfg clientv3.Config) *clientv3.Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cfg.Endpoints, cfg.Logger, cfg.DialTimeout = []string{n.Endpoint()}, zap.NewNop(), 2*time.Second
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		c, err := clientv3.New(cfg)
+		if err == nil {
+			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+			_, err = c.Get(attempt, "x") // which every user of these tests may read
+			cancel()
+			if err == nil {
+				t.Cleanup(func() { _ = c.Close() })
+				return c
+			}
+			_ = c.Close()
+		}
+		select {
+		case <-n.Process().Exited():
+			t.Fatalf("ended while starting\n%s", n.Process().LogTail(4000))
+		case <-ctx.Done():
+			t.Fatalf("does not serve: %v\n%s", err, n.Process().LogTail(4000))
+		case <-poll.C:
+		}
+	}
+}
+
+// member returns a node that is not started: harness's own wait is that of a client
+// without a user.
+func member(t testing.TB, etcd bool, datastore string, extra ...string) (_ *harness.Node, peerURL string) {
+	t.Helper()
+	peerURL = fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
+	return harness.NewMember(t, etcd, datastore, harness.Member{
+		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peerURL, AdvertisedPeerURL: peerURL, InitialCluster: "default=" + peerURL,
+	}, extra...), peerURL
+}
+
+// succeed runs a program that must, and returns what it prints.
+func succeed(t testing.TB, program string, args ...string) string {
+	t.Helper()
+	out := harness.Run(t, programWait, "", program, args...)
+	require.Zero(t, out.Code, "%v: %s", args, out.Stderr)
+	return out.Stdout
+}
+
+// save has etcdctl save a snapshot, and etcdutl check it, and returns the file.
+func save(t testing.TB, n *harness.Node, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	succeed(t, harness.Etcdctl(t), append([]string{"--endpoints", n.Endpoint(), "snapshot", "save", path}, flags...)...)
+	succeed(t, harness.Etcdutl(t), "snapshot", "status", path)
+	return path
+}
+
+var rootFlags = []string{"--user", rootName + ":" + rootWord}
+
+// restored starts sqlbrain on a database that was filled from the file.
+func restored(t testing.TB, datastore, path string) *harness.Node {
+	t.Helper()
+	succeed(t, harness.Sqlbrain(t), "restore", path, "--datastore", datastore)
+	n, _ := member(t, false, datastore)
+	n.StartWithoutWaiting()
+	return n
+}
+
+// restoredEtcd starts an etcd that etcdutl made of the file.
+func restoredEtcd(t testing.TB, path string) *harness.Node {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "etcd")
+	n, peerURL := member(t, true, dir)
+	succeed(t, harness.Etcdutl(t), "snapshot", "restore", path, "--data-dir", dir, "--name", "default",
+		"--initial-cluster", "default="+peerURL, "--initial-advertise-peer-urls", peerURL)
+	n.StartWithoutWaiting()
+	return n
+}
