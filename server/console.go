@@ -59,6 +59,8 @@ func fromConsole(ctx context.Context) context.Context {
 	return auth.From(metadata.NewIncomingContext(ctx, md), auth.Client)
 }
 
+func (c *consoleReads) AuthEnabled() bool { return c.backend.AuthRows().Enabled }
+
 func (c *consoleReads) Admit(ctx context.Context) error {
 	return answer(ctx, c.log, "console status", c.guard.Somebody(fromConsole(ctx)))
 }

@@ -45,6 +45,7 @@ type (
 	}
 
 	consoleBackend interface {
+		AuthRows() *backend.AuthRows
 		Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error)
 		KeyHistory(ctx context.Context, q *backend.KeyHistoryRequest) (*backend.KeyHistory, error)
 	}

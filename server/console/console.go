@@ -22,6 +22,8 @@ const Path = "/ui/"
 // Keys are the guarded reads that etcd's RPCs do not have. The contexts carry the
 // caller's token as outgoing metadata, like those of calls; the errors are gRPC's.
 type Keys interface {
+	// AuthEnabled is what this node knows of it, which may be old.
+	AuthEnabled() bool
 	// Admit returns nil if the caller is anybody at all, or authentication is off.
 	Admit(ctx context.Context) error
 	Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error)

@@ -27,6 +27,13 @@ const stopWait = 10 * time.Second
 // start runs a server with a console, and returns its address.
 func start(t *testing.T, change ...func(*server.Config)) string {
 	t.Helper()
+	address, _ := startBackend(t, change...)
+	return address
+}
+
+// startBackend also returns what it serves.
+func startBackend(t *testing.T, change ...func(*server.Config)) (string, *backend.Backend) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
 	b, err := backend.Open(t.Context(), store, backend.Config{Logger: log, Exclusive: true})
@@ -48,7 +55,7 @@ func start(t *testing.T, change ...func(*server.Config)) string {
 		require.NoError(t, b.Close(context.Background()))
 		require.NoError(t, store.Close())
 	})
-	return s.ClientURLs()[0]
+	return s.ClientURLs()[0], b
 }
 
 func writing(c *server.Config) { c.ConsoleWrite = true }

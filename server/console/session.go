@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -85,7 +86,7 @@ type sessionBody struct {
 	// MayWrite: changes are not refused from the start. Whether one is permitted is
 	// seen when it is tried.
 	MayWrite bool `json:"may_write"`
-	// Problem is why the user is not logged in any more.
+	// Problem is why the user is not logged in any more, or why nobody knows.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -128,8 +129,32 @@ func (s *sessionBody) allowsWrite(key []byte) bool {
 
 func (h *Handler) session(_ http.ResponseWriter, r *http.Request) (any, error) { return h.whoLooks(r) }
 
+// askTimeout bounds the questions that only the leader answers: while there is none,
+// the overview must show that.
+const askTimeout = 2 * time.Second
+
 func (h *Handler) whoLooks(r *http.Request) (*sessionBody, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	s, err := h.ask(r.WithContext(ctx))
+	if err == nil || statusOf(err) < http.StatusInternalServerError {
+		return s, err
+	}
+	if r.Context().Err() != nil {
+		return nil, err
+	}
+	s = &sessionBody{AuthEnabled: h.cfg.Keys.AuthEnabled(), Problem: "the leader cannot be asked: " + textOf(err)}
+	if s.AuthEnabled {
+		s.User, _ = credentials(r)
+	}
+	return s, nil
+}
+
+// ask has the leader say who looks.
+func (h *Handler) ask(r *http.Request) (*sessionBody, error) {
 	ctx := caller(r)
+	// Without the token: whether authentication is on is told to those too who have a
+	// bad one.
 	st, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
 	if err != nil {
 		return nil, err

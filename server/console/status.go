@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -78,7 +79,7 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	for _, a := range h.cfg.Node.Alarms() {
 		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
 	}
-	out.FeedLag = h.feedLag(r, st.Leader == self)
+	out.FeedLag = h.feedLag(r, st.Leader)
 	var err error
 	out.Metrics, err = gather(h.cfg.Metrics)
 	return out, err
@@ -86,11 +87,16 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // feedLag asks the leader where it is: its answer about authentication, which it gives
 // to anybody, has its revision.
-func (h *Handler) feedLag(r *http.Request, leads bool) int64 {
-	if leads {
+func (h *Handler) feedLag(r *http.Request, leader uint64) int64 {
+	switch leader {
+	case h.cfg.Node.MemberID():
 		return 0
+	case 0:
+		return -1
 	}
-	res, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	res, err := h.auth.AuthStatus(ctx, &pb.AuthStatusRequest{})
 	if err != nil {
 		return -1
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -178,6 +179,37 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 	session := alice.ok(alice.ask("session"))
 	require.Empty(t, session["user"])
 	require.Equal(t, "etcdserver: invalid auth token", session["problem"])
+}
+
+// What the node knows is shown while it cannot ask anybody, and no more.
+func TestANodeThatDoesNotServe(t *testing.T) {
+	cause := errors.New("no route to db.internal:3306")
+	address, node := startBackend(t, writing)
+	b := newBrowser(t, address)
+	node.StopServing(cause)
+	session, status := b.ok(b.ask("session")), b.ok(b.ask("status"))
+	require.Equal(t, false, session["auth_enabled"])
+	require.Equal(t, false, session["may_write"])
+	require.Equal(t, "the leader cannot be asked: etcdserver: no leader", session["problem"])
+	require.Equal(t, "this node does not serve; its log says why", status["not_serving"])
+
+	address, node = startBackend(t, writing)
+	enableAuth(t, address)
+	alice := newBrowser(t, address)
+	alice.login("alice", "alicepw")
+	node.StopServing(cause)
+	session = alice.ok(alice.ask("session"))
+	require.Equal(t, "alice", session["user"])
+	require.Equal(t, false, session["may_write"])
+	for _, path := range []string{"status", "keys", "access", "sizes"} {
+		code, out := alice.ask(path)
+		require.Equal(t, http.StatusServiceUnavailable, code, path)
+		require.Equal(t, "etcdserver: no leader", out["error"])
+	}
+	for _, change := range changes {
+		code, _ := alice.post(change.path, change.body)
+		require.NotEqual(t, http.StatusOK, code, change.path)
+	}
 }
 
 func TestPagesOfOthersCannotCall(t *testing.T) {

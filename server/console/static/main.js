@@ -52,6 +52,10 @@ function mark(name) {
 }
 
 function greet(session) {
+  if (session.problem && (session.user || !session.auth_enabled)) {
+    fill(who, h("span", { class: "bad" }, session.problem));
+    return;
+  }
   if (!session.auth_enabled) {
     fill(who, session.may_write ? "authentication is off" : "read-only");
     return;
