@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,12 +93,21 @@ func TestPods(t *testing.T) {
 					assert.Contains(t, variables, k)
 				}
 			}
+			require.Len(t, c.VolumeMounts, len(pod.Volumes))
+			volumes := make(map[string]corev1.VolumeSource) // by path
+			for i, mount := range c.VolumeMounts {
+				require.Equal(t, pod.Volumes[i].Name, mount.Name)
+				volumes[mount.MountPath] = pod.Volumes[i].VolumeSource
+			}
 			// The password is where it is looked for.
-			require.Len(t, c.VolumeMounts, 1)
-			require.Len(t, pod.Volumes, 1)
-			assert.Equal(t, pod.Volumes[0].Name, c.VolumeMounts[0].Name)
-			assert.Equal(t, c.VolumeMounts[0].MountPath+"/password", environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"])
-			assert.NotEmpty(t, pod.Volumes[0].Secret.SecretName)
+			password := volumes[path.Dir(environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"])]
+			require.NotNil(t, password.Secret)
+			assert.Equal(t, "password", path.Base(environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"]))
+			assert.NotEmpty(t, password.Secret.SecretName)
+			// The root file system is read-only, and snapshots are written down.
+			if name == "members" {
+				assert.NotNil(t, volumes[environment["SQLBRAIN_SNAPSHOT_DIR"]].EmptyDir)
+			}
 			if p := pod.EnableServiceLinks; assert.NotNil(t, p) {
 				assert.False(t, *p, "a service's variables are taken for settings")
 			}
