@@ -22,10 +22,13 @@ func openTracing(ctx context.Context, c *config.Config, logger *slog.Logger) (*t
 	})
 }
 
-// closeTracing sends what is left, for as long as requests get too. A collector that
-// is away is no reason to fail.
+// lastSpans is the longest that a stopping process waits for its collector: it has
+// nothing else to do any more, and somebody may wait for it.
+const lastSpans = 2 * time.Second
+
+// closeTracing sends what is left. A collector that is away is no reason to fail.
 func closeTracing(ctx context.Context, t *tracing.Tracing, logger *slog.Logger, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(timeout, lastSpans))
 	defer cancel()
 	if err := t.Close(ctx); err != nil {
 		logger.Warn("closing the traces", "error", err)
