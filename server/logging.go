@@ -53,7 +53,7 @@ func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerI
 	if l.log.Enabled(ctx, level) {
 		attrs := requestAttrs(ctx, info.FullMethod, took, req, resp, err)
 		if slow {
-			attrs = append(attrs, slog.Duration("expected-duration", l.slow), slog.String("prefix", prefix(req)), slog.String("response", responseText(resp, err)))
+			attrs = append(attrs, slog.String("expected-duration", l.slow.String()), slog.String("prefix", prefix(req)), slog.String("response", responseText(resp, err)))
 			attrs = append(attrs, stepAttrs(steps)...)
 			if err != nil {
 				attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
@@ -68,10 +68,12 @@ func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerI
 	return resp, err
 }
 
+// requestAttrs has durations as etcd writes them, with their unit: as numbers they would
+// be nanoseconds in JSON.
 func requestAttrs(ctx context.Context, method string, took time.Duration, req, resp any, err error) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("method", method),
-		slog.Duration("took", took),
+		slog.String("took", took.String()),
 		slog.String("code", status.Code(err).String()),
 	}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -99,7 +101,7 @@ func stepAttrs(s *backend.Steps) []slog.Attr {
 		{"confirming", s.Confirm}, {"queued", s.Queue}, {"evaluating", s.Evaluate}, {"committing", s.Commit}, {"forwarded", s.Forward},
 	} {
 		if step.took > 0 {
-			attrs = append(attrs, slog.Duration(step.name, step.took))
+			attrs = append(attrs, slog.String(step.name, step.took.String()))
 		}
 	}
 	if len(attrs) == 0 {

@@ -63,19 +63,20 @@ func TestASlowRequestTellsItsSteps(t *testing.T) {
 	var out lockedBuffer
 	registry := prometheus.NewRegistry()
 	s := startBackend(t, func(c *Config) {
-		c.Logger, c.SlowRequest, c.Registry = slog.New(slog.NewTextHandler(&out, nil)), time.Nanosecond, registry
+		c.Logger, c.SlowRequest, c.Registry = slog.New(slog.NewJSONHandler(&out, nil)), time.Nanosecond, registry
 	})
 	_, err := newClient(t, s).Put(testContext(t), "thekey", "thevalue")
 	require.NoError(t, err)
-	line := regexp.MustCompile(`(?m)^.*method=/etcdserverpb.KV/Put.*$`).FindString(out.String())
+	line := regexp.MustCompile(`(?m)^.*"method":"/etcdserverpb.KV/Put".*$`).FindString(out.String())
 	for _, want := range []string{
-		"level=WARN", `msg="apply request took too long"`, "took=", "expected-duration=1ns", "thekey", "response=size:", "steps.queued=", "steps.evaluating=", "steps.committing=",
+		`"level":"WARN"`, `"msg":"apply request took too long"`, `"took":"[0-9.]+(µs|ms|s)"`, `"expected-duration":"1ns"`, "thekey", `"response":"size:`,
+		`"steps":{"queued":"[0-9.]+(ns|µs|ms|s)","evaluating":"[^"]+","committing":"[^"]+"}`,
 	} {
-		require.Contains(t, line, want)
+		require.Regexp(t, want, line)
 	}
 	require.NotContains(t, line, "thevalue")
 	require.Equal(t, 1.0, testutil.ToFloat64(s.services.slow))
 	_, err = newClient(t, s).Compact(testContext(t), 99)
 	require.Error(t, err)
-	require.Regexp(t, `took too long.*method=/etcdserverpb.KV/Compact.*error="etcdserver: mvcc: required revision is a future revision"`, out.String())
+	require.Regexp(t, `took too long.*"method":"/etcdserverpb.KV/Compact".*"error":"etcdserver: mvcc: required revision is a future revision"`, out.String())
 }
