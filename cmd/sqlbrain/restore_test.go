@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+)
+
+// saved writes a snapshot of a server into a file.
+func saved(t *testing.T, ctx context.Context, c *clientv3.Client) string {
+	t.Helper()
+	in, err := c.Snapshot(ctx)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	out, err := os.Create(path)
+	require.NoError(t, err)
+	_, err = io.Copy(out, in)
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	require.NoError(t, out.Close())
+	return path
+}
+
+func TestRestore(t *testing.T) {
+	source := startNode(t, "--datastore", sqliteURL(t), "--snapshot-dir", t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	from := source.client(t)
+	for _, key := range []string{"a", "b", "b"} {
+		_, err := from.Put(ctx, key, "v")
+		require.NoError(t, err)
+	}
+	_, err := from.Delete(ctx, "a")
+	require.NoError(t, err)
+	file := saved(t, ctx, from)
+
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		a := execute(t, "restore", file, "--datastore", datastore, "-o", "json")
+		require.Zero(t, a.code, a.stderr)
+		var l snapshot.Loaded
+		require.NoError(t, json.Unmarshal([]byte(a.stdout), &l))
+		require.Equal(t, snapshot.Loaded{Revision: 5, Versions: 4, Keys: 1}, l)
+		execute(t, "restore", file, "--datastore", datastore).requireRefused(t, "the database is not empty")
+
+		n := startNode(t, "--datastore", datastore)
+		got, err := n.client(t).Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(3))
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 2)
+		require.EqualValues(t, 5, got.Header.Revision)
+		require.Zero(t, n.stop())
+	})
+
+	t.Run("raised", func(t *testing.T) {
+		datastore := sqliteURL(t)
+		a := execute(t, "restore", file, "--datastore", datastore, "--bump-revision", "1000", "--mark-compacted")
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, "revision    1005, compacted below 1005")
+		n := startNode(t, "--datastore", datastore)
+		c := n.client(t)
+		_, err := c.Get(ctx, "b", clientv3.WithRev(5))
+		require.ErrorIs(t, err, rpctypes.ErrCompacted)
+		got, err := c.Get(ctx, "b")
+		require.NoError(t, err)
+		require.EqualValues(t, 4, got.Kvs[0].ModRevision)
+		put, err := c.Put(ctx, "b", "")
+		require.NoError(t, err)
+		require.EqualValues(t, 1006, put.Header.Revision)
+		require.Zero(t, n.stop())
+	})
+
+	t.Run("from the server", func(t *testing.T) {
+		directory := t.TempDir()
+		a := execute(t, "restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", directory)
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, "keys        1, in 4 versions")
+		left, err := os.ReadDir(directory)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+
+	t.Run("refused", func(t *testing.T) {
+		db := sqliteURL(t)
+		for want, args := range map[string][]string{
+			"name a FILE, or a server by --from": nil,
+			"need each other":                    {file, "--mark-compacted"},
+			"must not be negative":               {file, "--bump-revision", "-1"},
+			"--skip-hash-check is for a FILE":    {"--from", "http://127.0.0.1:1", "--skip-hash-check"},
+			"both have a password":               {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password", secret},
+			"no such file":                       {file + ".not"},
+			"the snapshot file is damaged":       {os.Args[0]},
+			"from http://127.0.0.1:1":            {"--from", "http://127.0.0.1:1", "--user", "root:" + secret},
+			"cacert-that-is-not":                 {"--from", "https://127.0.0.1:1", "--cacert", "cacert-that-is-not"},
+		} {
+			execute(t, append([]string{"restore", "--datastore", db}, args...)...).requireRefused(t, want)
+		}
+	})
+	require.Zero(t, source.stop())
+}
