@@ -23,5 +23,10 @@
 //   - A collector that is away, or slow, costs spans and nothing else: what cannot be
 //     sent in time is dropped.
 //
+// Measured (BenchmarkPut), allocations of a put through the server, its client's
+// included: 300 without tracing, 339 with it and nothing followed, 476 followed. Linking
+// the exporter has an effect without tracing too: it makes gRPC, in all of the process,
+// understand gzip, and calls to other members say so in a header.
+//
 // Start reading at tracing.go.
 package tracing
