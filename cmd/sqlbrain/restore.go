@@ -154,9 +154,13 @@ func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
 	if l.AuthEnabled {
 		auth = "on"
 	}
+	compacted := "nothing is compacted"
+	if l.CompactRevision > 0 {
+		compacted = fmt.Sprintf("compacted below %d", l.CompactRevision)
+	}
 	lines := []string{
 		"datastore   " + c.settings.URL().String(),
-		fmt.Sprintf("revision    %d, compacted below %d", l.Revision, l.CompactRevision),
+		fmt.Sprintf("revision    %d, %s", l.Revision, compacted),
 		fmt.Sprintf("keys        %d, in %d versions", l.Keys, l.Versions),
 		fmt.Sprintf("leases      %d", l.Leases),
 		fmt.Sprintf("users       %d, roles %d, authentication %s", l.Users, l.Roles, auth),

@@ -116,6 +116,16 @@ func save(t testing.TB, b *backend.Backend, runBytes int) string {
 	m.runBytes = runBytes
 	f, err := m.Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
 	require.NoError(t, err)
+	path := received(t, f)
+	left, err := os.ReadDir(m.dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "files are left")
+	return path
+}
+
+// received returns the path of a file with what was sent.
+func received(t testing.TB, f *File) string {
+	t.Helper()
 	var content []byte
 	require.NoError(t, f.Send(func(block []byte, remaining int64) error {
 		content = append(content, block...)
@@ -123,9 +133,6 @@ func save(t testing.TB, b *backend.Backend, runBytes int) string {
 		return nil
 	}))
 	require.NoError(t, f.Close())
-	left, err := os.ReadDir(m.dir)
-	require.NoError(t, err)
-	require.Empty(t, left, "files are left")
 	path := filepath.Join(t.TempDir(), "snapshot.db")
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
