@@ -35,7 +35,7 @@ type stored struct {
 
 const (
 	// defaultRunBytes is the memory that versions take while they are sorted.
-	defaultRunBytes = 32 << 20
+	defaultRunBytes = 16 << 20
 	// mergeBytes is the memory that reading the runs takes together, and minRunBuffer
 	// the least that one gets.
 	mergeBytes   = 8 << 20

@@ -23,8 +23,8 @@ import (
 const (
 	// txVersions and txBytes bound what one transaction of bbolt, which keeps its pages
 	// in memory, writes.
-	txVersions = 10_000
-	txBytes    = 16 << 20
+	txVersions = 5_000
+	txBytes    = 4 << 20
 	// fill is how full pages become. What comes in order never goes between.
 	fill = 0.95
 )
