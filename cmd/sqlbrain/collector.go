@@ -1,0 +1,68 @@
+package main
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+)
+
+// Go collects garbage whenever the heap has doubled. The live heap of a server is
+// small, a few tens of MiB, so that it collected many times a second under load, for a
+// sixth of its CPU. Here the heap may grow by garbageBytes, whatever it is, but by no
+// more than maxGrowth times; so a large heap costs no more memory than before. A GOGC
+// or GOMEMLIMIT of the environment is left as it is.
+const (
+	garbageBytes = 128 << 20
+	maxGrowth    = 4
+)
+
+// relaxCollector sets Go's garbage collector up as above until restore is called.
+func relaxCollector() (restore func()) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	r := &relaxed{percent: maxGrowth * 100, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	before := debug.SetGCPercent(r.percent)
+	r.behindEachCollection()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.done = true
+		debug.SetGCPercent(before)
+	}
+}
+
+type relaxed struct {
+	mu      sync.Mutex
+	percent int
+	live    []metrics.Sample
+	done    bool
+}
+
+// behindEachCollection adapts to what the collection has left. A finalizer runs behind
+// the collection that finds its object unused, in a goroutine of the runtime's.
+func (r *relaxed) behindEachCollection() {
+	runtime.SetFinalizer(&struct{ _ [16]byte }{}, func(any) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.done {
+			return
+		}
+		metrics.Read(r.live)
+		if percent := growth(r.live[0].Value.Uint64()); percent != r.percent {
+			r.percent = percent
+			debug.SetGCPercent(percent)
+		}
+		r.behindEachCollection()
+	})
+}
+
+// growth returns by how many percent a heap of live bytes may grow, in steps of 10: to
+// set it stops the world for a moment.
+func growth(live uint64) int {
+	percent := math.Round(10*garbageBytes/float64(max(live, 1))) * 10
+	return int(min(max(percent, 100), maxGrowth*100))
+}
