@@ -24,10 +24,8 @@ func newSeen(reports []report.ClientReport) *seen {
 				id := request.LeaseRevoke.LeaseID
 				s.revokes[id] = append(s.revokes[id], response)
 			case model.Txn:
-				for _, o := range request.Txn.AllOperations() {
-					if o.Type == model.DeleteOperation {
-						s.deletes[o.Delete.Key] = append(s.deletes[o.Delete.Key], response)
-					}
+				for _, branch := range [][]model.EtcdOperation{request.Txn.OperationsOnSuccess, request.Txn.OperationsOnFailure} {
+					s.noteDeletes(branch, response)
 				}
 			case model.Compact:
 				if response.Error != "" {
@@ -37,6 +35,19 @@ func newSeen(reports []report.ClientReport) *seen {
 		}
 	}
 	return s
+}
+
+// noteDeletes notes the keys that a branch of a transaction deletes, if it does nothing
+// else to keys: one that puts as well makes other revisions than a revocation.
+func (s *seen) noteDeletes(branch []model.EtcdOperation, response model.MaybeEtcdResponse) {
+	if slices.ContainsFunc(branch, func(o model.EtcdOperation) bool { return o.Type == model.PutOperation }) {
+		return
+	}
+	for _, o := range branch {
+		if o.Type == model.DeleteOperation {
+			s.deletes[o.Delete.Key] = append(s.deletes[o.Delete.Key], response)
+		}
+	}
 }
 
 // revoked returns the lease whose revocation made a revision, 0 if it was
