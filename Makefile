@@ -119,6 +119,15 @@ fuzz: ## Fuzz the codecs, the checks and what reads settings, FUZZTIME each (def
 vuln: ## Known vulnerabilities in what the root module uses; asks vuln.go.dev
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest $(PACKAGES)
 
+# Not looked for: integers that are converted (revisions are int64, raft's terms uint64), files that settings
+# name, random numbers that spread retries, and errors that nobody can do anything about.
+GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.0 -quiet -exclude=G104,G115,G304,G404 \
+  -exclude-dir=integration -exclude-dir=sqlstore/enginetest -exclude-dir=server/tlsfiles/tlstest
+
+.PHONY: gosec
+gosec: ## Look for insecure code in the root module; downloads gosec
+	$(GO) run $(GOSEC) ./...
+
 .PHONY: bench
 bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
 	cd integration/bench && $(GO) run . run $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
