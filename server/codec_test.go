@@ -12,28 +12,37 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// random makes fields of messages.
+type random struct{ *rand.Rand }
+
+func (r random) number() int64 {
+	if r.IntN(4) == 0 {
+		return 0
+	}
+	return int64(r.Uint64() >> r.IntN(64)) // negative ones too
+}
+
+func (r random) header() *pb.ResponseHeader {
+	if r.IntN(4) == 0 {
+		return nil
+	}
+	return &pb.ResponseHeader{ClusterId: uint64(r.number()), MemberId: uint64(r.number()), RaftTerm: uint64(r.number()), Revision: r.number()}
+}
+
 // TestAnswersOfRangesHaveProtobufsBytes: what is written by hand is what protobuf
 // writes, and can be read back by it.
 func TestAnswersOfRangesHaveProtobufsBytes(t *testing.T) {
 	c := newCodec()
 	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		number := func() int64 {
-			if r.IntN(4) == 0 {
-				return 0
-			}
-			return int64(r.Uint64() >> r.IntN(64)) // negative ones too
-		}
+		r := random{rand.New(rand.NewPCG(seed, 1))}
 		text := func() []byte {
 			return bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(3)*r.IntN(1<<r.IntN(12)))
 		}
-		answer := &pb.RangeResponse{Count: number(), More: r.IntN(2) == 0}
-		if r.IntN(4) > 0 {
-			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()), RaftTerm: uint64(number()), Revision: number()}
-		}
+		answer := &pb.RangeResponse{Count: r.number(), More: r.IntN(2) == 0}
+		answer.Header = r.header()
 		for range r.IntN(60) {
 			answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{
-				Key: text(), Value: text(), CreateRevision: number(), ModRevision: number(), Version: number(), Lease: number(),
+				Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(), Version: r.number(), Lease: r.number(),
 			})
 		}
 		for _, m := range []proto.Message{answer, &pb.RangeStreamResponse{RangeResponse: answer}, answer.Header} {
@@ -57,13 +66,7 @@ func TestAnswersOfRangesHaveProtobufsBytes(t *testing.T) {
 func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 	c := newCodec()
 	for seed := range uint64(300) {
-		r := rand.New(rand.NewPCG(seed, 2))
-		number := func() int64 {
-			if r.IntN(4) == 0 {
-				return 0
-			}
-			return int64(r.Uint64() >> r.IntN(64))
-		}
+		r := random{rand.New(rand.NewPCG(seed, 2))}
 		text := func() []byte {
 			n := r.IntN(3) * r.IntN(1<<r.IntN(12))
 			if r.IntN(4) == 0 {
@@ -75,15 +78,13 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 			if r.IntN(4) == 0 {
 				return nil
 			}
-			return &mvccpb.KeyValue{Key: text(), Value: text(), CreateRevision: number(), ModRevision: number(), Version: number(), Lease: number()}
+			return &mvccpb.KeyValue{Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(), Version: r.number(), Lease: r.number()}
 		}
 		answer := &pb.WatchResponse{
-			WatchId: number(), Created: r.IntN(2) == 0, Canceled: r.IntN(2) == 0, CompactRevision: number(),
+			WatchId: r.number(), Created: r.IntN(2) == 0, Canceled: r.IntN(2) == 0, CompactRevision: r.number(),
 			CancelReason: string(bytes.Repeat([]byte("x"), r.IntN(300))), Fragment: r.IntN(2) == 0,
 		}
-		if r.IntN(4) > 0 {
-			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()), RaftTerm: uint64(number()), Revision: number()}
-		}
+		answer.Header = r.header()
 		for range r.IntN(8) {
 			answer.Events = append(answer.Events, &mvccpb.Event{Type: mvccpb.Event_EventType(r.IntN(2)), Kv: kv(), PrevKv: kv()})
 		}

@@ -34,6 +34,46 @@ func (it *turningIter) Next() bool {
 	return it.Iter.Next()
 }
 
+// versions returns the version rows of key, all of which must be there.
+func (s *turning) versions(t *testing.T, key string, revisions ...int64) []sqlstore.Row {
+	t.Helper()
+	var rows []sqlstore.Row
+	for _, rev := range revisions {
+		row := sqlstore.Row{Key: coder.EncodeVersionKey([]byte(key), rev)}
+		values, err := s.MultiGet(t.Context(), [][]byte{row.Key})
+		if err != nil || values[0] == nil {
+			t.Fatal(values, err)
+		}
+		row.Value = values[0]
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// removeWhileRead puts rows back, as if they had not been removed yet, until the first
+// of an iteration was read; removed says whether that happened.
+func (s *turning) removeWhileRead(t *testing.T, rows []sqlstore.Row) (removed *bool) {
+	t.Helper()
+	change := func(f func(sqlstore.BatchWrite, sqlstore.Row)) {
+		batch := s.BeginBatchWrite()
+		for _, row := range rows {
+			f(batch, row)
+		}
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	change(func(w sqlstore.BatchWrite, row sqlstore.Row) { w.Put(row.Key, row.Value) })
+	removed = new(bool)
+	s.between = func(read int) {
+		if read == 1 && !*removed {
+			*removed = true
+			change(func(w sqlstore.BatchWrite, row sqlstore.Row) { w.Del(row.Key) })
+		}
+	}
+	return removed
+}
+
 // The rows of a key that was deleted below the compact revision go away together,
 // but maybe between the reading of one and of the other: the hash must not take
 // the first for one that compaction keeps, nor fail.
@@ -44,15 +84,7 @@ func TestAHashWhileCompactionRemovesRows(t *testing.T) {
 	mustTxn(t, b, del("a"))
 	mustTxn(t, b, put("b", "1"))
 	mustTxn(t, b, put("b", "2"))
-	var left [2]sqlstore.Row // of key a
-	for i, rev := range []int64{2, 3} {
-		left[i].Key = coder.EncodeVersionKey([]byte("a"), rev)
-		values, err := store.MultiGet(t.Context(), [][]byte{left[i].Key})
-		if err != nil || values[0] == nil {
-			t.Fatal(values, err)
-		}
-		left[i].Value = values[0]
-	}
+	left := store.versions(t, "a", 2, 3)
 	if _, err := b.Compact(t.Context(), 4, true); err != nil {
 		t.Fatal(err)
 	}
@@ -61,28 +93,9 @@ func TestAHashWhileCompactionRemovesRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := func(f func(sqlstore.BatchWrite)) {
-		batch := store.BeginBatchWrite()
-		f(batch)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	// As if they had not been removed yet, until the first of them is read.
-	change(func(w sqlstore.BatchWrite) {
-		for _, row := range left {
-			w.Put(row.Key, row.Value)
-		}
-	})
-	removed := false
-	store.between = func(rows int) {
-		if rows == 1 && !removed {
-			removed = true
-			change(func(w sqlstore.BatchWrite) { w.Del(left[0].Key); w.Del(left[1].Key) })
-		}
-	}
+	removed := store.removeWhileRead(t, left)
 	got, err := b.HashKV(t.Context(), 0, marshal)
-	if err != nil || got != want || !removed {
+	if err != nil || got != want || !*removed {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // A tombstone, and the version before it, may be taken by compaction between the
@@ -25,53 +24,22 @@ func TestASnapshotWhileCompactionRemovesRows(t *testing.T) {
 				mustTxn(t, b, put("a", "2"))
 			}
 			mustTxn(t, b, put("b", "2"))
-			keep := func(keys ...[]byte) (rows []sqlstore.Row) {
-				values, err := store.MultiGet(t.Context(), keys)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, v := range values {
-					if v != nil {
-						rows = append(rows, sqlstore.Row{Key: keys[i], Value: v})
-					}
-				}
-				return rows
-			}
-			left := keep(coder.EncodeVersionKey([]byte("a"), 2), coder.EncodeVersionKey([]byte("a"), 3))
+			left := store.versions(t, "a", 2, 3)
 			s, err := b.OpenSnapshot(t.Context())
-			if err != nil || len(left) != 2 {
-				t.Fatal(err, left)
+			if err != nil {
+				t.Fatal(err)
 			}
 			if _, err := b.Compact(t.Context(), 4, true); err != nil {
 				t.Fatal(err)
 			}
-			change := func(f func(sqlstore.BatchWrite)) {
-				batch := store.BeginBatchWrite()
-				f(batch)
-				if err := batch.Commit(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			// As if they had not been removed yet, until the first of them is read.
-			change(func(w sqlstore.BatchWrite) {
-				for _, row := range left {
-					w.Put(row.Key, row.Value)
-				}
-			})
-			removed := false
-			store.between = func(rows int) {
-				if rows == 1 && !removed {
-					removed = true
-					change(func(w sqlstore.BatchWrite) { w.Del(left[0].Key); w.Del(left[1].Key) })
-				}
-			}
+			removed := store.removeWhileRead(t, left)
 			var versions []SnapshotVersion
 			compacted, err := s.Versions(t.Context(), func(v SnapshotVersion) error {
 				versions = append(versions, v)
 				return nil
 			})
-			if err != nil || !removed {
-				t.Fatal(err, removed)
+			if err != nil || !*removed {
+				t.Fatal(err, *removed)
 			}
 			var found []string
 			for _, v := range versions {
