@@ -114,6 +114,7 @@ func TestEtcdctlAuth(t *testing.T) {
 	const cheap = "--bcrypt-cost=4"
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		etcd := &session{t: t, node: harness.StartEtcd(t, cheap)}
+		etcd.node.AwaitStorageVersion()
 		ours := &session{t: t, node: harness.StartNode(t, e, cheap)}
 		denied := 0
 		for _, s := range authScript {

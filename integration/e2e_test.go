@@ -174,6 +174,7 @@ var (
 func TestEtcdctl(t *testing.T) {
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		etcd := &session{t: t, node: harness.StartEtcd(t)}
+		etcd.node.AwaitStorageVersion()
 		ours := &session{t: t, node: harness.StartNode(t, e)}
 		for _, s := range script {
 			want, got := etcd.run(s), ours.run(s)

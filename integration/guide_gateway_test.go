@@ -34,6 +34,7 @@ func gateway(r *reader) {
 	r.curl("/v3/kv/range", `{"key": "bGVhc2Vk"}`)
 
 	r.curl("/v3/cluster/member/list", `{}`, noPeers)
+	r.settled()
 	r.curl("/v3/maintenance/status", `{}`, logOf)
 	r.curl("/v3/maintenance/hashkv", `{}`)
 	r.curl("/v3/maintenance/alarm", `{"action": "GET"}`)

@@ -18,6 +18,7 @@ func members(r *reader) {
 	r.inOrder("member list -w table", tableMasks...)
 	r.inOrder("endpoint health --cluster")
 	r.inOrder("endpoint hashkv --cluster")
+	r.settled()
 	r.inOrder("endpoint status --cluster", append(statusText[:len(statusText):len(statusText)], mask{regexp.MustCompile(`(true|false), false, TERM`), "LEADS, false, TERM"})...)
 
 	peer := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(r.t))

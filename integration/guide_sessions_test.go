@@ -231,6 +231,7 @@ func maintenance(r *reader) {
 	}
 	r.etcdctl("endpoint health")
 	r.etcdctl("endpoint health --cluster -w json", mask{regexp.MustCompile(`"took":"[^"]*"`), `"took":"TIME"`})
+	r.settled()
 	r.etcdctl("endpoint status", statusText...)
 	r.etcdctl("endpoint status -w json", statusMasks...)
 	r.etcdctl("endpoint status -w table", append(statusText[:len(statusText):len(statusText)], tableMasks...)...)

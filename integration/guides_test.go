@@ -190,6 +190,14 @@ func (r *reader) eventually(command, stdout string) {
 	r.keep(command, out, nil)
 }
 
+// settled returns when the nodes tell versions that they are going to keep.
+func (r *reader) settled() {
+	r.t.Helper()
+	for _, n := range r.nodes {
+		n.AwaitStorageVersion()
+	}
+}
+
 // waiting returns when so many keys are under a prefix: who waits for a lock is there
 // beside who has it.
 func (r *reader) waiting(prefix string, keys int64) {

@@ -185,6 +185,31 @@ func (n *Node) Ready() error {
 	}
 }
 
+// AwaitStorageVersion returns when the node tells the storage version that it is
+// going to keep: an etcd on new data tells 3.5.0, or none, for some seconds.
+func (n *Node) AwaitStorageVersion() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	defer cancel()
+	poll := time.NewTicker(readyPoll)
+	defer poll.Stop()
+	c := n.Client()
+	for {
+		st, err := c.Status(ctx, n.Endpoint())
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if st.StorageVersion != "" && st.StorageVersion != "3.5.0" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			n.t.Fatalf("the storage version is %q after %s", st.StorageVersion, readyWait)
+		case <-poll.C:
+		}
+	}
+}
+
 // Kill ends the node at once (SIGKILL).
 func (n *Node) Kill() { n.t.Helper(); n.process.Kill(n.t) }
 
