@@ -293,7 +293,7 @@ func (p *process) release() error {
 
 // logTail returns the end of the server's log.
 func (p *process) logTail() string {
-	const most = 8 << 10
+	const most = 3000
 	b, err := os.ReadFile(p.logFile())
 	if err != nil {
 		return err.Error()

@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -24,7 +26,8 @@ func startServer(t testing.TB, product Product) *Server {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the database server's log:\n%s", p.logTail())
+			// Not to t: what failed is then said behind the log, not in front of it.
+			fmt.Fprintf(os.Stderr, "%s: end of the database server's log:\n%s\n", t.Name(), p.logTail())
 		}
 		if err := p.remove(); err != nil {
 			t.Error(err)

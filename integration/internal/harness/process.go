@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,10 @@ import (
 )
 
 const stopWait = 30 * time.Second
+
+// logShown is how much of its log, in bytes, each process of a failed test shows: a
+// cluster has several.
+const logShown = 3000
 
 // Process is a running program whose output goes to a file. A test that fails
 // shows the end of it.
@@ -53,7 +58,9 @@ func StartProcessAs(t testing.TB, user *syscall.Credential, name string, args ..
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {
-			t.Logf("end of the log of %s %s:\n%s", filepath.Base(name), strings.Join(args, " "), p.LogTail(6000))
+			// Not to t, whose own output comes when it is done: what failed is
+			// then said behind the logs, and not buried under them.
+			fmt.Fprintf(os.Stderr, "%s: end of the log of %s %s:\n%s\n", t.Name(), filepath.Base(name), strings.Join(args, " "), p.LogTail(logShown))
 		}
 	})
 	return p
@@ -140,12 +147,18 @@ func (p *Process) signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// LogTail returns the last bytes of the program's output.
+// stackTrace is where the caller of an error stands in a line of etcd's log. There
+// are more of them than of anything else.
+var stackTrace = regexp.MustCompile(`,"stacktrace":"(?:[^"\\]|\\.)*"`)
+
+// LogTail returns the last bytes of the program's output, without stack traces of
+// etcd's.
 func (p *Process) LogTail(most int) string {
 	b, err := os.ReadFile(p.logPath)
 	if err != nil {
 		return err.Error()
 	}
+	b = stackTrace.ReplaceAll(b, nil)
 	if len(b) > most {
 		b = b[len(b)-most:]
 	}
