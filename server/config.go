@@ -75,6 +75,7 @@ type Config struct {
 
 	EnableGRPCGateway bool     // serve JSON under /v3/
 	CORS              []string // origins allowed to call over HTTP, "*" for all; none
+	HostWhitelist     []string // names and addresses that HTTP clients without TLS may call, "*" for all; all
 	EnablePprof       bool     // serve profiles under /debug/pprof/, on the metrics URLs too
 	Console           bool     // serve the console under /ui/
 	ConsoleWrite      bool     // it may change things while authentication is off

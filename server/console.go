@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
@@ -23,8 +25,20 @@ func newConsole(cfg Config, n node, sv *services, inside *inProcess) (http.Handl
 		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, log: cfg.Logger},
 		Node: n, Members: sv.cluster.members.Cached, Metrics: cfg.Registry,
 		Name: cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
+		Hosts: consoleHosts(cfg), Encrypted: func(r *http.Request) bool { return tlsOf(r) != nil },
 		Write: cfg.ConsoleWrite, MaxRequestBytes: cfg.MaxRequestBytes,
 	}), nil
+}
+
+// consoleHosts are the names that browsers may call the console by.
+func consoleHosts(cfg Config) []string {
+	hosts := slices.Clone(cfg.HostWhitelist)
+	for _, raw := range slices.Concat(cfg.ListenClientURLs, cfg.AdvertiseClientURLs) {
+		if u, err := url.Parse(raw); err == nil {
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return hosts
 }
 
 // withConsole serves the console beside h. It is no part of what other origins may

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +21,7 @@ const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + Clus
 
 // clientHandler serves everything on a client port that is not gRPC; gateway is
 // nil where it is switched off.
-func clientHandler(cfg Config, health *healthEndpoints, gateway http.Handler) http.Handler {
+func clientHandler(cfg Config, health *healthEndpoints, gateway http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	registerMetrics(mux, cfg)
 	registerProfiles(mux, cfg)
@@ -58,6 +60,7 @@ func newHTTPServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients' mistakes
 		Protocols:         new(http.Protocols),
+		ConnContext:       rememberTLS,
 	}
 	s.Protocols.SetHTTP1(true)
 	// TLS, if any, was taken off before the connection came here.
@@ -77,11 +80,43 @@ func getOnly(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// allowOrigins adds the headers browsers ask for before they let a page of
-// another origin call, and answers their preliminary requests.
-func allowOrigins(origins []string, h http.Handler) http.Handler {
-	if len(origins) == 0 {
+// allowHosts refuses requests without TLS that call the server by another name than those
+// listed, as etcd does: a page of a site whose name was made to lead here could read what the
+// server answers.
+func allowHosts(hosts []string, h http.Handler) http.Handler {
+	if len(hosts) == 0 || slices.Contains(hosts, "*") {
 		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if tlsOf(r) == nil && !slices.Contains(hosts, host) {
+			http.Error(w, fmt.Sprintf("The server does not know the name %q that it was called by, and so it may be another site's, by DNS rebinding.\n"+
+				"Call it by https, or name it: --host-whitelist.", host), http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// allowOrigins adds the headers browsers ask for before they let a page of
+// another origin call, and answers their preliminary requests. Pages of origins that are not
+// listed are refused what changes something: browsers ask first for some requests only, and of
+// the others they keep just the answer back.
+func allowOrigins(origins []string, h http.Handler) (http.Handler, error) {
+	if !slices.Contains(origins, "*") {
+		refuse := http.NewCrossOriginProtection()
+		for _, origin := range origins {
+			if err := refuse.AddTrustedOrigin(origin); err != nil {
+				return nil, fmt.Errorf("server: CORS: %w", err)
+			}
+		}
+		h = refuse.Handler(h)
+	}
+	if len(origins) == 0 {
+		return h, nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := "*"
@@ -98,7 +133,7 @@ func allowOrigins(origins []string, h http.Handler) http.Handler {
 			return
 		}
 		h.ServeHTTP(w, r)
-	})
+	}), nil
 }
 
 func replacePrefix(old, replacement string, h http.Handler) http.Handler {

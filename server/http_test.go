@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -141,6 +142,83 @@ func TestOrigins(t *testing.T) {
 	require.Equal(t, "http://a", h.Get(allowed))
 	_, h = header(one, http.MethodGet, "http://b")
 	require.Empty(t, h.Get(allowed))
+}
+
+// A page of another site can send what a form can, without that the browser asks first.
+func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
+	node := &fakeNode{txnResult: backend.TxnResult{Results: []backend.OpResult{{Put: &backend.PutResult{}}}}}
+	post := func(s *Server, name, value string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put", strings.NewReader(`{"key":"YQ=="}`))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "text/plain")
+		r.Header.Set(name, value)
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		http.DefaultClient.CloseIdleConnections()
+		return resp.StatusCode
+	}
+	none := startFake(t, node, nil)
+	require.Equal(t, 403, post(none, "Origin", "http://a"))
+	require.Equal(t, 403, post(none, "Sec-Fetch-Site", "cross-site"))
+	require.Equal(t, 200, post(none, "Origin", none.ClientURLs()[0]))
+	require.Equal(t, 200, post(none, "User-Agent", "no browser"))
+	one := startFake(t, node, nil, func(c *Config) { c.CORS = []string{"http://a"} })
+	require.Equal(t, 200, post(one, "Origin", "http://a"))
+	require.Equal(t, 403, post(one, "Origin", "http://b"))
+	all := startFake(t, node, nil, func(c *Config) { c.CORS = []string{"*"} })
+	require.Equal(t, 200, post(all, "Origin", "http://b"))
+
+	cfg := testConfig(t)
+	cfg.CORS = []string{"a"}
+	_, err := newServer(cfg, node, nil)
+	require.ErrorContains(t, err, "CORS")
+}
+
+// Names are compared as etcd compares them: exactly, and without TLS only.
+func TestHosts(t *testing.T) {
+	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
+	d.Write(t, ca, "server")
+	ask := func(s *Server, h *http.Client, path, host string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodGet, s.ClientURLs()[0]+path, nil)
+		require.NoError(t, err)
+		r.Host = host
+		resp, err := h.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		h.CloseIdleConnections()
+		return resp.StatusCode
+	}
+	for _, tt := range []struct {
+		whitelist []string
+		host      string
+		plain     int
+	}{
+		{nil, "evil.example", 200},
+		{[]string{"*"}, "evil.example", 200},
+		{[]string{"a.example", "::1"}, "a.example", 200},
+		{[]string{"a.example", "::1"}, "a.example:2379", 200},
+		{[]string{"a.example", "::1"}, "[::1]:2379", 200},
+		{[]string{"a.example", "::1"}, "evil.example", 421},
+		{[]string{"a.example", "::1"}, "a.example.evil.example", 421},
+		{[]string{"a.example", "::1"}, "127.0.0.1:2379", 421},
+		{[]string{"a.example", "*"}, "evil.example", 200},
+	} {
+		listed := func(c *Config) { c.HostWhitelist = tt.whitelist }
+		s := startFake(t, &fakeNode{}, nil, listed)
+		for _, path := range []string{"/version", "/health", "/metrics"} {
+			require.Equal(t, tt.plain, ask(s, http.DefaultClient, path, tt.host), "%v", tt)
+		}
+		s = startFake(t, &fakeNode{}, nil, listed, func(c *Config) {
+			c.ListenClientURLs, c.TLS = []string{"https://127.0.0.1:0"}, d.Config
+		})
+		for _, http2 := range []bool{false, true} {
+			h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientConfig(t, nil), ForceAttemptHTTP2: http2}}
+			require.Equal(t, 200, ask(s, h, "/version", tt.host), "%v", tt)
+		}
+	}
 }
 
 func TestGateway(t *testing.T) {

@@ -114,7 +114,11 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	s.http = newHTTPServer(withConsole(page, clientHandler(cfg, endpoints, gateway)))
+	plain, err := clientHandler(cfg, endpoints, gateway)
+	if err != nil {
+		return nil, err
+	}
+	s.http = newHTTPServer(allowHosts(cfg.HostWhitelist, withConsole(page, plain)))
 	s.metricsHTTP = newHTTPServer(metricsHandler(cfg, endpoints))
 	s.monitor = &monitor{id: n, health: s.health, streams: s.streams, log: s.log}
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -57,6 +58,30 @@ func (c *tlsConn) Read(p []byte) (int, error) {
 		return 0, c.err
 	}
 	return c.Conn.Read(p)
+}
+
+// tlsKey is of contexts of HTTP requests; its value is a *tlsConn.
+type tlsKey struct{}
+
+// rememberTLS is for http.Server.ConnContext: net/http does not see that a connection has
+// TLS, since it was taken off before.
+func rememberTLS(ctx context.Context, c net.Conn) context.Context {
+	if d, ok := c.(*ackDropper); ok {
+		c = d.Conn
+	}
+	if m, ok := c.(*cmux.MuxConn); ok {
+		c = m.Conn
+	}
+	if t, ok := c.(*tlsConn); ok {
+		return context.WithValue(ctx, tlsKey{}, t)
+	}
+	return ctx
+}
+
+// tlsOf returns the connection of r if it has TLS, or nil.
+func tlsOf(r *http.Request) *tlsConn {
+	c, _ := r.Context().Value(tlsKey{}).(*tlsConn)
+	return c
 }
 
 // doneHandshake are gRPC's credentials for connections whose handshake, if they

@@ -195,6 +195,7 @@ func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Re
 		EnableGRPCGateway:    c.EnableGRPCGateway,
 		SnapshotDir:          cmp.Or(c.SnapshotDir, c.DataDir),
 		CORS:                 c.CORS,
+		HostWhitelist:        c.HostWhitelist,
 		EnablePprof:          c.EnablePprof,
 		Console:              c.Console,
 		ConsoleWrite:         c.ConsoleWrite,

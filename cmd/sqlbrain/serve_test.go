@@ -56,7 +56,7 @@ func TestSettingsReachTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--name=n1", "--max-txn-ops=1", "--max-request-bytes=2000",
 		"--advertise-client-urls=http://etcd.example:2379", "--listen-metrics-urls=http://127.0.0.1:0",
 		"--enable-pprof", "--console", "--console-write", "--enable-grpc-gateway=false", "--metrics=extensive", "--quota-backend-bytes=8589934592",
-		"--grpc-keepalive-interval=0", "--object-cache-bytes=0")
+		"--grpc-keepalive-interval=0", "--object-cache-bytes=0", "--host-whitelist=127.0.0.1,b.example")
 	c := n.client(t)
 	_, err := c.Txn(t.Context()).Then(clientv3.OpPut("a", ""), clientv3.OpPut("b", "")).Commit()
 	require.ErrorContains(t, err, "too many operations")
@@ -75,6 +75,7 @@ func TestSettingsReachTheServer(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, n.endpoint+"/v3/kv/range"))
 	require.Equal(t, http.StatusOK, get(t, n.endpoint+"/ui/"))
 	require.Contains(t, body(t, n.endpoint+"/ui/api/session"), `"may_write":true`)
+	require.Equal(t, http.StatusMisdirectedRequest, get(t, strings.Replace(n.endpoint, "127.0.0.1", "localhost", 1)+"/version"))
 	metrics := n.log.await("serving metrics")["url"].(string)
 	require.Equal(t, http.StatusOK, get(t, metrics+"/metrics"))
 	require.Equal(t, http.StatusOK, get(t, metrics+"/health"))

@@ -50,6 +50,11 @@ type Config struct {
 
 	Name, Product, EtcdVersion string
 
+	// Hosts are names that browsers may call the server by, besides localhost and addresses.
+	Hosts []string
+	// Encrypted reports whether TLS protects the connection of a request.
+	Encrypted func(*http.Request) bool
+
 	// Write lets anybody change keys, users and roles while authentication is off.
 	Write bool
 	// MaxRequestBytes is the largest request that writes, in bytes.
@@ -87,7 +92,7 @@ func New(cfg Config) *Handler {
 		"session": h.session, "status": h.status, "sizes": h.sizes,
 		"keys": h.keys, "key": h.key, "history": h.history, "access": h.access,
 	} {
-		mux.Handle("GET "+Path+"api/"+path, h.answers(read))
+		mux.Handle("GET "+Path+"api/"+path, ownPages(h.answers(read)))
 	}
 	for path, act := range map[string]endpoint{
 		"login": h.login, "logout": h.logout, "put": h.writes(h.put), "delete": h.writes(h.delete),
@@ -100,7 +105,7 @@ func New(cfg Config) *Handler {
 	mux.Handle(Path+"api/", h.answers(func(http.ResponseWriter, *http.Request) (any, error) {
 		return nil, failure{http.StatusNotFound, "the console has no such address"}
 	}))
-	h.http = protect(http.NewCrossOriginProtection().Handler(mux))
+	h.http = protect(knownHosts(cfg.Hosts, cfg.Encrypted, http.NewCrossOriginProtection().Handler(mux)))
 	return h
 }
 

@@ -30,6 +30,7 @@ type Config struct {
 	TrustedCAFile       string
 	ClientCertAuth      bool
 	CORS                []string
+	HostWhitelist       []string
 
 	AuthToken    string
 	AuthTokenTTL int // seconds; 0: the default

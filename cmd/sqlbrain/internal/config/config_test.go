@@ -85,7 +85,7 @@ func TestEverySettingHasAllSources(t *testing.T) {
 			return // make sense together with others only, see below
 		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls", "initial-advertise-peer-urls":
 			value = "http://127.0.0.1:7"
-		case "cors", "log-outputs":
+		case "cors", "host-whitelist", "log-outputs":
 			value = "y"
 		case "datastore":
 			value = "sqlite://x"

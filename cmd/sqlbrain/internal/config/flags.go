@@ -34,6 +34,7 @@ func (s *Settings) define() {
 	f.IntVar(&s.AuthTokenTTL, "auth-token-ttl", 300, "a simple token that is not used is valid for this many `seconds`")
 	f.IntVar(&s.BcryptCost, "bcrypt-cost", auth.DefaultBcryptCost, "strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes")
 	f.StringSliceVar(&s.CORS, "cors", nil, "origins that browsers may call from, * for all (etcd's default is *)")
+	f.StringSliceVar(&s.HostWhitelist, "host-whitelist", []string{"*"}, "names and addresses that HTTP clients without TLS may call, * for all; the console takes names beside * only, and its own")
 
 	f.StringSliceVar(&s.ListenPeerURLs, "listen-peer-urls", []string{"http://127.0.0.1:2380"}, "`URLs` to serve the other members on; empty for none (not used with SQLite, which has one server)")
 	f.StringSliceVar(&s.InitialAdvertisePeerURLs, "initial-advertise-peer-urls", nil, "`URLs` that the other members reach this one at (default: those listened on)")
