@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // etcdBinary names the environment variable with the path of an etcd 3.7 server.
@@ -216,10 +217,7 @@ func watchCalls(more int, r *pb.WatchCreateRequest) etcdCall {
 func startEtcd(t *testing.T, binary string) *grpc.ClientConn {
 	var urls []string
 	for range 2 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		urls = append(urls, "http://"+l.Addr().String())
-		require.NoError(t, l.Close())
+		urls = append(urls, fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
 	}
 	cmd := exec.Command(binary, "--data-dir", t.TempDir(), "--log-level", "error", "--unsafe-no-fsync",
 		"--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // fakeRouter answers with what a test wants: one route after the other, the last
@@ -239,21 +239,19 @@ func TestTheLeadersErrorIsTheAnswer(t *testing.T) {
 }
 
 func TestACallFollowsTheLeadership(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	gone := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
 	p := newPair(t)
 	other := startFollower(t, &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 66}, &fakeRouter{t: t})
 	executed := 0
 	p.leader.onTxn = func(context.Context) error { executed++; return nil }
 	p.router.lead(
-		leadership{conn: peerClient(t, 66, other.PeerURLs()).Conn()},                                   // does not lead
-		leadership{conn: peerClient(t, leaderID, []string{"http://" + closed.Addr().String()}).Conn()}, // is gone
-		leadership{conn: peerClient(t, 67, other.PeerURLs()).Conn()},                                   // is somebody else
+		leadership{conn: peerClient(t, 66, other.PeerURLs()).Conn()},     // does not lead
+		leadership{conn: peerClient(t, leaderID, []string{gone}).Conn()}, // is gone
+		leadership{conn: peerClient(t, 67, other.PeerURLs()).Conn()},     // is somebody else
 		leadership{self: true}, // lost it again
 		leadership{conn: p.toLeader},
 	)
-	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
+	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
 	require.NoError(t, err)
 	require.Equal(t, 5, p.router.asked())
 	require.Equal(t, 1, executed)

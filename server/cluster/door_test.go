@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // door is where the other nodes reach a node. It passes on what comes, until the
@@ -28,6 +31,13 @@ type door struct {
 type pipe struct {
 	ends [2]*net.TCPConn
 	over chan struct{}
+}
+
+// freeAddress is where a door can be, and be opened again: no connection takes the
+// port meanwhile.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
 }
 
 func newDoor(t testing.TB, address, target string) *door {

@@ -64,7 +64,7 @@ func newGroup(t testing.TB, store sqlstore.Store, timing timing, n int) *group {
 	g := &group{t: t, store: store, timing: timing}
 	t.Cleanup(g.close)
 	for i := range n {
-		g.join(string(rune('a'+i)), "127.0.0.1:0")
+		g.join(string(rune('a'+i)), freeAddress(t))
 	}
 	return g
 }

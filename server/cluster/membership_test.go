@@ -46,7 +46,7 @@ func TestAProcessIsReplacedByASecondOneOfItsName(t *testing.T) {
 	g := newGroup(t, newMemory(t), slow, 3)
 	old := g.leader()
 	mustPut(t, old, "k", "1")
-	second := g.join(old.name, "127.0.0.1:0")
+	second := g.join(old.name, freeAddress(t))
 	require.Equal(t, old.id(), second.id())
 	began := time.Now()
 	until(t, "the older process to stop", func() bool {

@@ -108,7 +108,7 @@ func TestTheDatabaseLosesData(t *testing.T) {
 				_, err := g.store.Get(t.Context(), coder.LostKey())
 				return err == nil
 			})
-			late := g.join("late", "127.0.0.1:0")
+			late := g.join("late", freeAddress(t))
 			require.ErrorContains(t, late.Backend().Stopped(), lost)
 		})
 	}

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,16 +19,14 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // closedPort returns a URL that nothing listens at.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "http://" + l.Addr().String()
+	return fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
 }
 
 func TestARefusedConnectionIsEvidence(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/server/tracing/collector"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // patience ends a wait for something that does not come.
@@ -63,10 +63,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	}
 	store, err := sqlstore.Open(ctx, u, sqlstore.Options{Shared: true, Tracer: m.tracing.Tracer()})
 	require.NoError(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0") // only to find a port that the others can be told
-	require.NoError(t, err)
-	peerURL := "http://" + l.Addr().String()
-	require.NoError(t, l.Close())
+	peerURL := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)) // the others have to be told
 	m.Node, err = cluster.Join(ctx, cluster.Config{
 		Store: store, Name: name, Version: "test", PeerURLs: []string{peerURL}, PeerStats: m.tracing.Client(),
 		Backend: backend.Config{Logger: log, Tracer: m.tracing.Tracer()}, Logger: log,

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // etcdVariable names the file of an etcd server to run the workloads against.
@@ -62,10 +65,7 @@ func runEtcd(t *testing.T) (endpoint string, kill func()) {
 }
 
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
 }
 
 func small(workload, endpoint string) Config {
