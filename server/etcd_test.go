@@ -231,7 +231,7 @@ func startEtcd(t *testing.T, binary string) *grpc.ClientConn {
 	conn, err := grpc.NewClient(strings.TrimPrefix(urls[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: key}, grpc.WaitForReady(true))
 	require.NoError(t, err)

@@ -197,7 +197,7 @@ func runCounters(t *testing.T, b *Backend, workers, increments int) map[string]i
 // expectContiguous reads one event for each revision in [from, to].
 func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	last := make(map[string]*coder.Record)
 	for next := from; next <= to; {
@@ -326,7 +326,7 @@ func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Lis
 
 func TestAReadThatIsNotAnsweredDoesNotHoldUpWritesForEver(t *testing.T) {
 	store := &silent{Store: newStore(t)}
-	b := open(t, store, func(c *Config) { c.CommitTimeout = 20 * time.Millisecond })
+	b := open(t, store, func(c *Config) { c.CommitTimeout = 500 * time.Millisecond })
 	store.on.Store(true)
 	for _, txn := range []*Txn{put("k", "v"), {Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}} {
 		if _, err := b.Txn(t.Context(), txn, true); !errors.Is(err, ErrTimeout) {

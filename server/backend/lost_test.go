@@ -32,7 +32,7 @@ func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
 
 func awaitLostRow(t *testing.T, store sqlstore.Store) coder.Lost {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if l, ok := lostRow(t, store); ok {
 			return l
 		}
@@ -196,7 +196,7 @@ func TestOthersLearnWhatWasLost(t *testing.T) {
 			row.Revision += 3
 			row.Sequence += 100
 			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
-			for deadline := time.Now().Add(20 * time.Second); b.Stopped() == nil; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); b.Stopped() == nil; time.Sleep(time.Millisecond) {
 				if name == "a follower" {
 					_ = look() // what it found is asked for below
 				}

@@ -40,7 +40,7 @@ func testLogger(t testing.TB) *slog.Logger {
 
 func closeBackend(t testing.TB, b *Backend) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := b.Close(ctx); err != nil && !errors.Is(err, ErrNotServing) {
 		t.Error(err)

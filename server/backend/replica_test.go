@@ -251,23 +251,29 @@ func (s *frozen) Get(ctx context.Context, key []byte) ([]byte, error) {
 func TestALeaderThatIsCutOffAnswersNoLinearizableRead(t *testing.T) {
 	shared := newStore(t)
 	cut := &frozen{Store: shared}
-	old := open(t, cut, func(c *Config) { sharedStore(c); c.RequestTimeout = 300 * time.Millisecond })
+	old := open(t, cut, sharedStore)
 	mustTxn(t, old, put("k", "1"))
 	cut.set(sqlstore.ErrUnavailable)
 	young := open(t, shared, sharedStore)
 	mustTxn(t, young, put("k", "2"))
-	res, err := old.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+	// What has no answer is given up soon.
+	vain := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	res, err := old.Range(vain(), &RangeRequest{KeyRange: all()}, true)
 	if err == nil {
 		t.Fatalf("the old leader answered %q after its successor acknowledged another value", res.Records[0].Value)
 	}
-	if _, err := old.LeaseTimeToLive(t.Context(), 1, false); err == nil {
+	if _, err := old.LeaseTimeToLive(vain(), 1, false); err == nil {
 		t.Fatal("the old leader answered for a lease")
 	}
 	failed := &Txn{
 		Compares: []Compare{{KeyRange: KeyRange{Key: []byte("k")}, Target: CompareValue, Value: []byte("2")}},
 		Then:     []Op{{Put: &PutRequest{Key: []byte("k"), Value: []byte("3")}}},
 	}
-	if res, err := old.Txn(t.Context(), failed, true); err == nil {
+	if res, err := old.Txn(vain(), failed, true); err == nil {
 		t.Fatalf("the old leader judged a compare: %+v", res)
 	}
 	cut.set(nil)

@@ -51,7 +51,7 @@ func runEtcd(t *testing.T) (endpoint string, kill func()) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)

@@ -65,7 +65,7 @@ func TestAPasswordCommandThatFails(t *testing.T) {
 		{"echo geheim; exec sleep 60", "did not end within"},
 	} {
 		s := withCommand(t, c.command)
-		s.command.timeout = 10 * time.Second
+		s.command.timeout = time.Minute
 		if strings.Contains(c.command, "sleep") {
 			s.command.timeout = 200 * time.Millisecond
 		}
@@ -87,7 +87,7 @@ func TestAPasswordCommandEndsWithItsConnection(t *testing.T) {
 		_, err := s.passwords()(ctx)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	password, err := s.passwords()(context.Background())
