@@ -13,7 +13,8 @@
 //   - Temporary files have no name any more as soon as they are open, where the
 //     system allows that, and their directory goes with Close. So nothing is left even
 //     of a process that was killed, but an empty directory.
-//   - What is read is not trusted: a damaged file is an error, not a panic.
+//   - What is read is not trusted: a damaged file is an error, not a panic, and no walk without end.
+//     Pages are looked at before bbolt does (pages.go).
 //
 // It knows nothing of rows and SQL: package backend hands out versions, and takes
 // them.

@@ -59,7 +59,7 @@ func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (
 	}
 	err = guarded(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
-			in := &loading{ctx: ctx, tx: tx, options: o, compacted: s.compacted, kept: make(map[string]int64)}
+			in := &loading{ctx: ctx, tx: tx, options: o, compacted: s.compacted, proved: s.proved, kept: make(map[string]int64)}
 			if err := in.survey(); err != nil {
 				return err
 			}
@@ -81,6 +81,7 @@ type loading struct {
 	options LoadOptions
 
 	compacted int64 // 0: none
+	proved    bool  // as in Saved
 	revision  int64
 	total     int
 	// kept has the revision that each key was at at the compact revision, 0 if it
@@ -97,6 +98,11 @@ type loading struct {
 func (in *loading) survey() error {
 	newest := int64(0)
 	err := in.versions(func(rev int64, _ *coder.Record) error {
+		// Each revision behind the compact revision changed something. Where a page is of an
+		// older state of the file, which its structure does not show, some are not there.
+		if before := max(newest, in.compacted, 1); !in.proved && rev > before+1 {
+			return damaged("the revisions between %d and %d are not there", before, rev)
+		}
 		newest = rev
 		in.total++
 		return nil

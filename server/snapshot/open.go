@@ -21,6 +21,8 @@ type Saved struct {
 	db *bbolt.DB
 	// compacted is the compact revision, 0 for none.
 	compacted int64
+	// proved says that the hash behind the file was right.
+	proved bool
 }
 
 // sector is what the size of a backend without a hash behind it is a multiple of.
@@ -38,7 +40,7 @@ func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Saved{}
+	s := &Saved{proved: !skipHash}
 	err = guarded(func() error {
 		db, err := bbolt.Open(path, 0o400, &bbolt.Options{ReadOnly: true, Timeout: openWait})
 		if errors.Is(err, bbolterrors.ErrTimeout) {
@@ -48,7 +50,7 @@ func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error)
 			return damaged("%v", err)
 		}
 		s.db = db
-		return s.check(size)
+		return s.check(ctx, path, size)
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -121,10 +123,18 @@ func (c cancellable) Read(b []byte) (int, error) {
 }
 
 // check looks at what a snapshot must have.
-func (s *Saved) check(size int64) error {
-	return s.db.View(func(tx *bbolt.Tx) error {
+func (s *Saved) check(ctx context.Context, path string, size int64) error {
+	return s.db.View(func(tx *bbolt.Tx) (err error) {
 		if tx.Size() > size {
 			return damaged("it should have %d bytes, and has %d: it is cut off", tx.Size(), size)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		if err := checkPages(ctx, file, s.db.Info().PageSize, tx.Size(), uint64(tx.Cursor().Bucket().Root())); err != nil {
+			return err
 		}
 		for _, name := range [][]byte{bucketKey, bucketMeta} {
 			if tx.Bucket(name) == nil {
@@ -145,8 +155,8 @@ func (s *Saved) check(size int64) error {
 	})
 }
 
-// guarded runs f, which reads pages of a file that may be damaged. bbolt takes them as they
-// are, and panics, or reads behind the end of the file.
+// guarded runs f, which reads pages by bbolt. They were looked at, but somebody may write to
+// the file: bbolt takes them as they are, and panics, or reads behind the end of the file.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
