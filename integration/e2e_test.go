@@ -198,7 +198,7 @@ func (c *session) run(s step) harness.Output {
 	var out harness.Output
 	if s.until != "" {
 		args = append([]string{"--endpoints", c.node.Endpoint()}, args...)
-		out = harness.RunUntil(c.t, 20*time.Second, s.until, harness.Etcdctl(c.t), args...)
+		out = harness.RunUntil(c.t, time.Minute, s.until, harness.Etcdctl(c.t), args...)
 		out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
 	} else {
 		out = c.node.Etcdctl(s.input, args...)

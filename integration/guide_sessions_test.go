@@ -89,8 +89,8 @@ func leases(r *reader) {
 	r.etcdctl("get node")
 	r.etcdctl("put node healthy --lease " + id)
 
-	// Nobody keeps this one alive.
-	short := r.find(granted, "lease grant 2")
+	// Nobody keeps this one alive; it lives until a watch has been opened and a key put.
+	short := r.find(granted, "lease grant 5")
 	w := r.open("watch node --prev-kv --rev 4")
 	r.etcdctl("put node healthy --lease " + short)
 	w.await("PUT\nnode\nhealthy\n")
@@ -175,6 +175,7 @@ func watches(r *reader) {
 		asFields.await(fmt.Sprintf(`"ModRevision" : %d`, i+2))
 		told.await(fmt.Sprintf(" at %d\n", i+2))
 	}
+	asFields.await("\"ModRevision\" : 5\n\"Version\" : 1\n\"Value\" : \"end\"\n\"Lease\" : 0\n") // line by line
 	for _, w := range []*window{one, all, asJSON, asFields, told} {
 		w.interrupt()
 	}

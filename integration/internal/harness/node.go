@@ -263,10 +263,12 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 	})
 }
 
-// Etcdctl runs etcdctl against the node.
+// Etcdctl runs etcdctl against the node, with more patience than it has by itself:
+// 2 s for a connection and 5 s for an answer.
 func (n *Node) Etcdctl(input string, args ...string) Output {
 	n.t.Helper()
-	return Run(n.t, 30*time.Second, input, Etcdctl(n.t), append([]string{"--endpoints", n.Endpoint()}, args...)...)
+	all := append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=20s", "--command-timeout=20s"}, args...)
+	return Run(n.t, time.Minute, input, Etcdctl(n.t), all...)
 }
 
 // Host returns the host and port of the node's endpoint.
