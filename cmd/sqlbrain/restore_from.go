@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -66,7 +69,58 @@ func (s *source) dial(ctx context.Context) (*clientv3.Client, error) {
 			return nil, err
 		}
 	}
+	if err := reach(ctx, cfg); err != nil {
+		return nil, err
+	}
 	return clientv3.New(cfg)
+}
+
+// reach returns why there is no connection to the server, which the calls of the client do not tell:
+// they wait until there is one, for a snapshot without an end.
+func reach(ctx context.Context, cfg clientv3.Config) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, sourceDialTimeout)
+	defer cancel()
+	cfg.Username, cfg.Password = "", "" // with a user the client waits as well
+	client, err := clientv3.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	_, err = pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return nil // it answers, whatever it is
+	}
+	if alert := refusal(ctx, cfg); alert != nil {
+		return alert
+	}
+	if !strings.HasPrefix(cfg.Endpoints[0], "https://") {
+		err = fmt.Errorf("%w (the URL of a server with TLS has to begin with https://)", err)
+	}
+	return err
+}
+
+// refusal returns the alert by which a server refuses the certificate, nil if there is none. It comes
+// after the handshake, and gRPC may have found by then that the connection is closed, which tells
+// nobody why.
+func refusal(ctx context.Context, cfg clientv3.Config) error {
+	host, secure := strings.CutPrefix(cfg.Endpoints[0], "https://")
+	if !secure {
+		return nil
+	}
+	conn, err := (&tls.Dialer{Config: cfg.TLS}).DialContext(ctx, "tcp", host)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" {
+		return err
+	}
+	return nil
 }
 
 // load fills the database from the server: by its snapshot, or key by key if it makes
