@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,16 +280,16 @@ func TestANodeThatLeadsByNowAnswersItself(t *testing.T) {
 
 func TestAWriteWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	p := newPair(t)
-	executed := 0
+	var executed atomic.Int32 // nothing comes back of the call that would order it
 	p.leader.onTxn = func(ctx context.Context) error {
-		executed++
+		executed.Add(1)
 		p.leaderServer.cutPeers()
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
 	require.Equal(t, rpctypes.ErrGRPCLeaderChanged.Error(), err.Error())
-	require.Equal(t, 1, executed)
+	require.EqualValues(t, 1, executed.Load())
 	require.Equal(t, 1, p.router.asked())
 	require.EqualValues(t, 1, p.outcomes("lost"))
 }
