@@ -117,6 +117,43 @@ func TestClientCertificates(t *testing.T) {
 	require.Error(t, getOver(t, s, ca.ClientConfig(t, clients)))
 }
 
+func TestRevokedCertificates(t *testing.T) {
+	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
+	d.Write(t, ca, "server")
+	d.Trust(t, clients)
+	d.Revoke(t, clients, 7)
+	s := startTLS(t, &fakeNode{}, d)
+	require.NoError(t, getOver(t, s, ca.ClientConfig(t, clients)))
+	d.Revoke(t, clients, 7, 2)
+	require.Error(t, getOver(t, s, ca.ClientConfig(t, clients)), "the list is read again")
+	tlstest.Replace(t, d.CRLFile, []byte("no list"))
+	require.Error(t, getOver(t, s, ca.ClientConfig(t, clients)), "what cannot be read leaves the old one in use")
+	d.Revoke(t, clients)
+	require.NoError(t, getOver(t, s, ca.ClientConfig(t, clients)))
+}
+
+func TestVersionsAndCiphers(t *testing.T) {
+	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
+	d.Write(t, ca, "server")
+	speaks := func(d tlstest.Dir, version, suite uint16) error {
+		t.Helper()
+		c := ca.ClientConfig(t, nil)
+		c.MinVersion, c.MaxVersion, c.CipherSuites = version, version, []uint16{suite}
+		_, err := serverName(t, startTLS(t, &fakeNode{}, d), c)
+		return err
+	}
+	const one, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	require.Error(t, speaks(d, tls.VersionTLS11, one))
+	require.NoError(t, speaks(d, tls.VersionTLS12, one))
+	require.NoError(t, speaks(d, tls.VersionTLS12, other))
+	d.CipherSuites = []uint16{one}
+	require.NoError(t, speaks(d, tls.VersionTLS12, one))
+	require.Error(t, speaks(d, tls.VersionTLS12, other))
+	d.CipherSuites, d.MinVersion = nil, tls.VersionTLS13
+	require.Error(t, speaks(d, tls.VersionTLS12, one))
+	require.NoError(t, speaks(d, tls.VersionTLS13, one))
+}
+
 func TestHandlersSeeTheClientCertificate(t *testing.T) {
 	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
 	d.Write(t, ca, "server")
@@ -151,6 +188,8 @@ func TestTLSFilesThatDoNotFit(t *testing.T) {
 		"not a certificate":      {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.CertFile, []byte("x")) }, "cert.pem"},
 		"key of another":         {func(t *testing.T, d *tlstest.Dir) { _, k := ca.Issue(t, "x"); tlstest.Replace(t, d.KeyFile, k) }, "private key does not match"},
 		"authority without PEM":  {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.TrustedCAFile, []byte("x")) }, "no certificate in"},
+		"list without authority": {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); d.TrustedCAFile = "" }, "needs a trusted CA file"},
+		"no revocation list":     {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); tlstest.Replace(t, d.CRLFile, []byte("x")) }, "no revocation list in"},
 		"https without any file": {func(_ *testing.T, d *tlstest.Dir) { d.Config = TLSConfig{} }, "a certificate and a key are needed"},
 	}
 	for name, tt := range tests {

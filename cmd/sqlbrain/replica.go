@@ -40,7 +40,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	n, err := cluster.Join(ctx, cluster.Config{
 		Store: store, Name: c.Name, Version: productVersion(),
 		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),
-		PeerTLS: peerTLS(c), PeerStats: traces.Client(), Backend: cfg,
+		PeerTLS: c.PeerTLS(), PeerStats: traces.Client(), Backend: cfg,
 		LeaseDuration: c.LeaderElectLeaseDuration, RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 		Logger: logger, Registerer: registry,
 	})
@@ -62,19 +62,13 @@ func firstOf(lists ...[]string) []string {
 	return nil
 }
 
-func peerTLS(c *config.Config) server.TLSConfig {
-	return server.TLSConfig{
-		CertFile: c.PeerCertFile, KeyFile: c.PeerKeyFile, TrustedCAFile: c.PeerTrustedCAFile, ClientCertAuth: c.PeerClientCertAuth,
-	}
-}
-
 // connect tells the server of the cluster.
 func (n *replica) connect(cfg *server.Config, c *config.Config) {
 	if n.cluster == nil {
 		return
 	}
 	cfg.Members = n.cluster.Members()
-	cfg.PeerURLs, cfg.PeerTLS = c.ListenPeerURLs, peerTLS(c)
+	cfg.PeerURLs, cfg.PeerTLS = c.ListenPeerURLs, c.PeerTLS()
 	cfg.PeerNode = cluster.Peer{Node: n.cluster}
 	cfg.Router = cluster.Connection{Node: n.cluster}
 	cfg.Mover = n.cluster

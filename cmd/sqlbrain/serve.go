@@ -174,15 +174,13 @@ func backendConfig(c *config.Config, logger *slog.Logger, registry *prometheus.R
 
 func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Registry) server.Config {
 	cfg := server.Config{
-		Logger:              logger,
-		Name:                c.Name,
-		Version:             productVersion(),
-		ListenClientURLs:    c.ListenClientURLs,
-		AdvertiseClientURLs: c.AdvertiseClientURLs,
-		ListenMetricsURLs:   c.ListenMetricsURLs,
-		TLS: server.TLSConfig{
-			CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.TrustedCAFile, ClientCertAuth: c.ClientCertAuth,
-		},
+		Logger:               logger,
+		Name:                 c.Name,
+		Version:              productVersion(),
+		ListenClientURLs:     c.ListenClientURLs,
+		AdvertiseClientURLs:  c.AdvertiseClientURLs,
+		ListenMetricsURLs:    c.ListenMetricsURLs,
+		TLS:                  c.ClientTLS(),
 		AuthToken:            c.AuthToken,
 		AuthTokenTTL:         time.Duration(c.AuthTokenTTL) * time.Second,
 		BcryptCost:           c.BcryptCost,

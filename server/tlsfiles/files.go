@@ -3,6 +3,7 @@ package tlsfiles
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,10 +20,20 @@ type Config struct {
 	TrustedCAFile string
 	// ClientCertAuth requires client certificates; it needs TrustedCAFile.
 	ClientCertAuth bool
+	// CRLFile holds a revocation list, DER or PEM: a listener refuses clients that show a certificate
+	// with one of its serial numbers, whoever issued that, as in etcd.
+	CRLFile string
+
+	// MinVersion is the oldest version of TLS that is spoken; 0 is 1.2.
+	MinVersion uint16
+	// CipherSuites are those of TLS 1.2; none is Go's choice.
+	CipherSuites []uint16
 }
 
 // Empty reports whether no file is named.
-func (c Config) Empty() bool { return c == Config{} }
+func (c Config) Empty() bool {
+	return c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" && c.CRLFile == "" && !c.ClientCertAuth
+}
 
 // Files makes the tls.Config of each handshake from the files. Its methods may be
 // called by several goroutines.
@@ -47,6 +58,10 @@ func Open(paths Config, log *slog.Logger) (*Files, error) {
 	if paths.ClientCertAuth && paths.TrustedCAFile == "" {
 		return nil, errors.New("client certificate authentication needs a trusted CA file")
 	}
+	if paths.CRLFile != "" && paths.TrustedCAFile == "" {
+		return nil, errors.New("a revocation list of client certificates needs a trusted CA file")
+	}
+	paths.MinVersion = max(paths.MinVersion, tls.VersionTLS12)
 	f := &Files{paths: paths, log: log}
 	stamps, err := f.stat()
 	if err != nil {
@@ -63,7 +78,7 @@ func Open(paths Config, log *slog.Logger) (*Files, error) {
 // content for every handshake.
 func (f *Files) Listener() *tls.Config {
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
+		MinVersion:         f.paths.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current().server, nil },
 	}
 }
@@ -101,36 +116,72 @@ func (f *Files) load() (configs, error) {
 	}
 	c := configs{
 		server: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
+			MinVersion:   f.paths.MinVersion,
+			CipherSuites: f.paths.CipherSuites,
 			Certificates: []tls.Certificate{cert},
 			NextProtos:   []string{"h2", "http/1.1"},
 			// A resumed session would outlive the removal of its client's authority.
 			SessionTicketsDisabled: true,
 		},
 		client: &tls.Config{
-			MinVersion:   tls.VersionTLS12,
+			MinVersion:   f.paths.MinVersion,
+			CipherSuites: f.paths.CipherSuites,
 			Certificates: []tls.Certificate{cert},
 		},
 	}
 	if f.paths.TrustedCAFile != "" {
-		pem, err := os.ReadFile(f.paths.TrustedCAFile)
+		trusted, err := os.ReadFile(f.paths.TrustedCAFile)
 		if err != nil {
 			return configs{}, err
 		}
 		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(pem) {
+		if !authorities.AppendCertsFromPEM(trusted) {
 			return configs{}, fmt.Errorf("no certificate in %s", f.paths.TrustedCAFile)
 		}
 		c.server.ClientCAs = authorities
 		c.server.ClientAuth = tls.RequireAndVerifyClientCert
 		c.client.RootCAs = authorities
 	}
+	if f.paths.CRLFile != "" {
+		revoked, err := readRevoked(f.paths.CRLFile)
+		if err != nil {
+			return configs{}, err
+		}
+		c.server.VerifyConnection = func(s tls.ConnectionState) error {
+			for _, cert := range s.PeerCertificates {
+				if revoked[cert.SerialNumber.String()] {
+					return fmt.Errorf("the certificate %q with the serial number %x is revoked", cert.Subject.CommonName, cert.SerialNumber)
+				}
+			}
+			return nil
+		}
+	}
 	return c, nil
+}
+
+// readRevoked returns the serial numbers of a revocation list.
+func readRevoked(path string) (map[string]bool, error) {
+	der, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if block, _ := pem.Decode(der); block != nil {
+		der = block.Bytes
+	}
+	list, err := x509.ParseRevocationList(der)
+	if err != nil {
+		return nil, fmt.Errorf("no revocation list in %s: %w", path, err)
+	}
+	revoked := make(map[string]bool)
+	for _, entry := range list.RevokedCertificateEntries {
+		revoked[entry.SerialNumber.String()] = true
+	}
+	return revoked, nil
 }
 
 func (f *Files) stat() ([]os.FileInfo, error) {
 	var infos []os.FileInfo
-	for _, path := range []string{f.paths.CertFile, f.paths.KeyFile, f.paths.TrustedCAFile} {
+	for _, path := range []string{f.paths.CertFile, f.paths.KeyFile, f.paths.TrustedCAFile, f.paths.CRLFile} {
 		if path == "" {
 			continue
 		}

@@ -37,7 +37,8 @@ func NewAuthority(t *testing.T, name string) *Authority {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		SubjectKeyId: []byte(name), // which a revocation list names
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -63,6 +64,21 @@ func (a *Authority) Issue(t *testing.T, name string) (certPEM, keyPEM []byte) {
 	require.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// Revoke puts a revocation list of a with serial numbers in d. All certificates that Issue makes
+// have the number 2.
+func (d *Dir) Revoke(t *testing.T, a *Authority, serials ...int64) {
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
+	for _, serial := range serials {
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{
+			SerialNumber: big.NewInt(serial), RevocationTime: time.Now().Add(-time.Minute),
+		})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, a.cert, a.key)
+	require.NoError(t, err)
+	d.CRLFile = filepath.Join(filepath.Dir(d.CertFile), "crl")
+	Replace(t, d.CRLFile, der)
 }
 
 // Pool trusts a.

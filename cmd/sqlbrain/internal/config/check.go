@@ -184,6 +184,19 @@ func (c *Config) TLS() bool {
 }
 
 func (s *Settings) checkTLS() error {
+	for _, name := range s.CipherSuites {
+		if _, ok := cipherSuite(name); !ok {
+			return s.invalid("cipher-suites", "%q is no cipher suite", name)
+		}
+	}
+	switch {
+	case len(s.CipherSuites) > 0 && s.TLSMinVersion == TLS13:
+		return s.invalid("cipher-suites", "those of TLS 1.3 cannot be chosen")
+	case s.ClientCRLFile != "" && s.TrustedCAFile == "":
+		return s.invalid("client-crl-file", "--trusted-ca-file is needed as well")
+	case s.PeerCRLFile != "" && s.PeerTrustedCAFile == "":
+		return s.invalid("peer-crl-file", "--peer-trusted-ca-file is needed as well")
+	}
 	if err := s.checkTLSFiles("", "listen-client-urls", s.TLS(), s.CertFile, s.KeyFile, s.TrustedCAFile, s.ClientCertAuth); err != nil {
 		return err
 	}

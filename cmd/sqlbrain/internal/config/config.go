@@ -29,6 +29,7 @@ type Config struct {
 	KeyFile             string
 	TrustedCAFile       string
 	ClientCertAuth      bool
+	ClientCRLFile       string
 	CORS                []string
 	HostWhitelist       []string
 
@@ -42,6 +43,10 @@ type Config struct {
 	PeerKeyFile              string
 	PeerTrustedCAFile        string
 	PeerClientCertAuth       bool
+	PeerCRLFile              string
+
+	TLSMinVersion string // TLS12 or TLS13
+	CipherSuites  []string
 
 	LeaderElectLeaseDuration time.Duration
 	LeaderElectRenewDeadline time.Duration
@@ -102,6 +107,8 @@ const (
 	MigrateVerify    = "verify"
 	CompactPeriodic  = "periodic"
 	CompactRevision  = "revision"
+	TLS12            = "TLS1.2"
+	TLS13            = "TLS1.3"
 	MetricsBasic     = "basic"
 	MetricsExtensive = "extensive"
 	FormatJSON       = "json"

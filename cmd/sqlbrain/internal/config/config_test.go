@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -72,7 +74,7 @@ func TestEverySettingHasAllSources(t *testing.T) {
 	other := map[string]string{
 		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
 		"auto|verify": "verify", "periodic|revision": "revision", "info|debug|warn|error": "debug",
-		"json|console|text": "text", "basic|extensive": "extensive", "PREFIX=DURATION": "/a/=7s",
+		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "PREFIX=DURATION": "/a/=7s",
 	}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.New().Bind(fs)
@@ -80,13 +82,15 @@ func TestEverySettingHasAllSources(t *testing.T) {
 		value := other[f.Value.Type()]
 		extra := []string{}
 		switch f.Name {
-		case "config-file", "datastore-password-file", "datastore-password-command", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth",
-			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth":
+		case "config-file", "datastore-password-file", "datastore-password-command", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
+			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file":
 			return // make sense together with others only, see below
 		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls", "initial-advertise-peer-urls":
 			value = "http://127.0.0.1:7"
 		case "cors", "host-whitelist", "log-outputs":
 			value = "y"
+		case "cipher-suites":
+			value = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 		case "datastore":
 			value = "sqlite://x"
 		case "enable-grpc-gateway":
@@ -117,6 +121,21 @@ func TestEverySettingHasAllSources(t *testing.T) {
 		require.NotEqual(t, config.New().Config, fromFlag.Config, f.Name)
 		require.Len(t, fromEnv.Describe(), 1)
 	})
+}
+
+func TestTLSSettingsArePassedOn(t *testing.T) {
+	s, err := load([]string{
+		"--listen-client-urls=https://127.0.0.1:1", "--cert-file=a", "--key-file=b", "--trusted-ca-file=c", "--client-cert-auth", "--client-crl-file=d",
+		"--listen-peer-urls=https://127.0.0.1:2", "--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-client-cert-auth", "--peer-crl-file=h",
+		"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+	}, nil)
+	require.NoError(t, err)
+	suites := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	require.Equal(t, tlsfiles.Config{CertFile: "a", KeyFile: "b", TrustedCAFile: "c", ClientCertAuth: true, CRLFile: "d", CipherSuites: suites}, s.ClientTLS())
+	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", CipherSuites: suites}, s.PeerTLS())
+	s, err = load([]string{"--tls-min-version=TLS1.3"}, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, tls.VersionTLS13, s.ClientTLS().MinVersion)
 }
 
 func TestListsInFiles(t *testing.T) {
@@ -208,6 +227,11 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--peer-cert-file=a", "--peer-cert-file: --peer-key-file is needed as well"},
 		{"--peer-cert-file=a --peer-key-file=b", "nothing would be encrypted"},
 		{"--listen-peer-urls= --peer-cert-file=a --peer-key-file=b --peer-client-cert-auth", "--peer-trusted-ca-file"},
+		{"--client-crl-file=a", "--client-crl-file: --trusted-ca-file is needed as well"},
+		{"--peer-crl-file=a", "--peer-crl-file: --peer-trusted-ca-file is needed as well"},
+		{"--tls-min-version=TLS1.1", "--tls-min-version"},
+		{"--cipher-suites=TLS_NONE", `--cipher-suites: "TLS_NONE" is no cipher suite`},
+		{"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-min-version=TLS1.3", "--cipher-suites: those of TLS 1.3 cannot be chosen"},
 		{"--leader-elect-lease-duration=2500ms", "--leader-elect-lease-duration: 2.5s is not a whole number of seconds"},
 		{"--leader-elect-renew-deadline=3s", "--leader-elect-renew-deadline: 3s must be below"},
 		{"--leader-elect-retry-period=2s", "--leader-elect-retry-period"},
