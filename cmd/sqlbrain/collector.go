@@ -12,11 +12,13 @@ import (
 // Go collects garbage whenever the heap has doubled. The live heap of a server is
 // small, a few tens of MiB, so that it collected many times a second under load, for a
 // sixth of its CPU. Here the heap may grow by garbageBytes, whatever it is, but by no
-// more than maxGrowth times; so a large heap costs no more memory than before. A GOGC
-// or GOMEMLIMIT of the environment is left as it is.
+// more than maxGrowth times, and, as collections of a large one are dear, by no less
+// than minGrowth; so a large heap costs less memory than before. A GOGC or GOMEMLIMIT
+// of the environment is left as it is.
 const (
 	garbageBytes = 128 << 20
-	maxGrowth    = 4
+	maxGrowth    = 4.0
+	minGrowth    = 0.5
 )
 
 // relaxCollector sets Go's garbage collector up as above until restore is called.
@@ -24,7 +26,7 @@ func relaxCollector() (restore func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	r := &relaxed{percent: maxGrowth * 100, live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	r := &relaxed{percent: growth(0), live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
 	before := debug.SetGCPercent(r.percent)
 	r.behindEachCollection()
 	return func() {
@@ -63,6 +65,6 @@ func (r *relaxed) behindEachCollection() {
 // growth returns by how many percent a heap of live bytes may grow, in steps of 10: to
 // set it stops the world for a moment.
 func growth(live uint64) int {
-	percent := math.Round(10*garbageBytes/float64(max(live, 1))) * 10
-	return int(min(max(percent, 100), maxGrowth*100))
+	times := garbageBytes / float64(max(live, 1))
+	return int(math.Round(min(max(times, minGrowth), maxGrowth)*10)) * 10
 }
