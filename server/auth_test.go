@@ -242,12 +242,20 @@ func TestTheNameInACertificate(t *testing.T) {
 	_, err = lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b/lock")})
 	require.ErrorContains(t, err, "permission denied")
 
-	// The gateway has no certificate of its client's.
-	tr := &http.Transport{TLSClientConfig: conf}
-	defer tr.CloseIdleConnections()
-	code, body := callURL(t, &http.Client{Transport: tr}, http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put", `{"key":"YS8x"}`)
-	require.Equal(t, 400, code)
-	require.Contains(t, body, "user name is empty")
+	// The gateway has no certificate of its client's, which is told to those that show a name; others are nobody.
+	nameless := ca.ClientConfig(t, nil)
+	pair, err = tls.X509KeyPair(ca.Issue(t, ""))
+	require.NoError(t, err)
+	nameless.Certificates = []tls.Certificate{pair}
+	for want, c := range map[string]*tls.Config{"CommonName of client sending a request against gateway": conf, "user name is empty": nameless} {
+		for _, prefix := range []string{"/v3/", "/v3beta/"} {
+			tr := &http.Transport{TLSClientConfig: c}
+			code, body := callURL(t, &http.Client{Transport: tr}, http.MethodPost, s.ClientURLs()[0]+prefix+"kv/put", `{"key":"YS8x"}`)
+			tr.CloseIdleConnections()
+			require.Equal(t, 400, code)
+			require.Contains(t, body, want)
+		}
+	}
 }
 
 // What members and the server itself say of callers is not taken from clients.

@@ -56,6 +56,22 @@ func boundBodies(maxBytes int, h http.Handler) http.Handler {
 	})
 }
 
+// refuseNames refuses clients whose certificate names a user while authentication is on, as
+// etcd does: the gateway's calls do not have it, and would be nobody's or a token's.
+func refuseNames(authEnabled func() bool, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := tlsOf(r); c != nil && authEnabled() {
+			for _, chain := range c.ConnectionState().VerifiedChains {
+				if len(chain) > 0 && chain[0].Subject.CommonName != "" {
+					http.Error(w, "CommonName of client sending a request against gateway will be ignored and not used as expected", http.StatusBadRequest)
+					return
+				}
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // slogPrinter logs what libraries print.
 type slogPrinter struct{ log *slog.Logger }
 

@@ -107,6 +107,9 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 		if gateway, err = newGateway(s.gateway, cfg.MaxRequestBytes+grpcOverhead); err != nil {
 			return nil, err
 		}
+		if cfg.TLS.ClientCertAuth {
+			gateway = refuseNames(func() bool { return n.AuthRows().Enabled }, gateway)
+		}
 	}
 	var page http.Handler
 	if cfg.Console {
