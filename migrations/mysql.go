@@ -15,7 +15,7 @@ var mysqlDialect = dialect{
 	columns: func(ctx context.Context, conn *sql.Conn, table string) ([]column, error) {
 		// AS BINARY: table names may differ by case alone. CAST: MySQL reports
 		// DATA_TYPE as a text of its own, MariaDB as another.
-		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64)) FROM information_schema.COLUMNS
+		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64) CHARACTER SET utf8mb4) FROM information_schema.COLUMNS
 			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND CAST(TABLE_NAME AS BINARY) = ? ORDER BY ORDINAL_POSITION`, table, table)
 	},
 	// golang-migrate records the version in a SERIALIZABLE transaction. TiDB has

@@ -110,8 +110,8 @@ const (
 	isolation = "READ COMMITTED"
 )
 
-func (*mysqlDialect) session(bool) []string {
-	return []string{
+func (*mysqlDialect) session(write bool) []string {
+	statements := []string{
 		// unique_checks off would let a secondary node of some engines skip the
 		// check PutIfNotExist is made of.
 		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(tidbWrites),
@@ -119,6 +119,13 @@ func (*mysqlDialect) session(bool) []string {
 		setReplicatedReads,
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation,
 	}
+	if write {
+		// With a binary log the server writes each prepared statement down as text,
+		// and escapes characters of many bytes in its values one by one. There are
+		// none: measured, an eighth to a quarter of the database's work on a batch.
+		statements = append(statements, "SET SESSION character_set_client = binary, character_set_connection = binary")
+	}
+	return statements
 }
 
 func (*mysqlDialect) texts() *texts { return &mysqlTexts }
