@@ -39,6 +39,25 @@ func (*sqliteDialect) connectors(u *URL) ([]driver.Connector, error) {
 	return []driver.Connector{&sqliteConnector{base}}, nil
 }
 
+// SQLite's caches of pages, of each connection. What is not in them is mostly in the
+// system's, which is nearly as fast and shared.
+const (
+	writerCacheBytes = 32 << 20
+	readerCacheBytes = 8 << 20
+)
+
+// PageCacheBytes returns how much memory of this process the caches of SQLite take at
+// most, in bytes, with so many connections for reading, as in Options: twice what they
+// hold, as the allocator rounds a page and its header up to a power of two. Servers have
+// their caches elsewhere: 0.
+func PageCacheBytes(u *URL, maxOpenConns int) int64 {
+	if u.Dialect != DialectSQLite {
+		return 0
+	}
+	readers := Options{MaxOpenConns: maxOpenConns}.withDefaults(u.Dialect).MaxOpenConns
+	return 2 * (writerCacheBytes + int64(readers)*readerCacheBytes)
+}
+
 func (*sqliteDialect) session(write bool) []string {
 	statements := []string{
 		"PRAGMA synchronous = FULL",
@@ -48,13 +67,14 @@ func (*sqliteDialect) session(write bool) []string {
 		"PRAGMA temp_store = MEMORY",
 		"PRAGMA trusted_schema = OFF",
 	}
-	// What is not in these caches is mostly in the system's, which is nearly as fast
-	// and shared.
 	if write {
-		return append(statements, "PRAGMA cache_size = -32768")
+		return append(statements, cacheSize(writerCacheBytes))
 	}
-	return append(statements, "PRAGMA cache_size = -8192", "PRAGMA query_only = ON")
+	return append(statements, cacheSize(readerCacheBytes), "PRAGMA query_only = ON")
 }
+
+// cacheSize is in KiB where it is negative.
+func cacheSize(bytes int) string { return fmt.Sprintf("PRAGMA cache_size = %d", -bytes>>10) }
 
 func (*sqliteDialect) texts() *texts { return &sqliteTexts }
 

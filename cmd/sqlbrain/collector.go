@@ -21,7 +21,31 @@ const (
 	minGrowth    = 0.5
 )
 
-// relaxCollector sets Go's garbage collector up as above until restore is called.
+// outsideGo is what the process has in memory besides Go's heap: its code, and stacks of
+// threads.
+const outsideGo = 48 << 20
+
+// tuneCollector sets Go's garbage collector up as above until restore is called. With a
+// limit, the more often the nearer the memory that Go has comes to it, in bytes; 0 is none.
+func tuneCollector(limit int64) (restore func()) {
+	if limit > 0 {
+		relax, before := relaxCollector(), debug.SetMemoryLimit(limit)
+		return func() {
+			debug.SetMemoryLimit(before)
+			relax()
+		}
+	}
+	return relaxCollector()
+}
+
+// goMemory is what remains for Go of a limit of resident memory, 0 if there is none.
+func goMemory(limit, pageCaches int64) int64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit-outsideGo-pageCaches, 1)
+}
+
 func relaxCollector() (restore func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -72,3 +72,19 @@ func TestCollectorOfTheEnvironmentStays(t *testing.T) {
 		})
 	}
 }
+
+func TestAMemoryLimitIsSetAndTakenBack(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	restore := tuneCollector(goMemory(512<<20, 64<<20))
+	if got := debug.SetMemoryLimit(-1); got != 400<<20 {
+		t.Fatalf("Go may have %d MiB, want what the pages of SQLite and the program leave", got>>20)
+	}
+	restore()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Fatalf("restored to %d, it was %d", got, before)
+	}
+	tuneCollector(goMemory(0, 64<<20))()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Fatalf("%d without a limit, want %d", got, before)
+	}
+}

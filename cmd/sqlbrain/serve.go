@@ -40,8 +40,8 @@ process at once.`,
 // serve puts the server together, runs it until ctx ends, and takes it apart in
 // the opposite order.
 func (p *program) serve(ctx context.Context) (err error) {
-	defer relaxCollector()()
 	u := p.settings.URL()
+	defer tuneCollector(goMemory(p.settings.MemoryLimitBytes, sqlstore.PageCacheBytes(u, p.settings.DatastoreMaxOpenConns)))()
 	if err := preflight(&p.settings.Config, clustered(u.Dialect)); err != nil {
 		return err
 	}

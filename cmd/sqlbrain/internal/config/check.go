@@ -65,6 +65,7 @@ func (s *Settings) checkNumbers() error {
 		{"queue-length", int64(s.QueueLength), 1, 1 << 24},
 		{"index-cache-entries", int64(s.IndexCacheEntries), 1, 1 << 30},
 		{"object-cache-bytes", int64(s.ObjectCacheBytes), 0, math.MaxInt64},
+		{"memory-limit-bytes", s.MemoryLimitBytes, 0, math.MaxInt64},
 		{"distributed-tracing-sampling-rate", int64(s.DistributedTracingSamplingRate), 0, tracing.PerMillion},
 	} {
 		switch {
@@ -74,7 +75,21 @@ func (s *Settings) checkNumbers() error {
 			return s.invalid(n.name, "%d is too large, at most %d is possible", n.value, n.atMost)
 		}
 	}
+	if least := s.leastMemory(); s.MemoryLimitBytes > 0 && s.MemoryLimitBytes < least {
+		return s.invalid("memory-limit-bytes", "%d is too small for what --watch-ring-bytes, --object-cache-bytes and --index-cache-entries keep, at least %d is needed",
+			s.MemoryLimitBytes, least)
+	}
 	return nil
+}
+
+// leastMemory is what the caches take, and a process that works with them, in bytes.
+func (s *Settings) leastMemory() int64 {
+	const (
+		indexEntry = 256
+		process    = 240 << 20
+	)
+	caches := float64(s.WatchRingBytes) + float64(s.ObjectCacheBytes) + indexEntry*float64(s.IndexCacheEntries)
+	return process + int64(min(caches, math.MaxInt64/2))
 }
 
 func (s *Settings) checkDurations() error {

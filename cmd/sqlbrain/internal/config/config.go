@@ -80,7 +80,8 @@ type Config struct {
 	QueueLength       int
 	CommitTimeout     time.Duration
 	IndexCacheEntries int
-	ObjectCacheBytes  int // 0: off
+	ObjectCacheBytes  int   // 0: off
+	MemoryLimitBytes  int64 // 0: none
 
 	WarnUnaryDuration time.Duration
 	LogLevel          string

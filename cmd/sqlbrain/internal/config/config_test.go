@@ -89,6 +89,8 @@ func TestEverySettingHasAllSources(t *testing.T) {
 			value = "http://127.0.0.1:7"
 		case "cors", "host-whitelist", "log-outputs":
 			value = "y"
+		case "memory-limit-bytes":
+			value = "1000000000"
 		case "cipher-suites":
 			value = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 		case "datastore":
@@ -227,6 +229,9 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--peer-cert-file=a", "--peer-cert-file: --peer-key-file is needed as well"},
 		{"--peer-cert-file=a --peer-key-file=b", "nothing would be encrypted"},
 		{"--listen-peer-urls= --peer-cert-file=a --peer-key-file=b --peer-client-cert-auth", "--peer-trusted-ca-file"},
+		{"--memory-limit-bytes=300000000", "--memory-limit-bytes: 300000000 is too small for what"},
+		{"--memory-limit-bytes=536870912 --object-cache-bytes=268435456", "--memory-limit-bytes: 536870912 is too small for what"},
+		{"--memory-limit-bytes=-1", "--memory-limit-bytes: -1 is too small"},
 		{"--client-crl-file=a", "--client-crl-file: --trusted-ca-file is needed as well"},
 		{"--peer-crl-file=a", "--peer-crl-file: --peer-trusted-ca-file is needed as well"},
 		{"--tls-min-version=TLS1.1", "--tls-min-version"},

@@ -79,6 +79,7 @@ func (s *Settings) define() {
 	f.DurationVar(&s.CommitTimeout, "commit-timeout", 10*time.Second, "after this long the outcome of a commit counts as unknown and is looked up")
 	f.IntVar(&s.IndexCacheEntries, "index-cache-entries", 200_000, "keys whose metadata is kept in memory")
 	f.IntVar(&s.ObjectCacheBytes, "object-cache-bytes", 64<<20, "bytes of current keys and values kept in memory, for gets and lists (0: none)")
+	f.Int64Var(&s.MemoryLimitBytes, "memory-limit-bytes", 0, "stay below this many bytes of resident memory, by collecting garbage more often (0: no limit)")
 
 	f.Var(oneOf(&s.LogLevel, "info", "debug", "warn", "error"), "log-level", "least severe messages that are logged")
 	f.Var(oneOf(&s.LogFormat, FormatJSON, FormatConsole, FormatText), "log-format", "form of the log; console and text are the same")
