@@ -113,12 +113,27 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 	return writePage(g.out, growthPageName, file, report.GrowthPlots, report.GrowthPage)
 }
 
+// joinVersions adds versions of programs to those that figures came from. It fails if
+// some came from another version.
+func joinVersions(old, now map[string]string) error {
+	for program, version := range now {
+		if before, ok := old[program]; ok && before != version {
+			return fmt.Errorf("cannot go on: %s was %s, and is %s", program, before, version)
+		}
+		old[program] = version
+	}
+	return nil
+}
+
 func beginGrowth(path string, env *system.Environment, resume bool) (*growth.File, error) {
 	versions := env.Programs.Versions()
 	if resume {
 		old, err := result.Read[growth.File](path)
-		if err != nil || old != nil {
-			return old, err
+		if err != nil {
+			return nil, err
+		}
+		if old != nil {
+			return old, joinVersions(old.Versions, versions)
 		}
 	}
 	m, err := machine.Look(env.Dir)
