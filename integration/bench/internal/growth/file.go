@@ -1,6 +1,7 @@
 package growth
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,4 +29,7 @@ func (f *File) Has(system string, d Dataset) bool {
 func (f *File) Add(p Point) {
 	f.Points = slices.DeleteFunc(f.Points, func(old Point) bool { return old.is(p.System, p.Dataset) })
 	f.Points = append(f.Points, p)
+	slices.SortStableFunc(f.Points, func(a, b Point) int {
+		return cmp.Or(cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.Versions, b.Versions))
+	})
 }
