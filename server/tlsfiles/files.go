@@ -116,7 +116,7 @@ func (f *Files) load() (configs, error) {
 	}
 	c := configs{
 		server: &tls.Config{
-			MinVersion:   f.paths.MinVersion,
+			MinVersion:   tls.VersionTLS12,
 			CipherSuites: f.paths.CipherSuites,
 			Certificates: []tls.Certificate{cert},
 			NextProtos:   []string{"h2", "http/1.1"},
@@ -124,10 +124,13 @@ func (f *Files) load() (configs, error) {
 			SessionTicketsDisabled: true,
 		},
 		client: &tls.Config{
-			MinVersion:   f.paths.MinVersion,
+			MinVersion:   tls.VersionTLS12,
 			CipherSuites: f.paths.CipherSuites,
 			Certificates: []tls.Certificate{cert},
 		},
+	}
+	for _, config := range []*tls.Config{c.server, c.client} {
+		config.MinVersion = max(config.MinVersion, f.paths.MinVersion)
 	}
 	if f.paths.TrustedCAFile != "" {
 		trusted, err := os.ReadFile(f.paths.TrustedCAFile)
