@@ -75,10 +75,10 @@ func Open(paths Config, log *slog.Logger) (*Files, error) {
 }
 
 // Listener is the configuration of a listener: it takes the files' newest
-// content for every handshake.
+// content, and the versions and cipher suites, for every handshake.
 func (f *Files) Listener() *tls.Config {
 	return &tls.Config{
-		MinVersion:         f.paths.MinVersion,
+		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current().server, nil },
 	}
 }
