@@ -327,7 +327,8 @@ func (s *server) checkClock(ctx context.Context) {
 	const tolerated = time.Second
 	before := time.Now()
 	var text string
-	err := s.conn.QueryRowContext(ctx, "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR(40))").Scan(&text)
+	// The character set is named: the connection's own is binary, whose CHAR is padded.
+	err := s.conn.QueryRowContext(ctx, "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR(40) CHARACTER SET utf8mb4)").Scan(&text)
 	after := time.Now()
 	if err != nil {
 		s.broken("clock", err)
