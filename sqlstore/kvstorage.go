@@ -120,6 +120,9 @@ type Store interface {
 	// tombstones and whose ModRevision is at most rev (live), and all those
 	// with a ModRevision above rev (newer).
 	Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error)
+	// Skip returns the key of the row of [start, end) that n others precede; nil if
+	// there are no more than n.
+	Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error)
 	// Floor returns for each range the row with the greatest key in it; a Row
 	// with a nil Key where the range is empty.
 	Floor(ctx context.Context, ranges []Partition) ([]Row, error)

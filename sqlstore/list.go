@@ -87,6 +87,23 @@ func (s *DBStore) Count(ctx context.Context, start, end []byte, rev int64) (live
 	return live, newer, nil
 }
 
+const skipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
+
+// Skip implements Store.
+func (s *DBStore) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
+	err = s.call(ctx, "skip", func(ctx context.Context) error {
+		return s.read(ctx, func(q querier) error {
+			return query(ctx, q, skipText, []any{notNil(start), notNil(end), n}, func(r *sql.Rows) (bool, error) {
+				return false, r.Scan(&key)
+			})
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
 // floorRanges bounds the ranges of one statement of Floor.
 const floorRanges = 64
 

@@ -110,6 +110,7 @@ func plans(s *DBStore, lo, hi []byte) map[string][]any {
 		s.texts.list:                   {lo, hi, 500},
 		s.texts.listKeys:               {lo, hi, 500},
 		s.texts.count:                  {lo[:8], lo[:8], lo, hi},
+		skipText:                       {lo, hi, 500},
 		iterText(Range{}):              {lo, hi, 500},
 		iterText(Range{Reverse: true}): {lo, hi, 500},
 		one + " UNION ALL " + one:      {1, lo, hi, 2, lo, hi},

@@ -42,6 +42,8 @@ type Config struct {
 	RecordCache    int           // bytes of the caches of current objects, 64 MiB; negative: off
 	TTLPolicies    []TTLPolicy
 	TokenTTL       time.Duration // how long a token that is not used stays valid, 300 s
+	countPieceKeys int           // see countMap
+	countChanges   int           // see countMap
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
 	AutoCompactionMode      string
@@ -66,6 +68,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.IndexCache, 200_000)
 	setDefault(&c.RecordCache, 64<<20)
 	setDefault(&c.TokenTTL, 300*time.Second)
+	setDefault(&c.countPieceKeys, countPieceKeys)
+	setDefault(&c.countChanges, countChangesKept)
 	setDefault(&c.Watch.Logger, c.Logger)
 	if c.Watch.Registerer == nil {
 		c.Watch.Registerer = c.Registerer
@@ -98,6 +102,7 @@ type Backend struct {
 	reader    *reader
 	records   *recordCache
 	ranges    *rangeCache
+	pieces    *countMap
 	alarms    *alarmSet
 	auth      *authState
 	size      *sizeGauge
@@ -201,7 +206,6 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, countRuns: newCountRuns(), frontier: b.Revision, mark: b.mark}
 	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}
@@ -219,6 +223,8 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		return nil, err
 	}
 	b.tso = tso.New(rev)
+	b.pieces = newCountMap(cfg.countPieceKeys, cfg.countChanges, rev)
+	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, pieces: b.pieces, frontier: b.Revision, mark: b.mark}
 	b.metrics = newMetrics(cfg.Registerer)
 	b.metrics.observe(b)
 	b.hub = watch.NewHub(history{b}, rev, b.compacted.Load(), cfg.Watch)
@@ -253,7 +259,6 @@ func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
 func (b *Backend) Close(context.Context) error {
 	b.cancel()
 	b.workers.Wait()
-	b.reader.countRuns.close()
 	b.marks.close()
 	b.probe.writes.close()
 	b.auth.loads.close()

@@ -12,17 +12,16 @@ const (
 	// logChangesPerLookup is about how many changes of the log are read in the
 	// time that looking up one key's older version takes.
 	logChangesPerLookup = 50
-	// maxCountRoll is how many revisions a known count is carried along the log
-	// rather than counted anew.
+	// maxCountRoll is how many revisions a count is carried back along the log
+	// rather than counted at its revision; as many as it has keys are never too many.
 	maxCountRoll = 5000
-	// countTries is how often a count at the frontier is tried while commits land.
+	// countTries is how often a count is tried that commits get in the way of.
 	countTries = 3
 )
 
 // count returns how many keys of kr exist. Every page of a list says so, so it
-// must not cost what the range holds: the cache of ranges counts segments, and a
-// count that was made before is carried to the revision by what the log says was
-// created and deleted between.
+// must not cost what the range holds: the cache of ranges counts segments, and
+// what is between the ends of a large range is known piece by piece.
 func (r *reading) count(ctx context.Context, kr KeyRange) (int64, error) {
 	if n, ok := r.counts.get(kr, r.rev); ok {
 		return n, nil
@@ -30,12 +29,8 @@ func (r *reading) count(ctx context.Context, kr KeyRange) (int64, error) {
 	start, end := kr.bounds()
 	n, ok := r.ranges.count(start, end, r.rev)
 	if !ok {
-		r.table = true
 		var err error
-		if n, ok, err = r.carry(ctx, kr); err == nil && !ok {
-			n, err = r.countOnce(ctx, kr)
-		}
-		if err != nil {
+		if n, err = r.countPieces(ctx, kr); err != nil {
 			return 0, err
 		}
 	}
@@ -54,33 +49,49 @@ type countedRange struct {
 func (r *reading) keepCounts() {
 	for _, c := range r.counted {
 		r.counts.put(c.KeyRange, r.rev, c.n)
-		r.counts.putBase(c.KeyRange, countBase{rev: r.rev, n: c.n})
 	}
 	r.counted = nil
 }
 
-// carry counts from the range's base, if it has one near enough.
-func (r *reading) carry(ctx context.Context, kr KeyRange) (n int64, ok bool, err error) {
-	base, ok := r.counts.base(kr)
-	low, high := min(base.rev, r.rev), max(base.rev, r.rev)
-	if !ok || high-low > maxCountRoll {
-		return 0, false, nil
+// countPieces counts what the map of pieces does not know, which is then known. If the
+// map does not reach back to the reading's revision, it counts at the frontier, and
+// takes back what the log says was created and deleted since.
+func (r *reading) countPieces(ctx context.Context, kr KeyRange) (int64, error) {
+	for range countTries {
+		if r.pieces.reaches(r.rev) {
+			c := pieceCount{reading: r}
+			if ok, err := c.run(ctx, kr); ok || err != nil {
+				return c.n, err
+			}
+			continue // it did when this began
+		}
+		r.table = true
+		start, end := kr.bounds()
+		lo, hi := indexBounds(start, end)
+		if row, err := r.store.Skip(ctx, lo, hi, r.pieces.size); err != nil {
+			return 0, err
+		} else if row == nil {
+			break // too few for a detour
+		}
+		c := pieceCount{reading: r.reader.at(max(r.frontier(), r.rev))}
+		ok, err := c.run(ctx, kr)
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			continue
+		case c.rev-r.rev > max(maxCountRoll, c.n):
+			return r.countTable(ctx, kr)
+		}
+		net, err := r.netCreated(ctx, kr, r.rev, c.rev)
+		return c.n - net, err
 	}
-	net, err := r.netCreated(ctx, kr, low, high)
-	if err != nil {
-		return 0, false, err
-	}
-	if mark, err := r.mark(ctx); err != nil || low < mark { // the log may have been cut
-		return 0, false, err
-	}
-	if r.rev < base.rev {
-		net = -net
-	}
-	return base.n + net, true, nil
+	return r.countTable(ctx, kr)
 }
 
 // countTable counts in the table.
 func (r *reading) countTable(ctx context.Context, kr KeyRange) (int64, error) {
+	r.table = true
 	lo, hi := coder.IndexBounds(kr.Key, kr.End)
 	n, newer, err := r.store.Count(ctx, lo, hi, r.rev)
 	if err != nil || newer == 0 {
@@ -104,7 +115,6 @@ func (r *reading) countBack(ctx context.Context, kr KeyRange) (int64, error) {
 		}
 		if newer == 0 {
 			net, err := r.netCreated(ctx, kr, r.rev, from)
-			r.counts.putBase(kr, countBase{rev: from, n: n})
 			return n - net, err
 		}
 	}

@@ -63,6 +63,7 @@ func (m *metrics) observe(b *Backend) {
 		"sqlbrain_record_cache_bytes":   {"Bytes in the cache of current records.", b.records.bytes},
 		"sqlbrain_range_cache_bytes":    {"Bytes in the cache of current ranges.", func() int { return b.ranges.stats().bytes }},
 		"sqlbrain_range_cache_segments": {"Pieces of the key space that the cache of current ranges holds.", func() int { return b.ranges.stats().segments }},
+		"sqlbrain_count_pieces":         {"Pieces of the key space whose number of keys is known.", b.pieces.len},
 		"sqlbrain_index_cache_entries":  {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.index.entries() }) }},
 	} {
 		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) }))

@@ -393,6 +393,7 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		if c.RecordCache = []int{-1, 2000, 8000, 1 << 20}[g.IntN(4)]; g.IntN(2) == 0 {
 			c.RecordCache = -1
 		}
+		c.countPieceKeys, c.countChanges = 1+g.IntN(4), 1+g.IntN(20)
 	}
 	b := open(t, store, change)
 	for step := range steps {

@@ -56,8 +56,7 @@ func (s *besides) fromTable(ctx context.Context, q *RangeRequest, rev int64) (re
 		return nil, false, err
 	}
 	mark := func(ctx context.Context) (int64, error) { return loadMark(ctx, s.table) }
-	r := &reader{store: s.table, records: newRecordCache(0), ranges: off, counts: counts, countRuns: newCountRuns(), frontier: func() int64 { return rev }, mark: mark}
-	defer r.countRuns.close()
+	r := &reader{store: s.table, records: newRecordCache(0), ranges: off, counts: counts, pieces: newCountMap(countPieceKeys, countChangesKept, rev), frontier: func() int64 { return rev }, mark: mark}
 	res, err = r.at(rev).rangeOf(ctx, q)
 	m, merr := mark(ctx)
 	if merr != nil {
@@ -290,7 +289,10 @@ func runBesides(t *testing.T, seed uint64, phases, writes int) {
 	budget := []int{6000, 20_000, 60_000, 4 << 20}[r.IntN(4)]
 	table := newStore(t)
 	s := &besides{t: t, table: table}
-	s.pair = newPairWith(t, &slow{Store: table, rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) { c.RecordCache = budget })
+	s.pair = newPairWith(t, &slow{Store: table, rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) {
+		c.RecordCache = budget
+		c.countPieceKeys, c.countChanges = 4, []int{4, 30}[seed%2]
+	})
 	var readers sync.WaitGroup
 	reading, stop := context.WithCancel(t.Context())
 	for i := range 4 {

@@ -13,13 +13,13 @@ import (
 // the database. It keeps no snapshot open: rows above the revision are filtered,
 // and replaced by the version that the revision sees.
 type reader struct {
-	store     sqlstore.Store
-	records   *recordCache
-	ranges    *rangeCache
-	counts    *countCache
-	countRuns *countRuns
-	frontier  func() int64
-	mark      func(ctx context.Context) (int64, error) // see Backend.mark
+	store    sqlstore.Store
+	records  *recordCache
+	ranges   *rangeCache
+	counts   *countCache
+	pieces   *countMap
+	frontier func() int64
+	mark     func(ctx context.Context) (int64, error) // see Backend.mark
 }
 
 // reading is what one request reads, at one revision, which was not above the

@@ -55,6 +55,7 @@ func (b *Backend) Apply(u Update) error {
 // caller's own until then.
 func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	for _, e := range events {
+		b.pieces.note(e)
 		old, kept := b.ranges.set(e.Record)
 		if e.PrevRevision > 0 && e.Prev == nil {
 			// Before the cache learns of the change it may have what it replaced.
@@ -185,6 +186,7 @@ func (b *Backend) catchUpTo(ctx context.Context, rev int64) error {
 // late.
 func (b *Backend) jump(rev int64) error {
 	b.log.Warn("this node slept through a compaction", "from", b.Revision(), "to", rev)
+	b.pieces.purge(rev)
 	b.ranges.purge()
 	b.records.purge()
 	if err := b.tso.Advance(rev); err != nil {

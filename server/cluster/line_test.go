@@ -149,6 +149,13 @@ func (l *line) Count(ctx context.Context, start, end []byte, rev int64) (live, n
 	return l.Store.Count(ctx, start, end, rev)
 }
 
+func (l *line) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	return l.Store.Skip(ctx, start, end, n)
+}
+
 func (l *line) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	if err := l.pass(ctx); err != nil {
 		return nil, err

@@ -184,6 +184,22 @@ func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, 
 	return live, newer, nil
 }
 
+// Skip implements sqlstore.Store.
+func (s *Store) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
+	t, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ascend(t, start, end, func(row sqlstore.Row) bool {
+		if n == 0 {
+			key = own(row.Key)
+		}
+		n--
+		return n >= 0
+	})
+	return key, nil
+}
+
 // Floor implements sqlstore.Store.
 func (s *Store) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	t, err := s.snapshot(ctx)

@@ -41,6 +41,7 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 			return err
 		},
 		"Count": func(ctx context.Context) error { _, _, err := s.Count(ctx, lo, hi, 1); return err },
+		"Skip":  func(ctx context.Context) error { _, err := s.Skip(ctx, lo, hi, 1); return err },
 		"Floor": func(ctx context.Context) error {
 			_, err := s.Floor(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
 			return err

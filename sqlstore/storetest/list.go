@@ -189,6 +189,27 @@ func testCount(t *testing.T, s sqlstore.Store) {
 	}
 }
 
+func testSkip(t *testing.T, s sqlstore.Store) {
+	const n = 300
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			put(b, fmt.Appendf(nil, "%04d", i), int64(10+i), nil, nil, i%7 == 0)
+		}
+	})
+	for _, c := range []struct{ from, to, skip, want int }{
+		{0, n, 0, 0}, {0, n, 1, 1}, {0, n, n - 1, n - 1}, {0, n, n, -1}, {100, 200, 50, 150}, {100, 200, 99, 199}, {100, 200, 100, -1}, {5, 5, 0, -1}, {9, 3, 0, -1},
+	} {
+		lo, hi := coder.IndexBounds(fmt.Appendf(nil, "%04d", c.from), fmt.Appendf(nil, "%04d", c.to))
+		var want []byte
+		if c.want >= 0 {
+			want = coder.EncodeIndexKey(fmt.Appendf(nil, "%04d", c.want))
+		}
+		if got, err := s.Skip(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
+			t.Errorf("Skip %d of [%d, %d) = %x, %v; want %x", c.skip, c.from, c.to, got, err, want)
+		}
+	}
+}
+
 func testFloor(t *testing.T, s sqlstore.Store) {
 	const n = 250 // more than fit one statement
 	commit(t, s, func(b sqlstore.BatchWrite) {

@@ -38,6 +38,7 @@ func Run(t *testing.T, open Opener) {
 		{"ListPages", testListPages},
 		{"ListMissingVersion", testListMissingVersion},
 		{"CountJudgesRevisionAndTombstone", testCount},
+		{"SkipFindsTheRowBehind", testSkip},
 		{"FloorOfManyRanges", testFloor},
 		{"ChangesOnPlainRows", testChangesPlain},
 		{"ChangesOnMarkedRows", testChangesMarked},
