@@ -13,7 +13,8 @@ import (
 // requests that count the same do it together.
 type pieceCount struct {
 	*reading
-	n int64
+	n     int64
+	large bool // a piece was found
 }
 
 // run counts kr. It returns false if the map does not reach back to the revision
@@ -32,36 +33,61 @@ func (c *pieceCount) run(ctx context.Context, kr KeyRange) (ok bool, err error) 
 	}
 }
 
-// countStretch counts the beginning of s and returns where to go on: at its start
+// countStretch counts the beginning of t and returns where to go on: at its start
 // again if that is in the map now.
-func (c *pieceCount) countStretch(ctx context.Context, s *stretch) (next []byte, err error) {
-	upTo, keep := s.end, false
-	if !s.within { // else it is smaller than a piece may become
-		if upTo, err = c.pieceEnd(ctx, s); err != nil {
+func (c *pieceCount) countStretch(ctx context.Context, t *stretch) (next []byte, err error) {
+	upTo := t.end
+	if !t.within { // else it is smaller than a piece may become
+		if c.large { // others probably count the same, and would look for the same pieces
+			leave, err := c.enter(ctx, t)
+			if leave == nil {
+				return t.start, err
+			}
+			defer leave()
+		}
+		if upTo, err = c.pieceEnd(ctx, t); err != nil {
 			return nil, err
 		}
-		keep = s.follows || !bytes.Equal(upTo, s.end)
-	}
-	if keep {
-		kept, err := c.keepPiece(ctx, s.start, upTo)
-		if kept || err != nil {
-			return s.start, err
+		if t.follows || !bytes.Equal(upTo, t.end) {
+			if !c.large {
+				c.large = true
+				return t.start, nil
+			}
+			if kept, err := c.keepPiece(ctx, t.start, upTo); kept || err != nil {
+				return t.start, err
+			}
 		}
 	}
 	part := c.reader.at(c.rev)
-	n, err := part.countTable(ctx, keysBetween(s.start, upTo))
+	n, err := part.countTable(ctx, keysBetween(t.start, upTo))
 	c.n += n
 	c.table = true
 	return upTo, err
 }
 
-// pieceEnd returns where the piece ends that s begins with: its end, if it has no
+// enter waits until the caller is the only one who counts pieces. leave is nil if the
+// beginning of t was counted meanwhile.
+func (c *pieceCount) enter(ctx context.Context, t *stretch) (leave func(), err error) {
+	select {
+	case c.pieces.fill <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	leave = func() { <-c.pieces.fill }
+	if _, rest, ok := c.pieces.count(t.start, t.end, c.rev); !ok || rest == nil || rest.within || !bytes.Equal(rest.start, t.start) {
+		leave()
+		return nil, nil
+	}
+	return leave, nil
+}
+
+// pieceEnd returns where the piece ends that t begins with: its end, if it has no
 // more rows than that.
-func (c *pieceCount) pieceEnd(ctx context.Context, s *stretch) ([]byte, error) {
-	lo, hi := indexBounds(s.start, s.end)
+func (c *pieceCount) pieceEnd(ctx context.Context, t *stretch) ([]byte, error) {
+	lo, hi := indexBounds(t.start, t.end)
 	row, err := c.store.Skip(ctx, lo, hi, c.pieces.size)
 	if err != nil || row == nil {
-		return s.end, err
+		return t.end, err
 	}
 	return coder.DecodeIndexKey(row)
 }
@@ -69,15 +95,6 @@ func (c *pieceCount) pieceEnd(ctx context.Context, s *stretch) ([]byte, error) {
 // keepPiece counts [start, end) for the map, at the frontier. It returns false if that
 // cannot be done, because its keys change too fast.
 func (c *pieceCount) keepPiece(ctx context.Context, start, end []byte) (kept bool, err error) {
-	select {
-	case c.pieces.fill <- struct{}{}:
-		defer func() { <-c.pieces.fill }()
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	if _, rest, ok := c.pieces.count(start, end, c.rev); !ok || rest == nil || rest.within || !bytes.Equal(rest.start, start) {
-		return true, nil // somebody else did it meanwhile, or it is too late
-	}
 	c.table = true
 	lo, hi := indexBounds(start, end)
 	for range countTries {
