@@ -152,6 +152,9 @@ func TestVersionsAndCiphers(t *testing.T) {
 	d.CipherSuites, d.MinVersion = nil, tls.VersionTLS13
 	require.Error(t, speaks(d, tls.VersionTLS12, one))
 	require.NoError(t, speaks(d, tls.VersionTLS13, one))
+	d.MinVersion, d.MaxVersion = 0, tls.VersionTLS12
+	require.NoError(t, speaks(d, tls.VersionTLS12, one))
+	require.Error(t, speaks(d, tls.VersionTLS13, one))
 }
 
 func TestHandlersSeeTheClientCertificate(t *testing.T) {

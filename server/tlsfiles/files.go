@@ -26,6 +26,8 @@ type Config struct {
 
 	// MinVersion is the oldest version of TLS that is spoken; 0 is 1.2.
 	MinVersion uint16
+	// MaxVersion is the newest one; 0 is the newest that Go knows.
+	MaxVersion uint16
 	// CipherSuites are those of TLS 1.2; none is Go's choice.
 	CipherSuites []uint16
 }
@@ -131,6 +133,7 @@ func (f *Files) load() (configs, error) {
 	}
 	for _, config := range []*tls.Config{c.server, c.client} {
 		config.MinVersion = max(config.MinVersion, f.paths.MinVersion)
+		config.MaxVersion = f.paths.MaxVersion
 	}
 	if f.paths.TrustedCAFile != "" {
 		trusted, err := os.ReadFile(f.paths.TrustedCAFile)

@@ -207,6 +207,8 @@ func (s *Settings) checkTLS() error {
 	switch {
 	case len(s.CipherSuites) > 0 && s.TLSMinVersion == TLS13:
 		return s.invalid("cipher-suites", "those of TLS 1.3 cannot be chosen")
+	case s.TLSMinVersion > s.TLSMaxVersion:
+		return s.invalid("tls-min-version", "%s is newer than --tls-max-version, %s", s.TLSMinVersion, s.TLSMaxVersion)
 	case s.ClientCRLFile != "" && s.TrustedCAFile == "":
 		return s.invalid("client-crl-file", "--trusted-ca-file is needed as well")
 	case s.PeerCRLFile != "" && s.PeerTrustedCAFile == "":

@@ -46,6 +46,7 @@ type Config struct {
 	PeerCRLFile              string
 
 	TLSMinVersion string // TLS12 or TLS13
+	TLSMaxVersion string // TLS12 or TLS13
 	CipherSuites  []string
 
 	LeaderElectLeaseDuration time.Duration

@@ -74,7 +74,7 @@ func TestEverySettingHasAllSources(t *testing.T) {
 	other := map[string]string{
 		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
 		"auto|verify": "verify", "periodic|revision": "revision", "info|debug|warn|error": "debug",
-		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "PREFIX=DURATION": "/a/=7s",
+		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "TLS1.3|TLS1.2": "TLS1.2", "PREFIX=DURATION": "/a/=7s",
 	}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.New().Bind(fs)
@@ -138,6 +138,10 @@ func TestTLSSettingsArePassedOn(t *testing.T) {
 	s, err = load([]string{"--tls-min-version=TLS1.3"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, tls.VersionTLS13, s.ClientTLS().MinVersion)
+	s, err = load([]string{"--tls-max-version=TLS1.2"}, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, tls.VersionTLS12, s.ClientTLS().MaxVersion)
+	require.EqualValues(t, tls.VersionTLS12, s.PeerTLS().MaxVersion)
 }
 
 func TestListsInFiles(t *testing.T) {
@@ -235,6 +239,8 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--client-crl-file=a", "--client-crl-file: --trusted-ca-file is needed as well"},
 		{"--peer-crl-file=a", "--peer-crl-file: --peer-trusted-ca-file is needed as well"},
 		{"--tls-min-version=TLS1.1", "--tls-min-version"},
+		{"--tls-max-version=TLS1.1", "--tls-max-version"},
+		{"--tls-min-version=TLS1.3 --tls-max-version=TLS1.2", "--tls-min-version: TLS1.3 is newer than --tls-max-version"},
 		{"--cipher-suites=TLS_NONE", `--cipher-suites: "TLS_NONE" is no cipher suite`},
 		{"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-min-version=TLS1.3", "--cipher-suites: those of TLS 1.3 cannot be chosen"},
 		{"--leader-elect-lease-duration=2500ms", "--leader-elect-lease-duration: 2.5s is not a whole number of seconds"},

@@ -32,6 +32,7 @@ func (s *Settings) define() {
 	f.BoolVar(&s.ClientCertAuth, "client-cert-auth", false, "demand a client certificate; a client without a token is the user that its certificate names")
 	f.StringVar(&s.ClientCRLFile, "client-crl-file", "", "`file` of a list of revoked client certificates, DER or PEM")
 	f.Var(oneOf(&s.TLSMinVersion, TLS12, TLS13), "tls-min-version", "oldest version of TLS that clients and members may speak")
+	f.Var(oneOf(&s.TLSMaxVersion, TLS13, TLS12), "tls-max-version", "newest version of TLS that clients and members may speak")
 	f.StringSliceVar(&s.CipherSuites, "cipher-suites", nil, "`names` of the cipher suites of TLS 1.2, for clients and members (default: Go's choice)")
 	f.StringVar(&s.AuthToken, "auth-token", auth.DefaultToken, "tokens that users get: simple, or jwt with its options, as in jwt,pub-key=`file`,priv-key=file,sign-method=RS512,ttl=10m")
 	f.IntVar(&s.AuthTokenTTL, "auth-token-ttl", 300, "a simple token that is not used is valid for this many `seconds`")

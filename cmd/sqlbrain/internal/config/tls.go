@@ -36,6 +36,9 @@ func (c *Config) versions(files tlsfiles.Config) tlsfiles.Config {
 	if c.TLSMinVersion == TLS13 {
 		files.MinVersion = tls.VersionTLS13
 	}
+	if c.TLSMaxVersion == TLS12 {
+		files.MaxVersion = tls.VersionTLS12
+	}
 	for _, name := range c.CipherSuites {
 		if id, ok := cipherSuite(name); ok {
 			files.CipherSuites = append(files.CipherSuites, id)
