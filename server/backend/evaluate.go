@@ -314,6 +314,11 @@ func (st *stage) deleteRange(ctx context.Context, d *DeleteRequest) (*DeleteResu
 	if err != nil {
 		return nil, err
 	}
+	if len(d.End) > 0 {
+		if err := st.loadBases(ctx, records); err != nil {
+			return nil, err
+		}
+	}
 	for _, r := range records {
 		st.delete(r, d.PrevKV)
 	}

@@ -18,6 +18,9 @@ type indexEntry struct {
 // live reports whether the key has a current value.
 func (e indexEntry) live() bool { return e.exists && !e.Tombstone }
 
+// of reports whether it is the index row that rec, a current record, has.
+func (e indexEntry) of(rec *coder.Record) bool { return e.live() && e.ModRevision == rec.ModRevision }
+
 // indexCache holds index rows of recently used keys, absent ones included. It is
 // coherent because every change of an index row passes through commit; a fill
 // from the database that raced with a commit is dropped, see indexLoad.

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/tso"
 )
 
@@ -273,43 +273,59 @@ func (st *stage) list(ctx context.Context, kr KeyRange, needValue bool) ([]*code
 		}
 		return sameKey
 	}
-	err := st.listTable(ctx, kr, needValue, func(rec *coder.Record) {
-		if !takePending(rec.Key) && !rec.Tombstone {
-			live = append(live, rec)
+	presumed := false
+	err := st.b.reader.at(st.base).scan(ctx, kr, needValue, 0, func(records []*coder.Record) bool {
+		for _, rec := range records {
+			if presumed = st.presumedAbsent(rec.Key); presumed {
+				return false
+			}
+			if !takePending(rec.Key) {
+				live = append(live, rec)
+			}
 		}
+		return true
 	})
+	if presumed {
+		return nil, errPresumed
+	}
 	takePending(nil)
 	return live, err
 }
 
-// listTable calls emit with the newest records of kr that the table holds, and
-// remembers their index rows, so that a change can compare and swap them.
-func (st *stage) listTable(ctx context.Context, kr KeyRange, needValue bool, emit func(*coder.Record)) error {
-	lo, hi := coder.IndexBounds(kr.Key, kr.End)
-	for bytes.Compare(lo, hi) < 0 {
-		rows, more, err := st.b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: scanPage, KeysOnly: !needValue})
-		if err != nil {
-			return err
-		}
-		page, err := st.b.reader.at(st.base).resolve(ctx, rows, needValue)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			if rec := page[i].rec; rec != nil {
-				if st.presumedAbsent(rec.Key) {
-					return errPresumed
-				}
-				if st.keys[string(rec.Key)] == nil {
-					st.bases[string(rec.Key)] = indexEntry{Index: page[i].index, exists: true}
-				}
-				emit(rec)
+// loadBases makes the index rows of records, which list returned, known to the stage,
+// so that their changes can be compared and swapped. Sequencer only.
+func (st *stage) loadBases(ctx context.Context, records []*coder.Record) error {
+	for chunk := range slices.Chunk(records, scanPage) {
+		var missing []string
+		var bare []*coder.Record
+		for _, rec := range chunk {
+			if st.pending(rec.Key) != nil {
+				continue // the batch knows it
+			}
+			k := string(rec.Key)
+			if e, ok := st.l.index.get(k); ok && e.of(rec) {
+				st.bases[k] = e
+			} else {
+				missing, bare = append(missing, k), append(bare, rec)
 			}
 		}
-		if !more || len(rows) == 0 {
-			return nil
+		if len(missing) == 0 {
+			continue
 		}
-		lo = append(rows[len(rows)-1].Key, 0)
+		entries, err := st.l.readIndex(ctx, missing)
+		if err != nil {
+			return err
+		}
+		for i, e := range entries {
+			if !e.of(bare[i]) {
+				// Somebody else leads, or memory is wrong: the second must not happen.
+				if err := st.l.confirm(ctx); err != nil {
+					return err
+				}
+				return fmt.Errorf("%w: %q", errStale, missing[i])
+			}
+			st.bases[missing[i]] = e
+		}
 	}
 	return nil
 }
