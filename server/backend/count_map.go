@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 
@@ -162,7 +163,7 @@ func (c *countMap) join(p *countPiece) {
 
 // since returns by how many keys [start, end) grew behind revision rev.
 func (c *countMap) since(rev int64, start, end []byte) (net int64) {
-	first, _ := slices.BinarySearchFunc(c.changes, rev+1, func(ch countChange, rev int64) int { return int(ch.rev - rev) })
+	first, _ := slices.BinarySearchFunc(c.changes, rev+1, func(ch countChange, rev int64) int { return cmp.Compare(ch.rev, rev) })
 	for _, ch := range c.changes[first:] {
 		if bytes.Compare(ch.key, start) >= 0 && (end == nil || bytes.Compare(ch.key, end) < 0) {
 			net += ch.net
