@@ -93,6 +93,7 @@ const skipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND in
 func (s *DBStore) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
 	err = s.call(ctx, "skip", func(ctx context.Context) error {
 		return s.read(ctx, func(q querier) error {
+			key = nil // of a read that is tried again
 			return query(ctx, q, skipText, []any{notNil(start), notNil(end), n}, func(r *sql.Rows) (bool, error) {
 				return false, r.Scan(&key)
 			})
