@@ -63,6 +63,9 @@ func Open(ctx context.Context, u *URL, o Options) (*DBStore, error) {
 			db.primary.dropIdle() // they were made without asking the group
 		}
 	}
+	if u.Dialect == DialectSQLite {
+		warnOfModes(db.logger, u.Path)
+	}
 	db.logger.InfoContext(ctx, "database opened", "url", u, "product", info.Product, "version", info.Version)
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func (*sqliteDialect) connectors(u *URL) ([]driver.Connector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}
-	return []driver.Connector{&sqliteConnector{base}}, nil
+	return []driver.Connector{&sqliteConnector{base, path}}, nil
 }
 
 // SQLite's caches of pages, of each connection. What is not in them is mostly in the
@@ -102,6 +103,10 @@ func (*sqliteDialect) classify(err error) failure {
 	}
 	if f, ok := classifyCommon(err); ok {
 		return f
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return failureUnavailable // the file cannot be created
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

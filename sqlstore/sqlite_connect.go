@@ -10,14 +10,23 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// sqliteConnector brings the file into write-ahead mode.
-type sqliteConnector struct{ driver.Connector }
+// sqliteConnector creates the file with fileMode if it does not exist, and brings it
+// into write-ahead mode.
+type sqliteConnector struct {
+	driver.Connector
+	path string
+}
 
 // walAttempts bounds how often the switch to write-ahead mode is tried. Only a
 // file that is being created, or closed by its last user, makes it fail.
 const walAttempts = 50
 
 func (c *sqliteConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if path, err := realPath(c.path); err == nil { // else SQLite says what is wrong with it
+		if err := createPrivate(path); err != nil {
+			return nil, err
+		}
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,10 @@ func lockFile(path string) (*fileLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
 	}
-	lock := flock.New(path+lockSuffix, flock.SetPermissions(0o600))
+	if err := createPrivate(path + lockSuffix); err != nil {
+		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
+	}
+	lock := flock.New(path+lockSuffix, flock.SetPermissions(fileMode))
 	held, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
@@ -94,7 +97,7 @@ func writeHolder(path string) {
 	if err != nil {
 		host = "unknown"
 	}
-	_ = os.WriteFile(path, fmt.Appendf(nil, "process %d on host %s\n", os.Getpid(), host), 0o600)
+	_ = os.WriteFile(path, fmt.Appendf(nil, "process %d on host %s\n", os.Getpid(), host), fileMode)
 }
 
 // holder returns what writeHolder left, as the end of a sentence.
