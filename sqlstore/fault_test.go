@@ -398,3 +398,79 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 		}
 	})
 }
+
+// TestRepeatedReadForgetsTheFirstAttempt: rows that an attempt read before its
+// connection broke, and that are gone by the next one, are not in the answer.
+func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		ctx := context.Background()
+		b := openBroken(t, database)
+		lo, hi := []byte("read/"), []byte("read0")
+		keys := [][]byte{[]byte("read/1"), []byte("read/2")}
+		reads := map[string]func() (found int, err error){
+			"Get": func() (int, error) {
+				v, err := b.store.Get(ctx, keys[0])
+				if errors.Is(err, sqlstore.ErrKeyNotFound) {
+					return 0, nil
+				}
+				return 1 + len(v), err
+			},
+			"MultiGet": func() (n int, err error) {
+				values, err := b.store.MultiGet(ctx, keys)
+				for _, v := range values {
+					if v != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+			"Floor": func() (n int, err error) {
+				rows, err := b.store.Floor(ctx, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
+				for _, row := range rows {
+					if row.Key != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+			"Skip": func() (int, error) { k, err := b.store.Skip(ctx, lo, hi, 0); return len(k), err },
+			"Iter": func() (n int, err error) {
+				it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi})
+				for it.Next() {
+					n++
+				}
+				return n, errors.Join(it.Err(), it.Close())
+			},
+		}
+		for name, read := range reads {
+			fill := b.witness.BeginBatchWrite()
+			for _, k := range keys {
+				fill.Put(k, []byte("there"))
+			}
+			if err := fill.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			first := true
+			b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+				if !first || !strings.Contains(s.Text, "internal_key") || s.Kind != faultdriver.Query {
+					return faultdriver.Fault{}
+				}
+				first = false
+				return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: 1, Cut: true, Then: func() {
+					empty := b.witness.BeginBatchWrite()
+					for _, k := range keys {
+						empty.Del(k)
+					}
+					if err := empty.Commit(ctx); err != nil {
+						t.Error(err)
+					}
+				}}
+			})
+			if n, err := read(); err != nil || n != 0 || first {
+				t.Errorf("%s found %d (%v) in a table that was empty when it was read again", name, n, err)
+			}
+			b.faults.Set(nil)
+		}
+	})
+}

@@ -93,7 +93,7 @@ const skipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND in
 func (s *DBStore) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
 	err = s.call(ctx, "skip", func(ctx context.Context) error {
 		return s.read(ctx, func(q querier) error {
-			key = nil // of a read that is tried again
+			key = nil
 			return query(ctx, q, skipText, []any{notNil(start), notNil(end), n}, func(r *sql.Rows) (bool, error) {
 				return false, r.Scan(&key)
 			})
@@ -113,6 +113,7 @@ func (s *DBStore) Floor(ctx context.Context, ranges []Partition) ([]Row, error) 
 	rows := make([]Row, len(ranges))
 	err := s.call(ctx, "floor", func(ctx context.Context) error {
 		return s.read(ctx, func(q querier) error {
+			clear(rows)
 			first := 0
 			for chunk := range slices.Chunk(ranges, floorRanges) {
 				if err := floorChunk(ctx, q, s.texts.floor, chunk, rows[first:]); err != nil {

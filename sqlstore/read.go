@@ -84,6 +84,7 @@ func (s *DBStore) Get(ctx context.Context, key []byte) (value []byte, err error)
 	err = s.call(ctx, "get", func(ctx context.Context) error {
 		found := false
 		err := s.read(ctx, func(q querier) error {
+			value, found = nil, false
 			return query(ctx, q, "SELECT object_value FROM object WHERE internal_key = ?", []any{notNil(key)}, func(r *sql.Rows) (bool, error) {
 				found = true
 				return false, r.Scan(&value)
@@ -122,6 +123,7 @@ func (s *DBStore) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error)
 			run = s.readSnapshot
 		}
 		return run(ctx, func(q querier) error {
+			clear(values)
 			for chunk := range slices.Chunk(distinct, inKeys) {
 				text, args := inList("SELECT internal_key, object_value FROM object WHERE internal_key IN ", chunk)
 				err := query(ctx, q, text, args, func(r *sql.Rows) (bool, error) {

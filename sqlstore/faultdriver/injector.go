@@ -59,7 +59,9 @@ type Fault struct {
 	// Cut closes the connection when the statement fails, by Before, After or
 	// Hang.
 	Cut bool
-	// Rows is the error that ends the rows of a query after RowsBefore of them.
+	// Rows is the error that ends the rows of a query after RowsBefore of them. A
+	// query whose rows are closed there fails with it as well, as with drivers that
+	// read what is left.
 	Rows       error
 	RowsBefore int
 }

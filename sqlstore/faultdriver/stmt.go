@@ -61,6 +61,7 @@ type rows struct {
 	err  error
 	left int
 	cut  bool
+	told bool // err was returned
 }
 
 func wrapRows(c *conn, base driver.Rows, f Fault, err error) (driver.Rows, error) {
@@ -76,15 +77,21 @@ func wrapRows(c *conn, base driver.Rows, f Fault, err error) (driver.Rows, error
 // Next implements driver.Rows.
 func (r *rows) Next(dest []driver.Value) error {
 	if r.left == 0 {
-		if r.cut && !r.conn.broken {
-			// What is open is closed first, as some drivers require.
-			_ = r.Rows.Close()
-			r.conn.cut()
-		}
-		return r.err
+		return r.fail()
 	}
 	r.left--
 	return r.Rows.Next(dest)
+}
+
+// fail returns err, and cuts the connection if that is due.
+func (r *rows) fail() error {
+	r.told = true
+	if r.cut && !r.conn.broken {
+		// What is open is closed first, as some drivers require.
+		_ = r.Rows.Close()
+		r.conn.cut()
+	}
+	return r.err
 }
 
 // Close implements driver.Rows.
@@ -92,5 +99,8 @@ func (r *rows) Close() error {
 	if r.conn.broken {
 		return nil
 	}
-	return r.Rows.Close()
+	if err := r.Rows.Close(); err != nil || r.left > 0 || r.told {
+		return err
+	}
+	return r.fail()
 }
