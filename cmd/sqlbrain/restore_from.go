@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -29,6 +30,7 @@ type source struct {
 	endpoint          string
 	tls               transport.TLSInfo
 	user, password    string
+	passwordFile      string
 	prefix, directory string
 }
 
@@ -40,6 +42,7 @@ func (s *source) bind(f *pflag.FlagSet) {
 	f.BoolVar(&s.tls.InsecureSkipVerify, "insecure-skip-tls-verify", false, "with --from: take any certificate of the server")
 	f.StringVar(&s.user, "user", "", "with --from: `name`[:password] of a user that may do what root may")
 	f.StringVar(&s.password, "password", "", "with --from: the user's `password`")
+	f.StringVar(&s.passwordFile, "password-file", "", "with --from: `file` that holds the user's password, which would show in the list of processes on the command line")
 	f.StringVar(&s.prefix, "prefix", "/", "with --from, where the server makes no snapshots: what all keys begin with")
 	f.StringVar(&s.directory, "tmpdir", "", "with --from: `directory` for the snapshot (default: the system's)")
 }
@@ -57,14 +60,11 @@ func (s *source) dial(ctx context.Context) (*clientv3.Client, error) {
 		MaxCallRecvMsgSize: sourceMessage, Logger: zap.NewNop(), Username: s.user, Password: s.password,
 		DialOptions: []grpc.DialOption{grpc.WithDisableServiceConfig()},
 	}
-	if name, password, ok := strings.Cut(s.user, ":"); ok {
-		if s.password != "" {
-			return nil, &usageError{errors.New("--user and --password both have a password")}
-		}
-		cfg.Username, cfg.Password = name, password
+	var err error
+	if cfg.Username, cfg.Password, err = s.credentials(); err != nil {
+		return nil, err
 	}
 	if strings.HasPrefix(s.endpoint, "https://") || s.tls.TrustedCAFile != "" || s.tls.CertFile != "" {
-		var err error
 		if cfg.TLS, err = s.tls.ClientConfig(); err != nil {
 			return nil, err
 		}
@@ -73,6 +73,28 @@ func (s *source) dial(ctx context.Context) (*clientv3.Client, error) {
 		return nil, err
 	}
 	return clientv3.New(cfg)
+}
+
+// credentials returns the user and the password, which one of the flags may give.
+func (s *source) credentials() (name, password string, err error) {
+	name, password, inName := strings.Cut(s.user, ":")
+	switch {
+	case inName && s.password != "":
+		return "", "", &usageError{errors.New("--user and --password both have a password")}
+	case s.passwordFile != "" && (inName || s.password != ""):
+		return "", "", &usageError{errors.New("--password-file is given, and a password as well")}
+	case s.passwordFile != "" && name == "":
+		return "", "", &usageError{errors.New("--password-file needs --user")}
+	case s.passwordFile != "":
+		password, err = config.ReadPassword(s.passwordFile)
+		if err != nil {
+			err = fmt.Errorf("--password-file: %w", err)
+		}
+		return name, password, err
+	case !inName:
+		password = s.password
+	}
+	return name, password, nil
 }
 
 // reach returns why there is no connection to the server, which the calls of the client do not tell:

@@ -88,6 +88,22 @@ func TestRestore(t *testing.T) {
 		require.Empty(t, left)
 	})
 
+	t.Run("from the server as a user whose password is in a file", func(t *testing.T) {
+		password := filepath.Join(t.TempDir(), "password")
+		require.NoError(t, os.WriteFile(password, []byte(secret+"\n"), 0o600))
+		_, err := from.UserAdd(ctx, "root", secret)
+		require.NoError(t, err)
+		_, err = from.UserGrantRole(ctx, "root", "root")
+		require.NoError(t, err)
+		_, err = from.AuthEnable(ctx)
+		require.NoError(t, err)
+		arguments := []string{"restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", t.TempDir(), "--user", "root"}
+		execute(t, arguments...).requireRefused(t, "user name is empty")
+		a := execute(t, append(arguments, "--password-file", password)...)
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, "users       1, roles 0, authentication on")
+	})
+
 	t.Run("refused", func(t *testing.T) {
 		db := sqliteURL(t)
 		for want, args := range map[string][]string{
@@ -96,6 +112,10 @@ func TestRestore(t *testing.T) {
 			"must not be negative":               {file, "--bump-revision", "-1"},
 			"--skip-hash-check is for a FILE":    {"--from", "http://127.0.0.1:1", "--skip-hash-check"},
 			"both have a password":               {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password", secret},
+			"a password as well":                 {"--from", "http://127.0.0.1:1", "--user", "root", "--password", secret, "--password-file", file},
+			"is given, and a password":           {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password-file", file},
+			"--password-file needs --user":       {"--from", "http://127.0.0.1:1", "--password-file", file},
+			"--password-file: open":              {"--from", "http://127.0.0.1:1", "--user", "root", "--password-file", file + ".not"},
 			"no such file":                       {file + ".not"},
 			"the snapshot file is damaged":       {os.Args[0]},
 			"from http://127.0.0.1:1":            {"--from", "http://127.0.0.1:1", "--user", "root:" + secret},

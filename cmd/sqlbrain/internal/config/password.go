@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,16 +24,27 @@ const (
 	mostOfAReason   = 300
 )
 
-// readPassword reads the password's file.
-func (s *Settings) readPassword() (string, error) {
-	text, err := os.ReadFile(s.DatastorePasswordFile)
+// readPassword reads the file with the database's password.
+func (s *Settings) readPassword() (string, error) { return ReadPassword(s.DatastorePasswordFile) }
+
+// ReadPassword returns the password that a file holds, at most 64 KiB long.
+func ReadPassword(file string) (_ string, err error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(f, mostOfAPassword+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > mostOfAPassword {
+		return "", fmt.Errorf("%s has more than %d bytes", file, mostOfAPassword)
 	}
 	// Editors and `echo` end a file with a newline; the password has none.
 	password := strings.TrimRight(string(text), "\r\n")
 	if password == "" {
-		return "", fmt.Errorf("%s is empty", s.DatastorePasswordFile)
+		return "", fmt.Errorf("%s is empty", file)
 	}
 	return password, nil
 }
