@@ -23,12 +23,16 @@ import (
 // ~0 + n is out of the range of BIGINT UNSIGNED for every n above 0, and n is
 // not constant, so that no optimizer evaluates it early. NULL would fail in
 // strict mode only, and otherwise write an empty value.
+//
+// Of the chain row the terms are compared as well. After a database lost commits, the
+// row may hold a mark again that a leader of an earlier term expects.
 const (
 	upsertHead      = "INSERT INTO object (internal_key, object_value) VALUES "
 	conditionalTail = " ON DUPLICATE KEY UPDATE object_value = IF(" +
 		"RIGHT(VALUES(internal_key), 8) = " + zeroMark +
 		" AND SUBSTRING(VALUES(object_value), " + prevMarkAt + ") <> " + zeroMark +
-		" AND SUBSTRING(object_value, " + markAt + ") = SUBSTRING(VALUES(object_value), " + prevMarkAt + ")," +
+		" AND SUBSTRING(object_value, " + markAt + ") = SUBSTRING(VALUES(object_value), " + prevMarkAt + ")" +
+		" AND (internal_key <> " + chainKey + " OR SUBSTRING(object_value, " + termAt + ") = SUBSTRING(VALUES(object_value), " + termAt + "))," +
 		" VALUES(object_value), ~0 + (LENGTH(object_value) + 1))"
 	putTail = " ON DUPLICATE KEY UPDATE object_value = VALUES(object_value)"
 )
@@ -49,16 +53,30 @@ const (
 
 // conditional reports whether the upsert above does with op's row exactly what
 // op means. An op on a marked row says by its value which mark it replaces, none
-// being 0, and so the marks 0 are left to the general way.
+// being 0, and so the marks 0 are left to the general way, as is a change of the
+// chain row's term.
 func conditional(op batch.Op) bool {
 	_, prev, marks := coder.Marks(op.Value)
 	switch op.Kind {
 	case batch.PutIfNotExist:
 		return !endsInZeros(op.Key) || marks && prev == 0
 	case batch.CAS, batch.CASOrPut:
-		return op.Marked() && prev != 0
+		return op.Marked() && prev != 0 && keepsTerm(op)
 	}
 	return false
+}
+
+// keepsTerm reports whether op leaves the chain row's term as it is.
+func keepsTerm(op batch.Op) bool {
+	if !bytes.Equal(op.Key, coder.ChainKey()) {
+		return true
+	}
+	before, err := coder.DecodeChain(op.Old)
+	if err != nil {
+		return false
+	}
+	after, err := coder.DecodeChain(op.Value)
+	return err == nil && after.Term == before.Term
 }
 
 func endsInZeros(key []byte) bool {

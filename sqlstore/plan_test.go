@@ -73,6 +73,12 @@ func TestRowLayout(t *testing.T) {
 			t.Errorf("the tombstone flag is not where SQL looks for it: %x", dead)
 		}
 	}
+	if chain := coder.EncodeChain(coder.Chain{Sequence: 3, Term: mark, Revision: 5}); string(at(chain, termAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
+		t.Errorf("the term is not where SQL looks for it: %x", chain)
+	}
+	if key := fmt.Sprintf("x'%x'", coder.ChainKey()); key != chainKey {
+		t.Errorf("the chain row's key is %s, SQL looks for %s", key, chainKey)
+	}
 	raw := []byte("k\x00y")
 	index, version := coder.EncodeIndexKey(raw), coder.EncodeVersionKey(raw, mark)
 	computed := fmt.Sprintf("x'%x'", version[:4])

@@ -12,7 +12,9 @@ const (
 	markAt     = "2,8"  // a marked value's own mark; an index row's ModRevision
 	prevMarkAt = "10,8" // the mark it replaces
 	flagsAt    = "42,1" // an index row's flags, of which the lowest bit is the tombstone's
+	termAt     = "18,8" // the chain row's term
 	zeroMark   = "x'0000000000000000'"
+	chainKey   = "x'57fb8091636861696e0000000000000000'"
 )
 
 // versionMagic is the literal of the four bytes that version keys begin with;

@@ -249,7 +249,7 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 		}
 	}
 	for round, size := range []int{1, 8, 8, 64, 1, 256, 256, 700} {
-		next := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: chain.Revision + int64(size)}
+		next := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: chain.Revision + int64(size)}
 		fill := batch(chain, next, size)
 		commit(t, s, fill)
 		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(next))
@@ -257,11 +257,19 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 		// The same batch again, as a late packet of a lost attempt would be.
 		wantConflictOfAny(t, tryCommit(s, fill))
 		// A deposed leader: new rows, but the chain it knows is the old one.
-		stale := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: next.Revision + 1}
+		stale := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: next.Revision + 1}
 		wantConflictOfAny(t, tryCommit(s, func(b sqlstore.BatchWrite) {
 			b.CAS(coder.ChainKey(), coder.EncodeChain(stale), coder.EncodeChain(chain))
 			b.PutIfNotExist(coder.EncodeLogKey(stale.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a deposed leader %d", round), []byte("x"))
+		}))
+		// A leader of another term, whose mark fits after the database lost commits.
+		other := coder.Chain{Sequence: next.Sequence, Term: chain.Term + 9, Revision: next.Revision}
+		ahead := coder.Chain{Sequence: next.Sequence + 1, Term: chain.Term + 9, Revision: next.Revision + 1}
+		wantConflictOfAny(t, tryCommit(s, func(b sqlstore.BatchWrite) {
+			b.CAS(coder.ChainKey(), coder.EncodeChain(ahead), coder.EncodeChain(other))
+			b.PutIfNotExist(coder.EncodeLogKey(ahead.Revision, 1), []byte("x"))
+			b.PutIfNotExist(fmt.Appendf(nil, "by a leader of another term %d", round), []byte("x"))
 		}))
 		sameRows(t, "after a stale commit", all(t, s, whole()), before)
 		for i := range size {
@@ -270,10 +278,18 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 			newest[i] = indexOf(r, newest[i].ModRevision)
 		}
 		chain = next
+		if round%2 == 1 { // another leader
+			taken := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term + 1, Revision: chain.Revision}
+			commit(t, s, func(b sqlstore.BatchWrite) {
+				b.CAS(coder.ChainKey(), coder.EncodeChain(taken), coder.EncodeChain(chain))
+			})
+			mustHold(t, s, coder.ChainKey(), coder.EncodeChain(taken))
+			chain = taken
+		}
 	}
 	// A tombstone whose index row compaction has taken away is created again.
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeIndexKey(key(0))) })
-	next := coder.Chain{Sequence: chain.Sequence + 1, Term: 1, Revision: chain.Revision + 1}
+	next := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: chain.Revision + 1}
 	commit(t, s, batch(chain, next, 1))
 }
 
