@@ -176,7 +176,10 @@ func (c *chain) trySettle(ctx context.Context, want coder.Chain, mine map[coder.
 	batch := c.store.BeginBatchWrite()
 	batch.CAS(coder.ChainKey(), coder.EncodeChain(raised), raw)
 	mine[raised] = true
-	if err := batch.Commit(ctx); err != nil {
+	switch err := batch.Commit(ctx); {
+	case errors.Is(err, sqlstore.ErrRowMissing):
+		return false, rowMissing(err)
+	case err != nil:
 		return false, err // a conflict too: look again
 	}
 	c.held = raised

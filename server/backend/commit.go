@@ -77,7 +77,11 @@ func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain, pr
 		l.authority.extend(started)
 		return true, nil
 	case errors.Is(err, sqlstore.ErrRowMissing):
-		return false, l.end(fmt.Errorf("%w: %w", errDataLost, err))
+		// The commit took effect, so the error must not say that nothing was written:
+		// the request would be executed again elsewhere.
+		missing := rowMissing(err)
+		_ = l.end(missing)
+		return false, fmt.Errorf("%w: %w", ErrLeaderLost, missing)
 	case errors.As(err, &conflict) && presumed:
 		// Nothing was written, and there is nothing to settle. If it was the chain
 		// row that conflicted, the next attempt, which presumes nothing, finds out.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // handoverTimeout bounds how long a leader that stops of its own will goes on
@@ -183,16 +185,24 @@ func (l *leader) resign() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
 	defer cancel()
-	if err := l.chain.resign(ctx); err != nil {
+	err := l.chain.resign(ctx)
+	if errors.Is(err, sqlstore.ErrRowMissing) {
+		_ = l.end(rowMissing(err))
+		return
+	}
+	if err != nil {
 		l.log.Warn("the next leader has to wait a moment", "error", err)
 	}
 }
 
 func (l *leader) stopIntake() { l.drain.Do(func() { close(l.draining) }) }
 
-// end ends the leadership because of cause, and returns the error that requests
-// get. If the database lost data the node serves nothing any more.
+// end ends the leadership because of cause, and returns the error of requests that
+// were not executed. If the database lost data the node stops serving.
 func (l *leader) end(cause error) error {
+	if errors.Is(cause, sqlstore.ErrRowMissing) {
+		l.noteMissing()
+	}
 	err := fmt.Errorf("%w: %w", ErrNotLeader, cause)
 	if errors.Is(cause, errDataLost) || l.cfg.Leadership == nil {
 		// Nothing that is left here can be believed, or kept up to date.

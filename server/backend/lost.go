@@ -68,6 +68,22 @@ func judgeLost(lost coder.Lost, cur coder.Chain) error {
 	return nil
 }
 
+// missingSequences is how far the lost row goes beyond the chain row when a row was
+// missing: farther than members raise the chain row, and less than recovery does.
+const missingSequences = recoveredSequences >> 10
+
+// rowMissing returns errDataLost for a commit that found a row missing.
+func rowMissing(err error) error { return fmt.Errorf("%w: %w", errDataLost, err) }
+
+// noteMissing notes that a commit took effect although a row of the table is missing.
+// The chain row then holds what it should, and does not show the loss. So this node
+// says that it has seen more than the chain row can reach without recovery.
+func (b *Backend) noteMissing() {
+	beyond := *b.seen.Load()
+	beyond.Sequence += missingSequences
+	b.noteChain(beyond)
+}
+
 // tellLost makes keepLost write down what this node has seen, because of cause.
 func (b *Backend) tellLost(cause error) {
 	if !errors.Is(cause, errDataLost) {

@@ -319,3 +319,91 @@ func TestWhatWasLostIsWrittenInTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// missingRow is a store on which a commit takes effect and then reports that a row to
+// be replaced was missing, as a one-statement commit does.
+type missingRow struct {
+	sqlstore.Store
+	armed  atomic.Bool
+	before func() // called before the report
+}
+
+type missingRowBatch struct {
+	sqlstore.BatchWrite
+	m *missingRow
+}
+
+func (m *missingRow) BeginBatchWrite() sqlstore.BatchWrite {
+	return &missingRowBatch{m.Store.BeginBatchWrite(), m}
+}
+
+func (b *missingRowBatch) Commit(ctx context.Context) error {
+	if err := b.BatchWrite.Commit(ctx); err != nil || !b.m.armed.Swap(false) {
+		return err
+	}
+	if b.m.before != nil {
+		b.m.before()
+	}
+	return fmt.Errorf("%w: made up", sqlstore.ErrRowMissing)
+}
+
+// TestMissingRowIsDataLoss: a commit that found a row missing took effect. It must not
+// be answered as if it had not been executed, whatever else ended the leadership, and no
+// member may serve before the table is recovered.
+func TestMissingRowIsDataLoss(t *testing.T) {
+	for name, deposed := range map[string]bool{"leading": false, "deposed in the same moment": true} {
+		t.Run(name, func(t *testing.T) {
+			m := &missingRow{Store: newStore(t)}
+			p := newPair(t, m)
+			p.lead(0)
+			b := p.nodes[0]
+			if deposed {
+				m.before = func() { _ = b.leading.Load().end(errDeposed) }
+			}
+			m.armed.Store(true)
+			_, err := b.Txn(t.Context(), put("k", "v"), true)
+			if !errors.Is(err, ErrLeaderLost) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNotServing) {
+				t.Errorf("the write: %v, want ErrLeaderLost alone", err)
+			}
+			for deadline := time.Now().Add(time.Minute); b.Stopped() == nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the node serves")
+				}
+			}
+			if err := b.Stopped(); !errors.Is(err, errDataLost) || !errors.Is(err, sqlstore.ErrRowMissing) {
+				t.Errorf("the node stopped because of %v", err)
+			}
+			if _, err := b.Txn(t.Context(), put("k", "next"), true); !errors.Is(err, ErrNotServing) {
+				t.Errorf("the next write: %v, want ErrNotServing", err)
+			}
+			awaitLostRow(t, m)
+			if err := p.nodes[1].Lead(t.Context(), LeadOptions{}); !errors.Is(err, ErrNotServing) {
+				t.Errorf("another member leads: %v", err)
+			}
+			f, err := Examine(t.Context(), m.Store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := f.Plan(1, true)
+			if err == nil {
+				err = f.Recover(t.Context(), m.Store, r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustTxn(t, open(t, m.Store, nil), put("k", "recovered"))
+		})
+	}
+}
+
+// TestMissingChainRowIsDataLoss: the chain row is gone when a leader that settles an
+// unknown outcome raises it.
+func TestMissingChainRowIsDataLoss(t *testing.T) {
+	m := &missingRow{Store: newStore(t)}
+	b := open(t, m, nil)
+	l := b.leading.Load()
+	m.armed.Store(true)
+	if _, err := l.chain.settle(t.Context(), l.chain.next(9)); !errors.Is(err, errDataLost) {
+		t.Errorf("%v, want errDataLost", err)
+	}
+}

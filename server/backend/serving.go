@@ -31,8 +31,8 @@ func (b *Backend) stopServing(cause error) error {
 	err := fmt.Errorf("%w: %w", ErrNotServing, cause)
 	if b.stopped.CompareAndSwap(nil, &err) {
 		b.log.Error("this node stops serving", "error", cause)
-		b.tellLost(cause)
 	}
+	b.tellLost(cause) // also if it stopped for another reason before
 	return b.serving()
 }
 
