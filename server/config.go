@@ -90,6 +90,10 @@ type Config struct {
 	Tracing *tracing.Tracing
 	// ExtensiveMetrics adds a latency histogram of every RPC.
 	ExtensiveMetrics bool
+
+	// headTimeout is handshakeTimeout and idleTimeout is defaultIdleTimeout; tests
+	// shorten them.
+	headTimeout, idleTimeout time.Duration
 }
 
 const (
@@ -102,6 +106,16 @@ const (
 	defaultRequestTimeout    = 7 * time.Second
 	defaultSlowRequest       = 300 * time.Millisecond
 	defaultStopTimeout       = 5 * time.Second
+
+	// handshakeTimeout bounds the TLS handshake together with the bytes that distinguish
+	// HTTP/2 from HTTP/1, gRPC's first settings, and the headers of an HTTP/1 request.
+	handshakeTimeout = 10 * time.Second
+	// defaultIdleTimeout bounds the wait for a request. The HTTP server closes the
+	// connection then; a connection of HTTP/2 without a first request is gRPC's, which
+	// keeps idle connections open as etcd does.
+	defaultIdleTimeout = 2 * time.Minute
+	// maxHeaderBytes bounds the headers of a request, and the metadata of a call.
+	maxHeaderBytes = 64 * 1024
 
 	// grpcOverhead is what a message may exceed MaxRequestBytes by before gRPC
 	// itself refuses it, so that etcd's own error is the usual one.
@@ -146,5 +160,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, defaultRequestTimeout)
 	c.SlowRequest = cmp.Or(c.SlowRequest, defaultSlowRequest)
 	c.StopTimeout = cmp.Or(c.StopTimeout, defaultStopTimeout)
+	c.headTimeout = cmp.Or(c.headTimeout, handshakeTimeout)
+	c.idleTimeout = cmp.Or(c.idleTimeout, defaultIdleTimeout)
 	return c, nil
 }

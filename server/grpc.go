@@ -33,6 +33,8 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 		grpc.ChainStreamInterceptor(calls.StreamServerInterceptor(), front.stream),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+grpcOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(cfg.headTimeout),
 		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: cfg.KeepAliveMinTime,

@@ -8,13 +8,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-// readHeaderTimeout bounds how long an HTTP client may take to send its headers.
-const readHeaderTimeout = 5 * time.Minute
 
 // versionBody is what /version answers.
 const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + ClusterVersion + `","storage":"` + StorageVersion + `"}`
@@ -54,10 +50,12 @@ func registerMetrics(mux *http.ServeMux, cfg Config) {
 	}))
 }
 
-func newHTTPServer(h http.Handler) *http.Server {
+func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: cfg.headTimeout,
+		IdleTimeout:       cfg.idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(io.Discard, "", 0), // clients' mistakes
 		Protocols:         new(http.Protocols),
 		ConnContext:       rememberTLS,

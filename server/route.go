@@ -2,103 +2,221 @@ package server
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/soheilhy/cmux"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
-// routes are the listeners that the connections of one listener are spread over,
-// by what their first bytes say.
-type routes struct {
-	mux  cmux.CMux
-	grpc net.Listener
-	http []net.Listener
-}
+// maxRouted bounds the bytes of a connection that are read, and kept, to route it. A
+// HEADERS frame of the default size fits. gRPC allocates as much for the reads of each
+// connection.
+const maxRouted = 32 * 1024
 
-// route tells gRPC from other HTTP on l. gRPC gets its connections from here and
+// router accepts the connections of one listener and gives each to the gRPC or to the
+// HTTP server, according to its first bytes. gRPC gets its connections from here and
 // not, as in etcd under TLS, through net/http: that path is slower, and lets one
 // watch's events wait behind another's.
-func route(l net.Listener) routes {
-	m := cmux.New(l)
-	return routes{
-		mux:  m,
-		grpc: m.MatchWithWriters(isGRPC),
-		http: []net.Listener{
-			ackDroppingListener{m.Match(cmux.HTTP2())},
-			m.Match(cmux.Any()),
-		},
+type router struct {
+	listener   net.Listener
+	grpc, http *routedListener
+	done       chan struct{} // closed when the listener accepts no more
+
+	headTimeout, idleTimeout time.Duration
+}
+
+func newRouter(l net.Listener, cfg *Config) *router {
+	done := make(chan struct{})
+	return &router{
+		listener:    l,
+		grpc:        &routedListener{Listener: l, conns: make(chan net.Conn), done: done},
+		http:        &routedListener{Listener: l, conns: make(chan net.Conn), done: done},
+		done:        done,
+		headTimeout: cfg.headTimeout,
+		idleTimeout: cfg.idleTimeout,
 	}
 }
 
-// maxFirstHeaders bounds the headers that are read to tell what a connection is for.
-const maxFirstHeaders = 64 * 1024
+// serve routes connections until the listener fails or is closed, and returns its
+// error. It waits for the connections that are still being routed; the caller may
+// close them.
+func (r *router) serve() error {
+	var routing sync.WaitGroup
+	defer routing.Wait()
+	defer close(r.done)
+	for {
+		c, err := r.listener.Accept()
+		if err != nil {
+			return err
+		}
+		routing.Go(func() {
+			to, routed, err := r.route(c)
+			if err == nil {
+				err = to.give(routed)
+			}
+			if err != nil {
+				// The client sent nothing that could be answered, or is gone.
+				_ = c.Close()
+			}
+		})
+	}
+}
 
-// isGRPC reads an HTTP/2 connection up to its first request and reports whether
-// that is gRPC's. gRPC clients wait for the server's settings before they send
-// one, so these are written first; the server that gets the connection sends its
-// own again. A client that sends anything else first, such as a ping, is taken
-// for gRPC.
-func isGRPC(w io.Writer, r io.Reader) bool {
-	for i := range len(http2.ClientPreface) {
-		var b [1]byte
-		if _, err := io.ReadFull(r, b[:]); err != nil || b[0] != http2.ClientPreface[i] {
-			return false
+// route reads the first bytes of c and returns the listener to give it to, with a
+// connection that reads those bytes again. On error the caller must close c.
+func (r *router) route(c net.Conn) (*routedListener, net.Conn, error) {
+	if err := c.SetDeadline(time.Now().Add(r.headTimeout)); err != nil {
+		return nil, nil, err
+	}
+	h := &head{conn: c}
+	isHTTP2, err := h.isHTTP2()
+	if err != nil {
+		return nil, nil, err
+	}
+	isGRPC := false
+	if isHTTP2 {
+		if err := c.SetDeadline(time.Now().Add(r.idleTimeout)); err != nil {
+			return nil, nil, err
+		}
+		if isGRPC, err = h.isGRPC(); err != nil {
+			return nil, nil, err
 		}
 	}
-	framer := http2.NewFramer(w, r)
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, nil, err
+	}
+	again := io.MultiReader(bytes.NewReader(h.read), c)
+	switch {
+	case isGRPC:
+		return r.grpc, &routedConn{Conn: c, in: again}, nil
+	case isHTTP2:
+		return r.http, &routedConn{Conn: c, in: newAckDropper(again)}, nil
+	}
+	return r.http, &routedConn{Conn: c, in: again}, nil
+}
+
+// routedListener accepts the connections that a router gives it. Close closes the
+// router's listener.
+type routedListener struct {
+	net.Listener
+	conns chan net.Conn
+	done  <-chan struct{}
+}
+
+func (l *routedListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *routedListener) give(c net.Conn) error {
+	select {
+	case l.conns <- c:
+		return nil
+	case <-l.done:
+		return net.ErrClosed
+	}
+}
+
+// routedConn is a connection that is read through in.
+type routedConn struct {
+	net.Conn
+	in io.Reader
+}
+
+func (c *routedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// errLongHead is the error of a head that has read maxRouted bytes.
+var errLongHead = errors.New("server: first request is too long")
+
+// head reads the first bytes of a connection, and keeps them.
+type head struct {
+	conn net.Conn
+	read []byte
+}
+
+func (h *head) Read(p []byte) (int, error) {
+	if len(h.read) == maxRouted {
+		return 0, errLongHead
+	}
+	n, err := h.conn.Read(p[:min(len(p), maxRouted-len(h.read))])
+	h.read = append(h.read, p[:n]...)
+	return n, err
+}
+
+// isHTTP2 reads until the bytes are HTTP/2's preface, or cannot be.
+func (h *head) isHTTP2() (bool, error) {
+	p := make([]byte, len(http2.ClientPreface))
+	for len(h.read) < len(p) {
+		if _, err := h.Read(p[len(h.read):]); err != nil {
+			return false, err
+		}
+		if !strings.HasPrefix(http2.ClientPreface, string(h.read)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isGRPC reads the frames after the preface up to the first request, and reports
+// whether that is gRPC's. gRPC clients wait for the server's settings before they
+// send a request, so isGRPC writes settings first; the server that gets the
+// connection sends its own again.
+//
+// A connection that shows no request of another protocol is gRPC's. Its clients may
+// connect long before their first call, may send a ping before it, and may send more
+// metadata than a head keeps. gRPC answers floods and mistakes as well. Only a
+// request that is begun and not completed in time is an error.
+func (h *head) isGRPC() (bool, error) {
+	framer := http2.NewFramer(h.conn, h)
 	framer.SetMaxReadFrameSize(16 * 1024)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	framer.MaxHeaderListSize = maxFirstHeaders
+	framer.MaxHeaderListSize = maxRouted
 	if err := framer.WriteSettings(); err != nil {
-		return false
+		return false, err
 	}
 	for {
+		complete := len(h.read)
 		frame, err := framer.ReadFrame()
-		if err != nil {
-			return false
+		if errors.Is(err, os.ErrDeadlineExceeded) && len(h.read) > complete {
+			return false, err
 		}
 		switch f := frame.(type) {
 		case *http2.SettingsFrame, *http2.WindowUpdateFrame, *http2.PriorityFrame:
 		case *http2.MetaHeadersFrame:
-			for _, h := range f.RegularFields() {
-				if h.Name == "content-type" {
-					return strings.HasPrefix(h.Value, "application/grpc")
+			for _, field := range f.RegularFields() {
+				if field.Name == "content-type" {
+					return strings.HasPrefix(field.Value, "application/grpc"), nil
 				}
 			}
-			return false
-		default:
-			return true
+			return f.Truncated, nil
+		default: // no frame after an error
+			return true, nil
 		}
 	}
 }
 
-// ackDroppingListener accepts HTTP/2 connections that isGRPC looked at.
-type ackDroppingListener struct{ net.Listener }
-
-func (l ackDroppingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return newAckDropper(c), nil
-}
-
-// ackDropper takes the client's first acknowledgement of settings out of what it
-// reads. It belongs to the settings isGRPC wrote; net/http knows nothing of those
-// and takes an acknowledgement it did not wait for as a protocol error.
+// ackDropper drops the client's first acknowledgement of settings from an HTTP/2
+// connection. It acknowledges the settings that isGRPC wrote. net/http did not write
+// them, and takes an acknowledgement that it does not expect as a protocol error.
 type ackDropper struct {
-	net.Conn
 	in      *bufio.Reader
 	frame   int // bytes left of the current frame, or of the preface
 	dropped bool
 }
 
-func newAckDropper(c net.Conn) *ackDropper {
-	return &ackDropper{Conn: c, in: bufio.NewReader(c), frame: len(http2.ClientPreface)}
+func newAckDropper(in io.Reader) *ackDropper {
+	return &ackDropper{in: bufio.NewReader(in), frame: len(http2.ClientPreface)}
 }
 
 func (d *ackDropper) Read(p []byte) (int, error) {

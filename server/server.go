@@ -121,8 +121,8 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.http = newHTTPServer(allowHosts(cfg.HostWhitelist, withConsole(page, plain)))
-	s.metricsHTTP = newHTTPServer(metricsHandler(cfg, endpoints))
+	s.http = newHTTPServer(&cfg, allowHosts(cfg.HostWhitelist, withConsole(page, plain)))
+	s.metricsHTTP = newHTTPServer(&cfg, metricsHandler(cfg, endpoints))
 	s.monitor = &monitor{id: n, health: s.health, streams: s.streams, log: s.log}
 	return s, nil
 }
@@ -234,12 +234,10 @@ func (s *Server) Run(ctx context.Context) error {
 		s.log.Info("serving peers", "url", b.reached(b.listener))
 	}
 	for _, b := range s.clients {
-		r := route(b.listener)
-		serve(b.url, r.mux.Serve)
+		r := newRouter(b.listener, &s.cfg)
+		serve(b.url, r.serve)
 		serve(b.url, func() error { return s.grpc.Serve(r.grpc) })
-		for _, l := range r.http {
-			serve(b.url, func() error { return s.http.Serve(l) })
-		}
+		serve(b.url, func() error { return s.http.Serve(r.http) })
 		s.log.Info("serving clients", "url", b.reached(b.listener))
 	}
 	for _, b := range s.metrics {

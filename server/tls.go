@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
-	"github.com/soheilhy/cmux"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -21,10 +19,9 @@ import (
 // before stays in use.
 type TLSConfig = tlsfiles.Config
 
-const handshakeTimeout = 10 * time.Second
-
 // tlsListener accepts connections whose handshake is made by their first Read,
-// so that a slow client does not hold up the others.
+// so that a slow client does not hold up the others. Callers must set a deadline
+// before that Read.
 type tlsListener struct {
 	net.Listener
 	config *tls.Config
@@ -48,9 +45,7 @@ type tlsConn struct {
 
 func (c *tlsConn) Read(p []byte) (int, error) {
 	c.handshake.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
-		defer cancel()
-		if c.err = c.HandshakeContext(ctx); c.err != nil {
+		if c.err = c.Handshake(); c.err != nil {
 			c.log.Warn("connection rejected", "remote", c.RemoteAddr().String(), "error", c.err)
 		}
 	})
@@ -66,16 +61,19 @@ type tlsKey struct{}
 // rememberTLS is for http.Server.ConnContext: net/http does not see that a connection has
 // TLS, since it was taken off before.
 func rememberTLS(ctx context.Context, c net.Conn) context.Context {
-	if d, ok := c.(*ackDropper); ok {
-		c = d.Conn
-	}
-	if m, ok := c.(*cmux.MuxConn); ok {
-		c = m.Conn
-	}
-	if t, ok := c.(*tlsConn); ok {
+	if t := tlsUnder(c); t != nil {
 		return context.WithValue(ctx, tlsKey{}, t)
 	}
 	return ctx
+}
+
+// tlsUnder returns the TLS connection that c is, or was routed from, or nil.
+func tlsUnder(c net.Conn) *tlsConn {
+	if r, ok := c.(*routedConn); ok {
+		c = r.Conn
+	}
+	t, _ := c.(*tlsConn)
+	return t
 }
 
 // tlsOf returns the connection of r if it has TLS, or nil.
@@ -98,13 +96,11 @@ func (d doneHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	if own, ok := conn.(ownConn); ok {
 		return own, insideInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
 	}
-	if mc, ok := conn.(*cmux.MuxConn); ok {
-		if tc, ok := mc.Conn.(*tlsConn); ok {
-			return conn, credentials.TLSInfo{
-				State:          tc.ConnectionState(),
-				CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-			}, nil
-		}
+	if t := tlsUnder(conn); t != nil {
+		return conn, credentials.TLSInfo{
+			State:          t.ConnectionState(),
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		}, nil
 	}
 	return d.TransportCredentials.ServerHandshake(conn)
 }
