@@ -171,7 +171,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 func (l *leader) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
 	defer cancel()
-	if err := l.lessor.checkpointAll(ctx); err != nil && l.lost() == nil {
+	if err := l.lessor.handOver(ctx); err != nil && l.lost() == nil {
 		l.log.Warn("leases get more time than they had left", "error", err)
 	}
 }

@@ -69,13 +69,14 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	ttl, persist, ended, ok := l.lessor.renew(id)
-	// Another leader may have other leases, and ends those it was not told of.
+	ttl, persist, ended, refused := l.lessor.renew(id)
+	// Another leader has other leases, and does not know of this renewal. It starts its
+	// clocks after the last moment that can be confirmed here, so the renewal comes first.
 	if err := l.confirm(ctx); err != nil {
 		return 0, b.publicError(ctx, err)
 	}
-	if !ok {
-		return 0, ErrLeaseNotFound
+	if refused != nil {
+		return 0, refused
 	}
 	if ended != nil {
 		select {
@@ -88,7 +89,7 @@ func (b *Backend) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
 		}
 	}
 	if persist {
-		if err := l.submit(ctx, &checkpointCommand{l: l, rows: []coder.Lease{{ID: id, TTL: ttl}}}); err != nil {
+		if err := l.submit(ctx, &checkpointCommand{l: l, ids: []int64{id}, renewed: true}); err != nil {
 			return 0, err
 		}
 	}
@@ -228,39 +229,33 @@ func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
 	return nil
 }
 
-// checkpointCommand writes the remaining time of leases down.
+// checkpointCommand writes the remaining time of leases to the table, as it is when
+// the command is evaluated.
 type checkpointCommand struct {
-	l    *leader
-	rows []coder.Lease
+	l       *leader
+	ids     []int64
+	renewed bool // write the full TTL
 }
 
 func (c *checkpointCommand) touches() (keys, fresh [][]byte) { return nil, nil }
 func (c *checkpointCommand) size() int                       { return 0 }
 
 func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
-	for _, row := range c.rows {
-		if !st.leaseExists(row.ID) {
-			continue // revoked meanwhile
+	now := time.Now()
+	for _, id := range c.ids {
+		if !st.leaseExists(id) {
+			continue // revoked in the meantime
 		}
-		st.setLease(row.ID, &row)
-		st.committed(func() { st.l.lessor.persisted(row) })
+		if staged := st.leases[id]; staged != nil && (!c.renewed || staged.Remaining == 0) {
+			continue // the same step writes as much already
+		}
+		if row, ok := c.l.lessor.toWrite(id, c.renewed, now); ok {
+			st.setLease(id, &row)
+		}
 	}
+	rows := st.leases // those of the whole batch, once all of it is evaluated
+	st.committed(func() { c.l.lessor.written(c.ids, rows) })
 	return nil
-}
-
-// persisted records what the table holds of a lease's remaining time.
-func (l *lessor) persisted(row coder.Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if le := l.leases[row.ID]; le != nil {
-		le.persisted = row.TTL
-		if row.Remaining > 0 {
-			le.persisted = row.Remaining
-		}
-		if !le.expiring {
-			l.schedule(le, time.Now())
-		}
-	}
 }
 
 func toBytes(keys []string) [][]byte {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -117,11 +118,6 @@ func TestRemainingTimeSurvivesARestart(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	id := mustGrant(t, b, 0, 1000)
-	age := func(b *Backend, by time.Duration) {
-		b.leading.Load().lessor.mu.Lock()
-		defer b.leading.Load().lessor.mu.Unlock()
-		b.leading.Load().lessor.leases[id].expiry = b.leading.Load().lessor.leases[id].expiry.Add(-by)
-	}
 	remaining := func(b *Backend) int64 {
 		st, err := b.LeaseTimeToLive(t.Context(), id, false)
 		if err != nil {
@@ -129,7 +125,7 @@ func TestRemainingTimeSurvivesARestart(t *testing.T) {
 		}
 		return st.TTL
 	}
-	age(b, 400*time.Second)
+	age(b, id, 400*time.Second)
 	closeBackend(t, b)
 	b = open(t, store, nil)
 	if r := remaining(b); r < 590 || r > 600 {
@@ -140,12 +136,164 @@ func TestRemainingTimeSurvivesARestart(t *testing.T) {
 	}
 	// A renewal is durable at once where the table held less: a crash now must
 	// not end the lease early.
+	if row := leaseRow(t, store, id); row.Remaining != 0 {
+		t.Fatalf("after the renewal the table holds %+v", row)
+	}
+}
+
+// age lets a lease's time pass.
+func age(b *Backend, id int64, by time.Duration) {
+	l := b.leading.Load().lessor
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leases[id].expiry = l.leases[id].expiry.Add(-by)
+}
+
+// leaseRow returns what the table holds of a lease.
+func leaseRow(t *testing.T, store sqlstore.Store, id int64) coder.Lease {
+	t.Helper()
 	raw, err := store.Get(t.Context(), coder.EncodeLeaseKey(id))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row, err := coder.DecodeLease(coder.EncodeLeaseKey(id), raw); err != nil || row.Remaining != 0 {
-		t.Fatalf("after the renewal the table holds %+v, %v", row, err)
+	row, err := coder.DecodeLease(coder.EncodeLeaseKey(id), raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// TestRenewalDuringHandoverIsNotLost: while the last commits of a leader take long,
+// a keepalive is either turned away or known to the next leader.
+func TestRenewalDuringHandoverIsNotLost(t *testing.T) {
+	store := &late{Store: newStore(t)}
+	b := open(t, store, nil)
+	id := mustGrant(t, b, 0, 1000)
+	release := store.holdCommits()
+	defer release()
+	written := make(chan error)
+	go func() {
+		_, err := b.Txn(t.Context(), put("k", "v"), true)
+		written <- err
+	}()
+	age(b, id, 400*time.Second)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		closeBackend(t, b)
+	}()
+	<-time.After(handoverTimeout / 10) // by now the handover waits for the commit
+	_, err := b.LeaseKeepAlive(t.Context(), id)
+	acknowledged := err == nil
+	if err != nil && !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a keepalive during the handover: %v", err)
+	}
+	release()
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	<-closed
+	if _, err := b.LeaseKeepAlive(t.Context(), id); err == nil {
+		t.Error("a keepalive after the handover was acknowledged")
+	}
+	if row := leaseRow(t, store, id); acknowledged && row.Remaining != 0 && row.Remaining < 990 {
+		t.Errorf("a renewal to 1000 s was acknowledged, the table holds %d s", row.Remaining)
+	}
+}
+
+// TestCheckpointKnowsLaterRenewals: a renewal between the moment that a checkpoint is
+// due and its commit is not undone.
+func TestCheckpointKnowsLaterRenewals(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	id := mustGrant(t, b, 0, 1000)
+	l := b.leading.Load().lessor
+	_, due, _ := l.takeDue(time.Now().Add(500 * time.Second))
+	if len(due) != 1 {
+		t.Fatalf("due for a checkpoint: %v", due)
+	}
+	if _, err := b.LeaseKeepAlive(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.checkpoint(t.Context(), due); err != nil {
+		t.Fatal(err)
+	}
+	if row := leaseRow(t, store, id); row.Remaining != 0 && row.Remaining < 990 {
+		t.Errorf("renewed to 1000 s, the table holds %d s", row.Remaining)
+	}
+}
+
+// TestRenewalWaitsForACommitAfterACheckpoint: from the evaluation of a checkpoint on,
+// however long its commit takes, a renewal is acknowledged only once the table holds
+// the full time again.
+func TestRenewalWaitsForACommitAfterACheckpoint(t *testing.T) {
+	store := &late{Store: newStore(t)}
+	b := open(t, store, nil)
+	id := mustGrant(t, b, 0, 1000)
+	age(b, id, 400*time.Second)
+	release := store.holdCommits()
+	defer release()
+	done := make(chan error)
+	go func() { done <- b.leading.Load().lessor.checkpoint(t.Context(), []int64{id}) }()
+	eventually(t, "the checkpoint to be in the table", func() bool { return leaseRow(t, store, id).Remaining > 0 })
+	renewed := make(chan error)
+	go func() {
+		_, err := b.LeaseKeepAlive(t.Context(), id)
+		if row := leaseRow(t, store, id); err == nil && row.Remaining != 0 {
+			err = fmt.Errorf("acknowledged, but the table holds %d s", row.Remaining)
+		}
+		renewed <- err
+	}()
+	select {
+	case err := <-renewed:
+		t.Fatalf("the renewal ended before the checkpoint: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-renewed; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTableHoldsAtLeastWhatRenewalsRelyOn: with every order of a checkpoint and a
+// renewal in one step or two, committed or not.
+func TestTableHoldsAtLeastWhatRenewalsRelyOn(t *testing.T) {
+	l := idle(t)
+	store := &narrow{Store: l.store, bytes: 1 << 20}
+	l.store = store
+	runTogether(t, l, &grantCommand{l: l, row: coder.Lease{ID: 7, TTL: 1000, Policy: true}})
+	checkpoint := func() command { return &checkpointCommand{l: l, ids: []int64{7}} }
+	renewal := func() command { return &checkpointCommand{l: l, ids: []int64{7}, renewed: true} }
+	check := func(what string, want int64) {
+		t.Helper()
+		row := leaseRow(t, store, 7)
+		if row.TTL != 1000 || !row.Policy || (row.Remaining == 0) != (want == 1000) {
+			t.Errorf("%s: the table holds %+v, want %d s", what, row, want)
+		}
+		if p := l.lessor.leases[7].persisted; p > want+1 || row.Remaining != 0 && p > row.Remaining {
+			t.Errorf("%s: %d s counted as persisted, the table holds %+v", what, p, row)
+		}
+	}
+	age(l.Backend, 7, 400*time.Second)
+	runTogether(t, l, renewal(), checkpoint())
+	check("renewal, checkpoint", 1000)
+	runTogether(t, l, checkpoint())
+	check("checkpoint", 600)
+	runTogether(t, l, checkpoint(), renewal())
+	check("checkpoint, renewal", 1000)
+	store.bytes = 1
+	runTogether(t, l, checkpoint())
+	store.bytes = 1 << 20
+	check("a checkpoint that failed", 1000)
+	if _, persist, _, _ := l.lessor.renew(7); !persist {
+		t.Error("after a checkpoint that failed a renewal relies on the table")
+	}
+	runTogether(t, l, &revokeCommand{l: l, id: 7}, &grantCommand{l: l, row: coder.Lease{ID: 7, TTL: 20}}, checkpoint(), renewal())
+	if row := leaseRow(t, store, 7); row != (coder.Lease{ID: 7, TTL: 20}) {
+		t.Errorf("a lease that was revoked and granted again in one step: the table holds %+v", row)
 	}
 }
 
@@ -157,8 +305,8 @@ func TestCheckpointsAreDueAtHalfOfWhatTheTableHolds(t *testing.T) {
 		t.Fatalf("at 49 s: %v %v, next in %v", expired, cps, next)
 	}
 	_, cps, next := l.takeDue(start.Add(50 * time.Second))
-	if len(cps) != 1 || cps[0].Remaining != 50 || next != 25*time.Second {
-		t.Fatalf("at 50 s: %+v, next in %v", cps, next)
+	if len(cps) != 1 || l.leases[1].persisted != 50 || next != 25*time.Second {
+		t.Fatalf("at 50 s: %v, %d s persisted, next in %v", cps, l.leases[1].persisted, next)
 	}
 	expired, _, _ := l.takeDue(start.Add(100 * time.Second))
 	if len(expired) != 1 {

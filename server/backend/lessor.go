@@ -14,17 +14,39 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// lessor keeps the time of leases. That a lease exists, and which keys it holds,
-// is in the table and changes only through the pipeline; when it ends is kept
-// here, on the leader. The remaining time is written down now and then
-// (checkpoints), so that a restart neither revives a lease nor ends it early: a
-// lease goes on from its last checkpoint, at most half its life too late.
+// lessor keeps the time of leases. The table records that a lease exists and which
+// keys it holds, and only the pipeline changes that. When a lease ends is kept here,
+// on the leader. Checkpoints write the remaining time to the table, so that the next
+// leader neither revives a lease nor ends it early: it continues at the last
+// checkpoint, at most half a lease's life too late.
+//
+// The reply to a grant or a renewal promises that the lease lives for its TTL from
+// then on, whatever becomes of this leader. Therefore, as long as this leader can
+// acknowledge renewals, the remaining time in the table is at least the time up to
+// the promised end:
+//
+//   - A checkpoint computes the remaining time while it is evaluated, on the
+//     sequencer, in the step that commits it. In the same critical section it lowers
+//     persisted. A renewal before that is in the row. A renewal after it finds that
+//     the table may hold too little.
+//   - A renewal that finds less than the TTL in persisted is acknowledged only after
+//     a commit of its own, which the sequencer orders after the checkpoint. Every
+//     other renewal needs no commit: the table holds the full TTL.
+//   - persisted is raised only after a commit, to what the table then holds. It is
+//     never more than that: not while a commit is repeated, and not after one failed.
+//     A commit that takes long, or is evaluated again, makes the row's time too long,
+//     never too short.
+//   - A lease whose time is up is marked under the mutex before its revocation is
+//     submitted. A renewal either moves the end first, or waits for the revocation.
+//   - A leader that hands over turns renewals away before it computes the last
+//     checkpoints. A deposed leader cannot confirm a renewal: see authority.
 type lessor struct {
 	b *leader
 
 	mu     sync.Mutex
 	leases map[int64]*lease
 	due    dueHeap
+	closed bool          // renewals are turned away
 	wake   chan struct{} // the heap's head changed
 }
 
@@ -33,7 +55,8 @@ type lease struct {
 	id, ttl int64 // ttl in seconds
 	policy  bool
 	expiry  time.Time
-	// persisted is the remaining time, in seconds, that the table holds.
+	// persisted is the remaining time, in seconds, that the table holds at least,
+	// whatever becomes of commits that are under way.
 	persisted int64
 	// due is when run has to look at it next: a checkpoint, or the end.
 	due      time.Time
@@ -50,6 +73,9 @@ const (
 	// minCheckpoint is the remaining time, in seconds, below which a lease is not
 	// checkpointed any more.
 	minCheckpoint = 4
+	// checkpointBatch is the most leases that one commit checkpoints, so that other
+	// writes need not wait for all of them.
+	checkpointBatch = 1000
 	// expiryParallel is how many revocations of expired leases are under way.
 	expiryParallel = 256
 )
@@ -169,23 +195,27 @@ func (l *lessor) status(id int64) (ttl, remaining int64, ok bool) {
 	return le.ttl, int64(time.Until(le.expiry).Seconds()), true
 }
 
-// renew starts a lease's time anew. persist reports that the table holds a
-// shorter remaining time, which would end the lease early after a restart. If
-// the lease's time is up, ended is what to wait for.
-func (l *lessor) renew(id int64) (ttl int64, persist bool, ended <-chan struct{}, ok bool) {
+// renew starts a lease's time anew. persist reports that the table may hold a
+// shorter remaining time: then the renewal must not be acknowledged before a commit
+// has written the full one. If the lease's time is up, ended is what to wait for.
+// Errors: ErrLeaseNotFound; ErrNotLeader once the leadership is handed over.
+func (l *lessor) renew(id int64) (ttl int64, persist bool, ended <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return 0, false, nil, l.b.turnedAway()
+	}
 	le := l.leases[id]
 	if le == nil {
-		return 0, false, nil, false
+		return 0, false, nil, ErrLeaseNotFound
 	}
 	now := time.Now()
 	if le.expiring || !now.Before(le.expiry) {
-		return 0, false, le.ended, true
+		return 0, false, le.ended, nil
 	}
 	le.expiry = now.Add(time.Duration(le.ttl) * time.Second)
 	l.schedule(le, now)
-	return le.ttl, le.persisted < le.ttl, nil, true
+	return le.ttl, le.persisted < le.ttl, nil, nil
 }
 
 // run revokes leases whose time is up, and checkpoints the others.
@@ -225,10 +255,10 @@ func (l *lessor) run(ctx context.Context) {
 
 // takeDue takes what is due at now off the heap, and returns how long there is
 // nothing to do.
-func (l *lessor) takeDue(now time.Time) (expired []int64, checkpoints []coder.Lease, next time.Duration) {
+func (l *lessor) takeDue(now time.Time) (expired, checkpoints []int64, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.due) > 0 && !l.due[0].due.After(now) {
+	for len(l.due) > 0 && !l.due[0].due.After(now) && len(checkpoints) < checkpointBatch {
 		le := l.due[0]
 		if !now.Before(le.expiry) {
 			heap.Pop(&l.due)
@@ -236,8 +266,8 @@ func (l *lessor) takeDue(now time.Time) (expired []int64, checkpoints []coder.Le
 			expired = append(expired, le.id)
 			continue
 		}
-		checkpoints = append(checkpoints, le.row(now))
-		le.persisted = int64(le.expiry.Sub(now).Seconds()) // tried once; the next one is due later
+		checkpoints = append(checkpoints, le.id)
+		le.persisted = min(le.persisted, le.remaining(now)) // tried once; the next one is due later
 		l.schedule(le, now)
 	}
 	if len(l.due) == 0 {
@@ -246,9 +276,10 @@ func (l *lessor) takeDue(now time.Time) (expired []int64, checkpoints []coder.Le
 	return expired, checkpoints, l.due[0].due.Sub(now)
 }
 
-// row returns the lease's row with the time that remains at now.
-func (le *lease) row(now time.Time) coder.Lease {
-	return coder.Lease{ID: le.id, TTL: le.ttl, Policy: le.policy, Remaining: max(1, int64(le.expiry.Sub(now).Seconds()))}
+// remaining returns the time that the lease has left at now, in seconds: at least 1,
+// which is the least that a row can hold, and at most the TTL.
+func (le *lease) remaining(now time.Time) int64 {
+	return min(max(1, int64(le.expiry.Sub(now).Seconds())), le.ttl)
 }
 
 // expire revokes a lease whose time is up, however often it takes.
@@ -272,31 +303,73 @@ func (l *lessor) expire(ctx context.Context, id int64) {
 	}
 }
 
-// checkpoint writes down the remaining time of leases.
-func (l *lessor) checkpoint(ctx context.Context, rows []coder.Lease) error {
+// checkpoint writes the remaining time of leases to the table.
+func (l *lessor) checkpoint(ctx context.Context, ids []int64) error {
 	ctx, cancel := l.b.bound(ctx)
 	defer cancel()
-	return l.b.submit(ctx, &checkpointCommand{l: l.b, rows: rows})
+	return l.b.submit(ctx, &checkpointCommand{l: l.b, ids: ids})
 }
 
-// checkpointAll writes down all leases' remaining time, for a clean stop.
-func (l *lessor) checkpointAll(ctx context.Context) error {
+// handOver turns renewals away, then writes the remaining time of all leases whose
+// time in the table is longer. The order matters: a renewal after the last checkpoint
+// would be lost with this leadership.
+func (l *lessor) handOver(ctx context.Context) error {
+	var ids []int64
 	now := time.Now()
-	var rows []coder.Lease
 	l.mu.Lock()
-	for _, le := range l.leases {
-		if row := le.row(now); row.Remaining < le.persisted && now.Before(le.expiry) {
-			rows = append(rows, row)
+	l.closed = true
+	for id, le := range l.leases {
+		if le.remaining(now) < le.persisted {
+			ids = append(ids, id)
 		}
 	}
 	l.mu.Unlock()
-	if len(rows) == 0 || l.b.lost() != nil {
-		return nil
-	}
-	if err := l.checkpoint(ctx, rows); err != nil {
-		return fmt.Errorf("writing lease checkpoints: %w", err)
+	for some := range slices.Chunk(ids, checkpointBatch) {
+		if l.b.lost() != nil {
+			return nil
+		}
+		if err := l.checkpoint(ctx, some); err != nil {
+			return fmt.Errorf("writing lease checkpoints: %w", err)
+		}
 	}
 	return nil
+}
+
+// toWrite returns the row that the step being evaluated writes for lease id: with
+// its full TTL after a renewal, else with what remains at now. From then on renewals
+// know that the table may hold no more than that. For the sequencer.
+func (l *lessor) toWrite(id int64, renewed bool, now time.Time) (row coder.Lease, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	le := l.leases[id]
+	if le == nil {
+		return coder.Lease{}, false
+	}
+	row = coder.Lease{ID: id, TTL: le.ttl, Policy: le.policy}
+	if remaining := le.remaining(now); !renewed && remaining < le.ttl {
+		row.Remaining = remaining
+		le.persisted = min(le.persisted, remaining)
+	}
+	return row, true
+}
+
+// written records what the table holds of the remaining time of leases, after the
+// commit. rows are all rows of leases in that commit: its last command for a lease
+// counts. For the sequencer.
+func (l *lessor) written(ids []int64, rows map[int64]*coder.Lease) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		le, row := l.leases[id], rows[id]
+		if le == nil || row == nil {
+			continue
+		}
+		le.persisted = cmp.Or(row.Remaining, row.TTL)
+		if !le.expiring {
+			l.schedule(le, now)
+		}
+	}
 }
 
 // dueHeap is a heap of leases by due time.

@@ -457,6 +457,16 @@ func (s *late) wait() {
 	}
 }
 
+// holdCommits holds the answers of commits back until release is called, which may
+// be called twice.
+func (s *late) holdCommits() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hold := make(chan struct{})
+	s.hold = hold
+	return sync.OnceFunc(func() { close(hold) })
+}
+
 func (s *late) BeginBatchWrite() sqlstore.BatchWrite {
 	return lateBatch{s.Store.BeginBatchWrite(), s}
 }
@@ -483,10 +493,7 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	hold := make(chan struct{})
-	store.mu.Lock()
-	store.hold = hold
-	store.mu.Unlock()
+	release := store.holdCommits()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -514,9 +521,9 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 		if v != "2" {
 			t.Errorf("the leader reads %q after a follower has shown 2", v)
 		}
-		close(hold)
+		release()
 	case <-time.After(100 * time.Millisecond): // it waits for its commit
-		close(hold)
+		release()
 		if v := <-read; v != "2" {
 			t.Errorf("the leader reads %q after a follower has shown 2", v)
 		}
