@@ -115,10 +115,8 @@ func nobodyElse(etcdauth.AuthStore, string) bool { return false }
 
 // change changes users and roles, and returns the answer's header.
 func (s *authServer) change(ctx context.Context, what string, apply func(etcdauth.AuthStore) error, names ...string) (*pb.ResponseHeader, error) {
-	for _, name := range names {
-		if err := coder.CheckAuthName(name); err != nil {
-			return nil, status.Error(codes.InvalidArgument, "sqlbrain: the name of a user or role is too long")
-		}
+	if err := checkAuthNames(names...); err != nil {
+		return nil, err
 	}
 	revision, err := s.guard.Change(ctx, apply)
 	if err != nil {
@@ -126,4 +124,14 @@ func (s *authServer) change(ctx context.Context, what string, apply func(etcdaut
 	}
 	s.log.Info("authentication changed", "change", what, "of", slices.Clip(names), "auth_revision", s.guard.Revision())
 	return s.headers.at(revision), nil
+}
+
+// checkAuthNames refuses names of users and roles whose rows would not fit.
+func checkAuthNames(names ...string) error {
+	for _, name := range names {
+		if err := coder.CheckAuthName(name); err != nil {
+			return status.Error(codes.InvalidArgument, "sqlbrain: the name of a user or role is too long")
+		}
+	}
+	return nil
 }

@@ -310,7 +310,11 @@ func TestNoSecretIsLogged(t *testing.T) {
 	require.Equal(t, codes.PermissionDenied, status.Code(err))
 	_, err = pb.NewAuthClient(conn).Authenticate(testContext(t), &pb.AuthenticateRequest{Name: "ann", Password: "wrongpw"})
 	require.Error(t, err)
-	_, err = pb.NewAuthClient(conn).UserAdd(ann, &pb.AuthUserAddRequest{Name: "x", Password: strings.Repeat("longpw", 20)})
+	long := &pb.AuthUserAddRequest{Name: "x", Password: strings.Repeat("longpw", 20)}
+	_, err = pb.NewAuthClient(conn).UserAdd(ann, long)
+	requireMessage(t, rpctypes.ErrGRPCPermissionDenied, err)
+	_, root := tokenFor(t, conn, "root", "rootpw")
+	_, err = pb.NewAuthClient(conn).UserAdd(root, long)
 	require.ErrorContains(t, err, "72 bytes")
 	text := log.String()
 	for _, want := range []string{"Authenticate", "UserAdd", "user add", "authentication failed"} {
@@ -319,6 +323,50 @@ func TestNoSecretIsLogged(t *testing.T) {
 	for _, secret := range []string{"rootpw", "annpw", "wrongpw", "longpw", token, "$2a$"} {
 		require.NotContains(t, text, secret)
 	}
+}
+
+// TestPermissionIsCheckedBeforePasswordsAreHashed relies on bcrypt, which refuses long passwords.
+func TestPermissionIsCheckedBeforePasswordsAreHashed(t *testing.T) {
+	s := startBackend(t, cheap)
+	addUsers(t, newClient(t, s))
+	conn := dial(t, s)
+	_, ann := tokenFor(t, conn, "ann", "annpw")
+	long := strings.Repeat("p", 100)
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+	}{{ann, rpctypes.ErrGRPCPermissionDenied}, {testContext(t), rpctypes.ErrGRPCUserEmpty}} {
+		_, err := pb.NewAuthClient(conn).UserAdd(c.ctx, &pb.AuthUserAddRequest{Name: "x", Password: long})
+		requireMessage(t, c.want, err)
+		_, err = pb.NewAuthClient(conn).UserChangePassword(c.ctx, &pb.AuthUserChangePasswordRequest{Name: "ann", Password: long})
+		requireMessage(t, c.want, err)
+	}
+}
+
+// TestRepeatedFailedLoginsAreTooManyRequests makes more logins fail than one source may without waiting.
+func TestRepeatedFailedLoginsAreTooManyRequests(t *testing.T) {
+	s := startBackend(t, cheap)
+	addUsers(t, newClient(t, s))
+	conn, ctx := dial(t, s), testContext(t)
+	errs := make(chan error)
+	const calls = 100
+	ctx, cancel := context.WithCancel(ctx)
+	for range calls {
+		go func() {
+			_, err := pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: "ann", Password: "wrong"})
+			errs <- err
+		}()
+	}
+	codesSeen := map[codes.Code]int{}
+	for i := range calls {
+		codesSeen[status.Code(<-errs)]++
+		if i == calls/2 {
+			cancel() // the others wait
+		}
+	}
+	cancel()
+	require.NotZero(t, codesSeen[codes.ResourceExhausted], codesSeen)
+	require.NotZero(t, codesSeen[codes.InvalidArgument], codesSeen)
 }
 
 // Users are refused before any of their passwords is hashed or row written.

@@ -8,24 +8,32 @@ import (
 )
 
 // hashPasswords replaces a password in a client's request by its hash, once, before
-// the request is executed anywhere, or sent to another member.
-func (f *front) hashPasswords(req any) error {
+// the request is executed anywhere, or sent to another member. A hash costs much, so callers
+// who may not change users are refused first.
+func (f *front) hashPasswords(ctx context.Context, req any) error {
+	var name string
 	var password, hashed *string
 	switch r := req.(type) {
 	case *pb.AuthUserAddRequest:
 		if r.GetOptions().GetNoPassword() {
 			return nil
 		}
-		password, hashed = &r.Password, &r.HashedPassword
+		name, password, hashed = r.Name, &r.Password, &r.HashedPassword
 	case *pb.AuthUserChangePasswordRequest:
 		if r.Password == "" {
 			return nil
 		}
-		password, hashed = &r.Password, &r.HashedPassword
+		name, password, hashed = r.Name, &r.Password, &r.HashedPassword
 	default:
 		return nil
 	}
-	hash, err := f.guard.HashPassword(*password)
+	if err := checkAuthNames(name); err != nil {
+		return err
+	}
+	if err := f.guard.Admin(ctx); err != nil {
+		return err
+	}
+	hash, err := f.guard.HashPassword(ctx, *password)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster"
 	"github.com/sqlbrain/sqlbrain/server/membership"
@@ -74,6 +75,7 @@ var grpcErrors = []struct {
 	// etcd sends these without a code of their own.
 	{etcdauth.ErrNoPasswordUser, status.Error(codes.Unknown, etcdauth.ErrNoPasswordUser.Error())},
 	{etcdauth.ErrVerifyOnly, status.Error(codes.Unknown, etcdauth.ErrVerifyOnly.Error())},
+	{auth.ErrPasswordTooCostly, status.Error(codes.InvalidArgument, "sqlbrain: "+auth.ErrPasswordTooCostly.Error())},
 	{bcrypt.ErrPasswordTooLong, status.Error(codes.Unknown, bcrypt.ErrPasswordTooLong.Error())},
 
 	{membership.ErrNotFound, rpctypes.ErrGRPCMemberNotFound},

@@ -29,10 +29,11 @@ func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	if _, err := f.metadata(ctx, "unary"); err != nil {
 		return nil, err
 	}
-	if err := f.hashPasswords(req); err != nil {
+	called := withSource(ctx)
+	if err := f.hashPasswords(called, req); err != nil {
 		return nil, answer(ctx, f.log, info.FullMethod, err)
 	}
-	resp, err := f.forward.unary(withSource(ctx), req, info, handler)
+	resp, err := f.forward.unary(called, req, info, handler)
 	return resp, answer(ctx, f.log, info.FullMethod, err)
 }
 

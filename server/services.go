@@ -40,9 +40,10 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 	if err != nil {
 		return nil, err
 	}
-	if err := register(cfg.Registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	revision := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "etcd_debugging_auth_revision", Help: "The current revision of auth store.",
-	}, func() float64 { return float64(guard.Revision()) })); err != nil {
+	}, func() float64 { return float64(guard.Revision()) })
+	if err := register(cfg.Registry, append(guard.Collectors(), revision)...); err != nil {
 		return nil, err
 	}
 	recipes.guard = guard

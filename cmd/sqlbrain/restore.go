@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -42,7 +43,7 @@ that begin anew. History counts as compacted there.`,
 			return c.run(cmd.Context(), args, output)
 		},
 	}
-	p.settings.Bind(cmd.Flags(), databaseFlags...)
+	p.settings.Bind(cmd.Flags(), append(databaseFlags, "bcrypt-cost")...)
 	f := cmd.Flags()
 	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
 	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the revision by")
@@ -69,7 +70,9 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	case (c.bump > 0) != c.compact:
 		return &usageError{errors.New("--bump-revision and --mark-compacted need each other, as in etcdutl")}
 	}
-	o := snapshot.LoadOptions{Bump: c.bump}
+	o := snapshot.LoadOptions{Bump: c.bump, CheckPassword: func(hash []byte) error {
+		return auth.CheckStoredPassword(hash, auth.MaxStoredCost(c.settings.BcryptCost))
+	}}
 	into := func(f load) (*snapshot.Loaded, error) { return c.into(ctx, f) }
 	var loaded *snapshot.Loaded
 	switch {

@@ -28,7 +28,7 @@ func (g *Guard) Change(ctx context.Context, apply func(etcdauth.AuthStore) error
 		if err := v.IsAdminPermitted(ai); err != nil {
 			return nil, err
 		}
-		scratch := v.store.writable()
+		scratch := v.store.writable(MaxStoredCost(g.cfg.BcryptCost))
 		if err := apply(g.over(scratch, g.none)); err != nil {
 			return nil, err
 		}
@@ -60,28 +60,34 @@ func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user st
 }
 
 // HashPassword returns what is kept of a password, as etcd's requests carry it. It
-// takes long on purpose. Errors: those of bcrypt.
-func (g *Guard) HashPassword(password string) (string, error) {
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), g.cfg.BcryptCost)
-	return base64.StdEncoding.EncodeToString(hash), err
+// takes long on purpose, so the caller must have been permitted to set one. Errors: those of
+// bcrypt, backend.ErrTooManyRequests, ctx's.
+func (g *Guard) HashPassword(ctx context.Context, password string) (encoded string, err error) {
+	var hash []byte
+	var failure error
+	if err := g.hashing.run(ctx, func() { hash, failure = bcrypt.GenerateFromPassword([]byte(password), g.cfg.BcryptCost) }); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(hash), failure
 }
 
 // Authenticate checks a password and returns a token for the user, and the store's
 // revision. issue is how to have the leader run IssueToken.
 func (g *Guard) Authenticate(ctx context.Context, name, password string, issue func(ctx context.Context, name, prefix string) (token string, revision int64, err error)) (token string, revision int64, err error) {
+	source := sourceAddress(ctx)
 	for {
-		rows, err := g.node.SyncAuth(ctx)
-		if err != nil {
+		v, err := g.checkPassword(ctx, source, name, password)
+		switch {
+		case err == nil:
+			g.logins.WithLabelValues("passed").Inc()
+		case errors.Is(err, backend.ErrTooManyRequests):
+			g.logins.WithLabelValues("refused").Inc()
 			return "", 0, err
-		}
-		v := g.view(rows)
-		if v.err != nil {
-			return "", 0, v.err
-		}
-		if _, err := v.CheckPassword(name, password); err != nil {
-			if !errors.Is(err, etcdauth.ErrAuthNotEnabled) {
-				g.log.Warn("authentication failed", "user", name, "error", err)
-			}
+		case errors.Is(err, etcdauth.ErrAuthFailed), errors.Is(err, etcdauth.ErrNoPasswordUser):
+			g.logins.WithLabelValues("failed").Inc()
+			g.log.Warn("authentication failed", "user", name, "source", source, "error", err)
+			return "", 0, err
+		default:
 			return "", 0, err
 		}
 		if !g.simple {
@@ -97,7 +103,8 @@ func (g *Guard) Authenticate(ctx context.Context, name, password string, issue f
 		}
 		// The token is of the password that the user has by now, which must be the one
 		// that was checked.
-		if rows, err = g.node.SyncAuth(ctx); err != nil {
+		rows, err := g.node.SyncAuth(ctx)
+		if err != nil {
 			return "", 0, err
 		}
 		if rows.Revision == v.rows.Revision && rows.Epoch == v.rows.Epoch {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -61,7 +62,13 @@ type Guard struct {
 	none     etcdauth.TokenProvider
 	simple   bool
 	tokens   *tokens
+	hashing  *hashing
+	failures *failures
+	logins   *prometheus.CounterVec
 }
+
+// Collectors returns the guard's metrics.
+func (g *Guard) Collectors() []prometheus.Collector { return []prometheus.Collector{g.logins} }
 
 // New fails if cfg.Token is not one of etcd's kinds of tokens, or its files cannot be
 // read.
@@ -69,7 +76,10 @@ func New(cfg Config, n Node) (*Guard, error) {
 	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
 		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
 	}
-	g := &Guard{cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL)}
+	g := &Guard{
+		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
+		hashing: newHashing(), failures: newFailures(), logins: newLogins(),
+	}
 	var err error
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)

@@ -50,7 +50,7 @@ func (g *Guard) mustChange(t *testing.T, ctx context.Context, apply func(etcdaut
 }
 
 func userAdd(t *testing.T, g *Guard, name, password string) func(etcdauth.AuthStore) error {
-	hash, err := g.HashPassword(password)
+	hash, err := g.HashPassword(t.Context(), password)
 	require.NoError(t, err)
 	return func(s etcdauth.AuthStore) error {
 		_, err := s.UserAdd(&pb.AuthUserAddRequest{Name: name, HashedPassword: hash})
@@ -236,7 +236,7 @@ func TestAPasswordThatChangesWhileItIsChecked(t *testing.T) {
 	g := newGuard(t, newNode(t))
 	populate(t, g)
 	calls := 0
-	hash, err := g.HashPassword("new")
+	hash, err := g.HashPassword(t.Context(), "new")
 	require.NoError(t, err)
 	_, _, err = g.Authenticate(t.Context(), "ann", "annpw", func(ctx context.Context, name, prefix string) (string, int64, error) {
 		calls++

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,8 +22,9 @@ type store struct {
 	roles    map[string]*authpb.Role
 
 	// What was written, as backend.AuthChange has it; nil in a store to read from.
-	change *backend.AuthChange
-	err    error // of what was to be written
+	change  *backend.AuthChange
+	maxCost int   // of new passwords
+	err     error // of what was to be written
 }
 
 var (
@@ -52,9 +54,11 @@ func newStore(rows *backend.AuthRows) (*store, error) {
 	return s, nil
 }
 
-// writable returns a copy of s that takes down what is written.
-func (s *store) writable() *store {
+// writable returns a copy of s that takes down what is written. New passwords may have a
+// bcrypt cost of up to maxCost.
+func (s *store) writable(maxCost int) *store {
 	return &store{
+		maxCost: maxCost,
 		enabled: s.enabled, revision: s.revision, users: maps.Clone(s.users), roles: maps.Clone(s.roles),
 		change: &backend.AuthChange{Users: make(map[string][]byte), Roles: make(map[string][]byte)},
 	}
@@ -122,7 +126,14 @@ func all[T interface {
 	return values
 }
 
+// UnsafePutUser refuses a new password whose hash costs too much. A password that is in the
+// table already stays, so that such a user's roles can be changed.
 func (s *store) UnsafePutUser(u *authpb.User) {
+	if before := s.users[string(u.Name)]; !bytes.Equal(u.Password, before.GetPassword()) {
+		if err := CheckStoredPassword(u.Password, s.maxCost); err != nil {
+			s.err = err
+		}
+	}
 	s.users[string(u.Name)] = u
 	s.change.Users[string(u.Name)] = s.encode(u)
 }

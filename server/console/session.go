@@ -63,7 +63,9 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	resp, err := h.auth.Authenticate(r.Context(), &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
+	// The server delays the source of failed logins, which is the browser and not this process.
+	ctx := metadata.AppendToOutgoingContext(r.Context(), "x-forwarded-for", r.RemoteAddr)
+	resp, err := h.auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
@@ -205,4 +207,22 @@ func FuzzDecodeVersion(f *testing.F) {
 			t.Fatalf("%+v became %+v: %v", r, same, err)
 		}
 	})
+}
+
+func TestAUserWhosePasswordIsRefusedIsNotLoaded(t *testing.T) {
+	refused := errors.New("too costly")
+	path := edited(t, putIn(bucketAuthUsers, []byte("u"), marshal(t, &authpb.User{Name: []byte("u"), Password: []byte("hash")})))
+	file, err := Open(t.Context(), path, true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	store := newStore(t)
+	_, err = file.Load(t.Context(), store, LoadOptions{CheckPassword: func(hash []byte) error {
+		if string(hash) == "hash" {
+			return refused
+		}
+		return nil
+	}})
+	require.ErrorIs(t, err, refused)
+	require.ErrorContains(t, err, `the user "u"`)
+	requireUntouched(t, store, "refused")
 }

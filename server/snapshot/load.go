@@ -22,6 +22,8 @@ type LoadOptions struct {
 	// Bump is what to raise the revision by. Everything below the new one counts as
 	// compacted then. 0: neither.
 	Bump int64
+	// CheckPassword, if not nil, refuses a file of which it refuses a user's password hash.
+	CheckPassword func(hash []byte) error
 	// Progress, if not nil, is called now and then, by the one goroutine that loads.
 	Progress func(Progress)
 }
@@ -212,6 +214,11 @@ func (in *loading) readAuth() error {
 		u := &authpb.User{}
 		if err := proto.Unmarshal(v, u); err != nil || !bytes.Equal(u.Name, k) {
 			return damaged("the user %.100q cannot be read", k)
+		}
+		if in.options.CheckPassword != nil {
+			if err := in.options.CheckPassword(u.Password); err != nil {
+				return fmt.Errorf("the user %.100q: %w", k, err)
+			}
 		}
 		in.auth.Users[string(k)] = bytes.Clone(v)
 		return nil

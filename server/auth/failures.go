@@ -1,0 +1,170 @@
+package auth
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+const (
+	// failuresFree is how many logins of a source may fail in a row without a delay. One is
+	// forgiven per failureInterval.
+	failuresFree = 10
+	// failureInterval is the time between two logins of a source that has no free ones left.
+	failureInterval = time.Second
+	// maxDelay bounds a delay. A login that would wait longer is refused.
+	maxDelay = 10 * time.Second
+	// maxDelayed bounds how many logins wait in all. Others that would wait are refused.
+	maxDelayed = 256
+	// maxSources bounds the sources that are known to have failed.
+	maxSources = 4096
+)
+
+// failures knows the sources whose logins failed, and delays their next ones. A source is an
+// address, or a network of 64 bits for IPv6. Success is not recorded: an attacker with an
+// account must not be able to reset the count.
+type failures struct {
+	mu      sync.Mutex
+	sources map[string]*failedSource
+	delayed int
+}
+
+type failedSource struct {
+	// forgiven is when all failures so far are forgiven.
+	forgiven time.Time
+	// next is when the next login of the source may start, if it is limited.
+	next time.Time
+}
+
+func newFailures() *failures {
+	return &failures{sources: make(map[string]*failedSource)}
+}
+
+func (s *failedSource) limited(now time.Time) bool {
+	return s != nil && s.forgiven.Sub(now) > (failuresFree-1)*failureInterval
+}
+
+// limited reports whether logins of source have to wait.
+func (f *failures) limited(source string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sources[source].limited(time.Now())
+}
+
+// add records that a login of source failed.
+func (f *failures) add(source string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	s := f.sources[source]
+	if s == nil {
+		if len(f.sources) >= maxSources {
+			f.forget(now)
+		}
+		s = &failedSource{}
+		f.sources[source] = s
+	}
+	if s.forgiven.Before(now) {
+		s.forgiven = now
+	}
+	s.forgiven = s.forgiven.Add(failureInterval)
+	if most := now.Add(failuresFree * failureInterval); s.forgiven.After(most) {
+		s.forgiven = most
+	}
+}
+
+// forget makes room for a source: it removes those whose failures are forgiven, or else the one
+// whose failures are forgiven first.
+func (f *failures) forget(now time.Time) {
+	first := ""
+	for name, s := range f.sources {
+		if !s.forgiven.After(now) {
+			delete(f.sources, name)
+		} else if first == "" || s.forgiven.Before(f.sources[first].forgiven) {
+			first = name
+		}
+	}
+	if len(f.sources) >= maxSources {
+		delete(f.sources, first)
+	}
+}
+
+// wait returns when a login of source may start; delayed says whether it had to wait. Errors:
+// backend.ErrTooManyRequests if it would wait too long, or too many wait; ctx's.
+func (f *failures) wait(ctx context.Context, source string) (delayed bool, err error) {
+	d, err := f.reserve(source)
+	if err != nil || d == 0 {
+		return d != 0, err
+	}
+	defer f.leave()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true, nil
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+}
+
+// reserve returns how long a login of source has to wait, and takes the place that it waits
+// for. After a delay that is not 0, leave must be called.
+func (f *failures) reserve(source string) (time.Duration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, s := time.Now(), f.sources[source]
+	if !s.limited(now) {
+		return 0, nil
+	}
+	start := now.Add(failureInterval)
+	if s.next.After(start) {
+		start = s.next
+	}
+	d := start.Sub(now)
+	if d > maxDelay || f.delayed >= maxDelayed {
+		return 0, backend.ErrTooManyRequests
+	}
+	s.next = start.Add(failureInterval)
+	f.delayed++
+	return d, nil
+}
+
+func (f *failures) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delayed--
+}
+
+// sourceAddress returns the address that a call comes from, without a port, as far as this
+// process knows. For a call of the gateway or the console, which reach the server inside this
+// process, it is the last address of x-forwarded-for: they append the one they were called from.
+func sourceAddress(ctx context.Context) string {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	address := p.Addr.String()
+	if p.Addr.Network() == "bufconn" {
+		if vs := metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"); len(vs) > 0 {
+			chain := vs[len(vs)-1]
+			address = strings.TrimSpace(chain[strings.LastIndexByte(chain, ',')+1:])
+		}
+	}
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			address = network.String()
+		}
+	}
+	return address
+}
