@@ -1,7 +1,10 @@
 package backend
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,16 +21,23 @@ type compactor struct {
 	b    *leader
 	wake chan struct{}
 
+	patience time.Duration // a caller of wait gives up after no chunk was removed for so long
+
 	mu      sync.Mutex
 	done    int64 // physically compacted up to this revision
 	waiters map[chan struct{}]int64
+	removed int   // chunks
+	failure error // of the newest attempt to remove
 }
+
+// compactPatience is compactor.patience: far longer than a chunk takes.
+const compactPatience = 30 * time.Second
 
 // compactChunk is how many rows one statement or transaction removes.
 const compactChunk = 500
 
 func newCompactor(b *leader) *compactor {
-	c := &compactor{b: b, wake: make(chan struct{}, 1), done: -1, waiters: make(map[chan struct{}]int64)}
+	c := &compactor{b: b, wake: make(chan struct{}, 1), patience: compactPatience, done: -1, waiters: make(map[chan struct{}]int64)}
 	c.wake <- struct{}{} // resume what a restart interrupted
 	return c
 }
@@ -35,7 +45,8 @@ func newCompactor(b *leader) *compactor {
 // Compact discards history below rev: reads below it answer ErrCompacted from
 // then on. With physical it returns once the rows are gone, else they are
 // removed in the background. It returns the store's revision. Errors:
-// ErrCompacted at or below the compact revision, ErrFutureRevision.
+// ErrCompacted at or below the compact revision, ErrFutureRevision; with physical,
+// ErrTimeout if no rows could be removed for compactPatience.
 func (b *Backend) Compact(ctx context.Context, rev int64, physical bool) (int64, error) {
 	bounded, cancel := b.bound(ctx)
 	defer cancel()
@@ -90,7 +101,8 @@ func (c *compactCommand) evaluate(_ context.Context, st *stage) error {
 	return nil
 }
 
-// wait returns once everything below rev is physically removed.
+// wait returns once everything below rev is physically removed. As long as rows are
+// being removed it waits; if none were for c.patience it returns ErrTimeout.
 func (c *compactor) wait(ctx context.Context, rev int64) error {
 	done := make(chan struct{})
 	c.mu.Lock()
@@ -99,17 +111,42 @@ func (c *compactor) wait(ctx context.Context, rev int64) error {
 		return nil
 	}
 	c.waiters[done] = rev
+	before := c.removed
 	c.mu.Unlock()
-	select {
-	case <-done:
-		return nil
-	case <-c.b.sequencerDone:
-		return ErrLeaderLost
-	case <-ctx.Done():
+	defer func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		delete(c.waiters, done)
+	}()
+	tick := time.NewTicker(c.patience)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-c.b.sequencerDone:
+			return ErrLeaderLost
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		removed, failure := c.removed, c.failure
 		c.mu.Unlock()
-		return ctx.Err()
+		if removed == before {
+			c.b.log.Warn("a physical compaction is answered before its rows are gone, removing them continues", "revision", rev, "error", failure)
+			return fmt.Errorf("%w: no compacted rows were removed for %s", ErrTimeout, c.patience)
+		}
+		before = removed
+	}
+}
+
+// note takes in how an attempt to remove rows ended.
+func (c *compactor) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure = err; err == nil {
+		c.removed++
 	}
 }
 
@@ -144,6 +181,7 @@ func (c *compactor) run(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
+			c.note(err)
 			c.b.metrics.compactionErrors.Inc()
 			c.b.log.Warn("removing compacted rows failed, trying again", "revision", rev, "error", err)
 			if retry.wait(ctx) != nil {
@@ -218,7 +256,9 @@ func (g *garbage) add(c coder.Change) {
 func (c *compactor) remove(ctx context.Context, g *garbage) error {
 	started := time.Now()
 	batch := c.b.store.BeginBatchWrite()
-	for _, k := range g.rows {
+	// A batch takes a key once, and damaged log rows may name a version twice.
+	slices.SortFunc(g.rows, bytes.Compare)
+	for _, k := range slices.CompactFunc(g.rows, bytes.Equal) {
 		batch.Del(k)
 	}
 	if err := c.addIndexRows(ctx, g.tombstones, batch); err != nil {
@@ -229,6 +269,7 @@ func (c *compactor) remove(ctx context.Context, g *garbage) error {
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
+	c.note(nil)
 	c.b.metrics.compactedRows.Add(float64(batch.Len()))
 	*g = garbage{}
 	return rest(ctx, time.Since(started))

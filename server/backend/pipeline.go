@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -211,7 +212,10 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 		outcomes := l.evaluateAll(ctx, s, requests)
 		n := len(outcomes)
 		committing := time.Now()
-		err := l.commit(ctx, s, requests[:n])
+		err := firstStale(outcomes)
+		if err == nil || attempt == maxReevaluations {
+			err = l.commit(ctx, s, requests[:n])
+		}
 		took.Evaluate, took.Commit = took.Evaluate+committing.Sub(evaluating), took.Commit+time.Since(committing)
 		if errors.Is(err, errPresumed) {
 			l.judgePresumptions(ctx, s)
@@ -222,6 +226,8 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 			attempt++
 			l.log.Error("the table did not hold what was expected, evaluating again", "error", err)
 			l.index.purge()
+			l.records.purge()
+			l.ranges.purge()
 			continue
 		}
 		if errors.Is(err, ErrTooLarge) && n > 1 {
@@ -242,6 +248,14 @@ func (l *leader) runBatch(ctx context.Context, requests []*request) (rest []*req
 		}
 		return requests[n:]
 	}
+}
+
+// firstStale returns the first of outcomes that is errStale.
+func firstStale(outcomes []error) error {
+	if i := slices.IndexFunc(outcomes, func(err error) bool { return errors.Is(err, errStale) }); i >= 0 {
+		return outcomes[i]
+	}
+	return nil
 }
 
 // takeWaiting marks requests as taken and drops those whose caller left before.

@@ -223,14 +223,17 @@ func (c *rangeCache) remove(s *segment) {
 }
 
 // shrink keeps the budget: of the segment not read for longest the history goes
-// first, then the rest.
+// first, then the rest. A segment whose history does not shrink goes as a whole, so
+// each step frees something.
 func (c *rangeCache) shrink() {
-	for c.used > c.budget {
+	for c.used > c.budget && c.recent.Len() > 0 {
 		s := c.recent.Back().Value.(*segment)
 		if size := s.bytes; s.history > 0 {
 			s.trim(s.last)
 			c.used += s.bytes - size
-			continue
+			if s.bytes < size {
+				continue
+			}
 		}
 		c.remove(s)
 		c.evictions++

@@ -110,7 +110,7 @@ func (c *recordCache) resize(budget int) {
 }
 
 func (c *recordCache) shrink() {
-	for c.used > c.budget && c.used > 0 {
+	for c.used > c.budget && c.recent.Len() > 0 {
 		c.remove(c.recent.Back())
 	}
 }

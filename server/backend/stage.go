@@ -189,7 +189,23 @@ func (st *stage) currentFull(ctx context.Context, key []byte) (*coder.Record, er
 	if err != nil || r == nil || st.pending(key) != nil {
 		return r, err
 	}
-	return st.b.reader.at(st.base).get(ctx, key, true)
+	full, err := st.b.reader.at(st.base).get(ctx, key, true)
+	if err != nil || st.readOnly {
+		return full, err
+	}
+	if full == nil || full.ModRevision != r.ModRevision {
+		return nil, st.l.stale(ctx, key)
+	}
+	return full, nil
+}
+
+// stale returns errStale for key, whose index row and record differ, or why this node
+// does not lead any more.
+func (l *leader) stale(ctx context.Context, key []byte) error {
+	if err := l.confirm(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %q", errStale, key)
 }
 
 func liveOrNil(r *coder.Record) *coder.Record {
@@ -319,10 +335,7 @@ func (st *stage) loadBases(ctx context.Context, records []*coder.Record) error {
 		for i, e := range entries {
 			if !e.of(bare[i]) {
 				// Somebody else leads, or memory is wrong: the second must not happen.
-				if err := st.l.confirm(ctx); err != nil {
-					return err
-				}
-				return fmt.Errorf("%w: %q", errStale, missing[i])
+				return st.l.stale(ctx, bare[i].Key)
 			}
 			st.bases[missing[i]] = e
 		}
