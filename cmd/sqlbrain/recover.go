@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -33,7 +35,10 @@ recover raises the revision far above all that was ever given out, and marks eve
 lists that go on from an old revision are told so, and start anew; what was lost stays lost.
 
 What a server has noticed it writes down, so that none serves after a restart either; recover raises the revision from
-there, and removes the note. Stop all servers first. What the database holds is shown, and nothing is changed unless --yes is given.`,
+there, and removes the note. Stop all servers first: with --yes, recover asks every member that did not say it stopped to prove
+that it runs, waits a few seconds at most for the proof, and changes nothing if one does. --force skips that.
+
+What the database holds is shown, and nothing is changed unless --yes is given.`,
 		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'
   sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain' --yes`,
 		Args: cobra.NoArgs,
@@ -48,14 +53,15 @@ there, and removes the note. Stop all servers first. What the database holds is 
 	cmd.Flags().Int64Var(&c.bump, "bump-revision", defaultBump, "how much to raise the revision by; more than may have been lost")
 	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients go on from revisions that may have been lost")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
+	cmd.Flags().BoolVar(&c.force, "force", false, "with --yes: do it although members may be running")
 	addOutputFlag(cmd, &output)
 	return cmd
 }
 
 type recoverCommand struct {
 	*program
-	bump         int64
-	compact, yes bool
+	bump                int64
+	compact, yes, force bool
 }
 
 func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
@@ -88,6 +94,9 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 		return err
 	}
 	if c.yes {
+		if err := c.refuseRunning(ctx, store); err != nil {
+			return err
+		}
 		if err := found.Recover(ctx, store, next); err != nil {
 			return err
 		}
@@ -97,6 +106,30 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 		return json.NewEncoder(c.stdout).Encode(r)
 	}
 	return r.writeTable(c.stdout)
+}
+
+// refuseRunning fails if a member's process runs, and names it. A server that runs
+// may write rows that recover does not see, and would not know the new revision.
+func (c *recoverCommand) refuseRunning(ctx context.Context, store sqlstore.Store) error {
+	if c.force {
+		return nil
+	}
+	running, err := membership.ListRunning(ctx, store)
+	if err != nil {
+		return fmt.Errorf("looking for running members (--force skips that): %w", err)
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	const most = 5
+	var names []string
+	for _, r := range running[:min(most, len(running))] {
+		names = append(names, r.String())
+	}
+	if more := len(running) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("nothing was changed, because members are running: %s; stop them first, or repeat with --force", strings.Join(names, "; "))
 }
 
 // recoverReport is what recover answers.

@@ -255,3 +255,28 @@ func TestRecoverIsRefused(t *testing.T) {
 		require.Equal(t, before.Revision+1, r.chain().Revision)
 	})
 }
+
+// TestLiveMembersAreNotOverrun: recover and a second process under the member's name
+// are refused while it runs, and name it; both can be forced.
+func TestLiveMembersAreNotOverrun(t *testing.T) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			r := recoverable{t, newUser(t, p.Database(t), "ALL PRIVILEGES")}
+			member := []string{"--datastore", r.datastore, "--name=n1", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls=http://127.0.0.1:7380"}
+			first := startNode(t, member...)
+			first.log.await("leading")
+			execute(t, member...).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force-join")
+			before := r.chain()
+			execute(t, "recover", "--yes", "--datastore", r.datastore).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force")
+			require.Equal(t, before.Revision, r.chain().Revision)
+
+			r.run("--yes", "--force")
+			require.Equal(t, before.Revision+defaultBump, r.chain().Revision)
+			second := startNode(t, append(member, "--force-join")...)
+			first.log.await("this process is not a member of the cluster any more")
+			require.Zero(t, first.stop())
+			require.Zero(t, second.stop())
+			r.run("--yes")
+		})
+	}
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -38,12 +41,15 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 		return nil, err
 	}
 	n, err := cluster.Join(ctx, cluster.Config{
-		Store: store, Name: c.Name, Version: productVersion(),
+		Store: store, Name: c.Name, Version: productVersion(), ForceJoin: c.ForceJoin,
 		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),
 		PeerTLS: c.PeerTLS(), PeerStats: traces.Client(), Backend: cfg,
 		LeaseDuration: c.LeaderElectLeaseDuration, RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 		Logger: logger, Registerer: registry,
 	})
+	if errors.Is(err, membership.ErrRunning) {
+		err = fmt.Errorf("%w: stop it, give this one another --name, or take its place with --force-join", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -92,18 +92,22 @@ func openURL(t testing.TB, raw string) sqlstore.Store {
 }
 
 // join starts a node whose peers reach it at address.
-func (g *group) join(name, address string) *member {
+func (g *group) join(name, address string, change ...func(*Config)) *member {
 	g.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(g.t, err)
 	m := &member{t: g.t, name: name, line: &line{Store: g.store}, served: make(chan error, 1)}
 	m.door = newDoor(g.t, address, l.Addr().String())
 	log := slog.New(slog.NewTextHandler(g.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
-	m.Node, err = Join(g.t.Context(), Config{
+	cfg := Config{
 		Store: m.line, Name: name, Version: "test", PeerURLs: []string{m.door.url()},
 		LeaseDuration: g.timing.lease, RenewDeadline: g.timing.deadline, RetryPeriod: g.timing.retry,
 		Backend: backend.Config{Logger: log}, Logger: log,
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	m.Node, err = Join(g.t.Context(), cfg)
 	if err != nil {
 		_ = l.Close()
 	}

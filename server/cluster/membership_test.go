@@ -40,13 +40,13 @@ func TestAMemberThatIsRemovedStopsServing(t *testing.T) {
 	}
 }
 
-// TestAProcessIsReplacedByASecondOneOfItsName: the older one stops serving.
-func TestAProcessIsReplacedByASecondOneOfItsName(t *testing.T) {
+// TestAProcessIsReplacedByAForcedOneOfItsName: the older one stops serving.
+func TestAProcessIsReplacedByAForcedOneOfItsName(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 3)
 	old := g.leader()
 	mustPut(t, old, "k", "1")
-	second := g.join(old.name, freeAddress(t))
+	second := g.join(old.name, freeAddress(t), func(c *Config) { c.ForceJoin = true })
 	require.Equal(t, old.id(), second.id())
 	began := time.Now()
 	until(t, "the older process to stop", func() bool {

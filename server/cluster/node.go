@@ -26,6 +26,8 @@ type Config struct {
 	Store   sqlstore.Store
 	Name    string
 	Version string
+	// ForceJoin lets this process take the place of a live member of that name.
+	ForceJoin bool
 	// PeerURLs are where the other members reach this one, ClientURLs where clients
 	// do.
 	PeerURLs, ClientURLs []string
@@ -91,13 +93,18 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}()
 	n.members, err = membership.Join(ctx, membership.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
+		Force:  cfg.ForceJoin,
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
 	}
+	// At once, because a member that does not answer challenges can be replaced.
+	n.workers.Go(func() { n.members.Run(n.working) })
 	defer func() {
 		if err != nil {
+			n.closed()
+			n.workers.Wait()
 			err = errors.Join(err, n.members.Leave(context.WithoutCancel(ctx)))
 		}
 	}()
@@ -126,11 +133,10 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// Start starts the node's goroutines; Resign and Close stop them.
+// Start lets the node campaign and follow; Resign and Close end that.
 func (n *Node) Start() {
 	campaigning, working := n.campaigning, n.working
 	n.campaign.Go(func() { n.elector.Run(campaigning) })
-	n.workers.Go(func() { n.members.Run(working) })
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
 	n.workers.Go(func() { n.cutOff(working) })

@@ -16,8 +16,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// DefaultHeartbeatInterval is Config.HeartbeatInterval's.
-const DefaultHeartbeatInterval = 2 * time.Second
+// The defaults of Config's durations.
+const (
+	DefaultHeartbeatInterval = 2 * time.Second
+	DefaultAnswerInterval    = 100 * time.Millisecond
+)
 
 // Config configures Join. Store and Name are needed.
 type Config struct {
@@ -33,8 +36,14 @@ type Config struct {
 	Version string
 	// HeartbeatInterval is the time between heartbeats, at least 1 ms; 2 s.
 	HeartbeatInterval time.Duration
-	Logger            *slog.Logger          // discards
-	Registerer        prometheus.Registerer // nil: metrics are kept, not registered
+	// AnswerInterval is the time between looks for a challenge in this member's
+	// row, at least 1 ms; 100 ms.
+	AnswerInterval time.Duration
+	// Force lets this process join although another one runs as the same member.
+	// The other one stops serving.
+	Force      bool
+	Logger     *slog.Logger          // discards
+	Registerer prometheus.Registerer // nil: metrics are kept, not registered
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -55,8 +64,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.ClientURLs = slices.Clone(c.ClientURLs)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
-	if c.HeartbeatInterval < time.Millisecond {
-		return c, fmt.Errorf("membership: heartbeat interval %s is below a millisecond", c.HeartbeatInterval)
+	c.AnswerInterval = cmp.Or(c.AnswerInterval, DefaultAnswerInterval)
+	if c.HeartbeatInterval < time.Millisecond || c.AnswerInterval < time.Millisecond {
+		return c, fmt.Errorf("membership: heartbeat interval %s or answer interval %s is below a millisecond", c.HeartbeatInterval, c.AnswerInterval)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -5,10 +5,11 @@
 // # Rows
 //
 // A member's row is named after the member, so its id is the same after every
-// restart. Each start writes a new incarnation into it. The last process to start
-// under a name has the row: an older one finds an incarnation that is not its
-// own at its next heartbeat, and ends with ErrReplaced. That is what happens to two
-// nodes that were both left with the default name.
+// restart. Each start writes a new incarnation into it. A process that starts under
+// the name of a running member is refused with ErrRunning, unless it is
+// forced; that happens to two nodes that were both left with the default name. A
+// process whose row was taken over finds an incarnation that is not its own when it
+// next looks, and ends with ErrReplaced.
 //
 // A row is plain JSON, compared and swapped as a whole. The marks of package
 // coder would save MySQL round trips once per heartbeat, which nobody would
@@ -26,6 +27,17 @@
 // could not read the table does not count: after an outage of the database all
 // members are as they were. A row seen for the first time counts as alive for as
 // long, unless its process said that it stopped.
+//
+// # Challenges
+//
+// Heartbeats are rare, so that an idle cluster writes little. A process that has to
+// know sooner whether another one runs writes a challenge into that one's row. Every
+// process looks at its own row at each answer interval, which is a read of one row, and
+// answers a challenge with a heartbeat at once. A process that leaves several
+// challenges in a row unanswered is silent. Each challenge is a write, so that a
+// database that takes no writes makes no process silent. Challenges are used before a
+// process takes over a member that did not leave, before a follower believes that the
+// leader's process is gone, and before "sqlbrain recover" writes.
 //
 // # Changes
 //

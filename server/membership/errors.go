@@ -14,6 +14,8 @@ var (
 	ErrNotLearner = errors.New("membership: not a learner")
 	// ErrLearners: members are never learners.
 	ErrLearners = errors.New("membership: learners are not supported: every member reads the database itself and has nothing to learn")
+	// ErrRunning: another process runs as this member, so that this one cannot join.
+	ErrRunning = errors.New("membership: another process runs as this member")
 	// ErrNotEnoughStarted: the last member that is known to be alive cannot be removed.
 	ErrNotEnoughStarted = errors.New("membership: no other member is alive")
 )

@@ -10,18 +10,24 @@ import (
 // heartbeatTimeout bounds one heartbeat against a database that hangs.
 const heartbeatTimeout = 5 * time.Second
 
-// Run sends heartbeats and looks at the members until ctx ends. Trouble with the
+// Run sends heartbeats, answers challenges and looks at the members until ctx
+// ends. Trouble with the
 // database ends nothing; it is logged when it begins and when it is over. Once
 // the Registry has ended, Run goes on looking.
 func (r *Registry) Run(ctx context.Context) {
-	ticker := time.NewTicker(r.cfg.HeartbeatInterval)
-	defer ticker.Stop()
+	heartbeats, answers := time.NewTicker(r.cfg.HeartbeatInterval), time.NewTicker(r.cfg.AnswerInterval)
+	defer heartbeats.Stop()
+	defer answers.Stop()
 	out := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-heartbeats.C:
+		case <-answers.C:
+			if !r.challenged(ctx) {
+				continue
+			}
 		}
 		err := r.beat(ctx)
 		if ctx.Err() != nil {
@@ -102,6 +108,7 @@ func (r *Registry) write(ctx context.Context, change func(own *row) bool) error 
 		if !change(&next.row) {
 			return nil
 		}
+		next.Challenge = 0
 		batch := r.store.BeginBatchWrite()
 		batch.CAS(next.key(), next.encode(), own.raw)
 		if err := batch.Commit(ctx); err == nil || !raced(err) {

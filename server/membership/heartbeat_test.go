@@ -141,7 +141,7 @@ func TestRunTellsHowItEnded(t *testing.T) {
 		}
 		_, err := n1.Remove(t.Context(), n2.Self().ID)
 		require.NoError(t, err)
-		newer := start(t, store, "n3")
+		newer := replace(t, store, "n3")
 		<-n2.Ended()
 		<-n3.Ended()
 		require.ErrorIs(t, n2.Err(), ErrRemoved)

@@ -10,10 +10,15 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// Join makes this process the member cfg.Name, whoever was it before: under the
-// id the name has; else under that of a member that was added with the same peer
-// URLs; else under a new one. It must come before anything else that
-// looks up the id by the name. The caller goes on with Run.
+// Join makes this process the member cfg.Name: under the id the name has; else under
+// that of a member that was added with the same peer URLs; else under a new one. It
+// must come before anything else that looks up the id by the name. The caller must
+// call Run at once, because a process that does not answer challenges can be
+// replaced.
+//
+// If the name's last process did not say that it stopped, Join challenges it and
+// waits until it has been silent. It fails with ErrRunning if that process answers,
+// unless cfg.Force is set.
 func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -61,12 +66,37 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 		}
 		return true, nil
 	}
+	if known && old.running() && old.Incarnation != r.silenced {
+		return false, r.replace(ctx, old)
+	}
 	batch := r.store.BeginBatchWrite()
 	if err := counter.swap(batch); err != nil {
 		return false, err
 	}
 	r.become(t, old, batch)
 	return false, batch.Commit(ctx)
+}
+
+// replace makes sure that the process which kept the member's row so far has ended.
+// It fails with ErrRunning if that process, or another one, proves that it runs.
+func (r *Registry) replace(ctx context.Context, old entry) error {
+	if r.cfg.Force {
+		r.log.Warn("replacing a process that did not say that it stopped; if it still runs, it stops serving",
+			"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat)
+		r.silenced = old.Incarnation
+		return nil
+	}
+	r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
+		"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat, "silence", old.silence())
+	silent, seen, err := challenge(ctx, r.store, old, old.silence())
+	switch {
+	case err != nil:
+		return err
+	case !silent:
+		return fmt.Errorf("%w: %s", ErrRunning, seen)
+	}
+	r.silenced = old.Incarnation
+	return nil
 }
 
 // become adds to batch what makes this process the member.
@@ -85,12 +115,10 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) {
 	own.ClientURLs, own.Version = r.cfg.ClientURLs, r.cfg.Version
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
 	own.Interval, own.Stopped = r.cfg.HeartbeatInterval.Milliseconds(), false
+	own.Answers, own.Challenge = r.cfg.AnswerInterval.Milliseconds(), 0
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())
 		return
-	}
-	if old.Incarnation != 0 && !old.Stopped {
-		r.log.Info("taking a member over from a process that did not say it stopped; if it still runs, it will find out", "member", r.cfg.Name)
 	}
 	batch.CAS(own.key(), own.encode(), old.raw)
 }

@@ -96,12 +96,12 @@ func TestJoinTakesOverAnAddedMember(t *testing.T) {
 	})
 }
 
-func TestTheLastProcessUnderANameWins(t *testing.T) {
+func TestAForcedProcessReplacesTheOneBefore(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		older := start(t, store, "default")
 		beat(t, older)
 		require.NoError(t, older.Err())
-		newer := start(t, store, "default")
+		newer := replace(t, store, "default")
 		beat(t, older)
 		requireEnded(t, older, ErrReplaced)
 		beat(t, newer)
@@ -116,7 +116,8 @@ func TestTheLastProcessUnderANameWins(t *testing.T) {
 	})
 }
 
-// Of many processes that start under one name at once, exactly one stays.
+// Of many processes that start under one name at once, exactly one joins; those
+// that lost the race are refused.
 func TestProcessesStartTogether(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		const processes = 8
@@ -125,21 +126,24 @@ func TestProcessesStartTogether(t *testing.T) {
 		for i := range rs {
 			wg.Go(func() {
 				var err error
-				rs[i], err = Join(t.Context(), Config{Store: store, Name: "default"})
-				assert.NoError(t, err)
+				if rs[i], err = Join(t.Context(), config(t, store, "default")); err != nil {
+					assert.ErrorIs(t, err, ErrRunning)
+				}
 			})
 		}
 		wg.Wait()
-		ended := 0
+		var members []uint64
 		for _, r := range rs {
+			if r == nil {
+				continue
+			}
 			beat(t, r)
-			require.Equal(t, rs[0].Self().ID, r.Self().ID)
-			if r.Err() != nil {
-				ended++
+			if r.Err() == nil {
+				members = append(members, r.Self().Incarnation)
+				require.Len(t, list(t, r), 1)
 			}
 		}
-		require.Equal(t, processes-1, ended)
-		require.Len(t, list(t, rs[0]), 1)
+		require.Len(t, members, 1)
 	})
 }
 

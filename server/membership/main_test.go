@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -57,13 +58,28 @@ func openURL(t testing.TB, raw string) sqlstore.Store {
 	return s
 }
 
-// start joins as name.
+// start joins as name, after waiting a short time for a process that did not leave.
 func start(t testing.TB, store sqlstore.Store, name string, peerURLs ...string) *Registry {
 	t.Helper()
-	r, err := Join(t.Context(), Config{
+	r, err := Join(t.Context(), config(t, store, name, peerURLs...))
+	require.NoError(t, err)
+	return r
+}
+
+func config(t testing.TB, store sqlstore.Store, name string, peerURLs ...string) Config {
+	return Config{
 		Store: store, Name: name, PeerURLs: peerURLs, ClientURLs: []string{"http://" + name + ":2379"}, Version: "v1",
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+		AnswerInterval: 10 * time.Millisecond,
+		Logger:         slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+}
+
+// replace joins as name without waiting for the process that has the name.
+func replace(t testing.TB, store sqlstore.Store, name string) *Registry {
+	t.Helper()
+	cfg := config(t, store, name)
+	cfg.Force = true
+	r, err := Join(t.Context(), cfg)
 	require.NoError(t, err)
 	return r
 }

@@ -35,9 +35,19 @@ type row struct {
 	Heartbeat   uint64   `json:"heartbeat,omitempty"`
 	Interval    int64    `json:"heartbeat_interval_ms,omitempty"`
 	Stopped     bool     `json:"stopped,omitempty"`
+	// Answers is how often the process looks for a challenge, in milliseconds; 0:
+	// it answers none.
+	Answers int64 `json:"answer_interval_ms,omitempty"`
+	// Challenge is not 0 while another process waits for a proof that this one
+	// runs. The process answers with its next heartbeat, which clears it.
+	Challenge uint64 `json:"challenge,omitempty"`
 }
 
 func (r row) interval() time.Duration { return time.Duration(r.Interval) * time.Millisecond }
+
+// running reports whether a process kept the row up to date and did not say that
+// it stopped.
+func (r row) running() bool { return r.Incarnation != 0 && !r.Stopped }
 
 // entry is a member's row as it was read.
 type entry struct {
@@ -69,7 +79,7 @@ func decodeEntry(key, value []byte) (entry, error) {
 	if err := json.Unmarshal(value, &e.row); err != nil {
 		return e, fmt.Errorf("membership: the row of member %q is not readable: %w", name, err)
 	}
-	if e.ID == 0 || e.Incarnation != 0 && e.Interval <= 0 {
+	if e.ID == 0 || e.Incarnation != 0 && e.Interval <= 0 || e.Answers < 0 {
 		return e, fmt.Errorf("membership: the row of member %q has no id, or no heartbeat interval", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {

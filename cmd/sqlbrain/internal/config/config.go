@@ -14,6 +14,7 @@ type Config struct {
 	ConfigFile string
 
 	Name                  string
+	ForceJoin             bool
 	DataDir               string
 	Datastore             string // may hold a password: never print it, see Redact
 	DatastorePasswordFile string

@@ -15,6 +15,7 @@ func (s *Settings) define() {
 
 	f.StringVar(&s.ConfigFile, "config-file", "", "YAML `file` of settings, its keys are the names of these flags (flags and the environment, SQLBRAIN_…, come first)")
 	f.StringVar(&s.Name, "name", "default", "name of this member")
+	f.BoolVar(&s.ForceJoin, "force-join", false, "start although another process runs under this member's name; that one stops serving")
 
 	f.StringVar(&s.Datastore, "datastore", "", "`URL` of the database: mysql://user:password@host:3306/database, with several hosts host:3306,host:3306 the one that takes writes, or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
 	f.StringVar(&s.DatastorePasswordFile, "datastore-password-file", "", "`file` that holds the database's password, instead of the URL; read again for each connection")
