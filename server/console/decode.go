@@ -45,6 +45,7 @@ type view struct {
 
 // viewer makes views.
 type viewer struct {
+	key         []byte              // whose values they are
 	managed     bool                // show metadata.managedFields
 	fingerprint func([]byte) string // tells hidden values apart
 }
@@ -52,21 +53,34 @@ type viewer struct {
 // view never fails: what cannot be decoded is shown as it is, with a note.
 func (v viewer) view(value []byte) *view {
 	out := &view{Kind: kindBinary, Bytes: len(value)}
-	switch {
-	case len(value) == 0:
+	if len(value) == 0 {
 		out.Kind, out.Editable = kindEmpty, true
 		return out
+	}
+	var hidden bool
+	switch {
 	case bytes.HasPrefix(value, encryptedPrefix):
 		out.Kind, out.Note = kindEncrypted, "kube-apiserver has encrypted this object: "+provider(value)
 	case bytes.HasPrefix(value, protobufPrefix):
 		out.Kind = kindKubernetes
-		if v.protobuf(out, value) {
-			return out
-		}
+		hidden = v.protobuf(out, value)
 	case printable(value):
-		if v.json(out, value) {
-			return out
+		hidden = v.plain(out, value)
+	default:
+		hidden = v.holdsSecret(value, 0)
+	}
+	if !hidden && out.Kind != kindEncrypted && !strings.HasSuffix(out.Type, " "+secretKind) && bytes.HasPrefix(v.key, secretsPrefix) {
+		out.Readable, hidden = "", true // the key says what the value does not
+	}
+	if hidden {
+		// What is hidden must not be shown in another form.
+		out.addNote(secretNote)
+		if out.Readable == "" {
+			out.Readable = v.hidden(value) + "\n"
 		}
+		return out
+	}
+	if out.Kind == kindText || out.Kind == kindJSON || out.Kind == kindKubernetes && printable(value) {
 		out.Text, out.Editable = string(value), len(value) <= textBytes
 		if !out.Editable {
 			out.Text = cut(out.Text)
@@ -80,28 +94,51 @@ func (v viewer) view(value []byte) *view {
 	return out
 }
 
-// json views JSON, and reports whether that is all: what is hidden must not be shown
-// in another form.
-func (v viewer) json(out *view, value []byte) (hidden bool) {
+// plain views text, and reports whether parts of it are hidden.
+func (v viewer) plain(out *view, value []byte) (hidden bool) {
 	out.Kind = kindText
-	if trimmed := bytes.TrimSpace(value); len(trimmed) == 0 || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid(value) {
+	decoded, ok := decodeJSON(value)
+	switch {
+	case ok:
+		return v.json(out, value, decoded)
+	case !v.holdsSecret(value, 0):
 		return false
 	}
+	// kube-apiserver can store objects as YAML.
+	if documents, ok := decodeYAML(value); ok && len(documents) == 1 {
+		if fields, ok := documents[0].(map[string]any); ok {
+			raw, err := json.Marshal(fields)
+			return v.object(out, fields, unfit(raw)) || err != nil
+		}
+	}
+	return true
+}
+
+// json views JSON, and reports whether parts of it are hidden.
+func (v viewer) json(out *view, value []byte, decoded any) (hidden bool) {
 	out.Kind = kindJSON
-	if hidden, ok := v.object(out, value); ok {
+	why := unfit(value)
+	if fields, ok := decoded.(map[string]any); ok && isObject(fields) {
+		return v.object(out, fields, why)
+	}
+	concealed, hidden := v.conceal(decoded, 0)
+	if why != "" {
+		out.addNote(why)
 		return hidden
 	}
-	if why := unfit(value); why != "" {
-		out.addNote(why)
-		return false
-	}
 	var b bytes.Buffer
+	if hidden {
+		var err error
+		if value, err = json.Marshal(concealed); err != nil {
+			return true
+		}
+	}
 	if err := json.Indent(&b, value, "", "  "); err != nil {
 		out.addNote("cannot be indented: " + err.Error())
-		return false
+		return hidden
 	}
 	out.Readable = cut(b.String())
-	return false
+	return hidden
 }
 
 func (out *view) addNote(note string) {

@@ -11,6 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
 // stored is an object as kube-apiserver stores it.
@@ -138,6 +142,97 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	}
 	require.Contains(t, testViewer.view(values["json"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
 	require.Contains(t, testViewer.view(values["protobuf"]).Readable, "password: 'hidden: 7 bytes, fingerprint of h'")
+}
+
+// encodings are values that hold the Secret of testSecret, in forms that kube-apiserver,
+// kubectl and backups write.
+func encodings(t *testing.T) map[string][]byte {
+	t.Helper()
+	secret := testSecret()
+	inProtobuf := stored(t, secret)
+	list := stored(t, &corev1.SecretList{Items: []corev1.Secret{*secret}})
+	secret.APIVersion, secret.Kind = "v1", "Secret"
+	inJSON, err := json.Marshal(secret)
+	require.NoError(t, err)
+	inYAML, err := yaml.JSONToYAML(inJSON)
+	require.NoError(t, err)
+	quoted, err := json.Marshal(string(inJSON))
+	require.NoError(t, err)
+	without := bytes.Replace(inJSON, []byte(`"apiVersion":"v1",`), nil, 1)
+	listOf := func(raw []byte) []byte {
+		return stored(t, &corev1.List{Items: []runtime.RawExtension{{Raw: raw}}})
+	}
+	return map[string][]byte{
+		"yaml":                      inYAML,
+		"yaml, flow style":          []byte("{apiVersion: v1, kind: Secret, data: {password: aHVudGVyMg==}}"),
+		"yaml, several documents":   append([]byte("apiVersion: v1\nkind: Pod\n---\n"), inYAML...),
+		"yaml with an alias":        []byte("kind: Secret\ndata: &d {password: aHVudGVyMg==}\nstringData: *d\n"),
+		"json without a version":    without,
+		"json with a byte order":    append([]byte("\ufeff"), inJSON...),
+		"json that is cut":          inJSON[:len(inJSON)-1],
+		"json with odd letters":     bytes.Replace(inJSON, []byte(`"data"`), []byte("\"x\":\"a\u202eb\",\"data\""), 1),
+		"json with escapes":         []byte(`{"kind":"\u0053ecret","data":{"password":"aHVudGVyMg=="}}`),
+		"json of a huge number":     []byte(`{"n":1e999999,"kind":"Secret","stringData":{"password":"hunter2"}}`),
+		"an array":                  append(append([]byte("["), inJSON...), ']'),
+		"list in json":              append(append([]byte(`{"apiVersion":"v1","kind":"List","items":[`), inJSON...), "]}"...),
+		"list of secrets in json":   append(append([]byte(`{"apiVersion":"v1","kind":"SecretList","items":[`), bytes.Replace(without, []byte(`"kind":"Secret",`), nil, 1)...), "]}"...),
+		"list of secrets":           list,
+		"list of json in protobuf":  listOf(inJSON),
+		"list of protobuf":          listOf(inProtobuf),
+		"unknown type":              storedUnknown(t, inProtobuf),
+		"unknown type, json":        storedUnknown(t, inJSON),
+		"text in json":              append(append([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"manifest.yaml":`), quoted...), "}}"...),
+		"annotation of another one": append(append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"`+lastApplied+`":`), quoted...), "}}}"...),
+		"annotation of a tool":      append(append([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kapp.k14s.io/original":`), quoted...), "}}}"...),
+		"cbor":                      []byte("\xd9\xd9\xf7\xa3JapiVersionBv1DkindFSecretJstringData\xa1HpasswordGhunter2"),
+	}
+}
+
+func TestSecretsAreHiddenWhereverTheyAre(t *testing.T) {
+	for name, value := range encodings(t) {
+		t.Run(name, func(t *testing.T) {
+			changed := bytes.ReplaceAll(bytes.ReplaceAll(value, []byte("aHVudGVyMg"), []byte("aHVudGVyMw")), []byte("hunter2"), []byte("hunter3"))
+			v := viewer{fingerprint: newFingerprint()}
+			one := v.view(value)
+			require.Contains(t, one.Note, secretNote)
+			require.False(t, one.Editable)
+			history := v.history(&backend.KeyHistory{Versions: []*coder.Record{{ModRevision: 3, Version: 2, Value: changed}, {ModRevision: 2, Version: 1, Value: value}}}, 10)
+			require.NotEmpty(t, history.Versions[0].Diff.Hunks, "that it has changed is shown")
+			body, err := json.Marshal([]any{one, history})
+			require.NoError(t, err)
+			for _, form := range []string{"hunter", "aHVudGVyM", "68 75 6e 74", "68756e74"} {
+				require.NotContains(t, string(body), form)
+			}
+		})
+	}
+}
+
+func TestValuesBelowTheKeysOfSecretsAreHidden(t *testing.T) {
+	v := viewer{key: []byte("/registry/secrets/default/s"), fingerprint: newFingerprint()}
+	for _, value := range []string{"hunter2", "\x00hunter2", `{"password":"hunter2"}`, "k8s\x00hunter2"} {
+		got := v.view([]byte(value))
+		require.Contains(t, got.Note, secretNote)
+		body, err := json.Marshal(got)
+		require.NoError(t, err)
+		require.NotContains(t, string(body), "hunter2")
+		require.NotContains(t, string(body), "68 75 6e 74")
+	}
+	require.Equal(t, kindEncrypted, v.view([]byte("k8s:enc:aescbc:v1:key1:\x00")).Kind)
+}
+
+func TestWhatOnlyNamesASecretIsShown(t *testing.T) {
+	for name, value := range map[string]string{
+		"text":        "of what kind is a Secret?",
+		"yaml":        "kinds: [Secret]\n",
+		"a reference": `{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"s"}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := testViewer.view([]byte(value))
+			require.True(t, v.Editable)
+			require.Equal(t, value, v.Text)
+			require.Empty(t, v.Note)
+		})
+	}
 }
 
 func TestIndentingIsBounded(t *testing.T) {

@@ -60,7 +60,7 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.viewer(r).history(res, int(limit)), nil
+	return h.viewer(r, key).history(res, int(limit)), nil
 }
 
 func (v viewer) history(res *backend.KeyHistory, limit int) *historyBody {

@@ -52,7 +52,7 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	kv := res.Kvs[0]
 	out.Found = true
 	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version}
-	out.Value = h.viewer(r).view(kv.Value)
+	out.Value = h.viewer(r, key).view(kv.Value)
 	if kv.Lease != 0 {
 		left, err := h.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: kv.Lease})
 		if err != nil {
@@ -63,6 +63,6 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (h *Handler) viewer(r *http.Request) viewer {
-	return viewer{managed: r.URL.Query().Get("managed") == "1", fingerprint: h.fingerprint}
+func (h *Handler) viewer(r *http.Request, key []byte) viewer {
+	return viewer{key: key, managed: r.URL.Query().Get("managed") == "1", fingerprint: h.fingerprint}
 }

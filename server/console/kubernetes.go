@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
@@ -30,68 +31,60 @@ func provider(value []byte) string {
 	return string(name)
 }
 
-// protobuf views an object as kube-apiserver stores it, and reports whether that is
-// all. The types are those that client-go knows, which this program has anyway.
+// protobuf views an object as kube-apiserver stores it, and reports whether parts of it
+// are hidden. The types are those that client-go knows, which this program has anyway.
+// Of an object that cannot be decoded, and may hold a Secret, all is hidden.
 func (v viewer) protobuf(out *view, value []byte) (hidden bool) {
+	hidden = bytes.Contains(value, secretWord)
 	var unknown runtime.Unknown
 	if err := unknown.Unmarshal(value[len(protobufPrefix):]); err != nil {
 		out.addNote("damaged: it begins like an object of Kubernetes in protobuf, but cannot be decoded: " + err.Error())
-		return bytes.Contains(value, []byte("Secret")) // it may have been one
+		return hidden
 	}
 	out.Type = typeName(unknown.APIVersion, unknown.Kind)
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
 	switch {
 	case runtime.IsNotRegisteredError(err):
 		out.addNote("a type that sqlbrain does not know: shown by the numbers of its fields")
-		out.Readable = cut(wire(unknown.Raw))
-		return false
+		if !hidden {
+			out.Readable = cut(wire(unknown.Raw))
+		}
+		return hidden
 	case err != nil:
 		out.addNote("damaged: an object of Kubernetes in protobuf that cannot be decoded: " + err.Error())
-		// Of a Secret not even a part is shown.
-		return isSecret(unknown.APIVersion, unknown.Kind)
+		return hidden
 	}
 	raw, err := k8sjson.Marshal(object)
 	if err == nil {
 		var fields map[string]any
 		if err = k8sjson.Unmarshal(raw, &fields); err == nil {
-			return v.fields(out, fields, unfit(raw))
+			return v.object(out, fields, unfit(raw))
 		}
 	}
 	out.addNote("cannot be shown as YAML: " + err.Error())
-	return isSecret(unknown.APIVersion, unknown.Kind)
+	return hidden
 }
 
-// object views JSON that is an object of Kubernetes. ok says that it is one.
-func (v viewer) object(out *view, value []byte) (hidden, ok bool) {
-	var fields map[string]any
-	if err := k8sjson.Unmarshal(value, &fields); err != nil {
-		return false, false
-	}
+// isObject reports whether JSON is an object of Kubernetes.
+func isObject(fields map[string]any) bool {
 	version, _ := fields["apiVersion"].(string)
 	kind, _ := fields["kind"].(string)
-	if version == "" || kind == "" {
-		return false, false
-	}
-	out.Kind, out.Type = kindKubernetes, typeName(version, kind)
-	return v.fields(out, fields, unfit(value)), true
+	return version != "" && kind != ""
 }
 
-// fields views an object of Kubernetes as YAML, and reports whether parts of it are
+// object views an object of Kubernetes as YAML, and reports whether parts of it are
 // hidden. why says why it does not fit, if it does not.
-func (v viewer) fields(out *view, fields map[string]any, why string) (hidden bool) {
+func (v viewer) object(out *view, fields map[string]any, why string) (hidden bool) {
+	version, _ := fields["apiVersion"].(string)
+	kind, _ := fields["kind"].(string)
+	out.Kind, out.Type = kindKubernetes, typeName(version, kind)
 	if metadata, ok := fields["metadata"].(map[string]any); ok && !v.managed {
 		if _, ok := metadata["managedFields"]; ok {
 			delete(metadata, "managedFields")
 			out.addNote(withoutManaged)
 		}
 	}
-	version, _ := fields["apiVersion"].(string)
-	kind, _ := fields["kind"].(string)
-	if isSecret(version, kind) {
-		v.hide(fields)
-		hidden = true
-		out.addNote("what a Secret holds is not shown")
-	}
+	_, hidden = v.conceal(fields, 0)
 	if why != "" {
 		out.addNote(why)
 		return hidden
@@ -105,6 +98,4 @@ func (v viewer) fields(out *view, fields map[string]any, why string) (hidden boo
 	return hidden
 }
 
-func typeName(version, kind string) string { return version + " " + kind }
-
-func isSecret(version, kind string) bool { return version == "v1" && kind == "Secret" }
+func typeName(version, kind string) string { return strings.TrimSpace(version + " " + kind) }

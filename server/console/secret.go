@@ -1,44 +1,189 @@
 package console
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
+
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 )
 
-// lastApplied is where kubectl apply keeps the whole object once more.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+// The kinds of objects whose data are hidden, in whatever group they are.
+const (
+	secretKind     = "Secret"
+	secretListKind = "SecretList"
+)
 
-// hide replaces what a Secret holds by how long it is, and by a fingerprint that shows
-// a change.
-func (v viewer) hide(fields map[string]any) {
-	for _, part := range []string{"data", "stringData"} {
-		values, ok := fields[part].(map[string]any)
-		if !ok {
-			if _, there := fields[part]; there {
-				fields[part] = "hidden"
+var (
+	// secretWord is in every object that is or holds a Secret.
+	secretWord = []byte(secretKind)
+	kindWord   = []byte("kind")
+	// secretsPrefix is where kube-apiserver keeps Secrets by default.
+	secretsPrefix = []byte("/registry/secrets/")
+	// kindIsSecret finds the kind in text that cannot be decoded, also in quoted JSON.
+	kindIsSecret = regexp.MustCompile(`kind["'\\]*\s*[:=]\s*["'\\]*Secret`)
+	// cborPrefix marks an object that kube-apiserver stores as CBOR.
+	cborPrefix = []byte{0xd9, 0xd9, 0xf7}
+	byteOrder  = []byte("\ufeff") // some programs begin text with it
+)
+
+const (
+	secretNote = "what a Secret holds is not shown"
+	// lastApplied is where kubectl apply keeps the whole object once more.
+	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+	// shortAnnotation is the length up to which the annotations of a Secret are shown.
+	// Longer ones, and objects in JSON, may be copies of it, as several tools keep them.
+	shortAnnotation = 128
+	// textDepth bounds how often text in text is decoded.
+	textDepth = 4
+)
+
+// conceal replaces what Secrets hold anywhere in a decoded value, also in text that can be
+// decoded itself, and reports whether there was any. It changes x in place where it can.
+func (v viewer) conceal(x any, depth int) (out any, hidden bool) {
+	switch x := x.(type) {
+	case map[string]any:
+		switch x["kind"] {
+		case secretKind:
+			hidden = v.hide(x)
+		case secretListKind:
+			items, _ := x["items"].([]any)
+			for _, item := range items {
+				if fields, ok := item.(map[string]any); ok { // it does not name its kind
+					hidden = v.hide(fields) || hidden
+				}
 			}
+		}
+		for name, part := range x {
+			if concealed, found := v.conceal(part, depth); found {
+				x[name], hidden = concealed, true
+			}
+		}
+	case []any:
+		for i, part := range x {
+			if concealed, found := v.conceal(part, depth); found {
+				x[i], hidden = concealed, true
+			}
+		}
+	case string:
+		if v.holdsSecret([]byte(x), depth) {
+			return v.hidden([]byte(x)), true
+		}
+	}
+	return x, hidden
+}
+
+// holdsSecret reports whether a value that is no protobuf is or holds a Secret. Where it
+// cannot be decoded, it counts as one if it looks like one.
+func (v viewer) holdsSecret(value []byte, depth int) bool {
+	decoded, ok := decodeJSON(value)
+	switch {
+	case ok && depth < textDepth:
+		_, hidden := v.conceal(decoded, depth+1)
+		return hidden
+	case !bytes.Contains(value, secretWord) || !bytes.Contains(value, kindWord):
+		return false
+	case bytes.HasPrefix(value, cborPrefix), bytes.HasPrefix(value, protobufPrefix):
+		return true
+	}
+	if documents, ok := decodeYAML(value); ok && depth < textDepth {
+		for _, document := range documents {
+			if _, hidden := v.conceal(document, depth+1); hidden {
+				return true
+			}
+		}
+		return false
+	}
+	return kindIsSecret.Match(value)
+}
+
+// decodeJSON decodes an object or an array of JSON.
+func decodeJSON(value []byte) (decoded any, ok bool) {
+	value = bytes.TrimSpace(bytes.TrimPrefix(value, byteOrder))
+	if len(value) == 0 || value[0] != '{' && value[0] != '[' || !json.Valid(value) {
+		return nil, false
+	}
+	if k8sjson.Unmarshal(value, &decoded) != nil {
+		// A number is too large for it.
+		d := json.NewDecoder(bytes.NewReader(value))
+		d.UseNumber()
+		return decoded, d.Decode(&decoded) == nil
+	}
+	return decoded, true
+}
+
+// documentMark separates the documents of YAML.
+var documentMark = regexp.MustCompile(`(?m)^---(\s|$)`)
+
+// decodeYAML decodes objects and arrays. It does not follow aliases: kube-apiserver writes
+// none, and a small text of them can become a large value.
+func decodeYAML(value []byte) (documents []any, ok bool) {
+	if len(value) > textBytes || bytes.ContainsRune(value, '&') && bytes.ContainsRune(value, '*') {
+		return nil, false
+	}
+	for _, text := range documentMark.Split(string(value), -1) {
+		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		for name, value := range values {
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			return nil, false
+		}
+		document, ok := decodeJSON(raw)
+		if !ok {
+			return nil, false // a scalar is text and no more
+		}
+		documents = append(documents, document)
+	}
+	return documents, true
+}
+
+// hide replaces what a Secret holds by how long it is, and by a fingerprint that shows a
+// change. It reports whether it holds anything.
+func (v viewer) hide(fields map[string]any) (hidden bool) {
+	for name, part := range fields {
+		if !strings.EqualFold(name, "data") && !strings.EqualFold(name, "stringData") {
+			continue
+		}
+		values, ok := part.(map[string]any)
+		if !ok {
+			fields[name], hidden = "hidden", true
+			continue
+		}
+		for key, value := range values {
 			text, ok := value.(string)
 			raw := []byte(text)
-			if decoded, err := base64.StdEncoding.DecodeString(text); part == "data" && err == nil {
+			if decoded, err := base64.StdEncoding.DecodeString(text); strings.EqualFold(name, "data") && err == nil {
 				raw = decoded
 			}
-			if values[name] = "hidden"; ok {
-				values[name] = fmt.Sprintf("hidden: %d bytes, fingerprint %s", len(raw), v.fingerprint(raw))
+			hidden = true
+			if values[key] = "hidden"; ok {
+				values[key] = v.hidden(raw)
 			}
 		}
 	}
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
-	if _, ok := annotations[lastApplied]; ok {
-		annotations[lastApplied] = "hidden"
+	for name, value := range annotations {
+		text, _ := value.(string)
+		if _, decodes := decodeJSON([]byte(text)); decodes || name == lastApplied || len(text) > shortAnnotation {
+			annotations[name], hidden = v.hidden([]byte(text)), true
+		}
 	}
+	return hidden
+}
+
+// hidden is what is shown of a value that is not.
+func (v viewer) hidden(value []byte) string {
+	return fmt.Sprintf("hidden: %d bytes, fingerprint %s", len(value), v.fingerprint(value))
 }
 
 // newFingerprint returns a function that gives different values different names, from
