@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -161,6 +162,40 @@ func leaseRow(t *testing.T, store sqlstore.Store, id int64) coder.Lease {
 		t.Fatal(err)
 	}
 	return row
+}
+
+// TestHandoverRoundsRemainingTimeUp: no change of leader makes a lease shorter.
+func TestHandoverRoundsRemainingTimeUp(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	id := mustGrant(t, b, 0, 1000)
+	for range 3 {
+		age(b, id, 10*time.Second+time.Millisecond)
+		l := b.leading.Load().lessor
+		l.mu.Lock()
+		end := l.leases[id].expiry
+		l.mu.Unlock()
+		before := time.Until(end)
+		closeBackend(t, b)
+		row := leaseRow(t, store, id)
+		if got := time.Duration(row.Remaining) * time.Second; got < time.Until(end) || got > before+time.Second {
+			t.Fatalf("%v before the end of a lease the table holds %d s", before, row.Remaining)
+		}
+		b = open(t, store, nil)
+	}
+}
+
+func TestRemainingTimeIsWholeSeconds(t *testing.T) {
+	now := time.Now()
+	for left, want := range map[time.Duration]int64{
+		math.MaxInt64: MaxLeaseTTL, MaxLeaseTTL * time.Second: MaxLeaseTTL, (MaxLeaseTTL-1)*time.Second + 1: MaxLeaseTTL,
+		time.Second + 1: 2, time.Second: 1, time.Second - 1: 1, 0: 1, -time.Minute: 1,
+	} {
+		le := &lease{ttl: MaxLeaseTTL, expiry: now.Add(left)}
+		if got := le.remaining(now); got != want {
+			t.Errorf("%v before its end a lease has %d s left, want %d s", left, got, want)
+		}
+	}
 }
 
 // TestRenewalDuringHandoverIsNotLost: while the last commits of a leader take long,

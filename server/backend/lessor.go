@@ -276,10 +276,16 @@ func (l *lessor) takeDue(now time.Time) (expired, checkpoints []int64, next time
 	return expired, checkpoints, l.due[0].due.Sub(now)
 }
 
-// remaining returns the time that the lease has left at now, in seconds: at least 1,
-// which is the least that a row can hold, and at most the TTL.
+// remaining returns the time that the lease has left at now, in whole seconds rounded
+// up, since a row must not hold less than was promised: at least 1, which is the least
+// that a row can hold, and at most the TTL.
 func (le *lease) remaining(now time.Time) int64 {
-	return min(max(1, int64(le.expiry.Sub(now).Seconds())), le.ttl)
+	left := le.expiry.Sub(now)
+	seconds := int64(left / time.Second)
+	if left%time.Second > 0 {
+		seconds++
+	}
+	return min(max(1, seconds), le.ttl)
 }
 
 // expire revokes a lease whose time is up, however often it takes.
