@@ -130,6 +130,7 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 // run serves as the leader until ctx ends or the leadership does.
 func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	term := l.chain.held.Term
+	l.lessor.start(time.Now()) // not earlier: see lessor
 	l.leading.Store(l)
 	l.log.Info("leading", "term", term, "revision", l.Revision(), "compact_revision", l.CompactRevision(), "leases", l.lessor.count())
 	if leading != nil {

@@ -185,6 +185,70 @@ func TestHandoverRoundsRemainingTimeUp(t *testing.T) {
 	}
 }
 
+// TestLeaseClocksStartWhenTheLeaderServes: not when it takes the chain row, after
+// which its predecessor may acknowledge renewals for a while, and it may have much to
+// catch up with.
+func TestLeaseClocksStartWhenTheLeaderServes(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	id := mustGrant(t, p.nodes[0], 0, 1000)
+	next := p.nodes[1]
+	l, err := next.takeOver(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.lessor.count() != 0 {
+		t.Error("the clocks run before the leader serves")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	serves, ended := make(chan time.Time), make(chan error)
+	taken := time.Now()
+	go func() { ended <- l.run(ctx, func(int64) { serves <- time.Now() }) }()
+	at := <-serves
+	l.lessor.mu.Lock()
+	end := l.lessor.leases[id].expiry
+	l.lessor.mu.Unlock()
+	if first, last := taken.Add(1000*time.Second+takeoverGrace), at.Add(1000*time.Second+takeoverGrace); end.Before(first) || end.After(last) {
+		t.Errorf("the lease ends %v after the leader began to serve", end.Sub(at))
+	}
+	if err := <-p.ended[0]; !errors.Is(err, ErrNotLeader) { // its watch of the chain row finds out
+		t.Errorf("the first leader ended with %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRenewalsOfADeposedLeaderCount: what the old leader acknowledges without a
+// commit, because it cannot know of its successor yet, the successor keeps.
+func TestRenewalsOfADeposedLeaderCount(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	old, next := p.nodes[0], p.nodes[1]
+	id := mustGrant(t, old, 0, 1000)
+	promised := make(chan time.Time)
+	go func() {
+		var last time.Time
+		for {
+			asked := time.Now()
+			if _, err := old.LeaseKeepAlive(context.Background(), id); err != nil {
+				promised <- last.Add(1000 * time.Second)
+				return
+			}
+			last = asked
+		}
+	}()
+	p.lead(1)
+	l := next.leading.Load().lessor
+	l.mu.Lock()
+	end := l.leases[id].expiry.Add(-takeoverGrace)
+	l.mu.Unlock()
+	if p := <-promised; end.Before(p) {
+		t.Errorf("the next leader ends the lease %v before what the last renewal was promised", p.Sub(end))
+	}
+}
+
 func TestRemainingTimeIsWholeSeconds(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]int64{

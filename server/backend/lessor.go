@@ -40,8 +40,13 @@ import (
 //     submitted. A renewal either moves the end first, or waits for the revocation.
 //   - A leader that hands over turns renewals away before it computes the last
 //     checkpoints. A deposed leader cannot confirm a renewal: see authority.
+//   - A new leader reads the rows after its change of the chain row, so that nothing
+//     is written to them afterwards. It starts the clocks when it begins to serve: by
+//     then its predecessor has lost the right to acknowledge renewals, so none of them
+//     is later than the clock.
 type lessor struct {
-	b *leader
+	b        *leader
+	restored []coder.Lease // what the table held; until start
 
 	mu     sync.Mutex
 	leases map[int64]*lease
@@ -68,6 +73,11 @@ type lease struct {
 }
 
 const (
+	// takeoverGrace is what a new leader adds to the time of the leases that it found.
+	// Clients cannot renew between the last answer of the old leader and the moment
+	// when they, or the members they are connected to, have found the new one. It is
+	// etcd's default election timeout, by which its new leaders extend leases.
+	takeoverGrace = time.Second
 	// checkpointInterval is the longest time between checkpoints, as in etcd.
 	checkpointInterval = 5 * time.Minute
 	// minCheckpoint is the remaining time, in seconds, below which a lease is not
@@ -80,19 +90,18 @@ const (
 	expiryParallel = 256
 )
 
-// loadLessor restores all leases. Their clocks go on from the last checkpoint.
+// loadLessor reads all leases. Their clocks stand still until start.
 func loadLessor(ctx context.Context, b *leader) (*lessor, error) {
 	l := &lessor{b: b, leases: make(map[int64]*lease), wake: make(chan struct{}, 1)}
 	lo, hi := coder.LeaseBounds()
 	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi})
 	defer func() { _ = it.Close() }()
-	now := time.Now()
 	for it.Next() {
 		row, err := coder.DecodeLease(it.Key(), it.Value())
 		if err != nil {
 			return nil, fmt.Errorf("reading the leases: %w", err)
 		}
-		l.add(row, now)
+		l.restored = append(l.restored, row)
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("reading the leases: %w", err)
@@ -100,14 +109,20 @@ func loadLessor(ctx context.Context, b *leader) (*lessor, error) {
 	return l, nil
 }
 
-// add starts the clock of a lease that the table holds.
+// start starts the clocks of the leases that the table held, at their last checkpoint.
+func (l *lessor) start(now time.Time) {
+	for _, row := range l.restored {
+		l.add(row, now.Add(takeoverGrace))
+	}
+	l.restored = nil
+}
+
+// add starts the clock of a lease that the table holds: its remaining time begins at
+// now.
 func (l *lessor) add(row coder.Lease, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	remaining := row.TTL
-	if row.Remaining > 0 {
-		remaining = row.Remaining
-	}
+	remaining := cmp.Or(row.Remaining, row.TTL)
 	le := &lease{id: row.ID, ttl: row.TTL, policy: row.Policy, persisted: remaining, position: -1, ended: make(chan struct{})}
 	le.expiry = now.Add(time.Duration(remaining) * time.Second)
 	l.leases[row.ID] = le
