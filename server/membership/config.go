@@ -42,9 +42,26 @@ type Config struct {
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
 	Force      bool
-	Logger     *slog.Logger          // discards
-	Registerer prometheus.Registerer // nil: metrics are kept, not registered
+	// Certificate is the one that this process shows to the other members; nil: none.
+	Certificate Certificate
+	Logger      *slog.Logger          // discards
+	Registerer  prometheus.Registerer // nil: metrics are kept, not registered
 }
+
+// Certificate is a certificate that can change while the process runs. Its methods
+// may be called by several goroutines.
+type Certificate interface {
+	// Fingerprint returns the fingerprint to publish in the member's row.
+	Fingerprint() string
+	// Published is called each time the table is seen to have this fingerprint.
+	Published(fingerprint string)
+}
+
+// noCertificate is the Certificate of a process without one.
+type noCertificate struct{}
+
+func (noCertificate) Fingerprint() string { return "" }
+func (noCertificate) Published(string)    {}
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil {
@@ -67,6 +84,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.AnswerInterval = cmp.Or(c.AnswerInterval, DefaultAnswerInterval)
 	if c.HeartbeatInterval < time.Millisecond || c.AnswerInterval < time.Millisecond {
 		return c, fmt.Errorf("membership: heartbeat interval %s or answer interval %s is below a millisecond", c.HeartbeatInterval, c.AnswerInterval)
+	}
+	if c.Certificate == nil {
+		c.Certificate = noCertificate{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -39,6 +39,14 @@
 // process takes over a member that did not leave, before a follower believes that the
 // leader's process is gone, and before "sqlbrain recover" writes.
 //
+// # Certificates
+//
+// A row has the fingerprint of the certificate that the member's process shows to
+// other members. A process that starts publishes it as it joins, and with each
+// heartbeat from then on. Other members learn of a new one at their next heartbeat, or at once
+// by Refresh, when they meet a certificate that they do not know. Rows of older versions have
+// no fingerprint.
+//
 // # Changes
 //
 // Members are nodes that share a database. None holds data of its own, there is

@@ -11,14 +11,15 @@ import (
 const heartbeatTimeout = 5 * time.Second
 
 // Run sends heartbeats, answers challenges and looks at the members until ctx
-// ends. Trouble with the
-// database ends nothing; it is logged when it begins and when it is over. Once
+// ends; it also looks when Refresh asks for it. Trouble with the database ends nothing; it is logged when it begins and when it is over. Once
 // the Registry has ended, Run goes on looking.
 func (r *Registry) Run(ctx context.Context) {
 	heartbeats, answers := time.NewTicker(r.cfg.HeartbeatInterval), time.NewTicker(r.cfg.AnswerInterval)
 	defer heartbeats.Stop()
 	defer answers.Stop()
 	out := false
+	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
+	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -28,6 +29,14 @@ func (r *Registry) Run(ctx context.Context) {
 			if !r.challenged(ctx) {
 				continue
 			}
+		case <-asked:
+			r.refresh(ctx)
+			asked = nil
+			pause.Reset(refreshPause)
+			continue
+		case <-pause.C:
+			asked = r.asked
+			continue
 		}
 		err := r.beat(ctx)
 		if ctx.Err() != nil {
@@ -54,6 +63,7 @@ func (r *Registry) beat(ctx context.Context) error {
 	defer cancel()
 	err := r.write(ctx, func(own *row) bool {
 		own.Heartbeat++
+		own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, or been lost by an older version's write
 		return !r.left.Load()
 	})
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {

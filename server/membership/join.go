@@ -27,6 +27,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
 		incarnation: newID(), ended: make(chan struct{}),
+		looked: make(chan struct{}), asked: make(chan struct{}, 1),
 	}
 	r.view = newView(r.incarnation, cfg.HeartbeatInterval)
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
@@ -60,7 +61,7 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 	if known && old.Incarnation == r.incarnation {
 		r.id = old.ID
 		self, _ := withID(r.view.apply(t, read, now), r.id)
-		r.self.Store(&self)
+		r.sawSelf(self)
 		if other, ok := t.sharing(self.PeerURLs, r.id); ok {
 			r.log.Warn("another member has the same peer URLs: one of them will not be reached", "peer_urls", self.PeerURLs, "other", other.name)
 		}
@@ -116,6 +117,7 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) {
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
 	own.Interval, own.Stopped = r.cfg.HeartbeatInterval.Milliseconds(), false
 	own.Answers, own.Challenge = r.cfg.AnswerInterval.Milliseconds(), 0
+	own.Fingerprint = r.cfg.Certificate.Fingerprint()
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())
 		return

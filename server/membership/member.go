@@ -14,6 +14,11 @@ type Member struct {
 	Alive bool
 	// Stopped: its process said that it stops.
 	Stopped bool
+	// Heartbeat counts the heartbeats of the process; above 0, the process listens.
+	Heartbeat uint64
+	// Fingerprint is the SHA-256 of the certificate that the process shows to other
+	// members, in hexadecimal; empty if it has published none.
+	Fingerprint string
 }
 
 // Started reports whether a process ever ran as this member.

@@ -25,6 +25,11 @@ type Registry struct {
 	view        *view
 	self        atomic.Pointer[Member]
 	left        atomic.Bool
+	asked       chan struct{} // tells Run that next was set
+
+	mu     sync.Mutex
+	looked chan struct{} // closed, and replaced, at each look
+	next   *refresh      // asked for, and not begun
 
 	endOnce sync.Once
 	ended   chan struct{}
@@ -92,9 +97,16 @@ func (r *Registry) look(ctx context.Context) (table, []Member, error) {
 	if err := r.judge(t); err != nil {
 		r.end(err)
 	} else if self, ok := withID(members, r.id); ok {
-		r.self.Store(&self)
+		r.sawSelf(self)
 	}
+	r.wake()
 	return t, members, nil
+}
+
+// sawSelf takes in what the table has of this member.
+func (r *Registry) sawSelf(self Member) {
+	r.self.Store(&self)
+	r.cfg.Certificate.Published(self.Fingerprint)
 }
 
 // judge says whether this process is still the member.

@@ -77,7 +77,7 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 		members[i] = Member{
 			ID: e.ID, Name: e.name, PeerURLs: e.PeerURLs, ClientURLs: e.ClientURLs,
 			Version: e.Version, Incarnation: e.Incarnation, Stopped: e.Stopped,
-			Alive: v.alive(e, s),
+			Alive: v.alive(e, s), Heartbeat: e.Heartbeat, Fingerprint: e.Fingerprint,
 		}
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
