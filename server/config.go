@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/membership"
@@ -45,10 +46,10 @@ type Config struct {
 
 	// PeerURLs are http, https, unix or unixs URLs to listen on for the other
 	// members; port 0 lets the system choose. Without PeerNode, or with no URL,
-	// nothing listens.
+	// nothing listens. PeerCredentials decide on TLS, whatever the scheme.
 	PeerURLs []string
-	// PeerTLS are the files for peer URLs.
-	PeerTLS TLSConfig
+	// PeerCredentials authenticate the other members. They are needed to listen.
+	PeerCredentials credentials.TransportCredentials
 	// PeerNode answers the other members. It may be asked as soon as Run is called.
 	PeerNode peer.Node
 	// Router says where to send what this node cannot answer since it does not

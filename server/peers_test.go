@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -20,7 +20,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/peer"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
-	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -93,6 +92,19 @@ func (n peerNode) CompactRevision() int64                  { return 0 }
 func (n peerNode) AuthVersion() int64                      { return 0 }
 func (n peerNode) Leading() <-chan struct{}                { return nil }
 
+// nobody is the members of a cluster whose table is empty.
+type nobody struct{}
+
+func (nobody) Current() []peer.Member        { return nil }
+func (nobody) Refresh(context.Context) error { return nil }
+
+// plainPeers is the security of members that have no certificates.
+func plainPeers(t *testing.T) *peer.Security {
+	own, err := peer.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return peer.NewSecurity(peer.SecurityConfig{Certificate: own, Members: nobody{}, Insecure: true})
+}
+
 // newWithPeers returns a server with a peer port that is not running.
 func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
 	t.Helper()
@@ -100,7 +112,7 @@ func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server 
 	t.Cleanup(hub.Close)
 	cfg := testConfig(t)
 	cfg.PeerURLs = []string{loopback}
-	cfg.PeerNode = peerNode{n, hub}
+	cfg.PeerNode, cfg.PeerCredentials = peerNode{n, hub}, plainPeers(t).Accept()
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -119,12 +131,11 @@ func startWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Serve
 // peerClient returns a client for the member id at urls.
 func peerClient(t *testing.T, id uint64, urls []string, change ...func(*peer.Config)) *peer.Client {
 	t.Helper()
-	cfg := peer.Config{ClusterID: fakeCluster}
+	cfg := peer.Config{ClusterID: fakeCluster, Security: plainPeers(t)}
 	for _, c := range change {
 		c(&cfg)
 	}
-	p, err := peer.NewPool(cfg)
-	require.NoError(t, err)
+	p := peer.NewPool(cfg)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return must(p.Member(id, urls))
 }
@@ -163,7 +174,7 @@ func TestThePeerPortIsForMembersOnly(t *testing.T) {
 	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
 	requireStatus(t, err, codes.FailedPrecondition, "for the members of the cluster")
 	_, err = pb.NewLeaseClient(peerClient(t, 45, s.PeerURLs()).Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
-	requireStatus(t, err, codes.FailedPrecondition, "this is member 2c of cluster b, not member 2d")
+	requireStatus(t, err, codes.FailedPrecondition, "meant for another member of the cluster")
 }
 
 func TestAPeerThatDoesNotLeadRefusesUnmistakably(t *testing.T) {
@@ -186,41 +197,19 @@ func TestAPeerThatDoesNotLeadRefusesUnmistakably(t *testing.T) {
 	require.Zero(t, router.asked(), "nothing is forwarded twice")
 }
 
-func TestPeersWithTLS(t *testing.T) {
-	ca, others := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "others")
-	files := func(issuer *tlstest.Authority) tlsfiles.Config {
-		d := tlstest.NewDir(t)
-		d.Write(t, issuer, "member")
-		d.Trust(t, ca)
-		return d.Config
-	}
-	own := files(ca)
+func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
 		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
-		c.PeerTLS = own
-		c.PeerTLS.ClientCertAuth = true
 	})
-	urls := s.PeerURLs()
-	require.True(t, strings.HasPrefix(urls[0], "https://"))
-	ask := func(url string, files tlsfiles.Config) error {
-		_, err := peerClient(t, 44, []string{url}, func(c *peer.Config) { c.TLS = files }).Position(testContext(t))
-		return err
+	for _, url := range s.PeerURLs() {
+		_, err := peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)}).Position(testContext(t))
+		require.NoError(t, err)
 	}
-	require.NoError(t, ask(urls[0], files(ca)))
-	require.NoError(t, ask(urls[1], tlsfiles.Config{}), "one of its URLs has no TLS")
-	require.Error(t, ask(urls[0], files(others)), "a certificate of somebody else")
-
-	// A client without a certificate gets no further than the handshake.
-	conn, err := tls.Dial("tcp", strings.TrimPrefix(urls[0], "https://"), ca.ClientConfig(t, nil))
-	require.NoError(t, err, "the server judges after the client's side is done")
-	_, err = conn.Read(make([]byte, 1))
-	require.ErrorContains(t, err, "certificate required")
-	require.NoError(t, conn.Close())
 
 	cfg := testConfig(t)
 	cfg.PeerURLs, cfg.PeerNode = []string{"https://127.0.0.1:0"}, peerNode{}
-	_, err = newServer(cfg, &fakeNode{}, nil)
-	require.ErrorContains(t, err, "a certificate and a key are needed")
+	_, err := newServer(cfg, &fakeNode{}, nil)
+	require.ErrorContains(t, err, "needs credentials")
 }
 
 func TestStopEndsFeeds(t *testing.T) {

@@ -73,8 +73,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
-	peerFiles, err := s.listenPeers()
-	if err != nil {
+	if err := s.listenPeers(); err != nil {
 		return nil, err
 	}
 	advertised := cfg.AdvertiseClientURLs
@@ -100,7 +99,7 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 		return nil, err
 	}
 	if len(s.peers) > 0 {
-		s.peerGRPC = newPeerGRPC(cfg, s.services, s.streams, peerFiles)
+		s.peerGRPC = newPeerGRPC(cfg, s.services, s.streams)
 	}
 	var gateway http.Handler
 	if cfg.EnableGRPCGateway {
@@ -143,18 +142,16 @@ func (s *Server) listen() error {
 	return err
 }
 
-// listenPeers opens the listeners for the other members. The files are nil if
-// there are none.
-func (s *Server) listenPeers() (*tlsfiles.Files, error) {
+// listenPeers opens the listeners for the other members.
+func (s *Server) listenPeers() (err error) {
 	if s.cfg.PeerNode == nil || len(s.cfg.PeerURLs) == 0 {
-		return nil, nil
+		return nil
 	}
-	files, err := openFiles(s.cfg.PeerTLS, s.log)
-	if err != nil {
-		return nil, fmt.Errorf("peers: %w", err)
+	if s.cfg.PeerCredentials == nil {
+		return errors.New("server: listening for other members needs credentials")
 	}
-	s.peers, err = s.bind(s.cfg.PeerURLs, files, s.peerConns, func(l net.Listener) net.Listener { return secureListener{l} })
-	return files, err
+	s.peers, err = s.bind(s.cfg.PeerURLs, nil, s.peerConns, nil)
+	return err
 }
 
 // openFiles returns nil for no files.
@@ -170,17 +167,17 @@ func openFiles(paths TLSConfig, log *slog.Logger) (*tlsfiles.Files, error) {
 }
 
 // bind opens a listener on each URL, with secure around those that have TLS; what
-// it has opened it returns with an error too.
+// it has opened it returns with an error too. If secure is nil, the caller decides on TLS.
 func (s *Server) bind(urls []string, files *tlsfiles.Files, cs *connections, secure func(net.Listener) net.Listener) (bindings []*binding, err error) {
 	for _, raw := range urls {
 		e, err := parseEndpoint(raw)
 		if err != nil {
 			return bindings, err
 		}
-		if e.secure && files == nil {
+		if secure != nil && e.secure && files == nil {
 			return bindings, fmt.Errorf("server: listen on %s: a certificate and a key are needed", e.url)
 		}
-		if !e.secure && files != nil {
+		if secure != nil && !e.secure && files != nil {
 			s.log.Warn("certificates do not apply to this URL", "url", e.url)
 		}
 		l, err := e.listen()
@@ -188,7 +185,7 @@ func (s *Server) bind(urls []string, files *tlsfiles.Files, cs *connections, sec
 			return bindings, err
 		}
 		b := &binding{endpoint: e, listener: newListener(l, cs)}
-		if e.secure {
+		if secure != nil && e.secure {
 			b.listener = secure(b.listener)
 		}
 		bindings = append(bindings, b)

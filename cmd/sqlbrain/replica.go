@@ -31,7 +31,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	cfg.Tracer = traces.Tracer()
 	if !clustered(dialect) {
 		cfg.Exclusive = true
-		if len(c.InitialAdvertisePeerURLs) > 0 || c.PeerCertFile != "" {
+		if len(c.InitialAdvertisePeerURLs) > 0 || c.PeerCertFile != "" || c.PeerInsecure {
 			logger.Warn("SQLite has one server: the settings for peers have no effect")
 		}
 		b, err := backend.Open(ctx, store, cfg)
@@ -40,10 +40,14 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	if err := backend.RefuseRestoring(ctx, store); err != nil {
 		return nil, err
 	}
+	if c.PeerInsecure {
+		logger.Warn("--peer-insecure is set: processes without a member's certificate are accepted as members, and can act as any user; " +
+			"remove it once no member runs an older version")
+	}
 	n, err := cluster.Join(ctx, cluster.Config{
 		Store: store, Name: c.Name, Version: productVersion(), ForceJoin: c.ForceJoin,
 		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),
-		PeerTLS: c.PeerTLS(), PeerStats: traces.Client(), Backend: cfg,
+		PeerTLS: c.PeerTLS(), PeerInsecure: c.PeerInsecure, PeerStats: traces.Client(), Backend: cfg,
 		LeaseDuration: c.LeaderElectLeaseDuration, RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
 		Logger: logger, Registerer: registry,
 	})
@@ -74,7 +78,7 @@ func (n *replica) connect(cfg *server.Config, c *config.Config) {
 		return
 	}
 	cfg.Members = n.cluster.Members()
-	cfg.PeerURLs, cfg.PeerTLS = c.ListenPeerURLs, c.PeerTLS()
+	cfg.PeerURLs, cfg.PeerCredentials = c.ListenPeerURLs, n.cluster.PeerCredentials()
 	cfg.PeerNode = cluster.Peer{Node: n.cluster}
 	cfg.Router = cluster.Connection{Node: n.cluster}
 	cfg.Mover = n.cluster

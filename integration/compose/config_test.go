@@ -46,7 +46,7 @@ func TestConfig(t *testing.T) {
 				require.Equal(t, "service_completed_successfully", s.DependsOn[migrate].Condition)
 				require.Equal(t, "verify", env["SQLBRAIN_MIGRATE"])
 				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env["SQLBRAIN_DATASTORE"])
-				require.Equal(t, "http://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"], "members find each other by the service's name")
+				require.Equal(t, "https://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"], "members find each other by the service's name")
 				require.Equal(t, "http://127.0.0.1:"+[]string{"2379", "22379", "32379"}[i], env["SQLBRAIN_ADVERTISE_CLIENT_URLS"])
 				require.Len(t, s.Ports, 1, "the peer port stays inside")
 				require.Equal(t, env["SQLBRAIN_ADVERTISE_CLIENT_URLS"], fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published), "clients on the host reach what is advertised")

@@ -78,7 +78,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 		at := slices.IndexFunc(members.Members, func(m *pb.Member) bool { return m.Name == name })
 		require.GreaterOrEqual(t, at, 0, "%s is no member: %v", name, members.Members)
 		m := members.Members[at]
-		require.Equal(t, []string{"http://" + service + ":2380"}, m.PeerURLs)
+		require.Equal(t, []string{"https://" + service + ":2380"}, m.PeerURLs)
 		require.Equal(t, []string{"http://127.0.0.1:" + p.env["SQLBRAIN_N"+name[1:]+"_PORT"]}, m.ClientURLs)
 		n := &node{service: service, endpoint: m.ClientURLs[0], client: newClient(t, m.ClientURLs...)}
 		status, err := n.client.Status(t.Context(), n.endpoint)

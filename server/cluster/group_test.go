@@ -113,6 +113,7 @@ func (g *group) join(name, address string, change ...func(*Config)) *member {
 	}
 	require.NoError(g.t, err)
 	m.server = grpc.NewServer(
+		grpc.Creds(m.PeerCredentials()),
 		grpc.UnaryInterceptor(peer.CheckUnary(Peer{m.Node})), grpc.StreamInterceptor(peer.CheckStream(Peer{m.Node})),
 		grpc.WaitForHandlers(true),
 	)

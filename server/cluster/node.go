@@ -31,8 +31,11 @@ type Config struct {
 	// PeerURLs are where the other members reach this one, ClientURLs where clients
 	// do.
 	PeerURLs, ClientURLs []string
-	// PeerTLS names the files to reach https peer URLs with.
+	// PeerTLS names the files of the certificate for connections between members; if it
+	// is empty, the node makes one.
 	PeerTLS tlsfiles.Config
+	// PeerInsecure allows connections between members without certificates.
+	PeerInsecure bool
 	// PeerStats observes the calls of other members; nil: nothing does.
 	PeerStats stats.Handler
 	// LeaseDuration, RenewDeadline and RetryPeriod are the lock row's, as in
@@ -46,12 +49,13 @@ type Config struct {
 
 // Node is one node of a cluster. Its methods may be called from any goroutine.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	members *membership.Registry
-	backend *backend.Backend
-	pool    *peer.Pool
-	elector *election.Elector
+	cfg      Config
+	log      *slog.Logger
+	members  *membership.Registry
+	backend  *backend.Backend
+	security *peer.Security
+	pool     *peer.Pool
+	elector  *election.Elector
 
 	// role is held while the node leads, or changes what it knows as a follower.
 	role sync.Mutex
@@ -91,10 +95,13 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 			n.metrics.unregister()
 		}
 	}()
+	certificate, err := peer.NewCertificate(cfg.PeerTLS, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
 	n.members, err = membership.Join(ctx, membership.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
-		Force:  cfg.ForceJoin,
-		Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Certificate: certificate, Force: cfg.ForceJoin, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -117,10 +124,12 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.backend.Close(ctx))
 		}
 	}()
-	n.pool, err = peer.NewPool(peer.Config{ClusterID: n.backend.ClusterID(), TLS: cfg.PeerTLS, Logger: cfg.Logger, Stats: cfg.PeerStats})
-	if err != nil {
-		return nil, err
-	}
+	n.security = peer.NewSecurity(peer.SecurityConfig{
+		Certificate: certificate, Members: roster{n.members}, Insecure: cfg.PeerInsecure, Logger: cfg.Logger,
+	})
+	n.pool = peer.NewPool(peer.Config{ClusterID: n.backend.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats})
+	n.metrics.register(n.pool.Outcomes())
+	n.metrics.register(n.security.Rejections())
 	n.elector, err = election.New(election.Config{
 		Store: cfg.Store, Identity: identityOf(n.backend.MemberID()),
 		LeaseDuration: cfg.LeaseDuration, RenewDeadline: cfg.RenewDeadline, RetryPeriod: cfg.RetryPeriod,
@@ -142,6 +151,8 @@ func (n *Node) Start() {
 	n.workers.Go(func() { n.cutOff(working) })
 	n.workers.Go(func() { n.watchMembership(working) })
 	n.workers.Go(func() { n.observe(working) })
+	n.workers.Go(func() { n.revokePeers(working) })
+	n.workers.Go(func() { n.probePeers(working) })
 }
 
 // watchMembership stops the node from serving once it is no member any more.

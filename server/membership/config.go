@@ -41,7 +41,7 @@ type Config struct {
 	AnswerInterval time.Duration
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
-	Force      bool
+	Force bool
 	// Certificate is the one that this process shows to the other members; nil: none.
 	Certificate Certificate
 	Logger      *slog.Logger          // discards

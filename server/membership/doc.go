@@ -43,7 +43,7 @@
 //
 // A row has the fingerprint of the certificate that the member's process shows to
 // other members. A process that starts publishes it as it joins, and with each
-// heartbeat from then on. Other members learn of a new one at their next heartbeat, or at once
+// heartbeat. Other members learn of a new one at their next heartbeat, or at once
 // by Refresh, when they meet a certificate that they do not know. Rows of older versions have
 // no fingerprint.
 //

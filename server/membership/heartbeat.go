@@ -11,8 +11,9 @@ import (
 const heartbeatTimeout = 5 * time.Second
 
 // Run sends heartbeats, answers challenges and looks at the members until ctx
-// ends; it also looks when Refresh asks for it. Trouble with the database ends nothing; it is logged when it begins and when it is over. Once
-// the Registry has ended, Run goes on looking.
+// ends; it also looks when Refresh asks for it. Trouble with the database ends
+// nothing; it is logged when it begins and when it is over. Once the Registry has
+// ended, Run goes on looking.
 func (r *Registry) Run(ctx context.Context) {
 	heartbeats, answers := time.NewTicker(r.cfg.HeartbeatInterval), time.NewTicker(r.cfg.AnswerInterval)
 	defer heartbeats.Stop()

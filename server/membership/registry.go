@@ -25,7 +25,7 @@ type Registry struct {
 	view        *view
 	self        atomic.Pointer[Member]
 	left        atomic.Bool
-	asked       chan struct{} // tells Run that next was set
+	asked       chan struct{} // signals Run that next was set
 
 	mu     sync.Mutex
 	looked chan struct{} // closed, and replaced, at each look

@@ -29,6 +29,10 @@ type Client struct {
 // at once while it cannot be made.
 func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 
+// Probe connects to each of the member's URLs once, apart from the connection that
+// calls use. A URL that leads elsewhere is logged.
+func (c *Client) Probe(ctx context.Context) error { return c.dialer.probe(ctx) }
+
 // URLs are where the member listens. Nobody may change them.
 func (c *Client) URLs() []string { return c.urls }
 
@@ -60,9 +64,10 @@ func (c *Client) verdict(ctx context.Context, err error, trailer metadata.MD, re
 		meaning = ErrNotLeader
 	case is(err, rpctypes.ErrGRPCFutureRev):
 		meaning = ErrAhead
-	case status.Code(err) == codes.Unavailable && !reached && c.dialer.refused():
-		meaning = ErrRefused
-	default:
+	case status.Code(err) == codes.Unavailable && !reached:
+		meaning = c.dialer.failure()
+	}
+	if meaning == nil {
 		return fmt.Errorf("peer %s: %w", c, err)
 	}
 	return fmt.Errorf("peer %s: %w", c, meaning)

@@ -2,111 +2,270 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/resolver"
 )
 
 const unixPrefix = "unix:"
 
+// target is one address of a member.
+type target struct {
+	url     string
+	address string // with unixPrefix for a socket
+	host    string // the name that a certificate in files must have
+	secure  bool   // the scheme asks for TLS
+}
+
 // parseURLs returns the addresses of a member's URLs. A host is looked up at every
-// connection, and is the name that its certificate must have.
-func parseURLs(urls []string) (addresses []resolver.Address, secure bool, err error) {
+// connection.
+func parseURLs(urls []string) ([]target, error) {
 	if len(urls) == 0 {
-		return nil, false, errors.New("peer: a member without URLs cannot be reached")
+		return nil, errors.New("peer: a member without URLs cannot be reached")
 	}
+	targets := make([]target, len(urls))
 	for i, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil {
-			return nil, false, fmt.Errorf("peer: %w", err)
+			return nil, fmt.Errorf("peer: %w", err)
 		}
-		a := resolver.Address{Addr: u.Host, ServerName: u.Hostname()}
+		t := target{url: raw, address: u.Host, host: u.Hostname(), secure: strings.HasSuffix(u.Scheme, "s")}
 		switch u.Scheme {
 		case "http", "https":
 			if u.Port() == "" {
-				return nil, false, fmt.Errorf("peer: URL %q needs a host and a port", raw)
+				return nil, fmt.Errorf("peer: URL %q needs a host and a port", raw)
 			}
 		case "unix", "unixs":
-			a = resolver.Address{Addr: unixPrefix + u.Host + u.Path, ServerName: "localhost"}
+			t.address, t.host = unixPrefix+u.Host+u.Path, "localhost"
 		default:
-			return nil, false, fmt.Errorf("peer: URL %q: scheme must be http, https, unix or unixs", raw)
+			return nil, fmt.Errorf("peer: URL %q: scheme must be http, https, unix or unixs", raw)
 		}
-		s := strings.HasSuffix(u.Scheme, "s")
-		if i > 0 && s != secure {
-			return nil, false, fmt.Errorf("peer: URLs %s: some use TLS and some do not", strings.Join(urls, ","))
-		}
-		secure = s
-		addresses = append(addresses, a)
+		targets[i] = t
 	}
-	return addresses, secure, nil
+	return targets, nil
 }
 
-// dialer connects, and remembers how that went: what gRPC says of a failure is
-// text only.
+func resolved(targets []target) resolver.State {
+	var state resolver.State
+	for _, t := range targets {
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: t.address})
+	}
+	return state
+}
+
+// dialer connects to a member, and remembers how that went: what gRPC says of a
+// failure is text only.
 type dialer struct {
-	mu   sync.Mutex
-	last map[string]bool // by address: whether the last attempt was refused
+	member   uint64
+	targets  []target
+	security *Security
+	log      *slog.Logger
+	outcomes *prometheus.CounterVec
+
+	mu          sync.Mutex
+	attempts    map[string]*attempts // by address
+	incarnation uint64               // of the process that was reached last; 0: unknown
 }
 
-func newDialer(addresses []resolver.Address) *dialer {
-	d := &dialer{last: make(map[string]bool)}
-	for _, a := range addresses {
-		d.last[a.Addr] = false
+// attempts is what is known of the attempts to connect to one address.
+type attempts struct {
+	last     error  // what the last one ended with
+	logged   string // the outcome that was logged last
+	loggedAt time.Time
+}
+
+// logPause is the least time between two log lines about one address.
+const logPause = 5 * time.Second
+
+func newDialer(member uint64, targets []target, p *Pool) *dialer {
+	d := &dialer{
+		member: member, targets: targets, security: p.cfg.Security, log: p.cfg.Logger, outcomes: p.outcomes,
+		attempts: make(map[string]*attempts),
+	}
+	for _, t := range targets {
+		d.attempts[t.address] = &attempts{logged: outcomeConnected}
 	}
 	return d
 }
 
+// dial connects to one of the member's addresses, which includes the handshake.
 func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
-	network, target := "tcp", address
+	network, to := "tcp", address
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		network, target = "unix", path
+		network, to = "unix", path
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, target)
-	refused := errors.Is(err, syscall.ECONNREFUSED) || network == "unix" && errors.Is(err, os.ErrNotExist)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last[address] = refused
-	return conn, err
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
+	if err != nil {
+		if network == "unix" && errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err) // no process listens there either
+		}
+		d.ended(address, err)
+		return nil, err
+	}
+	t := d.target(address)
+	secured, incarnation, err := d.security.connect(ctx, conn, d.member, t.host, t.secure)
+	if err != nil {
+		_ = conn.Close() // the handshake's error says more
+		d.ended(address, err)
+		return nil, err
+	}
+	d.reached(address, incarnation)
+	return &dialedConn{Conn: secured, d: d, address: address}, nil
 }
 
-// refused reports whether the last attempt at every address was refused.
-func (d *dialer) refused() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range d.last {
-		if !r {
-			return false
+func (d *dialer) target(address string) target {
+	for _, t := range d.targets {
+		if t.address == address {
+			return t
 		}
 	}
-	return true
+	return target{address: address}
 }
 
-// newestTLS are gRPC's TLS credentials with a configuration made anew for each
-// handshake.
-type newestTLS struct {
-	credentials.TransportCredentials
-	config func() *tls.Config
+func (d *dialer) reached(address string, incarnation uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.incarnation = incarnation
+	d.attempts[address].last = nil
 }
 
-func newCredentials(secure bool, config func() *tls.Config) credentials.TransportCredentials {
-	if !secure {
-		return insecure.NewCredentials()
+// ended takes in how an attempt to connect ended, nil if the member has answered. It
+// logs each change, at most one per logPause.
+func (d *dialer) ended(address string, err error) {
+	outcome := outcomeOf(err)
+	d.outcomes.WithLabelValues(outcome).Inc()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.attempts[address]
+	a.last = err
+	if outcome == a.logged || time.Since(a.loggedAt) < logPause {
+		return
 	}
-	return newestTLS{credentials.NewTLS(config()), config}
+	a.logged, a.loggedAt = outcome, time.Now()
+	m, _ := d.security.lookUp(func(m Member) bool { return m.ID == d.member })
+	log := d.log.With("member", m.Name, "member_id", fmt.Sprintf("%x", d.member), "url", d.target(address).url)
+	if err == nil {
+		log.Info("connected to the member again")
+		return
+	}
+	log.Warn("cannot connect to a member at its peer URL; check its --initial-advertise-peer-urls and the network", "error", err)
 }
 
-func (c newestTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return credentials.NewTLS(c.config()).ClientHandshake(ctx, authority, conn)
+// failure returns what the last attempts say of the member: ErrRefused if every address
+// refused, ErrOtherNode or ErrNoCertificate if an address led to another process or needs one;
+// nil if they say nothing for certain.
+func (d *dialer) failure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	refused := 0
+	for _, a := range d.attempts {
+		switch {
+		case errors.Is(a.last, syscall.ECONNREFUSED):
+			refused++
+		case errors.Is(a.last, ErrOtherNode):
+			return ErrOtherNode
+		case errors.Is(a.last, ErrNoCertificate):
+			return ErrNoCertificate
+		}
+	}
+	if refused == len(d.attempts) {
+		return ErrRefused
+	}
+	return nil
 }
 
-func (c newestTLS) Clone() credentials.TransportCredentials { return newCredentials(true, c.config) }
+// outdated reports whether the process that was reached last is no longer the
+// member's.
+func (d *dialer) outdated() bool {
+	m, ok := d.security.lookUp(func(m Member) bool { return m.ID == d.member })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !ok || d.incarnation != 0 && d.incarnation != m.Incarnation
+}
+
+// Outcomes of attempts to connect, in metrics and in logs.
+const (
+	outcomeConnected     = "connected"
+	outcomeRefused       = "refused"
+	outcomeTimeout       = "timeout"
+	outcomeOtherNode     = "other_node"
+	outcomeNoCertificate = "no_certificate"
+	outcomeRejected      = "rejected" // by the member
+	outcomeFailed        = "failed"
+)
+
+func outcomeOf(err error) string {
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return outcomeConnected
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return outcomeRefused
+	case errors.Is(err, ErrOtherNode):
+		return outcomeOtherNode
+	case errors.Is(err, ErrNoCertificate):
+		return outcomeNoCertificate
+	case isAlert(err):
+		return outcomeRejected
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return outcomeTimeout
+	}
+	return outcomeFailed
+}
+
+// isAlert reports whether the other side of a TLS connection refused it.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// dialedConn is a connection whose first Read says whether the member accepts it: in TLS
+// 1.3 a dialer's handshake ends before the acceptor has seen its certificate.
+type dialedConn struct {
+	net.Conn
+	d       *dialer
+	address string
+	known   bool // of the one goroutine that reads
+}
+
+func (c *dialedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.known && (n > 0 || isAlert(err)) {
+		c.known = true
+		if n > 0 {
+			c.d.ended(c.address, nil)
+		} else {
+			c.d.ended(c.address, fmt.Errorf("the member rejects this one's certificate: %w", err))
+		}
+	}
+	return n, err
+}
+
+// probe connects to each address, and waits for the member's first byte. It returns
+// the first error.
+func (d *dialer) probe(ctx context.Context) error {
+	var first error
+	for _, t := range d.targets {
+		conn, err := d.dial(ctx, t.address)
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the Read
+			_, err = conn.Read(make([]byte, 1))
+			stop()
+			_ = conn.Close() // it has served its purpose
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -18,11 +18,13 @@
 //     is read again from the leader's history.
 //   - Silence is noticed: the leader sends something every 200 ms, and a feed that
 //     hears nothing for Config.Silence ends.
+//   - Members talk to members only: both sides of a connection require TLS 1.3 and the
+//     certificate of a current member; the dialer requires the one it wants to reach.
 //   - A node is never taken for another: each call names the cluster and the
 //     member it is meant for, and a node that is not meant refuses it. Addresses
 //     outlive processes, and a write must not land in somebody else's cluster.
 //   - Evidence is told from guesses: ErrRefused says that nothing listens at a
 //     member's address; timeouts and broken connections say no such thing.
 //
-// Start reading at service.go and feed.go.
+// Start reading at service.go and feed.go; for authentication at security.go.
 package peer

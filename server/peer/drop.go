@@ -10,3 +10,16 @@ func (p *Pool) Drop(id uint64) {
 		delete(p.clients, id)
 	}
 }
+
+// Revoke drops the connections to processes that are no longer members'. It is called after
+// each look at the members.
+func (p *Pool) Revoke() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, c := range p.clients {
+		if c.dialer.outdated() {
+			_ = c.conn.Close() // it can only say that it is closed already
+			delete(p.clients, id)
+		}
+	}
+}

@@ -13,6 +13,9 @@ var (
 	// ErrOtherNode: another member, or a member of another cluster, listens at the
 	// member's address.
 	ErrOtherNode = errors.New("another node listens at the peer's address")
+	// ErrNoCertificate: the member has published no certificate, so it cannot be
+	// authenticated. It runs an older version.
+	ErrNoCertificate = errors.New("the member has published no certificate")
 	// ErrSilent: a feed's leader said nothing for Config.Silence.
 	ErrSilent = errors.New("the peer fell silent")
 	// ErrAhead: the feed was asked to go on from revisions that the leader does not

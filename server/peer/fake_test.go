@@ -3,7 +3,9 @@ package peer
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -169,14 +172,57 @@ func newService(n Node) *service {
 	return &service{node: n, heartbeat: 20 * time.Millisecond, fragmentBytes: fragmentBytes}
 }
 
+// table is the members as they are, and as one of them has seen them.
+type table struct {
+	mu           sync.Mutex
+	now, current []Member
+	refreshes    int
+	err          error
+}
+
+func (m *table) Current() []Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+func (m *table) Refresh(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refreshes++
+	if m.err == nil {
+		m.current = slices.Clone(m.now)
+	}
+	return m.err
+}
+
+// set puts members in the table, for the next Refresh to see.
+func (m *table) set(members ...Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = members
+}
+
+func (m *table) looks() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refreshes
+}
+
+// plain is the security of members that have no certificates.
+func plain(t *testing.T) *Security {
+	own, err := NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return NewSecurity(SecurityConfig{Certificate: own, Members: &table{}, Insecure: true})
+}
+
 func newPool(t *testing.T, change ...func(*Config)) *Pool {
 	t.Helper()
-	cfg := Config{ClusterID: cluster, Silence: time.Minute}
+	cfg := Config{ClusterID: cluster, Silence: time.Minute, Security: plain(t)}
 	for _, c := range change {
 		c(&cfg)
 	}
-	p, err := NewPool(cfg)
-	require.NoError(t, err)
+	p := NewPool(cfg)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
 }

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"google.golang.org/grpc"
@@ -73,9 +72,10 @@ func check(ctx context.Context, id Identity) (trailer metadata.MD, refusal error
 	switch {
 	case cluster == "":
 		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: this port is for the members of the cluster")
-	case cluster != hexID(id.ClusterID()) || member != "" && member != hexID(id.MemberID()):
-		refusal = status.Error(codes.FailedPrecondition, fmt.Sprintf("sqlbrain: this is member %x of cluster %x, not member %s of cluster %s",
-			id.MemberID(), id.ClusterID(), member, cluster))
+	case cluster != hexID(id.ClusterID()):
+		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: the call is meant for a member of another cluster")
+	case member != "" && member != hexID(id.MemberID()):
+		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: the call is meant for another member of the cluster")
 	default:
 		return trailer, nil
 	}

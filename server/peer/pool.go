@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,24 +11,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/stats"
-
-	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
 // Config configures a Pool.
 type Config struct {
 	// ClusterID is the cluster that all members must belong to.
 	ClusterID uint64
-	// TLS names the PEM files for https and unixs URLs. If it is empty, no
-	// certificate is shown, and the system's authorities are trusted.
-	TLS    tlsfiles.Config
-	Logger *slog.Logger // discards
+	// Security authenticates the members.
+	Security *Security
+	Logger   *slog.Logger // discards
 	// Silence is how long a feed may hear nothing before it ends; 1.5 s.
 	Silence time.Duration
 	Stats   stats.Handler // of the calls; nil: none
@@ -53,8 +50,8 @@ var connectBackoff = backoff.Config{
 // Pool has the connections to the other members. Its methods may be called by
 // several goroutines.
 type Pool struct {
-	cfg Config
-	tls func() *tls.Config
+	cfg      Config
+	outcomes *prometheus.CounterVec
 
 	mu      sync.Mutex
 	closed  bool
@@ -64,27 +61,25 @@ type Pool struct {
 // ErrClosed: the pool was closed.
 var ErrClosed = errors.New("peer: pool closed")
 
-// NewPool reads the TLS files. Nothing is connected yet.
-func NewPool(cfg Config) (*Pool, error) {
+// NewPool returns a pool that has connected to nothing yet.
+func NewPool(cfg Config) *Pool {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Silence <= 0 {
 		cfg.Silence = defaultSilence
 	}
-	p := &Pool{cfg: cfg, clients: make(map[uint64]*Client), tls: func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }}
-	if !cfg.TLS.Empty() {
-		files, err := tlsfiles.Open(cfg.TLS, cfg.Logger)
-		if err != nil {
-			return nil, fmt.Errorf("peer: %w", err)
-		}
-		p.tls = files.Client
-	}
-	return p, nil
+	return &Pool{cfg: cfg, clients: make(map[uint64]*Client), outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sqlbrain_peer_connections_total",
+		Help: "Attempts to connect to other members, by outcome: connected, refused (nothing listens), timeout, other_node (the URL leads to another process), no_certificate (of an older version), rejected (by the member), failed.",
+	}, []string{"outcome"})}
 }
 
+// Outcomes is the metric of attempts to connect.
+func (p *Pool) Outcomes() prometheus.Collector { return p.outcomes }
+
 // Member returns the client for a member, which listens at urls: http, https,
-// unix or unixs, the same protocol for all. It is connected when it is first used.
+// unix or unixs. It is connected when it is first used.
 // A member has one client at a time: one for other addresses replaces it, and ends
 // what is under way on it.
 func (p *Pool) Member(id uint64, urls []string) (*Client, error) {
@@ -122,17 +117,17 @@ func (p *Pool) Close() error {
 }
 
 func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
-	addresses, secure, err := parseURLs(urls)
+	targets, err := parseURLs(urls)
 	if err != nil {
 		return nil, err
 	}
-	d := newDialer(addresses)
+	d := newDialer(id, targets, p)
 	r := manual.NewBuilderWithScheme("sqlbrain-peer")
-	r.InitialState(resolver.State{Addresses: addresses})
+	r.InitialState(resolved(targets))
 	options := []grpc.DialOption{
 		grpc.WithResolvers(r),
 		grpc.WithContextDialer(d.dial),
-		grpc.WithTransportCredentials(newCredentials(secure, p.tls)),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // dial has made the handshake
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: minConnectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
 		grpc.WithDisableServiceConfig(),

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -23,6 +24,10 @@ type Config struct {
 	// CRLFile holds a revocation list, DER or PEM: a listener refuses clients that show a certificate
 	// with one of its serial numbers, whoever issued that, as in etcd.
 	CRLFile string
+	// AllowedCNs and AllowedHostnames restrict which certificates of the trusted
+	// authorities are accepted, by listeners and clients: those with one of the common names, or those
+	// that are valid for one of the names or addresses. Only one of the two may be given.
+	AllowedCNs, AllowedHostnames []string
 
 	// MinVersion is the oldest version of TLS that is spoken; 0 is 1.2.
 	MinVersion uint16
@@ -34,7 +39,8 @@ type Config struct {
 
 // Empty reports whether no file is named.
 func (c Config) Empty() bool {
-	return c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" && c.CRLFile == "" && !c.ClientCertAuth
+	return c.CertFile == "" && c.KeyFile == "" && c.TrustedCAFile == "" && c.CRLFile == "" && !c.ClientCertAuth &&
+		len(c.AllowedCNs) == 0 && len(c.AllowedHostnames) == 0
 }
 
 // Files makes the tls.Config of each handshake from the files. Its methods may be
@@ -63,6 +69,12 @@ func Open(paths Config, log *slog.Logger) (*Files, error) {
 	if paths.CRLFile != "" && paths.TrustedCAFile == "" {
 		return nil, errors.New("a revocation list of client certificates needs a trusted CA file")
 	}
+	if (len(paths.AllowedCNs) > 0 || len(paths.AllowedHostnames) > 0) && paths.TrustedCAFile == "" {
+		return nil, errors.New("a list of allowed certificates needs a trusted CA file")
+	}
+	if len(paths.AllowedCNs) > 0 && len(paths.AllowedHostnames) > 0 {
+		return nil, errors.New("either common names or host names of certificates can be restricted")
+	}
 	paths.MinVersion = max(paths.MinVersion, tls.VersionTLS12)
 	f := &Files{paths: paths, log: log}
 	stamps, err := f.stat()
@@ -81,9 +93,13 @@ func Open(paths Config, log *slog.Logger) (*Files, error) {
 func (f *Files) Listener() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.current().server, nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return f.Server(), nil },
 	}
 }
+
+// Server returns the configuration for a listener's next handshake, of the files'
+// newest content. It must not be changed.
+func (f *Files) Server() *tls.Config { return f.current().server }
 
 // Client returns the configuration for a client's next handshake, of the files'
 // newest content: it shows the certificate and trusts the authorities. Nobody may
@@ -159,10 +175,33 @@ func (f *Files) load() (configs, error) {
 					return fmt.Errorf("the certificate %q with the serial number %x is revoked", cert.Subject.CommonName, cert.SerialNumber)
 				}
 			}
+			return f.paths.checkAllowed(s)
+		}
+	} else {
+		c.server.VerifyConnection = f.paths.checkAllowed
+	}
+	c.client.VerifyConnection = f.paths.checkAllowed
+	return c, nil
+}
+
+// checkAllowed refuses a verified certificate that is not among those allowed.
+func (c Config) checkAllowed(s tls.ConnectionState) error {
+	if len(c.AllowedCNs) == 0 && len(c.AllowedHostnames) == 0 {
+		return nil
+	}
+	if len(s.VerifiedChains) == 0 {
+		return errors.New("a certificate of the trusted authorities is needed")
+	}
+	cert := s.VerifiedChains[0][0]
+	if slices.Contains(c.AllowedCNs, cert.Subject.CommonName) {
+		return nil
+	}
+	for _, name := range c.AllowedHostnames {
+		if cert.VerifyHostname(name) == nil {
 			return nil
 		}
 	}
-	return c, nil
+	return fmt.Errorf("the certificate %q, valid for %q, is not among those allowed", cert.Subject.CommonName, cert.DNSNames)
 }
 
 // readRevoked returns the serial numbers of a revocation list.

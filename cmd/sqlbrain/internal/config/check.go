@@ -143,19 +143,30 @@ func (s *Settings) checkURLs() error {
 // checkPeerURLs sees to it that the other members are told addresses that they can
 // reach.
 func (s *Settings) checkPeerURLs() error {
+	for _, raw := range s.InitialAdvertisePeerURLs {
+		if !reachable(raw) {
+			return s.invalid("initial-advertise-peer-urls", "%q is no address at which other members can reach this one", raw)
+		}
+	}
 	if len(s.InitialAdvertisePeerURLs) > 0 {
 		return nil
 	}
 	for _, raw := range s.ListenPeerURLs {
-		u, err := url.Parse(raw)
-		if err != nil || strings.HasPrefix(u.Scheme, "unix") {
-			continue
-		}
-		if ip := net.ParseIP(u.Hostname()); u.Port() == "0" || u.Hostname() == "" || ip != nil && ip.IsUnspecified() {
+		if !reachable(raw) {
 			return s.invalid("listen-peer-urls", "%q is no address that other members can be told: --initial-advertise-peer-urls is needed as well", raw)
 		}
 	}
 	return nil
+}
+
+// reachable reports whether a URL names a host and a port.
+func reachable(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || strings.HasPrefix(u.Scheme, "unix") {
+		return true
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Port() != "0" && u.Hostname() != "" && (ip == nil || !ip.IsUnspecified())
 }
 
 func urlProblem(raw string) string {
@@ -214,26 +225,31 @@ func (s *Settings) checkTLS() error {
 	case s.PeerCRLFile != "" && s.PeerTrustedCAFile == "":
 		return s.invalid("peer-crl-file", "--peer-trusted-ca-file is needed as well")
 	}
-	if err := s.checkTLSFiles("", "listen-client-urls", s.TLS(), s.CertFile, s.KeyFile, s.TrustedCAFile, s.ClientCertAuth); err != nil {
+	switch {
+	case len(s.PeerCertAllowedCN) > 0 && len(s.PeerCertAllowedHostname) > 0:
+		return s.invalid("peer-cert-allowed-cn", "--peer-cert-allowed-hostname is given as well, and only one of them can be")
+	case len(s.PeerCertAllowedCN) > 0 && s.PeerTrustedCAFile == "":
+		return s.invalid("peer-cert-allowed-cn", "--peer-trusted-ca-file is needed as well")
+	case len(s.PeerCertAllowedHostname) > 0 && s.PeerTrustedCAFile == "":
+		return s.invalid("peer-cert-allowed-hostname", "--peer-trusted-ca-file is needed as well")
+	case s.TLS() && s.CertFile == "":
+		return s.invalid("listen-client-urls", "an https URL needs --cert-file and --key-file")
+	case !s.TLS() && s.CertFile != "" && s.KeyFile != "":
+		return s.invalid("cert-file", "no URL to listen on is https, so that nothing would be encrypted")
+	}
+	if err := s.checkTLSFiles("", s.CertFile, s.KeyFile, s.TrustedCAFile, s.ClientCertAuth); err != nil {
 		return err
 	}
-	// A node without peer URLs of its own may still call the others.
-	secure := encrypted(s.ListenPeerURLs...) || len(s.ListenPeerURLs) == 0 && s.PeerCertFile != ""
-	return s.checkTLSFiles("peer-", "listen-peer-urls", secure, s.PeerCertFile, s.PeerKeyFile, s.PeerTrustedCAFile, s.PeerClientCertAuth)
+	return s.checkTLSFiles("peer-", s.PeerCertFile, s.PeerKeyFile, s.PeerTrustedCAFile, s.PeerClientCertAuth)
 }
 
-// checkTLSFiles judges the settings with this prefix; secure says that a URL of
-// the setting urls needs them.
-func (s *Settings) checkTLSFiles(prefix, urls string, secure bool, cert, key, ca string, auth bool) error {
+// checkTLSFiles judges the settings with this prefix.
+func (s *Settings) checkTLSFiles(prefix, cert, key, ca string, auth bool) error {
 	switch {
 	case cert != "" && key == "":
 		return s.invalid(prefix+"cert-file", "--%skey-file is needed as well", prefix)
 	case key != "" && cert == "":
 		return s.invalid(prefix+"key-file", "--%scert-file is needed as well", prefix)
-	case secure && cert == "":
-		return s.invalid(urls, "an https URL needs --%scert-file and --%skey-file", prefix, prefix)
-	case !secure && cert != "":
-		return s.invalid(prefix+"cert-file", "no URL to listen on is https, so that nothing would be encrypted")
 	case auth && ca == "":
 		return s.invalid(prefix+"client-cert-auth", "--%strusted-ca-file is needed as well", prefix)
 	case ca != "" && cert == "":

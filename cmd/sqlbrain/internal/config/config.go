@@ -45,6 +45,9 @@ type Config struct {
 	PeerTrustedCAFile        string
 	PeerClientCertAuth       bool
 	PeerCRLFile              string
+	PeerCertAllowedCN        []string
+	PeerCertAllowedHostname  []string
+	PeerInsecure             bool
 
 	TLSMinVersion string // TLS12 or TLS13
 	TLSMaxVersion string // TLS12 or TLS13

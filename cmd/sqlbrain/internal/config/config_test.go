@@ -83,7 +83,8 @@ func TestEverySettingHasAllSources(t *testing.T) {
 		extra := []string{}
 		switch f.Name {
 		case "config-file", "datastore-password-file", "datastore-password-command", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
-			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file":
+			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file",
+			"peer-cert-allowed-cn", "peer-cert-allowed-hostname":
 			return // make sense together with others only, see below
 		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls", "initial-advertise-peer-urls":
 			value = "http://127.0.0.1:7"
@@ -129,19 +130,22 @@ func TestTLSSettingsArePassedOn(t *testing.T) {
 	s, err := load([]string{
 		"--listen-client-urls=https://127.0.0.1:1", "--cert-file=a", "--key-file=b", "--trusted-ca-file=c", "--client-cert-auth", "--client-crl-file=d",
 		"--listen-peer-urls=https://127.0.0.1:2", "--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-client-cert-auth", "--peer-crl-file=h",
-		"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+		"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "--peer-cert-allowed-cn=i,j",
 	}, nil)
 	require.NoError(t, err)
 	suites := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
 	require.Equal(t, tlsfiles.Config{CertFile: "a", KeyFile: "b", TrustedCAFile: "c", ClientCertAuth: true, CRLFile: "d", CipherSuites: suites}, s.ClientTLS())
-	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", CipherSuites: suites}, s.PeerTLS())
+	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", AllowedCNs: []string{"i", "j"}}, s.PeerTLS())
 	s, err = load([]string{"--tls-min-version=TLS1.3"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, tls.VersionTLS13, s.ClientTLS().MinVersion)
 	s, err = load([]string{"--tls-max-version=TLS1.2"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, tls.VersionTLS12, s.ClientTLS().MaxVersion)
-	require.EqualValues(t, tls.VersionTLS12, s.PeerTLS().MaxVersion)
+	require.Zero(t, s.PeerTLS().MaxVersion, "versions are for clients")
+	s, err = load([]string{"--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-cert-allowed-hostname=h"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"h"}, s.PeerTLS().AllowedHostnames)
 }
 
 func TestListsInFiles(t *testing.T) {
@@ -229,9 +233,13 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--trusted-ca-file=a", "--cert-file"},
 		{"--listen-peer-urls=http://0.0.0.0:2380", "--initial-advertise-peer-urls is needed"},
 		{"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls is needed"},
-		{"--listen-peer-urls=https://127.0.0.1:1", "--peer-cert-file and --peer-key-file"},
+		{"--listen-peer-urls=http://[::]:2380", "--initial-advertise-peer-urls is needed"},
+		{"--initial-advertise-peer-urls=http://0.0.0.0:2380", "--initial-advertise-peer-urls: \"http://0.0.0.0:2380\" is no address"},
+		{"--initial-advertise-peer-urls=https://[::]:2380", "is no address at which other members can reach this one"},
+		{"--peer-cert-allowed-cn=a", "--peer-cert-allowed-cn: --peer-trusted-ca-file is needed as well"},
+		{"--peer-cert-allowed-hostname=a", "--peer-cert-allowed-hostname: --peer-trusted-ca-file is needed as well"},
+		{"--peer-cert-allowed-cn=a --peer-cert-allowed-hostname=b", "only one of them can be"},
 		{"--peer-cert-file=a", "--peer-cert-file: --peer-key-file is needed as well"},
-		{"--peer-cert-file=a --peer-key-file=b", "nothing would be encrypted"},
 		{"--listen-peer-urls= --peer-cert-file=a --peer-key-file=b --peer-client-cert-auth", "--peer-trusted-ca-file"},
 		{"--memory-limit-bytes=300000000", "--memory-limit-bytes: 300000000 is too small for what"},
 		{"--memory-limit-bytes=536870912 --object-cache-bytes=268435456", "--memory-limit-bytes: 536870912 is too small for what"},

@@ -25,11 +25,13 @@ func (c *Config) ClientTLS() tlsfiles.Config {
 	})
 }
 
-// PeerTLS is what members need to listen to and to call each other.
+// PeerTLS is what is configured for members to listen to and to call each other. Versions
+// and cipher suites are for clients.
 func (c *Config) PeerTLS() tlsfiles.Config {
-	return c.versions(tlsfiles.Config{
+	return tlsfiles.Config{
 		CertFile: c.PeerCertFile, KeyFile: c.PeerKeyFile, TrustedCAFile: c.PeerTrustedCAFile, ClientCertAuth: c.PeerClientCertAuth, CRLFile: c.PeerCRLFile,
-	})
+		AllowedCNs: c.PeerCertAllowedCN, AllowedHostnames: c.PeerCertAllowedHostname,
+	}
 }
 
 func (c *Config) versions(files tlsfiles.Config) tlsfiles.Config {
