@@ -47,11 +47,25 @@ func sourceOf(ctx context.Context) Source {
 	return s
 }
 
-// info returns who calls, nil for nobody, at the version of users and roles that v is.
+// info returns who calls, nil for nobody, at the version of users and roles that v is. A
+// caller that was found out at another revision than v's is refused, in every call: such a
+// token may be of a user that was removed, or of a password that was changed.
 func (g *Guard) info(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
 	if v.err != nil {
 		return nil, v.err
 	}
+	ai, err := g.claimed(ctx, v)
+	if err == nil {
+		err = v.checkRevision(ai)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ai, nil
+}
+
+// claimed is info without the check of the revision.
+func (g *Guard) claimed(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
 	source := sourceOf(ctx)
 	switch {
 	case source == Peer:
@@ -86,7 +100,11 @@ func tokenOf(ctx context.Context) (string, bool) {
 
 func (g *Guard) tokenInfo(ctx context.Context, v *view, token string) (*etcdauth.AuthInfo, error) {
 	if !g.simple {
-		return v.AuthInfoFromCtx(ctx)
+		ai, err := v.AuthInfoFromCtx(ctx)
+		if err == nil && ai != nil && v.user(ai.Username) == nil {
+			err = etcdauth.ErrInvalidAuthToken
+		}
+		return ai, err
 	}
 	ai, err := g.simpleToken(ctx, v, token)
 	if err == nil && ai == nil {

@@ -16,14 +16,27 @@ import (
 // roles by what apply does to them, and returns the store's revision. apply may be
 // called more than once, each time with other ones.
 func (g *Guard) Change(ctx context.Context, apply func(etcdauth.AuthStore) error) (revision int64, err error) {
-	ai, _, err := g.caller(ctx)
-	if err != nil {
-		return 0, err
+	for {
+		ai, version, err := g.caller(ctx)
+		if err != nil {
+			return 0, err
+		}
+		revision, err := g.change(ctx, ai, apply)
+		if errors.Is(err, etcdauth.ErrAuthOldRevision) && g.node.AuthRows().Version > version {
+			continue // another change came first; find out anew who calls
+		}
+		return revision, err
 	}
+}
+
+func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo, apply func(etcdauth.AuthStore) error) (revision int64, err error) {
 	return g.node.ChangeAuth(ctx, func(rows *backend.AuthRows) (*backend.AuthChange, error) {
 		v := g.view(rows)
 		if v.err != nil {
 			return nil, v.err
+		}
+		if err := v.checkRevision(ai); err != nil {
+			return nil, err
 		}
 		if err := v.IsAdminPermitted(ai); err != nil {
 			return nil, err
@@ -98,7 +111,8 @@ func (g *Guard) Authenticate(ctx context.Context, name, password string, issue f
 		if err != nil {
 			return "", 0, err
 		}
-		if token, revision, err = issue(ctx, name, prefix); err != nil {
+		// The password says who calls. A token that came along may be old.
+		if token, revision, err = issue(From(ctx, unknown), name, prefix); err != nil {
 			return "", 0, err
 		}
 		// The token is of the password that the user has by now, which must be the one

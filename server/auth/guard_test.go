@@ -160,23 +160,34 @@ func TestAWriteOfAnOldRevisionIsRefused(t *testing.T) {
 	g := newGuard(t, n)
 	populate(t, g)
 	ann := as(t, g, "ann")
-	put := func(ctx context.Context) error {
+	writes := func(ctx context.Context) (*Caller, func() error) {
 		ctx, caller, err := g.Put(ctx, &pb.PutRequest{Key: []byte("a/x")})
 		require.NoError(t, err)
-		require.Equal(t, "ann", caller.Name)
-		_, err = n.Txn(ctx, &backend.Txn{Then: []backend.Op{{Put: &backend.PutRequest{Key: []byte("a/x")}}}}, true)
-		return err
+		return &caller, func() error {
+			_, err = n.Txn(ctx, &backend.Txn{Then: []backend.Op{{Put: &backend.PutRequest{Key: []byte("a/x")}}}}, true)
+			return err
+		}
 	}
-	require.NoError(t, put(ann))
+	caller, put := writes(ann)
+	require.Equal(t, "ann", caller.Name)
+	require.NoError(t, put())
+	root := as(t, g, "root")
+	empty, _, err := g.WriteTxn(root, &pb.TxnRequest{})
+	require.NoError(t, err)
 	g.mustChange(t, as(t, g, "root"), userAdd(t, g, "bob", "bobpw"))
-	require.ErrorIs(t, put(ann), etcdauth.ErrAuthOldRevision)
-	require.NoError(t, put(as(t, g, "ann")))
+	require.ErrorIs(t, put(), etcdauth.ErrAuthOldRevision)
+	_, err = n.Txn(empty, &backend.Txn{Then: []backend.Op{{Put: &backend.PutRequest{Key: []byte("a/x")}}}}, true)
+	require.ErrorIs(t, err, etcdauth.ErrAuthOldRevision, "whatever its rules ask for")
+	_, _, err = g.Put(ann, &pb.PutRequest{Key: []byte("a/x")})
+	require.ErrorIs(t, err, etcdauth.ErrAuthOldRevision)
+	_, put = writes(as(t, g, "ann"))
+	require.NoError(t, put())
 }
 
 func TestWhoseCallIsNotKnownIsNobodys(t *testing.T) {
 	g := newGuard(t, newNode(t))
 	populate(t, g)
-	md := metadata.Pairs(userKey, "root", revisionKey, "99", commonNameKey, "root")
+	md := metadata.Pairs(userKey, "root", revisionKey, fmt.Sprint(g.Revision()), commonNameKey, "root")
 	forged := metadata.NewIncomingContext(t.Context(), md)
 	require.ErrorIs(t, g.Somebody(forged), etcdauth.ErrUserEmpty)
 	require.ErrorIs(t, g.Somebody(From(forged, Client)), etcdauth.ErrUserEmpty)
@@ -272,3 +283,27 @@ type staleNode struct {
 }
 
 func (n *staleNode) AuthRows() *backend.AuthRows { return n.rows }
+
+// A change that waits while another one is made is of an old revision, and its caller of the new
+// one all the same.
+func TestConcurrentChangesOfOneCallerSucceed(t *testing.T) {
+	g := newGuard(t, newNode(t))
+	populate(t, g)
+	token, _, err := g.Authenticate(t.Context(), "root", "rootpw", g.IssueToken)
+	require.NoError(t, err)
+	root := From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client)
+	errs := make(chan error)
+	const changes = 32
+	for i := range changes {
+		go func() {
+			_, err := g.Change(root, func(s etcdauth.AuthStore) error {
+				_, err := s.RoleAdd(&pb.AuthRoleAddRequest{Name: fmt.Sprint("role", i)})
+				return err
+			})
+			errs <- err
+		}()
+	}
+	for range changes {
+		require.NoError(t, <-errs)
+	}
+}

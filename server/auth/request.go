@@ -60,6 +60,7 @@ func (g *Guard) writing(ctx context.Context, c check) (context.Context, Caller, 
 	if err != nil {
 		return nil, Caller{}, err
 	}
+	known := ai
 	if ai == nil {
 		ai = &etcdauth.AuthInfo{}
 	}
@@ -70,6 +71,9 @@ func (g *Guard) writing(ctx context.Context, c check) (context.Context, Caller, 
 		}
 		if v.err != nil {
 			return v.err
+		}
+		if err := v.checkRevision(known); err != nil {
+			return err
 		}
 		return c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) })
 	})

@@ -38,6 +38,15 @@ func (g *Guard) over(s *store, tokens etcdauth.TokenProvider) etcdauth.AuthStore
 	return etcdauth.NewAuthStore(zap.NewNop(), s, tokens, g.cfg.BcryptCost)
 }
 
+// checkRevision returns etcd's ErrAuthOldRevision if ai is of another revision than v. etcd
+// checks that for keys only, so that an old JWT keeps its administrative rights there.
+func (v *view) checkRevision(ai *etcdauth.AuthInfo) error {
+	if ai != nil && v.rows.Enabled && ai.Revision != v.Revision() {
+		return etcdauth.ErrAuthOldRevision
+	}
+	return nil
+}
+
 func (v *view) user(name string) *authpb.User { return v.store.users[name] }
 
 // honours reports whether a token still stands for its user: nobody has switched
