@@ -25,6 +25,7 @@ func TestASecondProcessOfALiveMemberIsRefused(t *testing.T) {
 		first := run(t, r)
 		defer first.kill()
 		time.Sleep(3 * interval)
+		synctest.Wait() // the third heartbeat is sent
 		began := time.Now()
 		cfg.PeerURLs = []string{"http://10.0.0.2:2380"}
 		_, err = Join(t.Context(), cfg)
