@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/etcd/client/pkg/v3/types"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -78,6 +77,9 @@ func (c Config) withDefaults() (Config, error) {
 		if c.PeerURLs, err = normalURLs(c.PeerURLs); err != nil {
 			return c, err
 		}
+		if err := checkReachable(c.PeerURLs); err != nil {
+			return c, err
+		}
 	}
 	c.ClientURLs = slices.Clone(c.ClientURLs)
 	c.HeartbeatInterval = cmp.Or(c.HeartbeatInterval, DefaultHeartbeatInterval)
@@ -92,14 +94,4 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
-}
-
-// normalURLs returns urls in the order and the form in which etcd keeps and
-// compares them, or ErrBadURLs.
-func normalURLs(urls []string) ([]string, error) {
-	all, err := types.NewURLs(urls)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadURLs, err)
-	}
-	return slices.Compact(all.StringSlice()), nil
 }

@@ -47,6 +47,11 @@
 // by Refresh, when they meet a certificate that they do not know. Rows of older versions have
 // no fingerprint.
 //
+// # Peer URLs
+//
+// A process joins only with peer URLs that others can reach, and that no other running
+// process advertises. Two URLs that differ in the scheme only are the same.
+//
 // # Changes
 //
 // Members are nodes that share a database. None holds data of its own, there is

@@ -18,7 +18,8 @@ import (
 //
 // If the name's last process did not say that it stopped, Join challenges it and
 // waits until it has been silent. It fails with ErrRunning if that process answers,
-// unless cfg.Force is set.
+// unless cfg.Force is set. In the same way it fails with ErrPeerURLExists if the process
+// of another member that has one of the same peer URLs answers.
 func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -26,7 +27,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
-		incarnation: newID(), ended: make(chan struct{}),
+		incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
 		looked: make(chan struct{}), asked: make(chan struct{}, 1),
 	}
 	r.view = newView(r.incarnation, cfg.HeartbeatInterval)
@@ -62,20 +63,52 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 		r.id = old.ID
 		self, _ := withID(r.view.apply(t, read, now), r.id)
 		r.sawSelf(self)
-		if other, ok := t.sharing(self.PeerURLs, r.id); ok {
-			r.log.Warn("another member has the same peer URLs: one of them will not be reached", "peer_urls", self.PeerURLs, "other", other.name)
-		}
+		r.warnOfURLs(t, self)
 		return true, nil
 	}
-	if known && old.running() && old.Incarnation != r.silenced {
+	if known && old.running() && !r.silenced[old.Incarnation] {
 		return false, r.replace(ctx, old)
 	}
 	batch := r.store.BeginBatchWrite()
 	if err := counter.swap(batch); err != nil {
 		return false, err
 	}
-	r.become(t, old, batch)
+	own := r.become(t, old, batch)
+	if other, ok := t.find(func(e entry) bool {
+		return e.ID != own.ID && e.running() && !r.silenced[e.Incarnation] && e.shares(own.PeerURLs)
+	}); ok {
+		return false, r.contend(ctx, other)
+	}
 	return false, batch.Commit(ctx)
+}
+
+// contend makes sure that the process of a member that advertises one of this one's
+// peer URLs has ended. It fails with ErrPeerURLExists if that process proves that it runs.
+func (r *Registry) contend(ctx context.Context, other entry) error {
+	silent, seen, err := challenge(ctx, r.store, other, other.silence())
+	switch {
+	case err != nil:
+		return err
+	case !silent:
+		return fmt.Errorf("%w: %s; each member needs its own --initial-advertise-peer-urls", ErrPeerURLExists, seen)
+	}
+	r.silenced[other.Incarnation] = true
+	return nil
+}
+
+// warnOfURLs logs what may keep others from reaching this member at its peer URLs.
+func (r *Registry) warnOfURLs(t table, self Member) {
+	if other, ok := t.sharing(self.PeerURLs, r.id); ok {
+		r.log.Warn("a member that does not run has one of this one's peer URLs; remove it, or start it with another --initial-advertise-peer-urls",
+			"peer_urls", self.PeerURLs, "other", other.name, "other_id", fmt.Sprintf("%x", other.ID))
+	}
+	local := slices.ContainsFunc(self.PeerURLs, isLocal)
+	if other, ok := t.find(func(e entry) bool {
+		return e.ID != r.id && e.running() && len(e.PeerURLs) > 0 && len(self.PeerURLs) > 0 && slices.ContainsFunc(e.PeerURLs, isLocal) != local
+	}); ok {
+		r.log.Warn("a member advertises a peer URL of its own host, and another member one of the network: they reach each other only on one host; check --initial-advertise-peer-urls",
+			"peer_urls", self.PeerURLs, "other", other.name, "other_peer_urls", other.PeerURLs)
+	}
 }
 
 // replace makes sure that the process which kept the member's row so far has ended.
@@ -84,7 +117,7 @@ func (r *Registry) replace(ctx context.Context, old entry) error {
 	if r.cfg.Force {
 		r.log.Warn("replacing a process that did not say that it stopped; if it still runs, it stops serving",
 			"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat)
-		r.silenced = old.Incarnation
+		r.silenced[old.Incarnation] = true
 		return nil
 	}
 	r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
@@ -96,12 +129,13 @@ func (r *Registry) replace(ctx context.Context, old entry) error {
 	case !silent:
 		return fmt.Errorf("%w: %s", ErrRunning, seen)
 	}
-	r.silenced = old.Incarnation
+	r.silenced[old.Incarnation] = true
 	return nil
 }
 
-// become adds to batch what makes this process the member.
-func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) {
+// become adds to batch what makes this process the member, and returns the member's
+// new row.
+func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	own := entry{name: r.cfg.Name, row: old.row}
 	if added, ok := t.added(r.cfg.PeerURLs); ok && own.ID == 0 {
 		own.row = added.row
@@ -120,9 +154,10 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) {
 	own.Fingerprint = r.cfg.Certificate.Fingerprint()
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())
-		return
+	} else {
+		batch.CAS(own.key(), own.encode(), old.raw)
 	}
-	batch.CAS(own.key(), own.encode(), old.raw)
+	return own
 }
 
 // newID returns a random number that is not 0.

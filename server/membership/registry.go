@@ -21,7 +21,7 @@ type Registry struct {
 	metrics     *metrics
 	id          uint64
 	incarnation uint64
-	silenced    uint64 // Join's: the incarnation that may be replaced
+	silenced    map[uint64]bool // Join's: incarnations of processes that have ended
 	view        *view
 	self        atomic.Pointer[Member]
 	left        atomic.Bool

@@ -122,15 +122,23 @@ func (t table) withID(id uint64) (entry, bool) {
 	return t.find(func(e entry) bool { return e.ID == id })
 }
 
-// added returns a member that has not started and has exactly these peer URLs.
+// added returns a member that has not started and has exactly these peer URLs, whatever
+// their schemes.
 func (t table) added(peerURLs []string) (entry, bool) {
-	return t.find(func(e entry) bool { return e.name == "" && slices.Equal(e.PeerURLs, peerURLs) })
+	return t.find(func(e entry) bool {
+		return e.name == "" && slices.EqualFunc(e.PeerURLs, peerURLs, func(a, b string) bool { return address(a) == address(b) })
+	})
 }
 
-// sharing returns a member other than id that has one of these peer URLs.
+// sharing returns a member other than id that has one of these peer URLs, whatever
+// their schemes.
 func (t table) sharing(peerURLs []string, id uint64) (entry, bool) {
-	return t.find(func(e entry) bool {
-		return e.ID != id && slices.ContainsFunc(peerURLs, func(u string) bool { return slices.Contains(e.PeerURLs, u) })
+	return t.find(func(e entry) bool { return e.ID != id && e.shares(peerURLs) })
+}
+
+func (r row) shares(peerURLs []string) bool {
+	return slices.ContainsFunc(r.PeerURLs, func(own string) bool {
+		return slices.ContainsFunc(peerURLs, func(u string) bool { return address(u) == address(own) })
 	})
 }
 
