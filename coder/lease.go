@@ -13,11 +13,15 @@ type Lease struct {
 	Remaining int64
 	// Policy is set on leases that a TTL policy made, not a client.
 	Policy bool
+	// Revoking is set on leases whose revocation has begun and takes several
+	// commits: they take no keys and no renewals.
+	Revoking bool
 }
 
 const (
-	flagPolicy = 1
-	leaseLen   = 1 + 1 + 8 + 8
+	flagPolicy   = 1
+	flagRevoking = 2
+	leaseLen     = 1 + 1 + 8 + 8
 )
 
 // EncodeLeaseKey returns the internal key of the row of lease id, which is not 0.
@@ -36,6 +40,9 @@ func EncodeLease(l Lease) []byte {
 	if l.Policy {
 		f = flagPolicy
 	}
+	if l.Revoking {
+		f |= flagRevoking
+	}
 	return appendInt64s(append(b, formatV1, f), l.TTL, l.Remaining)
 }
 
@@ -44,7 +51,9 @@ func DecodeLease(internal, b []byte) (Lease, error) {
 	if len(internal) != magicLen+8 || string(internal[:magicLen]) != magicLease || len(b) != leaseLen || b[0] != formatV1 {
 		return Lease{}, fmt.Errorf("%w: lease row %x", ErrMalformed, internal)
 	}
-	return Lease{ID: leaseIDAt(internal), Policy: b[1]&flagPolicy != 0, TTL: int64At(b, 2), Remaining: int64At(b, 10)}, nil
+	return Lease{
+		ID: leaseIDAt(internal), Policy: b[1]&flagPolicy != 0, Revoking: b[1]&flagRevoking != 0, TTL: int64At(b, 2), Remaining: int64At(b, 10),
+	}, nil
 }
 
 // EncodeAttachmentKey returns the internal key of the row that says that lease

@@ -234,7 +234,7 @@ func (f *fakeNode) LookupToken(context.Context, coder.TokenHash) (coder.Token, b
 	return coder.Token{}, false, f.failure()
 }
 
-func (f *fakeNode) LeaseKeys(context.Context, int64) ([][]byte, error) { return nil, f.failure() }
+func (f *fakeNode) EachLeaseKey(context.Context, int64, func([]byte) error) error { return f.failure() }
 
 func (f *fakeNode) AnyLeasesKeys(context.Context, func(int64, []byte) error) error {
 	return f.failure()

@@ -107,8 +107,13 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 	ctx, cancel := context.WithTimeout(caller, f.timeout)
 	defer cancel()
 	executing := ctx
-	if c, ok := req.(*pb.CompactionRequest); ok && c.Physical {
-		executing = caller // removing history takes as long as it takes
+	switch r := req.(type) {
+	case *pb.CompactionRequest:
+		if r.Physical {
+			executing = caller // removing history takes as long as it takes
+		}
+	case *pb.LeaseRevokeRequest:
+		executing = caller // so does removing a lease of very many keys
 	}
 	who, version, err := f.guard.Forwarded(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ type Node interface {
 	ChangeAuth(ctx context.Context, change func(*backend.AuthRows) (*backend.AuthChange, error)) (revision int64, err error)
 	IssueToken(ctx context.Context, prefix string, describe func(*backend.AuthRows) (coder.Token, error)) (token string, revision int64, err error)
 	LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error)
-	LeaseKeys(ctx context.Context, id int64) ([][]byte, error)
+	EachLeaseKey(ctx context.Context, id int64, see func(key []byte) error) error
 	AnyLeasesKeys(ctx context.Context, see func(id int64, key []byte) error) error
 }
 

@@ -11,7 +11,7 @@ import (
 // LeaseRenew returns nil if the caller may keep the lease alive: whoever may write
 // all its keys.
 func (g *Guard) LeaseRenew(ctx context.Context, id int64) error {
-	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.eachKey(ctx, id, see) },
+	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
 		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsPutPermitted(ai, key) })
 }
 
@@ -21,7 +21,7 @@ func (g *Guard) LeaseTimeToLive(ctx context.Context, id int64, keys bool) error 
 	if !keys {
 		return g.Somebody(ctx)
 	}
-	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.eachKey(ctx, id, see) },
+	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
 		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
 }
 
@@ -42,17 +42,4 @@ func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) er
 		}
 		return each(func(key []byte) error { return permitted(v, ai, key) })
 	})
-}
-
-func (g *Guard) eachKey(ctx context.Context, id int64, see func([]byte) error) error {
-	keys, err := g.node.LeaseKeys(ctx, id)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := see(key); err != nil {
-			return err
-		}
-	}
-	return nil
 }

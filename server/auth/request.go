@@ -9,10 +9,15 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
-// check judges a request of ai. keys tells which keys hang on a lease.
-type check func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error
+// check judges a request of ai. lease judges the keys of a lease.
+type check func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, lease leaseKeys) error
 
-type leaseKeys func(id int64) ([][]byte, error)
+// leaseKeys returns the error of see for a key that is attached to a lease.
+type leaseKeys func(id int64, see func(key []byte) error) error
+
+func leaseKeysOf(ctx context.Context, at backend.AuthView, ai *etcdauth.AuthInfo) leaseKeys {
+	return func(id int64, see func(key []byte) error) error { return at.MayWriteLease(ctx, id, ai.Username, see) }
+}
 
 // Read is a read on its way.
 type Read struct {
@@ -39,7 +44,7 @@ func (g *Guard) reading(ctx context.Context, c check) (context.Context, *Read) {
 			if err != nil || ai == nil {
 				return err
 			}
-			if err := c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) }); err != nil {
+			if err := c(v, ai, leaseKeysOf(ctx, at, ai)); err != nil {
 				return err
 			}
 			r.revision = ai.Revision
@@ -75,7 +80,7 @@ func (g *Guard) writing(ctx context.Context, c check) (context.Context, Caller, 
 		if err := v.checkRevision(known); err != nil {
 			return err
 		}
-		return c(v, ai, func(id int64) ([][]byte, error) { return at.LeaseKeys(ctx, id) })
+		return c(v, ai, leaseKeysOf(ctx, at, ai))
 	})
 	return ctx, Caller{ai.Username, ai.Revision}, nil
 }
@@ -161,16 +166,7 @@ func checkLeasePuts(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys
 	if id == 0 || as.IsAdminPermitted(ai) == nil {
 		return nil
 	}
-	attached, err := keys(id)
-	if err != nil {
-		return err
-	}
-	for _, key := range attached {
-		if err := as.IsPutPermitted(ai, key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return keys(id, func(key []byte) error { return as.IsPutPermitted(ai, key) })
 }
 
 func checkTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.TxnRequest) error {

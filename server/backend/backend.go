@@ -44,6 +44,7 @@ type Config struct {
 	TokenTTL       time.Duration // how long a token that is not used stays valid, 300 s
 	countPieceKeys int           // see countMap
 	countChanges   int           // see countMap
+	maxTxnKeys     int           // MaxTxnKeys
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
 	AutoCompactionMode      string
@@ -70,6 +71,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.TokenTTL, 300*time.Second)
 	setDefault(&c.countPieceKeys, countPieceKeys)
 	setDefault(&c.countChanges, countChangesKept)
+	setDefault(&c.maxTxnKeys, MaxTxnKeys)
 	setDefault(&c.Watch.Logger, c.Logger)
 	if c.Watch.Registerer == nil {
 		c.Watch.Registerer = c.Registerer
@@ -309,13 +311,25 @@ func (b *Backend) Txn(ctx context.Context, t *Txn, linearizable bool) (*TxnResul
 				return nil, err
 			}
 		}
-		c := newTxnCommand(t)
-		if err := l.submit(ctx, c); err != nil {
-			return nil, err
-		}
-		return c.result, nil
+		return l.writeTxn(ctx, t)
 	}
 	return b.readTxn(ctx, t, linearizable)
+}
+
+// writeTxn reads ahead what t needs, and executes it.
+func (l *leader) writeTxn(ctx context.Context, t *Txn) (*TxnResult, error) {
+	for {
+		c := newTxnCommand(t)
+		var err error
+		if c.ahead, err = l.prepare(ctx, t); err != nil {
+			return nil, l.publicError(ctx, err)
+		}
+		err = l.submit(ctx, c)
+		l.settle(c.ahead)
+		if !errors.Is(err, errUnprepared) {
+			return c.result, err
+		}
+	}
 }
 
 // readTxn evaluates a read-only transaction at the frontier, outside the

@@ -47,13 +47,24 @@ func runTogether(t *testing.T, b *leader, commands ...command) []error {
 	return outcomes
 }
 
+// revokeOf returns the command that revokes a lease, with what it reads ahead.
+func revokeOf(t *testing.T, l *leader, id int64) *revokeCommand {
+	t.Helper()
+	keys, err := l.prepareLease(t.Context(), id, nil, RevocationKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.settle(keys) })
+	return &revokeCommand{l: l, id: id, keys: keys}
+}
+
 // TestLeaseChangesAnswerTheirOwnRevision: not that of the batch they are
 // committed with, at which the store was not when they took effect.
 func TestLeaseChangesAnswerTheirOwnRevision(t *testing.T) {
 	b := idle(t)
 	grant := &grantCommand{l: b, row: coder.Lease{ID: 7, TTL: 60}}
 	grantEmpty := &grantCommand{l: b, row: coder.Lease{ID: 8, TTL: 60}}
-	revoke, revokeEmpty := &revokeCommand{l: b, id: 7}, &revokeCommand{l: b, id: 8}
+	revoke, revokeEmpty := revokeOf(t, b, 7), revokeOf(t, b, 8)
 	for i, err := range runTogether(t, b,
 		newTxnCommand(put("a", "2")), grant, newTxnCommand(putLeased("b", 7)), grantEmpty,
 		newTxnCommand(put("a", "4")), revoke, newTxnCommand(put("a", "6")), revokeEmpty, newTxnCommand(put("a", "7")),
@@ -211,7 +222,7 @@ func TestLeasesOfTheSameBatch(t *testing.T) {
 	outcomes := runTogether(t, b,
 		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
 		newTxnCommand(putLeased("a", 5)),
-		&revokeCommand{l: b, id: 5},
+		revokeOf(t, b, 5),
 		newTxnCommand(putLeased("b", 5)),
 		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
 		newTxnCommand(putLeased("c", 5)),
@@ -222,7 +233,7 @@ func TestLeasesOfTheSameBatch(t *testing.T) {
 		}
 	}
 	keys, err := b.attachedKeys(t.Context(), 5)
-	if err != nil || fmt.Sprintf("%s", keys) != "[c]" || !b.lessor.exists(5) {
+	if _, exists := b.lessor.row(5); err != nil || fmt.Sprintf("%s", keys) != "[c]" || !exists {
 		t.Fatalf("attached: %s, %v", keys, err)
 	}
 }

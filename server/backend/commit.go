@@ -119,12 +119,19 @@ func (l *leader) finish(s *batchState) error {
 	for i, c := range s.changes {
 		events[i] = event(c)
 	}
+	remember := l.index.set
+	if len(s.keys) > aloneKeys {
+		remember = l.index.update // so many must not push out the keys in use
+	}
 	for k, ks := range s.keys {
-		l.index.set(k, indexEntry{Index: ks.index(), exists: true})
+		remember(k, indexEntry{Index: ks.index(), exists: true})
 	}
 	l.size.grow(int64(s.bytes))
 	l.auth.raise(s.auth) // before what was written under it can be read
-	return l.show(events, s.alloc.Last(), s.after...)
+	err := l.show(events, s.alloc.Last(), s.after...)
+	l.aheads.note(s)
+	l.verdicts.note(s)
+	return err
 }
 
 // event returns the watch event of c.
@@ -194,9 +201,11 @@ func (s *batchState) rows() *rowSet {
 		}
 		rs.create(coder.EncodeVersionKey(c.rec.Key, c.rec.ModRevision), coder.EncodeVersion(c.rec))
 	}
-	for _, ks := range s.keys {
-		rs.addIndex(ks)
-		rs.addAttachment(ks)
+	for _, c := range s.changes {
+		if ks := s.keys[string(c.rec.Key)]; ks.rec == c.rec { // the key's last change
+			rs.addIndex(ks)
+			rs.addAttachment(ks)
+		}
 	}
 	if len(log) > 0 {
 		for i, row := range coder.EncodeLog(log) {

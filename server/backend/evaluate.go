@@ -14,6 +14,7 @@ type txnCommand struct {
 	bytes  int
 	keys   [][]byte
 	fresh  [][]byte
+	ahead  *ahead
 	result *TxnResult
 }
 
@@ -98,6 +99,7 @@ func (c *txnCommand) survey(t *Txn) {
 
 func (c *txnCommand) touches() (keys, fresh [][]byte) { return c.keys, c.fresh }
 func (c *txnCommand) size() int                       { return c.bytes }
+func (c *txnCommand) prepared() *ahead                { return c.ahead }
 
 func (c *txnCommand) evaluate(ctx context.Context, st *stage) error {
 	d, err := decide(ctx, st, c.txn)
@@ -240,7 +242,7 @@ func checkRevision(st *stage, rev int64) error {
 }
 
 func checkPut(ctx context.Context, st *stage, p *PutRequest) error {
-	if p.Lease != 0 && !st.leaseExists(p.Lease) {
+	if p.Lease != 0 && !st.leaseOpen(p.Lease) {
 		return ErrLeaseNotFound
 	}
 	if p.IgnoreValue || p.IgnoreLease {
@@ -336,12 +338,17 @@ func (st *stage) rangeOp(ctx context.Context, q *RangeRequest) (*RangeResult, er
 	var err error
 	switch {
 	case q.Revision > 0:
-		res, err = st.b.reader.at(q.Revision).rangeOf(ctx, q)
-	case len(st.pendingIn(q.KeyRange)) == 0:
+		res, err = st.rangePast(ctx, q)
+	case st.ahead.of(q.KeyRange, q.needValues()) == nil && len(st.pendingIn(q.KeyRange)) == 0:
 		res, err = st.b.reader.at(st.base).rangeOf(ctx, q)
+	case q.CountOnly && len(q.End) > 0:
+		res = &RangeResult{}
+		res.Count, err = st.count(ctx, q.KeyRange)
+	case q.piecemeal() && len(q.End) > 0:
+		res, err = st.rangePage(ctx, q)
 	default:
 		var records []*coder.Record
-		records, err = st.list(ctx, q.KeyRange, !q.CountOnly && (!q.KeysOnly || q.SortBy == SortByValue))
+		records, err = st.list(ctx, q.KeyRange, q.needValues())
 		res = &RangeResult{Count: int64(len(records))}
 		if !q.CountOnly {
 			q.finish(res, records)
@@ -352,4 +359,31 @@ func (st *stage) rangeOp(ctx context.Context, q *RangeRequest) (*RangeResult, er
 	}
 	res.Revision = st.revision()
 	return res, nil
+}
+
+// rangePage answers a range of a few keys, of which the batch has changed some.
+func (st *stage) rangePage(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
+	records, err := st.listSome(ctx, q.KeyRange, q.needValues(), q.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	res := &RangeResult{Count: int64(len(records))}
+	q.finish(res, records)
+	if res.More {
+		res.Count, err = st.count(ctx, q.KeyRange)
+	}
+	return res, err
+}
+
+// rangePast answers a range at an old revision that can be read.
+func (st *stage) rangePast(ctx context.Context, q *RangeRequest) (*RangeResult, error) {
+	if st.ahead == nil {
+		return st.b.reader.at(q.Revision).rangeOf(ctx, q)
+	}
+	res := st.ahead.past[q]
+	if res == nil {
+		return nil, errUnprepared // it could not be read yet
+	}
+	own := *res
+	return &own, nil
 }

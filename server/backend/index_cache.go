@@ -52,6 +52,13 @@ func (c *indexCache) get(key string) (indexEntry, bool) {
 	return c.lru.Get(key)
 }
 
+// peek is get, and does not count as a use.
+func (c *indexCache) peek(key []byte) (indexEntry, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lru.Peek(string(key))
+}
+
 // knows reports whether key is cached, and does not count as a use of it.
 func (c *indexCache) knows(key []byte) bool {
 	c.mu.Lock()
@@ -111,6 +118,16 @@ func (c *indexCache) set(key string, e indexEntry) {
 	defer c.mu.Unlock()
 	c.markStale(key)
 	c.lru.Add(key, e)
+}
+
+// update is set, but does not begin to cache the key.
+func (c *indexCache) update(key string, e indexEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.markStale(key)
+	if c.lru.Contains(key) {
+		c.lru.Add(key, e)
+	}
 }
 
 // purge forgets everything, loads under way included.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -30,6 +32,12 @@ type leader struct {
 	tokens       *tokenClock
 	compactor    *compactor
 	policies     *policyLeases // the sequencer's
+	verdicts     *verdicts
+
+	aheads      aheads
+	txnRoom     *semaphore.Weighted // keys of ranges read ahead
+	revocations *semaphore.Weighted // keys of leases on their way out, see revocationRoom
+	pieceSize   pieceSize
 
 	queue         chan *request
 	batches       chan *batch
@@ -79,6 +87,8 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 		sequencerDone: make(chan struct{}),
 		ended:         make(chan struct{}),
 		policies:      newPolicyLeases(b.cfg.TTLPolicies),
+		txnRoom:       semaphore.NewWeighted(int64(b.cfg.maxTxnKeys)),
+		revocations:   semaphore.NewWeighted(revocationRoom),
 	}
 	l.authority.always = b.cfg.Exclusive
 	l.confirmations = newShared(settleTimeout, l.readChain)
@@ -86,6 +96,9 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	var err error
 	if l.index, err = newIndexCache(b.cfg.IndexCache); err != nil {
 		return nil, fmt.Errorf("index cache of %d entries: %w", b.cfg.IndexCache, err)
+	}
+	if l.verdicts, err = newVerdicts(); err != nil {
+		return nil, err
 	}
 	if err := b.checkLost(ctx); err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // MaxLeaseTTL is etcd's limit, in seconds.
@@ -38,11 +37,13 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 	return LeaseStatus{ID: c.row.ID, GrantedTTL: c.row.TTL, TTL: c.row.TTL, Revision: c.revision}, nil
 }
 
-// LeaseRevoke ends a lease and deletes its keys in one revision, in key order.
-// It returns that revision, or, if there were no keys, the one the store was at.
+// LeaseRevoke ends a lease and deletes its keys, in key order: in one revision if it
+// holds at most RevocationKeys, else in several. It returns once all are gone, however
+// long that takes; when ctx ends before, the revocation goes on without the caller. The
+// result is the last revision, or, if there were no keys, the one the store was at.
 // Errors: ErrLeaseNotFound.
 func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
-	ctx, cancel := b.bound(ctx)
+	bounded, cancel := b.bound(ctx)
 	defer cancel()
 	l, err := b.lead()
 	if err != nil {
@@ -51,12 +52,28 @@ func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
 	if err := b.alarms.checkWrite(false); err != nil {
 		return 0, err
 	}
+	le, revoking := l.lessor.ending(id)
 	c := &revokeCommand{l: l, id: id}
-	if err := l.submit(ctx, c); err != nil {
-		return 0, err
+	if revoking {
+		err = l.submit(bounded, c)
+	} else {
+		c, _, err = l.revokePiece(bounded, id, nil)
+	}
+	if err != nil {
+		return 0, b.publicError(bounded, err)
 	}
 	b.metrics.leasesRevoked.Inc()
-	return c.revision, nil
+	if !c.more || le == nil {
+		return c.revision, nil
+	}
+	select {
+	case <-le.ended:
+		return le.last, nil
+	case <-ctx.Done():
+		return 0, b.publicError(ctx, ctx.Err())
+	case <-l.sequencerDone:
+		return 0, ErrLeaderLost
+	}
 }
 
 // LeaseKeepAlive starts a lease's time anew and returns its TTL in seconds. A
@@ -133,31 +150,29 @@ func (b *Backend) Leases(ctx context.Context) ([]int64, error) {
 	return ids, b.publicError(ctx, l.confirm(ctx))
 }
 
-// attachedKeys returns the keys that the table has attached to lease id.
-func (b *Backend) attachedKeys(ctx context.Context, id int64) ([][]byte, error) {
-	lo, hi := coder.AttachmentBounds(id)
-	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true})
-	defer func() { _ = it.Close() }()
-	var keys [][]byte
-	for it.Next() {
-		_, key, err := coder.DecodeAttachmentKey(it.Key())
-		if err != nil {
-			return nil, err
+// leaseRow returns the row of lease id as the commands before have left it; false if
+// there is no such lease.
+func (st *stage) leaseRow(id int64) (coder.Lease, bool) {
+	for _, leases := range []map[int64]*coder.Lease{st.ownLeases, st.leases} {
+		if l, ok := leases[id]; ok && l != nil {
+			return *l, true
+		} else if ok {
+			return coder.Lease{}, false
 		}
-		keys = append(keys, key)
 	}
-	return keys, it.Err()
+	return st.l.lessor.row(id)
 }
 
-// leaseExists reports whether a put of this stage may attach to lease id.
+// leaseExists reports whether there is a lease id, which may be on its way out.
 func (st *stage) leaseExists(id int64) bool {
-	if l, ok := st.ownLeases[id]; ok {
-		return l != nil
-	}
-	if l, ok := st.leases[id]; ok {
-		return l != nil
-	}
-	return st.l.lessor.exists(id)
+	_, ok := st.leaseRow(id)
+	return ok
+}
+
+// leaseOpen reports whether a put of this stage may attach to lease id.
+func (st *stage) leaseOpen(id int64) bool {
+	l, ok := st.leaseRow(id)
+	return ok && !l.Revoking
 }
 
 // setLease stages a lease row; nil removes it.
@@ -197,38 +212,6 @@ func (c *grantCommand) evaluate(_ context.Context, st *stage) (err error) {
 	return err
 }
 
-type revokeCommand struct {
-	l        *leader
-	id       int64
-	revision int64 // the store's when the lease was gone
-}
-
-func (c *revokeCommand) touches() (keys, fresh [][]byte) { return nil, nil }
-func (c *revokeCommand) size() int                       { return 0 }
-
-func (c *revokeCommand) evaluate(ctx context.Context, st *stage) error {
-	if !st.leaseExists(c.id) {
-		return ErrLeaseNotFound
-	}
-	attached, err := st.LeaseKeys(ctx, c.id)
-	if err != nil {
-		return err
-	}
-	for _, k := range attached {
-		cur, err := st.current(ctx, k)
-		if err != nil {
-			return err
-		}
-		if cur != nil {
-			st.delete(cur, false)
-		}
-	}
-	c.revision = st.revision()
-	st.setLease(c.id, nil)
-	st.committed(func() { c.l.lessor.remove(c.id) })
-	return nil
-}
-
 // checkpointCommand writes the remaining time of leases to the table, as it is when
 // the command is evaluated.
 type checkpointCommand struct {
@@ -243,7 +226,7 @@ func (c *checkpointCommand) size() int                       { return 0 }
 func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
 	now := time.Now()
 	for _, id := range c.ids {
-		if !st.leaseExists(id) {
+		if !st.leaseOpen(id) {
 			continue // revoked in the meantime
 		}
 		if staged := st.leases[id]; staged != nil && (!c.renewed || staged.Remaining == 0) {
@@ -256,12 +239,4 @@ func (c *checkpointCommand) evaluate(_ context.Context, st *stage) error {
 	rows := st.leases // those of the whole batch, once all of it is evaluated
 	st.committed(func() { c.l.lessor.written(c.ids, rows) })
 	return nil
-}
-
-func toBytes(keys []string) [][]byte {
-	out := make([][]byte, len(keys))
-	for i, k := range keys {
-		out[i] = []byte(k)
-	}
-	return out
 }

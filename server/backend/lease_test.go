@@ -390,7 +390,7 @@ func TestTableHoldsAtLeastWhatRenewalsRelyOn(t *testing.T) {
 	if _, persist, _, _ := l.lessor.renew(7); !persist {
 		t.Error("after a checkpoint that failed a renewal relies on the table")
 	}
-	runTogether(t, l, &revokeCommand{l: l, id: 7}, &grantCommand{l: l, row: coder.Lease{ID: 7, TTL: 20}}, checkpoint(), renewal())
+	runTogether(t, l, revokeOf(t, l, 7), &grantCommand{l: l, row: coder.Lease{ID: 7, TTL: 20}}, checkpoint(), renewal())
 	if row := leaseRow(t, store, 7); row != (coder.Lease{ID: 7, TTL: 20}) {
 		t.Errorf("a lease that was revoked and granted again in one step: the table holds %+v", row)
 	}

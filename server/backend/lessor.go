@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -70,6 +69,13 @@ type lease struct {
 	// up and the revocation is on its way.
 	ended    chan struct{}
 	expiring bool
+	// revoking says that its row is marked, see revocation.go; last is the revision of
+	// its end, written before ended is closed. after is the last key of its last piece,
+	// and failures how many attempts to revoke it have failed in a row.
+	revoking bool
+	last     int64
+	after    []byte
+	failures int
 }
 
 const (
@@ -123,7 +129,9 @@ func (l *lessor) add(row coder.Lease, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	remaining := cmp.Or(row.Remaining, row.TTL)
-	le := &lease{id: row.ID, ttl: row.TTL, policy: row.Policy, persisted: remaining, position: -1, ended: make(chan struct{})}
+	le := &lease{
+		id: row.ID, ttl: row.TTL, policy: row.Policy, revoking: row.Revoking, persisted: remaining, position: -1, ended: make(chan struct{}),
+	}
 	le.expiry = now.Add(time.Duration(remaining) * time.Second)
 	l.leases[row.ID] = le
 	l.schedule(le, now)
@@ -132,7 +140,9 @@ func (l *lessor) add(row coder.Lease, now time.Time) {
 // schedule puts le where the heap needs it. The mutex is held.
 func (l *lessor) schedule(le *lease, now time.Time) {
 	le.due = le.expiry
-	if le.persisted >= minCheckpoint {
+	if le.revoking {
+		le.due = now
+	} else if le.persisted >= minCheckpoint {
 		half := time.Duration(le.persisted) * time.Second / 2
 		// The checkpoint is due when the remaining time has fallen to half of
 		// what the table holds, or by the longest interval.
@@ -141,6 +151,11 @@ func (l *lessor) schedule(le *lease, now time.Time) {
 			le.due = at
 		}
 	}
+	l.enqueue(le)
+}
+
+// enqueue puts le in the heap by its due time. The mutex is held.
+func (l *lessor) enqueue(le *lease) {
 	if le.position < 0 {
 		heap.Push(&l.due, le)
 	} else {
@@ -154,8 +169,8 @@ func (l *lessor) schedule(le *lease, now time.Time) {
 	}
 }
 
-// remove ends a lease that the table does not hold any more.
-func (l *lessor) remove(id int64) {
+// remove ends a lease that the table no longer holds as of revision rev.
+func (l *lessor) remove(id, rev int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := l.leases[id]
@@ -166,13 +181,19 @@ func (l *lessor) remove(id int64) {
 	if le.position >= 0 {
 		heap.Remove(&l.due, le.position)
 	}
+	le.last = rev
 	close(le.ended)
 }
 
-func (l *lessor) exists(id int64) bool {
+// row returns the row of lease id; false if there is no such lease.
+func (l *lessor) row(id int64) (coder.Lease, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leases[id] != nil
+	le := l.leases[id]
+	if le == nil {
+		return coder.Lease{}, false
+	}
+	return coder.Lease{ID: id, TTL: le.ttl, Policy: le.policy, Revoking: le.revoking, Remaining: le.remaining(time.Now())}, true
 }
 
 func (l *lessor) count() int {
@@ -207,6 +228,9 @@ func (l *lessor) status(id int64) (ttl, remaining int64, ok bool) {
 	if le == nil {
 		return 0, 0, false
 	}
+	if le.revoking {
+		return le.ttl, 0, true
+	}
 	return le.ttl, int64(time.Until(le.expiry).Seconds()), true
 }
 
@@ -225,7 +249,7 @@ func (l *lessor) renew(id int64) (ttl int64, persist bool, ended <-chan struct{}
 		return 0, false, nil, ErrLeaseNotFound
 	}
 	now := time.Now()
-	if le.expiring || !now.Before(le.expiry) {
+	if le.expiring || le.revoking || !now.Before(le.expiry) {
 		return 0, false, le.ended, nil
 	}
 	le.expiry = now.Add(time.Duration(le.ttl) * time.Second)
@@ -275,7 +299,7 @@ func (l *lessor) takeDue(now time.Time) (expired, checkpoints []int64, next time
 	defer l.mu.Unlock()
 	for len(l.due) > 0 && !l.due[0].due.After(now) && len(checkpoints) < checkpointBatch {
 		le := l.due[0]
-		if !now.Before(le.expiry) {
+		if le.revoking || !now.Before(le.expiry) {
 			heap.Pop(&l.due)
 			le.expiring = true
 			expired = append(expired, le.id)
@@ -301,27 +325,6 @@ func (le *lease) remaining(now time.Time) int64 {
 		seconds++
 	}
 	return min(max(1, seconds), le.ttl)
-}
-
-// expire revokes a lease whose time is up, however often it takes.
-func (l *lessor) expire(ctx context.Context, id int64) {
-	retry := &retrier{}
-	for {
-		bounded, cancel := l.b.bound(ctx)
-		err := l.b.submit(bounded, &revokeCommand{l: l.b, id: id})
-		cancel()
-		switch {
-		case err == nil:
-			l.b.metrics.leasesExpired.Inc()
-			return
-		case errors.Is(err, ErrLeaseNotFound), errors.Is(err, ErrNotServing), errors.Is(err, ErrNotLeader), errors.Is(err, ErrLeaderLost):
-			return
-		}
-		l.b.log.Warn("revoking an expired lease failed, trying again", "lease", fmt.Sprintf("%016x", uint64(id)), "error", err)
-		if retry.wait(ctx) != nil {
-			return
-		}
-	}
 }
 
 // checkpoint writes the remaining time of leases to the table.

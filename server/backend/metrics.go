@@ -20,6 +20,7 @@ type metrics struct {
 	leasesGranted    prometheus.Counter
 	leasesRevoked    prometheus.Counter
 	leasesRenewed    prometheus.Counter
+	revocationErrors prometheus.Counter
 	slowConfirms     prometheus.Counter
 	compactedRows    prometheus.Counter
 	compactionErrors prometheus.Counter
@@ -42,6 +43,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.leasesGranted = m.counter("etcd_debugging_lease_granted_total", "The total number of granted leases.")
 	m.leasesRevoked = m.counter("etcd_debugging_lease_revoked_total", "The total number of revoked leases.")
 	m.leasesRenewed = m.counter("etcd_debugging_lease_renewed_total", "The number of renewed leases seen by the leader.")
+	m.revocationErrors = m.counter("sqlbrain_lease_revocation_errors_total", "Failed attempts to revoke an expired lease, each of which is repeated after a pause.")
 	m.slowConfirms = m.counter("etcd_server_slow_read_indexes_total", "Linearizable reads that took more than half a second to find out what is newest, or did not.")
 	m.compactedRows = m.counter("sqlbrain_compaction_removed_rows_total", "Rows removed by compaction.")
 	m.compactionErrors = m.counter("sqlbrain_compaction_errors_total", "Failed attempts to remove compacted rows.")

@@ -2,8 +2,6 @@ package backend
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -18,9 +16,11 @@ type Permit func(ctx context.Context, at AuthView) error
 // AuthView is what a Permit can look at.
 type AuthView interface {
 	AuthRows() *AuthRows
-	// LeaseKeys returns the keys that are attached to a lease, in key order; none if
-	// there is no such lease.
-	LeaseKeys(ctx context.Context, id int64) ([][]byte, error)
+	// MayWriteLease returns the error of see for a key that is attached to lease id,
+	// nil if there is none. who names the user that see judges for: what was found for
+	// one version of users and roles is remembered by it, and not all keys need be
+	// shown again.
+	MayWriteLease(ctx context.Context, id int64, who string, see func(key []byte) error) error
 }
 
 var (
@@ -49,12 +49,17 @@ func (b *Backend) permitted(ctx context.Context) error {
 	return nil
 }
 
-// LeaseKeys returns the keys that the table has attached to lease id, in key order.
-func (b *Backend) LeaseKeys(ctx context.Context, id int64) ([][]byte, error) {
+// MayWriteLease implements AuthView.
+func (b *Backend) MayWriteLease(ctx context.Context, id int64, _ string, see func(key []byte) error) error {
+	return b.EachLeaseKey(ctx, id, see)
+}
+
+// EachLeaseKey calls see with the keys that the table has attached to lease id, in key
+// order, until it returns an error, which is the answer.
+func (b *Backend) EachLeaseKey(ctx context.Context, id int64, see func(key []byte) error) error {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	keys, err := b.attachedKeys(ctx, id)
-	return keys, b.publicError(ctx, err)
+	return b.publicError(ctx, b.eachAttached(ctx, id, nil, 0, see))
 }
 
 // AnyLeasesKeys calls see with every key that the table has attached to a lease,
@@ -63,56 +68,8 @@ func (b *Backend) AnyLeasesKeys(ctx context.Context, see func(id int64, key []by
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
 	lo, hi := coder.AllAttachmentBounds()
-	it := b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true})
-	defer func() { _ = it.Close() }()
-	for it.Next() {
-		id, key, err := coder.DecodeAttachmentKey(it.Key())
-		if err != nil {
-			return err
-		}
-		if err := see(id, key); err != nil {
-			return err
-		}
-	}
-	return b.publicError(ctx, it.Err())
+	return b.publicError(ctx, b.eachAttachment(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}, see))
 }
 
 // AuthRows returns the users and roles as the commands before have left them.
 func (st *stage) AuthRows() *AuthRows { return st.auth }
-
-// LeaseKeys returns the keys attached to lease id as the commands before have left
-// them.
-func (st *stage) LeaseKeys(ctx context.Context, id int64) ([][]byte, error) {
-	if !st.leaseExists(id) {
-		return nil, nil
-	}
-	keys, err := st.b.attachedKeys(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	// Earlier commands of the batch may have attached others.
-	candidates := make(map[string]bool, len(keys))
-	for _, k := range keys {
-		candidates[string(k)] = true
-	}
-	for k, ks := range st.keys {
-		if ks.rec.Lease == id {
-			candidates[k] = true
-		}
-	}
-	sorted := toBytes(slices.Sorted(maps.Keys(candidates)))
-	if err := st.l.loadIndex(ctx, sorted); err != nil {
-		return nil, err
-	}
-	attached := sorted[:0]
-	for _, k := range sorted {
-		cur, err := st.current(ctx, k)
-		if err != nil {
-			return nil, err
-		}
-		if cur != nil && cur.Lease == id {
-			attached = append(attached, k)
-		}
-	}
-	return attached, nil
-}

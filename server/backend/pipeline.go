@@ -50,11 +50,31 @@ const (
 // changes are durable and visible, or why it was not executed. When ctx ends
 // while cmd is being committed, the outcome is unknown to the caller.
 func (l *leader) submit(ctx context.Context, cmd command) error {
-	r := &request{cmd: cmd, permit: permitOf(ctx), since: time.Now(), done: make(chan error, 1)}
-	if l.cfg.Tracer != nil {
-		return l.traced(ctx, r)
+	permit := permitOf(ctx)
+	for {
+		r := &request{cmd: cmd, permit: permit, since: time.Now(), done: make(chan error, 1)}
+		err := l.traced(ctx, r)
+		if !errors.Is(err, errUnpermitted) {
+			return err
+		}
+		if err := l.reachVerdicts(ctx, permit); err != nil {
+			return l.publicError(ctx, err)
+		}
 	}
-	return l.await(ctx, r)
+}
+
+// preparedCommand is a command that may have read ahead.
+type preparedCommand interface {
+	command
+	prepared() *ahead // nil: nothing
+}
+
+// prepared returns what the request's command has read ahead, nil if nothing.
+func (r *request) prepared() *ahead {
+	if c, ok := r.cmd.(preparedCommand); ok {
+		return c.prepared()
+	}
+	return nil
 }
 
 // await queues r and waits for its outcome.
@@ -277,7 +297,7 @@ func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*req
 	bounded, cancel := context.WithTimeoutCause(ctx, l.cfg.CommitTimeout, ErrTimeout)
 	defer cancel()
 	for _, r := range requests {
-		if len(outcomes) > 0 && (s.full() || bounded.Err() != nil) {
+		if len(outcomes) > 0 && (s.full() || bounded.Err() != nil || r.prepared().large()) {
 			break
 		}
 		if r.abandoned.Load() {
@@ -299,6 +319,7 @@ func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*req
 // evaluateOne evaluates a command that is permitted.
 func (l *leader) evaluateOne(ctx context.Context, s *batchState, r *request) (*stage, error) {
 	st := s.begin()
+	st.ahead = r.prepared()
 	if r.permit != nil {
 		if err := r.permit(ctx, st); err != nil {
 			return nil, l.publicError(ctx, err)
@@ -310,6 +331,7 @@ func (l *leader) evaluateOne(ctx context.Context, s *batchState, r *request) (*s
 	err := r.cmd.evaluate(ctx, st)
 	if errors.Is(err, errPresumed) || st.unproven() {
 		st = s.begin()
+		st.ahead = r.prepared()
 		err = r.cmd.evaluate(ctx, st)
 	}
 	return st, l.publicError(ctx, err)

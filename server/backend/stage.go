@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -92,7 +93,8 @@ type stage struct {
 	// readOnly stages run outside the sequencer, at a frontier that commits may
 	// have passed: they must not look at the index cache.
 	readOnly    bool
-	rev         int64 // the revision of its changes, if it makes any
+	ahead       *ahead // what the command has read ahead, nil if nothing
+	rev         int64  // the revision of its changes, if it makes any
 	local       map[string]*coder.Record
 	bases       map[string]indexEntry
 	own         []change
@@ -264,8 +266,31 @@ func (st *stage) pendingIn(kr KeyRange) []*coder.Record {
 	return found
 }
 
+// count returns how many keys of kr, a range of several, exist in the newest state.
+func (st *stage) count(ctx context.Context, kr KeyRange) (int64, error) {
+	n, err := st.b.reader.at(st.base).count(ctx, kr)
+	for _, rec := range st.pendingIn(kr) {
+		base := st.bases[string(rec.Key)]
+		if ks := st.keys[string(rec.Key)]; ks != nil {
+			base = ks.base
+		}
+		switch {
+		case base.live() && rec.Tombstone:
+			n--
+		case !base.live() && !rec.Tombstone:
+			n++
+		}
+	}
+	return n, err
+}
+
 // list returns the live records of kr in the newest state, in key order.
 func (st *stage) list(ctx context.Context, kr KeyRange, needValue bool) ([]*coder.Record, error) {
+	return st.listSome(ctx, kr, needValue, math.MaxInt64)
+}
+
+// listSome is list, but stops at most records.
+func (st *stage) listSome(ctx context.Context, kr KeyRange, needValue bool, most int64) ([]*coder.Record, error) {
 	if len(kr.End) == 0 {
 		get := st.current
 		if needValue {
@@ -279,6 +304,7 @@ func (st *stage) list(ctx context.Context, kr KeyRange, needValue bool) ([]*code
 	}
 	pending := st.pendingIn(kr)
 	var live []*coder.Record
+	enough := func() bool { return int64(len(live)) >= most }
 	takePending := func(before []byte) (sameKey bool) {
 		for len(pending) > 0 && (before == nil || bytes.Compare(pending[0].Key, before) <= 0) {
 			sameKey = before != nil && bytes.Equal(pending[0].Key, before)
@@ -290,22 +316,34 @@ func (st *stage) list(ctx context.Context, kr KeyRange, needValue bool) ([]*code
 		return sameKey
 	}
 	presumed := false
-	err := st.b.reader.at(st.base).scan(ctx, kr, needValue, 0, func(records []*coder.Record) bool {
+	take := func(records []*coder.Record) bool {
 		for _, rec := range records {
-			if presumed = st.presumedAbsent(rec.Key); presumed {
+			if presumed = st.presumedAbsent(rec.Key); presumed || enough() {
 				return false
 			}
 			if !takePending(rec.Key) {
 				live = append(live, rec)
 			}
 		}
-		return true
-	})
+		return !enough()
+	}
+	var err error
+	want := int64(0) // everything
+	if most < math.MaxInt64 {
+		want = most
+	}
+	if read := st.ahead.of(kr, needValue); read != nil {
+		take(read.current())
+	} else {
+		err = st.b.reader.at(st.base).scan(ctx, kr, needValue, want, take)
+	}
 	if presumed {
 		return nil, errPresumed
 	}
-	takePending(nil)
-	return live, err
+	if !enough() {
+		takePending(nil)
+	}
+	return live[:min(int64(len(live)), most)], err
 }
 
 // loadBases makes the index rows of records, which list returned, known to the stage,
@@ -319,6 +357,10 @@ func (st *stage) loadBases(ctx context.Context, records []*coder.Record) error {
 				continue // the batch knows it
 			}
 			k := string(rec.Key)
+			if e, ok := st.ahead.base(rec); ok {
+				st.bases[k] = e
+				continue
+			}
 			if e, ok := st.l.index.get(k); ok && e.of(rec) {
 				st.bases[k] = e
 			} else {

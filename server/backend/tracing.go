@@ -10,7 +10,7 @@ import (
 
 // traced is await in a span, if the request is part of a sampled trace.
 func (l *leader) traced(ctx context.Context, r *request) error {
-	if !trace.SpanContextFromContext(ctx).IsSampled() {
+	if l.cfg.Tracer == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
 		return l.await(ctx, r)
 	}
 	ctx, r.span = l.cfg.Tracer.Start(ctx, "write")

@@ -45,7 +45,7 @@ func newPolicyLeases(policies []TTLPolicy) *policyLeases {
 
 func (p *policyLeases) lease(st *stage, i int, now time.Time) (int64, error) {
 	cur := &p.current[i]
-	if cur.id != 0 && now.Before(cur.until) && st.leaseExists(cur.id) {
+	if cur.id != 0 && now.Before(cur.until) && st.leaseOpen(cur.id) {
 		return cur.id, nil
 	}
 	bucket := max(p.policies[i].TTL/policyBucket, time.Second)
