@@ -303,3 +303,18 @@ func TestManyLeasesExpireBesideALargeOne(t *testing.T) {
 	require.Zero(t, mustRange(t, b, &RangeRequest{KeyRange: all()}).Count)
 	require.NotEqual(t, large, order[0], "small leases waited for all pieces of a large one")
 }
+func TestAPolicyLeaseTakesABoundedNumberOfKeys(t *testing.T) {
+	b := open(t, newStore(t), func(c *Config) {
+		c.TTLPolicies = []TTLPolicy{{Prefix: []byte("/events/"), TTL: time.Hour}}
+	})
+	attach(t, b, "/events/", 2*policyLeaseKeys+1, 0)
+	held := make(map[int64]int)
+	for _, r := range mustRange(t, b, &RangeRequest{KeyRange: all()}).Records {
+		held[r.Lease]++
+	}
+	require.Len(t, held, 3)
+	for id, n := range held {
+		require.NotZero(t, id)
+		require.LessOrEqual(t, n, policyLeaseKeys)
+	}
+}

@@ -13,6 +13,11 @@ import (
 // there are few leases.
 const policyBucket = 10
 
+// policyLeaseKeys is after how many puts a policy's next keys get another lease, as
+// kube-apiserver has it: the expiry of a lease holds up other writes by the number of
+// its keys.
+const policyLeaseKeys = 1000
+
 // policyLease returns the lease for a key that is put without one: the current
 // one of the longest matching policy, or 0 if none matches.
 func (st *stage) policyLease(key []byte) (int64, error) {
@@ -37,6 +42,7 @@ type policyLeases struct {
 type policyLease struct {
 	id    int64
 	until time.Time // keys are added until then
+	puts  int       // that got it
 }
 
 func newPolicyLeases(policies []TTLPolicy) *policyLeases {
@@ -45,7 +51,8 @@ func newPolicyLeases(policies []TTLPolicy) *policyLeases {
 
 func (p *policyLeases) lease(st *stage, i int, now time.Time) (int64, error) {
 	cur := &p.current[i]
-	if cur.id != 0 && now.Before(cur.until) && st.leaseOpen(cur.id) {
+	if cur.id != 0 && now.Before(cur.until) && cur.puts < policyLeaseKeys && st.leaseOpen(cur.id) {
+		cur.puts++
 		return cur.id, nil
 	}
 	bucket := max(p.policies[i].TTL/policyBucket, time.Second)
@@ -56,6 +63,6 @@ func (p *policyLeases) lease(st *stage, i int, now time.Time) (int64, error) {
 	}
 	// If the batch is not committed the lease does not exist, and the next put
 	// makes another.
-	*cur = policyLease{id: row.ID, until: now.Add(bucket)}
+	*cur = policyLease{id: row.ID, until: now.Add(bucket), puts: 1}
 	return row.ID, nil
 }
