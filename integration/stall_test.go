@@ -1,0 +1,266 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+const (
+	// longestPut is how long a put of another client may take while a lease ends. The
+	// usual form has fewer keys, but shares its machine with other tests.
+	longestPut = 500 * time.Millisecond
+	// stallSlack is allowed to the usual form.
+	stallSlack = 2 * time.Second
+	// leaseGone is within what time the keys of a lease must be gone.
+	leaseGone = time.Minute
+)
+
+// stallKeys is how many keys a lease holds, and stallRange how many a range delete
+// deletes.
+func stallKeys(t *testing.T) int  { return harness.Number(t, "SQLBRAIN_STALL_KEYS", 20_000, 300_000) }
+func stallRange(t *testing.T) int { return harness.Number(t, "SQLBRAIN_STALL_RANGE", 10_000, 100_000) }
+
+// forEachStallNode runs a test on a node of every engine with default settings, and on
+// etcd, whose figures the log has for comparison.
+func forEachStallNode(t *testing.T, test func(t *testing.T, node *harness.Node, etcd bool), extra ...string) {
+	t.Run("etcd", func(t *testing.T) { test(t, harness.StartEtcd(t), true) })
+	if !harness.TargetIsEtcd() {
+		harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
+			test(t, harness.StartNode(t, e, extra...), false)
+		})
+	}
+}
+
+// fill puts keys under a prefix, with a lease or without.
+func fill(t *testing.T, c *clientv3.Client, prefix string, keys int, lease clientv3.LeaseID) {
+	t.Helper()
+	const writers, perTxn = 8, 100
+	var next atomic.Int64
+	errs := make(chan error, writers)
+	for range writers {
+		go func() {
+			for {
+				first := int(next.Add(perTxn)) - perTxn
+				if first >= keys {
+					errs <- nil
+					return
+				}
+				var ops []clientv3.Op
+				for i := first; i < min(first+perTxn, keys); i++ {
+					ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, i), "some value of a key", clientv3.WithLease(lease)))
+				}
+				if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	for range writers {
+		require.NoError(t, <-errs)
+	}
+}
+
+// putters put keys of their own, and note the longest that a put took.
+type putters struct {
+	stopped atomic.Bool
+	wait    sync.WaitGroup
+	mu      sync.Mutex
+	longest time.Duration
+	puts    int
+	err     error
+}
+
+// startPutters returns once all of them have put a key.
+func startPutters(t *testing.T, node *harness.Node) *putters {
+	p := &putters{}
+	for i := range 4 {
+		c := node.Client()
+		key := fmt.Sprintf("other/%d", i)
+		_, err := c.Put(t.Context(), key, "x")
+		require.NoError(t, err)
+		p.wait.Go(func() {
+			for !p.stopped.Load() {
+				started := time.Now()
+				_, err := c.Put(t.Context(), key, "x")
+				p.note(time.Since(started), err)
+			}
+		})
+	}
+	t.Cleanup(func() { p.stopped.Store(true); p.wait.Wait() })
+	return p
+}
+
+func (p *putters) note(took time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.puts++
+	p.longest = max(p.longest, took)
+	if err != nil && p.err == nil {
+		p.err = err
+		p.stopped.Store(true)
+	}
+}
+
+// end stops the putters and returns the longest that a put took.
+func (p *putters) end(t *testing.T) time.Duration {
+	t.Helper()
+	p.stopped.Store(true)
+	p.wait.Wait()
+	t.Logf("%d puts, the longest took %s", p.puts, p.longest.Round(time.Millisecond))
+	require.NoError(t, p.err)
+	return p.longest
+}
+
+func requireShort(t *testing.T, longest time.Duration, etcd bool) {
+	t.Helper()
+	limit := longestPut
+	if !harness.Long() {
+		limit += stallSlack
+	}
+	if !etcd {
+		require.LessOrEqual(t, longest, limit, "a put waited for a lease of others")
+	}
+}
+
+func keysLeft(t *testing.T, c *clientv3.Client, prefix string) int64 {
+	t.Helper()
+	resp, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	return resp.Count
+}
+
+// TestOthersWriteWhileALargeLeaseIsRevoked has a lease of many keys revoked.
+func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
+	forEachStallNode(t, func(t *testing.T, node *harness.Node, etcd bool) {
+		c := node.Client()
+		lease, err := c.Grant(t.Context(), 3600)
+		require.NoError(t, err)
+		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		p := startPutters(t, node)
+		started := time.Now()
+		_, err = c.Revoke(t.Context(), lease.ID)
+		took := time.Since(started)
+		longest := p.end(t)
+		require.NoError(t, err)
+		require.Zero(t, keysLeft(t, c, "leased/"))
+		t.Logf("revoking %d keys took %s", stallKeys(t), took.Round(time.Millisecond))
+		requireShort(t, longest, etcd)
+		require.Less(t, took, leaseGone)
+	})
+}
+
+// TestOthersWriteWhileALargeLeaseExpires has a lease of many keys expire after a
+// restart, when no key is cached.
+func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
+	forEachStallNode(t, func(t *testing.T, node *harness.Node, etcd bool) {
+		c := node.Client()
+		const ttl = 20
+		lease, err := c.Grant(t.Context(), ttl)
+		require.NoError(t, err)
+		alive, stop := context.WithCancel(t.Context())
+		renewals, err := c.KeepAlive(alive, lease.ID)
+		require.NoError(t, err)
+		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		stop()
+		for range renewals {
+		}
+		node.Stop()
+		node.Start()
+		p := startPutters(t, node)
+		started := time.Now()
+		require.Eventually(t, func() bool { return keysLeft(t, c, "leased/") < int64(stallKeys(t)) }, 3*ttl*time.Second, 50*time.Millisecond)
+		began := time.Now()
+		require.Eventually(t, func() bool { return keysLeft(t, c, "leased/") == 0 }, leaseGone, 50*time.Millisecond)
+		took := time.Since(began)
+		longest := p.end(t)
+		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(t), took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
+		requireShort(t, longest, etcd)
+	})
+}
+
+// TestOthersWriteWhileALargeLeaseIsUsed has a user who is not root put keys with a
+// lease of many keys, each of which the user must be permitted to write.
+func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
+	forEachStallNode(t, func(t *testing.T, node *harness.Node, etcd bool) {
+		c := node.Client()
+		lease, err := c.Grant(t.Context(), 3600)
+		require.NoError(t, err)
+		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		for _, run := range []func() error{
+			func() error { _, err := c.UserAdd(t.Context(), "root", "secret"); return err },
+			func() error { _, err := c.UserGrantRole(t.Context(), "root", "root"); return err },
+			func() error { _, err := c.RoleAdd(t.Context(), "writer"); return err },
+			func() error {
+				_, err := c.RoleGrantPermission(t.Context(), "writer", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+				return err
+			},
+			func() error { _, err := c.UserAdd(t.Context(), "user", "secret"); return err },
+			func() error { _, err := c.UserGrantRole(t.Context(), "user", "writer"); return err },
+			func() error { _, err := c.AuthEnable(t.Context()); return err },
+		} {
+			require.NoError(t, run())
+		}
+		user := func() *clientv3.Client {
+			uc, err := clientv3.New(clientv3.Config{Endpoints: []string{node.Endpoint()}, Username: "user", Password: "secret", DialTimeout: 10 * time.Second})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = uc.Close() })
+			return uc
+		}
+		others, own := user(), user()
+		var longest, longestOwn time.Duration
+		done := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				started := time.Now()
+				if _, err := others.Put(ctx, "other", "x"); err != nil && ctx.Err() == nil {
+					done <- err
+					return
+				}
+				if ctx.Err() == nil {
+					longest = max(longest, time.Since(started))
+				}
+			}
+			done <- nil
+		}()
+		puts := 0
+		for ctx.Err() == nil {
+			started := time.Now()
+			if _, err := own.Put(ctx, fmt.Sprintf("leased/new/%d", puts), "x", clientv3.WithLease(lease.ID)); err != nil && ctx.Err() == nil {
+				t.Fatal(err)
+			}
+			longestOwn = max(longestOwn, time.Since(started))
+			puts++
+		}
+		require.NoError(t, <-done)
+		t.Logf("%d puts with the lease, the longest took %s; the longest of others %s", puts, longestOwn.Round(time.Millisecond), longest.Round(time.Millisecond))
+		requireShort(t, longest, etcd)
+	})
+}
+
+// TestALargeRangeDeleteIsOneRevision reports how long others wait for it.
+func TestALargeRangeDeleteIsOneRevision(t *testing.T) {
+	forEachStallNode(t, func(t *testing.T, node *harness.Node, _ bool) {
+		c := node.Client()
+		fill(t, c, "range/", stallRange(t), 0)
+		p := startPutters(t, node)
+		started := time.Now()
+		resp, err := c.Delete(t.Context(), "range/", clientv3.WithPrefix())
+		took := time.Since(started)
+		p.end(t)
+		require.NoError(t, err)
+		require.EqualValues(t, stallRange(t), resp.Deleted)
+		t.Logf("deleting %d keys took %s", stallRange(t), took.Round(time.Millisecond))
+	})
+}
