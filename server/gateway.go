@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.etcd.io/etcd/api/v3/etcdserverpb/gw"
@@ -20,9 +23,14 @@ func newGateway(inside *inProcess, maxMessageBytes int) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
-		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
-		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
+	// base64 makes bytes a third longer.
+	maxJSONBytes := 2 * int64(maxMessageBytes)
+	mux := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, boundedJSON{
+		JSONPb: &runtime.JSONPb{
+			MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
+			UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
+		},
+		maxBytes: maxJSONBytes,
 	}))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
 		gw.RegisterKVHandler,
@@ -39,18 +47,50 @@ func newGateway(inside *inProcess, maxMessageBytes int) (http.Handler, error) {
 			return nil, fmt.Errorf("server: gateway: %w", err)
 		}
 	}
-	return boundBodies(maxMessageBytes, mux), nil
+	return boundBodies(maxJSONBytes, mux), nil
+}
+
+// boundedJSON decodes values of at most maxBytes bytes, with the space before them. The
+// bound holds for each value of a stream. Texts of errors are bounded too: they quote
+// the value, and the generated code writes them to gRPC's log.
+type boundedJSON struct {
+	*runtime.JSONPb
+	maxBytes int64
+}
+
+// maxJSONErrorBytes bounds the error text about a value that cannot be decoded.
+const maxJSONErrorBytes = 512
+
+var errJSONTooLarge = errors.New("sqlbrain: request body too large")
+
+func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
+	in := &io.LimitedReader{R: r}
+	d := j.JSONPb.NewDecoder(in)
+	return runtime.DecoderFunc(func(v any) error {
+		in.N = j.maxBytes
+		err := d.Decode(v)
+		if err == nil {
+			return nil
+		}
+		if in.N <= 0 {
+			return errJSONTooLarge
+		}
+		if text := err.Error(); len(text) > maxJSONErrorBytes {
+			return errors.New(strings.ToValidUTF8(text[:maxJSONErrorBytes], "") + "…")
+		}
+		return err
+	})
 }
 
 // endlessBodies are the paths whose body is a stream of requests.
 var endlessBodies = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 
-// boundBodies refuses bodies that cannot be the JSON of a message of maxBytes
-// bytes, before they are read into memory: base64 makes bytes a third longer.
-func boundBodies(maxBytes int, h http.Handler) http.Handler {
+// boundBodies ends bodies after maxBytes, unless they are streams. What follows the
+// first value is read and dropped.
+func boundBodies(maxBytes int64, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !endlessBodies[r.URL.Path] {
-			r.Body = http.MaxBytesReader(w, r.Body, 2*int64(maxBytes))
+			r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
 		}
 		h.ServeHTTP(w, r)
 	})

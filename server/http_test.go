@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -276,11 +278,16 @@ func TestGatewayStreamsWatches(t *testing.T) {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/watch", strings.NewReader(`{"create_request":{"key":"aw=="}}`))
 	require.NoError(t, err)
-	fake.responses <- &watch.Response{Created: true}
+	requested := make(chan any, 1)
+	go func() {
+		requested <- <-fake.requests
+		// Not earlier: HTTP/1 loses what of the body was not read when the answer begins.
+		fake.responses <- &watch.Response{Created: true}
+	}()
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, resp.Body.Close()) }()
-	require.Equal(t, watch.CreateRequest{Key: key}, <-fake.requests)
+	require.Equal(t, watch.CreateRequest{Key: key}, <-requested)
 	lines := bufio.NewScanner(resp.Body)
 	require.True(t, lines.Scan())
 	require.Contains(t, lines.Text(), `"created":true`)
@@ -298,6 +305,50 @@ func TestGatewayRefusesEndlessBodies(t *testing.T) {
 	status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
 	require.Equal(t, 400, status)
 	require.Contains(t, answer, "request body too large")
+}
+
+func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {
+	s := startFake(t, &fakeNode{lease: backend.LeaseStatus{GrantedTTL: 10}}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
+	// HTTP/1 loses what of the body was not read when the answer begins.
+	tr := &http.Transport{Protocols: new(http.Protocols)}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	defer tr.CloseIdleConnections()
+	large := strings.Repeat(" ", 1000+grpcOverhead)
+	url := s.ClientURLs()[0] + "/v3/lease/keepalive"
+	status, answer := callURL(t, &http.Client{Transport: tr}, http.MethodPost, url, `{"ID":1}{`+large+`"ID":2}{`+large+`"ID":3}`)
+	require.Equal(t, 200, status)
+	require.Equal(t, 3, strings.Count(answer, `"result"`), "each is within the bound, their sum is not")
+	status, answer = callURL(t, &http.Client{Transport: tr}, http.MethodPost, url, `{"ID":1}{`+large+large+large+`"ID":2}`)
+	require.Equal(t, 200, status)
+	require.Equal(t, 1, strings.Count(answer, `"result"`), "the stream ends at what is too large")
+}
+
+func TestJSONIsBoundedByValue(t *testing.T) {
+	decode := func(body string) (n int, err error) {
+		d := boundedJSON{JSONPb: &runtime.JSONPb{}, maxBytes: 64}.NewDecoder(strings.NewReader(body))
+		for ; err == nil; n++ {
+			err = d.Decode(&pb.WatchRequest{})
+		}
+		return n - 1, err
+	}
+	n, err := decode(strings.Repeat(`{} {"create_request":{"key":"aw=="}}`, 100))
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, 200, n, "values that fit, of a body that is larger")
+	for _, long := range []string{
+		`{"create_request":{"key":"` + strings.Repeat("a", 200), // and never ends
+		strings.Repeat(" ", 200) + "{}",
+		strings.Repeat(" ", 200),
+	} {
+		n, err = decode("{}" + long)
+		require.ErrorIs(t, err, errJSONTooLarge, long)
+		require.Equal(t, 1, n, long)
+	}
+
+	d := boundedJSON{JSONPb: &runtime.JSONPb{}, maxBytes: 1 << 20}.NewDecoder(strings.NewReader(`{"create_request":{"watch_id":"` + strings.Repeat("ä", 100_000) + `"}}`))
+	err = d.Decode(&pb.WatchRequest{})
+	require.Error(t, err)
+	require.Less(t, len(err.Error()), 2*maxJSONErrorBytes)
+	require.True(t, utf8.ValidString(err.Error()))
 }
 
 func TestGatewayCanBeSwitchedOff(t *testing.T) {
