@@ -102,7 +102,7 @@ func (a *ahead) note(s *batchState, c *change) {
 	for _, r := range a.ranges {
 		if coder.Contains(r.Key, r.End, key) {
 			ks := s.keys[string(key)]
-			r.noted[string(key)] = notedKey{indexEntry{Index: ks.index(), exists: true}, ks.rec}
+			r.noted[string(key)] = notedKey{ks.entry(), ks.rec}
 		}
 	}
 	if a.lease != nil {

@@ -59,10 +59,13 @@ type aheadLease struct {
 
 // note takes in a change: of a key that the lease holds, held or will hold.
 func (a *aheadLease) note(s *batchState, c *change) {
-	key := string(c.rec.Key)
-	if _, known := a.noted[key]; known || c.rec.Lease == a.id || c.prev != nil && c.prev.Lease == a.id {
-		ks := s.keys[key]
-		a.noted[key] = notedKey{indexEntry{Index: ks.index(), exists: true}, ks.rec}
+	concerns := c.rec.Lease == a.id || c.prev != nil && c.prev.Lease == a.id
+	if !concerns && len(a.noted) > 0 {
+		_, concerns = a.noted[string(c.rec.Key)]
+	}
+	if concerns {
+		ks := s.keys[string(c.rec.Key)]
+		a.noted[string(c.rec.Key)] = notedKey{ks.entry(), ks.rec}
 	}
 }
 

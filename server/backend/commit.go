@@ -119,12 +119,12 @@ func (l *leader) finish(s *batchState) error {
 	for i, c := range s.changes {
 		events[i] = event(c)
 	}
-	remember := l.index.set
 	if len(s.keys) > aloneKeys {
-		remember = l.index.update // so many must not push out the keys in use
-	}
-	for k, ks := range s.keys {
-		remember(k, indexEntry{Index: ks.index(), exists: true})
+		l.index.update(s.keys) // so many must not push out the keys in use
+	} else {
+		for k, ks := range s.keys {
+			l.index.set(k, ks.entry())
+		}
 	}
 	l.size.grow(int64(s.bytes))
 	l.auth.raise(s.auth) // before what was written under it can be read
@@ -265,6 +265,9 @@ func (rs *rowSet) addAttachment(ks *keyState) {
 		rs.create(coder.EncodeAttachmentKey(after, ks.rec.Key), coder.Empty())
 	}
 }
+
+// entry returns what the index cache keeps of the key.
+func (ks *keyState) entry() indexEntry { return indexEntry{Index: ks.index(), exists: true} }
 
 // index returns the key's new index entry.
 func (ks *keyState) index() coder.Index {

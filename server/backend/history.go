@@ -116,10 +116,12 @@ func revisionBoundary(changes []coder.Change, want int) int {
 }
 
 func (h history) events(ctx context.Context, changes []coder.Change) ([]*watch.Event, error) {
-	keys := make([][]byte, len(changes))
-	revs := make([]int64, len(changes))
-	for i, c := range changes {
-		keys[i], revs[i] = c.Key, c.Revision
+	keys := make([][]byte, 0, len(changes))
+	revs := make([]int64, 0, len(changes))
+	for _, c := range changes {
+		if !c.Tombstone { // the change says all of a tombstone
+			keys, revs = append(keys, c.Key), append(revs, c.Revision)
+		}
 	}
 	records, err := h.Versions(ctx, keys, revs)
 	if err != nil {
@@ -127,10 +129,12 @@ func (h history) events(ctx context.Context, changes []coder.Change) ([]*watch.E
 	}
 	events := make([]*watch.Event, len(changes))
 	for i, c := range changes {
-		e := &watch.Event{Type: watch.Put, Record: records[i], PrevRevision: c.PrevRevision}
+		e := &watch.Event{Type: watch.Put, PrevRevision: c.PrevRevision}
 		if c.Tombstone {
 			e.Type = watch.Delete
 			e.Record = &coder.Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
+		} else {
+			e.Record, records = records[0], records[1:]
 		}
 		if e.Record == nil {
 			mark, err := h.b.mark(ctx)

@@ -120,13 +120,17 @@ func (c *indexCache) set(key string, e indexEntry) {
 	c.lru.Add(key, e)
 }
 
-// update is set, but does not begin to cache the key.
-func (c *indexCache) update(key string, e indexEntry) {
+// update is set for many keys, but does not begin to cache those that are not.
+func (c *indexCache) update(keys map[string]*keyState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.markStale(key)
-	if c.lru.Contains(key) {
-		c.lru.Add(key, e)
+	for key, ks := range keys {
+		if len(c.loading) > 0 {
+			c.markStale(key)
+		}
+		if c.lru.Contains(key) {
+			c.lru.Add(key, ks.entry())
+		}
 	}
 }
 

@@ -318,8 +318,7 @@ func (l *leader) evaluateAll(ctx context.Context, s *batchState, requests []*req
 
 // evaluateOne evaluates a command that is permitted.
 func (l *leader) evaluateOne(ctx context.Context, s *batchState, r *request) (*stage, error) {
-	st := s.begin()
-	st.ahead = r.prepared()
+	st := s.begin(r.prepared())
 	if r.permit != nil {
 		if err := r.permit(ctx, st); err != nil {
 			return nil, l.publicError(ctx, err)
@@ -330,8 +329,7 @@ func (l *leader) evaluateOne(ctx context.Context, s *batchState, r *request) (*s
 	}
 	err := r.cmd.evaluate(ctx, st)
 	if errors.Is(err, errPresumed) || st.unproven() {
-		st = s.begin()
-		st.ahead = r.prepared()
+		st = s.begin(r.prepared())
 		err = r.cmd.evaluate(ctx, st)
 	}
 	return st, l.publicError(ctx, err)

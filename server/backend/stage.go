@@ -71,16 +71,19 @@ func (s *batchState) empty() bool {
 	return len(s.changes) == 0 && len(s.leases) == 0 && len(s.meta) == 0
 }
 
-// begin opens the stage of one command, and ends the one before.
-func (s *batchState) begin() *stage {
+// begin opens the stage of one command that has read a ahead, and ends the one before.
+func (s *batchState) begin(a *ahead) *stage {
 	st := &s.stage
 	if st.batchState == nil {
 		*st = stage{batchState: s, local: make(map[string]*coder.Record), bases: make(map[string]indexEntry)}
 	}
 	clear(st.local)
 	clear(st.bases)
+	if a.large() { // need not grow step by step
+		st.local, st.bases = make(map[string]*coder.Record, a.keys), make(map[string]indexEntry, a.keys)
+	}
 	*st = stage{
-		batchState: s, rev: s.alloc.Peek(), local: st.local, bases: st.bases,
+		batchState: s, ahead: a, rev: s.alloc.Peek(), local: st.local, bases: st.bases,
 		own: st.own[:0], ownPresumed: st.ownPresumed[:0], onCommitted: st.onCommitted[:0],
 	}
 	return st
@@ -116,6 +119,9 @@ func (b *Backend) readStage(base int64) *stage {
 func (s *batchState) accept(st *stage) {
 	if len(st.own) > 0 {
 		s.alloc.Take()
+	}
+	if len(s.keys) == 0 && len(st.own) > aloneKeys {
+		s.keys = make(map[string]*keyState, len(st.own))
 	}
 	for _, c := range st.own {
 		k := string(c.rec.Key)
