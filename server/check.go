@@ -62,11 +62,27 @@ func checkDelete(r *pb.DeleteRangeRequest) error {
 	return nil
 }
 
+// leastTxnSteps is what checkTxn allows however small maxOps is.
+const leastTxnSteps = 1024
+
 // checkTxn checks r and what is nested in it. maxOps bounds the compares and
-// each branch; a nested transaction may have what its parent leaves of it.
+// each branch; a nested transaction may have what its parent leaves of it. That bounds
+// the depth, but the operations of all branches together only by the size of the
+// message. So each compare and operation also counts once for every transaction that
+// it is in, which is how often checkOverlap and the check of permissions look at it,
+// and r may have maxOps² of these. etcd has no such bound.
 func checkTxn(r *pb.TxnRequest, maxOps int) error {
+	steps := max(int64(maxOps)*int64(maxOps), leastTxnSteps)
+	return checkNestedTxn(r, maxOps, 1, &steps)
+}
+
+func checkNestedTxn(r *pb.TxnRequest, maxOps int, depth int64, steps *int64) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {
+		return rpctypes.ErrGRPCTooManyOps
+	}
+	*steps -= depth * int64(len(r.GetCompare())+len(r.GetSuccess())+len(r.GetFailure()))
+	if *steps < 0 {
 		return rpctypes.ErrGRPCTooManyOps
 	}
 	for _, c := range r.GetCompare() {
@@ -76,7 +92,7 @@ func checkTxn(r *pb.TxnRequest, maxOps int) error {
 	}
 	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
 		for _, op := range branch {
-			if err := checkOp(op, maxOps-n); err != nil {
+			if err := checkOp(op, maxOps-n, depth, steps); err != nil {
 				return err
 			}
 		}
@@ -91,7 +107,7 @@ func checkCompare(c *pb.Compare) error {
 	return nil
 }
 
-func checkOp(op *pb.RequestOp, maxOps int) error {
+func checkOp(op *pb.RequestOp, maxOps int, depth int64, steps *int64) error {
 	switch r := op.GetRequest().(type) {
 	case *pb.RequestOp_RequestRange:
 		return checkRange(r.RequestRange)
@@ -100,7 +116,7 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 	case *pb.RequestOp_RequestDeleteRange:
 		return checkDelete(r.RequestDeleteRange)
 	case *pb.RequestOp_RequestTxn:
-		return checkTxn(r.RequestTxn, maxOps)
+		return checkNestedTxn(r.RequestTxn, maxOps, depth+1, steps)
 	default:
 		return rpctypes.ErrGRPCKeyNotFound
 	}

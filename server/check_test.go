@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +35,44 @@ func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
 }
 func opTxn(r *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
+}
+
+// TestNestedTransactionsAreBoundedAsAWhole builds what the bound on each branch allows, and what
+// takes seconds to look at.
+func TestNestedTransactionsAreBoundedAsAWhole(t *testing.T) {
+	n := 0
+	var nest func(widths ...int) *pb.TxnRequest
+	nest = func(widths ...int) *pb.TxnRequest {
+		r := &pb.TxnRequest{}
+		for _, branch := range []*[]*pb.RequestOp{&r.Success, &r.Failure} {
+			for range widths[0] {
+				if len(widths) > 1 {
+					*branch = append(*branch, opTxn(nest(widths[1:]...)))
+					continue
+				}
+				n++
+				*branch = append(*branch, opPut(&pb.PutRequest{Key: fmt.Append(nil, n)}))
+			}
+		}
+		return r
+	}
+	require.NoError(t, checkTxn(nest(128), 128))
+	require.NoError(t, checkTxn(nest(40, 40), 128))
+	require.NoError(t, checkTxn(nest(1, 1, 1, 1), 4), "few are allowed however small the bound is")
+	requireStatus(t, checkTxn(nest(30, 30, 30), 128), codes.InvalidArgument, "too many operations in txn request")
+
+	// A deep one costs its depth: each operation is looked at for all transactions around it.
+	deep := nest(29, 29)
+	for range 70 {
+		deep = &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(deep)}}
+	}
+	requireStatus(t, checkTxn(deep, 128), codes.InvalidArgument, "too many operations in txn request")
+	compares := &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(&pb.TxnRequest{Compare: slices.Repeat([]*pb.Compare{{Key: key}}, 100)})}}
+	requireStatus(t, checkTxn(&pb.TxnRequest{Success: slices.Repeat(compares.Success, 20), Failure: slices.Repeat(compares.Success, 20)}, 120), codes.OK, "")
+	for range 5 {
+		compares = &pb.TxnRequest{Success: slices.Repeat([]*pb.RequestOp{opTxn(compares)}, 4)}
+	}
+	requireStatus(t, checkTxn(compares, 128), codes.InvalidArgument, "too many operations in txn request")
 }
 
 func TestRequestsRefused(t *testing.T) {
