@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,8 +60,12 @@ func (c *kvCounters) countOps(results []backend.OpResult) (n int) {
 	return n
 }
 
-// maxClientVersions bounds the label that clients choose.
-const maxClientVersions = 64
+// Clients choose the label of their version: these bound how many there are, and how
+// long each is.
+const (
+	maxClientVersions      = 64
+	maxClientVersionLength = 32
+)
 
 // clientRequests counts calls by the API version their client names.
 type clientRequests struct {
@@ -83,7 +88,7 @@ func newClientRequests() *clientRequests {
 func (c *clientRequests) count(kind, version string) {
 	c.mu.Lock()
 	if _, ok := c.versions[version]; !ok {
-		if len(c.versions) < maxClientVersions {
+		if len(c.versions) < maxClientVersions && isVersion(version) {
 			c.versions[version] = struct{}{}
 		} else {
 			version = "other"
@@ -91,6 +96,13 @@ func (c *clientRequests) count(kind, version string) {
 	}
 	c.mu.Unlock()
 	c.vec.WithLabelValues(kind, version).Inc()
+}
+
+// isVersion reports whether s looks like a version, such as 3.7 or v1.2.3-rc.1+build.
+func isVersion(s string) bool {
+	return s != "" && len(s) <= maxClientVersionLength && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune(".-+_", r)
+	})
 }
 
 // clientBytes counts the bytes of gRPC messages, as etcd does where they are written

@@ -6,9 +6,44 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 )
+
+// maxLoggedText bounds each text of a log line, in bytes. Clients choose some of them:
+// names of users, keys, what an error quotes.
+const maxLoggedText = 2048
+
+// boundText is for slog.HandlerOptions.ReplaceAttr.
+func boundText(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(bounded(a.Value.String()))
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case error:
+			if s := v.Error(); len(s) > maxLoggedText {
+				a.Value = slog.StringValue(bounded(s))
+			}
+		case []string:
+			out := make([]string, len(v))
+			for i, s := range v {
+				out[i] = bounded(s)
+			}
+			a.Value = slog.AnyValue(out)
+		}
+	}
+	return a
+}
+
+// bounded returns s, or its beginning and how many bytes were left out.
+func bounded(s string) string {
+	if len(s) <= maxLoggedText {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", strings.ToValidUTF8(s[:maxLoggedText], ""), len(s)-maxLoggedText)
+}
 
 // newLogger returns the logger that the settings describe, and what closes its
 // files.
@@ -40,7 +75,7 @@ func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err
 	if err := level.UnmarshalText([]byte(p.settings.LogLevel)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("log-level: %w", err), closeFiles())
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: boundText}
 	var handler slog.Handler
 	if w := io.MultiWriter(outs...); p.settings.LogFormat == config.FormatJSON {
 		handler = slog.NewJSONHandler(w, options)

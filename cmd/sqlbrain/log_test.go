@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestTextsOfTheLogAreBounded(t *testing.T) {
+	long := strings.Repeat("ä", maxLoggedText)
+	for _, format := range []string{"json", "text"} {
+		p := newProgram(t, "--log-format", format)
+		var out bytes.Buffer
+		p.stderr = &out
+		log, closeLog, err := p.newLogger()
+		require.NoError(t, err)
+		log.WithGroup("g").With("user", long).Warn("short", "error", errors.New(long), "names", []string{"short", long}, "fits", strings.Repeat("b", maxLoggedText))
+		require.NoError(t, closeLog())
+		line := out.String()
+		require.Less(t, len(line), 5*maxLoggedText, format)
+		require.Equal(t, 3, strings.Count(line, "… (2048 bytes more)"), format)
+		require.Contains(t, line, strings.Repeat("b", maxLoggedText), format)
+	}
+}
+
+func TestKeysOfRequestsAreBoundedInTheLog(t *testing.T) {
+	n := startNode(t, "--datastore", sqliteURL(t), "--log-level=debug")
+	ops := make([]clientv3.Op, 100)
+	for i := range ops {
+		ops[i] = clientv3.OpGet(strings.Repeat(string(rune('a'+i%26)), 2000))
+	}
+	_, err := n.client(t).Txn(t.Context()).Then(ops...).Commit()
+	require.NoError(t, err)
+	logged := n.log.await("request")
+	require.NotNil(t, logged)
+	require.Less(t, len(logged["request"].(string)), 2*maxLoggedText)
+	require.Zero(t, n.stop())
+}
