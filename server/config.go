@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/membership"
 	"github.com/sqlbrain/sqlbrain/server/peer"
@@ -85,6 +86,9 @@ type Config struct {
 	SlowRequest    time.Duration // requests that take longer are logged as warnings; 300 ms
 	StopTimeout    time.Duration // what calls under way get when the server stops; 5 s
 
+	// Audit records what clients changed and were denied; nil: off. The caller closes it
+	// after the server.
+	Audit *audit.Log
 	// Registry takes the metrics and is what /metrics serves; a new one.
 	Registry *prometheus.Registry
 	// Tracing makes spans of calls; nil: off. The caller closes it behind the server.

@@ -22,7 +22,7 @@ func newConsole(cfg Config, n node, sv *services, inside *inProcess) (http.Handl
 		return nil, err
 	}
 	return console.New(console.Config{
-		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, log: cfg.Logger},
+		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, audit: sv.audit, log: cfg.Logger},
 		Node: n, Members: sv.cluster.members.Cached, Metrics: cfg.Registry,
 		Name: cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
 		Hosts: consoleHosts(cfg), Encrypted: func(r *http.Request) bool { return tlsOf(r) != nil },
@@ -63,6 +63,7 @@ func withConsole(page, h http.Handler) http.Handler {
 type consoleReads struct {
 	backend consoleBackend
 	guard   *auth.Guard
+	audit   *auditor
 	log     *slog.Logger
 }
 
@@ -70,30 +71,40 @@ type consoleReads struct {
 // made.
 func fromConsole(ctx context.Context) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx)
-	return auth.From(metadata.NewIncomingContext(ctx, md), auth.Client)
+	return withRequestID(auth.From(metadata.NewIncomingContext(ctx, md), auth.Client))
 }
 
 func (c *consoleReads) AuthEnabled() bool { return c.backend.AuthRows().Enabled }
 
 func (c *consoleReads) Admit(ctx context.Context) error {
-	return answer(ctx, c.log, "console status", c.guard.Somebody(fromConsole(ctx)))
+	ctx = fromConsole(ctx)
+	return c.answer(ctx, "console status", nil, nil, c.guard.Somebody(ctx))
 }
 
 func (c *consoleReads) Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error) {
 	kr := q.KeyRange()
-	permitted, read := c.guard.Range(fromConsole(ctx), kr.Key, kr.End)
+	ctx = fromConsole(ctx)
+	permitted, read := c.guard.Range(ctx, kr.Key, kr.End)
 	res, err := c.backend.Children(permitted, q)
 	if changed := read.Done(); changed != nil {
 		err = changed
 	}
-	return res, answer(ctx, c.log, "console keys", err)
+	return res, c.answer(ctx, "console keys", kr.Key, kr.End, err)
 }
 
 func (c *consoleReads) KeyHistory(ctx context.Context, q *backend.KeyHistoryRequest) (*backend.KeyHistory, error) {
-	permitted, read := c.guard.Range(fromConsole(ctx), q.Key, nil)
+	ctx = fromConsole(ctx)
+	permitted, read := c.guard.Range(ctx, q.Key, nil)
 	res, err := c.backend.KeyHistory(permitted, q)
 	if changed := read.Done(); changed != nil {
 		err = changed
 	}
-	return res, answer(ctx, c.log, "console history", err)
+	return res, c.answer(ctx, "console history", q.Key, nil, err)
+}
+
+// answer returns the gRPC error for err, and records it if it is a denial.
+func (c *consoleReads) answer(ctx context.Context, method string, key, end []byte, err error) error {
+	err = answer(ctx, c.log, method, err)
+	c.audit.denied(ctx, method, err, func() []slog.Attr { return keyRange(key, end) })
+	return err
 }

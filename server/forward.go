@@ -286,6 +286,9 @@ func (f *forwarder) outgoing(ctx context.Context, who metadata.MD) context.Conte
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		out.Set(forwardedForKey, p.Addr.String())
 	}
+	if id := requestIDOf(ctx, false); id != "" {
+		out.Set(requestIDKey, id)
+	}
 	out.Set(forwardedByKey, fmt.Sprintf("%x", f.id.MemberID()))
 	return metadata.NewOutgoingContext(ctx, out)
 }

@@ -41,6 +41,9 @@ var waiting = map[string]bool{
 
 func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
+	if !l.forwarded {
+		ctx = withRequestID(ctx)
+	}
 	ctx, steps := backend.WithSteps(ctx)
 	resp, err := handler(ctx, req)
 	took := time.Since(start)
@@ -59,6 +62,7 @@ func (l *requestLog) unary(ctx context.Context, req any, info *grpc.UnaryServerI
 				attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
 			}
 		}
+		attrs = append(attrs, slog.String("request_id", requestIDOf(ctx, l.forwarded)))
 		if l.forwarded {
 			attrs = append(attrs, slog.Any("forwarded_for", metadata.ValueFromIncomingContext(ctx, forwardedForKey)),
 				slog.Any("forwarded_by", metadata.ValueFromIncomingContext(ctx, forwardedByKey)))

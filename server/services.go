@@ -24,6 +24,7 @@ type services struct {
 	election    *electionServer
 
 	guard   *auth.Guard
+	audit   *auditor
 	forward *forwarder // nil: this node always leads
 	slow    prometheus.Counter
 }
@@ -55,10 +56,11 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 		}
 	}
 	h := headers{n}
+	audit := &auditor{log: cfg.Audit, guard: guard}
 	members := newClusterServer(h, guard, cfg, clientURLs)
 	return &services{
 		kv:          &kvServer{backend: n, guard: guard, headers: h, counts: counts, maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
-		watch:       &watchServer{open: open, guard: guard, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
+		watch:       &watchServer{open: open, guard: guard, audit: audit, headers: h, streams: ss, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + grpcOverhead},
 		lease:       &leaseServer{backend: n, guard: guard, headers: h, streams: ss, forward: forward, maxBytes: cfg.MaxRequestBytes},
 		cluster:     members,
 		maintenance: &maintenanceServer{backend: n, guard: guard, headers: h, mover: cfg.Mover, snapshots: &snapshotServer{log: cfg.Logger, maker: snapshot.NewMaker(cfg.SnapshotDir), members: members.members}},
@@ -66,6 +68,7 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 		lock:        &lockServer{concurrency: recipes},
 		election:    &electionServer{concurrency: recipes},
 		guard:       guard,
+		audit:       audit,
 		forward:     forward,
 		slow:        slow,
 	}, nil

@@ -23,6 +23,7 @@ type watchServer struct {
 
 	open          openWatch
 	guard         *auth.Guard
+	audit         *auditor
 	headers       headers
 	streams       *streams
 	log           *slog.Logger
@@ -69,7 +70,9 @@ func (s *watchServer) handle(ctx context.Context, watches watchStream, r *pb.Wat
 		if u.CreateRequest != nil {
 			c := watchCreate(u.CreateRequest)
 			if c.StartRevision >= 0 { // else that is why it is refused
-				c.Refused = s.refusal(ctx, c.Key, c.End)
+				if c.Refused = s.refusal(ctx, c.Key, c.End); c.Refused != "" {
+					s.audit.deniedWatch(ctx, c.Key, c.End, c.Refused)
+				}
 			}
 			watches.Create(c)
 		}

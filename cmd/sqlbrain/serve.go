@@ -14,6 +14,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -62,6 +63,14 @@ func (p *program) serve(ctx context.Context) (err error) {
 		}
 	}()
 
+	registry := prometheus.NewRegistry()
+	audited, err := audit.Open(audit.Config{To: p.settings.AuditLog, Logger: logger, Registerer: registry, Start: []slog.Attr{
+		slog.String("version", productVersion()), slog.String("name", p.settings.Name), slog.Any("settings", p.settings.Describe()),
+	}})
+	if err != nil {
+		return err
+	}
+	defer audited.Close()
 	traces, err := openTracing(ctx, &p.settings.Config, logger)
 	if err != nil {
 		return err
@@ -71,7 +80,6 @@ func (p *program) serve(ctx context.Context) (err error) {
 	if err := p.prepareSchema(ctx, logger); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
 	store, err := sqlstore.Open(ctx, u, sqlstore.Options{
 		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry, Tracer: traces.Tracer(),
 	})
@@ -92,7 +100,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}()
 
 	cfg := serverConfig(&p.settings.Config, logger, registry)
-	cfg.Tracing = traces
+	cfg.Tracing, cfg.Audit = traces, audited
 	n.connect(&cfg, &p.settings.Config)
 	s, err := server.New(cfg, n.backend)
 	if err != nil {

@@ -52,6 +52,33 @@ func TestTheDefaultDatabaseIsInTheDataDirectory(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "sqlbrain.db"))
 }
 
+func TestChangesAreInTheAuditLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.log")
+	n := startNode(t, "--datastore", sqliteURL(t), "--audit-log", file, "--name=n1")
+	_, err := n.client(t).UserAdd(t.Context(), "ann", secret)
+	require.NoError(t, err)
+	require.Zero(t, n.stop())
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], `"event":"start"`)
+	require.Contains(t, lines[0], `"audit-log=`+file+`"`)
+	require.Contains(t, lines[1], `"event":"change","method":"/etcdserverpb.Auth/UserAdd"`)
+	require.Contains(t, lines[2], `"event":"stop"`)
+	require.NotContains(t, string(content), secret)
+
+	n = startNode(t, "--datastore", sqliteURL(t))
+	_, err = n.client(t).UserAdd(t.Context(), "ann", "p")
+	require.NoError(t, err)
+	require.Equal(t, "change", n.log.await("audit")["event"], "by default it is the log")
+	require.Zero(t, n.stop())
+
+	none := filepath.Join(t.TempDir(), "none", "audit.log")
+	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log", none).requireRefused(t, "audit log: open "+none)
+	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
+}
+
 func TestSettingsReachTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--name=n1", "--max-txn-ops=1", "--max-request-bytes=2000",
 		"--advertise-client-urls=http://etcd.example:2379", "--listen-metrics-urls=http://127.0.0.1:0",

@@ -158,6 +158,10 @@ var scenes = map[string][]scene{
 		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
 		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "0x40")}, nil},
 	},
+	"SqlbrainAuditLogFailing": {
+		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")}, []string{"b"}},
+		{"for a moment", []string{a("sqlbrain_audit_failing", "", "0x3 1 0x12")}, nil},
+	},
 	"SqlbrainWatchersSlow": {
 		{"some, of one member", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x40"), b("etcd_debugging_mvcc_slow_watcher_total", "", "3x40")}, []string{"b"}},
 		{"for a moment", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x5 3x10 0x30")}, nil},

@@ -85,6 +85,16 @@ func (g *Guard) claimed(ctx context.Context, v *view) (*etcdauth.AuthInfo, error
 	return g.certificateInfo(ctx, v), nil
 }
 
+// User returns the name of the caller as far as this node knows, for logs; "" for an anonymous
+// one, or one whose token is not valid.
+func (g *Guard) User(ctx context.Context) string {
+	ai, err := g.info(ctx, g.view(g.node.AuthRows()))
+	if err != nil || ai == nil {
+		return ""
+	}
+	return ai.Username
+}
+
 // tokenKeys are the metadata that etcd takes a token from, the first that there is.
 var tokenKeys = []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger}
 

@@ -36,9 +36,15 @@ func credentials(r *http.Request) (name, token string) {
 	return string(raw), token
 }
 
+// from returns the context of calls that are made for r without its credentials. It names the
+// browser's address: the server delays and records sources, and this process is none.
+func from(r *http.Request) context.Context {
+	return metadata.AppendToOutgoingContext(r.Context(), "x-forwarded-for", r.RemoteAddr)
+}
+
 // caller returns the context of calls that are made for r.
 func caller(r *http.Request) context.Context {
-	ctx := r.Context()
+	ctx := from(r)
 	if _, token := credentials(r); token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token)
 	}
@@ -63,9 +69,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	// The server delays the source of failed logins, which is the browser and not this process.
-	ctx := metadata.AppendToOutgoingContext(r.Context(), "x-forwarded-for", r.RemoteAddr)
-	resp, err := h.auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
+	resp, err := h.auth.Authenticate(from(r), &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +161,7 @@ func (h *Handler) ask(r *http.Request) (*sessionBody, error) {
 	ctx := caller(r)
 	// Without the token: whether authentication is on is told to those too who have a
 	// bad one.
-	st, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	st, err := h.auth.AuthStatus(from(r), &pb.AuthStatusRequest{})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (h *Handler) mayWrite(r *http.Request) error {
 	if h.cfg.Write {
 		return nil
 	}
-	st, err := h.auth.AuthStatus(r.Context(), &pb.AuthStatusRequest{})
+	st, err := h.auth.AuthStatus(from(r), &pb.AuthStatusRequest{})
 	if err == nil && !st.Enabled {
 		err = errReadOnly
 	}

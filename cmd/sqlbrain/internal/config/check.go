@@ -313,6 +313,9 @@ func (s *Settings) checkLog() error {
 	if len(s.LogOutputs) == 0 {
 		return s.invalid("log-outputs", "at least one is needed")
 	}
+	if s.AuditLog == "" {
+		return s.invalid("audit-log", "must not be empty: use log, off or a file")
+	}
 	for _, out := range s.LogOutputs {
 		if out == "" || out == "systemd/journal" {
 			return s.invalid("log-outputs", "%q is not supported: use stderr, stdout or files", out)

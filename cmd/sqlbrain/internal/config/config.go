@@ -92,6 +92,7 @@ type Config struct {
 	LogLevel          string
 	LogFormat         string // FormatJSON, FormatConsole or FormatText
 	LogOutputs        []string
+	AuditLog          string // off, log, or a file
 	Metrics           string // MetricsBasic or MetricsExtensive
 	EnablePprof       bool
 	Console           bool

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/election"
 )
@@ -89,6 +90,7 @@ func (s *Settings) define() {
 	f.Var(oneOf(&s.LogLevel, "info", "debug", "warn", "error"), "log-level", "least severe messages that are logged")
 	f.Var(oneOf(&s.LogFormat, FormatJSON, FormatConsole, FormatText), "log-format", "form of the log; console and text are the same")
 	f.StringSliceVar(&s.LogOutputs, "log-outputs", []string{"stderr"}, "stderr (or default), stdout, or `files` to append to")
+	f.StringVar(&s.AuditLog, "audit-log", audit.ToLog, "`where` to record changes of users, roles, members and the like, logins that failed and requests that were denied: log, off, or a file to append to, which is opened anew when it was renamed")
 	f.DurationVar(&s.WarnUnaryDuration, "warning-unary-request-duration", 300*time.Millisecond, "requests that take longer are logged")
 	f.Var(oneOf(&s.Metrics, MetricsBasic, MetricsExtensive), "metrics", "extensive adds a latency histogram of every RPC")
 	f.BoolVar(&s.EnablePprof, "enable-pprof", false, "serve profiles under /debug/pprof/")

@@ -1,0 +1,252 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// buffer is a process log.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newTestLog(t *testing.T, to string, change ...func(*Log)) (*Log, *buffer) {
+	t.Helper()
+	var process buffer
+	l, err := newLog(Config{To: to, Logger: slog.New(slog.NewJSONHandler(&process, nil)), Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	for _, c := range change {
+		c(l)
+	}
+	l.start(slog.String("version", "v1"))
+	t.Cleanup(l.Close)
+	return l, &process
+}
+
+// linesOf returns the lines of a file.
+func linesOf(t *testing.T, path string) (lines []map[string]any) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(content)) {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
+		lines = append(lines, fields)
+	}
+	return lines
+}
+
+func kinds(lines []map[string]any) (out []string) {
+	for _, line := range lines {
+		out = append(out, line["event"].(string))
+	}
+	return out
+}
+
+func event() Event { return Event{Method: "/m", User: "ann", Remote: "192.0.2.1:5", Code: "OK"} }
+
+func TestSuccessfulChangesAreInTheFileWhenTheyAreAnswered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l, _ := newTestLog(t, path)
+	l.Record(Change, true, func() Event {
+		return Event{
+			Method: "/etcdserverpb.Auth/UserAdd", User: "root", Certificate: "cn", Remote: "192.0.2.1:5", RequestID: "1f", Code: "OK",
+			Target: []slog.Attr{Text("name", "ann"), List("urls", []string{"a", "b"})},
+		}
+	})
+	lines := linesOf(t, path)
+	require.Equal(t, []string{"start", "change"}, kinds(lines))
+	require.Equal(t, "v1", lines[0]["version"])
+	_, err := time.Parse(time.RFC3339Nano, lines[1]["time"].(string))
+	require.NoError(t, err)
+	delete(lines[1], "time")
+	require.Equal(t, map[string]any{
+		"event": "change", "method": "/etcdserverpb.Auth/UserAdd", "user": "root", "certificate": "cn", "remote": "192.0.2.1:5", "request_id": "1f", "code": "OK",
+		"target": map[string]any{"name": "ann", "urls": []any{"a", "b"}},
+	}, lines[1])
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fileMode, info.Mode().Perm())
+	l.Close()
+	require.Equal(t, []string{"start", "change", "stop"}, kinds(linesOf(t, path)))
+	l.Record(Change, true, event) // must not block or panic
+}
+
+func TestLinesAreBoundedAndCannotBeForged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l, _ := newTestLog(t, path)
+	long := strings.Repeat("\x00\n\"\xff\u202e", 100_000)
+	many := make([]string, 10_000)
+	attrs := make([]slog.Attr, 1000)
+	for i := range many {
+		many[i] = long
+	}
+	for i := range attrs {
+		attrs[i] = List(fmt.Sprint(i), many)
+	}
+	l.Record(Change, true, func() Event {
+		return Event{Method: "/m", User: long, Certificate: long, Remote: long, Error: long, Target: attrs}
+	})
+	lines := linesOf(t, path)
+	require.Len(t, lines, 2)
+	user := lines[1]["user"].(string)
+	require.True(t, strings.HasPrefix(user, `\x00\n\"\xff\u202e`), user)
+	require.True(t, strings.HasSuffix(user, "…(700000 bytes)"), user)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Less(t, len(content), 1<<20)
+}
+
+func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	var mu sync.Mutex
+	now := time.Now()
+	l, _ := newTestLog(t, path, func(l *Log) {
+		l.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	})
+	described := 0
+	for range limitBurst + 5000 {
+		l.Record(Denied, false, func() Event { described++; return event() })
+	}
+	require.Equal(t, limitBurst, described, "what is suppressed costs nothing")
+	l.Record(LoginFailed, false, event) // another kind has its own limit
+	for range 3 * limitBurst {
+		l.Record(Change, true, event)
+	}
+	mu.Lock()
+	now = now.Add(time.Second)
+	mu.Unlock()
+	for range 2 * limitRate {
+		l.Record(Denied, false, event)
+	}
+	l.Close()
+	count := map[string]int{}
+	var suppressions float64
+	for _, line := range linesOf(t, path) {
+		count[line["event"].(string)]++
+		if line["event"] == "suppressed" {
+			require.Equal(t, "denied", line["of"])
+			require.NotEmpty(t, line["since"])
+			suppressions += line["count"].(float64)
+		}
+	}
+	require.Equal(t, limitBurst+limitRate, count["denied"])
+	require.EqualValues(t, 5000+limitRate, suppressions)
+	require.Equal(t, 3*limitBurst, count["change"])
+	require.Equal(t, 1, count["login_failed"])
+	require.EqualValues(t, 5000+limitRate, testutil.ToFloat64(l.suppressions.WithLabelValues("denied")))
+}
+
+func TestTheFileIsOpenedAnewAfterARotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l, _ := newTestLog(t, path)
+	require.NoError(t, os.Rename(path, path+".1"))
+	l.Record(Change, true, event)
+	require.Equal(t, []string{"start"}, kinds(linesOf(t, path+".1")))
+	require.Equal(t, []string{"change"}, kinds(linesOf(t, path)))
+	require.NoError(t, os.Truncate(path, 0)) // copytruncate
+	l.Record(Change, true, event)
+	require.Equal(t, []string{"change"}, kinds(linesOf(t, path)))
+}
+
+// A disk that is full, and has room again.
+func TestChangesGoToTheProcessLogWhileTheFileCannotBeWritten(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l, process := newTestLog(t, path)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink("/dev/full", path))
+	for range 3 {
+		l.Record(Change, true, event)
+	}
+	require.Equal(t, 1.0, testutil.ToFloat64(l.state))
+	require.Equal(t, 3.0, testutil.ToFloat64(l.failures.WithLabelValues(fateLogged)))
+	require.Equal(t, 3, strings.Count(process.String(), `"msg":"audit"`))
+	require.Equal(t, 1, strings.Count(process.String(), "the audit log cannot be written"), "it complains once")
+	require.Contains(t, process.String(), "no space left")
+
+	require.NoError(t, os.Remove(path))
+	require.Eventually(t, func() bool { return testutil.ToFloat64(l.state) == 0 }, time.Minute, 10*time.Millisecond)
+	l.Record(Change, true, event)
+	lines := linesOf(t, path)
+	require.Equal(t, []string{"resumed", "change"}, kinds(lines))
+	require.EqualValues(t, 3, lines[0]["missing"])
+}
+
+// stuck is a sink that does not answer until it is released.
+type stuck struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (s stuck) Handle(context.Context, slog.Record) error { <-s.release; return errors.New("stuck") }
+
+func TestASinkThatDoesNotAnswerDelaysRequestsForABoundedTime(t *testing.T) {
+	release := make(chan struct{})
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l, process := newTestLog(t, path, func(l *Log) {
+		l.maxWait = time.Millisecond
+		l.sink = stuck{l.sink, release}
+	})
+	for range queueLength {
+		l.Record(Denied, false, event) // never waits
+	}
+	for range queueLength + 10 { // each waits for maxWait, the last ones go to the process log
+		l.Record(Change, true, event)
+	}
+	require.Contains(t, process.String(), `"msg":"audit"`)
+	require.NotZero(t, testutil.ToFloat64(l.failures.WithLabelValues(fateLogged)))
+	close(release)
+	l.Close()
+	require.EqualValues(t, limitBurst, testutil.ToFloat64(l.failures.WithLabelValues(fateLost)))
+}
+
+func TestTheProcessLogCanBeTheAuditLogWhateverItsLevel(t *testing.T) {
+	var process buffer
+	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process, &slog.HandlerOptions{Level: slog.LevelError}))})
+	require.NoError(t, err)
+	l.Record(Change, true, event)
+	l.Close()
+	require.Contains(t, process.String(), "msg=audit event=change method=/m user=ann")
+}
+
+func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
+	_, err := Open(Config{To: filepath.Join(t.TempDir(), "none", "audit.log"), Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "audit log: open ")
+	l, err := Open(Config{To: Off})
+	require.NoError(t, err)
+	l.Record(Change, true, nil)
+	l.Close()
+}
