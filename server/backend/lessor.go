@@ -262,33 +262,42 @@ func (l *lessor) run(ctx context.Context) {
 	var revoking sync.WaitGroup
 	defer revoking.Wait()
 	slots := make(chan struct{}, expiryParallel)
+	var waiting []int64 // for a slot, in the order in which they were due
+	start := func() {
+		id := waiting[0]
+		waiting = waiting[1:]
+		revoking.Go(func() {
+			defer func() { <-slots }()
+			l.expire(ctx, id)
+		})
+	}
 	for {
 		expired, checkpoints, next := l.takeDue(time.Now())
-		for _, id := range expired {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			revoking.Go(func() {
-				defer func() { <-slots }()
-				l.expire(ctx, id)
-			})
-		}
+		waiting = append(waiting, expired...)
 		if len(checkpoints) > 0 {
 			if err := l.checkpoint(ctx, checkpoints); err != nil && ctx.Err() == nil {
 				l.b.log.Warn("writing lease checkpoints failed", "leases", len(checkpoints), "error", err)
 			}
 		}
 		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		case <-l.wake:
-			timer.Stop()
+		for again := false; !again; {
+			var slot chan struct{}
+			if len(waiting) > 0 {
+				slot = slots
+			}
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case slot <- struct{}{}:
+				start()
+				continue
+			case <-timer.C:
+			case <-l.wake:
+			}
+			again = true
 		}
+		timer.Stop()
 	}
 }
 

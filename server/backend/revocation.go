@@ -97,11 +97,15 @@ func (c *revokeCommand) evaluate(_ context.Context, st *stage) error {
 
 // revokePiece runs one piece of the revocation of lease id, after the key after: all
 // of it, if the lease holds no more keys than one revision may delete. It returns the
-// last key of the piece.
+// last key of the piece. It waits for its turn as long as ctx lasts, and then for no
+// longer than a request may take.
 func (l *leader) revokePiece(ctx context.Context, id int64, after []byte) (c *revokeCommand, last []byte, err error) {
 	c = &revokeCommand{l: l, id: id}
 	room := int64(revocationRoom)
-	if c.keys, err = l.prepareLease(ctx, id, after, smallLease); err != nil {
+	bounded, cancel := l.bound(ctx)
+	c.keys, err = l.prepareLease(bounded, id, after, smallLease)
+	cancel()
+	if err != nil {
 		return nil, nil, err
 	}
 	if c.keys.lease.more {
@@ -114,6 +118,8 @@ func (l *leader) revokePiece(ctx context.Context, id int64, after []byte) (c *re
 		return nil, nil, err
 	}
 	defer l.revocations.Release(room)
+	ctx, cancel = l.bound(ctx)
+	defer cancel()
 	if c.keys.lease.more {
 		if c.keys, err = l.prepareLease(ctx, id, after, RevocationKeys); err != nil {
 			return nil, nil, err
@@ -174,9 +180,7 @@ func (l *lessor) expire(ctx context.Context, id int64) {
 	marked, after := le.revoking, le.after
 	l.mu.Unlock()
 
-	bounded, cancel := l.b.bound(ctx)
-	c, last, err := l.b.revokePiece(bounded, id, after)
-	cancel()
+	c, last, err := l.b.revokePiece(ctx, id, after)
 	switch {
 	case err == nil && !marked:
 		l.b.metrics.leasesExpired.Inc()

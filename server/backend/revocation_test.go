@@ -303,6 +303,51 @@ func TestManyLeasesExpireBesideALargeOne(t *testing.T) {
 	require.Zero(t, mustRange(t, b, &RangeRequest{KeyRange: all()}).Count)
 	require.NotEqual(t, large, order[0], "small leases waited for all pieces of a large one")
 }
+
+// hanging is a store whose iterations over attachments do not return until their
+// context ends.
+type hanging struct {
+	sqlstore.Store
+	hung chan struct{} // receives one of each
+}
+
+func (h *hanging) Iter(ctx context.Context, r sqlstore.Range) sqlstore.Iter {
+	if lo, _ := coder.AllAttachmentBounds(); strings.HasPrefix(string(r.Start), string(lo)) {
+		h.hung <- struct{}{}
+		<-ctx.Done()
+	}
+	return h.Store.Iter(ctx, r)
+}
+
+// TestCheckpointsDoNotWaitForRevocations: however many leases expire, and however slow
+// the database revokes them.
+func TestCheckpointsDoNotWaitForRevocations(t *testing.T) {
+	h := &hanging{Store: newStore(t), hung: make(chan struct{}, 2*expiryParallel)}
+	b := open(t, h, func(c *Config) { c.RequestTimeout = time.Minute })
+	l := b.leading.Load().lessor
+	for id := int64(100); id < 100+2*expiryParallel; id++ {
+		mustGrant(t, b, id, 3600)
+	}
+	l.mu.Lock()
+	for _, le := range l.leases {
+		le.expiry = time.Now()
+		l.schedule(le, le.expiry)
+	}
+	l.mu.Unlock()
+	for range expiryParallel {
+		<-h.hung
+	}
+	mustGrant(t, b, 7, 3600)
+	l.mu.Lock()
+	le := l.leases[7]
+	le.expiry, le.persisted, le.due = time.Now().Add(20*time.Minute), 3600, time.Now()
+	l.enqueue(le)
+	l.mu.Unlock()
+	require.Eventually(t, func() bool {
+		return leaseRow(t, h.Store, 7).Remaining > 0
+	}, time.Minute, time.Millisecond)
+}
+
 func TestAPolicyLeaseTakesABoundedNumberOfKeys(t *testing.T) {
 	b := open(t, newStore(t), func(c *Config) {
 		c.TTLPolicies = []TTLPolicy{{Prefix: []byte("/events/"), TTL: time.Hour}}
