@@ -175,6 +175,7 @@ func (g *Guard) Inner(ctx context.Context) metadata.MD {
 			out.Set(commonNameKey, ai.Username)
 		}
 	}
+	out.Set("x-forwarded-for", sourceAddress(ctx))
 	return out
 }
 

@@ -15,51 +15,65 @@ import (
 )
 
 const (
-	// failuresFree is how many logins of a source may fail in a row without a delay. One is
-	// forgiven per failureInterval.
-	failuresFree = 10
-	// failureInterval is the time between two logins of a source that has no free ones left.
-	failureInterval = time.Second
-	// maxDelay bounds a delay. A login that would wait longer is refused.
-	maxDelay = 10 * time.Second
+	// loginsFree is how many logins of a source may fail in a row without a delay. One is
+	// forgiven per loginInterval.
+	loginsFree = 10
+	// loginInterval is the time between two logins of a source that has no free ones left.
+	loginInterval = time.Second
+	// maxLoginDelay bounds a delay. A login that would wait longer is refused.
+	maxLoginDelay = 10 * time.Second
 	// maxDelayed bounds how many logins wait in all. Others that would wait are refused.
 	maxDelayed = 256
+
+	// missesFree and missInterval are the same of tokens that do not exist. Nothing waits.
+	missesFree   = 100
+	missInterval = 50 * time.Millisecond
+
 	// maxSources bounds the sources that are known to have failed.
 	maxSources = 4096
 )
 
-// failures knows the sources whose logins failed, and delays their next ones. A source is an
-// address, or a network of 64 bits for IPv6. Success is not recorded: an attacker with an
-// account must not be able to reset the count.
+// failures knows the sources of calls that failed, and delays or refuses their next ones. A
+// source is an address, or a network of 64 bits for IPv6. Success is not recorded: an attacker
+// with an account must not be able to reset the count.
 type failures struct {
+	free     int           // failures without a consequence
+	interval time.Duration // after which one more is free
+	maxDelay time.Duration
+
 	mu      sync.Mutex
 	sources map[string]*failedSource
 	delayed int
 }
 
+func newLoginFailures() *failures {
+	return &failures{free: loginsFree, interval: loginInterval, maxDelay: maxLoginDelay, sources: make(map[string]*failedSource)}
+}
+
+func newTokenMisses() *failures {
+	return &failures{free: missesFree, interval: missInterval, sources: make(map[string]*failedSource)}
+}
+
 type failedSource struct {
 	// forgiven is when all failures so far are forgiven.
 	forgiven time.Time
-	// next is when the next login of the source may start, if it is limited.
+	// next is when the next call of the source may start, if it is limited.
 	next time.Time
 }
 
-func newFailures() *failures {
-	return &failures{sources: make(map[string]*failedSource)}
-}
-
-func (s *failedSource) limited(now time.Time) bool {
-	return s != nil && s.forgiven.Sub(now) > (failuresFree-1)*failureInterval
-}
-
-// limited reports whether logins of source have to wait.
+// limited reports whether source has no free failures left.
 func (f *failures) limited(source string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.sources[source].limited(time.Now())
+	return f.limitedAt(source, time.Now())
 }
 
-// add records that a login of source failed.
+func (f *failures) limitedAt(source string, now time.Time) bool {
+	s := f.sources[source]
+	return s != nil && s.forgiven.Sub(now) > time.Duration(f.free-1)*f.interval
+}
+
+// add records that a call of source failed.
 func (f *failures) add(source string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,8 +89,8 @@ func (f *failures) add(source string) {
 	if s.forgiven.Before(now) {
 		s.forgiven = now
 	}
-	s.forgiven = s.forgiven.Add(failureInterval)
-	if most := now.Add(failuresFree * failureInterval); s.forgiven.After(most) {
+	s.forgiven = s.forgiven.Add(f.interval)
+	if most := now.Add(time.Duration(f.free) * f.interval); s.forgiven.After(most) {
 		s.forgiven = most
 	}
 }
@@ -97,7 +111,7 @@ func (f *failures) forget(now time.Time) {
 	}
 }
 
-// wait returns when a login of source may start; delayed says whether it had to wait. Errors:
+// wait returns when a call of source may start; delayed says whether it had to wait. Errors:
 // backend.ErrTooManyRequests if it would wait too long, or too many wait; ctx's.
 func (f *failures) wait(ctx context.Context, source string) (delayed bool, err error) {
 	d, err := f.reserve(source)
@@ -115,24 +129,25 @@ func (f *failures) wait(ctx context.Context, source string) (delayed bool, err e
 	}
 }
 
-// reserve returns how long a login of source has to wait, and takes the place that it waits
+// reserve returns how long a call of source has to wait, and takes the place that it waits
 // for. After a delay that is not 0, leave must be called.
 func (f *failures) reserve(source string) (time.Duration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, s := time.Now(), f.sources[source]
-	if !s.limited(now) {
+	now := time.Now()
+	if !f.limitedAt(source, now) {
 		return 0, nil
 	}
-	start := now.Add(failureInterval)
+	s := f.sources[source]
+	start := now.Add(f.interval)
 	if s.next.After(start) {
 		start = s.next
 	}
 	d := start.Sub(now)
-	if d > maxDelay || f.delayed >= maxDelayed {
+	if d > f.maxDelay || f.delayed >= maxDelayed {
 		return 0, backend.ErrTooManyRequests
 	}
-	s.next = start.Add(failureInterval)
+	s.next = start.Add(f.interval)
 	f.delayed++
 	return d, nil
 }

@@ -62,13 +62,16 @@ type Guard struct {
 	none     etcdauth.TokenProvider
 	simple   bool
 	tokens   *tokens
-	hashing  *hashing
-	failures *failures
+	hashing  *gate
+	failures *failures // of logins
 	logins   *prometheus.CounterVec
+	lookups  *prometheus.CounterVec // of tokens
 }
 
 // Collectors returns the guard's metrics.
-func (g *Guard) Collectors() []prometheus.Collector { return []prometheus.Collector{g.logins} }
+func (g *Guard) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{g.logins, g.lookups}
+}
 
 // New fails if cfg.Token is not one of etcd's kinds of tokens, or its files cannot be
 // read.
@@ -78,7 +81,7 @@ func New(cfg Config, n Node) (*Guard, error) {
 	}
 	g := &Guard{
 		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
-		hashing: newHashing(), failures: newFailures(), logins: newLogins(),
+		hashing: newHashing(), failures: newLoginFailures(), logins: newLogins(), lookups: newLookups(),
 	}
 	var err error
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {

@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
 	"golang.org/x/crypto/bcrypt"
-
-	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
 // maxStoredCost is the highest bcrypt cost of a stored password that is checked, unless the
@@ -37,47 +35,11 @@ func CheckStoredPassword(hash []byte, limit int) error {
 // default cost a full queue takes a few seconds.
 const waitingPerSlot = 128
 
-// hashing bounds the processor time of bcrypt. Only some hashes are computed at a time, so that
-// a flood of logins leaves processors to everything else; a bounded number of calls waits.
-type hashing struct {
-	slots   chan struct{} // holds an element for each hash under way
-	waiting chan struct{} // holds an element for each call that waits for a slot
-}
-
-// newHashing allows one hash at a time for every two processors, and at least one.
-func newHashing() *hashing {
+// newHashing allows one hash at a time for every two processors, and at least one, so that a
+// flood of logins leaves processors to everything else.
+func newHashing() *gate {
 	slots := max(1, runtime.GOMAXPROCS(0)/2)
-	return &hashing{slots: make(chan struct{}, slots), waiting: make(chan struct{}, slots*waitingPerSlot)}
-}
-
-// run calls f when a slot is free. Errors: backend.ErrTooManyRequests if too many calls wait
-// already, ctx's.
-func (h *hashing) run(ctx context.Context, f func()) error {
-	select {
-	case h.slots <- struct{}{}:
-	default:
-		if err := h.wait(ctx); err != nil {
-			return err
-		}
-	}
-	defer func() { <-h.slots }()
-	f()
-	return nil
-}
-
-func (h *hashing) wait(ctx context.Context) error {
-	select {
-	case h.waiting <- struct{}{}:
-	default:
-		return backend.ErrTooManyRequests
-	}
-	defer func() { <-h.waiting }()
-	select {
-	case h.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return newGate(slots, slots*waitingPerSlot)
 }
 
 // newLogins counts password checks by how they ended.

@@ -22,9 +22,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
-func TestHashesRunOneAtATimePerSlotAndTheQueueIsBounded(t *testing.T) {
+func TestAGateBoundsCallsThatRunAndThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hashing{slots: make(chan struct{}, 2), waiting: make(chan struct{}, 3)}
+		h := newGate(2, 3)
 		var running, most, done atomic.Int32
 		release := make(chan struct{})
 		var wg sync.WaitGroup
@@ -61,7 +61,7 @@ func TestHashesRunOneAtATimePerSlotAndTheQueueIsBounded(t *testing.T) {
 
 func TestRepeatedFailuresOfASourceAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFailures()
+		f := newLoginFailures()
 		try := func(source string) time.Duration {
 			start := time.Now()
 			_, err := f.wait(t.Context(), source)
@@ -69,17 +69,17 @@ func TestRepeatedFailuresOfASourceAreDelayed(t *testing.T) {
 			f.add(source)
 			return time.Since(start)
 		}
-		for i := range failuresFree {
+		for i := range loginsFree {
 			require.Zero(t, try("a"), i)
 		}
 		for range 5 {
-			require.Equal(t, failureInterval, try("a"), "sequential attempts are spaced")
+			require.Equal(t, loginInterval, try("a"), "sequential attempts are spaced")
 		}
 		require.Zero(t, try("b"), "another source is not delayed")
-		time.Sleep(2 * failureInterval)
+		time.Sleep(2 * loginInterval)
 		require.Zero(t, try("a"), "a failure is forgiven with time")
-		time.Sleep(failuresFree * failureInterval)
-		for i := range failuresFree {
+		time.Sleep(loginsFree * loginInterval)
+		for i := range loginsFree {
 			require.Zero(t, try("a"), i)
 		}
 
@@ -95,15 +95,15 @@ func TestRepeatedFailuresOfASourceAreDelayed(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.EqualValues(t, 50-maxDelay/failureInterval, refused.Load())
-		require.Equal(t, maxDelay, time.Since(start))
+		require.EqualValues(t, 50-maxLoginDelay/loginInterval, refused.Load())
+		require.Equal(t, maxLoginDelay, time.Since(start))
 		require.Zero(t, f.delayed)
 	})
 }
 
 func TestFailedSourcesAndDelayedLoginsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFailures()
+		f := newLoginFailures()
 		source := func(i int) string { return fmt.Sprint(i) }
 		for i := range maxSources + 100 {
 			f.add(source(i))
@@ -114,7 +114,7 @@ func TestFailedSourcesAndDelayedLoginsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range maxDelayed + 1 {
-			for range failuresFree {
+			for range loginsFree {
 				f.add(source(i))
 			}
 		}
@@ -188,8 +188,8 @@ func TestAFloodOfWrongPasswordsHoldsNoHashSlot(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		require.LessOrEqual(t, failed.Load(), int32(failuresFree+cap(g.hashing.slots)))
-		require.GreaterOrEqual(t, refused.Load(), int32(100-failuresFree-cap(g.hashing.slots)-int(maxDelay/failureInterval)))
+		require.LessOrEqual(t, failed.Load(), int32(loginsFree+cap(g.hashing.slots)))
+		require.GreaterOrEqual(t, refused.Load(), int32(100-loginsFree-cap(g.hashing.slots)-int(maxLoginDelay/loginInterval)))
 		require.Empty(t, g.hashing.slots, "a delayed login holds no slot")
 		require.Empty(t, g.hashing.waiting)
 		require.EqualValues(t, refused.Load(), testutil.ToFloat64(g.logins.WithLabelValues("refused")))

@@ -23,6 +23,8 @@ type tokens struct {
 	mu    sync.Mutex
 	seen  map[coder.TokenHash]*seenToken
 	swept time.Time
+
+	lookups tokenLookups
 }
 
 type seenToken struct {
@@ -31,7 +33,7 @@ type seenToken struct {
 }
 
 func newTokens(ttl time.Duration) *tokens {
-	return &tokens{ttl: ttl, now: time.Now, seen: make(map[coder.TokenHash]*seenToken)}
+	return &tokens{ttl: ttl, now: time.Now, seen: make(map[coder.TokenHash]*seenToken), lookups: newTokenLookups()}
 }
 
 // use returns what a token that this node has seen stands for, and starts its time
@@ -82,15 +84,12 @@ func (g *Guard) simpleToken(ctx context.Context, v *view, token string) (*etcdau
 	if !seen {
 		var found bool
 		var err error
-		if row, found, err = g.node.LookupToken(ctx, h); err != nil || !found {
+		if row, found, err = g.lookup(ctx, h); err != nil || !found {
 			return nil, err
 		}
 	}
 	if !v.honours(row) {
 		return nil, nil
-	}
-	if !seen {
-		g.tokens.add(h, row)
 	}
 	return &etcdauth.AuthInfo{Username: row.User, Revision: v.Revision()}, nil
 }

@@ -1,0 +1,154 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
+)
+
+const (
+	// lookupsAtATime bounds the tokens that are looked for in the table at a time, and
+	// lookupsWaiting how many calls wait for that.
+	lookupsAtATime = 8
+	lookupsWaiting = 1024
+	// missingFor is how long a token that is not in the table is refused without looking
+	// again, and maxMissing bounds how many such tokens are remembered.
+	missingFor = 10 * time.Second
+	maxMissing = 16384
+)
+
+// tokenLookups looks for simple tokens in the table, so that unknown tokens cost the database
+// little: calls with the same token share one read, a token that is not there is remembered
+// for a moment, and a source that sends many of them is refused.
+//
+// To remember that a token is not there is safe on every node: a client learns a token when its
+// row has been committed, so nobody can present one that will be made later, but by guessing.
+type tokenLookups struct {
+	gate   *gate
+	misses *failures
+
+	mu      sync.Mutex
+	running map[coder.TokenHash]*lookup
+	missing map[coder.TokenHash]time.Time // until when
+}
+
+// lookup is one read, which has ended when done is closed.
+type lookup struct {
+	done  chan struct{}
+	row   coder.Token
+	found bool
+	err   error
+}
+
+func newTokenLookups() tokenLookups {
+	return tokenLookups{
+		gate: newGate(lookupsAtATime, lookupsWaiting), misses: newTokenMisses(),
+		running: make(map[coder.TokenHash]*lookup), missing: make(map[coder.TokenHash]time.Time),
+	}
+}
+
+func newLookups() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sqlbrain_auth_token_lookups_total",
+		Help: "Tokens looked for in the table: found, missing, failed, or refused because their source sent too many that are missing.",
+	}, []string{"result"})
+}
+
+// lookup returns what a token that this node has not seen stands for. Errors: those of
+// LookupToken, backend.ErrTooManyRequests, ctx's.
+func (g *Guard) lookup(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error) {
+	source := sourceAddress(ctx)
+	for {
+		l, mine := g.tokens.lookups.begin(h)
+		if l == nil {
+			return row, false, nil
+		}
+		if mine {
+			g.read(ctx, source, h, l)
+			return l.row, l.found, l.err
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return row, false, ctx.Err()
+		}
+		if errors.Is(l.err, context.Canceled) || errors.Is(l.err, context.DeadlineExceeded) {
+			continue // the call that made the read went away, or had less time
+		}
+		return l.row, l.found, l.err
+	}
+}
+
+// begin returns the read of a token that is under way, or a new one that the caller has to
+// make: then mine is true. It returns nil if the token is known not to exist.
+func (t *tokenLookups) begin(h coder.TokenHash) (l *lookup, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if until, ok := t.missing[h]; ok && time.Now().Before(until) {
+		return nil, false
+	}
+	if l := t.running[h]; l != nil {
+		return l, false
+	}
+	l = &lookup{done: make(chan struct{})}
+	t.running[h] = l
+	return l, true
+}
+
+// read makes the read l and tells the calls that wait for it.
+func (g *Guard) read(ctx context.Context, source string, h coder.TokenHash, l *lookup) {
+	t := &g.tokens.lookups
+	defer t.end(h, l)
+	result := "failed"
+	defer func() { g.lookups.WithLabelValues(result).Inc() }()
+	if t.misses.limited(source) {
+		result, l.err = "refused", backend.ErrTooManyRequests
+		return
+	}
+	if err := t.gate.run(ctx, func() { l.row, l.found, l.err = g.node.LookupToken(ctx, h) }); err != nil {
+		l.err = err
+	}
+	switch {
+	case l.err != nil:
+	case l.found:
+		result = "found"
+		g.tokens.add(h, l.row)
+	default:
+		result = "missing"
+		t.misses.add(source)
+	}
+}
+
+func (t *tokenLookups) end(h coder.TokenHash, l *lookup) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, h)
+	if l.err == nil && !l.found {
+		if len(t.missing) >= maxMissing {
+			t.forget(time.Now())
+		}
+		t.missing[h] = time.Now().Add(missingFor)
+	}
+	close(l.done)
+}
+
+// forget makes room for missing tokens: it removes those that are old, or else some.
+func (t *tokenLookups) forget(now time.Time) {
+	for h, until := range t.missing {
+		if now.After(until) {
+			delete(t.missing, h)
+		}
+	}
+	for h := range t.missing {
+		if len(t.missing) < maxMissing/2 {
+			return
+		}
+		delete(t.missing, h)
+	}
+}
