@@ -99,6 +99,12 @@ func (e endpoint) reached(l net.Listener) string {
 	return scheme + "://" + l.Addr().String()
 }
 
+// local reports whether only processes of this host reach b.
+func (b *binding) local() bool {
+	a, ok := b.listener.Addr().(*net.TCPAddr)
+	return !ok || a.IP.IsLoopback()
+}
+
 // connections are the open connections of all listeners. Those that nobody
 // serves yet, because they have not said what they want, are only known here.
 type connections struct {

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +19,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
 func TestListenURLs(t *testing.T) {
@@ -154,6 +159,62 @@ func TestSilentConnectionsDoNotHoldUpStop(t *testing.T) {
 		_, err := io.Copy(io.Discard, bufio.NewReader(c))
 		_ = err // end of file or reset: closed in either case
 		require.NoError(t, c.Close())
+	}
+}
+
+// elsewhere is a listener that other hosts reach, as far as its address says.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2379} }
+
+func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
+	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
+	d.Write(t, ca, "server")
+	d.Trust(t, ca)
+	certificates := d.Config
+	certificates.ClientCertAuth = true
+	enabled := &backend.AuthRows{AuthSettings: coder.AuthSettings{Enabled: true}}
+	const plain, open = "in plain text", "authentication off"
+	for name, tt := range map[string]struct {
+		url   string
+		tls   TLSConfig
+		local bool
+		users *backend.AuthRows
+		want  []string
+	}{
+		"loopback":               {url: loopback, local: true},
+		"a socket":               {url: "unix://" + filepath.Join(t.TempDir(), "s"), local: true},
+		"plain":                  {url: loopback, want: []string{plain, open}},
+		"plain with users":       {url: loopback, users: enabled, want: []string{plain}},
+		"TLS":                    {url: "https://127.0.0.1:0", tls: d.Config, want: []string{open}},
+		"TLS with users":         {url: "https://127.0.0.1:0", tls: d.Config, users: enabled},
+		"TLS of both":            {url: "https://127.0.0.1:0", tls: certificates},
+		"certificates, not used": {url: loopback, tls: certificates, want: []string{plain, open}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(t)
+			var log lockedBuffer
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			cfg.ListenClientURLs, cfg.TLS = []string{tt.url, tt.url}, tt.tls
+			if strings.HasPrefix(tt.url, "unix") {
+				cfg.ListenClientURLs = cfg.ListenClientURLs[:1]
+			}
+			s, err := newServer(cfg, &fakeNode{users: tt.users}, nil)
+			require.NoError(t, err)
+			if !tt.local {
+				for _, b := range s.clients {
+					b.listener = elsewhere{b.listener}
+				}
+			}
+			runServer(t, s)()
+			for _, warning := range []string{plain, open} {
+				n := 0
+				if slices.Contains(tt.want, warning) {
+					n = 1
+				}
+				require.Equal(t, n, strings.Count(log.String(), warning), log.String())
+			}
+		})
 	}
 }
 

@@ -237,6 +237,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serve(b.url, func() error { return s.http.Serve(r.http) })
 		s.log.Info("serving clients", "url", b.reached(b.listener))
 	}
+	s.warnExposed()
 	for _, b := range s.metrics {
 		serve(b.url, func() error { return s.metricsHTTP.Serve(b.listener) })
 		s.log.Info("serving metrics", "url", b.reached(b.listener))
@@ -260,6 +261,31 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Wait()
 	s.streams.waitReceivers()
 	return err
+}
+
+// warnExposed logs which client URLs other hosts reach without TLS, or without
+// authentication of clients.
+func (s *Server) warnExposed() {
+	var plain, open []string
+	for _, b := range s.clients {
+		if b.local() {
+			continue
+		}
+		if !b.secure {
+			plain = append(plain, b.reached(b.listener))
+		}
+		if !b.secure || !s.cfg.TLS.ClientCertAuth {
+			open = append(open, b.reached(b.listener))
+		}
+	}
+	if len(plain) > 0 {
+		s.log.Warn("serving clients of other hosts in plain text: whoever is on the network can read and change their calls; "+
+			"use https in --listen-client-urls, with --cert-file and --key-file", "urls", plain)
+	}
+	if len(open) > 0 && !s.node.AuthRows().Enabled {
+		s.log.Warn("serving clients of other hosts with authentication off: every client may read and change everything; "+
+			"create the user root and call 'etcdctl auth enable', or set --client-cert-auth", "urls", open)
+	}
 }
 
 // stop ends everything Run started, within the stop timeout.

@@ -284,6 +284,10 @@ func (d *URL) checkTLS(given bool) error {
 	return nil
 }
 
+// Encrypted reports whether every connection is encrypted, whether or not the server is
+// verified. With tls=preferred the server chooses.
+func (d *URL) Encrypted() bool { return d.tls.mode == tlsVerify || d.tls.mode == tlsSkipVerify }
+
 // SetPasswords makes every new connection ask f for its password, in place of the
 // one in the URL: for passwords that change, and tokens that expire. f is called
 // by several goroutines at once. Its errors are those of a connection that could

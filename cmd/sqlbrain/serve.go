@@ -56,6 +56,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 	for _, name := range p.settings.UnknownEnvironment(p.environ) {
 		logger.Warn("environment variable is no setting", "name", name)
 	}
+	warnPlainDatabase(logger, u)
 	defer func() {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			logger.Info("interrupted while starting")
@@ -114,6 +115,14 @@ func (p *program) serve(ctx context.Context) (err error) {
 		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
 	p.tellServiceManager(logger, "READY=1")
 	return p.run(ctx, logger, n, s)
+}
+
+// warnPlainDatabase logs that keys and values leave this host in plain text.
+func warnPlainDatabase(logger *slog.Logger, u *sqlstore.URL) {
+	if u.Dialect == sqlstore.DialectMySQL && !u.Encrypted() && !isLocal(u) {
+		logger.Warn("connecting to a database on another host without TLS: whoever is on the network can read and change keys and values; "+
+			"add tls=true to the URL of --datastore, and tls-ca=FILE if a private authority signed its certificate", "datastore", u)
+	}
 }
 
 // run serves until ctx ends. The service manager is told before anything stops, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 func TestWithoutACommandItServesAndKeepsItsData(t *testing.T) {
@@ -155,6 +157,31 @@ func TestBackendSettings(t *testing.T) {
 	c = backendConfig(&byRevision.settings.Config, nil, nil)
 	require.Equal(t, "revision", c.AutoCompactionMode)
 	require.EqualValues(t, 100, c.AutoCompactionRevisions)
+}
+
+func TestPlainConnectionsToDatabasesOfOtherHostsAreWarnedOf(t *testing.T) {
+	for raw, warns := range map[string]bool{
+		"sqlite://a.db":                               false,
+		"mysql://u@127.0.0.1/d":                       false,
+		"mysql://u@[::1]:3307/d":                      false,
+		"tidb://u@localhost/d":                        false,
+		"mysql://u@db.example/d":                      true,
+		"mysql://u@localhost,db.example/d":            true,
+		"mysql://u@db.example/d?tls=false":            true,
+		"mysql://u@db.example/d?tls=preferred":        true,
+		"mysql://u@db.example/d?tls=skip-verify":      false,
+		"mysql://u@db.example/d?tls=true":             false,
+		"mysql://u@db.example/d?tls-ca=/etc/ca.crt":   false,
+		"mysql://u:Geheim@10.1.2.3:3306/d?timeout=1s": true,
+	} {
+		u, err := sqlstore.ParseURL(raw)
+		require.NoError(t, err)
+		var out strings.Builder
+		warnPlainDatabase(slog.New(slog.NewTextHandler(&out, nil)), u)
+		require.Equal(t, warns, strings.Contains(out.String(), "tls=true"), "%s: %s", raw, out.String())
+		require.LessOrEqual(t, strings.Count(out.String(), "\n"), 1)
+		require.NotContains(t, out.String(), "Geheim")
+	}
 }
 
 func newProgram(t *testing.T, args ...string) *program {
