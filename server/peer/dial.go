@@ -158,7 +158,11 @@ func (d *dialer) ended(address string, err error) {
 		log.Info("connected to the member again")
 		return
 	}
-	log.Warn("cannot connect to a member at its peer URL; check its --initial-advertise-peer-urls and the network", "error", err)
+	message := "cannot connect to a member at its peer URL"
+	if outcome == outcomeRefused || outcome == outcomeTimeout || outcome == outcomeOtherNode {
+		message += "; check its --initial-advertise-peer-urls and the network"
+	}
+	log.Warn(message, "error", err)
 }
 
 // failure returns what the last attempts say of the member: ErrRefused if every address
