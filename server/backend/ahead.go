@@ -110,8 +110,10 @@ func (a *ahead) note(s *batchState, c *change) {
 	}
 }
 
-// large reports whether the command is to be committed alone.
-func (a *ahead) large() bool { return a != nil && a.keys > aloneKeys }
+// large reports whether the command is not to be committed with those before it.
+func (a *ahead) large() bool {
+	return a != nil && (a.keys > aloneKeys || a.lease != nil && a.keys > smallLease)
+}
 
 // of returns what was read of kr; nil if nothing was.
 func (a *ahead) of(kr KeyRange, values bool) *aheadRange {
