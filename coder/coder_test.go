@@ -189,10 +189,13 @@ func TestValuesComeBack(t *testing.T) {
 			t.Fatalf("lock marks are %d, %d", mark, prev)
 		}
 	}
-	l := Lease{ID: -5, TTL: 60, Remaining: 12, Policy: true}
-	gotL, err := DecodeLease(EncodeLeaseKey(l.ID), EncodeLease(l))
-	if err != nil || gotL != l {
-		t.Fatalf("%+v came back as %+v, %v", l, gotL, err)
+	for _, l := range []Lease{
+		{ID: -5, TTL: 60, Remaining: 12, Policy: true}, {ID: 7, TTL: 60, Revoking: true}, {ID: 7, TTL: 60, Policy: true, Revoking: true},
+	} {
+		got, err := DecodeLease(EncodeLeaseKey(l.ID), EncodeLease(l))
+		if err != nil || got != l {
+			t.Fatalf("%+v came back as %+v, %v", l, got, err)
+		}
 	}
 }
 
