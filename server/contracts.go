@@ -58,9 +58,15 @@ type (
 		Writable(ctx context.Context) error
 	}
 
+	// applier waits for what the leader has applied.
+	applier interface {
+		AwaitApplied(ctx context.Context, u backend.Update) error
+	}
+
 	// node is all of it.
 	node interface {
 		identity
+		applier
 		healthBackend
 		auth.Node
 		kvBackend

@@ -44,6 +44,15 @@ type fakeNode struct {
 	hold chan struct{}
 	// onRange, if set, is told of reads.
 	onRange func(context.Context)
+	// onApply, if set, is AwaitApplied.
+	onApply func(context.Context, backend.Update) error
+}
+
+func (f *fakeNode) AwaitApplied(ctx context.Context, u backend.Update) error {
+	if f.onApply == nil {
+		return nil
+	}
+	return f.onApply(ctx, u)
 }
 
 const (

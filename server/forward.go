@@ -47,6 +47,10 @@ const (
 	maxForwardPause = 200 * time.Millisecond
 )
 
+// maxApplyWait bounds how long an answer of the leader's waits for this node to apply
+// it: longer than a follower takes whose feed broke and that reads the log.
+const maxApplyWait = 3 * time.Second
+
 // authService is what the methods of the Auth service begin with.
 const authService = "/etcdserverpb.Auth/"
 
@@ -59,18 +63,36 @@ const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
 // A call is sent again, wherever the leader is by then, as long as it certainly
 // was not executed, or has no effect. Else the client is told that the leader
 // changed, as etcd does: whether its write took effect is unknown.
+//
+// The answer to a write waits, for a bounded time, until this node has applied the
+// write, because etcd's members answer in that order: a client that stays with one
+// endpoint then finds its write in serializable reads, and not in a watch that starts
+// now. If the time is over the client gets the answer all the same: the write is
+// durable, and an error would say that it may not be.
 type forwarder struct {
-	router   Router
-	id       identity
-	guard    *auth.Guard
-	timeout  time.Duration // bound on a call, besides its caller's deadline
-	replies  replyTypes
-	outcomes *prometheus.CounterVec
+	router    Router
+	node      forwarderNode
+	guard     *auth.Guard
+	timeout   time.Duration // bound on a call, besides its caller's deadline
+	applyWait time.Duration // see maxApplyWait
+	replies   replyTypes
+	outcomes  *prometheus.CounterVec
+	unapplied prometheus.Counter
 }
 
-func newForwarder(r Router, id identity, guard *auth.Guard, timeout time.Duration) *forwarder {
+// forwarderNode is what a forwarder needs of this node.
+type forwarderNode interface {
+	identity
+	applier
+}
+
+func newForwarder(r Router, n forwarderNode, guard *auth.Guard, timeout time.Duration) *forwarder {
 	return &forwarder{
-		router: r, id: id, guard: guard, timeout: timeout,
+		router: r, node: n, guard: guard, timeout: timeout, applyWait: maxApplyWait,
+		unapplied: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sqlbrain_forwarded_unapplied_total",
+			Help: "Forwarded writes that were answered before this node had applied them, since that took too long.",
+		}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_forwarded_requests_total",
 			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or only reads, or lost with an unknown outcome.",
@@ -88,12 +110,37 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if !ok {
 		return nil, fmt.Errorf("server: cannot forward a %T", req)
 	}
-	resp, err = f.call(ctx, info.FullMethod, m, handler)
-	if err == nil && strings.HasPrefix(info.FullMethod, authService) {
-		// What the caller has changed it shall find here; if not now, then in a moment.
-		_, _ = f.guard.Refresh(ctx)
+	return f.call(ctx, info.FullMethod, m, handler)
+}
+
+// awaitApplied waits, for a bounded time, until this node has applied the write req,
+// which the leader has answered with resp.
+func (f *forwarder) awaitApplied(ctx context.Context, method string, req proto.Message, resp any) {
+	wait := f.applyWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/2) // the answer must reach the client in time
 	}
-	return resp, err
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if err := f.apply(ctx, method, req, resp); err != nil {
+		f.unapplied.Inc()
+	}
+}
+
+func (f *forwarder) apply(ctx context.Context, method string, req proto.Message, resp any) error {
+	if strings.HasPrefix(method, authService) {
+		_, err := f.guard.Refresh(ctx)
+		return err
+	}
+	r, ok := resp.(interface{ GetHeader() *pb.ResponseHeader })
+	if !ok || r.GetHeader() == nil {
+		return nil
+	}
+	u := backend.Update{Revision: r.GetHeader().GetRevision()}
+	if c, ok := req.(*pb.CompactionRequest); ok {
+		u.CompactRevision = c.GetRevision()
+	}
+	return f.node.AwaitApplied(ctx, u)
 }
 
 // errForwardTimeout: the forwarder's own bound has ended a call.
@@ -136,6 +183,9 @@ func (f *forwarder) call(caller context.Context, method string, req proto.Messag
 				again = f.lookAgain(ctx, &who, &version)
 			}
 			if !again {
+				if err == nil && !onlyReads(req) {
+					f.awaitApplied(caller, method, req, resp)
+				}
 				return resp, ended(caller, ctx, err)
 			}
 		}
@@ -208,7 +258,7 @@ func (f *forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 	switch {
 	case err == nil:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok && r.GetHeader() != nil {
-			r.GetHeader().MemberId = f.id.MemberID()
+			r.GetHeader().MemberId = f.node.MemberID()
 		}
 	case ctx.Err() != nil:
 		outcome, err = "lost", ctx.Err()
@@ -289,7 +339,7 @@ func (f *forwarder) outgoing(ctx context.Context, who metadata.MD) context.Conte
 	if id := requestIDOf(ctx, false); id != "" {
 		out.Set(requestIDKey, id)
 	}
-	out.Set(forwardedByKey, fmt.Sprintf("%x", f.id.MemberID()))
+	out.Set(forwardedByKey, fmt.Sprintf("%x", f.node.MemberID()))
 	return metadata.NewOutgoingContext(ctx, out)
 }
 

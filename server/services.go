@@ -51,7 +51,7 @@ func newServices(cfg Config, n node, open openWatch, ss *streams, recipes *concu
 	var forward *forwarder
 	if cfg.Router != nil {
 		forward = newForwarder(cfg.Router, n, guard, cfg.RequestTimeout)
-		if err := register(cfg.Registry, forward.outcomes); err != nil {
+		if err := register(cfg.Registry, forward.outcomes, forward.unapplied); err != nil {
 			return nil, err
 		}
 	}

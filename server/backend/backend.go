@@ -96,6 +96,7 @@ type Backend struct {
 
 	identity  identity
 	tso       *tso.Oracle
+	published *tso.Oracle                 // how far the hub has published; follows tso
 	compacted atomic.Int64                // the compact revision, -1 if nothing was compacted
 	seen      atomic.Pointer[coder.Chain] // the newest value of the chain row that is known
 	term      atomic.Int64                // the newest term that is known
@@ -224,7 +225,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.tso = tso.New(rev)
+	b.tso, b.published = tso.New(rev), tso.New(rev)
 	b.pieces = newCountMap(cfg.countPieceKeys, cfg.countChanges, rev)
 	b.reader = &reader{store: store, records: b.records, ranges: b.ranges, counts: counts, pieces: b.pieces, frontier: b.Revision, mark: b.mark}
 	b.metrics = newMetrics(cfg.Registerer)

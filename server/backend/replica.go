@@ -77,7 +77,7 @@ func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	if rev > b.hub.Revision() {
 		b.hub.Publish(events, rev)
 	}
-	return nil
+	return b.published.Advance(rev)
 }
 
 // CatchUp brings the node, from the log rows, to the newest revision that it may
@@ -193,7 +193,7 @@ func (b *Backend) jump(rev int64) error {
 		return b.stopServing(err)
 	}
 	b.hub.Jump(rev)
-	return nil
+	return b.published.Advance(rev)
 }
 
 // noteCompacted tells readers and watchers that everything below rev is gone.

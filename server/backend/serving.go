@@ -137,15 +137,32 @@ func (b *Backend) askFrontier(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b.noteCompacted(p.CompactRevision)
-	b.shown.raise(p.Revision)
-	if err := b.LoadAuth(ctx, p.AuthVersion); err != nil {
-		return 0, err
-	}
-	if err := b.tso.Wait(ctx, p.Revision); err != nil {
+	if err := b.awaitShown(ctx, p); err != nil {
 		return 0, err
 	}
 	return b.Revision(), nil
+}
+
+// AwaitApplied returns once this node has applied what the leader had at u, whose
+// events do not count: the revision, for readers and for watchers, the users and roles,
+// and the compaction. Errors: ctx's, the database's.
+func (b *Backend) AwaitApplied(ctx context.Context, u Update) error {
+	if err := b.awaitShown(ctx, u); err != nil {
+		return err
+	}
+	return b.published.Wait(ctx, u.Revision)
+}
+
+// awaitShown is AwaitApplied for readers only.
+func (b *Backend) awaitShown(ctx context.Context, u Update) error {
+	if u.CompactRevision > 0 {
+		b.noteCompacted(u.CompactRevision)
+	}
+	b.shown.raise(u.Revision)
+	if err := b.LoadAuth(ctx, u.AuthVersion); err != nil {
+		return err
+	}
+	return b.tso.Wait(ctx, u.Revision)
 }
 
 // Position is the leader's answer to a follower: the newest revision there is.

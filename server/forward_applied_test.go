@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// TestForwardedWriteIsAnsweredOnceApplied: the follower has applied what it answers.
+func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
+	p := newPair(t)
+	p.leader.lease = backend.LeaseStatus{ID: 5, GrantedTTL: 60, TTL: 30, Revision: 66}
+	p.leader.rangeResult = backend.RangeResult{Revision: 77}
+	var (
+		mu      sync.Mutex
+		applied []backend.Update
+	)
+	p.follower.onApply = func(_ context.Context, u backend.Update) error {
+		mu.Lock()
+		defer mu.Unlock()
+		applied = append(applied, u)
+		return nil
+	}
+	kv, l := pb.NewKVClient(p.conn), pb.NewLeaseClient(p.conn)
+	ctx := testContext(t)
+	write := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key}}}}}
+	p.leader.txnResult.Succeeded = true
+	for name, c := range map[string]struct {
+		call func() error
+		want []backend.Update
+	}{
+		"put":     {func() error { _, err := kv.Put(ctx, &pb.PutRequest{Key: key}); return err }, []backend.Update{{Revision: 77}}},
+		"delete":  {func() error { _, err := kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}); return err }, []backend.Update{{Revision: 77}}},
+		"revoke":  {func() error { _, err := l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}); return err }, []backend.Update{{Revision: fakeRevision}}},
+		"compact": {func() error { _, err := kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}); return err }, []backend.Update{{Revision: 9, CompactRevision: 8}}},
+		"txn":     {func() error { _, err := kv.Txn(ctx, write); return err }, []backend.Update{{Revision: 77}}},
+		"range":   {func() error { _, err := kv.Range(ctx, &pb.RangeRequest{Key: key}); return err }, nil},
+	} {
+		applied = nil
+		require.NoError(t, c.call(), name)
+		require.Equal(t, c.want, applied, name)
+	}
+}
+
+// TestForwardedWriteIsAnsweredInTime: a follower that cannot apply a write answers all
+// the same, before the client's deadline.
+func TestForwardedWriteIsAnsweredInTime(t *testing.T) {
+	p := newPair(t)
+	p.follower.onApply = func(ctx context.Context, _ backend.Update) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	resp, err := pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	require.EqualValues(t, 77, resp.Header.Revision)
+	p.followerServer.services.forward.applyWait = 10 * time.Millisecond
+	_, err = pb.NewKVClient(p.conn).Put(t.Context(), &pb.PutRequest{Key: key})
+	require.NoError(t, err, "without a deadline of the client's")
+	require.EqualValues(t, 2, testutil.ToFloat64(p.followerServer.services.forward.unapplied))
+}
+
+// startMembers starts a cluster on one store, and returns a client for each member. The
+// first leads.
+func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv3.Client) {
+	t.Helper()
+	for i := range n {
+		log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})).With("node", i)
+		peerURL := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
+		name := fmt.Sprint("n", i)
+		node, err := cluster.Join(t.Context(), cluster.Config{
+			Store: store, Name: name, Version: "test", PeerURLs: []string{peerURL}, Backend: backend.Config{Logger: log}, Logger: log,
+		})
+		require.NoError(t, err)
+		s, err := New(Config{
+			Logger: log, Name: name, ListenClientURLs: []string{"http://127.0.0.1:0"}, PeerURLs: []string{peerURL}, StopTimeout: 10 * time.Second,
+			Members: node.Members(), PeerNode: cluster.Peer{Node: node}, PeerCredentials: node.PeerCredentials(), Router: cluster.Connection{Node: node}, Mover: node,
+		}, node.Backend())
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			require.NoError(t, node.Close(ctx))
+		})
+		node.Start()
+		runServer(t, s)
+		if i == 0 {
+			require.Eventually(t, node.Backend().Leading, time.Minute, 5*time.Millisecond)
+		}
+		clients = append(clients, newClient(t, s))
+	}
+	return clients
+}
+
+// TestFollowerIsConsistentWithItsAnswers: after a write through one endpoint, that
+// endpoint shows the write to every kind of read, and to no watch that starts then.
+func TestFollowerIsConsistentWithItsAnswers(t *testing.T) {
+	store := memstore.New()
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	c := startMembers(t, store, 2)[1]
+	ctx := testContext(t)
+	const writes = 300
+	for i := range writes {
+		value := fmt.Sprint(i)
+		put, err := c.Put(ctx, "k", value)
+		require.NoError(t, err)
+		got, err := c.Get(ctx, "k", clientv3.WithSerializable())
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.Equal(t, value, string(got.Kvs[0].Value), "a serializable read is stale")
+		put, err = c.Put(ctx, "k", value+" again")
+		require.NoError(t, err)
+		_, err = c.Get(ctx, "k", clientv3.WithSerializable(), clientv3.WithRev(put.Header.Revision))
+		require.NoError(t, err, "a read at the write's own revision")
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	for i := range writes {
+		put, err := c.Put(ctx, "w", fmt.Sprint(i))
+		require.NoError(t, err)
+		events := c.Watch(watching, "w", clientv3.WithCreatedNotify())
+		created := <-events
+		require.NoError(t, created.Err())
+		require.GreaterOrEqual(t, created.Header.Revision, put.Header.Revision, "the watch started before the write")
+	}
+	compact, err := c.Put(ctx, "k", "last")
+	require.NoError(t, err)
+	_, err = c.Compact(ctx, compact.Header.Revision)
+	require.NoError(t, err)
+	_, err = c.Get(ctx, "k", clientv3.WithSerializable(), clientv3.WithRev(compact.Header.Revision-1))
+	require.ErrorContains(t, err, "compacted")
+}
