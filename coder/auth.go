@@ -14,6 +14,8 @@ type AuthKind byte
 const (
 	AuthRole AuthKind = 'r'
 	AuthUser AuthKind = 'u'
+	// AuthRevoked rows are named by the hash of a token that is void.
+	AuthRevoked AuthKind = 'x'
 )
 
 const (
@@ -35,7 +37,7 @@ func DecodeAuthKey(internal []byte) (kind AuthKind, name string, err error) {
 		return 0, "", fmt.Errorf("%w: auth key %x", ErrMalformed, internal)
 	}
 	kind = AuthKind(internal[magicLen])
-	if kind != AuthRole && kind != AuthUser {
+	if kind != AuthRole && kind != AuthUser && kind != AuthRevoked {
 		return 0, "", fmt.Errorf("%w: auth key %x", ErrMalformed, internal)
 	}
 	raw, err := unescape(internal[magicLen+1 : end])
@@ -120,6 +122,9 @@ type Token struct {
 	Epoch int64
 	// Password tells whether the user's password is still the one it was given for.
 	Password uint64
+	// Until is the Unix time in seconds from which on the token is void however often it is
+	// used; 0: there is none.
+	Until int64
 }
 
 // EncodeTokenKey returns the internal key of a token's row.
@@ -139,17 +144,32 @@ func DecodeTokenKey(internal []byte) (h TokenHash, err error) {
 // TokenBounds returns the range of all token rows.
 func TokenBounds() (lo, hi []byte) { return authBounds(authToken) }
 
-// EncodeToken returns the value of a token's row: format(1) epoch(8) password(8) user.
+// tokenV2 is the format of a token's row that has Until.
+const tokenV2 = 2
+
+// EncodeToken returns the value of a token's row: format(1) epoch(8) password(8), until(8) if
+// there is one, user.
 func EncodeToken(t Token) []byte {
-	b := appendInt64s([]byte{formatV1}, t.Epoch)
+	format := byte(formatV1)
+	if t.Until != 0 {
+		format = tokenV2
+	}
+	b := appendInt64s([]byte{format}, t.Epoch)
 	b = binary.BigEndian.AppendUint64(b, t.Password)
+	if t.Until != 0 {
+		b = appendInt64s(b, t.Until)
+	}
 	return append(b, t.User...)
 }
 
 // DecodeToken is the inverse of EncodeToken.
 func DecodeToken(b []byte) (Token, error) {
-	if len(b) < 17 || b[0] != formatV1 {
-		return Token{}, fmt.Errorf("%w: token of %d bytes", ErrMalformed, len(b))
+	const fields, until = 17, 25 // where they end
+	switch {
+	case len(b) >= fields && b[0] == formatV1:
+		return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), User: string(b[fields:])}, nil
+	case len(b) >= until && b[0] == tokenV2 && int64At(b, fields) != 0:
+		return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), Until: int64At(b, fields), User: string(b[until:])}, nil
 	}
-	return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), User: string(b[17:])}, nil
+	return Token{}, fmt.Errorf("%w: token of %d bytes", ErrMalformed, len(b))
 }

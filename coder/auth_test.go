@@ -15,13 +15,13 @@ func TestAuthRowsKeepTheOrderOfNamesAndComeBack(t *testing.T) {
 				t.Fatalf("compare(%q, %q) is %d, their rows give %d", a, b, want, got)
 			}
 		}
-		for _, kind := range []AuthKind{AuthUser, AuthRole} {
+		for _, kind := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
 			internal := EncodeAuthKey(kind, string(a))
 			gotKind, name, err := DecodeAuthKey(internal)
 			if err != nil || gotKind != kind || name != string(a) {
 				t.Fatalf("%c %q came back as %c %q, %v", kind, a, gotKind, name, err)
 			}
-			for _, other := range []AuthKind{AuthUser, AuthRole} {
+			for _, other := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
 				lo, hi := AuthBounds(other)
 				if inside(lo, hi, internal) != (kind == other) {
 					t.Fatalf("%c %q and the bounds of %c", kind, a, other)
@@ -37,7 +37,7 @@ func TestAuthRowsKeepTheOrderOfNamesAndComeBack(t *testing.T) {
 			t.Fatalf("%q came back as %q, %v", a, content, err)
 		}
 	}
-	for _, kind := range []AuthKind{AuthUser, AuthRole} {
+	for _, kind := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
 		if lo, hi := AuthBounds(kind); inside(lo, hi, AuthSettingsKey()) {
 			t.Fatalf("the settings lie among the rows of kind %c", kind)
 		}
@@ -50,7 +50,7 @@ func TestSettingsAndTokensComeBack(t *testing.T) {
 			t.Fatalf("%+v came back as %+v, %v", s, got, err)
 		}
 	}
-	for _, tk := range []Token{{}, {User: "root", Epoch: 3, Password: 1 << 63}} {
+	for _, tk := range []Token{{}, {User: "root", Epoch: 3, Password: 1 << 63}, {User: "root", Password: 7, Until: 1 << 40}, {Until: 1}} {
 		if got, err := DecodeToken(EncodeToken(tk)); err != nil || got != tk {
 			t.Fatalf("%+v came back as %+v, %v", tk, got, err)
 		}
@@ -78,7 +78,7 @@ func TestMalformedAuthRowsAreRefused(t *testing.T) {
 		t.Fatalf("the longest name: %v", err)
 	}
 	for name, err := range map[string]error{
-		"another kind":   second(DecodeAuthKey(append([]byte(magicAuth), 'x', split))),
+		"another kind":   second(DecodeAuthKey(append([]byte(magicAuth), 'z', split))),
 		"the settings":   second(DecodeAuthKey(AuthSettingsKey())),
 		"another magic":  second(DecodeAuthKey(EncodeIndexKey([]byte("k")))),
 		"no value":       last(DecodeAuthValue(nil)),

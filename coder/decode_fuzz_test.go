@@ -84,7 +84,7 @@ func FuzzDecodeValues(f *testing.F) {
 		{}, {formatV1}, EncodeIndex(Index{ModRevision: 5, PrevRevision: 3, Gap: true}), EncodeVersion(&Record{Value: []byte("v"), CreateRevision: -1, Sub: -2, Tombstone: true}),
 		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0], EncodeLease(Lease{TTL: 9, Policy: true}),
 		EncodeChain(Chain{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
-		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeAuthValue([]byte("x")), Empty(),
+		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
 	} {
 		f.Add(seed)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"log/slog"
 	"slices"
 
@@ -86,6 +87,26 @@ func (s *authServer) issueHere(ctx context.Context, req any) (any, error) {
 		return nil, err
 	}
 	return &pb.AuthenticateResponse{Header: s.headers.at(revision), Token: token}, nil
+}
+
+// logout makes the caller's token void on all nodes.
+func (s *authServer) logout(ctx context.Context) error {
+	return s.guard.Logout(ctx, func(ctx context.Context, h coder.TokenHash) error {
+		info := &grpc.UnaryServerInfo{Server: s, FullMethod: revokeMethod}
+		_, err := s.forward.unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, s.revokeHere)
+		return err
+	})
+}
+
+func (s *authServer) revokeHere(ctx context.Context, req any) (any, error) {
+	raw, err := hex.DecodeString(req.(*pb.InternalAuthenticateRequest).SimpleToken)
+	if err != nil || len(raw) != len(coder.TokenHash{}) {
+		return nil, status.Error(codes.InvalidArgument, "sqlbrain: no hash of a token")
+	}
+	if err := s.guard.RevokeToken(ctx, coder.TokenHash(raw)); err != nil {
+		return nil, err
+	}
+	return &pb.AuthenticateResponse{Header: s.headers.now()}, nil
 }
 
 // changed is change by one of the store's methods. Nothing else is in the answers to

@@ -22,7 +22,7 @@ func newConsole(cfg Config, n node, sv *services, inside *inProcess) (http.Handl
 		return nil, err
 	}
 	return console.New(console.Config{
-		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, audit: sv.audit, log: cfg.Logger},
+		Logger: cfg.Logger, Conn: conn, Keys: &consoleReads{backend: n, guard: sv.guard, audit: sv.audit, logout: sv.auth.logout, log: cfg.Logger},
 		Node: n, Members: sv.cluster.members.Cached, Metrics: cfg.Registry,
 		Name: cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
 		Hosts: consoleHosts(cfg), Encrypted: func(r *http.Request) bool { return tlsOf(r) != nil },
@@ -64,6 +64,7 @@ type consoleReads struct {
 	backend consoleBackend
 	guard   *auth.Guard
 	audit   *auditor
+	logout  func(context.Context) error
 	log     *slog.Logger
 }
 
@@ -79,6 +80,10 @@ func (c *consoleReads) AuthEnabled() bool { return c.backend.AuthRows().Enabled 
 func (c *consoleReads) Admit(ctx context.Context) error {
 	ctx = fromConsole(ctx)
 	return c.answer(ctx, "console status", nil, nil, c.guard.Somebody(ctx))
+}
+
+func (c *consoleReads) Logout(ctx context.Context) error {
+	return answer(ctx, c.log, "console logout", c.logout(fromConsole(ctx)))
 }
 
 func (c *consoleReads) Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error) {

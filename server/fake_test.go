@@ -39,6 +39,7 @@ type fakeNode struct {
 	gotPhysical     bool
 	gotAlarm        backend.Alarm
 	gotLease, gotID int64
+	gotAuth         *backend.AuthChange
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
@@ -231,7 +232,11 @@ func (f *fakeNode) ChangeAuth(_ context.Context, change func(*backend.AuthRows) 
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
-	_, err := change(f.AuthRows())
+	rows := f.AuthRows()
+	got, err := change(rows)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gotAuth = got
 	return fakeRevision, err
 }
 

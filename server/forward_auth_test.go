@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"encoding/hex"
 	"sync/atomic"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
@@ -63,6 +65,24 @@ func TestTheLeaderIsToldWhoCalls(t *testing.T) {
 	md := <-seen
 	require.Equal(t, []string{"\u00e4nn"}, md.Get("sqlbrain-user-bin"))
 	require.Equal(t, []string{"4"}, md.Get("sqlbrain-auth-revision"))
+}
+
+// Any member can end a login: the leader makes the token void for all.
+func TestFollowersForwardLogouts(t *testing.T) {
+	p := newPair(t)
+	p.leader.setUsers(usersAt(t, 3))
+	p.follower.setUsers(usersAt(t, 3))
+	h := coder.HashToken("letters.1")
+	s := p.followerServer.services.auth
+	info := &grpc.UnaryServerInfo{Server: s, FullMethod: revokeMethod}
+	ctx := auth.From(testContext(t), auth.Inside)
+	_, err := s.forward.unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, s.revokeHere)
+	require.NoError(t, err)
+	p.leader.mu.Lock()
+	defer p.leader.mu.Unlock()
+	require.Contains(t, p.leader.gotAuth.Revoked, string(h[:]))
+	require.True(t, p.leader.gotAuth.Enabled)
+	require.EqualValues(t, 4, p.leader.gotAuth.Revision)
 }
 
 // A follower that has not heard of a change yet tells the leader an old revision: it

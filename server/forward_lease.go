@@ -22,6 +22,7 @@ const (
 const (
 	authenticateMethod = "/etcdserverpb.Auth/Authenticate"
 	issueMethod        = "/sqlbrain.Forward/Authenticate"
+	revokeMethod       = "/sqlbrain.Forward/RevokeToken"
 )
 
 // forwardDesc is written by hand, as the messages are etcd's:
@@ -31,6 +32,8 @@ const (
 //	  rpc LeaseKeepAlive(etcdserverpb.LeaseKeepAliveRequest) returns (etcdserverpb.LeaseKeepAliveResponse);
 //	  // A token for a user whose password was checked; simple_token is its first part.
 //	  rpc Authenticate(etcdserverpb.InternalAuthenticateRequest) returns (etcdserverpb.AuthenticateResponse);
+//	  // Makes a token void; simple_token is its hash in hexadecimal.
+//	  rpc RevokeToken(etcdserverpb.InternalAuthenticateRequest) returns (etcdserverpb.AuthenticateResponse);
 //	}
 var forwardDesc = grpc.ServiceDesc{
 	ServiceName: "sqlbrain.Forward",
@@ -38,12 +41,14 @@ var forwardDesc = grpc.ServiceDesc{
 	Methods: []grpc.MethodDesc{
 		forwardMethod[pb.LeaseKeepAliveRequest](renewMethod, forwardHandlers.renewHere),
 		forwardMethod[pb.InternalAuthenticateRequest](issueMethod, forwardHandlers.issueHere),
+		forwardMethod[pb.InternalAuthenticateRequest](revokeMethod, forwardHandlers.revokeHere),
 	},
 }
 
 type forwardHandlers interface {
 	renewHere(ctx context.Context, req any) (any, error)
 	issueHere(ctx context.Context, req any) (any, error)
+	revokeHere(ctx context.Context, req any) (any, error)
 }
 
 // forwarded are the handlers.

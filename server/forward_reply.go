@@ -32,7 +32,7 @@ func replyType(method string) (protoreflect.MessageType, error) {
 	switch method { // those whose messages are others'
 	case renewMethod:
 		method = keepAliveMethod
-	case issueMethod:
+	case issueMethod, revokeMethod:
 		method = authenticateMethod
 	}
 	service, name, ok := strings.Cut(strings.TrimPrefix(method, "/"), "/")

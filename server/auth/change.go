@@ -139,6 +139,6 @@ func (g *Guard) IssueToken(ctx context.Context, name, prefix string) (token stri
 		if u == nil || u.GetOptions().GetNoPassword() {
 			return coder.Token{}, etcdauth.ErrAuthFailed
 		}
-		return coder.Token{User: name, Epoch: rows.Epoch, Password: passwordMark(u)}, nil
+		return coder.Token{User: name, Epoch: rows.Epoch, Password: passwordMark(u), Until: untilOf(ctx)}, nil
 	})
 }

@@ -77,6 +77,10 @@ func (g *Guard) simpleToken(ctx context.Context, v *view, token string) (*etcdau
 		return nil, nil
 	}
 	h := coder.HashToken(token)
+	if v.revoked(h) {
+		g.tokens.end(h)
+		return nil, nil
+	}
 	row, seen, over := g.tokens.use(h)
 	if over {
 		return nil, nil

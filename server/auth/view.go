@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
@@ -52,6 +53,9 @@ func (v *view) user(name string) *authpb.User { return v.store.users[name] }
 // honours reports whether a token still stands for its user: nobody has switched
 // authentication off since, and the user is there with the same password.
 func (v *view) honours(t coder.Token) bool {
+	if t.Until != 0 && time.Now().Unix() >= t.Until {
+		return false
+	}
 	u := v.user(t.User)
 	return u != nil && t.Epoch == v.rows.Epoch && t.Password == passwordMark(u)
 }

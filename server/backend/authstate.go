@@ -17,6 +17,8 @@ import (
 type AuthRows struct {
 	coder.AuthSettings
 	Users, Roles map[string][]byte // by name
+	// Revoked are the tokens that are void before their time, by their hashes.
+	Revoked map[string][]byte
 
 	once sync.Once
 	view any
@@ -30,13 +32,13 @@ func (r *AuthRows) View(build func(*AuthRows) any) any {
 
 // with returns r after c.
 func (r *AuthRows) with(c *AuthChange) *AuthRows {
-	next := &AuthRows{AuthSettings: r.AuthSettings, Users: maps.Clone(r.Users), Roles: maps.Clone(r.Roles)}
+	next := &AuthRows{AuthSettings: r.AuthSettings, Users: maps.Clone(r.Users), Roles: maps.Clone(r.Roles), Revoked: maps.Clone(r.Revoked)}
 	next.Version++
 	next.Enabled, next.Revision = c.Enabled, c.Revision
 	if r.Enabled && !c.Enabled {
 		next.Epoch++
 	}
-	for _, k := range []struct{ rows, changed map[string][]byte }{{next.Users, c.Users}, {next.Roles, c.Roles}} {
+	for _, k := range []struct{ rows, changed map[string][]byte }{{next.Users, c.Users}, {next.Roles, c.Roles}, {next.Revoked, c.Revoked}} {
 		for name, value := range k.changed {
 			if value == nil {
 				delete(k.rows, name)
@@ -58,7 +60,7 @@ type authState struct {
 
 func newAuthState(store sqlstore.Store, b *Backend) *authState {
 	s := &authState{store: store}
-	s.current.Store(&AuthRows{Users: map[string][]byte{}, Roles: map[string][]byte{}})
+	s.current.Store(&AuthRows{Users: map[string][]byte{}, Roles: map[string][]byte{}, Revoked: map[string][]byte{}})
 	s.loads = newShared(b.cfg.RequestTimeout, s.load)
 	return s
 }
@@ -77,6 +79,9 @@ func (s *authState) load(ctx context.Context) (*AuthRows, error) {
 			break
 		}
 		if rows.Roles, err = s.values(ctx, coder.AuthRole); err != nil {
+			break
+		}
+		if rows.Revoked, err = s.values(ctx, coder.AuthRevoked); err != nil {
 			break
 		}
 		var behind coder.AuthSettings
@@ -188,11 +193,11 @@ func (b *Backend) SyncAuth(ctx context.Context) (*AuthRows, error) {
 }
 
 // AuthChange says how users and roles are after a change. Of those in the maps the
-// values are the new ones; nil removes.
+// values are the new ones; nil removes. The rows of tokens that are revoked are removed.
 type AuthChange struct {
-	Enabled      bool
-	Revision     int64
-	Users, Roles map[string][]byte
+	Enabled               bool
+	Revision              int64
+	Users, Roles, Revoked map[string][]byte
 }
 
 // ChangeAuth changes users and roles in the pipeline, ordered with all writes, and
@@ -231,12 +236,17 @@ func (c *authCommand) evaluate(_ context.Context, st *stage) error {
 	for _, k := range []struct {
 		kind    coder.AuthKind
 		changed map[string][]byte
-	}{{coder.AuthUser, change.Users}, {coder.AuthRole, change.Roles}} {
+	}{{coder.AuthUser, change.Users}, {coder.AuthRole, change.Roles}, {coder.AuthRevoked, change.Revoked}} {
 		for name, value := range k.changed {
 			if value != nil {
 				value = coder.EncodeAuthValue(value)
 			}
 			st.setMeta(coder.EncodeAuthKey(k.kind, name), value)
+		}
+	}
+	for hash, value := range change.Revoked {
+		if value != nil {
+			st.setMeta(coder.EncodeTokenKey(coder.TokenHash([]byte(hash))), nil)
 		}
 	}
 	st.setMeta(coder.AuthSettingsKey(), coder.EncodeAuthSettings(next.AuthSettings))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 )
 
@@ -43,6 +44,27 @@ func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, rows.Version, version)
 		}
+	}
+}
+
+func TestFollowersLearnOfRevokedTokens(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	leads := g.leader()
+	token, _, err := leads.Backend().IssueToken(t.Context(), "letters", func(*backend.AuthRows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
+	require.NoError(t, err)
+	h := coder.HashToken(token)
+	_, err = leads.Backend().ChangeAuth(t.Context(), func(rows *backend.AuthRows) (*backend.AuthChange, error) {
+		return &backend.AuthChange{Enabled: true, Revoked: map[string][]byte{string(h[:]): []byte("x")}}, nil
+	})
+	require.NoError(t, err)
+	for _, m := range g.all() {
+		rows, err := m.Backend().SyncAuth(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "x", string(rows.Revoked[string(h[:])]))
+		_, found, err := m.Backend().LookupToken(t.Context(), h)
+		require.NoError(t, err)
+		require.False(t, found)
 	}
 }
 

@@ -24,6 +24,8 @@ const Path = "/ui/"
 type Keys interface {
 	// AuthEnabled is what this node knows of it, which may be old.
 	AuthEnabled() bool
+	// Logout makes the caller's token void on all nodes.
+	Logout(ctx context.Context) error
 	// Admit returns nil if the caller is anybody at all, or authentication is off.
 	Admit(ctx context.Context) error
 	Children(ctx context.Context, q *backend.ChildrenRequest) (*backend.Children, error)

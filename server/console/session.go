@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,11 +13,16 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
 // cookieName is that of the cookie which has the user's name, for showing it, and the
 // token. Scripts cannot read it, and other sites' pages do not send it.
 const cookieName = "sqlbrain-console"
+
+// sessionLifetime is how long a login lasts at most, however often its token is used.
+const sessionLifetime = 12 * time.Hour
 
 // rootRole may do everything, as in etcd.
 const rootRole = "root"
@@ -69,7 +75,8 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	resp, err := h.auth.Authenticate(from(r), &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
+	ctx := metadata.AppendToOutgoingContext(from(r), auth.LifetimeKey, strconv.Itoa(int(sessionLifetime/time.Second)))
+	resp, err := h.auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +84,15 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
 	return map[string]string{"user": in.Name}, nil
 }
 
+// logout has the browser forget the token, also if the server cannot make it void now.
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) (any, error) {
 	setCookie(w, r, "")
-	return struct{}{}, nil
+	if _, token := credentials(r); token == "" {
+		return struct{}{}, nil
+	}
+	ctx, cancel := context.WithTimeout(caller(r), askTimeout)
+	defer cancel()
+	return struct{}{}, h.cfg.Keys.Logout(ctx)
 }
 
 // sessionBody says who looks, and what they may do.

@@ -3,11 +3,16 @@ package console_test
 import (
 	"errors"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/coder"
 )
 
 // changes are all that can be changed, in an order in which root may do it.
@@ -145,9 +150,46 @@ func TestAUserSeesAndChangesWhatRolesPermit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2", string(res.Kvs[0].Value))
 
+	stolen := newBrowser(t, address)
+	stolen.client.Jar = jarOf(t, address, b)
+	stolen.ok(stolen.ask("status"))
 	b.ok(b.post("logout", object{}))
 	status, _ = b.ask("status")
 	require.Equal(t, http.StatusUnauthorized, status)
+	status, out = stolen.ask("status")
+	require.Equal(t, http.StatusUnauthorized, status, "the server has made the token void")
+	require.Equal(t, "etcdserver: invalid auth token", out["error"])
+	b.ok(b.post("logout", object{})) // nobody is logged in
+}
+
+// jarOf returns a copy of a browser's cookies.
+func jarOf(t *testing.T, address string, b *browser) http.CookieJar {
+	t.Helper()
+	u, err := url.Parse(address + "/ui/")
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	cookies := b.client.Jar.Cookies(u)
+	for _, c := range cookies {
+		c.Path = "/ui/"
+	}
+	require.Len(t, cookies, 1)
+	jar.SetCookies(u, cookies)
+	return jar
+}
+
+func TestALoginHasAnAbsoluteLifetime(t *testing.T) {
+	address, node := startBackend(t)
+	enableAuth(t, address)
+	b := newBrowser(t, address)
+	b.login("alice", "alicepw")
+	u, err := url.Parse(address + "/ui/")
+	require.NoError(t, err)
+	_, token, _ := strings.Cut(b.client.Jar.Cookies(u)[0].Value, ":")
+	row, found, err := node.LookupToken(t.Context(), coder.HashToken(token))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.InDelta(t, 12*time.Hour.Seconds(), float64(row.Until-time.Now().Unix()), time.Minute.Seconds())
 }
 
 func TestRootChangesUsersAndRoles(t *testing.T) {

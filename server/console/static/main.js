@@ -65,8 +65,14 @@ function greet(session) {
     return;
   }
   fill(who, h("span", null, session.user), h("button", { type: "button", on: { click: async () => {
-    await post("logout");
-    route();
+    let problem = "";
+    try {
+      await post("logout");
+    } catch (error) {
+      problem = `This browser is logged out, but the server could not end the login: ${error.message}`;
+    }
+    await route();
+    if (problem) fill(who, h("span", { class: "bad" }, problem));
   } } }, "Log out"));
 }
 
