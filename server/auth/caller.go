@@ -51,9 +51,6 @@ func sourceOf(ctx context.Context) Source {
 // caller that was found out at another revision than v's is refused, in every call: such a
 // token may be of a user that was removed, or of a password that was changed.
 func (g *Guard) info(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
-	if v.err != nil {
-		return nil, v.err
-	}
 	ai, err := g.claimed(ctx, v)
 	if err == nil {
 		err = v.checkRevision(ai)
@@ -66,6 +63,9 @@ func (g *Guard) info(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
 
 // claimed is info without the check of the revision.
 func (g *Guard) claimed(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
+	if v.err != nil {
+		return nil, v.err
+	}
 	source := sourceOf(ctx)
 	switch {
 	case source == Peer:
@@ -154,7 +154,8 @@ func forwardedInfo(ctx context.Context) (*etcdauth.AuthInfo, error) {
 // Forwarded returns what tells another member who the caller of ctx is: nothing for
 // nobody. version is that of the users and roles it was found out with.
 func (g *Guard) Forwarded(ctx context.Context) (md metadata.MD, version int64, err error) {
-	ai, version, err := g.caller(ctx)
+	// The leader compares the revision: it may answer an old one.
+	ai, version, err := g.resolve(ctx, g.claimed)
 	if err != nil || ai == nil {
 		return nil, version, err
 	}

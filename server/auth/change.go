@@ -51,9 +51,10 @@ func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo, apply func(et
 
 // Ask has see look at the newest users and roles, which only the leader has, and
 // returns the store's revision. admin says whether the caller is root, or
-// authentication is off, and why not.
+// authentication is off, and why not. A caller of an old revision is nobody, and admin
+// says so.
 func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user string, admin error) error) (revision int64, err error) {
-	if _, _, err := g.caller(ctx); err != nil {
+	if _, _, err := g.resolve(ctx, g.claimed); err != nil {
 		return 0, err
 	}
 	rows, revision, err := g.node.LeaderAuth(ctx)
@@ -61,9 +62,12 @@ func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user st
 		return 0, err
 	}
 	v := g.view(rows)
-	ai, err := g.info(ctx, v)
+	ai, err := g.claimed(ctx, v)
 	if err != nil {
 		return 0, err
+	}
+	if err := v.checkRevision(ai); err != nil {
+		return revision, see(v, "", err)
 	}
 	user := ""
 	if ai != nil {

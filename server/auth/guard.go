@@ -122,9 +122,14 @@ func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
 // caller returns who calls, nil for nobody, and the version of users and roles that
 // this was found out with.
 func (g *Guard) caller(ctx context.Context) (ai *etcdauth.AuthInfo, version int64, err error) {
+	return g.resolve(ctx, g.info)
+}
+
+// resolve is caller with another way to find out who calls at a version.
+func (g *Guard) resolve(ctx context.Context, info func(context.Context, *view) (*etcdauth.AuthInfo, error)) (ai *etcdauth.AuthInfo, version int64, err error) {
 	err = g.judge(ctx, func(v *view) (err error) {
 		version = v.rows.Version
-		ai, err = g.info(ctx, v)
+		ai, err = info(ctx, v)
 		return err
 	})
 	return ai, version, err
