@@ -59,6 +59,13 @@ var scenes = map[string][]scene{
 		{"a rolling restart", []string{a("etcd_server_leader_changes_seen_total", "", "1x10 2x5 3x30")}, nil},
 		{"of an etcd", []string{strange("etcd_server_leader_changes_seen_total", "0+1x40")}, nil},
 	},
+	"SqlbrainPeerRefused": {
+		{"for as long as it is asked", []string{
+			a("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x20"), b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0+1x20"),
+		}, []string{"b"}},
+		{"a moment", []string{b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x3 1x30")}, nil},
+		{"leaders that died", []string{b("sqlbrain_leader_suspicions_total", `verdict="gone"`, "0+1x20")}, nil},
+	},
 	"SqlbrainMembersSilent": {
 		{"one", []string{a("sqlbrain_members", `state="alive"`, "2x20"), a("sqlbrain_members", `state="silent"`, "1x20")}, job},
 		{"one was killed, and started again", []string{a("sqlbrain_members", `state="silent"`, "0x5 1x8 0x20")}, nil},

@@ -10,9 +10,11 @@
 //   - A follower misses nothing: the feed goes on behind what it has, and whatever
 //     is wrong with the feed, the log rows have it too (follow.go).
 //   - Evidence, not guesses, deposes early: a leader whose address refuses
-//     connections is reported dead; one that is silent keeps the lock until it
-//     expires. Either way the chain row decides who may write, and the read lease
-//     who may answer (package backend), so a wrong guess costs a moment, not data.
+//     connections is challenged through the database, and reported dead if it neither
+//     answers nor renews its lock (suspect.go). One whose address is silent keeps the
+//     lock until it expires. Either way the chain row decides who may write, and the
+//     read lease who may answer (package backend), so a wrong guess costs a
+//     moment, not data.
 //   - Losing the leadership, the lock, or the database never ends the process.
 //
 // Start reading at node.go.

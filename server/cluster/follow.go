@@ -28,8 +28,8 @@ const (
 func (n *Node) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		holder, changed := n.current()
-		if holder != 0 && holder != n.backend.MemberID() && !n.backend.Leading() {
-			n.followMember(ctx, holder, changed)
+		if holder != 0 && holder != n.backend.MemberID() && !n.backend.Leading() && n.followMember(ctx, holder, changed) {
+			continue // whether its process is gone shows with the next connection
 		}
 		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
 			n.log.Debug("cannot read the log", "error", err)
@@ -49,8 +49,10 @@ func pause(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	}
 }
 
-// followMember follows the member's feed until it ends, or another member leads.
-func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan struct{}) {
+// followMember follows the member's feed until it ends, or another member leads. It
+// reports whether the feed had worked, for longer than the pause between two
+// attempts, and broke.
+func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan struct{}) (broke bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	defer func() { cancel(); <-watching }()
@@ -62,44 +64,48 @@ func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan s
 		case <-ctx.Done():
 		}
 	}()
-	err := n.followFeed(ctx, member)
+	began := time.Now()
+	fed, err := n.followFeed(ctx, member)
 	var compacted *watch.CompactedError
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, peer.ErrRefused):
-		// The operating system says so: its process is gone.
-		n.log.Warn("the leader's process is gone", "leader", fmt.Sprintf("%x", member))
-		n.elector.ReportDead(identityOf(member))
+		n.suspect(member, err)
 	case errors.Is(err, peer.ErrNotLeader):
 		n.elector.Retry()
 	case errors.As(err, &compacted), errors.Is(err, peer.ErrAhead):
 		// The log tells what to do.
 	default:
 		n.log.Debug("the leader's feed ended", "leader", fmt.Sprintf("%x", member), "error", err)
+		return fed && ctx.Err() == nil && time.Since(began) > logInterval
 	}
+	return false
 }
 
-func (n *Node) followFeed(ctx context.Context, member uint64) error {
+// followFeed reports whether the feed brought anything before it ended with err.
+func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err error) {
 	c, err := n.client(ctx, member)
 	if err != nil {
-		return err
+		return false, err
 	}
 	feed, err := c.Follow(ctx, n.backend.Revision()+1)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer feed.Close()
 	for {
 		u, err := feed.Next()
 		if err != nil {
-			return err
+			return fed, err
 		}
+		fed = true
+		n.fed.Store(true)
 		n.hear()
 		if err := n.backend.LoadAuth(ctx, u.AuthVersion); err != nil {
-			return err
+			return fed, err
 		}
 		if err := n.apply(ctx, u); err != nil {
-			return err
+			return fed, err
 		}
 	}
 }

@@ -8,6 +8,7 @@ type metrics struct {
 	all         []prometheus.Collector
 	leaderships prometheus.Counter
 	changes     prometheus.Counter
+	suspicions  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -18,8 +19,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m.changes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "etcd_server_leader_changes_seen_total", Help: "The number of leader changes seen.",
 	})
+	m.suspicions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sqlbrain_leader_suspicions_total",
+		Help: "Leaders that refused connections and were asked through the database whether they live: alive, gone, or unknown.",
+	}, []string{"verdict"})
+	for _, verdict := range []string{verdictAlive, verdictGone, verdictUnknown} {
+		m.suspicions.WithLabelValues(verdict)
+	}
 	m.register(m.leaderships)
 	m.register(m.changes)
+	m.register(m.suspicions)
 	return m
 }
 

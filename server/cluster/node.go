@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,10 @@ type Config struct {
 	// client-go; see package election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
+	// deathSilence is for how long a leader that refuses connections must leave
+	// challenges unanswered; 240 ms.
+	deathSilence time.Duration
+
 	Backend    backend.Config // Name and Leadership are set by Join
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -64,8 +69,11 @@ type Node struct {
 	locked  atomic.Bool
 	reading atomic.Pointer[context.CancelFunc]
 	heard   atomic.Int64 // when the leader gave a sign last, since start
+	fed     atomic.Bool  // a feed worked since the last suspicion
 	start   time.Time
 	metrics *metrics
+
+	suspicions chan suspicion // investigate takes them; one slot
 
 	campaigning, working context.Context
 	resigned             context.CancelFunc // ends campaigning
@@ -85,7 +93,11 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, start: time.Now(), changed: make(chan struct{}), leadership: make(chan struct{})}
+	cfg.deathSilence = cmp.Or(cfg.deathSilence, deathSilence)
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, start: time.Now(),
+		changed: make(chan struct{}), leadership: make(chan struct{}), suspicions: make(chan suspicion, 1),
+	}
 	close(n.leadership)
 	n.campaigning, n.resigned = context.WithCancel(context.Background())
 	n.working, n.closed = context.WithCancel(context.Background())
@@ -149,6 +161,7 @@ func (n *Node) Start() {
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
 	n.workers.Go(func() { n.cutOff(working) })
+	n.workers.Go(func() { n.investigate(working) })
 	n.workers.Go(func() { n.watchMembership(working) })
 	n.workers.Go(func() { n.observe(working) })
 	n.workers.Go(func() { n.revokePeers(working) })

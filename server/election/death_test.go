@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestAReportOfDeathLetsTheLockBeTakenAtOnce(t *testing.T) {
 	b := g.join(store, "b")
 	b.sees("a")
 	a.store.leave() // renewed since b looked, or not
-	b.ReportDead("a")
+	b.reportDead("a")
 	second := g.next()
 	require.Equal(t, "b", second.member)
 	require.False(t, second.handedOver)
@@ -41,7 +42,7 @@ func TestARenewalVoidsAReportOfDeath(t *testing.T) {
 		}
 		return commit()
 	})
-	b.ReportDead("a")
+	b.reportDead("a")
 	b.sees("", "a")
 	requireStays(t, g, b, term)
 }
@@ -72,15 +73,15 @@ func TestAReportOfDeathIsAboutOneProcess(t *testing.T) {
 	b.store.leave() // does not see the restart
 	g.join(store, "a")
 	term := g.next()
-	b.ReportDead("a")
+	b.reportDead("a")
 	b.store.come()
 	requireStays(t, g, b, term)
 	for _, other := range []string{"", "b", "nobody"} {
-		b.ReportDead(other)
+		b.reportDead(other)
 		requireStays(t, g, b, term)
 	}
 	// Once the new process's record was seen, reports are about that.
-	b.ReportDead("a")
+	b.reportDead("a")
 	require.Equal(t, "b", g.next().member)
 }
 
@@ -93,7 +94,36 @@ func TestAReportOfDeathBeforeAnythingWasSeen(t *testing.T) {
 	a.store.leave()
 	b := g.join(store, "b", func(c *Config) { c.Store.(*faultyStore).leave() })
 	b.logs.await(t, "Error retrieving lease lock", 1)
-	b.ReportDead("a")
+	b.reportDead("a")
 	b.store.come()
 	require.Equal(t, "b", g.next().member)
+}
+
+// TestASuspicionTakesNoLock: not before it is confirmed, and not if the holder has
+// renewed its record since.
+func TestASuspicionTakesNoLock(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, slow)
+	store := newStore(t)
+	a := g.join(store, "a")
+	term := g.next()
+	b := g.join(store, "b")
+	b.sees("a")
+	require.False(t, b.ReportDead("a"), "nobody suspected it")
+
+	b.Suspect("a")
+	requireStays(t, g, b, term)
+	for before := readRow(t, store).sequence; readRow(t, store).sequence == before; {
+		time.Sleep(time.Millisecond)
+	}
+	requireStays(t, g, b, term)
+	require.False(t, b.ReportDead("a"), "it renewed its lock")
+
+	a.store.leave()
+	a.logs.await(t, "cannot be read or written", 1) // no renewal is under way any longer
+	b.Suspect("a")
+	requireStays(t, g, b, term)
+	require.True(t, b.ReportDead("a"))
+	require.Equal(t, "b", g.next().member)
+	require.False(t, b.ReportDead("a"), "b leads")
 }

@@ -8,7 +8,7 @@
 // which fences: taking the lock too early costs a pause, never a write.
 // Therefore a leader goes on while its renewals fail, until it sees that
 // somebody else took the lock, and a member may take the lock of a process that
-// is evidently dead.
+// is evidently dead, unless the record is renewed while that is suspected.
 //
 // What the package upholds:
 //

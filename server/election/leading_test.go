@@ -223,7 +223,7 @@ func TestALockTakenAndTransferredBackWasLost(t *testing.T) {
 	b := g.join(store, "b")
 	b.sees("a")
 	a.store.leave()
-	b.ReportDead("a")
+	b.reportDead("a")
 	g.next()
 	require.NoError(t, b.Transfer(t.Context(), "a"))
 	first.live(t)

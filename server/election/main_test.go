@@ -136,6 +136,12 @@ func (g *group) none() {
 	}
 }
 
+// reportDead reports a holder dead that was not suspected before.
+func (m *member) reportDead(holder string) {
+	m.Suspect(holder)
+	m.ReportDead(holder)
+}
+
 // sees waits until the member observed these holders next.
 func (m *member) sees(holders ...string) {
 	m.t.Helper()

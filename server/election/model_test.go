@@ -60,12 +60,12 @@ func TestHandedOverMeansThatNobodyLeads(t *testing.T) {
 			term.quit <- nil
 		case 4: // freezes, until somebody has taken the lock
 			holder.store.leave()
-			others(members, i, func(o *member) { o.ReportDead(term.member) })
+			others(members, i, func(o *member) { o.reportDead(term.member) })
 			term = g.next()
 			m.faults(holder)
 			term.quit <- nil
 		case 5: // is alive, in fact
-			others(members, i, func(o *member) { o.ReportDead(term.member) })
+			others(members, i, func(o *member) { o.reportDead(term.member) })
 			select {
 			case term.quit <- nil:
 			default:

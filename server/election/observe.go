@@ -48,7 +48,9 @@ func (e *Elector) noteRow(r *row) (released bool) {
 		return false
 	}
 	if e.dead != nil {
-		if released = e.dead.covers(r); !released {
+		if e.dead.covers(r) {
+			released = e.dead.confirmed
+		} else {
 			e.dead = nil
 		}
 	}
@@ -99,16 +101,18 @@ func (e *Elector) failed(error) {
 	}
 }
 
-// deathReport says that a holder's process is gone.
+// deathReport is about a holder whose process may be gone, or is if it is confirmed.
 type deathReport struct {
 	holder string
 	// incarnation is the process meant; empty if no record of it was seen yet.
 	incarnation string
-	// raw is the row as it was first read after the report, nil before.
-	raw []byte
+	// raw is the row as it was first read after the suspicion, nil before.
+	raw       []byte
+	confirmed bool
 }
 
-// covers reports whether r is still the dead process's record.
+// covers reports whether r is still the record that the process had written when it
+// was suspected.
 func (d *deathReport) covers(r *row) bool {
 	switch {
 	case r.HolderIdentity != d.holder:
@@ -122,30 +126,44 @@ func (d *deathReport) covers(r *row) bool {
 	return true
 }
 
-// ReportDead says that there is evidence that the process that leads as holder
-// is gone. The lock then reads as released, and an attempt to take it begins at
-// once. It returns at once.
+// Suspect says that the process that leads as holder may be gone. It makes a candidate
+// look at the lock at once, and remember the record that it finds. It returns at
+// once.
 //
-// The report is about the process whose record was last seen, and about its
-// record as the next read finds it: a holder renews until it dies, so that the
-// record seen last is usually not its last one. A record that is renewed after
-// that read, or was written by another process under the same identity, voids
-// the report, as does another holder. A wrong report costs a change of leaders.
-// Reports about nobody and about this member itself are ignored, and so
-// are all reports to a leader.
-func (e *Elector) ReportDead(holder string) {
+// A record that is renewed after that look, or was written by another process under
+// the same identity, ends the suspicion, as does another holder. A suspicion of
+// the same process that has not ended goes on. Suspicions of no holder and of
+// this member itself are ignored, and so are all suspicions of a leader.
+func (e *Elector) Suspect(holder string) {
 	if holder == "" || holder == e.cfg.Identity {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lead != nil {
+	if e.lead != nil || e.dead != nil && e.dead.holder == holder {
 		return
 	}
 	e.dead = &deathReport{holder: holder}
 	if e.seen != nil && e.seen.HolderIdentity == holder {
 		e.dead.incarnation = e.seen.Incarnation
 	}
-	e.log.Info("the lock's holder was reported dead", "holder", holder)
 	e.retry()
+}
+
+// ReportDead confirms a suspicion: there is evidence that the process is gone. The lock
+// then reads as released while its record is the one that Suspect found, and an attempt
+// to take it begins at once. ReportDead reports whether the suspicion has not ended
+// as far as this member has seen. A wrong report costs a change of leaders.
+func (e *Elector) ReportDead(holder string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lead != nil || e.dead == nil || e.dead.holder != holder {
+		return false
+	}
+	if !e.dead.confirmed {
+		e.dead.confirmed = true
+		e.log.Info("the lock's holder was reported dead", "holder", holder)
+	}
+	e.retry()
+	return true
 }

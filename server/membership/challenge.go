@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// challenges is how many challenges in a row a process must leave unanswered
-	// before it counts as silent. Each is a write of its own: while the database
-	// takes no writes, nobody counts as silent.
-	challenges = 4
+	// A process must leave at least challenges in a row unanswered before it counts as
+	// silent, which are at most challengeInterval apart. Each is a write of its own:
+	// while the database takes no writes, no process counts as silent.
+	challenges        = 4
+	challengeInterval = 250 * time.Millisecond
 	// missedAnswers is after how many answer intervals without an answer a process
 	// may be replaced.
 	missedAnswers = 10
@@ -62,8 +63,9 @@ func (r Running) String() string {
 // No two clocks are compared. What counts is the time between challenges that the
 // database took, and not the time that it needed to take them.
 func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.Duration) (silent bool, seen Running, err error) {
+	interval := min(silence/challenges, challengeInterval)
 	last := time.Now()
-	for unanswered := 0; ; {
+	for unanswered := time.Duration(0); ; {
 		began := time.Now()
 		raw, err := store.Get(ctx, e.key())
 		if errors.Is(err, sqlstore.ErrKeyNotFound) {
@@ -78,7 +80,7 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 			return false, seen, err
 		case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
 			return false, Running{now.ID, now.name, now.PeerURLs, now.Heartbeat, time.Since(last).Round(time.Millisecond)}, nil
-		case now.Stopped || unanswered == challenges:
+		case now.Stopped || unanswered >= silence:
 			return true, seen, nil
 		}
 		last = began
@@ -90,8 +92,8 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 		} else if err != nil {
 			return false, seen, err
 		}
-		unanswered++
-		if err := sleep(ctx, silence/challenges); err != nil {
+		unanswered += interval
+		if err := sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}
 	}
