@@ -6,9 +6,17 @@
 #   docker run --publish 2379:2379 --env SQLBRAIN_DATASTORE=mysql://… sqlbrain
 #
 # Settings are best given as variables, SQLBRAIN_…: the health check has them too, a command line it does not see.
+#
+# The only base image is the toolchain's. Name it by digest for what others are to run: tags move. PINNED=1 refuses others.
+#
+#   docker buildx imagetools inspect golang:1.26 --format '{{.Manifest.Digest}}'
+#   docker build --build-arg PINNED=1 --build-arg GO_IMAGE=golang:1.26@sha256:… --tag sqlbrain .
 ARG GO_IMAGE=golang:1.26
 # The toolchain runs on the builder's own platform and compiles for the one that is asked for.
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+ARG GO_IMAGE
+ARG PINNED=
+RUN test -z "$PINNED" || echo "$GO_IMAGE" | grep -qE '@sha256:[0-9a-f]{64}$' || { echo "GO_IMAGE=$GO_IMAGE names no digest"; exit 1; }
 WORKDIR /src
 COPY . .
 ARG TARGETOS TARGETARCH

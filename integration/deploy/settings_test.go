@@ -84,6 +84,36 @@ func TestSettingsExist(t *testing.T) {
 	}
 }
 
+// What the image of a release is built from is known by its digest, or the build fails.
+func TestImagesAreBuiltFromDigests(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	bases := regexp.MustCompile(`(?m)^FROM (?:--\S+ )*(\S+)`).FindAllSubmatch(text, -1)
+	require.NotEmpty(t, bases)
+	for _, base := range bases {
+		assert.Contains(t, []string{"scratch", "${GO_IMAGE}"}, string(base[1]))
+	}
+	check := regexp.MustCompile(`(?m)^RUN (test -z "\$PINNED".*)$`).FindSubmatch(text)
+	require.NotNil(t, check)
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	for _, tt := range []struct {
+		pinned, image string
+		passes        bool
+	}{
+		{"", "golang:1.26", true},
+		{"1", "golang:1.26", false},
+		{"1", "golang@sha256:0a", false},
+		{"1", "golang" + digest + "0", false},
+		{"1", "golang:1.26" + digest, true},
+		{"1", "registry.example:5000/golang" + digest, true},
+	} {
+		c := exec.Command("/bin/sh", "-c", string(check[1]))
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "PINNED=" + tt.pinned, "GO_IMAGE=" + tt.image}
+		out, err := c.CombinedOutput()
+		assert.Equal(t, tt.passes, err == nil, "%+v: %v %s", tt, err, out)
+	}
+}
+
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile(folder + "systemd/sqlbrain.service")
 	require.NoError(t, err)
