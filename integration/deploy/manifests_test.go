@@ -1,9 +1,14 @@
 package deploy
 
 import (
+	"maps"
+	"net/url"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,21 +26,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are what kustomize makes of the folder.
+// variants are the folders with manifests that can be applied.
+var variants = []string{"kubernetes", "kubernetes-tls"}
+
+// manifests are what kustomize makes of such a folder.
 type manifests struct {
 	configMaps map[string]*corev1.ConfigMap
 	services   map[string]*corev1.Service
 	job        batchv1.Job
 	set        appsv1.StatefulSet
-	policy     networkingv1.NetworkPolicy
+	policies   map[string]*networkingv1.NetworkPolicy
 	budget     policyv1.PodDisruptionBudget
 }
 
 // read decodes strictly: a field that does not exist is an error.
-func read(t *testing.T) *manifests {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder+"kubernetes")
+func read(t *testing.T, variant string) *manifests {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder+variant)
 	require.NoError(t, err)
-	m := &manifests{configMaps: make(map[string]*corev1.ConfigMap), services: make(map[string]*corev1.Service)}
+	m := &manifests{
+		configMaps: make(map[string]*corev1.ConfigMap), services: make(map[string]*corev1.Service),
+		policies: make(map[string]*networkingv1.NetworkPolicy),
+	}
 	for _, r := range resources.Resources() {
 		var into any
 		switch r.GetKind() {
@@ -50,7 +61,8 @@ func read(t *testing.T) *manifests {
 		case "StatefulSet":
 			into = &m.set
 		case "NetworkPolicy":
-			into = &m.policy
+			p := new(networkingv1.NetworkPolicy)
+			m.policies[r.GetName()], into = p, p
 		case "PodDisruptionBudget":
 			into = &m.budget
 		default:
@@ -67,22 +79,48 @@ func TestStrictness(t *testing.T) {
 	assert.ErrorContains(t, yaml.UnmarshalStrict([]byte("spec: {replica: 3}"), new(appsv1.StatefulSet)), "replica")
 }
 
+// environmentOf returns what the first container of a pod has in its environment.
+// Values that Kubernetes fills in are empty.
+func (m *manifests) environmentOf(t *testing.T, pod *corev1.PodSpec) map[string]string {
+	c := pod.Containers[0]
+	environment := make(map[string]string)
+	for _, from := range c.EnvFrom {
+		config := m.configMaps[from.ConfigMapRef.Name]
+		require.NotNil(t, config, "there is no ConfigMap %s", from.ConfigMapRef.Name)
+		maps.Copy(environment, config.Data)
+	}
+	for _, e := range c.Env {
+		environment[e.Name] = e.Value
+	}
+	return environment
+}
+
+// volumesOf returns what is mounted into the first container of a pod, by path.
+func volumesOf(t *testing.T, pod *corev1.PodSpec) map[string]corev1.VolumeSource {
+	mounts := pod.Containers[0].VolumeMounts
+	require.Len(t, mounts, len(pod.Volumes))
+	volumes := make(map[string]corev1.VolumeSource)
+	for i, mount := range mounts {
+		require.Equal(t, pod.Volumes[i].Name, mount.Name)
+		volumes[mount.MountPath] = pod.Volumes[i].VolumeSource
+	}
+	return volumes
+}
+
 func TestPods(t *testing.T) {
-	m, variables := read(t), known(t)
-	for name, pod := range map[string]corev1.PodSpec{"members": m.set.Spec.Template.Spec, "migrate": m.job.Spec.Template.Spec} {
+	variables := known(t)
+	for _, variant := range variants {
+		t.Run(variant, func(t *testing.T) { testPods(t, read(t, variant), variables) })
+	}
+}
+
+func testPods(t *testing.T, m *manifests, variables map[string]bool) {
+	for name, pod := range map[string]*corev1.PodSpec{"members": &m.set.Spec.Template.Spec, "migrate": &m.job.Spec.Template.Spec} {
 		t.Run(name, func(t *testing.T) {
 			require.Len(t, pod.Containers, 1)
 			c := pod.Containers[0]
-			environment := make(map[string]string)
-			for _, from := range c.EnvFrom {
-				config := m.configMaps[from.ConfigMapRef.Name]
-				require.NotNil(t, config, "there is no ConfigMap %s", from.ConfigMapRef.Name)
-				for k, v := range config.Data {
-					environment[k] = v
-				}
-			}
+			environment, volumes := m.environmentOf(t, pod), volumesOf(t, pod)
 			for i, e := range c.Env {
-				environment[e.Name] = e.Value
 				for _, used := range regexp.MustCompile(`\$\((\w+)\)`).FindAllStringSubmatch(e.Value, -1) {
 					assert.True(t, slices.ContainsFunc(c.Env[:i], func(e corev1.EnvVar) bool { return e.Name == used[1] }),
 						"%s is not set above %s", used[1], e.Name)
@@ -93,12 +131,6 @@ func TestPods(t *testing.T) {
 					assert.Contains(t, variables, k)
 				}
 			}
-			require.Len(t, c.VolumeMounts, len(pod.Volumes))
-			volumes := make(map[string]corev1.VolumeSource) // by path
-			for i, mount := range c.VolumeMounts {
-				require.Equal(t, pod.Volumes[i].Name, mount.Name)
-				volumes[mount.MountPath] = pod.Volumes[i].VolumeSource
-			}
 			// The password is where it is looked for.
 			password := volumes[path.Dir(environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"])]
 			require.NotNil(t, password.Secret)
@@ -108,6 +140,9 @@ func TestPods(t *testing.T) {
 			if name == "members" {
 				assert.NotNil(t, volumes[environment["SQLBRAIN_SNAPSHOT_DIR"]].EmptyDir)
 			}
+			memory := c.Resources.Limits.Memory()
+			assert.False(t, memory.IsZero(), "nothing bounds its memory")
+			assert.LessOrEqual(t, c.Resources.Requests.Memory().Value(), memory.Value()*9/10, "what it may use beyond is below a tenth")
 			if p := pod.EnableServiceLinks; assert.NotNil(t, p) {
 				assert.False(t, *p, "a service's variables are taken for settings")
 			}
@@ -115,8 +150,132 @@ func TestPods(t *testing.T) {
 	}
 }
 
+// A member keeps itself within what it requests, and its limit is above that.
+func TestMembersBoundTheirMemory(t *testing.T) {
+	for _, variant := range variants {
+		pod := read(t, variant).set.Spec.Template.Spec
+		i := slices.IndexFunc(pod.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "SQLBRAIN_MEMORY_LIMIT_BYTES" })
+		require.NotEqual(t, -1, i)
+		from := pod.Containers[0].Env[i].ValueFrom
+		require.NotNil(t, from)
+		require.NotNil(t, from.ResourceFieldRef)
+		assert.Equal(t, "requests.memory", from.ResourceFieldRef.Resource)
+	}
+}
+
+func TestClientsHaveTLS(t *testing.T) {
+	m := read(t, "kubernetes-tls")
+	pod := &m.set.Spec.Template.Spec
+	environment, volumes := m.environmentOf(t, pod), volumesOf(t, pod)
+	for _, name := range []string{"SQLBRAIN_LISTEN_CLIENT_URLS", "SQLBRAIN_ADVERTISE_CLIENT_URLS"} {
+		assert.Contains(t, environment[name], "https://", name)
+		assert.NotContains(t, environment[name], "http://", name)
+	}
+	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
+	files := map[string]string{"SQLBRAIN_CERT_FILE": "tls.crt", "SQLBRAIN_KEY_FILE": "tls.key", "SQLBRAIN_TRUSTED_CA_FILE": "ca.crt"}
+	for name, file := range files {
+		assert.Equal(t, file, path.Base(environment[name]), name)
+		secret := volumes[path.Dir(environment[name])].Secret
+		if assert.NotNil(t, secret, name) {
+			assert.Equal(t, "sqlbrain-tls", secret.SecretName)
+		}
+	}
+}
+
+// The migration has the members' settings, without their files and their own names.
+func TestMigrationRuns(t *testing.T) {
+	binary, err := binary()
+	require.NoError(t, err)
+	for _, variant := range variants {
+		m := read(t, variant)
+		pod := &m.job.Spec.Template.Spec
+		migrate := exec.Command(binary, pod.Containers[0].Args...)
+		for name, value := range m.environmentOf(t, pod) {
+			migrate.Env = append(migrate.Env, name+"="+value)
+		}
+		migrate.Env = append(migrate.Env, "SQLBRAIN_DATASTORE=sqlite://"+filepath.Join(t.TempDir(), "db"), "SQLBRAIN_DATASTORE_PASSWORD_FILE=")
+		out, err := migrate.CombinedOutput()
+		assert.NoError(t, err, "%s: %s", variant, out)
+	}
+}
+
+// selects reports whether a selector that is there selects the labels.
+func selects(t *testing.T, s *metav1.LabelSelector, l map[string]string) bool {
+	if s == nil {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	require.NoError(t, err)
+	return selector.Matches(labels.Set(l))
+}
+
+func TestNetworkPolicies(t *testing.T) {
+	for _, variant := range variants {
+		t.Run(variant, func(t *testing.T) { testNetworkPolicies(t, read(t, variant)) })
+	}
+}
+
+func testNetworkPolicies(t *testing.T, m *manifests) {
+	member, migration := m.set.Spec.Template.Labels, m.job.Spec.Template.Labels
+	stranger := map[string]string{"app": "another"}
+	// open returns to which ports of a pod others in the namespace may connect.
+	open := func(pod, from map[string]string) []string {
+		var ports []string
+		for _, p := range m.policies {
+			if !selects(t, &p.Spec.PodSelector, pod) {
+				continue
+			}
+			for _, rule := range p.Spec.Ingress {
+				require.NotEmpty(t, rule.From, "%s lets everyone in", p.Name)
+				require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
+				for _, peer := range rule.From {
+					if peer.NamespaceSelector == nil && selects(t, peer.PodSelector, from) {
+						for _, port := range rule.Ports {
+							ports = append(ports, port.Port.String())
+						}
+					}
+				}
+			}
+		}
+		slices.Sort(ports)
+		return ports
+	}
+	assert.Empty(t, open(member, stranger))
+	assert.Equal(t, []string{"client"}, open(member, map[string]string{"sqlbrain-client": "true"}))
+	assert.Equal(t, []string{"metrics"}, open(member, map[string]string{"sqlbrain-metrics": "true"}))
+	assert.Equal(t, []string{"peer"}, open(member, member))
+	for _, from := range []map[string]string{stranger, {"sqlbrain-client": "true"}, member, migration} {
+		assert.Empty(t, open(migration, from))
+	}
+
+	// reached returns to which ports a pod may connect.
+	reached := func(pod map[string]string) []int {
+		var ports []int
+		for _, p := range m.policies {
+			if !selects(t, &p.Spec.PodSelector, pod) {
+				continue
+			}
+			assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, p.Spec.PolicyTypes)
+			for _, rule := range p.Spec.Egress {
+				require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
+				for _, port := range rule.Ports {
+					ports = append(ports, port.Port.IntValue())
+				}
+			}
+		}
+		slices.Sort(ports)
+		return slices.Compact(ports)
+	}
+	datastore, err := url.Parse(m.environmentOf(t, &m.job.Spec.Template.Spec)["SQLBRAIN_DATASTORE"])
+	require.NoError(t, err)
+	database, err := strconv.Atoi(datastore.Port())
+	require.NoError(t, err)
+	assert.Equal(t, []int{53, 2380, database}, reached(member))
+	assert.Equal(t, []int{53, database}, reached(migration))
+}
+
 func TestMembersAreReached(t *testing.T) {
-	m := read(t)
+	m := read(t, "kubernetes")
 	pod := m.set.Spec.Template
 	members := m.services[m.set.Spec.ServiceName]
 	require.NotNil(t, members, "the StatefulSet's service does not exist")
@@ -138,7 +297,7 @@ func TestMembersAreReached(t *testing.T) {
 	for what, selector := range map[string]*metav1.LabelSelector{
 		"StatefulSet":         m.set.Spec.Selector,
 		"PodDisruptionBudget": m.budget.Spec.Selector,
-		"NetworkPolicy":       &m.policy.Spec.PodSelector,
+		"NetworkPolicy":       &m.policies["sqlbrain"].Spec.PodSelector,
 		"anti-affinity":       pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector,
 	} {
 		s, err := metav1.LabelSelectorAsSelector(selector)
@@ -147,7 +306,7 @@ func TestMembersAreReached(t *testing.T) {
 		assert.False(t, s.Matches(labels.Set(m.job.Spec.Template.Labels)), "%s selects the migration", what)
 	}
 	for _, e := range pod.Spec.Containers[0].Env {
-		if strings.HasSuffix(e.Name, "_URLS") {
+		if strings.Contains(e.Name, "ADVERTISE") {
 			assert.Contains(t, e.Value, "."+members.Name+".", "%s is no name of the members' service", e.Name)
 		}
 	}

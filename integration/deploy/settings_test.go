@@ -77,7 +77,7 @@ func readEnvironment(t *testing.T, file string) []string {
 
 func TestSettingsExist(t *testing.T) {
 	variables := known(t)
-	for _, file := range []string{"systemd/sqlbrain.env", "kubernetes/sqlbrain.env"} {
+	for _, file := range []string{"systemd/sqlbrain.env", "kubernetes/sqlbrain.env", "kubernetes-tls/sqlbrain.env"} {
 		for _, name := range readEnvironment(t, file) {
 			assert.Contains(t, variables, name, file)
 		}
