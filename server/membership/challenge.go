@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,8 @@ func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
 }
 
 // challenged reports whether Run should send a heartbeat at once: another process
-// waits for one, or keeps this member's row by now.
+// waits for one, or keeps this member's row by now. It also looks at the members if
+// they were changed, so that a removal takes effect on all members at once.
 func (r *Registry) challenged(ctx context.Context) bool {
 	if r.Err() != nil || r.left.Load() {
 		return false
@@ -160,12 +162,24 @@ func (r *Registry) challenged(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
 	key := coder.EncodeMemberKey(r.cfg.Name)
-	raw, err := r.store.Get(ctx, key)
+	rows, err := r.store.MultiGet(ctx, [][]byte{key, coder.EncodeMemberKey(changes)})
 	if err != nil {
-		return errors.Is(err, sqlstore.ErrKeyNotFound)
+		return false
 	}
-	own, err := decodeEntry(key, raw)
-	return err != nil || own.Challenge != 0 || own.Incarnation != r.incarnation
+	own, counted := rows[0], rows[1]
+	if own == nil {
+		return true
+	}
+	e, err := decodeEntry(key, own)
+	if err != nil || e.Challenge != 0 || e.Incarnation != r.incarnation {
+		return true
+	}
+	if !bytes.Equal(counted, r.counted) {
+		if _, _, err := r.look(ctx); err == nil {
+			r.counted = counted
+		}
+	}
+	return false
 }
 
 // sleep waits for d, or fails with ctx's error.

@@ -32,8 +32,9 @@
 //
 // Heartbeats are rare, so that an idle cluster writes little. A process that has to
 // know sooner whether another one runs writes a challenge into that one's row. Every
-// process looks at its own row at each answer interval, which is a read of one row, and
-// answers a challenge with a heartbeat at once. A process that leaves several
+// process looks at its own row, and at the row that counts changes, at each answer
+// interval. It answers a challenge with a heartbeat at once, and reads all rows if there was
+// a change. A process that leaves several
 // challenges in a row unanswered is silent. Each challenge is a write, so that a
 // database that takes no writes makes no process silent. Challenges are used before a
 // process takes over a member that did not leave, before a follower believes that the
@@ -43,8 +44,8 @@
 //
 // A row has the fingerprint of the certificate that the member's process shows to
 // other members. A process that starts publishes it as it joins, and with each
-// heartbeat. Other members learn of a new one at their next heartbeat, or at once
-// by Refresh, when they meet a certificate that they do not know. Rows of older versions have
+// heartbeat. Other members learn of a new one at their next answer interval, as a
+// join is a change, or at once by Refresh, when they meet a certificate that they do not know. Rows of older versions have
 // no fingerprint.
 //
 // # Peer URLs

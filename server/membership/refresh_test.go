@@ -149,3 +149,33 @@ func TestRefreshFailsAsTheDatabaseDoes(t *testing.T) {
 		require.ErrorIs(t, r.Refresh(ctx), context.DeadlineExceeded, "nobody looks after the end")
 	})
 }
+
+func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		r := run(t, start(t, store, "n1"))
+		defer r.kill()
+		seen := func() int {
+			time.Sleep(2 * r.cfg.AnswerInterval)
+			synctest.Wait()
+			return len(r.Cached())
+		}
+		require.Equal(t, 1, seen())
+		other := run(t, start(t, store, "n2"))
+		require.Equal(t, 2, seen())
+		looked := r.Looked()
+		require.Equal(t, 2, seen())
+		select {
+		case <-looked:
+			t.Error("the members are read although nothing has changed")
+		default:
+		}
+		require.Less(t, 100*r.cfg.AnswerInterval, interval)
+		other.kill()
+		_, err := other.Remove(t.Context(), r.Self().ID)
+		require.NoError(t, err)
+		time.Sleep(2 * r.cfg.AnswerInterval)
+		synctest.Wait()
+		requireEnded(t, r.Registry, ErrRemoved)
+	})
+}

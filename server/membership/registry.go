@@ -24,6 +24,7 @@ type Registry struct {
 	silenced    map[uint64]bool // Join's: incarnations of processes that have ended
 	view        *view
 	self        atomic.Pointer[Member]
+	counted     []byte // Run's: the count of changes at its last look for them
 	left        atomic.Bool
 	asked       chan struct{} // signals Run that next was set
 

@@ -61,6 +61,7 @@ type Security struct {
 	mu       sync.Mutex
 	accepted map[*acceptedConn]struct{}
 	rejected limitedLog
+	unknown  chan struct{} // has an element for each process that waits
 
 	rejections prometheus.Counter
 }
@@ -70,6 +71,9 @@ const (
 	handshakeTimeout = 10 * time.Second
 	// refreshTimeout bounds how long a handshake waits for a look at the members.
 	refreshTimeout = 2 * time.Second
+	// maxUnknown bounds how many processes with unknown certificates wait for one at a
+	// time. Others are rejected, and members among them connect again.
+	maxUnknown = 256
 )
 
 // NewSecurity returns the rules of connections between members.
@@ -78,7 +82,7 @@ func NewSecurity(cfg SecurityConfig) *Security {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Security{
-		SecurityConfig: cfg, accepted: make(map[*acceptedConn]struct{}),
+		SecurityConfig: cfg, accepted: make(map[*acceptedConn]struct{}), unknown: make(chan struct{}, maxUnknown),
 		rejections: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_peer_connections_rejected_total",
 			Help: "Connections to the peer port that were rejected: the process that connects is not a current member, or the handshake failed.",
@@ -243,6 +247,14 @@ func (a acceptor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, erro
 // configured with the same certificate.
 func (s *Security) admit(ctx context.Context, got string) ([]Member, error) {
 	has := func(m Member) bool { return m.Fingerprint == got }
+	if _, ok := s.lookUp(has); !ok {
+		select {
+		case s.unknown <- struct{}{}:
+			defer func() { <-s.unknown }()
+		default:
+			return nil, fmt.Errorf("%w, and too many processes wait for a look at the members", errUnknown)
+		}
+	}
 	if _, ok, err := s.find(ctx, has); err != nil || !ok {
 		return nil, cmp.Or(err, errUnknown)
 	}

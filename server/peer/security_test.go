@@ -257,6 +257,24 @@ func TestThePoolLeavesProcessesThatWereReplaced(t *testing.T) {
 
 func failure2(_ Position, err error) error { return err }
 
+func TestUnknownProcessesThatWaitAreBounded(t *testing.T) {
+	server, client := newProcess(t, member, 1), newProcess(t, caller, 1)
+	introduce(server, client)
+	url := server.listen(t)
+	for range maxUnknown {
+		server.unknown <- struct{}{}
+	}
+	looks := server.table.looks()
+	stranger := newProcess(t, caller, 1)
+	stranger.table.set(server.Member)
+	require.Error(t, stranger.ask(t, url))
+	require.Equal(t, looks, server.table.looks())
+	require.NoError(t, client.ask(t, url), "members that are known do not wait")
+	<-server.unknown
+	require.Error(t, stranger.ask(t, url))
+	require.Equal(t, looks+1, server.table.looks())
+}
+
 func TestKnownMembersNeedNoDatabase(t *testing.T) {
 	server, client := newProcess(t, member, 1), newProcess(t, caller, 1)
 	introduce(server, client)

@@ -52,6 +52,7 @@ type Files struct {
 	mu     sync.Mutex
 	stamps []os.FileInfo // of the files that loaded was made from
 	loaded configs
+	failed string // why they could not be read again, as logged; empty: they could
 }
 
 // configs are what the files' content makes.
@@ -119,9 +120,13 @@ func (f *Files) current() configs {
 	}
 	if err != nil {
 		// Files that are being replaced may not fit together for a moment.
-		f.log.Warn("TLS files could not be read again; the old ones stay in use", "error", err)
+		if err.Error() != f.failed {
+			f.log.Warn("TLS files could not be read again; the old ones stay in use", "error", err)
+		}
+		f.failed = err.Error()
 		return f.loaded
 	}
+	f.failed = ""
 	f.log.Info("TLS files were read again", "cert_file", f.paths.CertFile)
 	f.loaded, f.stamps = loaded, stamps
 	return f.loaded
