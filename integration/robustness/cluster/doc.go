@@ -16,6 +16,9 @@
 //
 // What was made durable is read from the table, or with etcd from its log.
 //
+// Leases end by themselves, which those judges cannot follow. TestLeases has rounds
+// with other clients and another judge: lease_test.go, lease_judge_test.go.
+//
 // Two controls show that the judges see: tamper_test.go changes a right history,
 // and sabotage_test.go runs a sqlbrain in which a safeguard is missing.
 //

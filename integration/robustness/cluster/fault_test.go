@@ -138,10 +138,10 @@ const patience = 5 * time.Second
 
 // serves waits until every node serves.
 func (r *round) serves() bool {
-	slow := time.AfterFunc(patience, func() { r.tr.limiter.SetLimit(slowRate) })
+	slow := time.AfterFunc(patience, func() { r.limiter.SetLimit(slowRate) })
 	defer func() {
 		slow.Stop()
-		r.tr.limiter.SetLimit(requestRate)
+		r.limiter.SetLimit(requestRate)
 	}()
 	for n := range r.c.Size() {
 		if err := r.c.Node(n).Ready(); err != nil {

@@ -19,6 +19,7 @@ import (
 	etcdtraffic "go.etcd.io/etcd/tests/v3/robustness/traffic"
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -44,12 +45,14 @@ const (
 
 // round is a cluster with an empty history under one plan.
 type round struct {
-	t      *testing.T
-	seed   uint64
-	rnd    *rand.Rand // of the faults' targets; for the test's goroutine
-	c      *cluster.Cluster
-	tr     *traffic
-	faults int
+	t    *testing.T
+	seed uint64
+	rnd  *rand.Rand // of the faults' targets; for the test's goroutine
+	c    *cluster.Cluster
+	tr   *traffic
+	// limiter bounds the clients' requests.
+	limiter *rate.Limiter
+	faults  int
 	// stuck: not every node serves any more, which has been told. What was seen is
 	// judged all the same.
 	stuck bool
@@ -214,7 +217,7 @@ func (r *round) drive(p plan) []report.ClientReport {
 	}()
 
 	tr := newTraffic(clients)
-	r.tr = tr
+	r.tr, r.limiter = tr, tr.limiter
 	stream := uint64(2)
 	next := func() *rand.Rand { stream++; return rand.New(rand.NewPCG(r.seed, stream)) }
 	each := func(ofNode, ofAll int, start func(context.Context, []string, *rand.Rand)) {

@@ -1,0 +1,364 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/time/rate"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+const (
+	leasePrefix = "leased/"
+	// tenants are clients that have one lease at a time.
+	tenants = 150
+	// The shortest and longest time to live, in seconds. They are short, so that many
+	// leases end during a round.
+	shortestTTL, longestTTL = 2, 6
+	// mostRenewals is how often a lease is renewed at most.
+	mostRenewals = 6
+	// beforeTheEnd is how long before the promised end a client looks whether the lease
+	// is still there.
+	beforeTheEnd = 30 * time.Millisecond
+	// leaseEndWait bounds how long after the last fault the last lease may live: its
+	// TTL, what a change of leader adds, and what a request that its client gave up may
+	// take until it is executed, on a machine that does much else.
+	leaseEndWait = (longestTTL + 30) * time.Second
+	// leastLeases is how many leases must have ended to prove anything.
+	leastLeases = 50
+)
+
+// leasePlan is what usual rounds do to a cluster with leases: leaders that hand over
+// while their commits are slow, are killed, stopped and frozen, and a database that
+// stalls.
+const leasePlan = "delay-database@leader+move@leader/300ms pause@leader/2.5s pause@database/1s kill@leader/500ms " +
+	"delay-database@leader+stop@leader/500ms"
+
+// TestLeases: no key of a lease disappears before the last acknowledged renewal plus
+// its TTL, and every lease that is not renewed is gone in bounded time, whatever
+// happens to leaders and the database.
+func TestLeases(t *testing.T) {
+	first, limit := harness.Seed(t), duration(t)
+	start := time.Now()
+	for i := uint64(0); i == 0 || time.Since(start) < limit; i++ {
+		text := leasePlan
+		if i%2 == 1 || os.Getenv("SQLBRAIN_CLUSTER_PLAN") != "" || harness.TargetIsEtcd() {
+			text = "" // given, or drawn
+		}
+		if !t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) { judgeLeases(t, first+i, text) }) {
+			return
+		}
+	}
+}
+
+// leaseRound is a cluster whose clients have leases.
+type leaseRound struct {
+	*round
+	start   time.Time
+	clients []*clientv3.Client // by node
+	stop    chan struct{}
+	done    sync.WaitGroup
+
+	mu     sync.Mutex
+	ended  []*leaseHistory
+	leases map[string]*leaseHistory // by key
+}
+
+// judgeLeases runs a round of clients with leases, and judges it. The plan is text, or
+// if that is empty, the seed's.
+func judgeLeases(t *testing.T, seed uint64, text string) {
+	t.Helper()
+	r := &leaseRound{
+		round:  &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), limiter: rate.NewLimiter(requestRate, 20)},
+		stop:   make(chan struct{}),
+		leases: make(map[string]*leaseHistory),
+	}
+	r.c = cluster.Start(t, cluster.Config{Product: product(seed), Network: true})
+	p := r.plan()
+	if text != "" {
+		var err error
+		p, err = parsePlan(text)
+		require.NoError(t, err)
+	}
+	t.Logf("on %s; replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", product(seed), seed, p.String())
+	before := r.term()
+	r.play(p)
+
+	var leases, renewals, late int
+	var latest time.Duration
+	for _, l := range r.ended {
+		if wrong := judgeLease(l); len(wrong) > 0 {
+			t.Errorf("%s\n%s", strings.Join(wrong, "\n"), l)
+		}
+		if len(l.deleted) > 0 {
+			leases++
+		}
+		for _, c := range l.calls {
+			if c.kind == renewCall && c.acknowledged() {
+				renewals++
+			}
+		}
+		if d := lateness(l); d > time.Second {
+			late++
+			latest = max(latest, d)
+		}
+	}
+	t.Logf("%d leases with keys ended, %d acknowledged renewals; %d faults, %d new leaders; %d leases lived more than a second longer, at most %s",
+		leases, renewals, r.faults, r.term()-before, late, latest.Round(time.Millisecond))
+	require.Greater(t, leases, leastLeases, "too few leases to prove anything")
+}
+
+// play runs clients and watches, carries the plan out, and waits until all leases have
+// ended.
+func (r *leaseRound) play(p plan) {
+	r.start = time.Now()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel()
+	for n := range r.c.Size() {
+		r.clients = append(r.clients, r.c.Node(n).Client())
+		events := r.c.Node(n).Client().Watch(ctx, leasePrefix, clientv3.WithPrefix(), clientv3.WithRev(1),
+			clientv3.WithFilterPut())
+		watches.Go(func() { r.watch(n, events) })
+	}
+	for i := range tenants {
+		rnd := rand.New(rand.NewPCG(r.seed, uint64(2+i)))
+		r.done.Go(func() { r.tenant(ctx, i, rnd) })
+	}
+	r.pass(shortestTTL * time.Second)
+	for i, s := range p {
+		began := time.Since(r.start)
+		serves := r.run(s)
+		r.t.Logf("%6.2fs to %6.2fs  %s", began.Seconds(), time.Since(r.start).Seconds(), p[i:i+1])
+		if !serves {
+			break
+		}
+		r.pass(calm)
+	}
+	close(r.stop)
+	r.done.Wait()
+	r.awaitEnd(ctx)
+}
+
+// awaitEnd waits until no lease and no key is left, and every watch has seen that.
+func (r *leaseRound) awaitEnd(ctx context.Context) {
+	r.t.Helper()
+	client := r.c.Client()
+	var left []string
+	poll := func() bool {
+		request, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		left = nil
+		keys, err := client.Get(request, leasePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			left = append(left, err.Error())
+			return false
+		}
+		for _, kv := range keys.Kvs {
+			left = append(left, string(kv.Key))
+		}
+		all, err := client.Leases(request)
+		if err != nil {
+			left = append(left, err.Error())
+			return false
+		}
+		for _, l := range all.Leases {
+			left = append(left, fmt.Sprintf("lease %x", int64(l.ID)))
+		}
+		return len(left) == 0
+	}
+	for deadline := time.Now().Add(leaseEndWait); !poll(); r.pass(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Errorf("left over %s after the last client stopped: %s", leaseEndWait, strings.Join(left, ", "))
+			break
+		}
+	}
+	// Watches deliver in order: a key that is deleted last comes last.
+	last := &leaseHistory{}
+	r.hold(leasePrefix, last)
+	_, err := client.Put(ctx, leasePrefix, "")
+	require.NoError(r.t, err)
+	_, err = client.Delete(ctx, leasePrefix)
+	require.NoError(r.t, err)
+	require.Eventually(r.t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(last.deleted) == r.c.Size()
+	}, settleTime, 20*time.Millisecond, "a watch did not see the end")
+}
+
+// watch notes what a node's watch shows.
+func (r *leaseRound) watch(node int, events clientv3.WatchChan) {
+	for response := range events {
+		at := time.Since(r.start)
+		r.mu.Lock()
+		for _, e := range response.Events {
+			if l := r.leases[string(e.Kv.Key)]; l != nil {
+				l.deleted = append(l.deleted, leaseDeletion{string(e.Kv.Key), e.Kv.ModRevision, at, node})
+			}
+		}
+		r.mu.Unlock()
+	}
+}
+
+// hold has the deletion of key noted in l.
+func (r *leaseRound) hold(key string, l *leaseHistory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[key] = l
+}
+
+// tenant is a client that has one lease after the other.
+func (r *leaseRound) tenant(ctx context.Context, number int, rnd *rand.Rand) {
+	for i := 0; !r.stopped(); i++ {
+		c := &tenancy{r: r, rnd: rnd, l: &leaseHistory{
+			id: int64(number+1)<<32 + int64(i), ttl: shortestTTL + rnd.Int64N(longestTTL-shortestTTL+1),
+		}}
+		for k := range 1 + rnd.IntN(3) {
+			key := fmt.Sprintf("%s%d/%d/%d", leasePrefix, number, i, k)
+			c.l.keys = append(c.l.keys, key)
+			r.hold(key, c.l)
+		}
+		c.live(ctx)
+		r.mu.Lock()
+		r.ended = append(r.ended, c.l)
+		r.mu.Unlock()
+	}
+}
+
+func (r *leaseRound) stopped() bool {
+	select {
+	case <-r.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// tenancy is a client's time with one lease.
+type tenancy struct {
+	r        *leaseRound
+	rnd      *rand.Rand
+	l        *leaseHistory
+	promised time.Duration // the end that is promised
+}
+
+// live grants the lease, puts keys, renews it a few times through any node, and then
+// revokes it, or looks at it shortly before its end and leaves it.
+func (c *tenancy) live(ctx context.Context) {
+	if !c.call(ctx, grantCall, "") {
+		return
+	}
+	for _, key := range c.l.keys {
+		if !c.call(ctx, putCall, key) {
+			return
+		}
+	}
+	for range c.rnd.IntN(mostRenewals + 1) {
+		c.pause(time.Duration(c.rnd.Int64N(c.l.ttl * int64(time.Second) * 4 / 5)))
+		if c.r.stopped() {
+			return
+		}
+		if c.rnd.IntN(3) == 0 {
+			c.call(ctx, getCall, c.l.keys[c.rnd.IntN(len(c.l.keys))])
+		}
+		for !c.call(ctx, renewCall, "") { // another node may answer
+			if c.r.stopped() || c.over() {
+				return
+			}
+			c.pause(afterError)
+		}
+	}
+	if c.rnd.IntN(8) == 0 {
+		c.call(ctx, revokeCall, "")
+		return
+	}
+	c.pause(c.promised - beforeTheEnd - time.Since(c.r.start))
+	c.call(ctx, getCall, c.l.keys[c.rnd.IntN(len(c.l.keys))])
+	if c.rnd.IntN(4) == 0 {
+		c.call(ctx, renewCall, "") // it may come too late
+	}
+}
+
+// over reports whether the last call was answered that the lease is gone.
+func (c *tenancy) over() bool { return c.l.calls[len(c.l.calls)-1].gone }
+
+func (c *tenancy) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.r.stop:
+	}
+}
+
+// call makes one request at any node, notes it, and reports whether it was
+// acknowledged.
+func (c *tenancy) call(ctx context.Context, kind callKind, key string) bool {
+	if err := c.r.limiter.Wait(ctx); err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	made := leaseCall{kind: kind, key: key, node: c.rnd.IntN(len(c.r.clients)), asked: time.Since(c.r.start)}
+	gone, err := c.request(ctx, c.r.clients[made.node], kind, key)
+	made.answered, made.gone = time.Since(c.r.start), gone
+	if err != nil {
+		made.err = err.Error()
+	}
+	if made.acknowledged() && (kind == grantCall || kind == renewCall) {
+		c.promised = made.asked + time.Duration(c.l.ttl)*time.Second
+	}
+	c.r.mu.Lock()
+	c.l.calls = append(c.l.calls, made)
+	c.r.mu.Unlock()
+	return made.acknowledged()
+}
+
+// request makes one attempt, without the client's own repetitions. gone says that the
+// answer was that there is no such lease or key.
+func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind callKind, key string) (gone bool, err error) {
+	conn := client.ActiveConnection()
+	switch kind {
+	case grantCall:
+		_, err = pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: c.l.id, TTL: c.l.ttl})
+	case putCall:
+		_, err = pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte(key), Lease: c.l.id})
+	case getCall:
+		var r *pb.RangeResponse
+		if r, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte(key)}); err == nil {
+			gone = r.Count == 0
+		}
+	case revokeCall:
+		_, err = pb.NewLeaseClient(conn).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: c.l.id})
+	case renewCall:
+		var stream pb.Lease_LeaseKeepAliveClient
+		if stream, err = pb.NewLeaseClient(conn).LeaseKeepAlive(ctx); err != nil {
+			return false, err
+		}
+		if err = stream.Send(&pb.LeaseKeepAliveRequest{ID: c.l.id}); err != nil {
+			return false, err
+		}
+		var r *pb.LeaseKeepAliveResponse
+		if r, err = stream.Recv(); err == nil {
+			gone = r.TTL == 0
+		}
+		_ = stream.CloseSend()
+	}
+	if rpctypes.Error(err) == rpctypes.ErrLeaseNotFound {
+		return true, nil
+	}
+	return gone, err
+}
