@@ -167,6 +167,7 @@ func isDenial(err error) bool {
 	switch status.Convert(err).Message() {
 	case rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied), rpctypes.ErrGRPCPermissionDenied.Error(),
 		rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken), rpctypes.ErrGRPCInvalidAuthToken.Error(),
+		rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthOldRevision), rpctypes.ErrGRPCAuthOldRevision.Error(),
 		rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty), rpctypes.ErrGRPCUserEmpty.Error():
 		return true
 	}

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -94,8 +96,11 @@ func openMember(t *testing.T) *prometheus.Registry {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.Close(context.WithoutCancel(ctx))) })
+	audited, err := audit.Open(audit.Config{To: audit.ToLog, Logger: slog.New(slog.DiscardHandler), Registerer: registry})
+	require.NoError(t, err)
+	t.Cleanup(audited.Close)
 	s, err := server.New(server.Config{
-		Name: "n1", ListenClientURLs: []string{"http://127.0.0.1:0"}, Registry: registry,
+		Audit: audited, Name: "n1", ListenClientURLs: []string{"http://127.0.0.1:0"}, Registry: registry,
 		Members: n.Members(), PeerNode: cluster.Peer{Node: n}, Router: cluster.Connection{Node: n}, Mover: n,
 	}, n.Backend())
 	require.NoError(t, err)
