@@ -249,6 +249,41 @@ func TestRenewalsOfADeposedLeaderCount(t *testing.T) {
 	}
 }
 
+// TestCheckpointsOfManyLeasesAreSeveralCommits: so that no write waits for all of them.
+func TestCheckpointsOfManyLeasesAreSeveralCommits(t *testing.T) {
+	const n = 2*checkpointBatch + 1
+	store := newStore(t)
+	b := open(t, store, nil)
+	for i := range int64(n) {
+		mustGrant(t, b, i+1, 1000)
+		age(b, i+1, 400*time.Second)
+	}
+	before := b.Status().Sequence
+	if err := b.leading.Load().lessor.handOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if commits := b.Status().Sequence - before; commits < 3 {
+		t.Errorf("%d leases were checkpointed in %d commits", n, commits)
+	}
+	for i := range int64(n) {
+		if row := leaseRow(t, store, i+1); row.Remaining == 0 || row.Remaining > 600 {
+			t.Fatalf("lease %d was not checkpointed: %+v", i+1, row)
+		}
+	}
+
+	l := &lessor{leases: make(map[int64]*lease), wake: make(chan struct{}, 1)}
+	start := time.Now()
+	for i := range int64(n) {
+		l.add(coder.Lease{ID: i + 1, TTL: 100}, start)
+	}
+	for _, want := range []int{checkpointBatch, checkpointBatch, 1} {
+		_, due, next := l.takeDue(start.Add(50 * time.Second))
+		if len(due) != want || (next > 0) != (want == 1) {
+			t.Fatalf("%d due, next in %v, want %d", len(due), next, want)
+		}
+	}
+}
+
 func TestRemainingTimeIsWholeSeconds(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]int64{
