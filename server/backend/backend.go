@@ -308,7 +308,7 @@ func (b *Backend) Txn(ctx context.Context, t *Txn, linearizable bool) (*TxnResul
 			return nil, err
 		}
 		if t.puts() {
-			if err := b.checkSpace(); err != nil {
+			if err := b.checkSpace(t.cost()); err != nil {
 				return nil, err
 			}
 		}

@@ -26,7 +26,7 @@ func (b *Backend) LeaseGrant(ctx context.Context, id, ttl int64) (LeaseStatus, e
 	if ttl > MaxLeaseTTL {
 		return LeaseStatus{}, ErrLeaseTTLTooLarge
 	}
-	if err := b.checkSpace(); err != nil {
+	if err := b.checkSpace(grantOverhead); err != nil {
 		return LeaseStatus{}, err
 	}
 	c := &grantCommand{l: l, row: coder.Lease{ID: id, TTL: max(ttl, b.cfg.MinLeaseTTL)}}

@@ -75,6 +75,40 @@ func TestTheQuotaCountsWhatWasWrittenSinceItWasMeasured(t *testing.T) {
 	}
 }
 
+// TestWriteThatWouldExceedTheQuotaIsRefused: the costs are those that etcd counts.
+func TestWriteThatWouldExceedTheQuotaIsRefused(t *testing.T) {
+	value := string(make([]byte, 300))
+	twice := &Txn{Then: append(put("a", value).Then, put("b", value).Then...)}
+	grant := func(b *Backend) error { _, err := b.LeaseGrant(t.Context(), 0, 10); return err }
+	txn := func(x *Txn) func(*Backend) error {
+		return func(b *Backend) error { _, err := b.Txn(t.Context(), x, true); return err }
+	}
+	for name, c := range map[string]struct {
+		write func(*Backend) error
+		cost  int64
+	}{
+		"put":                  {txn(put("k", value)), 256 + 1 + 300},
+		"transaction":          {txn(twice), 2 * (256 + 1 + 300)},
+		"the branch not taken": {txn(&Txn{Then: put("k", "").Then, Else: twice.Then}), 2 * (256 + 1 + 300)},
+		"nested transaction":   {txn(&Txn{Then: append([]Op{{Txn: twice}}, put("k", "").Then...)}), 2*(256+1+300) + 256 + 1},
+		"grant":                {grant, 64},
+		"delete":               {txn(del("k")), 0},
+	} {
+		for _, more := range []int64{0, 1} { // room for the write but for one byte, and for it
+			store := &sized{Store: newStore(t)}
+			b := open(t, store, func(cfg *Config) { cfg.QuotaBytes = 1 << 20 })
+			store.bytes.Store(1<<20 - c.cost - more)
+			if err := b.size.refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := c.write(b)
+			if refused := errors.Is(err, ErrNoSpace); refused != (more == 0 && c.cost > 0) || err != nil && !refused {
+				t.Errorf("%s of %d bytes with %d left: %v", name, c.cost, c.cost+more, err)
+			}
+		}
+	}
+}
+
 func TestACorruptClusterRefusesWritesOnly(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {

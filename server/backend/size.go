@@ -49,11 +49,35 @@ func (g *sizeGauge) get() (total, used int64) {
 	return g.total, g.used
 }
 
-// exceeded reports whether the quota is used up. Free pages count as free.
-func (g *sizeGauge) exceeded() bool {
+// fits reports whether a write of about cost bytes stays below the quota. Free pages
+// count as free.
+func (g *sizeGauge) fits(cost int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.quota > 0 && g.used+g.grown >= g.quota
+	return g.quota <= 0 || g.used+g.grown+cost < g.quota
+}
+
+// What etcd counts for a write against the quota, in addition to keys and values.
+const (
+	putOverhead   = 256
+	grantOverhead = 64
+)
+
+// cost returns what etcd counts for t against the quota: the larger of its two branches.
+func (t *Txn) cost() int64 {
+	return max(cost(t.Then), cost(t.Else))
+}
+
+func cost(ops []Op) (sum int64) {
+	for _, op := range ops {
+		switch {
+		case op.Put != nil:
+			sum += putOverhead + int64(len(op.Put.Key)+len(op.Put.Value))
+		case op.Txn != nil:
+			sum += op.Txn.cost()
+		}
+	}
+	return sum
 }
 
 // watchSize keeps the gauge fresh.
@@ -74,7 +98,7 @@ func (b *Backend) watchSize(ctx context.Context) {
 	}
 }
 
-// watchQuota raises the NOSPACE alarm when a request found the quota used up.
+// watchQuota raises the NOSPACE alarm when a request would have reached the quota.
 func (l *leader) watchQuota(ctx context.Context) {
 	for {
 		select {
@@ -88,10 +112,10 @@ func (l *leader) watchQuota(ctx context.Context) {
 	}
 }
 
-// checkSpace returns ErrNoSpace if the quota is used up, and has the NOSPACE
-// alarm raised, which stays until it is disarmed.
-func (b *Backend) checkSpace() error {
-	if !b.size.exceeded() {
+// checkSpace returns ErrNoSpace if a write of about cost bytes would reach the quota, and
+// has the NOSPACE alarm raised, which stays until it is disarmed.
+func (b *Backend) checkSpace(cost int64) error {
+	if b.size.fits(cost) {
 		return nil
 	}
 	if !b.alarms.has(AlarmNoSpace) {
