@@ -26,14 +26,15 @@ func checkRange(r *pb.RangeRequest) error {
 	return nil
 }
 
-// checkRangeStream refuses what cannot be answered chunk by chunk; clients fall
-// back on Range then. Another target than the key sorts even without an order:
-// etcd lets that pass here, sorts inside each chunk and loses keys.
+// checkRangeStream refuses what etcd refuses; clients fall back on Range then. As in
+// etcd, another target than the key passes if it comes without an order. It sorts all
+// the same: etcd sorts inside each chunk and loses keys, the backend sorts the whole
+// range within a bound.
 func checkRangeStream(r *pb.RangeRequest) error {
 	if err := checkRange(r); err != nil {
 		return err
 	}
-	if r.SortTarget != pb.RangeRequest_KEY || r.SortOrder == pb.RangeRequest_DESCEND {
+	if r.SortOrder != pb.RangeRequest_NONE && (r.SortTarget != pb.RangeRequest_KEY || r.SortOrder != pb.RangeRequest_ASCEND) {
 		return status.Error(codes.Unimplemented, "RangeStream does not support custom sort orders")
 	}
 	if r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {

@@ -102,7 +102,6 @@ func TestRequestsRefused(t *testing.T) {
 		{"stream without key", checkRangeStream(&pb.RangeRequest{SortOrder: pb.RangeRequest_DESCEND}), codes.InvalidArgument, emptyKey},
 		{"stream descending", checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_DESCEND}), codes.Unimplemented, "custom sort orders"},
 		{"stream by mod", checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_MOD}), codes.Unimplemented, "custom sort orders"},
-		{"stream by mod without order", checkRangeStream(&pb.RangeRequest{Key: key, SortTarget: pb.RangeRequest_MOD}), codes.Unimplemented, "custom sort orders"},
 		{"stream min mod", checkRangeStream(&pb.RangeRequest{Key: key, MinModRevision: 1}), codes.Unimplemented, "revision filters"},
 		{"stream max mod", checkRangeStream(&pb.RangeRequest{Key: key, MaxModRevision: 1}), codes.Unimplemented, "revision filters"},
 		{"stream min create", checkRangeStream(&pb.RangeRequest{Key: key, MinCreateRevision: 1}), codes.Unimplemented, "revision filters"},
@@ -141,6 +140,7 @@ func TestRequestsAccepted(t *testing.T) {
 	require.NoError(t, checkRange(&pb.RangeRequest{Key: long, SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_VALUE}))
 	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key}))
 	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND}))
+	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortTarget: pb.RangeRequest_MOD}))
 	require.NoError(t, checkPut(&pb.PutRequest{Key: key, IgnoreValue: true, IgnoreLease: true}))
 	require.NoError(t, checkDelete(&pb.DeleteRangeRequest{Key: long}), "deleting such a key finds nothing")
 	require.NoError(t, checkTxn(&pb.TxnRequest{}, 0))

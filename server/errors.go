@@ -24,6 +24,7 @@ import (
 
 // Errors of this server that etcd has no text for.
 var (
+	errSortTooLarge        = status.Error(codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range")
 	errDatabaseUnavailable = status.Error(codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why")
 	errSingleMember        = status.Error(codes.Unimplemented, "sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, MariaDB or TiDB")
 	errLearners            = status.Error(codes.Unimplemented, "sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
@@ -53,6 +54,7 @@ var grpcErrors = []struct {
 	{cluster.ErrBadTransferee, rpctypes.ErrGRPCBadLeaderTransferee},
 	{backend.ErrTimeout, rpctypes.ErrGRPCTimeout},
 	{backend.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
+	{backend.ErrSortTooLarge, errSortTooLarge},
 	{backend.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
 
 	{etcdauth.ErrRootUserNotExist, rpctypes.ErrGRPCRootUserNotExist},

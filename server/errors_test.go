@@ -40,6 +40,7 @@ var backendAnswers = map[string]struct {
 	"ErrLeaderLost":       {backend.ErrLeaderLost, codes.Unavailable, "etcdserver: leader changed"},
 	"ErrTimeout":          {backend.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
 	"ErrTooManyRequests":  {backend.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
+	"ErrSortTooLarge":     {backend.ErrSortTooLarge, codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range"},
 	"ErrTooLarge":         {backend.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
 }
 

@@ -153,7 +153,7 @@ func etcdCalls() []etcdCall {
 			if r.SortTarget != pb.RangeRequest_VERSION {
 				calls = append(calls, rng(r))
 			}
-			// What etcd answers to a target without an order is wrong, see checkRangeStream.
+			// etcd sorts a target without an order inside each chunk, see checkRangeStream.
 			if r.SortTarget == pb.RangeRequest_KEY || r.SortOrder != pb.RangeRequest_NONE {
 				calls = append(calls, rangeStream(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), SortTarget: r.SortTarget, SortOrder: r.SortOrder, Limit: 2}))
 			}

@@ -44,7 +44,9 @@ type Config struct {
 	TokenTTL       time.Duration // how long a token that is not used stays valid, 300 s
 	countPieceKeys int           // see countMap
 	countChanges   int           // see countMap
-	maxTxnKeys     int           // MaxTxnKeys
+	// maxSortedStream is the constant of that name, unless a test sets it.
+	maxSortedStream int
+	maxTxnKeys      int // MaxTxnKeys
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
 	AutoCompactionMode      string
@@ -71,6 +73,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.TokenTTL, 300*time.Second)
 	setDefault(&c.countPieceKeys, countPieceKeys)
 	setDefault(&c.countChanges, countChangesKept)
+	setDefault(&c.maxSortedStream, maxSortedStream)
 	setDefault(&c.maxTxnKeys, MaxTxnKeys)
 	setDefault(&c.Watch.Logger, c.Logger)
 	if c.Watch.Registerer == nil {

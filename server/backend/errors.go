@@ -33,6 +33,8 @@ var (
 	ErrTimeout = errors.New("request timed out")
 	// ErrTooManyRequests: too many requests are queued. Nothing was written.
 	ErrTooManyRequests = errors.New("too many requests")
+	// ErrSortTooLarge: a range is larger than what a stream sorts.
+	ErrSortTooLarge = errors.New("range too large to be sorted for a stream")
 	// ErrTooLarge: a key, value or transaction does not fit the database.
 	ErrTooLarge = errors.New("too large for the database")
 )

@@ -1,0 +1,81 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// TestSortedStreamGivesWhatRangeGives: a target without an order sorts ascending, however
+// many chunks there are.
+func TestSortedStreamGivesWhatRangeGives(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	for i := range 60 {
+		for range 1 + i*7%5 {
+			mustTxn(t, b, put(fmt.Sprintf("k%02d", i*37%60), fmt.Sprint(i*11%60)))
+		}
+	}
+	mustTxn(t, b, del("k07"))
+	for _, target := range []SortTarget{SortByKey, SortByVersion, SortByCreate, SortByMod, SortByValue} {
+		for _, q := range []RangeRequest{
+			{KeyRange: all()}, {KeyRange: all(), Limit: 7}, {KeyRange: all(), Limit: 59}, {KeyRange: all(), Limit: 58}, {KeyRange: all(), KeysOnly: true},
+			{KeyRange: all(), CountOnly: true}, {KeyRange: KeyRange{Key: []byte("k3")}}, {KeyRange: KeyRange{Key: []byte("k3"), End: []byte("k4")}},
+			{KeyRange: KeyRange{Key: []byte("x"), End: []byte("a")}},
+		} {
+			q.SortBy = target
+			want := mustRange(t, b, &q)
+			var got []*coder.Record
+			var last *RangeResult
+			chunks := 0
+			err := b.RangeStream(t.Context(), &q, true, 400, func(chunk *RangeResult, isLast bool) error {
+				chunks++
+				got = append(got, chunk.Records...)
+				if isLast {
+					last = chunk
+				}
+				return nil
+			})
+			if err != nil || last == nil {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			if last.Count != want.Count || last.More != want.More || last.Revision != want.Revision || len(got) != len(want.Records) {
+				t.Errorf("%+v: %d records, count %d, more %v; Range gives %d, %d, %v", q, len(got), last.Count, last.More, len(want.Records), want.Count, want.More)
+				continue
+			}
+			for i, rec := range want.Records {
+				if string(got[i].Key) != string(rec.Key) || string(got[i].Value) != string(rec.Value) {
+					t.Errorf("%+v: record %d is %q, Range gives %q", q, i, got[i].Key, rec.Key)
+				}
+			}
+			if len(got) > 20 && chunks < 3 {
+				t.Errorf("%+v: %d chunks", q, chunks)
+			}
+		}
+	}
+}
+
+// TestSortedStreamIsBounded: nothing is sent of a range that is too large to be sorted.
+func TestSortedStreamIsBounded(t *testing.T) {
+	b := open(t, newStore(t), func(c *Config) { c.maxSortedStream = 2000 })
+	for i := range 20 {
+		mustTxn(t, b, put(fmt.Sprintf("k%02d", i), "value"))
+	}
+	stream := func(q *RangeRequest) (sent int, err error) {
+		err = b.RangeStream(t.Context(), q, true, 400, func(chunk *RangeResult, _ bool) error {
+			sent += len(chunk.Records)
+			return nil
+		})
+		return sent, err
+	}
+	if n, err := stream(&RangeRequest{KeyRange: all(), SortBy: SortByMod}); !errors.Is(err, ErrSortTooLarge) || n != 0 {
+		t.Errorf("by modification: %d records, %v", n, err)
+	}
+	if n, err := stream(&RangeRequest{KeyRange: all(), SortBy: SortByMod, Limit: 5}); err != nil || n != 5 {
+		t.Errorf("five by modification: %d records, %v", n, err)
+	}
+	if n, err := stream(&RangeRequest{KeyRange: all()}); err != nil || n != 20 {
+		t.Errorf("by key: %d records, %v", n, err)
+	}
+}
