@@ -34,7 +34,7 @@ func newPeerGRPC(cfg Config, sv *services, ss *streams) *grpc.Server {
 		grpc.Creds(cfg.PeerCredentials),
 		grpc.ChainUnaryInterceptor(peer.CheckUnary(cfg.PeerNode), log.unary, front.unary),
 		grpc.ChainStreamInterceptor(peer.CheckStream(cfg.PeerNode), front.stream),
-		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.ConnectionTimeout(cfg.headTimeout),
 		grpc.MaxRecvMsgSize(math.MaxInt32),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerPingMinTime, PermitWithoutStream: true}),

@@ -300,3 +300,12 @@ func TestFirstCallWithMuchMetadata(t *testing.T) {
 	_, err := pb.NewKVClient(dial(t, s)).Range(ctx, &pb.RangeRequest{Key: key})
 	require.NoError(t, err)
 }
+
+func TestUnusedPeerConnectionsAreClosed(t *testing.T) {
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) { c.headTimeout = 50 * time.Millisecond })
+	for _, first := range []string{"", "PRI", http2.ClientPreface} {
+		c := dialURL(t, s.PeerURLs()[0])
+		_, _ = io.WriteString(c, first) // fails if the server closed c already
+		requireClosed(t, c)
+	}
+}
