@@ -27,12 +27,15 @@ import (
 //	CVE-2018-1098        requests of other sites            TestPagesOfOtherOriginsChangeNothing
 //	GHSA-wf43-55jj-vwq8  DNS rebinding (CVE-2018-1099)      TestHosts
 //	GHSA-pm3m-32r3-7mfh  negative compaction retention      TestInvalidValuesAreRefusedByName of cmd/sqlbrain/internal/config
+//	etcd 3.7.1           headers without a deadline         TestUnusedConnectionsAreClosed
+//	etcd 3.7.1           quota and nested transactions      TestWriteThatWouldExceedTheQuotaIsRefused of server/backend
 //	GHSA-chh6-ppwq-jh92  modes of existing directories      sqlite_mode_test.go of sqlstore
 //
 // These cannot apply:
 //
 //	GHSA-p4g4-wgrh-qrg2, GHSA-m332-53r6-2w93  (CVE-2020-15106, CVE-2020-15112) there is no write-ahead log
 //	GHSA-2xhq-gv6c-p224, GHSA-wr2v-9rpq-c35q, GHSA-j86v-2vjr-fg8f  (CVE-2020-15114, CVE-2020-15136) there is no etcd gateway and no discovery by DNS
+//	etcd 3.7.1           sizes of raft snapshots and of lease requests between members, a race in the gRPC proxy: there is none of these
 //	CVE-2020-15115       short passwords are allowed, as in etcd
 
 // oneKey makes root and bob, who may only read the key k, and returns a client of each.

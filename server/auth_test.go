@@ -369,6 +369,29 @@ func TestRepeatedFailedLoginsAreTooManyRequests(t *testing.T) {
 	require.NotZero(t, codesSeen[codes.InvalidArgument], codesSeen)
 }
 
+// Calls of the gateway and the console come from this process: what delays failed logins must go
+// by the address that they were called from, and believe nothing that the caller says of it.
+func TestFailedLoginsOverHTTPAreOfTheirAddress(t *testing.T) {
+	var log lockedBuffer
+	s := startBackend(t, cheap, func(c *Config) {
+		c.Logger, c.Console = slog.New(slog.NewTextHandler(&log, nil)), true
+	})
+	addUsers(t, newClient(t, s))
+	for i, path := range []string{"/v3/auth/authenticate", "/ui/api/login"} {
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+path, strings.NewReader(`{"name":"ann","password":"wrong"}`))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Forwarded-For", "198.51.100.1")
+		r.Header.Set("Grpc-Metadata-X-Forwarded-For", "198.51.100.2")
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, i+1, strings.Count(log.String(), "source=127.0.0.1"), path)
+	}
+	require.NotContains(t, log.String(), "198.51.100")
+	http.DefaultClient.CloseIdleConnections()
+}
+
 // Users are refused before any of their passwords is hashed or row written.
 func TestNamesThatDoNotFitAreRefused(t *testing.T) {
 	s := startBackend(t, cheap)
