@@ -57,7 +57,7 @@ func (b *Backend) LeaseRevoke(ctx context.Context, id int64) (int64, error) {
 	if revoking {
 		err = l.submit(bounded, c)
 	} else {
-		c, _, err = l.revokePiece(bounded, id, nil)
+		c, _, err = l.revokePiece(bounded, id, false, nil)
 	}
 	if err != nil {
 		return 0, b.publicError(bounded, err)

@@ -97,11 +97,11 @@ func (c *revokeCommand) evaluate(_ context.Context, st *stage) error {
 	return nil
 }
 
-// revokePiece runs one piece of the revocation of lease id, after the key after: all
-// of it, if the lease holds no more keys than one revision may delete. It returns the
-// last key of the piece. It waits for its turn as long as ctx lasts, and then for no
+// revokePiece runs one piece of the revocation of lease id: all of it, if the lease
+// holds no more keys than one revision may delete. If its row is marked, the piece
+// begins after the key after. It returns the last key of the piece. It waits for its turn as long as ctx lasts, and then for no
 // longer than a request may take.
-func (l *leader) revokePiece(ctx context.Context, id int64, after []byte) (c *revokeCommand, last []byte, err error) {
+func (l *leader) revokePiece(ctx context.Context, id int64, marked bool, after []byte) (c *revokeCommand, last []byte, err error) {
 	c = &revokeCommand{l: l, id: id}
 	room := int64(revocationRoom)
 	bounded, cancel := l.bound(ctx)
@@ -126,7 +126,7 @@ func (l *leader) revokePiece(ctx context.Context, id int64, after []byte) (c *re
 		if c.keys, err = l.prepareLease(ctx, id, after, RevocationKeys); err != nil {
 			return nil, nil, err
 		}
-		if c.keys.lease.more {
+		if c.keys.lease.more || marked {
 			c.keys.cut(l.pieceSize.get())
 		}
 	}
@@ -182,7 +182,7 @@ func (l *lessor) expire(ctx context.Context, id int64) {
 	marked, after := le.revoking, le.after
 	l.mu.Unlock()
 
-	c, last, err := l.b.revokePiece(ctx, id, after)
+	c, last, err := l.b.revokePiece(ctx, id, marked, after)
 	switch {
 	case err == nil && !marked:
 		l.b.metrics.leasesExpired.Inc()

@@ -68,6 +68,25 @@ func TestALeaseBeyondTheBoundIsRevokedInPieces(t *testing.T) {
 	mustGrant(t, b, id, 3600)
 }
 
+// TestTheLastPieceIsNoLargerThanOthers: what is left of a large lease is not revoked at
+// once because it would have been, had it been all.
+func TestTheLastPieceIsNoLargerThanOthers(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	b.leading.Load().pieceSize.keys.Store(100)
+	id := mustGrant(t, b, 7, 3600)
+	attach(t, b, "k/", RevocationKeys+50, id)
+	before := b.Revision()
+	rev, err := b.LeaseRevoke(t.Context(), id)
+	require.NoError(t, err)
+	n := int64(RevocationKeys + 50)
+	for r := before + 1; r <= rev; r++ {
+		now := mustRange(t, b, &RangeRequest{KeyRange: all(), Revision: r, CountOnly: true}).Count
+		require.Less(t, n-now, int64(RevocationKeys/2))
+		n = now
+	}
+	require.Zero(t, n)
+}
+
 // gated is a store whose iterations over attachments fail once so many are made.
 type gated struct {
 	sqlstore.Store
