@@ -147,6 +147,18 @@ func keysLeft(t *testing.T, c *clientv3.Client, prefix string) int64 {
 	return resp.Count
 }
 
+// awaitKeys waits until at most so many keys are left.
+func awaitKeys(t *testing.T, c *clientv3.Client, prefix string, most int64, limit time.Duration) {
+	t.Helper()
+	for started := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		n := keysLeft(t, c, prefix)
+		if n <= most {
+			return
+		}
+		require.Less(t, time.Since(started), limit, "%d keys are left, not %d", n, most)
+	}
+}
+
 // TestOthersWriteWhileALargeLeaseIsRevoked has a lease of many keys revoked.
 func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
 	forEachStallNode(t, func(t *testing.T, node *harness.Node, etcd bool) {
@@ -186,9 +198,9 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		node.Start()
 		p := startPutters(t, node)
 		started := time.Now()
-		require.Eventually(t, func() bool { return keysLeft(t, c, "leased/") < int64(stallKeys(t)) }, 3*ttl*time.Second, 50*time.Millisecond)
+		awaitKeys(t, c, "leased/", int64(stallKeys(t))-1, 3*ttl*time.Second)
 		began := time.Now()
-		require.Eventually(t, func() bool { return keysLeft(t, c, "leased/") == 0 }, leaseGone, 50*time.Millisecond)
+		awaitKeys(t, c, "leased/", 0, leaseGone)
 		took := time.Since(began)
 		longest := p.end(t)
 		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(t), took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
