@@ -221,10 +221,10 @@ func TestUsersAndRolesAreReadAtOneVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := describeAuth(rows), describeAuth(lead.AuthRows()); got != want || reads != 4 {
+	if got, want := describeAuth(rows), describeAuth(lead.AuthRows()); got != want || reads != 6 {
 		t.Fatalf("after %d reads %s, want %s", reads, got, want)
 	}
-	if again, err := s.load(t.Context()); err != nil || again != rows || reads != 4 {
+	if again, err := s.load(t.Context()); err != nil || again != rows || reads != 6 {
 		t.Fatalf("loaded again after %d reads, %v", reads, err)
 	}
 }
