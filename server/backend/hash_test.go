@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -97,5 +98,52 @@ func TestAHashWhileCompactionRemovesRows(t *testing.T) {
 	got, err := b.HashKV(t.Context(), 0, marshal)
 	if err != nil || got != want || !*removed {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestHashAtTheCompactRevisionIsTheSameOnAllMembers: it covers what is left, whether the
+// rows are gone yet or not, and whoever leads.
+func TestHashAtTheCompactRevisionIsTheSameOnAllMembers(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	for _, txn := range []*Txn{put("a", "1"), put("a", "2"), put("b", "1"), del("b"), put("c", "1"), put("c", "2")} {
+		mustTxn(t, p.nodes[0], txn)
+	}
+	if err := catchUp(t, p.nodes[1]); err != nil {
+		t.Fatal(err)
+	}
+	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
+	hash := func(i int, rev int64) Hash {
+		t.Helper()
+		h, err := p.nodes[i].HashKV(t.Context(), rev, marshal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if _, err := p.nodes[0].Compact(t.Context(), 6, false); err != nil {
+		t.Fatal(err)
+	}
+	want := hash(0, 6)
+	if want.CompactRevision != 6 || want.HashRevision != 6 {
+		t.Errorf("%+v", want)
+	}
+	if err := p.nodes[0].leading.Load().compactor.wait(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.nodes {
+		if got := hash(i, 6); got != want {
+			t.Errorf("member %d gives %+v, want %+v", i, got, want)
+		}
+		if _, err := p.nodes[i].HashKV(t.Context(), 5, marshal); !errors.Is(err, ErrCompacted) {
+			t.Errorf("member %d below the compact revision: %v", i, err)
+		}
+	}
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	p.lead(1)
+	if got := hash(1, 6); got != want {
+		t.Errorf("the next leader gives %+v, want %+v", got, want)
 	}
 }

@@ -57,7 +57,7 @@ func (g *sizeGauge) fits(cost int64) bool {
 	return g.quota <= 0 || g.used+g.grown+cost < g.quota
 }
 
-// What etcd counts for a write against the quota, in addition to keys and values.
+// The sizes that etcd counts for a write against the quota, in addition to keys and values.
 const (
 	putOverhead   = 256
 	grantOverhead = 64
