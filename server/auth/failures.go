@@ -95,19 +95,19 @@ func (f *failures) add(source string) {
 	}
 }
 
-// forget makes room for a source: it removes those whose failures are forgiven, or else the one
-// whose failures are forgiven first.
+// forget makes room for sources: it removes those whose failures are forgiven, or else a quarter
+// of all, so that it is not called for every source.
 func (f *failures) forget(now time.Time) {
-	first := ""
 	for name, s := range f.sources {
 		if !s.forgiven.After(now) {
 			delete(f.sources, name)
-		} else if first == "" || s.forgiven.Before(f.sources[first].forgiven) {
-			first = name
 		}
 	}
-	if len(f.sources) >= maxSources {
-		delete(f.sources, first)
+	for name := range f.sources {
+		if len(f.sources) <= maxSources*3/4 {
+			return
+		}
+		delete(f.sources, name)
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 // for a moment, and a source that sends many of them is refused.
 //
 // To remember that a token is not there is safe on every node: a client learns a token when its
-// row has been committed, so nobody can present one that will be made later, but by guessing.
+// row has been committed, so a token that is missing when it is presented will not be made later.
 type tokenLookups struct {
 	gate   *gate
 	misses *failures
@@ -101,7 +101,7 @@ func (t *tokenLookups) begin(h coder.TokenHash) (l *lookup, mine bool) {
 	return l, true
 }
 
-// read makes the read l and tells the calls that wait for it.
+// read makes the read l and wakes the calls that wait for it.
 func (g *Guard) read(ctx context.Context, source string, h coder.TokenHash, l *lookup) {
 	t := &g.tokens.lookups
 	defer t.end(h, l)

@@ -38,7 +38,7 @@ func (s *Settings) define() {
 	f.StringSliceVar(&s.CipherSuites, "cipher-suites", nil, "`names` of the cipher suites of TLS 1.2, for clients (default: Go's choice)")
 	f.StringVar(&s.AuthToken, "auth-token", auth.DefaultToken, "tokens that users get: simple, or jwt with its options, as in jwt,pub-key=`file`,priv-key=file,sign-method=RS512,ttl=10m")
 	f.IntVar(&s.AuthTokenTTL, "auth-token-ttl", 300, "a simple token that is not used is valid for this many `seconds`")
-	f.IntVar(&s.BcryptCost, "bcrypt-cost", auth.DefaultBcryptCost, "strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes")
+	f.IntVar(&s.BcryptCost, "bcrypt-cost", auth.DefaultBcryptCost, "strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes. Stored hashes above 14 are refused unless this is as high")
 	f.StringSliceVar(&s.CORS, "cors", nil, "origins that browsers may call from, * for all (etcd's default is *)")
 	f.StringSliceVar(&s.HostWhitelist, "host-whitelist", []string{"*"}, "names and addresses that HTTP clients without TLS may call, * for all; the console takes names beside * only, and its own")
 
