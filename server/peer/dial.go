@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/resolver"
 )
 
@@ -58,7 +59,8 @@ func parseURLs(urls []string) ([]target, error) {
 func resolved(targets []target) resolver.State {
 	var state resolver.State
 	for _, t := range targets {
-		state.Addresses = append(state.Addresses, resolver.Address{Addr: t.address})
+		// gRPC hands the server name to the handshake, which has to know the address.
+		state.Addresses = append(state.Addresses, resolver.Address{Addr: t.address, ServerName: t.address})
 	}
 	return state
 }
@@ -98,30 +100,51 @@ func newDialer(member uint64, targets []target, p *Pool) *dialer {
 	return d
 }
 
-// dial connects to one of the member's addresses, which includes the handshake.
+// dial connects to one of the member's addresses. It returns the system's own
+// connection, because gRPC bounds how long data may go unacknowledged on no other.
 func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	network, to := "tcp", address
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		network, to = "unix", path
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
-	if err != nil {
-		if network == "unix" && errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err) // no process listens there either
-		}
-		d.ended(address, err)
-		return nil, err
+	if network == "unix" && errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", syscall.ECONNREFUSED, err) // no process listens there either
 	}
+	if err != nil {
+		d.ended(address, err)
+	}
+	return conn, err
+}
+
+// handshake authenticates the member on a connection to its address.
+func (d *dialer) handshake(ctx context.Context, address string, conn net.Conn) (net.Conn, error) {
 	t := d.target(address)
 	secured, incarnation, err := d.security.connect(ctx, conn, d.member, t.host, t.secure)
 	if err != nil {
-		_ = conn.Close() // the handshake's error says more
 		d.ended(address, err)
 		return nil, err
 	}
 	d.reached(address, incarnation)
 	return &dialedConn{Conn: secured, d: d, address: address}, nil
 }
+
+// dialerCredentials are a dialer's handshake for gRPC, which sees connections without
+// transport security and takes the address for the server's name.
+type dialerCredentials struct {
+	credentials.TransportCredentials
+	d *dialer
+}
+
+func (c dialerCredentials) ClientHandshake(ctx context.Context, address string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, err := c.d.handshake(ctx, address, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.TransportCredentials.ClientHandshake(ctx, address, secured)
+}
+
+func (c dialerCredentials) Clone() credentials.TransportCredentials { return c }
 
 func (d *dialer) target(address string) target {
 	for _, t := range d.targets {
@@ -260,16 +283,24 @@ func (c *dialedConn) Read(p []byte) (int, error) {
 func (d *dialer) probe(ctx context.Context) error {
 	var first error
 	for _, t := range d.targets {
-		conn, err := d.dial(ctx, t.address)
-		if err == nil {
-			stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the Read
-			_, err = conn.Read(make([]byte, 1))
-			stop()
-			_ = conn.Close() // it has served its purpose
-		}
-		if first == nil {
+		if err := d.probeOne(ctx, t.address); first == nil {
 			first = err
 		}
 	}
 	return first
+}
+
+func (d *dialer) probeOne(ctx context.Context, address string) error {
+	conn, err := d.dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()                                          //nolint:errcheck // it has served its purpose
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends the Read
+	secured, err := d.handshake(ctx, address, conn)
+	if err != nil {
+		return err
+	}
+	_, err = secured.Read(make([]byte, 1))
+	return err
 }

@@ -127,7 +127,7 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 	options := []grpc.DialOption{
 		grpc.WithResolvers(r),
 		grpc.WithContextDialer(d.dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // dial has made the handshake
+		grpc.WithTransportCredentials(dialerCredentials{insecure.NewCredentials(), d}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: minConnectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingInterval, Timeout: pingTimeout, PermitWithoutStream: true}),
 		grpc.WithDisableServiceConfig(),

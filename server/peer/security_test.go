@@ -430,7 +430,11 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 	url := serve(t, newService(l), l, grpc.Creds(server.Accept()), grpc.ConnectionTimeout(100*time.Millisecond))
 	d := newDialer(member, must(parseURLs([]string{url})), newPool(t, func(c *Config) { c.Security = client.Security }))
 	for _, words := range []string{"", "GET / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 100)} {
-		conn, err := d.dial(testContext(t), strings.TrimPrefix(url, "http://"))
+		address := strings.TrimPrefix(url, "http://")
+		raw, err := d.dial(testContext(t), address)
+		require.NoError(t, err)
+		require.IsType(t, &net.TCPConn{}, raw, "gRPC bounds how long its data may go unacknowledged")
+		conn, err := d.handshake(testContext(t), address, raw)
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(words))
 		require.NoError(t, err)
