@@ -71,7 +71,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	require.NoError(t, err)
 	s, err := server.New(server.Config{
 		Logger: log, Name: name, ListenClientURLs: []string{"http://127.0.0.1:0"}, PeerURLs: []string{peerURL},
-		Members: m.Members(), PeerNode: cluster.Peer{Node: m.Node}, Router: cluster.Connection{Node: m.Node}, Mover: m.Node,
+		Members: m.Members(), PeerNode: cluster.Peer{Node: m.Node}, PeerCredentials: m.PeerCredentials(), Router: cluster.Connection{Node: m.Node}, Mover: m.Node,
 		Tracing: m.tracing, StopTimeout: 10 * time.Second,
 	}, m.Backend())
 	require.NoError(t, err)
