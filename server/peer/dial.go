@@ -242,7 +242,7 @@ func outcomeOf(err error) string {
 		return outcomeOtherNode
 	case errors.Is(err, ErrNoCertificate):
 		return outcomeNoCertificate
-	case isAlert(err):
+	case errors.Is(err, errRejected):
 		return outcomeRejected
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return outcomeTimeout
@@ -250,11 +250,8 @@ func outcomeOf(err error) string {
 	return outcomeFailed
 }
 
-// isAlert reports whether the other side of a TLS connection refused it.
-func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error"
-}
+// errRejected: the member ended a connection before it sent anything on it.
+var errRejected = errors.New("the member rejected the connection, probably for this one's certificate; its log has the reason")
 
 // dialedConn is a connection whose first Read says whether the member accepts it: in TLS
 // 1.3 a dialer's handshake ends before the acceptor has seen its certificate.
@@ -267,13 +264,14 @@ type dialedConn struct {
 
 func (c *dialedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if !c.known && (n > 0 || isAlert(err)) {
+	switch {
+	case c.known || n == 0 && (err == nil || errors.Is(err, net.ErrClosed)): // closed by this side
+	case n > 0:
 		c.known = true
-		if n > 0 {
-			c.d.ended(c.address, nil)
-		} else {
-			c.d.ended(c.address, fmt.Errorf("the member rejects this one's certificate: %w", err))
-		}
+		c.d.ended(c.address, nil)
+	default:
+		c.known = true
+		c.d.ended(c.address, fmt.Errorf("%w: %w", errRejected, err))
 	}
 	return n, err
 }

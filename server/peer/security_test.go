@@ -94,6 +94,13 @@ func (p *process) client(t *testing.T, url string) *Client {
 	return newClient(t, url, func(c *Config) { c.Security, c.Logger = p.Security, p.Logger })
 }
 
+// requireLogged waits for words in the log: the two sides of a connection end
+// independently.
+func (p *process) requireLogged(t *testing.T, words string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(p.log.String(), words) }, time.Minute, time.Millisecond, "%q in %s", words, p.log)
+}
+
 func (p *process) ask(t *testing.T, url string) error {
 	_, err := p.client(t, url).Position(testContext(t))
 	return err
@@ -115,9 +122,9 @@ func TestOnlyMembersAreAccepted(t *testing.T) {
 	url := server.listen(t)
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
-	require.Error(t, stranger.ask(t, url))
-	require.Contains(t, server.log.String(), "not that of a current member")
-	require.Contains(t, stranger.log.String(), "the member rejects this one's certificate")
+	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
+	server.requireLogged(t, "not that of a current member")
+	stranger.requireLogged(t, "the member rejected the connection")
 	require.Equal(t, 2, server.table.looks(), "one look for the certificate that it does not know")
 	require.InEpsilon(t, 1, testutil.ToFloat64(server.Rejections()), 0)
 
@@ -166,13 +173,13 @@ func TestADialerReachesNoOtherProcess(t *testing.T) {
 	introduce(server, other, client)
 	url := other.listen(t)
 	require.ErrorIs(t, client.ask(t, url), ErrOtherNode)
-	require.Contains(t, client.log.String(), `it has the certificate of member \"nbb\" (bb)`)
-	require.Contains(t, client.log.String(), "--initial-advertise-peer-urls")
-	require.Contains(t, client.log.String(), url)
-	require.Contains(t, client.log.String(), "member="+server.Name)
+	client.requireLogged(t, `it has the certificate of member \"nbb\" (bb)`)
+	client.requireLogged(t, "--initial-advertise-peer-urls")
+	client.requireLogged(t, url)
+	client.requireLogged(t, "member="+server.Name)
 
 	require.ErrorIs(t, client.ask(t, newProcess(t, member, 1).listen(t)), ErrOtherNode, "a process that is no member")
-	require.Contains(t, client.log.String(), "no member has published")
+	client.requireLogged(t, "no member has published")
 }
 
 func TestFailuresAreLoggedOncePerChange(t *testing.T) {
@@ -267,11 +274,11 @@ func TestUnknownProcessesThatWaitAreBounded(t *testing.T) {
 	looks := server.table.looks()
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
-	require.Error(t, stranger.ask(t, url))
+	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
 	require.Equal(t, looks, server.table.looks())
 	require.NoError(t, client.ask(t, url), "members that are known do not wait")
 	<-server.unknown
-	require.Error(t, stranger.ask(t, url))
+	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
 	require.Equal(t, looks+1, server.table.looks())
 }
 
@@ -284,7 +291,7 @@ func TestKnownMembersNeedNoDatabase(t *testing.T) {
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
 	require.Error(t, stranger.ask(t, url))
-	require.Contains(t, server.log.String(), "the database is away")
+	server.requireLogged(t, "the database is away")
 }
 
 func TestMembersWithoutACertificate(t *testing.T) {
@@ -294,8 +301,8 @@ func TestMembersWithoutACertificate(t *testing.T) {
 	client := newProcess(t, caller, 1)
 	client.table.set(Member{ID: member, Name: "old", Version: "0.9", Incarnation: 1}, client.Member)
 	require.ErrorIs(t, client.ask(t, url), ErrNoCertificate)
-	require.Contains(t, client.log.String(), `its version, \"0.9\", may be an older one`)
-	require.Contains(t, client.log.String(), "member=old")
+	client.requireLogged(t, `its version, \"0.9\", may be an older one`)
+	client.requireLogged(t, "member=old")
 
 	lenient := func(c *SecurityConfig, _ *tlsfiles.Config) { c.Insecure = true }
 	client = newProcess(t, caller, 1, lenient)
@@ -369,7 +376,7 @@ func TestConfiguredCertificatesArePinnedToo(t *testing.T) {
 	introduce(server)
 	client.table.set(server.Member, client.Member)
 	require.Error(t, client.ask(t, server.listen(t)))
-	require.Contains(t, server.log.String(), "not that of a current member")
+	server.requireLogged(t, "not that of a current member")
 }
 
 func TestMembersMayShareACertificate(t *testing.T) {
