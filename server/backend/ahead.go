@@ -317,7 +317,7 @@ func tooManyKeys(most int) error {
 func (l *leader) takeRoom(ctx context.Context, a *ahead) error {
 	total, read := int64(0), l.reader.at(l.Revision())
 	for _, r := range a.ranges {
-		n, err := read.count(ctx, r.KeyRange)
+		n, err := l.countUpTo(ctx, read, r.KeyRange, int64(l.cfg.maxTxnKeys)-total)
 		if err != nil {
 			return err
 		}
@@ -331,6 +331,34 @@ func (l *leader) takeRoom(ctx context.Context, a *ahead) error {
 	}
 	a.room = total
 	return nil
+}
+
+// countUpTo counts the keys of kr, and stops soon after most: the count of a range of
+// very many keys that nobody has counted before takes seconds.
+func (l *leader) countUpTo(ctx context.Context, read *reading, kr KeyRange, most int64) (n int64, err error) {
+	from, end := kr.bounds()
+	for n <= most {
+		lo, hi := indexBounds(from, end)
+		row, err := l.store.Skip(ctx, lo, hi, int(most)+1)
+		if err != nil {
+			return 0, err
+		}
+		upTo := end
+		if row != nil { // behind so many rows, of which some may be tombstones
+			if upTo, err = coder.DecodeIndexKey(row); err != nil {
+				return 0, err
+			}
+		}
+		part, err := read.count(ctx, keysBetween(from, upTo))
+		if err != nil {
+			return 0, err
+		}
+		if n += part; row == nil {
+			break
+		}
+		from = upTo
+	}
+	return n, nil
 }
 
 // readBases reads the index entries of the records that r deletes. Entries that are

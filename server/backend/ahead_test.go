@@ -123,6 +123,12 @@ func TestARangeDeleteBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
 	require.EqualValues(t, keys, mustRange(t, b, &RangeRequest{KeyRange: all(), CountOnly: true}).Count)
 	res := mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k/001500")}}}})
 	require.EqualValues(t, 1500, res.Results[0].Delete.Deleted)
+	// Tombstones do not count.
+	for _, end := range []string{"k/003000", "k/003500"} {
+		mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", end)}}}})
+	}
+	res = mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}})
+	require.EqualValues(t, 1500, res.Results[0].Delete.Deleted)
 	require.Zero(t, len(b.leading.Load().aheads.active))
 	require.True(t, b.leading.Load().txnRoom.TryAcquire(most), "room was not given back")
 }
