@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -96,9 +97,12 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	refused(ann.Delete(ctx, "b"))
 	refused(ann.Txn(ctx).If(clientv3.Compare(clientv3.Value("a/"), "=", "S3cr3tValue")).Then(clientv3.OpPut("b", "S3cr3tValue")).Commit())
 	refused(ann.UserAdd(ctx, "eve", password))
+	ranged, err := pb.NewKVClient(ann.ActiveConnection()).RangeStream(ctx, &pb.RangeRequest{Key: []byte("b"), RangeEnd: []byte("c")})
+	require.NoError(t, err)
+	refused(ranged.Recv())
 	watched := <-ann.Watch(ctx, "b")
 	require.Error(t, watched.Err())
-	_, err := v3lockpb.NewLockClient(ann.ActiveConnection()).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b")}) // made of others' calls
+	_, err = v3lockpb.NewLockClient(ann.ActiveConnection()).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b")}) // made of others' calls
 	require.Error(t, err)
 	do(root.UserChangePassword(ctx, "ann", password))
 	root = clientOf(t, s, "root", password)
@@ -113,8 +117,15 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	refused(root.MemberAdd(ctx, []string{"http://192.0.2.1:2380"}))
 	refused(root.MemberRemove(ctx, 0xabc))
 	refused(root.MoveLeader(ctx, 0xdef))
+	snapshot, err := root.Snapshot(ctx)
+	require.NoError(t, err)
+	do(io.Copy(io.Discard, snapshot))
+	require.NoError(t, snapshot.Close())
 	do(root.AuthDisable(ctx))
 
+	streams := map[string]bool{
+		pb.Watch_Watch_FullMethodName: true, pb.KV_RangeStream_FullMethodName: true, pb.Maintenance_Snapshot_FullMethodName: true,
+	}
 	got := lines()
 	require.Equal(t, []string{
 		`change UserAdd  OK {"no_password":false,"user":"root"}`,
@@ -131,6 +142,7 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 		`denied DeleteRange ann PermissionDenied {"key":"b"}`,
 		`denied Txn ann PermissionDenied {"keys":["a/","b"]}`,
 		`denied UserAdd ann PermissionDenied {"no_password":false,"user":"eve"}`,
+		`denied RangeStream ann PermissionDenied {"key":"b","range_end":"c"}`,
 		`denied Watch ann PermissionDenied {"key":"b"}`,
 		`denied Lock ann Unknown {"name":"b"}`,
 		`change UserChangePassword root OK {"user":"ann"}`,
@@ -144,6 +156,7 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 		`change MemberAdd root Unimplemented {"learner":false,"peer_urls":["http://192.0.2.1:2380"]}`,
 		`change MemberRemove root Unimplemented {"member":"abc"}`,
 		`change MoveLeader root FailedPrecondition {"member":"def"}`,
+		`snapshot Snapshot root OK null`,
 		`change AuthDisable root OK null`,
 	}, summary(got))
 	for _, line := range got {
@@ -151,7 +164,7 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 		require.Regexp(t, `^127\.0\.0\.1:\d+$`, line.Remote)
 		require.Regexp(t, `^[0-9a-f]{16}$`, line.RequestID)
 		require.Equal(t, line.Code != "OK", line.Error != "", line.text)
-		if line.Method != pb.Watch_Watch_FullMethodName {
+		if !streams[line.Method] { // which are not in the log of requests
 			require.Regexp(t, `(?m)^.*"method":"`+line.Method+`".*"request_id":"`+line.RequestID+`".*$`, requests.String())
 		}
 	}
