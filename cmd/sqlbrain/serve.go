@@ -157,6 +157,7 @@ func backendConfig(c *config.Config, logger *slog.Logger, registry *prometheus.R
 	cfg := backend.Config{
 		Logger:         logger,
 		Name:           c.Name,
+		ConfirmReads:   c.ReadConsistency == config.ReadDatabase,
 		QuotaBytes:     c.QuotaBackendBytes,
 		RequestTimeout: c.RequestTimeout,
 		CommitTimeout:  c.CommitTimeout,

@@ -24,22 +24,27 @@ const (
 	takeoverWait = readLease + readLease/2
 )
 
-// processStart is what readLease is measured from: times since then are on the
-// monotonic clock, which nobody sets.
+// processStart is what times of the monotonic clock are measured from. That clock is
+// never set; it stops while the machine is suspended.
 var processStart = time.Now()
 
 // authority is the leader's right to speak for the newest revision without
-// asking the database. It does not depend on the lock row, nor on anybody's
-// time of day.
+// asking the database. It does not depend on the lock row, nor on a time of day.
 type authority struct {
-	always bool         // the store is this process's alone
-	until  atomic.Int64 // nanoseconds since processStart
-	ended  atomic.Bool  // given up for good
+	always bool                 // the store is this process's alone
+	never  bool                 // every question is the database's
+	now    func() time.Duration // leaseClock
+	until  atomic.Int64         // on that clock, in nanoseconds
+	ended  atomic.Bool          // given up for good
 }
 
-// extend counts a success of an operation on the chain row that began at started.
-func (a *authority) extend(started time.Time) {
-	until := int64(started.Sub(processStart) + readLease)
+// extend counts a success of an operation on the chain row that began at started, on
+// the authority's clock.
+func (a *authority) extend(started time.Duration) {
+	if started < 0 {
+		return // the clock could not be read
+	}
+	until := int64(started + readLease)
 	for {
 		cur := a.until.Load()
 		if until <= cur || a.until.CompareAndSwap(cur, until) {
@@ -48,11 +53,20 @@ func (a *authority) extend(started time.Time) {
 	}
 }
 
+// valid reports whether the leader may answer without asking the database. It holds at
+// some time during the call, and no longer: a process can be stopped between this
+// look and the answer. An answer is then late, but it was right when it was asked for.
 func (a *authority) valid() bool {
-	if a.ended.Load() {
+	switch {
+	case a.ended.Load():
+		return false
+	case a.always || off("fence"):
+		return true
+	case a.never:
 		return false
 	}
-	return a.always || off("fence") || int64(time.Since(processStart)) < a.until.Load()
+	now := a.now()
+	return now >= 0 && int64(now) < a.until.Load()
 }
 
 // confirm returns nil if no other leader can have acknowledged anything before
@@ -76,7 +90,7 @@ func (l *leader) readChain(ctx context.Context) (struct{}, error) {
 		return struct{}{}, l.turnedAway()
 	}
 	acked := *l.seen.Load()
-	started := time.Now()
+	started := l.authority.now()
 	raw, err := l.store.Get(ctx, coder.ChainKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return struct{}{}, l.end(fmt.Errorf("%w: the chain row is gone", errDataLost))

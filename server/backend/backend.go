@@ -29,6 +29,7 @@ type Config struct {
 	Logger         *slog.Logger
 	Name           string        // member name, "default"
 	Exclusive      bool          // no other process can use the store: a leader need not make sure that it is one
+	ConfirmReads   bool          // ask the database before every linearizable read, in place of the read lease
 	Leadership     Leadership    // who leads when this node does not; nil: nobody else can
 	QuotaBytes     int64         // space quota, 0: none
 	RequestTimeout time.Duration // bound on a request, 7 s as in etcd
@@ -46,7 +47,8 @@ type Config struct {
 	countChanges   int           // see countMap
 	// maxSortedStream is the constant of that name, unless a test sets it.
 	maxSortedStream int
-	maxTxnKeys      int // MaxTxnKeys
+	maxTxnKeys      int                  // MaxTxnKeys
+	leaseClock      func() time.Duration // the function of that name, unless a test sets it
 
 	// AutoCompactionMode is "" (off), "periodic" or "revision"; see etcd.
 	AutoCompactionMode      string
@@ -75,6 +77,9 @@ func (c *Config) setDefaults() {
 	setDefault(&c.countChanges, countChangesKept)
 	setDefault(&c.maxSortedStream, maxSortedStream)
 	setDefault(&c.maxTxnKeys, MaxTxnKeys)
+	if c.leaseClock == nil {
+		c.leaseClock = leaseClock
+	}
 	setDefault(&c.Watch.Logger, c.Logger)
 	if c.Watch.Registerer == nil {
 		c.Watch.Registerer = c.Registerer

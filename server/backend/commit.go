@@ -65,7 +65,7 @@ func (l *leader) attempt(ctx context.Context, rows *rowSet, want coder.Chain, pr
 		batch.CAS(coder.ChainKey(), coder.EncodeChain(want), coder.EncodeChain(l.chain.held))
 	}
 	rows.addTo(batch)
-	started := time.Now()
+	started := l.authority.now()
 	cctx, cancel := context.WithTimeout(ctx, l.cfg.CommitTimeout)
 	err = batch.Commit(cctx)
 	cancel()

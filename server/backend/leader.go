@@ -90,7 +90,8 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 		txnRoom:       semaphore.NewWeighted(int64(b.cfg.maxTxnKeys)),
 		revocations:   semaphore.NewWeighted(revocationRoom),
 	}
-	l.authority.always = b.cfg.Exclusive
+	l.authority.always = b.cfg.Exclusive && !b.cfg.ConfirmReads
+	l.authority.never, l.authority.now = b.cfg.ConfirmReads, b.cfg.leaseClock
 	l.confirmations = newShared(settleTimeout, l.readChain)
 	l.alive, l.die = context.WithCancel(context.Background())
 	var err error

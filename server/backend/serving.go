@@ -85,7 +85,10 @@ func (b *Backend) readFrontier(ctx context.Context, linearizable bool) (int64, e
 }
 
 func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64, error) {
-	if l := b.leading.Load(); linearizable && (l == nil || !l.authority.valid()) {
+	if linearizable {
+		if l := b.leading.Load(); l != nil && b.serving() == nil && l.authority.valid() {
+			return b.Revision(), nil
+		}
 		defer b.confirmed(ctx, time.Now())
 	}
 	retry := &retrier{most: maxAskDelay}

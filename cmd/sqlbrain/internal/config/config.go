@@ -60,6 +60,7 @@ type Config struct {
 	MaxRequestBytes       int
 	MaxTxnOps             int
 	MaxConcurrentStreams  uint32
+	ReadConsistency       string // ReadLease or ReadDatabase
 	RequestTimeout        time.Duration
 	StopTimeout           time.Duration
 	GRPCKeepAliveMinTime  time.Duration
@@ -112,6 +113,8 @@ type Config struct {
 const (
 	MigrateAuto      = "auto"
 	MigrateVerify    = "verify"
+	ReadLease        = "lease"
+	ReadDatabase     = "database"
 	CompactPeriodic  = "periodic"
 	CompactRevision  = "revision"
 	TLS12            = "TLS1.2"

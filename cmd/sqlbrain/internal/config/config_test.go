@@ -73,7 +73,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 func TestEverySettingHasAllSources(t *testing.T) {
 	other := map[string]string{
 		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
-		"auto|verify": "verify", "periodic|revision": "revision", "info|debug|warn|error": "debug",
+		"auto|verify": "verify", "lease|database": "database", "periodic|revision": "revision", "info|debug|warn|error": "debug",
 		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "TLS1.3|TLS1.2": "TLS1.2", "PREFIX=DURATION": "/a/=7s",
 	}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)

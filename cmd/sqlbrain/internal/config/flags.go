@@ -59,6 +59,7 @@ func (s *Settings) define() {
 	f.IntVar(&s.MaxRequestBytes, "max-request-bytes", 1536*1024, "largest request that writes, in bytes")
 	f.IntVar(&s.MaxTxnOps, "max-txn-ops", 128, "most operations of a transaction")
 	f.Uint32Var(&s.MaxConcurrentStreams, "max-concurrent-streams", math.MaxUint32, "most calls at a time on one connection")
+	f.Var(oneOf(&s.ReadConsistency, ReadLease, ReadDatabase), "read-consistency", "how the leader makes sure that nothing newer exists before a linearizable read: by a lease of 100ms that each commit renews (lease), or by a question to the database for every read (database)")
 	f.DurationVar(&s.RequestTimeout, "request-timeout", 7*time.Second, "bound on a request")
 	f.DurationVar(&s.StopTimeout, "stop-timeout", 5*time.Second, "what requests under way get when the server stops")
 	f.DurationVar(&s.GRPCKeepAliveMinTime, "grpc-keepalive-min-time", 5*time.Second, "clients that ping more often than this are disconnected")
