@@ -117,13 +117,13 @@ func TestFollowerIsConsistentWithItsAnswers(t *testing.T) {
 	const writes = 300
 	for i := range writes {
 		value := fmt.Sprint(i)
-		put, err := c.Put(ctx, "k", value)
+		_, err := c.Put(ctx, "k", value)
 		require.NoError(t, err)
 		got, err := c.Get(ctx, "k", clientv3.WithSerializable())
 		require.NoError(t, err)
 		require.Len(t, got.Kvs, 1)
 		require.Equal(t, value, string(got.Kvs[0].Value), "a serializable read is stale")
-		put, err = c.Put(ctx, "k", value+" again")
+		put, err := c.Put(ctx, "k", value+" again")
 		require.NoError(t, err)
 		_, err = c.Get(ctx, "k", clientv3.WithSerializable(), clientv3.WithRev(put.Header.Revision))
 		require.NoError(t, err, "a read at the write's own revision")
