@@ -13,8 +13,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
@@ -28,14 +30,13 @@ import (
 //	GHSA-wf43-55jj-vwq8  DNS rebinding (CVE-2018-1099)      TestHosts
 //	GHSA-pm3m-32r3-7mfh  negative compaction retention      TestInvalidValuesAreRefusedByName of cmd/sqlbrain/internal/config
 //	etcd 3.7.1           headers without a deadline         TestUnusedConnectionsAreClosed
-//	etcd 3.7.1           quota and nested transactions      TestWriteThatWouldExceedTheQuotaIsRefused of server/backend
 //	GHSA-chh6-ppwq-jh92  modes of existing directories      sqlite_mode_test.go of sqlstore
 //
 // These cannot apply:
 //
 //	GHSA-p4g4-wgrh-qrg2, GHSA-m332-53r6-2w93  (CVE-2020-15106, CVE-2020-15112) there is no write-ahead log
 //	GHSA-2xhq-gv6c-p224, GHSA-wr2v-9rpq-c35q, GHSA-j86v-2vjr-fg8f  (CVE-2020-15114, CVE-2020-15136) there is no etcd gateway and no discovery by DNS
-//	etcd 3.7.1           sizes of raft snapshots and of lease requests between members, a race in the gRPC proxy: there is none of these
+//	etcd 3.7.1           sizes of raft snapshots, a race in the gRPC proxy: there is none of these
 //	CVE-2020-15115       short passwords are allowed, as in etcd
 
 // oneKey makes root and bob, who may only read the key k, and returns a client of each.
@@ -257,4 +258,27 @@ func TestGHSA5x4gq5rc36jpWeakCiphersAreOff(t *testing.T) {
 	c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	_, err := serverName(t, s, c)
 	require.Error(t, err)
+}
+
+// The cost of a transaction did not include nested ones, so that they passed the quota.
+func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
+	s := startBackendOf(t, backend.Config{QuotaBytes: 1 << 20})
+	c, ctx := newClient(t, s), testContext(t)
+	value := strings.Repeat("v", 600<<10)
+	one, two := clientv3.OpPut("a", value), clientv3.OpPut("b", value)
+	_, err := c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{one, clientv3.OpTxn(nil, []clientv3.Op{two}, nil)}, nil)).Commit()
+	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
+	got, err := c.Get(ctx, "a")
+	require.NoError(t, err)
+	require.Empty(t, got.Kvs)
+}
+
+// A member read requests of other members without a bound on their size.
+func TestEtcd22147RequestsOfMembersAreBounded(t *testing.T) {
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 44})
+	conn := peerClient(t, 44, s.PeerURLs()).Conn()
+	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, defaultMaxRequestBytes+grpcOverhead)})
+	requireStatus(t, err, codes.ResourceExhausted, "larger than max")
+	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, defaultMaxRequestBytes/2)})
+	require.EqualError(t, err, rpctypes.ErrGRPCNotLeader.Error(), "it reaches the handler")
 }

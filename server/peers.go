@@ -24,9 +24,9 @@ const (
 )
 
 // newPeerGRPC returns the gRPC server behind the peer URLs: sqlbrain.Peer, and the
-// handlers that other members forward their clients' calls to. Sizes and rates of
-// calls are not bounded here, as the member that forwards has done so; handlers
-// check requests again.
+// handlers that other members forward their clients' calls to. Messages have the
+// bound that the forwarding member's clients have. Rates are not bounded here, as the
+// forwarding member has done so. Handlers check requests again.
 func newPeerGRPC(cfg Config, sv *services, ss *streams) *grpc.Server {
 	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, count: sv.slow, forwarded: true}
 	front := &peerFront{streams: ss, log: cfg.Logger}
@@ -35,7 +35,7 @@ func newPeerGRPC(cfg Config, sv *services, ss *streams) *grpc.Server {
 		grpc.ChainUnaryInterceptor(peer.CheckUnary(cfg.PeerNode), log.unary, front.unary),
 		grpc.ChainStreamInterceptor(peer.CheckStream(cfg.PeerNode), front.stream),
 		grpc.ConnectionTimeout(cfg.headTimeout),
-		grpc.MaxRecvMsgSize(math.MaxInt32),
+		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+grpcOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: peerPingMinTime, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: peerPingInterval, Timeout: peerPingTimeout}),

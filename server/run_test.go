@@ -81,8 +81,15 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 // startBackend returns a server over a real backend on an empty store.
 func startBackend(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
+	return startBackendOf(t, backend.Config{}, change...)
+}
+
+// startBackendOf is startBackend with settings of the backend.
+func startBackendOf(t *testing.T, own backend.Config, change ...func(*Config)) *Server {
+	t.Helper()
 	store := memstore.New()
-	b, err := backend.Open(context.Background(), store, backend.Config{Logger: slog.New(slog.DiscardHandler)})
+	own.Logger = slog.New(slog.DiscardHandler)
+	b, err := backend.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	for _, c := range change {

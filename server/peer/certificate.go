@@ -114,7 +114,7 @@ func (c *Certificate) server() *tls.Config {
 // client returns the configuration of a dialer's next handshake, without a check of
 // fingerprints. Chains are verified only if the files name authorities.
 func (c *Certificate) client(serverName string) *tls.Config {
-	config := &tls.Config{}
+	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if c.files != nil {
 		config = c.files.Client().Clone()
 	}
