@@ -335,8 +335,11 @@ func (l *leader) writeTxn(ctx context.Context, t *Txn) (*TxnResult, error) {
 		}
 		err = l.submit(ctx, c)
 		l.settle(c.ahead)
-		if !errors.Is(err, errUnprepared) {
-			return c.result, err
+		switch {
+		case err == nil:
+			return c.result, nil
+		case !errors.Is(err, errUnprepared):
+			return nil, err // the sequencer may still write c.result
 		}
 	}
 }
