@@ -101,7 +101,7 @@ func (c *Certificate) current() tls.Certificate {
 // server returns the configuration of an acceptor's next handshake, without a check
 // of fingerprints.
 func (c *Certificate) server() *tls.Config {
-	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}
 	if c.files != nil {
 		config = c.files.Server().Clone()
 		config.ClientAuth = max(config.ClientAuth, tls.RequireAnyClientCert)
