@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -122,7 +123,7 @@ func changed[Req, Resp any](ctx context.Context, s *authServer, what string, met
 // user who may see it too; and the answer's header.
 func asked[Req, Resp any](ctx context.Context, s *authServer, method func(etcdauth.AuthStore, Req) (Resp, error), r Req, mayToo func(as etcdauth.AuthStore, user string) bool) (resp Resp, header *pb.ResponseHeader, err error) {
 	revision, err := s.guard.Ask(ctx, func(as etcdauth.AuthStore, user string, admin error) (err error) {
-		if admin != nil && (user == "" || !mayToo(as, user)) {
+		if admin != nil && (errors.Is(admin, etcdauth.ErrAuthOldRevision) || !mayToo(as, user)) {
 			return admin
 		}
 		resp, err = method(as, r)

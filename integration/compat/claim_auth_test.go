@@ -290,6 +290,8 @@ func TestAuthJWT(t *testing.T) {
 	}
 	testClaims(t, []string{cheapPasswords, "--auth-token=jwt,sign-method=HS256,priv-key=" + key + ",ttl=1h"}, []claim{
 		bound("a token of an old auth revision", func(c *checker) {
+			// etcd checks the revision for keys only, so an old JWT of root still changes users
+			// there. Here every call refuses it.
 			c.auth("Authenticate", &pb.AuthenticateRequest{Name: "ann", Password: password("ann")})
 			for _, user := range []string{"ann", "root"} {
 				c.as("root")
@@ -305,7 +307,7 @@ func TestAuthJWT(t *testing.T) {
 				for _, s := range c.p.sides() {
 					s.caller = old[s]
 				}
-				c.callAll(user == "root")
+				c.callAllOld()
 				c.as("root")
 				c.unprepare()
 			}

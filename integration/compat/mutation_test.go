@@ -45,7 +45,7 @@ var mutations = []mutation{
 	{"a range compare holds if the last key matches", "server/backend", "for _, r := range records {\n\t\tif !c.matches(r)", "for _, r := range records[len(records)-1:] {\n\t\tif !c.matches(r)"},
 	{"a value compare of a missing key compares with nothing", "server/backend", "return c.Target != CompareValue && c.matches", "return c.matches"},
 	{"a put does not detach the key from its lease", "server/backend", "if before != 0 {", "if before != 0 && after != 0 {"},
-	{"a lease's keys are deleted in another order", "server/backend", "for _, k := range attached {", "slices.Reverse(attached)\n\tfor _, k := range attached {"},
+	{"a lease's keys are deleted in another order", "server/backend", "for _, key := range a.keys {", "for _, key := range slices.Backward(a.keys) {"},
 	{"a compaction at the compact revision is accepted", "server/backend", "case c.rev <= c.l.compacted.Load():", "case c.rev < c.l.compacted.Load():"},
 	{"compaction removes the newest version too", "server/backend", "lo, hi := coder.LogBounds(0, rev-1)", "lo, hi := coder.LogBounds(0, rev+1)"},
 	{"a hash forgets the tombstones", "server/backend", "} else {\n\t\t\trefs = append(refs, *newest)", "} else if !newest.tombstone {\n\t\t\trefs = append(refs, *newest)"},
