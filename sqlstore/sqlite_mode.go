@@ -33,7 +33,7 @@ func createPrivate(path string) error {
 // warnOfModes logs the files of the SQLite database at path that other users may read
 // or write.
 func warnOfModes(logger *slog.Logger, path string) {
-	if runtime.GOOS == "windows" { // its modes do not tell
+	if runtime.GOOS == "windows" { // its modes do not say who has access
 		return
 	}
 	path, err := realPath(path)

@@ -256,7 +256,7 @@ func (l *leader) prepare(ctx context.Context, t *Txn) (*ahead, error) {
 	return a, nil
 }
 
-// settle ends a preparation. Its command must not be evaluated any more, unless that
+// settle ends a preparation. Its command must no longer be evaluated, unless that
 // is under way.
 func (l *leader) settle(a *ahead) {
 	if a == nil {

@@ -99,8 +99,8 @@ func (c *revokeCommand) evaluate(_ context.Context, st *stage) error {
 
 // revokePiece runs one piece of the revocation of lease id: all of it, if the lease
 // holds no more keys than one revision may delete. If its row is marked, the piece
-// begins after the key after. It returns the last key of the piece. It waits for its turn as long as ctx lasts, and then for no
-// longer than a request may take.
+// begins after the key after. It returns the last key of the piece. It waits for its
+// turn until ctx ends, and then for no longer than a request may take.
 func (l *leader) revokePiece(ctx context.Context, id int64, marked bool, after []byte) (c *revokeCommand, last []byte, err error) {
 	c = &revokeCommand{l: l, id: id}
 	room := int64(revocationRoom)
@@ -170,7 +170,7 @@ func (l *lessor) ending(id int64) (le *lease, revoking bool) {
 }
 
 // expire runs one piece of the revocation of a lease whose time is up, or whose row is
-// marked. What is left, or failed, is due again behind the leases that are due by
+// marked. What is left, or failed, is due again after the leases that are due by
 // then, so that they all get their turn.
 func (l *lessor) expire(ctx context.Context, id int64) {
 	l.mu.Lock()

@@ -208,7 +208,7 @@ func (st *stage) currentFull(ctx context.Context, key []byte) (*coder.Record, er
 }
 
 // stale returns errStale for key, whose index row and record differ, or why this node
-// does not lead any more.
+// no longer leads.
 func (l *leader) stale(ctx context.Context, key []byte) error {
 	if err := l.confirm(ctx); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// Who puts a key with a lease, or revokes one, must be permitted to write all keys
+// A caller that puts a key with a lease, or revokes one, must be permitted to write all keys
 // that the lease holds. The sequencer must not read them for every such request, so
 // their verdict is reached once, in the goroutine of the request, and remembered:
 // commits note which keys are attached later, and only those are judged again.
@@ -58,8 +58,8 @@ func newVerdicts() (*verdicts, error) {
 	return vs, err
 }
 
-// valid reports whether v tells about users and roles of that version. The mutex is
-// held.
+// valid reports whether v holds for users and roles of that version. The caller must
+// hold the mutex.
 func (v *verdict) valid(version int64) bool { return v != nil && v.version == version && !v.void }
 
 // get returns the verdict that was reached, and the keys attached since, which the
