@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestCodingAllocatesWhatItReturns bounds the allocations of what runs for each row
+// TestCodingAllocatesOnlyItsResult bounds the allocations of what runs for each row
 // of each read and write: a result is one allocation, a look at bytes is none, rows that grow are a few.
-func TestCodingAllocatesWhatItReturns(t *testing.T) {
+func TestCodingAllocatesOnlyItsResult(t *testing.T) {
 	raw, end := []byte("/registry/pods/kube-system/coredns-5d78c9869d-abcde"), []byte("/registry/pods/kube-system0")
 	record := &Record{Key: raw, Value: bytes.Repeat([]byte{'v'}, 512), CreateRevision: 1, ModRevision: 9, Version: 3}
 	index := Index{ModRevision: 9, PrevRevision: 5, CreateRevision: 1, Version: 3}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// AuthKind tells the rows of users and roles apart. Rows of one kind lie together
+// AuthKind distinguishes the rows of users and roles. Rows of one kind lie together
 // and sort by name.
 type AuthKind byte
 
-// The kinds, in the order of their rows. What the rows hold is the server's own.
+// The kinds, in the order of their rows. The server defines the rows' values.
 const (
 	AuthRole AuthKind = 'r'
 	AuthUser AuthKind = 'u'
@@ -109,7 +109,7 @@ func DecodeAuthSettings(b []byte) (AuthSettings, error) {
 	return AuthSettings{Enabled: b[1] == 1, Version: int64At(b, 2), Revision: int64At(b, 10), Epoch: int64At(b, 18)}, nil
 }
 
-// TokenHash is what the table keeps of a token: nobody who reads the table can use it.
+// TokenHash is the hash of a token. The table holds only hashes, so that reading it is not enough to use a token.
 type TokenHash [sha256.Size]byte
 
 // HashToken returns the hash of a token.
@@ -120,10 +120,9 @@ type Token struct {
 	User string
 	// Epoch is that of AuthSettings when the token was given out.
 	Epoch int64
-	// Password tells whether the user's password is still the one it was given for.
+	// Password shows whether the user still has the password that the token was given for.
 	Password uint64
-	// Until is the Unix time in seconds from which on the token is void however often it is
-	// used; 0: there is none.
+	// Until is the Unix time in seconds at which the token expires even if it is used; 0: never.
 	Until int64
 }
 

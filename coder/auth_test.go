@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAuthRowsKeepTheOrderOfNamesAndComeBack(t *testing.T) {
+func TestAuthRowsKeepTheOrderOfNamesAndRoundTrip(t *testing.T) {
 	for _, a := range hostile {
 		for _, b := range hostile {
 			ka, kb := EncodeAuthKey(AuthUser, string(a)), EncodeAuthKey(AuthUser, string(b))
@@ -44,7 +44,7 @@ func TestAuthRowsKeepTheOrderOfNamesAndComeBack(t *testing.T) {
 	}
 }
 
-func TestSettingsAndTokensComeBack(t *testing.T) {
+func TestSettingsAndTokensRoundTrip(t *testing.T) {
 	for _, s := range []AuthSettings{{}, {Version: 1, Enabled: true, Revision: -2, Epoch: 1 << 62}} {
 		if got, err := DecodeAuthSettings(EncodeAuthSettings(s)); err != nil || got != s {
 			t.Fatalf("%+v came back as %+v, %v", s, got, err)

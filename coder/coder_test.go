@@ -72,7 +72,7 @@ func checkBounds(t *testing.T, key, end, raw []byte, rev int64) {
 
 func inside(lo, hi, k []byte) bool { return bytes.Compare(lo, k) <= 0 && bytes.Compare(k, hi) < 0 }
 
-func TestHostileKeysKeepTheirOrderAndComeBack(t *testing.T) {
+func TestHostileKeysKeepTheirOrderAndRoundTrip(t *testing.T) {
 	for _, a := range hostile {
 		for _, b := range hostile {
 			checkPair(t, a, b, 1, math.MaxInt64)
@@ -95,7 +95,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-func FuzzDecodeNeverLies(f *testing.F) {
+func FuzzDecodedRowsEncodeToTheSameBytes(f *testing.F) {
 	f.Add(EncodeIndexKey([]byte("a\x00%")))
 	f.Add(EncodeVersionKey([]byte("a"), 9))
 	f.Add(EncodeLog([]Change{{Revision: 3, Key: []byte("k"), PrevRevision: 2}})[0])
@@ -152,7 +152,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-func TestValuesComeBack(t *testing.T) {
+func TestValuesRoundTrip(t *testing.T) {
 	for _, x := range []Index{
 		{}, {ModRevision: 5, PrevRevision: 3, CreateRevision: 2, Version: 4, Lease: -7, Gap: true},
 		{ModRevision: math.MaxInt64, PrevRevision: math.MaxInt64 - 1, Tombstone: true},

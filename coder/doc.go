@@ -18,12 +18,12 @@
 //     of rows is an ordered range of keys.
 //   - The version rows of keys made of bytes above '%' (every Kubernetes key)
 //     are laid out as KubeBrain published it: magic, raw key, '$', revision.
-//   - Index rows lie in a contiguous range of their own, so that a list of
+//   - Index rows lie in a separate contiguous range, so that a list of
 //     current objects never walks their history.
 //
 // Marked rows: rows that are changed in place (index rows, the chain row and the lock
-// row) have keys that end in eight zero bytes, and values that hold,
-// behind the format byte, their own 8-byte mark and the mark they replace.
+// row) have keys that end in eight zero bytes. After the format byte their values hold
+// their own 8-byte mark and the mark that they replace.
 // A mark is never used twice for a row, so comparing marks is comparing values;
 // that is what lets a whole commit be one SQL statement.
 //

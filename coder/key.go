@@ -96,7 +96,7 @@ func decodeKey(magic string, internal []byte) (raw []byte, rev int64, err error)
 
 // IndexBounds returns the half-open range [lo, hi) of the index rows of the raw
 // keys etcd's key and range_end name: an empty end is the single key, an end of
-// one zero byte is every key from key on, anything else is [key, end). An
+// one zero byte is every key >= key, anything else is [key, end). An
 // inverted range gives lo >= hi.
 func IndexBounds(key, end []byte) (lo, hi []byte) { return bounds(magicIndex, key, end) }
 
@@ -122,8 +122,8 @@ func VersionsUpTo(raw []byte, rev int64) (lo, hi []byte) {
 	return bound(magicVersion, raw, split), EncodeVersionKey(raw, rev+1)
 }
 
-// IndexBoundAfter returns the smallest lower bound behind raw's index row: where
-// a list that ended with raw goes on.
+// IndexBoundAfter returns the smallest lower bound that excludes raw's index row. A list
+// that ended with raw continues there.
 func IndexBoundAfter(raw []byte) []byte { return bound(magicIndex, raw, split+1) }
 
 func bound(magic string, raw []byte, last byte) []byte {

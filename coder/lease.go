@@ -79,8 +79,8 @@ func DecodeAttachmentKey(internal []byte) (id int64, raw []byte, err error) {
 // sort by raw key.
 func AttachmentBounds(id int64) (lo, hi []byte) {
 	lo = appendLeaseID([]byte(magicAttach), id)
-	// No escaped key starts below '$', and none with 0xff behind the id ends it:
-	// the next id is the bound. The largest id has the next magic behind it.
+	// No escaped key starts below '$' or with 0xff, so the next id is the bound. The
+	// largest id is followed by the next magic.
 	hi = appendLeaseID([]byte(magicAttach), id+1)
 	if id+1 < id {
 		hi = nextMagic(magicAttach)

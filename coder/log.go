@@ -39,7 +39,7 @@ func DecodeLogKey(internal []byte) (rev int64, part uint16, err error) {
 
 // LogBounds returns the range [lo, hi) of the log rows of commits whose newest
 // revision lies in [from, to]. Every change of a revision r in that interval is
-// in a row at or behind from; a commit of several revisions that ends behind to
+// in a row at or after from; a commit of several revisions that ends after to
 // is not included.
 func LogBounds(from, to int64) (lo, hi []byte) {
 	hi = nextMagic(magicLog)

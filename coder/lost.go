@@ -3,7 +3,7 @@ package coder
 import "fmt"
 
 // Lost is the content of the lost row: what a member had seen in the chain row when it
-// found less there. Until the chain row has reached that, nobody may serve.
+// found less there. No member may serve until the chain row has reached that again.
 type Lost struct {
 	// Sequence, Term and Revision are the highest that were seen, see Chain.
 	Sequence, Term, Revision int64
@@ -13,8 +13,8 @@ type Lost struct {
 
 const lostLen = 1 + 5*8
 
-// LostKey is the internal key of the lost row. It is no part of what leaders write, and
-// is written past the chain row: that is what was lost.
+// LostKey is the internal key of the lost row. Commits do not write it, and it is written
+// without comparing the chain row, whose value is what was lost.
 func LostKey() []byte { return []byte(magicMeta + "lost") }
 
 // EncodeLost returns the lost row's value:

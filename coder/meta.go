@@ -9,23 +9,23 @@ import (
 // swaps. It fences a deposed leader, holds the durable revision, and is the
 // witness of what a commit with an unknown outcome did.
 type Chain struct {
-	// Sequence is the row's mark: it rises by one with every change of the row,
-	// whoever makes it, so that no expected value can ever match again later.
+	// Sequence is the row's mark: every change of the row, by any member, raises it by
+	// one, so that no expected value can ever match again later.
 	Sequence int64
 	// Term counts leaderships. Only the leader of Term writes it.
 	Term int64
 	// Revision is the newest committed revision.
 	Revision int64
 	// Attempt is raised to invalidate a commit whose outcome is unknown. It
-	// tells such a raise from the commit itself, which may carry no revision.
+	// distinguishes such a raise from the commit itself, which may carry no revision.
 	Attempt int64
 }
 
-// resignedAttempt stands where attempts are counted, from 0, if the leader of the
-// term has stopped to lead: it neither commits nor answers any more.
+// resignedAttempt replaces the count of attempts, which starts at 0, once the leader of the
+// term has stopped leading: it will neither commit nor answer again.
 const resignedAttempt = -1
 
-// Resigned returns c as its leader leaves it behind.
+// Resigned returns c as its leader writes it when it stops leading.
 func (c Chain) Resigned() Chain {
 	c.Sequence++
 	c.Attempt = resignedAttempt
@@ -75,7 +75,7 @@ func LockKey() []byte {
 //	format(1) sequence(8) sequence-1(8) record
 //
 // sequence is the row's mark: 1 when the row is created, one more with every
-// change, whoever makes it. record is the election's own.
+// change by any member. The election defines record.
 func EncodeLock(sequence int64, record []byte) []byte {
 	b := make([]byte, 0, markedLen+len(record))
 	b = append(b, formatV1)

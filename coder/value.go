@@ -7,7 +7,7 @@ import (
 
 // Record is one version of one key, as etcd's mvccpb.KeyValue has it. A
 // tombstone keeps only Key, ModRevision and Sub. Records are shared between
-// caches, readers and watchers: nobody changes one after it was made.
+// caches, readers and watchers, and must not be changed once made.
 type Record struct {
 	Key            []byte
 	Value          []byte

@@ -7,7 +7,7 @@
 //
 //	migrate -path migrations/mysql -database 'mysql://user:pw@tcp(host:3306)/db' up
 //
-// What it upholds:
+// Guarantees:
 //
 //   - A table named object that these files did not create is never touched.
 //   - Several processes may call Up at once; one works, the others wait for it.

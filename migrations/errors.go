@@ -2,7 +2,7 @@ package migrations
 
 import "errors"
 
-// What Verify and the functions that change the schema can find.
+// Errors of Verify and of the functions that change the schema.
 var (
 	// ErrMissing: the database holds no schema yet.
 	ErrMissing = errors.New("the database has no sqlbrain schema")

@@ -9,8 +9,6 @@ import (
 	"strings"
 )
 
-type column struct{ name, typ string }
-
 // state is what a database holds of the schema.
 type state struct {
 	dialect  *dialect
@@ -18,21 +16,6 @@ type state struct {
 	versions []column // none: no such table
 	version  uint     // 0: nothing applied
 	dirty    bool
-}
-
-// Verify checks, without changing anything, that the schema is the one this
-// binary needs. It returns nil, or ErrMissing, ErrOlder, ErrNewer, ErrDirty or
-// ErrForeignTable, wrapped with what to do about it, or the engine's error.
-func Verify(ctx context.Context, dialectName string, db *sql.DB) error {
-	latest, err := Latest(dialectName)
-	if err != nil {
-		return err
-	}
-	st, err := inspectDB(ctx, dialectName, db)
-	if err != nil {
-		return err
-	}
-	return st.verify(latest)
 }
 
 func (st *state) verify(latest uint) error {
@@ -71,7 +54,7 @@ func (st *state) foreign() error {
 	case len(st.object) > 0 && !st.dialect.isObject(st.object):
 		return fmt.Errorf("%w: the columns of its table %s are not sqlbrain's: %s", ErrForeignTable, objectTable, hint)
 	case st.applied() && len(st.object) == 0:
-		return fmt.Errorf("%w: its table %s says version %d, but there is no table %s: %s, or, if sqlbrain's table was "+
+		return fmt.Errorf("%w: its table %s says version %d, but it has no table %s: %s, or, if sqlbrain's table was "+
 			"dropped by hand, drop %[2]s too", ErrForeignTable, versionsTable, st.version, objectTable, hint)
 	}
 	return nil
@@ -99,7 +82,7 @@ func inspectDB(ctx context.Context, dialectName string, db *sql.DB) (st *state, 
 		st, err = d.inspect(ctx, conn)
 		if err == nil && st.applied() && len(st.object) == 0 {
 			// Either the table is gone, or another process created it between
-			// the two looks. Looking again tells them apart.
+			// the two looks. Another look distinguishes the two cases.
 			st, err = d.inspect(ctx, conn)
 		}
 		if err != nil {

@@ -14,12 +14,12 @@ var mysqlDialect = dialect{
 	keyTypes: []string{"varbinary"}, valueTypes: []string{"mediumblob", "longblob"},
 	columns: func(ctx context.Context, conn *sql.Conn, table string) ([]column, error) {
 		// AS BINARY: table names may differ by case alone. CAST: MySQL reports
-		// DATA_TYPE as a text of its own, MariaDB as another.
+		// DATA_TYPE as one type of text, MariaDB as another.
 		return scanColumns(ctx, conn, `SELECT COLUMN_NAME, CAST(DATA_TYPE AS CHAR(64) CHARACTER SET utf8mb4) FROM information_schema.COLUMNS
 			WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND CAST(TABLE_NAME AS BINARY) = ? ORDER BY ORDINAL_POSITION`, table, table)
 	},
 	// golang-migrate records the version in a SERIALIZABLE transaction. TiDB has
-	// none, and refuses unless it is told that its snapshots will do: they do,
+	// none, and refuses unless the session accepts its snapshots instead. They suffice
 	// because the lock is held. To others it is a comment.
 	readLockWait: "SELECT @@SESSION.lock_wait_timeout", lockWait: 10,
 	setLockWait: "SET SESSION /*T! tidb_skip_isolation_level_check = 'ON', */ lock_wait_timeout = ",

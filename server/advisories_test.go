@@ -17,13 +17,15 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
 // The tests in this file are named after the published advisories of etcd that can apply to this
 // server. Others are covered where their subject is:
 //
-//	GHSA-528j-9r78-wffx  passwords in the write-ahead log   TestSecretsStayWhereTheyAre: no password is in the table
+//	GHSA-528j-9r78-wffx  passwords in the write-ahead log   TestPasswordsAndTokensAreNotStoredOrLogged: no password is in the table
 //	CVE-2021-28235       passwords in /debug/requests       the same; golang.org/x/net/trace is not served
 //	CVE-2018-16886       names in certificates at a gateway TestTheNameInACertificate
 //	CVE-2018-1098        requests of other sites            TestPagesOfOtherOriginsChangeNothing
@@ -108,7 +110,7 @@ func TestGHSA3wh4j44wpg92RevokedCertificatesAreRefusedByGRPC(t *testing.T) {
 				}
 				return err
 			}
-			conn, err := grpc.NewClient(s.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+			conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 			require.NoError(t, err)
 			defer func() { require.NoError(t, conn.Close()) }()
 			_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
@@ -264,7 +266,9 @@ func TestGHSA5x4gq5rc36jpWeakCiphersAreOff(t *testing.T) {
 
 // The cost of a transaction did not include nested ones, so that they passed the quota.
 func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
-	s := startBackendOf(t, backend.Config{QuotaBytes: 1 << 20})
+	cfg := backend.DefaultConfig()
+	cfg.QuotaBytes = 1 << 20
+	s := startBackendOf(t, cfg)
 	c, ctx := newClient(t, s), testContext(t)
 	value := strings.Repeat("v", 600<<10)
 	one, two := clientv3.OpPut("a", value), clientv3.OpPut("b", value)
@@ -277,10 +281,10 @@ func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
 
 // A member read requests of other members without a bound on their size.
 func TestEtcd22147RequestsOfMembersAreBounded(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 44})
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44})
 	conn := peerClient(t, 44, s.PeerURLs()).Conn()
-	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, defaultMaxRequestBytes+grpcOverhead)})
+	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes+etcd.MessageOverhead)})
 	requireStatus(t, err, codes.ResourceExhausted, "larger than max")
-	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, defaultMaxRequestBytes/2)})
+	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes/2)})
 	require.EqualError(t, err, rpctypes.ErrGRPCNotLeader.Error(), "it reaches the handler")
 }

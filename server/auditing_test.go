@@ -251,7 +251,7 @@ func TestTheAuditLogNamesTheCertificateOfTheClient(t *testing.T) {
 	require.NoError(t, err)
 	conf := ca.ClientConfig(t, nil)
 	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(s.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = pb.NewMaintenanceClient(conn).Defragment(testContext(t), &pb.DefragmentRequest{}) // authentication is off

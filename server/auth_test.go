@@ -68,7 +68,7 @@ func requireMessage(t *testing.T, want, err error) {
 	require.Equal(t, status.Code(want), status.Code(err))
 }
 
-func TestUsersMayDoWhatTheirRolesSay(t *testing.T) {
+func TestRolesDecideWhatUsersMayDo(t *testing.T) {
 	s := startBackend(t, cheap)
 	addUsers(t, newClient(t, s))
 	ann, root, ctx := clientOf(t, s, "ann", "annpw"), clientOf(t, s, "root", "rootpw"), testContext(t)
@@ -217,7 +217,7 @@ func TestTheNameInACertificate(t *testing.T) {
 	pair, err := tls.X509KeyPair(ca.Issue(t, "ann"))
 	require.NoError(t, err)
 	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(s.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	kv, ctx := pb.NewKVClient(conn), testContext(t)
@@ -259,7 +259,7 @@ func TestTheNameInACertificate(t *testing.T) {
 }
 
 // What members and the server itself say of callers is not taken from clients.
-func TestNobodyCanSayWhoItIs(t *testing.T) {
+func TestClientsCannotClaimAnIdentity(t *testing.T) {
 	s := startBackend(t, cheap)
 	addUsers(t, newClient(t, s))
 	forged := []string{"sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "99", "sqlbrain-common-name-bin", "root"}
@@ -371,7 +371,7 @@ func TestRepeatedFailedLoginsAreTooManyRequests(t *testing.T) {
 
 // Calls of the gateway and the console come from this process: what delays failed logins must go
 // by the address that they were called from, and believe nothing that the caller says of it.
-func TestFailedLoginsOverHTTPAreOfTheirAddress(t *testing.T) {
+func TestFailedLoginsOverHTTPCountForTheClientsAddress(t *testing.T) {
 	var log lockedBuffer
 	s := startBackend(t, cheap, func(c *Config) {
 		c.Logger, c.Console = slog.New(slog.NewTextHandler(&log, nil)), true

@@ -9,9 +9,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Clients may compress what they send, as to etcd: the exporter of traces, which both are
-// linked with, makes gRPC understand gzip. The limit on a request counts what it holds,
-// not what was sent.
+// Clients may compress their requests with gzip, as with etcd. The limit on a request applies
+// to its uncompressed size.
 func TestCompressedRequests(t *testing.T) {
 	s := startBackend(t, func(c *Config) { c.MaxRequestBytes = 1 << 20 })
 	kv := pb.NewKVClient(dial(t, s))

@@ -19,7 +19,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -30,26 +33,28 @@ type watched struct {
 	deletions chan context.Context // of each deletion
 }
 
-func (w watched) Range(ctx context.Context, r *backend.RangeRequest, linearizable bool) (*backend.RangeResult, error) {
+func (w watched) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
 	if r.MaxCreateRevision > 0 {
 		w.waits <- struct{}{}
 	}
-	return w.Backend.Range(ctx, r, linearizable)
+	return w.Backend.Range(ctx, as, r, linearizable)
 }
 
-func (w watched) Txn(ctx context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
 	for _, op := range t.Then {
 		if op.Delete != nil {
 			w.deletions <- ctx
 		}
 	}
-	return w.Backend.Txn(ctx, t, linearizable)
+	return w.Backend.Txn(ctx, as, t, linearizable)
 }
 
 // startWatched runs a server on a backend that lives until the test ends.
 func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, stop func()) {
 	store := memstore.New()
-	b, err := backend.Open(context.Background(), store, backend.Config{Logger: slog.New(slog.DiscardHandler)})
+	own := backend.DefaultConfig()
+	own.Logger = slog.New(slog.DiscardHandler)
+	b, err := backend.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))
@@ -60,7 +65,7 @@ func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, 
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err = newServer(cfg, w, hubStreams(b))
+	s, err = newServer(cfg, w, etcd.HubStreams(b))
 	require.NoError(t, err)
 	return s, w, runServer(t, s)
 }
@@ -197,7 +202,7 @@ func TestLockServerStops(t *testing.T) {
 	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
 	require.NotContains(t, log.String(), "calls were cut")
 	require.NotContains(t, log.String(), "WARN")
-	left, err := n.Range(testContext(t), &backend.RangeRequest{KeyRange: backend.KeyRange{Key: []byte("l/"), End: []byte("l0")}}, true)
+	left, err := n.Range(testContext(t), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("l/"), End: []byte("l0")}}, true)
 	require.NoError(t, err)
 	require.Len(t, left.Records, 1)
 	require.Equal(t, holder, string(left.Records[0].Key))

@@ -69,7 +69,7 @@ func TestPutGetDelete(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
 }
 
-func TestRangeStreamGivesWhatRangeGives(t *testing.T) {
+func TestRangeStreamReturnsTheRowsOfRange(t *testing.T) {
 	c, ctx := newClient(t, startBackend(t, func(cfg *Config) { cfg.MaxRequestBytes = 4096 })), testContext(t)
 	for i := range 50 {
 		_, err := c.Put(ctx, fmt.Sprintf("k%02d", i), string(make([]byte, 500)))

@@ -26,9 +26,9 @@ import (
 // etcdBinary names the environment variable with the path of an etcd 3.7 server.
 const etcdBinary = "SQLBRAIN_TEST_ETCD"
 
-// TestAnswersAreEtcds sends the same calls to an etcd and to a server of ours,
+// TestAnswersEqualThoseOfEtcd sends the same calls to an etcd and to a server of ours,
 // both empty, and compares what comes back.
-func TestAnswersAreEtcds(t *testing.T) {
+func TestAnswersEqualThoseOfEtcd(t *testing.T) {
 	binary := os.Getenv(etcdBinary)
 	if binary == "" {
 		t.Skip(etcdBinary + " is not set")

@@ -3,43 +3,44 @@ package server
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // fakeNode answers with what a test put in it, and keeps what it was asked.
 type fakeNode struct {
-	consoleBackend // nobody asks for it
+	etcd.Node // for the methods that no test calls
 
 	mu      sync.Mutex
 	serving error
 	err     error // of every call
-	alarms  []backend.Alarm
+	alarms  []quota.Alarm
 	health  fakeHealth
-	users   *backend.AuthRows // nil: noUsers
+	users   *auth.Rows // nil: noUsers
 
-	rangeResult  backend.RangeResult
-	txnResult    backend.TxnResult
-	streamChunks []backend.RangeResult
-	lease        backend.LeaseStatus
+	rangeResult  mvcc.RangeResult
+	txnResult    mvcc.TxnResult
+	streamChunks []mvcc.RangeResult
+	lease        lease.Status
 	leases       []int64
-	hash         backend.Hash
+	hash         export.Hash
 
-	gotRange        *backend.RangeRequest
-	gotTxn          *backend.Txn
+	gotRange        *mvcc.RangeRequest
+	gotTxn          *mvcc.Txn
 	gotLinearizable bool
 	gotPhysical     bool
-	gotAlarm        backend.Alarm
+	gotAlarm        quota.Alarm
 	gotLease, gotID int64
-	gotAuth         *backend.AuthChange
+	gotAuth         *auth.Change
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
@@ -76,7 +77,7 @@ func (f *fakeNode) Status() backend.Status {
 	}
 	return backend.Status{
 		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
-		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Leader: leader, Serving: f.serving,
+		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Leader: leader, NotServing: f.serving,
 	}
 }
 
@@ -98,7 +99,15 @@ func (f *fakeNode) failure() error {
 	return f.err
 }
 
-func (f *fakeNode) Range(ctx context.Context, r *backend.RangeRequest, linearizable bool) (*backend.RangeResult, error) {
+// MayWriteLease is for permits.
+func (f *fakeNode) MayWriteLease(ctx context.Context, id int64, _ string, see func([]byte) error) error {
+	return f.EachLeaseKey(ctx, id, see)
+}
+
+func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+	if err := as.Check(ctx, f); err != nil {
+		return nil, err
+	}
 	if f.onRange != nil {
 		f.onRange(ctx)
 	}
@@ -118,7 +127,10 @@ func (f *fakeNode) Range(ctx context.Context, r *backend.RangeRequest, lineariza
 	return &f.rangeResult, nil
 }
 
-func (f *fakeNode) RangeStream(_ context.Context, r *backend.RangeRequest, linearizable bool, _ int, send func(*backend.RangeResult, bool) error) error {
+func (f *fakeNode) RangeStream(_ context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, _ int, send func(*mvcc.RangeResult, bool) error) error {
+	if err := as.Check(context.Background(), f); err != nil {
+		return err
+	}
 	f.gotRange, f.gotLinearizable = r, linearizable
 	for i := range f.streamChunks {
 		if err := send(&f.streamChunks[i], i == len(f.streamChunks)-1); err != nil {
@@ -128,54 +140,91 @@ func (f *fakeNode) RangeStream(_ context.Context, r *backend.RangeRequest, linea
 	return f.failure()
 }
 
-func (f *fakeNode) Txn(_ context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+func (f *fakeNode) Txn(_ context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
 	f.gotTxn, f.gotLinearizable = t, linearizable
 	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	if err := as.Check(context.Background(), f); err != nil {
 		return nil, err
 	}
 	return &f.txnResult, nil
 }
 
-func (f *fakeNode) Compact(_ context.Context, rev int64, physical bool) (int64, error) {
+func (f *fakeNode) Compact(_ context.Context, as auth.Permit, rev int64, physical bool) (int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return 0, err
+	}
 	f.gotPhysical = physical
 	return rev + 1, f.failure()
 }
 
-func (f *fakeNode) LeaseGrant(_ context.Context, id, ttl int64) (backend.LeaseStatus, error) {
+func (f *fakeNode) LeaseGrant(_ context.Context, as auth.Permit, id, ttl int64) (lease.Status, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return lease.Status{}, err
+	}
 	f.gotID, f.gotLease = id, ttl
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) LeaseRevoke(_ context.Context, id int64) (int64, error) {
+func (f *fakeNode) LeaseRevoke(_ context.Context, as auth.Permit, id int64) (int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return 0, err
+	}
 	f.gotID = id
 	return fakeRevision, f.failure()
 }
 
-func (f *fakeNode) LeaseKeepAlive(_ context.Context, id int64) (int64, error) {
+func (f *fakeNode) LeaseKeepAlive(_ context.Context, as auth.Permit, id int64) (int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return 0, err
+	}
 	return f.lease.GrantedTTL, f.failure()
 }
 
-func (f *fakeNode) LeaseTimeToLive(context.Context, int64, bool) (backend.LeaseStatus, error) {
+func (f *fakeNode) LeaseTimeToLive(_ context.Context, as auth.Permit, _ int64, _ bool) (lease.Status, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return lease.Status{}, err
+	}
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) Leases(context.Context) ([]int64, error) { return f.leases, f.failure() }
-
-func (f *fakeNode) Alarms() []backend.Alarm { return f.alarms }
-
-func (f *fakeNode) ListAlarms(context.Context) ([]backend.Alarm, error) { return f.alarms, f.failure() }
-
-func (f *fakeNode) RaiseAlarm(_ context.Context, a backend.Alarm) ([]backend.Alarm, error) {
-	f.gotAlarm = a
-	return []backend.Alarm{a}, f.failure()
+func (f *fakeNode) Leases(_ context.Context, as auth.Permit) ([]int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return nil, err
+	}
+	return f.leases, f.failure()
 }
 
-func (f *fakeNode) DisarmAlarm(_ context.Context, a backend.Alarm) ([]backend.Alarm, error) {
+func (f *fakeNode) Alarms() []quota.Alarm { return f.alarms }
+
+func (f *fakeNode) ListAlarms(_ context.Context, as auth.Permit) ([]quota.Alarm, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return nil, err
+	}
+	return f.alarms, f.failure()
+}
+
+func (f *fakeNode) RaiseAlarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return nil, err
+	}
+	f.gotAlarm = a
+	return []quota.Alarm{a}, f.failure()
+}
+
+func (f *fakeNode) DisarmAlarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return nil, err
+	}
 	f.gotAlarm = a
 	return nil, f.failure()
 }
 
-func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record) ([]byte, error)) (backend.Hash, error) {
+func (f *fakeNode) HashKV(_ context.Context, as auth.Permit, _ int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return export.Hash{}, err
+	}
 	_, err := marshal(&coder.Record{Key: []byte("k")})
 	if err == nil {
 		err = f.failure()
@@ -183,27 +232,33 @@ func (f *fakeNode) HashKV(_ context.Context, _ int64, marshal func(*coder.Record
 	return f.hash, err
 }
 
-func (f *fakeNode) Hash(context.Context) (uint32, error) { return f.hash.Hash, f.failure() }
-func (f *fakeNode) Defragment(ctx context.Context) error { return f.failure() }
+func (f *fakeNode) Hash(_ context.Context, as auth.Permit) (uint32, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return 0, err
+	}
+	return f.hash.Hash, f.failure()
+}
+func (f *fakeNode) Defragment(_ context.Context, as auth.Permit) error {
+	if err := as.Check(context.Background(), f); err != nil {
+		return err
+	}
+	return f.failure()
+}
 
-func (f *fakeNode) OpenSnapshot(context.Context) (*backend.Snapshot, error) {
+func (f *fakeNode) OpenSnapshot(_ context.Context, as auth.Permit) (*export.Snapshot, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return nil, err
+	}
 	if err := f.failure(); err != nil {
 		return nil, err
 	}
 	return nil, errors.New("there is nothing to open")
 }
 
-func fakeGuard(t *testing.T, n node) *auth.Guard {
-	t.Helper()
-	g, err := auth.New(auth.Config{Logger: slog.New(slog.DiscardHandler), Token: auth.DefaultToken, BcryptCost: 4}, n)
-	require.NoError(t, err)
-	return g
-}
-
 // noUsers is what a fake knows of users and roles: authentication is off.
-var noUsers = &backend.AuthRows{}
+var noUsers = &auth.Rows{}
 
-func (f *fakeNode) AuthRows() *backend.AuthRows {
+func (f *fakeNode) AuthRows() *auth.Rows {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.users != nil {
@@ -212,23 +267,26 @@ func (f *fakeNode) AuthRows() *backend.AuthRows {
 	return noUsers
 }
 
-func (f *fakeNode) setUsers(rows *backend.AuthRows) {
+func (f *fakeNode) setUsers(rows *auth.Rows) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.users = rows
 }
 
-func (f *fakeNode) RefreshAuth(context.Context) (*backend.AuthRows, error) { return f.AuthRows(), nil }
+func (f *fakeNode) RefreshAuth(context.Context) (*auth.Rows, error) { return f.AuthRows(), nil }
 
-func (f *fakeNode) SyncAuth(context.Context) (*backend.AuthRows, error) {
+func (f *fakeNode) SyncAuth(context.Context) (*auth.Rows, error) {
 	return f.AuthRows(), f.failure()
 }
 
-func (f *fakeNode) LeaderAuth(context.Context) (*backend.AuthRows, int64, error) {
+func (f *fakeNode) LeaderAuth(context.Context) (*auth.Rows, int64, error) {
 	return f.AuthRows(), fakeRevision, f.failure()
 }
 
-func (f *fakeNode) ChangeAuth(_ context.Context, change func(*backend.AuthRows) (*backend.AuthChange, error)) (int64, error) {
+func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return 0, err
+	}
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
@@ -240,7 +298,10 @@ func (f *fakeNode) ChangeAuth(_ context.Context, change func(*backend.AuthRows) 
 	return fakeRevision, err
 }
 
-func (f *fakeNode) IssueToken(context.Context, string, func(*backend.AuthRows) (coder.Token, error)) (string, int64, error) {
+func (f *fakeNode) IssueToken(_ context.Context, as auth.Permit, _ string, _ func(*auth.Rows) (coder.Token, error)) (string, int64, error) {
+	if err := as.Check(context.Background(), f); err != nil {
+		return "", 0, err
+	}
 	return "token.1", fakeRevision, f.failure()
 }
 
@@ -266,10 +327,10 @@ func newFakeStream() *fakeStream {
 	return &fakeStream{responses: make(chan *watch.Response, 16), requests: make(chan any, 16), closed: make(chan struct{})}
 }
 
-func (s *fakeStream) Create(r watch.CreateRequest) { s.requests <- r }
-func (s *fakeStream) Cancel(id int64)              { s.requests <- id }
-func (s *fakeStream) RequestProgress()             { s.requests <- struct{}{} }
-func (s *fakeStream) Close()                       { s.once.Do(func() { close(s.closed) }) }
+func (s *fakeStream) Create(_ watch.Verdict, r watch.CreateRequest) { s.requests <- r }
+func (s *fakeStream) Cancel(id int64)                               { s.requests <- id }
+func (s *fakeStream) RequestProgress()                              { s.requests <- struct{}{} }
+func (s *fakeStream) Close()                                        { s.once.Do(func() { close(s.closed) }) }
 
 func (s *fakeStream) Next(ctx context.Context) (*watch.Response, error) {
 	select {

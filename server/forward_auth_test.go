@@ -18,24 +18,26 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
 // usersAt are rows of a version at which authentication is on, and \u00e4nn there.
-func usersAt(t *testing.T, version int64) *backend.AuthRows {
+func usersAt(t *testing.T, version int64) *auth.Rows {
 	t.Helper()
 	const name = "\u00e4nn" // metadata are ASCII, names are not
 	user, err := proto.Marshal(&authpb.User{Name: []byte(name), Roles: []string{"root"}})
 	require.NoError(t, err)
-	return &backend.AuthRows{
+	return &auth.Rows{
 		AuthSettings: coder.AuthSettings{Version: version, Enabled: true, Revision: version + 1},
 		Users:        map[string][]byte{name: user},
 	}
 }
 
 // A follower finds out who calls, by the certificate, and the leader believes it.
-func TestTheLeaderIsToldWhoCalls(t *testing.T) {
+func TestForwardedCallsCarryTheCaller(t *testing.T) {
 	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
 	d.Write(t, ca, "server")
 	d.Trust(t, ca)
@@ -56,7 +58,7 @@ func TestTheLeaderIsToldWhoCalls(t *testing.T) {
 	require.NoError(t, err)
 	conf := ca.ClientConfig(t, nil)
 	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(p.followerServer.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient(p.followerServer.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "9")
@@ -73,10 +75,10 @@ func TestFollowersForwardLogouts(t *testing.T) {
 	p.leader.setUsers(usersAt(t, 3))
 	p.follower.setUsers(usersAt(t, 3))
 	h := coder.HashToken("letters.1")
-	s := p.followerServer.services.auth
-	info := &grpc.UnaryServerInfo{Server: s, FullMethod: revokeMethod}
-	ctx := auth.From(testContext(t), auth.Inside)
-	_, err := s.forward.unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, s.revokeHere)
+	info := &grpc.UnaryServerInfo{FullMethod: forward.RevokeMethod}
+	notHere := func(context.Context, any) (any, error) { return nil, mvcc.ErrNotLeader }
+	ctx := guard.From(testContext(t), guard.Inside)
+	_, err := p.followerServer.forward.Unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, notHere)
 	require.NoError(t, err)
 	p.leader.mu.Lock()
 	defer p.leader.mu.Unlock()
@@ -87,9 +89,11 @@ func TestFollowersForwardLogouts(t *testing.T) {
 
 // A follower that has not heard of a change yet tells the leader an old revision: it
 // looks again, and what was refused for that is not the client's affair.
-func TestARefusalForAnOldRevisionIsLookedAtAgain(t *testing.T) {
+func TestRefusalForAnOldAuthRevisionIsRetried(t *testing.T) {
 	p := newPair(t)
-	p.leader.setUsers(usersAt(t, 3))
+	open := usersAt(t, 3)
+	open.Enabled = false // the leader is to refuse only what onTxn refuses
+	p.leader.setUsers(open)
 	p.follower.setUsers(usersAt(t, 2))
 	var calls atomic.Int32
 	p.leader.onTxn = func(context.Context) error {

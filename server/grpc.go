@@ -1,39 +1,44 @@
 package server
 
 import (
+	"context"
+	"log/slog"
 	"math"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress their requests, as with etcd
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/status"
+	"github.com/sqlbrain/sqlbrain/server/transport"
 )
 
-// newGRPC returns the one gRPC server behind all listeners for clients, with all
+// newGRPC returns the gRPC server of all listeners for clients, with all
 // services, and registers its metrics. health is SERVING.
-func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health.Server) (*grpc.Server, error) {
+func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog, healthServer *health.Server) *grpc.Server {
 	var options []grpcprom.ServerMetricsOption
 	if cfg.ExtensiveMetrics {
 		options = append(options, grpcprom.WithServerHandlingTimeHistogram())
 	}
 	calls := grpcprom.NewServerMetrics(options...)
-	requests, bytes := newClientRequests(), newClientBytes()
-	if err := register(cfg.Registry, calls, requests.vec, bytes.received, bytes.sent); err != nil {
-		return nil, err
-	}
-	log := &requestLog{log: cfg.Logger, slow: cfg.SlowRequest, count: sv.slow}
-	front := &front{id: n, streams: ss, log: cfg.Logger, requests: requests, guard: sv.guard, forward: sv.forward}
+	r.MustRegister(calls)
 
 	s := grpc.NewServer(append(traced(cfg),
-		grpc.Creds(newDoneHandshake()),
-		grpc.ForceServerCodecV2(bytes.counted(newCodec())),
-		grpc.ChainUnaryInterceptor(log.unary, calls.UnaryServerInterceptor(), sv.audit.unary, front.unary),
-		grpc.ChainStreamInterceptor(calls.StreamServerInterceptor(), sv.audit.stream, front.stream),
-		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+grpcOverhead),
+		grpc.Creds(transport.Credentials()),
+		grpc.ForceServerCodecV2(status.NewClientBytes(r).Counted(transport.NewCodec())),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{log.Unary, calls.UnaryServerInterceptor()}, sv.UnaryForClients()...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{calls.StreamServerInterceptor()}, sv.StreamForClients()...)...),
+		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+etcd.MessageOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
-		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxHeaderListSize(transport.MaxHeaderBytes),
 		grpc.ConnectionTimeout(cfg.headTimeout),
 		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
@@ -42,16 +47,21 @@ func newGRPC(cfg Config, n node, sv *services, ss *streams, healthServer *health
 			// connection still works.
 			PermitWithoutStream: true,
 		}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time:    cfg.KeepAliveInterval,
-			Timeout: cfg.KeepAliveTimeout,
-		}),
+		grpc.KeepaliveParams(pings(&cfg)),
 	)...)
-	sv.registerForClients(s)
+	sv.ForClients(s)
 	healthpb.RegisterHealthServer(s, healthServer)
 	reflection.Register(s)
 	calls.InitializeMetrics(s)
-	return s, nil
+	return s
+}
+
+// requestLog returns the log of calls, slow ones counted by slow. forwarded describes the origin of
+// forwarded calls; nil on servers for clients.
+func requestLog(cfg Config, slow prometheus.Counter, forwarded func(context.Context) []slog.Attr) *status.RequestLog {
+	return &status.RequestLog{Log: cfg.Logger, Slow: cfg.SlowRequest, Count: slow, Forwarded: forwarded, ReadOnly: func(r *pb.TxnRequest) bool {
+		return forward.OnlyReads(r)
+	}}
 }
 
 // traced returns the option that makes spans of calls, if that is switched on.
@@ -60,4 +70,13 @@ func traced(cfg Config) []grpc.ServerOption {
 		return nil
 	}
 	return []grpc.ServerOption{grpc.StatsHandler(cfg.Tracing.Server())}
+}
+
+// pings says how clients are pinged. gRPC takes zeros for its own defaults; here, as in
+// etcd, they mean no pings.
+func pings(cfg *Config) keepalive.ServerParameters {
+	if cfg.KeepAliveInterval == 0 || cfg.KeepAliveTimeout == 0 {
+		return keepalive.ServerParameters{Time: math.MaxInt64}
+	}
+	return keepalive.ServerParameters{Time: cfg.KeepAliveInterval, Timeout: cfg.KeepAliveTimeout}
 }

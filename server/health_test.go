@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
 // fakeHealth is what keeps a fakeNode from serving.
@@ -27,21 +27,15 @@ func (f *fakeNode) Writable(context.Context) error { return f.health.writable }
 // found by the one check that writes; one that is away, by all that ask it.
 func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 	faults := faultdriver.New()
-	u, err := sqlstore.ParseURL("sqlite://" + filepath.Join(t.TempDir(), "sqlbrain.db"))
-	require.NoError(t, err)
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-	require.NoError(t, err)
-	require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
-	require.NoError(t, db.Close())
-	store, err := sqlstore.Open(t.Context(), u, sqlstore.Options{WrapConnector: faults.Wrap})
-	require.NoError(t, err)
-	b, err := backend.Open(t.Context(), store, backend.Config{Logger: slog.New(slog.DiscardHandler), Exclusive: true, RecordCache: -1})
+	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{WrapConnector: faults.Wrap})
+	cfg := backend.DefaultConfig()
+	cfg.Logger, cfg.Exclusive, cfg.RecordCache = slog.New(slog.DiscardHandler), true, 0
+	b, err := backend.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	s, err := New(testConfig(t), b)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))
-		require.NoError(t, store.Close())
 	})
 	runServer(t, s)
 	ready := func() (int, string) { return call(t, s, http.MethodGet, "/readyz?verbose", "") }

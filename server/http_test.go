@@ -9,14 +9,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -42,8 +42,8 @@ func callURL(t *testing.T, c *http.Client, method, url, body string) (int, strin
 
 func TestHTTPEndpoints(t *testing.T) {
 	const healthy = `{"health":"true","reason":""}`
-	noSpace := []backend.Alarm{{MemberID: fakeMember, Type: backend.AlarmNoSpace}}
-	corrupt := []backend.Alarm{{MemberID: fakeMember, Type: backend.AlarmCorrupt}}
+	noSpace := []quota.Alarm{{MemberID: fakeMember, Type: quota.AlarmNoSpace}}
+	corrupt := []quota.Alarm{{MemberID: fakeMember, Type: quota.AlarmCorrupt}}
 	secret := errors.New("dial tcp db.internal:3306: password YES")
 	tests := []struct {
 		path   string
@@ -59,15 +59,15 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/health", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
 		{"/health?exclude=NOSPACE", fakeNode{alarms: noSpace}, 200, healthy},
 		{"/health?exclude=NOSPACE", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
-		{"/health", fakeNode{serving: backend.ErrNotServing}, 503, `{"health":"false","reason":"RAFT NO LEADER"}` + "\n"},
-		{"/health?serializable=true", fakeNode{serving: backend.ErrNotServing}, 200, healthy},
-		{"/health", fakeNode{err: backend.ErrTimeout}, 503, `{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}` + "\n"},
+		{"/health", fakeNode{serving: mvcc.ErrNotServing}, 503, `{"health":"false","reason":"RAFT NO LEADER"}` + "\n"},
+		{"/health?serializable=true", fakeNode{serving: mvcc.ErrNotServing}, 200, healthy},
+		{"/health", fakeNode{err: mvcc.ErrTimeout}, 503, `{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}` + "\n"},
 		{"/health", fakeNode{err: secret}, 503, `{"health":"false","reason":"RANGE ERROR:sqlbrain: internal error; the server's log says more"}` + "\n"},
 
 		{"/livez", fakeNode{}, 200, "ok\n"},
 		{"/livez?verbose", fakeNode{}, 200, "[+]serializable_read ok\nok\n"},
 		{"/livez", fakeNode{alarms: corrupt}, 200, "ok\n"},
-		{"/livez", fakeNode{err: backend.ErrTimeout}, 503, "[-]serializable_read failed: etcdserver: request timed out\n\n"},
+		{"/livez", fakeNode{err: mvcc.ErrTimeout}, 503, "[-]serializable_read failed: etcdserver: request timed out\n\n"},
 		{"/livez/serializable_read", fakeNode{}, 200, "ok\n"},
 		{"/livez/linearizable_read", fakeNode{}, 404, "404 page not found\n"},
 
@@ -77,12 +77,12 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\n\n"},
 		{"/readyz/data_corruption", fakeNode{alarms: noSpace}, 200, "ok\n"},
 		{"/readyz/data_corruption?verbose", fakeNode{}, 200, "[+]data_corruption ok\nok\n"},
-		{"/readyz/linearizable_read", fakeNode{err: backend.ErrNotServing}, 503, "[-]linearizable_read failed: etcdserver: no leader\n\n"},
+		{"/readyz/linearizable_read", fakeNode{err: mvcc.ErrNotServing}, 503, "[-]linearizable_read failed: etcdserver: no leader\n\n"},
 		{"/readyz/non_learner", fakeNode{}, 200, "ok\n"},
-		{"/readyz/serving", fakeNode{health: fakeHealth{stopped: fmt.Errorf("%w: data was lost", backend.ErrNotServing)}}, 503,
-			"[-]serving failed: " + backend.ErrNotServing.Error() + ": data was lost\n\n"},
-		{"/readyz/leader", fakeNode{health: fakeHealth{stopped: backend.ErrNotServing}}, 200, "ok\n"},
-		{"/readyz/leader", fakeNode{serving: backend.ErrNotServing, health: fakeHealth{stopped: backend.ErrNotServing}}, 503, "[-]leader failed: no leader is known\n\n"},
+		{"/readyz/serving", fakeNode{health: fakeHealth{stopped: fmt.Errorf("%w: data was lost", mvcc.ErrNotServing)}}, 503,
+			"[-]serving failed: " + mvcc.ErrNotServing.Error() + ": data was lost\n\n"},
+		{"/readyz/leader", fakeNode{health: fakeHealth{stopped: mvcc.ErrNotServing}}, 200, "ok\n"},
+		{"/readyz/leader", fakeNode{serving: mvcc.ErrNotServing, health: fakeHealth{stopped: mvcc.ErrNotServing}}, 503, "[-]leader failed: no leader is known\n\n"},
 		{"/readyz/watch_feed", fakeNode{health: fakeHealth{fed: errors.New("nothing was heard")}}, 503, "[-]watch_feed failed: nothing was heard\n\n"},
 		{"/readyz/database", fakeNode{health: fakeHealth{writable: secret}}, 503, "[-]database failed: a write failed: sqlbrain: internal error; the server's log says more\n\n"},
 		{"/readyz/database?verbose", fakeNode{}, 200, "[+]database ok\nok\n"},
@@ -97,7 +97,7 @@ func TestHTTPEndpoints(t *testing.T) {
 	}
 }
 
-func TestHealthReadsAsAsked(t *testing.T) {
+func TestHealthReadsWithTheRequestedConsistency(t *testing.T) {
 	n := &fakeNode{}
 	s := startFake(t, n, nil)
 	for path, linearizable := range map[string]bool{
@@ -148,7 +148,7 @@ func TestOrigins(t *testing.T) {
 
 // A page of another site can send what a form can, without that the browser asks first.
 func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
-	node := &fakeNode{txnResult: backend.TxnResult{Results: []backend.OpResult{{Put: &backend.PutResult{}}}}}
+	node := &fakeNode{txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{{Put: &mvcc.PutResult{}}}}}
 	post := func(s *Server, name, value string) int {
 		t.Helper()
 		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put", strings.NewReader(`{"key":"YQ=="}`))
@@ -255,12 +255,11 @@ func TestGateway(t *testing.T) {
 		{"/v3/nothing", `{}`, 404, `{"code":5,"message":"Not Found"}`},
 		{"/v3beta/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
 	}
-	h := headers{s.node}
 	for _, tt := range tests {
 		t.Run(tt.path+tt.body, func(t *testing.T) {
 			status, body := call(t, s, http.MethodPost, tt.path, tt.body)
 			require.Equal(t, tt.status, status, body)
-			now := h.now()
+			now := &pb.ResponseHeader{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), RaftTerm: uint64(s.node.Status().Term), Revision: s.node.Revision()}
 			want := strings.ReplaceAll(tt.want, "H", fmt.Sprintf(
 				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision, now.RaftTerm))
 			require.JSONEq(t, want, body)
@@ -301,19 +300,19 @@ func TestGatewayStreamsWatches(t *testing.T) {
 
 func TestGatewayRefusesEndlessBodies(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
-	body := `{"key":"` + strings.Repeat("a", 2*(1000+grpcOverhead)) + `"}`
+	body := `{"key":"` + strings.Repeat("a", 2*(1000+etcd.MessageOverhead)) + `"}`
 	status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
 	require.Equal(t, 400, status)
 	require.Contains(t, answer, "request body too large")
 }
 
 func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {
-	s := startFake(t, &fakeNode{lease: backend.LeaseStatus{GrantedTTL: 10}}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
+	s := startFake(t, &fakeNode{lease: lease.Status{GrantedTTL: 10}}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
 	// HTTP/1 loses what of the body was not read when the answer begins.
 	tr := &http.Transport{Protocols: new(http.Protocols)}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	defer tr.CloseIdleConnections()
-	large := strings.Repeat(" ", 1000+grpcOverhead)
+	large := strings.Repeat(" ", 1000+etcd.MessageOverhead)
 	url := s.ClientURLs()[0] + "/v3/lease/keepalive"
 	status, answer := callURL(t, &http.Client{Transport: tr}, http.MethodPost, url, `{"ID":1}{`+large+`"ID":2}{`+large+`"ID":3}`)
 	require.Equal(t, 200, status)
@@ -323,34 +322,6 @@ func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {
 	require.Equal(t, 1, strings.Count(answer, `"result"`), "the stream ends at what is too large")
 }
 
-func TestJSONIsBoundedByValue(t *testing.T) {
-	decode := func(body string) (n int, err error) {
-		d := boundedJSON{JSONPb: &runtime.JSONPb{}, maxBytes: 64}.NewDecoder(strings.NewReader(body))
-		for ; err == nil; n++ {
-			err = d.Decode(&pb.WatchRequest{})
-		}
-		return n - 1, err
-	}
-	n, err := decode(strings.Repeat(`{} {"create_request":{"key":"aw=="}}`, 100))
-	require.ErrorIs(t, err, io.EOF)
-	require.Equal(t, 200, n, "values that fit, of a body that is larger")
-	for _, long := range []string{
-		`{"create_request":{"key":"` + strings.Repeat("a", 200), // and never ends
-		strings.Repeat(" ", 200) + "{}",
-		strings.Repeat(" ", 200),
-	} {
-		n, err = decode("{}" + long)
-		require.ErrorIs(t, err, errJSONTooLarge, long)
-		require.Equal(t, 1, n, long)
-	}
-
-	d := boundedJSON{JSONPb: &runtime.JSONPb{}, maxBytes: 1 << 20}.NewDecoder(strings.NewReader(`{"create_request":{"watch_id":"` + strings.Repeat("ä", 100_000) + `"}}`))
-	err = d.Decode(&pb.WatchRequest{})
-	require.Error(t, err)
-	require.Less(t, len(err.Error()), 2*maxJSONErrorBytes)
-	require.True(t, utf8.ValidString(err.Error()))
-}
-
 func TestGatewayCanBeSwitchedOff(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.EnableGRPCGateway = false })
 	status, _ := call(t, s, http.MethodPost, "/v3/kv/range", "{}")
@@ -358,8 +329,8 @@ func TestGatewayCanBeSwitchedOff(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	n := &fakeNode{rangeResult: backend.RangeResult{Revision: 1}, txnResult: backend.TxnResult{Results: []backend.OpResult{
-		{Put: &backend.PutResult{}}, {Range: &backend.RangeResult{}}, {Txn: &backend.TxnResult{Results: []backend.OpResult{{Delete: &backend.DeleteResult{}}}}},
+	n := &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}, txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{
+		{Put: &mvcc.PutResult{}}, {Range: &mvcc.RangeResult{}}, {Txn: &mvcc.TxnResult{Results: []mvcc.OpResult{{Delete: &mvcc.DeleteResult{}}}}},
 	}}}
 	s := startFake(t, n, nil, func(c *Config) {
 		c.Version = "1.2.3"
@@ -405,35 +376,4 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, 200, status)
 	status, _ = callURL(t, http.DefaultClient, http.MethodPost, s.MetricsURLs()[0]+"/v3/kv/range", "{}")
 	require.Equal(t, 404, status, "a metrics port does not serve data")
-}
-
-func TestClientVersionsAreBounded(t *testing.T) {
-	c := newClientRequests()
-	for i := range maxClientVersions + 10 {
-		c.count("unary", fmt.Sprint(i))
-	}
-	metrics := make(chan prometheus.Metric, 2*maxClientVersions)
-	c.vec.Collect(metrics)
-	require.Len(t, metrics, maxClientVersions+1)
-}
-
-func TestClientVersionsLookLikeVersions(t *testing.T) {
-	c := newClientRequests()
-	good := []string{"unknown", "3.7", "3.7.3-rc.1+build_2", strings.Repeat("1", maxClientVersionLength)}
-	for _, version := range append(good, "", "3 7", "3.7\n", "<b>", "3,7", "ä", strings.Repeat("1", maxClientVersionLength+1)) {
-		c.count("unary", version)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c.vec)
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	labels := map[string]float64{}
-	for _, m := range families[0].GetMetric() {
-		labels[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
-	}
-	want := map[string]float64{"other": 7}
-	for _, version := range good {
-		want[version] = 1
-	}
-	require.Equal(t, want, labels)
 }

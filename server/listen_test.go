@@ -20,33 +20,14 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
-func TestListenURLs(t *testing.T) {
-	for raw, want := range map[string]endpoint{
-		"http://127.0.0.1:2379":  {network: "tcp", address: "127.0.0.1:2379"},
-		"https://[::1]:0/":       {network: "tcp", address: "[::1]:0", secure: true},
-		"unix:///run/x.sock":     {network: "unix", address: "/run/x.sock"},
-		"unix://x.sock":          {network: "unix", address: "x.sock"},
-		"unixs://localhost:1234": {network: "unix", address: "localhost:1234", secure: true},
-	} {
-		got, err := parseEndpoint(raw)
-		require.NoError(t, err)
-		want.url = raw
-		require.Equal(t, want, got)
-	}
-	for raw, want := range map[string]string{
-		"127.0.0.1:2379":          "first path segment",
-		"tcp://127.0.0.1:2379":    "scheme must be",
-		"http://127.0.0.1":        "needs a host and a port",
-		"http://127.0.0.1:1/path": "must not have a path",
-		"unix://":                 "needs a path",
-	} {
-		_, err := parseEndpoint(raw)
-		require.ErrorContains(t, err, want, raw)
-	}
+func TestServerNeedsAClientURL(t *testing.T) {
 	_, err := newServer(Config{}, &fakeNode{}, nil)
 	require.ErrorContains(t, err, "no client URL")
 }
@@ -67,7 +48,7 @@ func TestUnixSocket(t *testing.T) {
 	stale.(*net.UnixListener).SetUnlinkOnClose(false)
 	require.NoError(t, stale.Close())
 	onSocket := func(c *Config) { c.ListenClientURLs = []string{"unix://" + path} }
-	s := startFake(t, &fakeNode{rangeResult: backend.RangeResult{Revision: 1}}, nil, onSocket)
+	s := startFake(t, &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}}, nil, onSocket)
 	require.Equal(t, []string{"unix://" + path}, s.ClientURLs())
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Logger: zap.NewNop()})
 	require.NoError(t, err)
@@ -91,11 +72,14 @@ func TestUnixSocket(t *testing.T) {
 func TestCloseWithoutRun(t *testing.T) {
 	s, err := newServer(testConfig(t), &fakeNode{}, nil)
 	require.NoError(t, err)
-	address := s.clients[0].listener.Addr().String()
+	address := s.clients[0].Addr().String()
 	require.NoError(t, s.Close())
 	_, err = net.Dial("tcp", address)
 	require.Error(t, err)
 }
+
+// versionBody is what /version answers.
+const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + etcd.ClusterVersion + `","storage":"` + etcd.StorageVersion + `"}`
 
 func TestHTTP2WithoutTLS(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
@@ -116,7 +100,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 // A gRPC client may look whether its connection lives before its first call.
 func TestPingBeforeTheFirstCall(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
-	conn, err := net.Dial("tcp", s.clients[0].listener.Addr().String())
+	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = io.WriteString(conn, http2.ClientPreface)
@@ -142,7 +126,7 @@ func TestSilentConnectionsDoNotHoldUpStop(t *testing.T) {
 	s, err := newServer(cfg, &fakeNode{}, nil)
 	require.NoError(t, err)
 	stop := runServer(t, s)
-	address := s.clients[0].listener.Addr().String()
+	address := s.clients[0].Addr().String()
 	var conns []net.Conn
 	for _, first := range []string{"", "PRI", http2.ClientPreface} {
 		c, err := net.Dial("tcp", address)
@@ -173,13 +157,13 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 	d.Trust(t, ca)
 	certificates := d.Config
 	certificates.ClientCertAuth = true
-	enabled := &backend.AuthRows{AuthSettings: coder.AuthSettings{Enabled: true}}
+	enabled := &auth.Rows{AuthSettings: coder.AuthSettings{Enabled: true}}
 	const plain, open = "in plain text", "authentication off"
 	for name, tt := range map[string]struct {
 		url   string
-		tls   TLSConfig
+		tls   tlsfiles.Config
 		local bool
-		users *backend.AuthRows
+		users *auth.Rows
 		want  []string
 	}{
 		"loopback":               {url: loopback, local: true},
@@ -202,8 +186,8 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 			s, err := newServer(cfg, &fakeNode{users: tt.users}, nil)
 			require.NoError(t, err)
 			if !tt.local {
-				for _, b := range s.clients {
-					b.listener = elsewhere{b.listener}
+				for _, l := range s.clients {
+					l.Listener = elsewhere{l.Listener}
 				}
 			}
 			runServer(t, s)()
@@ -225,6 +209,6 @@ func TestRunReportsAListenerThatFails(t *testing.T) {
 	go func() { done <- s.Run(context.Background()) }()
 	_, err = pb.NewKVClient(dial(t, s)).Range(testContext(t), &pb.RangeRequest{Key: key})
 	require.NoError(t, err)
-	require.NoError(t, s.clients[0].listener.Close())
+	require.NoError(t, s.clients[0].Close())
 	require.Error(t, <-done)
 }

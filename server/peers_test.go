@@ -17,8 +17,12 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
-	"github.com/sqlbrain/sqlbrain/server/peer"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -35,36 +39,36 @@ type memberNode struct {
 
 func (n *memberNode) MemberID() uint64 { return n.id }
 
-func (n *memberNode) Txn(ctx context.Context, t *backend.Txn, linearizable bool) (*backend.TxnResult, error) {
+func (n *memberNode) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
 	if n.onTxn != nil {
 		if err := n.onTxn(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return n.fakeNode.Txn(ctx, t, linearizable)
+	return n.fakeNode.Txn(ctx, as, t, linearizable)
 }
 
-func (n *memberNode) Compact(ctx context.Context, rev int64, physical bool) (int64, error) {
+func (n *memberNode) Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (int64, error) {
 	if n.onCompact != nil {
 		n.onCompact(ctx)
 	}
-	return n.fakeNode.Compact(ctx, rev, physical)
+	return n.fakeNode.Compact(ctx, as, rev, physical)
 }
 
-func (n *memberNode) LeaseKeepAlive(ctx context.Context, id int64) (int64, error) {
+func (n *memberNode) LeaseKeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {
 	if n.onRenew != nil {
 		return n.onRenew(id)
 	}
-	return n.fakeNode.LeaseKeepAlive(ctx, id)
+	return n.fakeNode.LeaseKeepAlive(ctx, as, id)
 }
 
-func (n *memberNode) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (backend.LeaseStatus, error) {
+func (n *memberNode) LeaseTimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
 	if n.onLookUp != nil {
 		if err := n.onLookUp(); err != nil {
-			return backend.LeaseStatus{}, err
+			return lease.Status{}, err
 		}
 	}
-	return n.fakeNode.LeaseTimeToLive(ctx, id, keys)
+	return n.fakeNode.LeaseTimeToLive(ctx, as, id, keys)
 }
 
 // noHistory is the watch.Source of a hub whose watchers are never behind.
@@ -84,31 +88,31 @@ type peerNode struct {
 	hub *watch.Hub
 }
 
-func (n peerNode) Position(context.Context) (peer.Position, error) {
-	return peer.Position{Term: fakeTerm, Member: n.id, Revision: fakeRevision}, nil
+func (n peerNode) Position(context.Context) (feed.Position, error) {
+	return feed.Position{Term: fakeTerm, Member: n.id, Revision: fakeRevision}, nil
 }
-func (n peerNode) FollowFrom(int64) (*watch.Stream, error) { return n.hub.NewStream(), nil }
-func (n peerNode) CompactRevision() int64                  { return 0 }
-func (n peerNode) AuthVersion() int64                      { return 0 }
-func (n peerNode) Leading() <-chan struct{}                { return nil }
+func (n peerNode) Stream() (*watch.Stream, error)   { return n.hub.NewStream(), nil }
+func (n peerNode) CompactRevision() int64           { return 0 }
+func (n peerNode) AuthVersion() int64               { return 0 }
+func (n peerNode) LeadershipEnded() <-chan struct{} { return nil }
 
 // nobody is the members of a cluster whose table is empty.
 type nobody struct{}
 
-func (nobody) Current() []peer.Member        { return nil }
+func (nobody) Cached() []member.Member       { return nil }
 func (nobody) Refresh(context.Context) error { return nil }
 
 // plainPeers is the security of members that have no certificates.
-func plainPeers(t *testing.T) *peer.Security {
-	own, err := peer.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
+func plainPeers(t *testing.T) *link.Security {
+	own, err := link.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	return peer.NewSecurity(peer.SecurityConfig{Certificate: own, Members: nobody{}, Insecure: true})
+	return link.NewSecurity(link.SecurityConfig{Certificate: own, Members: nobody{}, Insecure: true})
 }
 
 // newWithPeers returns a server with a peer port that is not running.
 func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
 	t.Helper()
-	hub := watch.NewHub(noHistory{}, fakeRevision, 0, watch.Config{})
+	hub := watch.NewHub(noHistory{}, fakeRevision, 0, watch.DefaultConfig())
 	t.Cleanup(hub.Close)
 	cfg := testConfig(t)
 	cfg.PeerURLs = []string{loopback}
@@ -129,13 +133,13 @@ func startWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Serve
 }
 
 // peerClient returns a client for the member id at urls.
-func peerClient(t *testing.T, id uint64, urls []string, change ...func(*peer.Config)) *peer.Client {
+func peerClient(t *testing.T, id uint64, urls []string, change ...func(*link.Config)) *link.Client {
 	t.Helper()
-	cfg := peer.Config{ClusterID: fakeCluster, Security: plainPeers(t)}
+	cfg := link.Config{ClusterID: fakeCluster, Security: plainPeers(t)}
 	for _, c := range change {
 		c(&cfg)
 	}
-	p := peer.NewPool(cfg)
+	p := link.NewPool(cfg)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return must(p.Member(id, urls))
 }
@@ -147,7 +151,7 @@ func TestPeersReachAMemberOnItsPeerURLs(t *testing.T) {
 	require.NotContains(t, s.PeerURLs()[0], ":0", "the real port is known before the server runs")
 	runServer(t, s)
 	c := peerClient(t, 44, s.PeerURLs())
-	p, err := c.Position(testContext(t))
+	p, err := feed.NewClient(c).Position(testContext(t))
 	require.NoError(t, err)
 	require.EqualValues(t, 44, p.Member)
 	r, err := pb.NewLeaseClient(c.Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
@@ -177,17 +181,17 @@ func TestThePeerPortIsForMembersOnly(t *testing.T) {
 	requireStatus(t, err, codes.FailedPrecondition, "meant for another member of the cluster")
 }
 
-func TestAPeerThatDoesNotLeadRefusesUnmistakably(t *testing.T) {
-	n := &memberNode{fakeNode: &fakeNode{err: backend.ErrNotLeader}, id: 44}
+func TestPeerThatDoesNotLeadMarksItsRefusal(t *testing.T) {
+	n := &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44}
 	router := &fakeRouter{t: t}
 	s := startWithPeers(t, n, func(c *Config) { c.Router = router })
 	conn := peerClient(t, 44, s.PeerURLs()).Conn()
 	var trailer metadata.MD
 	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key}, grpc.Trailer(&trailer))
 	require.Equal(t, rpctypes.ErrGRPCNotLeader.Error(), err.Error())
-	require.NotEmpty(t, trailer.Get(notLeaderKey))
-	require.True(t, peer.Answered(trailer))
-	require.False(t, peer.Misdirected(trailer))
+	require.NotEmpty(t, trailer.Get(link.MetadataPrefix+"not-leader"))
+	require.True(t, link.Answered(trailer))
+	require.False(t, link.Misdirected(trailer))
 
 	st, err := pb.NewLeaseClient(conn).LeaseKeepAlive(testContext(t))
 	require.NoError(t, err)
@@ -202,7 +206,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
 	})
 	for _, url := range s.PeerURLs() {
-		_, err := peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)}).Position(testContext(t))
+		_, err := feed.NewClient(peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)})).Position(testContext(t))
 		require.NoError(t, err)
 	}
 
@@ -215,7 +219,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 func TestStopEndsFeeds(t *testing.T) {
 	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
 	stop := runServer(t, s)
-	f, err := peerClient(t, 44, s.PeerURLs()).Follow(testContext(t), fakeRevision+1)
+	f, err := feed.NewClient(peerClient(t, 44, s.PeerURLs())).Follow(testContext(t), fakeRevision+1)
 	require.NoError(t, err)
 	_, err = f.Next()
 	require.NoError(t, err)
@@ -233,7 +237,7 @@ func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
 	mute, err := net.Dial("tcp", strings.TrimPrefix(s.PeerURLs()[0], "http://"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, mute.Close()) }()
-	_, err = peerClient(t, 44, s.PeerURLs()).Position(testContext(t))
+	_, err = feed.NewClient(peerClient(t, 44, s.PeerURLs())).Position(testContext(t))
 	require.NoError(t, err, "a later connection was accepted, so the mute one was")
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -43,24 +45,23 @@ func runServer(t *testing.T, s *Server) (stop func()) {
 }
 
 func testConfig(t *testing.T) Config {
-	return Config{
-		ListenClientURLs:  []string{loopback},
-		EnableGRPCGateway: true,
-		Logger:            slog.New(slog.NewTextHandler(testLog{t}, nil)),
-		StopTimeout:       10 * time.Second,
-	}
+	cfg := DefaultConfig()
+	cfg.ListenClientURLs = []string{loopback}
+	cfg.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
+	cfg.StopTimeout = 10 * time.Second
+	return cfg
 }
 
 // startFake runs a server over a fake; a nil stream means that there are no watches.
-func startFake(t *testing.T, n *fakeNode, stream watchStream, change ...func(*Config)) *Server {
+func startFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...func(*Config)) *Server {
 	t.Helper()
 	cfg := testConfig(t)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := newServer(cfg, n, func() (watchStream, error) {
+	s, err := newServer(cfg, n, func() (etcd.WatchStream, error) {
 		if stream == nil {
-			return nil, backend.ErrNotServing
+			return nil, mvcc.ErrNotServing
 		}
 		return stream, nil
 	})
@@ -72,7 +73,7 @@ func startFake(t *testing.T, n *fakeNode, stream watchStream, change ...func(*Co
 // dial returns a plain gRPC connection to s.
 func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return conn
@@ -81,7 +82,7 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 // startBackend returns a server over a real backend on an empty store.
 func startBackend(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
-	return startBackendOf(t, backend.Config{}, change...)
+	return startBackendOf(t, backend.DefaultConfig(), change...)
 }
 
 // startBackendOf is startBackend with settings of the backend.

@@ -36,13 +36,15 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// TestSecretsStayWhereTheyAre: users' passwords and tokens are in no row of the table,
+// TestPasswordsAndTokensAreNotStoredOrLogged: users' passwords and tokens are in no row of the table,
 // no line of the log, no metric and no error; values are in the table only.
-func TestSecretsStayWhereTheyAre(t *testing.T) {
+func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	const password, wrong, value = "S3cr3tPassword", "Wr0ngPassword", "S3cr3tValue"
 	store, out := memstore.New(), &lockedBuffer{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	b, err := backend.Open(context.Background(), store, backend.Config{Logger: log})
+	own := backend.DefaultConfig()
+	own.Logger = log
+	b, err := backend.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	cheap(&cfg)
@@ -87,13 +89,11 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	}
 	require.Contains(t, metrics, "etcd_server_")
 	var table strings.Builder
-	it := store.Iter(ctx, sqlstore.Range{Start: []byte{0}, End: bytes.Repeat([]byte{0xff}, 8)})
-	for it.Next() {
-		table.Write(it.Key())
-		table.Write(it.Value())
+	for row, err := range store.Iter(ctx, sqlstore.Range{Start: []byte{0}, End: bytes.Repeat([]byte{0xff}, 8)}) {
+		require.NoError(t, err)
+		table.Write(row.Key)
+		table.Write(row.Value)
 	}
-	require.NoError(t, it.Err())
-	require.NoError(t, it.Close())
 
 	logged := out.String()
 	require.Contains(t, logged, "thekey", "the log is that of the calls")

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/server/transport"
+	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
 // Server serves a backend to clients.
@@ -24,47 +27,42 @@ type Server struct {
 	cfg     Config
 	node    node
 	log     *slog.Logger
-	conns   *connections
-	clients []*binding
-	metrics []*binding
-	peers   []*binding
+	conns   *transport.Connections
+	clients []*transport.Listener
+	metrics []*transport.Listener
+	peers   []*transport.Listener
 	// peerConns are apart from conns: those that only shook hands so far keep
 	// peerGRPC from stopping.
-	peerConns *connections
+	peerConns *transport.Connections
 
-	services *services
-	streams  *streams
+	services *etcd.Services
+	forward  *forward.Forwarder // nil: this node always leads
+	slow     prometheus.Counter // calls that took long
+	streams  *transport.Streams
 	health   *health.Server
-	monitor  *monitor
+	monitor  *status.Monitor
 	grpc     *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
-	gateway  *inProcess   // the gateway's way in
-	inside   *inProcess   // that of calls the server makes itself
-	recipes  *concurrency // of the Lock and Election services
+	gateway  *transport.InProcess // the gateway's way in
+	inside   *transport.InProcess // that of calls the server makes itself
 	http     *http.Server
 	// metricsHTTP serves the metrics listeners, whose TLS net/http does not see either.
 	metricsHTTP *http.Server
 }
 
-// binding is one URL and the listener on it.
-type binding struct {
-	endpoint
-	listener net.Listener // TLS, if any, is taken off what it accepts
-}
-
 // New checks cfg, reads the TLS files and opens the listeners, so that a port
-// that is taken is an error here. The caller goes on with Run, or with Close.
+// in use is an error here. The caller must then call Run or Close.
 func New(cfg Config, b *backend.Backend) (*Server, error) {
-	return newServer(cfg, b, hubStreams(b))
+	return newServer(cfg, b, etcd.HubStreams(b))
 }
 
-func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
-	cfg, err = cfg.withDefaults()
+func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
+	cfg, err = cfg.checked()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &connections{}, peerConns: &connections{}, streams: &streams{}, health: health.NewServer()}
+	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &transport.Connections{}, peerConns: &transport.Connections{}, streams: &transport.Streams{}, health: health.NewServer()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -80,34 +78,28 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if len(advertised) == 0 {
 		advertised = s.ClientURLs()
 	}
-	endpoints := newHealthEndpoints(n, cfg)
-	collectors := append(versionCollectors(n, cfg.Version), newStatusCollector(n))
-	if err := register(cfg.Registry, append(collectors, endpoints.collectors()...)...); err != nil {
+	own := prometheus.NewRegistry()
+	status.Register(own, n, cfg.versions())
+	endpoints := status.Endpoints{
+		Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof,
+		Health: status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, own),
+	}
+	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()), transport.NewInProcess(true, cfg.Tracing.Client())
+	s.slow = status.NewSlowRequests(own)
+	if s.services, err = s.newServices(own, open, advertised); err != nil {
 		return nil, err
 	}
-	if err := registerOnce(cfg.Registry, processCollectors()...); err != nil {
-		return nil, err
-	}
-	s.gateway, s.inside = newInProcess(false, cfg.Tracing.Client()), newInProcess(true, cfg.Tracing.Client())
-	if s.recipes, err = newConcurrency(s.inside); err != nil {
-		return nil, err
-	}
-	if s.services, err = newServices(cfg, n, open, s.streams, s.recipes, advertised); err != nil {
-		return nil, err
-	}
-	if s.grpc, err = newGRPC(cfg, n, s.services, s.streams, s.health); err != nil {
-		return nil, err
-	}
+	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.health)
 	if len(s.peers) > 0 {
-		s.peerGRPC = newPeerGRPC(cfg, s.services, s.streams)
+		s.peerGRPC = newPeerGRPC(cfg, s.services, requestLog(cfg, s.slow, forward.LogAttrs))
 	}
 	var gateway http.Handler
 	if cfg.EnableGRPCGateway {
-		if gateway, err = newGateway(s.gateway, cfg.MaxRequestBytes+grpcOverhead); err != nil {
+		if gateway, err = transport.NewGateway(s.gateway, cfg.MaxRequestBytes+etcd.MessageOverhead); err != nil {
 			return nil, err
 		}
 		if cfg.TLS.ClientCertAuth {
-			gateway = refuseNames(func() bool { return n.AuthRows().Enabled }, gateway)
+			gateway = transport.RefuseNames(func() bool { return n.AuthRows().Enabled }, gateway)
 		}
 	}
 	var page http.Handler
@@ -120,9 +112,18 @@ func newServer(cfg Config, n node, open openWatch) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.http = newHTTPServer(&cfg, allowHosts(cfg.HostWhitelist, withConsole(page, plain)))
-	s.metricsHTTP = newHTTPServer(&cfg, metricsHandler(cfg, endpoints))
-	s.monitor = &monitor{id: n, health: s.health, streams: s.streams, log: s.log}
+	monitored := http.NewServeMux()
+	endpoints.Handle(monitored)
+	// The metrics of the process may be there already: several parts of a program want them.
+	if _, err := metric.Publish(cfg.Registry, own); err != nil {
+		return nil, fmt.Errorf("server: metrics: %w", err)
+	}
+	if err := status.RegisterProcess(cfg.Registry); err != nil {
+		return nil, fmt.Errorf("server: metrics: %w", err)
+	}
+	s.http = transport.NewHTTPServer(transport.AllowHosts(cfg.HostWhitelist, withConsole(page, plain)), cfg.headTimeout, cfg.idleTimeout)
+	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
+	s.monitor = status.NewMonitor(n, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
 }
 
@@ -132,13 +133,11 @@ func (s *Server) listen() error {
 	if err != nil {
 		return err
 	}
-	secure := func(l net.Listener) net.Listener {
-		return &tlsListener{Listener: l, config: files.Listener(), log: s.log}
-	}
-	if s.clients, err = s.bind(s.cfg.ListenClientURLs, files, s.conns, secure); err != nil {
+	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, Files: files, Log: s.log}
+	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, options); err != nil {
 		return err
 	}
-	s.metrics, err = s.bind(s.cfg.ListenMetricsURLs, files, s.conns, secure)
+	s.metrics, err = transport.Listen(s.cfg.ListenMetricsURLs, options)
 	return err
 }
 
@@ -150,12 +149,12 @@ func (s *Server) listenPeers() (err error) {
 	if s.cfg.PeerCredentials == nil {
 		return errors.New("server: listening for other members needs credentials")
 	}
-	s.peers, err = s.bind(s.cfg.PeerURLs, nil, s.peerConns, nil)
+	s.peers, err = transport.Listen(s.cfg.PeerURLs, transport.Options{Conns: s.peerConns, Listen: s.cfg.Listen, Credentials: true, Log: s.log})
 	return err
 }
 
 // openFiles returns nil for no files.
-func openFiles(paths TLSConfig, log *slog.Logger) (*tlsfiles.Files, error) {
+func openFiles(paths tlsfiles.Config, log *slog.Logger) (*tlsfiles.Files, error) {
 	if paths.Empty() {
 		return nil, nil
 	}
@@ -166,33 +165,6 @@ func openFiles(paths TLSConfig, log *slog.Logger) (*tlsfiles.Files, error) {
 	return files, nil
 }
 
-// bind opens a listener on each URL, with secure around those that have TLS; what
-// it has opened it returns with an error too. If secure is nil, the caller decides on TLS.
-func (s *Server) bind(urls []string, files *tlsfiles.Files, cs *connections, secure func(net.Listener) net.Listener) (bindings []*binding, err error) {
-	for _, raw := range urls {
-		e, err := parseEndpoint(raw)
-		if err != nil {
-			return bindings, err
-		}
-		if secure != nil && e.secure && files == nil {
-			return bindings, fmt.Errorf("server: listen on %s: a certificate and a key are needed", e.url)
-		}
-		if secure != nil && !e.secure && files != nil {
-			s.log.Warn("certificates do not apply to this URL", "url", e.url)
-		}
-		l, err := e.listen()
-		if err != nil {
-			return bindings, err
-		}
-		b := &binding{endpoint: e, listener: newListener(l, cs)}
-		if secure != nil && e.secure {
-			b.listener = secure(b.listener)
-		}
-		bindings = append(bindings, b)
-	}
-	return bindings, nil
-}
-
 // ClientURLs are the URLs listened on for clients, with their real ports.
 func (s *Server) ClientURLs() []string { return reachedURLs(s.clients) }
 
@@ -200,13 +172,13 @@ func (s *Server) ClientURLs() []string { return reachedURLs(s.clients) }
 func (s *Server) MetricsURLs() []string { return reachedURLs(s.metrics) }
 
 // PeerURLs are the URLs listened on for the other members, with their real ports.
-// Members may connect from now on, and are answered once Run is called.
+// Members may connect as soon as New has returned, and are answered once Run is called.
 func (s *Server) PeerURLs() []string { return reachedURLs(s.peers) }
 
-func reachedURLs(bindings []*binding) []string {
-	urls := make([]string, len(bindings))
-	for i, b := range bindings {
-		urls[i] = b.reached(b.listener)
+func reachedURLs(listeners []*transport.Listener) []string {
+	urls := make([]string, len(listeners))
+	for i, l := range listeners {
+		urls[i] = l.Reached()
 	}
 	return urls
 }
@@ -226,29 +198,27 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	for _, b := range s.peers {
-		serve(b.url, func() error { return s.peerGRPC.Serve(b.listener) })
-		s.log.Info("serving peers", "url", b.reached(b.listener))
+	for _, l := range s.peers {
+		serve(l.URL(), func() error { return s.peerGRPC.Serve(l) })
+		s.log.Info("serving peers", "url", l.Reached())
 	}
-	for _, b := range s.clients {
-		r := newRouter(b.listener, &s.cfg)
-		serve(b.url, r.serve)
-		serve(b.url, func() error { return s.grpc.Serve(r.grpc) })
-		serve(b.url, func() error { return s.http.Serve(r.http) })
-		s.log.Info("serving clients", "url", b.reached(b.listener))
+	for _, l := range s.clients {
+		r := transport.NewRouter(l, s.cfg.headTimeout, s.cfg.idleTimeout)
+		serve(l.URL(), r.Serve)
+		serve(l.URL(), func() error { return s.grpc.Serve(r.GRPC) })
+		serve(l.URL(), func() error { return s.http.Serve(r.HTTP) })
+		s.log.Info("serving clients", "url", l.Reached())
 	}
 	s.warnExposed()
-	for _, b := range s.metrics {
-		serve(b.url, func() error { return s.metricsHTTP.Serve(b.listener) })
-		s.log.Info("serving metrics", "url", b.reached(b.listener))
+	for _, l := range s.metrics {
+		serve(l.URL(), func() error { return s.metricsHTTP.Serve(l) })
+		s.log.Info("serving metrics", "url", l.Reached())
 	}
-	for _, p := range []*inProcess{s.gateway, s.inside} {
-		serve("in process", func() error { return s.grpc.Serve(p.served()) })
+	for _, p := range []*transport.InProcess{s.gateway, s.inside} {
+		serve("in process", func() error { return s.grpc.Serve(p.Listener()) })
 	}
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
-	ticker := time.NewTicker(monitorInterval)
-	defer ticker.Stop()
-	group.Go(func() { s.monitor.run(monitorCtx, ticker.C) })
+	group.Go(func() { s.monitor.Run(monitorCtx) })
 
 	var err error
 	select {
@@ -259,7 +229,7 @@ func (s *Server) Run(ctx context.Context) error {
 	stopMonitor()
 	s.stop()
 	group.Wait()
-	s.streams.waitReceivers()
+	s.streams.WaitReceivers()
 	return err
 }
 
@@ -267,19 +237,19 @@ func (s *Server) Run(ctx context.Context) error {
 // authentication of clients.
 func (s *Server) warnExposed() {
 	var plain, open []string
-	for _, b := range s.clients {
-		if b.local() {
+	for _, l := range s.clients {
+		if l.Local() {
 			continue
 		}
-		if !b.secure {
-			plain = append(plain, b.reached(b.listener))
+		if !l.Secure() {
+			plain = append(plain, l.Reached())
 		}
-		if !b.secure || !s.cfg.TLS.ClientCertAuth {
-			open = append(open, b.reached(b.listener))
+		if !l.Secure() || !s.cfg.TLS.ClientCertAuth {
+			open = append(open, l.Reached())
 		}
 	}
 	if len(plain) > 0 {
-		s.log.Warn("serving clients of other hosts in plain text: whoever is on the network can read and change their calls; "+
+		s.log.Warn("serving clients of other hosts in plain text: others on the network can read and change their calls; "+
 			"use https in --listen-client-urls, with --cert-file and --key-file", "urls", plain)
 	}
 	if len(open) > 0 && !s.node.AuthRows().Enabled {
@@ -295,8 +265,8 @@ func (s *Server) stop() {
 	defer cancel()
 	s.health.Shutdown()
 	s.closeListeners()
-	s.recipes.stop()
-	s.streams.stop()
+	s.services.Stop()
+	s.streams.Stop()
 
 	var group sync.WaitGroup
 	for _, h := range []*http.Server{s.http, s.metricsHTTP} {
@@ -310,25 +280,25 @@ func (s *Server) stop() {
 	}
 	group.Go(func() {
 		// Before the graceful stop, which refuses the calls they make.
-		s.recipes.close(ctx)
+		s.services.Close(ctx)
 		s.stopGRPC(ctx, s.grpc, s.conns)
 	})
 	if s.peerGRPC != nil {
 		group.Go(func() { s.stopGRPC(ctx, s.peerGRPC, s.peerConns) })
 	}
 	group.Wait()
-	s.gateway.close(s.log)
-	s.inside.close(s.log)
-	s.conns.closeAll()
-	s.peerConns.closeAll()
+	s.gateway.Close(s.log)
+	s.inside.Close(s.log)
+	s.conns.CloseAll()
+	s.peerConns.CloseAll()
 }
 
 // stopGRPC waits for calls until ctx ends; then they are cut. Connections that have
 // not said what they want yet keep a gRPC server from stopping as well.
-func (s *Server) stopGRPC(ctx context.Context, g *grpc.Server, cs *connections) {
+func (s *Server) stopGRPC(ctx context.Context, g *grpc.Server, cs *transport.Connections) {
 	cut := context.AfterFunc(ctx, func() {
 		s.log.Warn("calls were cut")
-		cs.closeAll()
+		cs.CloseAll()
 		g.Stop()
 	})
 	g.GracefulStop()
@@ -338,13 +308,13 @@ func (s *Server) stopGRPC(ctx context.Context, g *grpc.Server, cs *connections) 
 // Close releases the listeners of a server that was not run.
 func (s *Server) Close() error {
 	err := s.closeListeners()
-	if s.recipes != nil {
-		s.recipes.stop()
-		s.recipes.close(context.Background())
+	if s.services != nil {
+		s.services.Stop()
+		s.services.Close(context.Background())
 	}
-	for _, p := range []*inProcess{s.gateway, s.inside} {
+	for _, p := range []*transport.InProcess{s.gateway, s.inside} {
 		if p != nil {
-			p.close(s.log)
+			p.Close(s.log)
 		}
 	}
 	if s.grpc != nil {
@@ -353,36 +323,15 @@ func (s *Server) Close() error {
 	if s.peerGRPC != nil {
 		s.peerGRPC.Stop()
 	}
-	s.conns.closeAll()
-	s.peerConns.closeAll()
+	s.conns.CloseAll()
+	s.peerConns.CloseAll()
 	return err
 }
 
 func (s *Server) closeListeners() error {
 	var errs []error
-	for _, b := range slices.Concat(s.clients, s.metrics, s.peers) {
-		errs = append(errs, b.listener.Close())
+	for _, l := range slices.Concat(s.clients, s.metrics, s.peers) {
+		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func register(r prometheus.Registerer, cs ...prometheus.Collector) error {
-	for _, c := range cs {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("server: metrics: %w", err)
-		}
-	}
-	return nil
-}
-
-// registerOnce leaves out what the registry has already: several parts of a
-// program may want the metrics of the process.
-func registerOnce(r prometheus.Registerer, cs ...prometheus.Collector) error {
-	for _, c := range cs {
-		var already prometheus.AlreadyRegisteredError
-		if err := r.Register(c); err != nil && !errors.As(err, &already) {
-			return fmt.Errorf("server: metrics: %w", err)
-		}
-	}
-	return nil
 }

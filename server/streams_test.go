@@ -2,26 +2,23 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -29,7 +26,7 @@ func leaderRequired(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 }
 
-func TestWatchHandsOnRequestsAndResponses(t *testing.T) {
+func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 	fake := newFakeStream()
 	s := startFake(t, &fakeNode{}, fake)
 	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
@@ -84,55 +81,8 @@ func TestWatchWithoutHub(t *testing.T) {
 	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
 }
 
-func TestFragments(t *testing.T) {
-	event := func(bytes int) *mvccpb.Event {
-		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: key, Value: make([]byte, bytes)}}
-	}
-	send := func(fragment bool, events ...*mvccpb.Event) (pieces []*pb.WatchResponse) {
-		r := &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 9}, WatchId: 4, Events: events}
-		require.NoError(t, sendFragments(r, fragment, 1000, func(p *pb.WatchResponse) error {
-			pieces = append(pieces, p)
-			return nil
-		}))
-		return pieces
-	}
-	five := []*mvccpb.Event{event(300), event(300), event(300), event(5000), event(300)}
-	require.Len(t, send(false, five...), 1, "only watchers that ask for fragments get them")
-	require.Len(t, send(true, event(5000)), 1, "one event is never split")
-	require.Len(t, send(true, event(300), event(300)), 1)
-
-	pieces := send(true, five...)
-	var sizes []int
-	var events []*mvccpb.Event
-	for i, p := range pieces {
-		sizes = append(sizes, len(p.Events))
-		events = append(events, p.Events...)
-		require.Equal(t, i < len(pieces)-1, p.Fragment, "all pieces but the last are fragments")
-		require.EqualValues(t, 9, p.Header.Revision)
-		require.EqualValues(t, 4, p.WatchId)
-		if len(p.Events) > 1 {
-			require.Less(t, proto.Size(p), 1000)
-		}
-	}
-	require.Equal(t, []int{3, 1, 1}, sizes)
-	require.Equal(t, five, events)
-
-	failure := errors.New("gone")
-	err := sendFragments(&pb.WatchResponse{Events: five}, true, 1000, func(*pb.WatchResponse) error { return failure })
-	require.ErrorIs(t, err, failure)
-}
-
-// The size of a piece is added up event by event; it must be what the message
-// really has.
-func TestFragmentSizes(t *testing.T) {
-	for _, n := range []int{0, 1, 100, 120, 128, 200, 16000, 16384, 70000, 3_000_000} {
-		e := &mvccpb.Event{Kv: &mvccpb.KeyValue{Value: make([]byte, n)}}
-		require.Equal(t, proto.Size(&pb.WatchResponse{Events: []*mvccpb.Event{e}}), eventSize(proto.Size(e)), n)
-	}
-}
-
 func TestKeepAlive(t *testing.T) {
-	n := &fakeNode{lease: backend.LeaseStatus{GrantedTTL: 60}}
+	n := &fakeNode{lease: lease.Status{GrantedTTL: 60}}
 	s := startFake(t, n, nil)
 	client, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
 	require.NoError(t, err)
@@ -145,7 +95,7 @@ func TestKeepAlive(t *testing.T) {
 	require.EqualValues(t, 5, r.ID)
 	require.EqualValues(t, 60, r.TTL)
 	require.Equal(t, fakeRevision, r.Header.Revision)
-	n.setErr(fmt.Errorf("lease 6: %w", backend.ErrLeaseNotFound))
+	n.setErr(fmt.Errorf("lease 6: %w", mvcc.ErrLeaseNotFound))
 	r, err = ask(6)
 	require.NoError(t, err, "the stream goes on without the lease")
 	require.Zero(t, r.TTL)
@@ -156,7 +106,7 @@ func TestKeepAlive(t *testing.T) {
 
 	client, err = pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
 	require.NoError(t, err)
-	n.setErr(backend.ErrTimeout)
+	n.setErr(mvcc.ErrTimeout)
 	_, err = ask(5)
 	requireStatus(t, err, codes.Unavailable, "etcdserver: request timed out")
 }
@@ -170,7 +120,7 @@ func TestCallsThatNeedALeader(t *testing.T) {
 	_, err := kv.Range(leaderRequired(ctx), &pb.RangeRequest{Key: key})
 	require.NoError(t, err)
 
-	n.setServing(backend.ErrNotServing)
+	n.setServing(mvcc.ErrNotServing)
 	_, err = kv.Range(leaderRequired(ctx), &pb.RangeRequest{Key: key})
 	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
 	_, err = kv.Range(ctx, &pb.RangeRequest{Key: key})
@@ -194,9 +144,8 @@ func TestCallsThatNeedALeader(t *testing.T) {
 }
 
 func TestOpenStreamsEndWhenTheLeaderIsLost(t *testing.T) {
-	n := &fakeNode{}
 	fake := newFakeStream()
-	s := startFake(t, n, fake)
+	s := startFake(t, &fakeNode{}, fake)
 	ctx := testContext(t)
 	needs, err := pb.NewWatchClient(dial(t, s)).Watch(leaderRequired(ctx))
 	require.NoError(t, err)
@@ -210,53 +159,18 @@ func TestOpenStreamsEndWhenTheLeaderIsLost(t *testing.T) {
 	_, err = other.Recv()
 	require.NoError(t, err)
 
-	// A monitor of the test's own: its checks come when the test wants them.
-	hs := health.NewServer()
-	m := &monitor{id: n, health: hs, streams: s.streams, log: slog.New(slog.DiscardHandler)}
-	status := func() healthpb.HealthCheckResponse_ServingStatus {
-		r, err := hs.Check(ctx, &healthpb.HealthCheckRequest{})
-		require.NoError(t, err)
-		return r.Status
-	}
-	m.check()
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, status())
-	n.setServing(backend.ErrNotServing)
-	for range leaderlessChecks - 1 {
-		m.check()
-	}
-	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, status())
-	fake.responses <- &watch.Response{WatchID: 3}
-	_, err = needs.Recv()
-	require.NoError(t, err, "a moment without a leader does not end streams")
-	m.check()
+	s.streams.LoseLeader()
 	_, err = needs.Recv()
 	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
 	require.NoError(t, other.Send(&pb.LeaseKeepAliveRequest{}))
 	_, err = other.Recv()
 	require.NoError(t, err, "this stream did not ask for a leader")
-	n.setServing(nil)
-	m.check()
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, status())
-}
-
-func TestMonitorRunsUntilItsContextEnds(t *testing.T) {
-	n := &fakeNode{}
-	n.setServing(backend.ErrNotServing)
-	m := &monitor{id: n, health: health.NewServer(), streams: &streams{}, log: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ticks, done := make(chan time.Time), make(chan struct{})
-	go func() { m.run(ctx, ticks); close(done) }()
-	ticks <- time.Time{}
-	ticks <- time.Time{}
-	cancel()
-	<-done
-	require.Equal(t, 2, m.leaderless)
 }
 
 func TestStopEndsStreamsAndLetsCallsFinish(t *testing.T) {
-	n := &fakeNode{hold: make(chan struct{}), rangeResult: backend.RangeResult{Revision: 5}}
+	n := &fakeNode{hold: make(chan struct{}), rangeResult: mvcc.RangeResult{Revision: 5}}
 	fake := newFakeStream()
-	s, err := newServer(testConfig(t), n, func() (watchStream, error) { return fake, nil })
+	s, err := newServer(testConfig(t), n, func() (etcd.WatchStream, error) { return fake, nil })
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	ctx := testContext(t)
@@ -290,7 +204,7 @@ func TestStopIsBounded(t *testing.T) {
 	n := &fakeNode{hold: make(chan struct{})}
 	cfg := testConfig(t)
 	cfg.StopTimeout = 50 * time.Millisecond
-	s, err := newServer(cfg, n, func() (watchStream, error) { return newFakeStream(), nil })
+	s, err := newServer(cfg, n, func() (etcd.WatchStream, error) { return newFakeStream(), nil })
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	answered := make(chan error, 1)
@@ -306,7 +220,7 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 func TestRangeStreamHeaderComesLast(t *testing.T) {
-	n := &fakeNode{streamChunks: []backend.RangeResult{
+	n := &fakeNode{streamChunks: []mvcc.RangeResult{
 		{Records: []*coder.Record{record}}, {Records: []*coder.Record{record}, Revision: 40, Count: 9, More: true},
 	}}
 	s := startFake(t, n, nil)
@@ -339,12 +253,4 @@ func TestRequestsAboveTheLimits(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
 	_, err = pb.NewKVClient(dial(t, s)).Put(ctx, &pb.PutRequest{Key: key, Value: []byte(value(2048 * 1024))})
 	requireStatus(t, err, codes.ResourceExhausted, "received message larger than max")
-}
-
-func TestClientVersionMustBeText(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	f := &front{id: &fakeNode{}, streams: s.streams, requests: newClientRequests()}
-	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs(rpctypes.MetadataClientAPIVersionKey, "\xff"))
-	_, err := f.metadata(ctx, "unary")
-	requireStatus(t, err, codes.InvalidArgument, "etcdserver: invalid client api version")
 }

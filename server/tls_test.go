@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
@@ -28,7 +29,7 @@ func startTLS(t *testing.T, n *fakeNode, d tlstest.Dir) *Server {
 
 // serverName makes a handshake with s and returns whose certificate it showed.
 func serverName(t *testing.T, s *Server, c *tls.Config) (string, error) {
-	conn, err := tls.Dial("tcp", s.clients[0].listener.Addr().String(), c)
+	conn, err := tls.Dial("tcp", s.clients[0].Addr().String(), c)
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +94,7 @@ func must[T any](v T, err error) T {
 
 // getOver makes a call over a connection of its own.
 func getOver(t *testing.T, s *Server, c *tls.Config) error {
-	conn, err := grpc.NewClient(s.clients[0].listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(c)))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(c)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
@@ -173,7 +174,7 @@ func TestHandlersSeeTheClientCertificate(t *testing.T) {
 	require.Equal(t, "client", info.State.VerifiedChains[0][0].Subject.CommonName)
 }
 
-func TestTLSFilesThatDoNotFit(t *testing.T) {
+func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 	ca := tlstest.NewAuthority(t, "ca")
 	good := func(t *testing.T) tlstest.Dir {
 		d := tlstest.NewDir(t)
@@ -193,7 +194,7 @@ func TestTLSFilesThatDoNotFit(t *testing.T) {
 		"authority without PEM":  {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.TrustedCAFile, []byte("x")) }, "no certificate in"},
 		"list without authority": {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); d.TrustedCAFile = "" }, "needs a trusted CA file"},
 		"no revocation list":     {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); tlstest.Replace(t, d.CRLFile, []byte("x")) }, "no revocation list in"},
-		"https without any file": {func(_ *testing.T, d *tlstest.Dir) { d.Config = TLSConfig{} }, "a certificate and a key are needed"},
+		"https without any file": {func(_ *testing.T, d *tlstest.Dir) { d.Config = tlsfiles.Config{} }, "a certificate and a key are needed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

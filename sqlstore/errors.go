@@ -21,17 +21,19 @@ var (
 	// ErrUnavailable: the engine cannot be reached or refuses to serve now.
 	// Trying again later may succeed.
 	ErrUnavailable = errors.New("sqlstore: database unavailable")
-	// ErrInUse: another process, or another store of this one, has the SQLite
+	// ErrUnfit: the database is reachable, but it cannot hold the data as it is.
+	// The message says what to change.
+	ErrUnfit = errors.New("sqlstore: database is not usable as it is")
+	// ErrInUse: another process, or another store of this process, has the SQLite
 	// file. The message names both.
 	ErrInUse = errors.New("sqlstore: the SQLite file is in use by another sqlbrain")
 )
 
 // Conflict is the error of a batch that found another value than it expected.
 type Conflict struct {
-	// Key is the row that did not match; nil if the engine does not tell which.
+	// Key is the row that did not match; nil if the engine does not report it.
 	Key []byte
-	// Value is what that row holds now, if it is known; nil if it is missing or
-	// not known.
+	// Value is what that row holds now; nil if the row is missing or not known.
 	Value []byte
 }
 

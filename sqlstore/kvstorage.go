@@ -2,37 +2,50 @@ package sqlstore
 
 import (
 	"context"
+	"iter"
 	"time"
 )
 
 // KvStorage is an ordered map from internal keys to values with atomic batches.
-// Keys are compared bytewise. A nil key or value never occurs; an empty value is
-// a value. Slices handed in are not kept after the call, those of a batch not after
-// its Commit, and must not change before; slices handed out belong to the caller.
+// Keys are compared bytewise. A nil key or value never occurs; an empty value is a value.
+// The store does not keep slices passed to it after the call, those of a batch after its
+// Commit; they must not change before. Returned slices belong to the caller.
 //
 // Obligations of an implementation:
 //   - A read sees every batch whose Commit returned before the read began.
-//   - One Get, MultiGet or page of an Iter is read from one snapshot; a whole Iter
-//     is not (callers filter by revision).
+//   - One Get, MultiGet or page of Iter is read from one snapshot; the whole of
+//     Iter is not (callers filter by revision).
 //   - Every method honours its context and returns promptly when it ends.
 //   - Errors wrap the sentinels of errors.go where one fits.
 //   - Safe for concurrent use.
 type KvStorage interface {
-	// GetPartitions returns the partitions the rows of [start, end) are spread
-	// over, in order; engines without such knowledge return one.
+	// GetPartitions returns the partitions that hold the rows of [start, end), in order.
+	// Engines that do not know their partitions return one.
 	GetPartitions(ctx context.Context, start, end []byte) ([]Partition, error)
 	// Get returns the value of key, or ErrKeyNotFound.
 	Get(ctx context.Context, key []byte) ([]byte, error)
-	// MultiGet returns the values of keys, index by index, nil for a missing
-	// one. It splits long lists into several statements.
+	// MultiGet returns the values of keys in the order of keys, nil for a missing one. It
+	// splits long lists into several statements.
 	MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error)
-	// Iter iterates over [r.Start, r.End) in the asked direction, reading pages.
-	Iter(ctx context.Context, r Range) Iter
+	// Iter returns the rows of [r.Start, r.End) in the requested direction. It reads
+	// them in pages and holds no connection between pages. An error ends the rows:
+	// it comes once, with an empty Row. Each use of the sequence reads from the
+	// start of the range.
+	//
+	//	for row, err := range store.Iter(ctx, r) {
+	//		if err != nil {
+	//			return err
+	//		}
+	//		use(row.Key, row.Value)
+	//	}
+	Iter(ctx context.Context, r Range) iter.Seq2[Row, error]
 	// BeginBatchWrite returns an empty batch.
 	BeginBatchWrite() BatchWrite
-	// Timestamp returns the engine's own clock.
+	// Timestamp returns the time by the engine's clock. It is for programs that build on a
+	// store. The server does not call it: revisions order its data, and it measures silence
+	// and leases by monotonic clocks.
 	Timestamp(ctx context.Context) (time.Time, error)
-	// Close releases all connections. Calls under way end with an error.
+	// Close releases all connections. Calls under way return an error.
 	Close() error
 }
 
@@ -40,8 +53,8 @@ type KvStorage interface {
 type Range struct {
 	Start, End []byte
 	Reverse    bool // greatest key first
-	Limit      int  // at most so many rows; 0 is no limit
-	PageBytes  int  // a page ends after about so many bytes; 0 is the default
+	Limit      int  // the most rows; 0: no limit
+	PageBytes  int  // about how many bytes a page has; 0: a default
 	KeysOnly   bool // rows come with a nil Value
 }
 
@@ -50,26 +63,6 @@ type Partition struct{ Start, End []byte }
 
 // Row is one row of the table.
 type Row struct{ Key, Value []byte }
-
-// Iter walks over a range. Not safe for concurrent use.
-//
-//	it := store.Iter(ctx, r)
-//	defer it.Close()
-//	for it.Next() {
-//		use(it.Key(), it.Value())
-//	}
-//	return it.Err()
-type Iter interface {
-	// Next moves to the next row; false at the end or on an error.
-	Next() bool
-	// Key and Value return the current row. They stay valid after Next.
-	Key() []byte
-	Value() []byte
-	// Err returns the error that ended the iteration, nil at the plain end.
-	Err() error
-	// Close ends the iteration; it may be called more than once.
-	Close() error
-}
 
 // BatchWrite collects changes and commits them atomically: all of them or none.
 // A key occurs at most once in a batch. Not safe for concurrent use, and used
@@ -105,14 +98,14 @@ type BatchWrite interface {
 	Commit(ctx context.Context) error
 }
 
-// Store is what the server needs of an engine: KvStorage, and the few questions
-// that an engine answers many times faster in one statement than they could be
-// composed of KvStorage's calls.
+// Store is what the server needs from an engine: KvStorage, and a few queries that an
+// engine answers many times faster in one statement than through several calls of
+// KvStorage.
 type Store interface {
 	KvStorage
 	// List returns index rows of [q.Start, q.End) in key order, each joined to
 	// the version row its ModRevision names (nil Version if that is missing or
-	// q.KeysOnly is set). Tombstones are included. It stops behind q.Limit rows
+	// q.KeysOnly is set). Tombstones are included. It stops after q.Limit rows
 	// (0: no limit) or once about q.MaxBytes bytes were read (0: a default);
 	// more reports that rows may be left. The answer is one snapshot.
 	List(ctx context.Context, q ListQuery) (rows []ListRow, more bool, err error)

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"database/sql/driver"
 	"log/slog"
-	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -12,37 +11,33 @@ import (
 // Options configure a database; the zero value is usable.
 type Options struct {
 	// MaxOpenConns bounds the connections used for reading, 0 is the default: 32
-	// for a server, twice the processors but at least 4 for SQLite. Commits have
-	// connections of their own, so that reads cannot starve them: 4 for a
-	// server, one for SQLite.
+	// for a server, twice the processors but at least 4 for SQLite. Commits have separate
+	// connections, so that reads cannot starve them: 4 for a server, one for SQLite.
 	MaxOpenConns int
-	// Logger gets what an operator should know; nil discards it.
+	// Logger receives what operators should know; nil discards it.
 	Logger *slog.Logger
-	// Registerer gets the metrics; nil keeps them unregistered. One registerer
-	// serves one open store.
+	// Registerer publishes the metrics; nil: they are not published. A registerer serves
+	// one open store at a time.
 	Registerer prometheus.Registerer
 	// Tracer makes a span of each call of the store that is part of a sampled trace;
 	// nil: none.
 	Tracer trace.Tracer
-	// Shared lets other stores have the same SQLite file open. SQLite's own locks
-	// keep the table whole; it is for tests, which look on with a second store.
+	// Shared permits other stores to open the same SQLite file. SQLite's locks keep the
+	// table whole. It is for tests that observe a table with a second store.
 	Shared bool
-	// WrapConnector, if set, is put between the pools and the engine's driver,
-	// below the session set-up. It is where package faultdriver goes.
+	// WrapConnector, if set, wraps the engine's driver, below the session set-up. Package
+	// faultdriver uses it.
 	WrapConnector func(driver.Connector) driver.Connector
 }
 
-const mysqlWriteConns = 4
-
-func (o Options) withDefaults(dialect string) Options {
+// WithDefaults returns o with what the engine fills in: a logger, and readConns in
+// place of 0.
+func (o Options) WithDefaults(readConns int) Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.MaxOpenConns <= 0 {
-		o.MaxOpenConns = 32
-		if dialect == DialectSQLite {
-			o.MaxOpenConns = max(4, 2*runtime.GOMAXPROCS(0))
-		}
+		o.MaxOpenConns = readConns
 	}
 	return o
 }

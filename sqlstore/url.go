@@ -31,31 +31,47 @@ type URL struct {
 	// User and Database are what to use there.
 	Address, User, Database string
 
-	scheme   string
+	// Scheme is what the URL begins with, in lower case: such as "tidb".
+	Scheme string
+	// Timeout bounds dialling, and each read and write of a connection.
+	Timeout time.Duration
+	// TLS says how connections are encrypted.
+	TLS TLS
+
 	password string
-	// passwords, if set, is asked for the password of each connection.
+	// passwords, if set, returns the password of each new connection.
 	passwords func(context.Context) (string, error)
-	timeout   time.Duration
-	tls       tlsOptions
 }
 
-// tlsOptions are the values of the URL's tls parameters; files are read when the
-// database is opened.
-type tlsOptions struct {
-	mode          string // "", tlsVerify, tlsSkipVerify or tlsPreferred
-	ca, cert, key string
+// TLS holds the tls parameters of a URL. The files are read when the database is
+// opened.
+type TLS struct {
+	Mode          string // TLSOff, TLSVerify, TLSSkipVerify or TLSPreferred
+	CA, Cert, Key string // paths of PEM files, "" for none
 }
+
+// Modes of TLS.
+const (
+	TLSOff        = ""
+	TLSVerify     = "true"
+	TLSSkipVerify = "skip-verify"
+	TLSPreferred  = "preferred"
+)
 
 const (
-	tlsVerify     = "true"
-	tlsSkipVerify = "skip-verify"
-	tlsPreferred  = "preferred"
-
 	defaultTimeout = 30 * time.Second
 )
 
 // ErrURL is wrapped by the errors of ParseURL. None of them contains a password.
 var ErrURL = errors.New("sqlstore: bad database URL")
+
+// schemes are what URLs may begin with. Without a port, the URL names a file.
+var schemes = map[string]struct{ dialect, port string }{
+	"sqlite":  {dialect: DialectSQLite},
+	"mysql":   {DialectMySQL, "3306"},
+	"mariadb": {DialectMySQL, "3306"},
+	"tidb":    {DialectMySQL, "4000"},
+}
 
 var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 
@@ -68,7 +84,7 @@ var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 //
 // mariadb:// and tidb:// mean mysql://; the port defaults to 3306, TiDB's to
 // 4000. Characters with a meaning in URLs are percent-encoded. Of several hosts, which
-// replicate to each other, the one is used that takes writes: see hosts.go.
+// replicate to each other, the one that accepts writes is used: see mysql/failover.
 // Parameters:
 //
 //	tls=true|skip-verify|preferred|false
@@ -86,9 +102,7 @@ func ParseURL(raw string) (*URL, error) {
 		return nil, badURL("it does not begin with sqlite:// or mysql://")
 	}
 	name := strings.ToLower(scheme[1])
-	switch name {
-	case "sqlite", "mysql", "mariadb", "tidb":
-	default:
+	if _, known := schemes[name]; !known {
 		if !strings.HasPrefix(raw[len(name):], "://") {
 			// Perhaps user:password@tcp(…)/…: the user is not for printing either.
 			return nil, badURL("it does not begin with sqlite:// or mysql://")
@@ -99,17 +113,17 @@ func ParseURL(raw string) (*URL, error) {
 	if !ok {
 		return nil, badURL("%s: is not followed by //", name)
 	}
-	if name == "sqlite" {
-		return parseSQLite(rest)
+	if schemes[name].port == "" {
+		return parseFile(name, rest)
 	}
-	return parseMySQL(name, raw)
+	return parseServer(name, raw)
 }
 
 func badURL(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrURL, fmt.Sprintf(format, args...))
 }
 
-func parseSQLite(rest string) (*URL, error) {
+func parseFile(scheme, rest string) (*URL, error) {
 	path, query, _ := strings.Cut(rest, "?")
 	path, err := url.PathUnescape(path)
 	switch {
@@ -129,17 +143,17 @@ func parseSQLite(rest string) (*URL, error) {
 	for name := range params {
 		return nil, badURL("unknown parameter %q: sqlite:// has none", name)
 	}
-	return &URL{Dialect: DialectSQLite, scheme: "sqlite", Path: path}, nil
+	return &URL{Dialect: schemes[scheme].dialect, Scheme: scheme, Path: path}, nil
 }
 
-func parseMySQL(scheme, raw string) (*URL, error) {
+func parseServer(scheme, raw string) (*URL, error) {
 	raw, others := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error would quote parts of the URL, the password for one.
 		return nil, badURL("it cannot be parsed; characters such as / : @ # %% in user or password must be percent-encoded")
 	}
-	d := &URL{Dialect: DialectMySQL, scheme: scheme, timeout: defaultTimeout}
+	d := &URL{Dialect: schemes[scheme].dialect, Scheme: scheme, Timeout: defaultTimeout}
 	d.User = u.User.Username()
 	d.password, _ = u.User.Password()
 	d.Database = strings.TrimPrefix(u.Path, "/")
@@ -206,10 +220,7 @@ func splitHosts(raw string) (first string, others []string) {
 func address(scheme string, u *url.URL) (string, error) {
 	port := u.Port()
 	if port == "" {
-		port = "3306"
-		if scheme == "tidb" {
-			port = "4000"
-		}
+		port = schemes[scheme].port
 	}
 	n, err := strconv.Atoi(port)
 	switch {
@@ -241,24 +252,24 @@ func (d *URL) set(name, value string) error {
 	switch name {
 	case "tls":
 		switch value {
-		case tlsVerify, tlsSkipVerify, tlsPreferred:
-			d.tls.mode = value
+		case TLSVerify, TLSSkipVerify, TLSPreferred:
+			d.TLS.Mode = value
 		case "false":
 		default:
 			return badURL("parameter tls is %q: use true, skip-verify, preferred or false", value)
 		}
 	case "tls-ca":
-		d.tls.ca = value
+		d.TLS.CA = value
 	case "tls-cert":
-		d.tls.cert = value
+		d.TLS.Cert = value
 	case "tls-key":
-		d.tls.key = value
+		d.TLS.Key = value
 	case "timeout":
 		t, err := time.ParseDuration(value)
 		if err != nil || t <= 0 {
 			return badURL("parameter timeout is %q: use a positive duration such as 30s", value)
 		}
-		d.timeout = t
+		d.Timeout = t
 	case "charset", "collation":
 		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make escaping unsafe", name)
 	default:
@@ -269,24 +280,24 @@ func (d *URL) set(name, value string) error {
 
 // checkTLS refuses combinations in which a file would be ignored.
 func (d *URL) checkTLS(given bool) error {
-	t := &d.tls
-	files := t.ca != "" || t.cert != "" || t.key != ""
+	t := &d.TLS
+	files := t.CA != "" || t.Cert != "" || t.Key != ""
 	switch {
-	case (t.cert == "") != (t.key == ""):
+	case (t.Cert == "") != (t.Key == ""):
 		return badURL("tls-cert and tls-key go together")
-	case files && t.mode == "" && given:
+	case files && t.Mode == "" && given:
 		return badURL("tls=false contradicts the files named for TLS")
-	case t.ca != "" && (t.mode == tlsSkipVerify || t.mode == tlsPreferred):
-		return badURL("tls=%s does not verify the server: tls-ca would be ignored", t.mode)
-	case files && t.mode == "":
-		t.mode = tlsVerify
+	case t.CA != "" && (t.Mode == TLSSkipVerify || t.Mode == TLSPreferred):
+		return badURL("tls=%s does not verify the server: tls-ca would be ignored", t.Mode)
+	case files && t.Mode == "":
+		t.Mode = TLSVerify
 	}
 	return nil
 }
 
 // Encrypted reports whether every connection is encrypted, whether or not the server is
 // verified. With tls=preferred the server chooses.
-func (d *URL) Encrypted() bool { return d.tls.mode == tlsVerify || d.tls.mode == tlsSkipVerify }
+func (d *URL) Encrypted() bool { return d.TLS.Mode == TLSVerify || d.TLS.Mode == TLSSkipVerify }
 
 // SetPasswords makes every new connection ask f for its password, in place of the
 // one in the URL: for passwords that change, and tokens that expire. f is called
@@ -294,29 +305,38 @@ func (d *URL) Encrypted() bool { return d.tls.mode == tlsVerify || d.tls.mode ==
 // not be made, so that they must not quote a password.
 func (d *URL) SetPasswords(f func(context.Context) (string, error)) { d.passwords = f }
 
+// Password returns the password for a new connection: the one in the URL, or that of
+// SetPasswords, whose error it returns.
+func (d *URL) Password(ctx context.Context) (string, error) {
+	if d.passwords != nil {
+		return d.passwords(ctx)
+	}
+	return d.password, nil
+}
+
 // String returns the URL with xxxxx in place of the password.
 func (d URL) String() string {
 	if d.Dialect == DialectSQLite {
 		return "sqlite://" + (&url.URL{Path: d.Path}).EscapedPath()
 	}
-	u := url.URL{Scheme: d.scheme, Host: d.Address, Path: "/" + d.Database, User: url.User(d.User)}
+	u := url.URL{Scheme: d.Scheme, Host: d.Address, Path: "/" + d.Database, User: url.User(d.User)}
 	if d.password != "" {
 		u.User = url.UserPassword(d.User, "xxxxx")
 	}
 	q := url.Values{}
-	for name, value := range map[string]string{"tls": d.tls.mode, "tls-ca": d.tls.ca, "tls-cert": d.tls.cert, "tls-key": d.tls.key} {
+	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key} {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	if d.timeout != defaultTimeout && d.timeout != 0 {
-		q.Set("timeout", d.timeout.String())
+	if d.Timeout != defaultTimeout && d.Timeout != 0 {
+		q.Set("timeout", d.Timeout.String())
 	}
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
-// Redacted is String, for those who look for url.URL's name.
+// Redacted is String, under the name that url.URL uses.
 func (d URL) Redacted() string { return d.String() }
 
 // GoString is String: %#v must not show the password either.

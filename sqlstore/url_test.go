@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -105,11 +103,6 @@ func TestPasswordIsNeverShown(t *testing.T) {
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		shown = append(shown, fmt.Sprintf(format, u), fmt.Sprintf(format, *u))
 	}
-	_, err = sqlstore.Open(context.Background(), u, sqlstore.Options{})
-	if err == nil {
-		t.Fatal("opened with a file that does not exist")
-	}
-	shown = append(shown, err.Error())
 	for _, s := range shown {
 		if strings.Contains(s, "s3cret") || strings.Contains(s, secret) {
 			t.Errorf("the password is shown: %s", s)
@@ -120,17 +113,52 @@ func TestPasswordIsNeverShown(t *testing.T) {
 	}
 }
 
-func TestConnectErrorsAreUnavailable(t *testing.T) {
+func TestSeveralHostsInAURL(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	// Nobody listens there.
-	_, err := sqlstore.Open(ctx, parse(t, "mysql://user:s3cret@127.0.0.1:1/n"), sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("refused: %v", err)
+	for raw, want := range map[string]string{
+		"mysql://u:p@a,b:3307,[::1]/n":   "a:3306 b:3307 [::1]:3306",
+		"tidb://u:p,@a:1,b,c:2?tls=true": "",
+		"tidb://u:p,@a:1,b,c:2/n":        "a:1 b:4000 c:2",
+		"mysql://u:p@a/n":                "a:3306",
+	} {
+		u, err := sqlstore.ParseURL(raw)
+		if want == "" {
+			if err == nil {
+				t.Errorf("%s has no database, and is taken", raw)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if got := strings.Join(u.Addresses(), " "); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+		if raw == "tidb://u:p,@a:1,b,c:2/n" {
+			other, err := sqlstore.ParseURL("tidb://u:p,@b,c:2,a:1/n")
+			if err != nil || other.InOrder().String() != u.InOrder().String() || other.String() == u.String() {
+				t.Errorf("%s in order is %s, and %s %s (%v)", raw, u.InOrder(), other, other.InOrder(), err)
+			}
+		}
+		if again, err := sqlstore.ParseURL(u.String()); err != nil || again.String() != u.String() {
+			t.Errorf("%s prints as %s, which parses as %v, %v", raw, u, again, err)
+		}
 	}
-	u := parse(t, enginetest.Database(t))
-	_, err = sqlstore.Open(ctx, parse(t, "mysql://nobody:s3cret@"+u.Address+"/n"), sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("access denied: %v", err)
+	for raw, says := range map[string]string{
+		"mysql://u:s3cret@a,b:0/n":      "port",
+		"mysql://u:s3cret@a,,b/n":       "host",
+		"mysql://u:s3cret@a,/n":         "host",
+		"mysql://u:s3cret@,a/n":         "host",
+		"mysql://u:s3cret@a,b:3306,b/n": "twice",
+		"mysql://u:s3cret@a,b c/n":      "hosts",
+	} {
+		_, err := sqlstore.ParseURL(raw)
+		switch {
+		case err == nil && says != "":
+			t.Errorf("%s is taken", raw)
+		case err != nil && (!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret")):
+			t.Errorf("%s: %v, which does not say %q, or shows the password", raw, err, says)
+		}
 	}
 }

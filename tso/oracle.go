@@ -27,7 +27,7 @@ func New(frontier int64) *Oracle {
 // Frontier returns the newest visible revision.
 func (o *Oracle) Frontier() int64 { return o.frontier.Load() }
 
-// Allocate starts the allocation of one batch, right behind the frontier.
+// Allocate starts the allocation of one batch, right after the frontier.
 func (o *Oracle) Allocate() *Allocation { return &Allocation{last: o.Frontier()} }
 
 // Advance makes the revisions up to rev visible. Going back is a programming

@@ -10,9 +10,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// TestPublishingAllocatesNothingForThoseWhoDoNotWatch bounds the allocations of an
+// TestPublishDoesNotAllocateForUnmatchedWatchers bounds the allocations of an
 // event that nobody wants: they do not grow with the watchers there are.
-func TestPublishingAllocatesNothingForThoseWhoDoNotWatch(t *testing.T) {
+func TestPublishDoesNotAllocateForUnmatchedWatchers(t *testing.T) {
 	require.LessOrEqual(t, publishAllocs(t, 0, ""), 4.0)
 	few := publishAllocs(t, 10, "/registry/others/")
 	require.LessOrEqual(t, few, 9.0) // looking among prefixes takes some
@@ -31,7 +31,7 @@ func TestPublishingAllocatesLittleForEachWatcher(t *testing.T) {
 // with so many watchers of a prefix.
 func publishAllocs(t *testing.T, watchers int, prefix string) float64 {
 	t.Helper()
-	hub := NewHub(newHistory(), 1, -1, Config{QueueEvents: 1 << 20})
+	hub := NewHub(newHistory(), 1, -1, completed(Config{QueueEvents: 1 << 20}))
 	defer hub.Close()
 	s := hub.NewStream()
 	for i := range watchers {
@@ -39,7 +39,7 @@ func publishAllocs(t *testing.T, watchers int, prefix string) float64 {
 		if prefix != "/registry/" {
 			key = fmt.Appendf(key, "%06d/", i)
 		}
-		s.Create(CreateRequest{Key: key, End: append(key[:len(key)-1:len(key)-1], '0')})
+		s.Create(Permitted, CreateRequest{Key: key, End: append(key[:len(key)-1:len(key)-1], '0')})
 	}
 	for range watchers {
 		_, err := s.Next(context.Background())

@@ -44,7 +44,7 @@ func BenchmarkFanOut(b *testing.B) {
 // benchmarkPublish publishes to n watchers on 16 streams; want of them get each
 // event, and read it before the next.
 func benchmarkPublish(b *testing.B, n, want int, request func(i int) CreateRequest) {
-	hub := NewHub(newHistory(), 1, -1, Config{QueueEvents: 1 << 20})
+	hub := NewHub(newHistory(), 1, -1, completed(Config{QueueEvents: 1 << 20}))
 	defer hub.Close()
 	var got sync.WaitGroup
 	var readers sync.WaitGroup
@@ -52,7 +52,7 @@ func benchmarkPublish(b *testing.B, n, want int, request func(i int) CreateReque
 		s := hub.NewStream()
 		created := 0
 		for i := c; i < n; i += 16 {
-			s.Create(request(i))
+			s.Create(Permitted, request(i))
 			created++
 		}
 		for range created {
@@ -89,11 +89,11 @@ func benchmarkPublish(b *testing.B, n, want int, request func(i int) CreateReque
 
 // BenchmarkProgressOnRequest asks for progress of a stream of 1,000 watchers.
 func BenchmarkProgressOnRequest(b *testing.B) {
-	hub := NewHub(newHistory(), 1, -1, Config{})
+	hub := NewHub(newHistory(), 1, -1, completed(Config{}))
 	defer hub.Close()
 	s := hub.NewStream()
 	for range 1000 {
-		s.Create(CreateRequest{Key: []byte("a")})
+		s.Create(Permitted, CreateRequest{Key: []byte("a")})
 	}
 	for range 1000 {
 		if _, err := s.Next(context.Background()); err != nil {

@@ -68,7 +68,7 @@ func TestConcurrentClients(t *testing.T) {
 func follow(b *bed, rng *rand.Rand, req CreateRequest, last int64, fail func(string, ...any)) {
 	s := b.hub.NewStream()
 	defer s.Close()
-	s.Create(req)
+	s.Create(Permitted, req)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	next := req.StartRevision

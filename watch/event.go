@@ -15,8 +15,8 @@ const (
 	Delete
 )
 
-// Event is one change of one key. Events are shared by all watchers: nobody
-// changes one after it was published or returned by a Source.
+// Event is one change of one key. All watchers share it: it must not be changed after it was
+// published or returned by a Source.
 type Event struct {
 	Type EventType
 	// Record is the version the change wrote; of a delete only Key and
@@ -24,15 +24,15 @@ type Event struct {
 	Record *coder.Record
 	// PrevRevision is the revision of the version replaced, 0 on a create.
 	PrevRevision int64
-	// Prev is that version if the publisher had it at hand, else nil; readers
-	// that want it look it up by PrevRevision.
+	// Prev is that version if the publisher had it in memory, else nil; readers
+	// that need it look it up by PrevRevision.
 	Prev *coder.Record
 }
 
 // IsCreate reports whether the event put a key that did not exist.
 func (e *Event) IsCreate() bool { return e.Type == Put && e.Record.Version == 1 }
 
-// entryOverhead is about what an event takes in memory besides its bytes.
+// entryOverhead is about the memory that an event takes in addition to its bytes.
 const entryOverhead = 256
 
 // entry is an event inside the hub, with what the hub remembers about it.
@@ -42,7 +42,7 @@ type entry struct {
 	// shared entries are in the ring and in the queues of any number of
 	// watchers; others were read from the Source for one watcher.
 	shared bool
-	// prev is the lookup of the version replaced, once somebody asked for it.
+	// prev is the lookup of the version replaced; nil until the first caller needs it.
 	prev atomic.Pointer[lookup]
 }
 
@@ -56,7 +56,7 @@ func newEntry(e *Event, shared bool) *entry {
 
 func (e *entry) revision() int64 { return e.Record.ModRevision }
 
-// endOfRevision returns the index behind the last entry of the revision that
+// endOfRevision returns the index after the last entry of the revision that
 // entries[i] belongs to.
 func endOfRevision(entries []*entry, i int) int {
 	rev := entries[i].revision()

@@ -5,41 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
-
-// Config configures a Hub; values that are zero or negative are replaced by the
-// defaults named.
-type Config struct {
-	RingEvents       int           // events kept in the ring; 65,536
-	RingBytes        int           // bytes of events kept in the ring; 64 MiB
-	QueueEvents      int           // events queued for one watcher before it counts as slow; 1,024
-	QueueBytes       int           // bytes of events queued likewise; 4 MiB. One revision always fits a half empty queue
-	ProgressInterval time.Duration // periodic progress notices of watchers that ask for them; 10 minutes
-	Logger           *slog.Logger
-	Registerer       prometheus.Registerer // nil: metrics are kept, not registered
-}
-
-func (c Config) withDefaults() Config {
-	def := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	def(&c.RingEvents, 1<<16)
-	def(&c.RingBytes, 64<<20)
-	def(&c.QueueEvents, 1024)
-	def(&c.QueueBytes, 4<<20)
-	if c.ProgressInterval <= 0 {
-		c.ProgressInterval = 10 * time.Minute
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
 
 // Hub distributes events to watchers. Its methods may be called by any number of
 // goroutines, Publish by one at a time.
@@ -53,7 +19,7 @@ type Hub struct {
 	metrics  *metrics
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
-	wg       sync.WaitGroup // catch-up workers and the timer
+	wg       sync.WaitGroup // catch-up workers
 	ready    readyQueue     // watchers that a worker can get on with
 	memo     prevMemo
 	meetMost int // most ring entries a watcher is caught up with under the lock
@@ -66,15 +32,16 @@ type Hub struct {
 	ring    ring
 	index   index
 	streams map[*Stream]struct{}
-	behind  map[*watcher]struct{}
-	timers  timers
+	lagging map[*watcher]struct{}
 	touched []*watcher // Publish's scratch
 }
 
 // NewHub returns a hub whose newest revision is frontier, compacted at compact.
 // It owns goroutines until Close.
 func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
-	cfg = cfg.withDefaults()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	h := &Hub{
 		src:      src,
 		cfg:      cfg,
@@ -84,8 +51,7 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 		ring:     ring{maxEvents: cfg.RingEvents, maxBytes: cfg.RingBytes, from: frontier + 1},
 		index:    newIndex(),
 		streams:  make(map[*Stream]struct{}),
-		behind:   make(map[*watcher]struct{}),
-		timers:   newTimers(),
+		lagging:  make(map[*watcher]struct{}),
 	}
 	h.memo.maxBytes = cfg.RingBytes / 4
 	h.metrics = newMetrics(h)
@@ -95,7 +61,6 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 	for range catchUpWorkers {
 		h.wg.Go(h.runCatchUp)
 	}
-	h.wg.Go(h.runTimers)
 	return h
 }
 
@@ -124,8 +89,8 @@ func (h *Hub) Publish(events []*Event, frontier int64) {
 		for n < len(events) && events[n].Record.ModRevision == rev {
 			n++
 		}
-		// A slice of its own for each revision: a queue that holds on to it
-		// holds no other revision's events in memory.
+		// Each revision has its own slice, so that a queue that keeps it does not
+		// keep events of other revisions in memory.
 		entries := make([]*entry, n)
 		for i, e := range events[:n] {
 			entries[i] = newEntry(e, true)
@@ -173,8 +138,8 @@ func (h *Hub) distribute(rev int64, entries []*entry) {
 	h.touched = touched[:0]
 }
 
-// distrust moves the frontier without knowing the events in between: nobody may
-// miss them, so everybody reads them from the Source.
+// distrust moves the frontier without knowing the events in between. All watchers read those
+// from the Source, so that none misses them.
 func (h *Hub) distrust(old, frontier int64) {
 	h.ring.reset(frontier + 1)
 	h.frontier.Store(frontier)
@@ -197,8 +162,8 @@ func (h *Hub) Jump(frontier int64) {
 	}
 }
 
-// Compact tells the hub that the compact revision rose to rev. Watchers that are
-// behind and still need history below it are cancelled; others do not notice.
+// Compact raises the compact revision to rev. It cancels lagging watchers that still need
+// history below rev; others do not notice.
 func (h *Hub) Compact(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,7 +171,7 @@ func (h *Hub) Compact(rev int64) {
 		return
 	}
 	h.compact = rev
-	for w := range h.behind {
+	for w := range h.lagging {
 		// A worker that is replaying sees the new compact revision itself: what
 		// it has read by then is whole, and is delivered first.
 		if !w.running && h.compacted(w) {
@@ -215,9 +180,8 @@ func (h *Hub) Compact(rev int64) {
 	}
 }
 
-// compacted reports whether history that w needs is gone. What is above the
-// frontier is not history yet, however high the compact revision. The hub's lock
-// is held.
+// compacted reports whether history that w needs is gone. Revisions above the frontier are not
+// history yet, however high the compact revision. The caller must hold the hub's lock.
 func (h *Hub) compacted(w *watcher) bool {
 	return w.next < h.compact && w.next <= h.frontier.Load()
 }
@@ -225,8 +189,8 @@ func (h *Hub) compacted(w *watcher) bool {
 // Revision is the newest revision published.
 func (h *Hub) Revision() int64 { return h.frontier.Load() }
 
-// Close ends all streams and waits for the hub's goroutines. What was queued is
-// dropped. It may be called more than once.
+// Close ends all streams, drops queued responses and waits for the hub's goroutines. It may be
+// called more than once.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -21,11 +22,22 @@ type bed struct {
 }
 
 func newBed(t *testing.T, cfg Config) *bed {
+	t.Helper()
 	src, reg := newHistory(), prometheus.NewRegistry()
+	cfg = completed(cfg)
 	cfg.Registerer = reg
 	b := &bed{t: t, src: src, reg: reg, hub: NewHub(src, src.revision, -1, cfg)}
 	t.Cleanup(b.hub.Close)
 	return b
+}
+
+// completed returns cfg with the default of each number that is zero.
+func completed(cfg Config) Config {
+	d := DefaultConfig()
+	cfg.RingEvents, cfg.RingBytes = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.RingBytes, d.RingBytes)
+	cfg.QueueEvents, cfg.QueueBytes = cmp.Or(cfg.QueueEvents, d.QueueEvents), cmp.Or(cfg.QueueBytes, d.QueueBytes)
+	cfg.ProgressInterval = cmp.Or(cfg.ProgressInterval, d.ProgressInterval)
+	return cfg
 }
 
 // put commits and publishes one revision that puts key; it returns the revision.
@@ -70,7 +82,7 @@ func (b *bed) metric(name string) (sum float64) {
 func (b *bed) stream(creates ...CreateRequest) *Stream {
 	s := b.hub.NewStream()
 	for _, r := range creates {
-		s.Create(r)
+		s.Create(Permitted, r)
 	}
 	return s
 }
@@ -259,7 +271,7 @@ func TestStartInTheFutureWaits(t *testing.T) {
 	require.Equal(t, map[string]bool{"0@4 put:a:4": true, "1@4 put:a:4": true}, got)
 }
 
-func TestPublishPassesOverWhatWasSeen(t *testing.T) {
+func TestPublishIgnoresEventsAlreadySeen(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"))
 	b.expect(s, "0@1 created")

@@ -1,6 +1,9 @@
 package watch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // metrics are a hub's metrics. Where one means what etcd's does, it has etcd's
 // name.
@@ -16,34 +19,29 @@ type metrics struct {
 }
 
 func newMetrics(h *Hub) *metrics {
-	var all []prometheus.Collector
+	with := promauto.With(h.cfg.Registerer)
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		all = append(all, g)
-		return g
+		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		all = append(all, c)
-		return c
+		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	ringGauge := func(name, help string, value func(*ring) int) {
-		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		with.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return float64(value(&h.ring))
-		}))
+		})
 	}
 	ringGauge("sqlbrain_watch_ring_events", "Events in the ring of recent events.",
 		func(r *ring) int { return len(r.events()) })
 	ringGauge("sqlbrain_watch_ring_bytes", "Bytes of the events in the ring of recent events.",
 		func(r *ring) int { return r.bytes })
-	catchUp := prometheus.NewCounterVec(prometheus.CounterOpts{
+	catchUp := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_watch_catchup_total",
 		Help: "Steps of replaying history for watchers that are behind, by where it was read.",
 	}, []string{"from"})
-	all = append(all, catchUp)
-	m := &metrics{
+	return &metrics{
 		streams:      gauge("etcd_debugging_mvcc_watch_stream_total", "Watch streams."),
 		watchers:     gauge("etcd_debugging_mvcc_watcher_total", "Watchers."),
 		slow:         gauge("etcd_debugging_mvcc_slow_watcher_total", "Watchers that are behind."),
@@ -53,12 +51,4 @@ func newMetrics(h *Hub) *metrics {
 		catchUpRing:  catchUp.WithLabelValues("ring"),
 		catchUpStore: catchUp.WithLabelValues("store"),
 	}
-	if reg := h.cfg.Registerer; reg != nil {
-		for _, c := range all {
-			if err := reg.Register(c); err != nil {
-				h.log.Error("watch: a metric cannot be registered", "error", err)
-			}
-		}
-	}
-	return m
 }

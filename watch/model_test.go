@@ -200,7 +200,7 @@ func (m *model) create(ms *modelStream) {
 		w.passed = min(frontier, w.from-1)
 	}
 	ms.coming = append(ms.coming, w)
-	ms.s.Create(r)
+	ms.s.Create(Permitted, r)
 }
 
 func (m *model) cancel(ms *modelStream) {
@@ -330,7 +330,7 @@ func (m *model) finish() {
 			m.fatalf("watchers are still behind")
 		}
 		// Fake time: the longest backoff is over, and so is all work.
-		time.Sleep(maxRetry)
+		time.Sleep(reading.Max)
 		synctest.Wait()
 		for _, ms := range m.streams {
 			for m.read(ms) {
@@ -373,5 +373,5 @@ func (m *model) done() bool {
 			return false
 		}
 	}
-	return len(m.hub.behind) == 0
+	return len(m.hub.lagging) == 0
 }

@@ -6,20 +6,20 @@ import (
 	"sync"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// lookup is the search for the version an event replaced. Who puts it on the
-// entry makes the search; all others wait for done.
+// lookup is the search for the version an event replaced. The goroutine that puts it on the
+// entry searches; all others wait for done.
 type lookup struct {
 	done   chan struct{}
-	record *coder.Record // valid after done; nil if there is none any more
+	record *coder.Record // valid after done; nil if it no longer exists
 	err    error         // valid after done; then the search must be made anew
 }
 
-// previous returns the versions that the events replaced, nil where there was
-// none or it is compacted away. Those not at hand are fetched with one call to the
-// Source, unless another watcher's consumer has done so or is at it. The error is
-// ctx's or ErrClosed.
+// previous returns the versions that the events replaced, nil where there was none or it is
+// compacted. It fetches those that are not in memory with one call to the Source, unless another
+// watcher's consumer has fetched them or is doing so. The error is ctx's or ErrClosed.
 func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Record, error) {
 	// The Source must not be kept busy for a stream that was closed.
 	ctx, cancel := context.WithCancel(ctx)
@@ -42,16 +42,16 @@ func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Recor
 			missing = append(missing, i)
 		}
 	}
-	for failures := 0; len(missing) > 0; {
+	for failures := 1; len(missing) > 0; {
 		var err error
 		if missing, err = h.lookUp(ctx, entries, prev, missing); err == nil {
 			continue
 		}
 		if ctx.Err() == nil {
-			d := retryAfter(failures)
+			d := reading.Pause(failures)
 			failures++
 			h.reportSource("watch: reading previous versions failed; trying again", err, d)
-			err = wait(ctx, d)
+			err = retry.Sleep(ctx, d)
 		}
 		switch {
 		case s.ctx.Err() != nil:
@@ -81,7 +81,7 @@ func (h *Hub) lookUp(ctx context.Context, entries []*entry, prev []*coder.Record
 	if len(mine) > 0 {
 		err = h.search(ctx, mine)
 	}
-	// Only now: somebody may wait for ours, whose we wait for.
+	// Not earlier: two consumers may wait for each other's lookups.
 	for n, i := range missing {
 		l := lookups[n]
 		select {

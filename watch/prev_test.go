@@ -34,7 +34,7 @@ func newVersionsBed(t *testing.T, cfg Config) (*bed, *versions) {
 	return b, src
 }
 
-func TestPrevIsThePublishersIfItHadIt(t *testing.T) {
+func TestPrevComesFromThePublisherIfKnown(t *testing.T) {
 	b, src := newVersionsBed(t, Config{RingEvents: 1})
 	b.prev = true
 	s := b.stream(key("a").withPrev(), key("b"))
@@ -77,7 +77,7 @@ func TestPrevIsFetchedWithOneCallAResponse(t *testing.T) {
 	require.Equal(t, 1, src.calls)
 	b.compact(5)
 	b.put("a")
-	s.Create(span("a", "z").withPrev().from(5))
+	s.Create(Permitted, span("a", "z").withPrev().from(5))
 	b.expect(s, "0@5 put:a:5", "1@5 created", "1@5 put:a:5") // both compacted
 }
 
@@ -144,7 +144,7 @@ func TestPrevErrorsAreRetriedAndLoseNothing(t *testing.T) {
 	})
 }
 
-func TestPrevSurvivesTheEndOfNextsContext(t *testing.T) {
+func TestPrevSurvivesACancelledNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, src := newVersionsBed(t, Config{RingEvents: 1})
 		b.put("a")

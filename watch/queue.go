@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -43,8 +42,10 @@ type pending struct {
 // length is bounded: events by the budget of each watcher, periodic progress by
 // one a watcher, the rest by maxControls and maxProgress.
 type queue struct {
-	hub  *Hub
-	wake chan struct{} // has a token when the queue may have become non-empty
+	budget  *Config // of each watcher
+	metrics *metrics
+	ready   *readyQueue   // gets watchers whose events the consumer has taken
+	wake    chan struct{} // has a token when the queue may have become non-empty
 
 	mu         sync.Mutex
 	closed     bool
@@ -55,8 +56,8 @@ type queue struct {
 	taken      *pending // out of the queue, but not handed to the consumer yet
 }
 
-func (q *queue) init(h *Hub) {
-	q.hub = h
+func (q *queue) init(budget *Config, m *metrics, ready *readyQueue) {
+	q.budget, q.metrics, q.ready = budget, m, ready
 	q.wake = make(chan struct{}, 1)
 	q.room.L = &q.mu
 }
@@ -91,23 +92,23 @@ func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) 
 	if w.notify {
 		w.lastEvents = time.Now()
 	}
-	cfg := &q.hub.cfg
+	cfg := q.budget
 	for i := 0; i < len(entries); {
 		end := endOfRevision(entries, i)
 		size := 0
 		for _, e := range entries[i:end] {
 			size += e.size
 		}
-		// While half of the budget is free a revision finds room whatever its
-		// size: else schedule and enqueue could disagree for ever about whether
-		// there is any.
+		// While half of the budget is free a revision of any size is accepted.
+		// Otherwise schedule and enqueue could disagree endlessly about whether
+		// there is room.
 		if !force && !q.drained(w) && (w.queued+end-i > cfg.QueueEvents || w.bytes+size > cfg.QueueBytes) {
 			return entries[i].revision()
 		}
 		q.appendEvents(w, entries[i:end:end], size, header)
 		w.queued += end - i
 		w.bytes += size
-		q.hub.metrics.pending.Add(float64(end - i))
+		q.metrics.pending.Add(float64(end - i))
 		i = end
 	}
 	return 0
@@ -148,8 +149,8 @@ func (q *queue) streamProgress(revision int64) {
 		return
 	}
 	if q.progresses >= maxProgress {
-		// The consumer is far behind. The newest one gives way: what it would have
-		// said, this one says later. Older ones stay, or none might ever arrive.
+		// The consumer reads slowly. This response replaces the newest one, which it
+		// covers. Older ones stay, or none might ever arrive.
 		seen := 0
 		q.remove(func(p *pending) bool {
 			if p.kind == progressKind {
@@ -199,7 +200,7 @@ func (q *queue) drop(w *watcher) {
 		}
 		w.queued -= len(p.entries)
 		w.bytes -= p.size
-		q.hub.metrics.pending.Sub(float64(len(p.entries)))
+		q.metrics.pending.Sub(float64(len(p.entries)))
 		return true
 	})
 }
@@ -217,52 +218,10 @@ func (q *queue) remove(match func(*pending) bool) {
 	}
 }
 
-// schedule sees to it that w, which is behind, gets on: now if its queue is
-// half empty, else as soon as the consumer has made it so. The hub's lock is held.
-func (h *Hub) schedule(w *watcher) {
-	if w.state != behind {
-		return
-	}
-	q := &w.stream.queue
-	q.mu.Lock()
-	w.parked = !q.drained(w)
-	parked := w.parked
-	q.mu.Unlock()
-	if !parked {
-		h.ready.push(w)
-	}
-}
-
 // drained reports whether at least half of w's budget is free.
 func (q *queue) drained(w *watcher) bool {
-	cfg := &q.hub.cfg
+	cfg := q.budget
 	return w.queued <= cfg.QueueEvents/2 && w.bytes <= cfg.QueueBytes/2
-}
-
-// Next returns the next response, waiting for one; its error is ctx's, or
-// ErrClosed. A response is not lost if ctx ends: the next call returns it. For a
-// watcher with PrevKV, Next asks the Source for previous versions that are not at
-// hand, and does so again, with backoff, while the Source fails.
-func (s *Stream) Next(ctx context.Context) (*Response, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		p, err := s.take()
-		if err != nil {
-			return nil, err
-		}
-		if p != nil {
-			return s.finish(ctx, p)
-		}
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.ctx.Done():
-			return nil, ErrClosed
-		}
-	}
 }
 
 // take moves the first response out of the queue, nil if there is none.
@@ -293,36 +252,13 @@ func (q *queue) take() (*pending, error) {
 		n := len(p.entries)
 		p.w.queued -= n
 		p.w.bytes -= p.size
-		q.hub.metrics.pending.Sub(float64(n))
+		q.metrics.pending.Sub(float64(n))
 		if p.w.parked && q.drained(p.w) {
 			p.w.parked = false
-			q.hub.ready.push(p.w)
+			q.ready.push(p.w)
 		}
 	}
 	return p, nil
-}
-
-// finish makes the response of p, which was taken.
-func (s *Stream) finish(ctx context.Context, p *pending) (*Response, error) {
-	resp := p.resp
-	if p.kind == eventKind {
-		if p.w.prevKV {
-			prev, err := s.previous(ctx, p.entries)
-			if err != nil {
-				return nil, err
-			}
-			resp.Prev = prev
-		}
-		resp.Events = make([]*Event, len(p.entries))
-		for i, e := range p.entries {
-			resp.Events[i] = e.Event
-		}
-		s.hub.metrics.events.Add(float64(len(p.entries)))
-	}
-	s.mu.Lock()
-	s.taken = nil
-	s.mu.Unlock()
-	return &resp, nil
 }
 
 // waitForRoom waits until another answer may be queued.
@@ -342,7 +278,7 @@ func (q *queue) close() {
 	}
 	q.closed = true
 	for p := q.head; p != nil; p = p.next {
-		q.hub.metrics.pending.Sub(float64(len(p.entries)))
+		q.metrics.pending.Sub(float64(len(p.entries)))
 	}
 	q.head, q.tail, q.taken = nil, nil, nil
 	q.room.Broadcast()

@@ -27,7 +27,7 @@ func (r *ring) events() []*entry { return r.buf[r.head:] }
 func (r *ring) covers(rev int64) bool { return rev >= r.from }
 
 // add appends the events of one revision, newer than all in the ring, and drops
-// the oldest ones that do not fit any more. A revision that alone exceeds the
+// the oldest ones that no longer fit. A revision that alone exceeds the
 // bounds is not kept.
 func (r *ring) add(entries []*entry) {
 	r.buf = append(r.buf, entries...)
@@ -57,7 +57,7 @@ func (r *ring) dropOldest() {
 	}
 }
 
-// reset empties the ring; it covers revisions from from on.
+// reset empties the ring; it covers revisions >= from.
 func (r *ring) reset(from int64) {
 	r.buf, r.head, r.bytes, r.from = nil, 0, 0, from
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// Source is the durable history behind the ring. It is called by several
+// Source is the durable history that the ring is a part of. It is called by several
 // goroutines at once, never under a lock of the hub, and must return promptly
-// when ctx ends. Any error that is not a *CompactedError counts as passing: the
-// hub calls again, with backoff, for as long as the watcher lives.
+// when ctx ends. The hub takes any error that is not a *CompactedError for
+// temporary, and calls again, with backoff, until the watcher ends.
 //
-// What a Source has to keep: after a compaction at revision C, watches may still
+// Retention: after a compaction at revision C, watches may still
 // start at C itself, and get every event of C: puts, deletes and whole
 // transactions, superseded since or not (etcd behaves so, measured with 3.7.3). So
 // the log of revision C, and the version rows it names, tombstones included, stay
@@ -20,10 +20,10 @@ import (
 type Source interface {
 	// Changes returns, in order, the events of revisions in [from, to] on keys
 	// of the range (etcd's key and range end, see coder.Contains), whole
-	// revisions only, and next, the revision to go on from; next > to says that
+	// revisions only, and next, the revision to continue at; next > to means that
 	// all was read. One call reads a bounded amount of history, so it may return
-	// no events and next <= to, but next is always above from. What is committed
-	// above to does not matter. Event.Prev is not filled. The caller may keep
+	// no events and next <= to, but next is always above from. Commits above to do
+	// not matter. Event.Prev is not filled. The caller may keep
 	// and share the events.
 	//
 	// The error is *CompactedError, with a Revision above from, if history at

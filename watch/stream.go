@@ -2,26 +2,21 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// ErrClosed: the stream or its hub was closed.
-var ErrClosed = errors.New("watch: stream closed")
-
-// NoWatchID is the watch id of responses that belong to no watcher: refused
-// creates, and progress of a whole stream.
-const NoWatchID int64 = -1
-
 // Reasons of refused creates, in etcd's words.
 const (
 	reasonNegativeStart = "etcdserver: mvcc: required revision has been compacted"
 	reasonEmptyRange    = "mvcc: watcher range is empty"
 	reasonDuplicateID   = "mvcc: duplicate watch ID provided on the WatchStream"
+	// etcd has no reason for a watch whose permission was not checked.
+	reasonNoVerdict = "etcdserver: permission denied"
 )
 
 // CreateRequest asks for a watcher.
@@ -33,20 +28,6 @@ type CreateRequest struct {
 	ProgressNotify  bool
 	Fragment        bool // only carried through to Response
 	NoPut, NoDelete bool
-	Refused         string // not empty: no watcher, but a refusal for this reason
-}
-
-// Response is one message for the client.
-type Response struct {
-	WatchID         int64
-	Revision        int64 // header revision
-	Created         bool
-	Canceled        bool
-	CancelReason    string
-	CompactRevision int64
-	Events          []*Event        // whole revisions
-	Prev            []*coder.Record // per event, nil entries where absent; nil unless the watcher asked for prev_kv
-	Fragment        bool            // the watcher accepts fragments
 }
 
 // Stream is the watchers of one client stream, and one queue of responses in the
@@ -74,7 +55,7 @@ func (h *Hub) NewStream() *Stream {
 		future:   make(map[*watcher]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
-	s.queue.init(h)
+	s.queue.init(&h.cfg, h.metrics, &h.ready)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -87,13 +68,25 @@ func (h *Hub) NewStream() *Stream {
 	return s
 }
 
-// Create adds a watcher. Its Created response, or the refused one (created,
+// Verdict says whether a watcher may be created. The zero Verdict refuses.
+type Verdict struct {
+	permitted bool
+	reason    string
+}
+
+// Permitted lets a watcher be created.
+var Permitted = Verdict{permitted: true}
+
+// Refused refuses a watcher; reason goes to the client.
+func Refused(reason string) Verdict { return Verdict{reason: reason} }
+
+// Create adds a watcher if v permits it. Its Created response, or the refused one (created,
 // canceled, reason, watch id NoWatchID), is queued. A start below the compact
 // revision is answered with Created and then Canceled with CompactRevision.
 //
 // Create waits while thousands of answers to earlier requests are queued and the
 // consumer takes none, so that a client cannot fill the memory with them.
-func (s *Stream) Create(r CreateRequest) {
+func (s *Stream) Create(v Verdict, r CreateRequest) {
 	s.waitForRoom()
 	h := s.hub
 	h.mu.Lock()
@@ -111,7 +104,7 @@ func (s *Stream) Create(r CreateRequest) {
 		w.key = []byte{0}
 	}
 	frontier := h.frontier.Load()
-	if reason := s.refusal(w, r.Refused); reason != "" {
+	if reason := s.refusal(w, v); reason != "" {
 		s.control(nil, Response{
 			WatchID: NoWatchID, Revision: frontier, Created: true, Canceled: true, CancelReason: reason,
 		})
@@ -126,14 +119,13 @@ func (s *Stream) Create(r CreateRequest) {
 	h.start(w, frontier)
 }
 
-// refusal returns why w cannot be created, in the order in which etcd looks; callers
-// is the caller's own reason, "" for none.
-func (s *Stream) refusal(w *watcher, callers string) string {
+// refusal returns why w cannot be created, in the order in which etcd looks.
+func (s *Stream) refusal(w *watcher, v Verdict) string {
 	switch {
 	case w.start < 0:
 		return reasonNegativeStart
-	case callers != "":
-		return callers
+	case !v.permitted:
+		return cmp.Or(v.reason, reasonNoVerdict)
 	case len(w.end) > 0 && !coder.IsFromKey(w.end) && bytes.Compare(w.key, w.end) >= 0:
 		return reasonEmptyRange
 	case w.id != 0 && s.watchers[w.id] != nil:
@@ -155,10 +147,8 @@ func (s *Stream) freeID() int64 {
 func (h *Hub) start(w *watcher, frontier int64) {
 	s := w.stream
 	if w.notify {
-		w.progress.fire = func(now time.Time) { h.notify(w, now) }
-		h.timers.set(&w.progress, time.Now().Add(h.cfg.ProgressInterval))
+		w.progress = h.after(h.cfg.ProgressInterval, w, func() { h.notify(w) })
 	}
-	w.retry.fire = func(time.Time) { h.schedule(w) }
 	if w.start == 0 || w.start > frontier {
 		if w.start > frontier {
 			s.future[w] = struct{}{}
@@ -174,7 +164,7 @@ func (h *Hub) start(w *watcher, frontier int64) {
 }
 
 // Cancel ends a watcher and queues its Canceled response; events queued for it may
-// still come ahead of that, none behind it. Unknown ids, also of watchers cancelled
+// still come before that, none after it. Unknown ids, also of watchers cancelled
 // before, are ignored as in etcd. It waits as Create does.
 func (s *Stream) Cancel(id int64) {
 	s.waitForRoom()
@@ -214,23 +204,23 @@ func (s *Stream) RequestProgress() {
 		delete(s.future, w)
 	}
 	// Live watchers have all their events up to the frontier in the queue, and
-	// this goes behind them.
+	// this follows them.
 	s.streamProgress(frontier)
 }
 
 // notify queues the periodic progress of w if it is due, synced and started, and
-// sets the time of the next. The hub's lock is held.
-func (h *Hub) notify(w *watcher, now time.Time) {
-	due := now.Add(h.cfg.ProgressInterval)
+// sets the time of the next. The caller must hold the hub's lock.
+func (h *Hub) notify(w *watcher) {
+	wait, since := h.cfg.ProgressInterval, time.Now().Add(-h.cfg.ProgressInterval)
 	if frontier := h.frontier.Load(); w.state == live && w.start <= frontier {
-		if last := w.stream.watcherProgress(w, frontier, now.Add(-h.cfg.ProgressInterval)); !last.IsZero() {
-			due = last.Add(h.cfg.ProgressInterval)
+		if last := w.stream.watcherProgress(w, frontier, since); !last.IsZero() {
+			wait = last.Sub(since)
 		}
 	}
-	h.timers.set(&w.progress, due)
+	w.progress.Reset(wait)
 }
 
-// Close ends the stream and all its watchers. Next returns ErrClosed from now on.
+// Close ends the stream and all its watchers. Next then returns ErrClosed.
 func (s *Stream) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -252,4 +242,53 @@ func (s *Stream) close() {
 	clear(s.future)
 	s.cancel()
 	s.queue.close()
+}
+
+// Next returns the next response, waiting for one; its error is ctx's, or
+// ErrClosed. A response is not lost if ctx ends: the next call returns it. For a
+// watcher with PrevKV, Next asks the Source for previous versions that are not in
+// memory, and repeats that, with backoff, while the Source fails.
+func (s *Stream) Next(ctx context.Context) (*Response, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, err := s.take()
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return s.finish(ctx, p)
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.ctx.Done():
+			return nil, ErrClosed
+		}
+	}
+}
+
+// finish makes the response of p, which was taken.
+func (s *Stream) finish(ctx context.Context, p *pending) (*Response, error) {
+	resp := p.resp
+	if p.kind == eventKind {
+		if p.w.prevKV {
+			prev, err := s.previous(ctx, p.entries)
+			if err != nil {
+				return nil, err
+			}
+			resp.Prev = prev
+		}
+		resp.Events = make([]*Event, len(p.entries))
+		for i, e := range p.entries {
+			resp.Events[i] = e.Event
+		}
+		s.hub.metrics.events.Add(float64(len(p.entries)))
+	}
+	s.mu.Lock()
+	s.taken = nil
+	s.mu.Unlock()
+	return &resp, nil
 }

@@ -15,9 +15,9 @@ func TestChosenIDsStartAtZeroAndAreNotReused(t *testing.T) {
 	b.expect(s, "0@1 created", "2@1 created", "1@1 created", "3@1 created")
 	s.Cancel(1)
 	s.Cancel(3)
-	s.Create(key("a"))
-	s.Create(key("a").id(3))
-	s.Create(key("a").id(-1))
+	s.Create(Permitted, key("a"))
+	s.Create(Permitted, key("a").id(3))
+	s.Create(Permitted, key("a").id(-1))
 	b.expect(s, "1@1 canceled", "3@1 canceled", "4@1 created", "3@1 created", "-1@1 created")
 }
 
@@ -32,22 +32,24 @@ func TestRefusedCreates(t *testing.T) {
 	s := b.stream(key("a").id(8))
 	b.expect(s, "8@2 created")
 	for _, c := range []struct {
-		req  CreateRequest
-		want string
+		verdict Verdict
+		req     CreateRequest
+		want    string
 	}{
-		{key("a").id(8), duplicate},
-		{CreateRequest{Key: []byte("a"), Refused: "not allowed"}, `-1@2 created canceled "not allowed"`},
-		{CreateRequest{Key: []byte("a"), Refused: "not allowed", StartRevision: -1}, negative},
-		{key("a").from(-1), negative},
-		{span("b", "a").from(-1), negative},
-		{span("b", "a"), empty},
-		{span("b", "b"), empty},
-		{span("b", "a").id(8), empty},
-		{span("\x00", "\x00"), "0@2 created"},
-		{span("b", "\x00"), "1@2 created"},
-		{CreateRequest{}, "2@2 created"},
+		{Permitted, key("a").id(8), duplicate},
+		{Refused("not allowed"), CreateRequest{Key: []byte("a")}, `-1@2 created canceled "not allowed"`},
+		{Refused("not allowed"), CreateRequest{Key: []byte("a"), StartRevision: -1}, negative},
+		{Verdict{}, key("a"), `-1@2 created canceled "etcdserver: permission denied"`},
+		{Permitted, key("a").from(-1), negative},
+		{Permitted, span("b", "a").from(-1), negative},
+		{Permitted, span("b", "a"), empty},
+		{Permitted, span("b", "b"), empty},
+		{Permitted, span("b", "a").id(8), empty},
+		{Permitted, span("\x00", "\x00"), "0@2 created"},
+		{Permitted, span("b", "\x00"), "1@2 created"},
+		{Permitted, CreateRequest{}, "2@2 created"},
 	} {
-		s.Create(c.req)
+		s.Create(c.verdict, c.req)
 		b.expect(s, c.want)
 	}
 	// The stream goes on, and the watcher whose id was refused is unharmed.
@@ -94,7 +96,7 @@ func TestCompactedStart(t *testing.T) {
 	b.expect(s, "0@5 created", "0@0 canceled compact=4", "1@5 created")
 	// As etcd has it, the id stays taken and progress is withheld until the
 	// client cancels it.
-	s.Create(key("a").id(-7))
+	s.Create(Permitted, key("a").id(-7))
 	s.Cancel(-7)
 	b.expect(s, "-7@5 created", "-7@5 canceled")
 	s.RequestProgress()
@@ -115,7 +117,7 @@ func TestCompactedIDStaysTaken(t *testing.T) {
 	b.expect(s, "5@3 created", "5@0 canceled compact=3",
 		`-1@3 created canceled "mvcc: duplicate watch ID provided on the WatchStream"`)
 	s.Cancel(5)
-	s.Create(key("a").id(5))
+	s.Create(Permitted, key("a").id(5))
 	b.expect(s, "5@3 canceled", "5@3 created")
 }
 
@@ -139,14 +141,14 @@ func TestProgressOnRequest(t *testing.T) {
 	s := b.stream()
 	s.RequestProgress()
 	b.nothing(s) // no watchers
-	s.Create(key("a"))
+	s.Create(Permitted, key("a"))
 	s.RequestProgress()
 	b.put("a")
 	s.RequestProgress()
 	b.put("b")
 	s.RequestProgress()
 	b.expect(s, "0@1 created", "-1@1", "0@2 put:a:2", "-1@2", "-1@3")
-	s.Create(key("a").from(5))
+	s.Create(Permitted, key("a").from(5))
 	s.RequestProgress()
 	b.put("b")
 	s.RequestProgress()
@@ -155,13 +157,13 @@ func TestProgressOnRequest(t *testing.T) {
 	b.put("b")
 	s.RequestProgress()
 	b.expect(s, "-1@5")
-	s.Create(key("a").from(9))
+	s.Create(Permitted, key("a").from(9))
 	s.Cancel(2)
 	s.RequestProgress()
 	b.expect(s, "2@5 created", "2@5 canceled", "-1@5")
 }
 
-func TestNoProgressWhileAWatcherIsBehind(t *testing.T) {
+func TestNoProgressWhileAWatcherLags(t *testing.T) {
 	b := newBed(t, Config{QueueEvents: 1})
 	s := b.stream(key("a"), key("b"))
 	b.expect(s, "0@1 created", "1@1 created")
@@ -237,7 +239,7 @@ func TestPeriodicProgress(t *testing.T) {
 	})
 }
 
-func TestNoPeriodicProgressWhileBehind(t *testing.T) {
+func TestNoPeriodicProgressWhileLagging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, Config{ProgressInterval: time.Minute, QueueEvents: 1})
 		n := key("a")
@@ -264,7 +266,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	time.AfterFunc(time.Millisecond, cancel)
 	_, err := s.Next(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	s.Create(key("a"))
+	s.Create(Permitted, key("a"))
 	_, err = s.Next(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	b.expect(s, "0@1 created")
@@ -286,7 +288,7 @@ func TestCloseEndsNextAndEverything(t *testing.T) {
 			}()
 			closeIt(b.hub, s)
 			require.ErrorIs(t, <-errs, ErrClosed)
-			s.Create(key("a"))
+			s.Create(Permitted, key("a"))
 			s.Cancel(4)
 			s.RequestProgress()
 			b.put("a")
@@ -295,7 +297,7 @@ func TestCloseEndsNextAndEverything(t *testing.T) {
 			s.Close()
 			b.hub.Close()
 			late := b.hub.NewStream()
-			late.Create(key("a"))
+			late.Create(Permitted, key("a"))
 			_, err = late.Next(context.Background())
 			require.ErrorIs(t, err, ErrClosed)
 			late.Close()
@@ -304,15 +306,15 @@ func TestCloseEndsNextAndEverything(t *testing.T) {
 	}
 }
 
-func TestRequestsWaitForAConsumerThatTakesNoAnswers(t *testing.T) {
+func TestRequestsWaitForAConsumerThatReadsNoResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, Config{})
 		s := b.stream()
 		for range maxControls {
-			s.Create(key("a").from(-1))
+			s.Create(Permitted, key("a").from(-1))
 		}
 		created, canceled := false, false
-		go func() { s.Create(key("a")); created = true; s.Cancel(0); canceled = true }()
+		go func() { s.Create(Permitted, key("a")); created = true; s.Cancel(0); canceled = true }()
 		synctest.Wait()
 		require.False(t, created)
 		b.response(s)

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 
@@ -25,7 +24,7 @@ type benchFlags struct {
 // newBenchCommand returns the command that drives an etcd endpoint and checks
 // its answers.
 func newBenchCommand() *cobra.Command {
-	var f benchFlags
+	f := benchFlags{cfg: bench.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Drive an etcd endpoint as kube-apiserver does, and check every answer",
@@ -72,32 +71,32 @@ func benchWorkloads() string {
 func (f *benchFlags) register(cmd *cobra.Command) {
 	c, p := &f.cfg, cmd.PersistentFlags()
 	cmd.Flags().StringVar(&c.Workload, "workload", "", "the workload, in place of a sub-command")
-	p.StringSliceVar(&c.Endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client endpoints of one cluster")
-	p.IntVar(&c.Clients, "clients", 16, "requests sent at the same time")
-	p.IntVar(&c.Conns, "conns", 4, "connections they share")
-	p.IntVar(&c.ValueSize, "value-size", 0, "bytes of each value; 0: 0.5 to 50 KiB and a few of 1 MiB, as Kubernetes has them")
-	p.IntVar(&c.Keys, "keys", 10_000, "objects that exist before workloads other than create start")
-	p.Int64Var(&c.Total, "total", 0, "operations (default 10000, without --duration)")
-	p.DurationVar(&c.Duration, "duration", 0, "how long to start operations")
-	p.Float64Var(&c.Rate, "rate", 0, "operations started per second; latency then counts from when one was due (0: no limit)")
-	p.Uint64Var(&c.Seed, "seed", 1, "of keys, values and choices")
-	p.StringVar(&c.Prefix, "prefix", "", "of all keys; it must hold none yet (default a unique one)")
+	p.StringSliceVar(&c.Endpoints, "endpoints", c.Endpoints, "client endpoints of one cluster")
+	p.IntVar(&c.Clients, "clients", c.Clients, "requests sent at the same time")
+	p.IntVar(&c.Conns, "conns", c.Conns, "connections they share")
+	p.IntVar(&c.ValueSize, "value-size", c.ValueSize, "bytes of each value; 0: 0.5 to 50 KiB and a few of 1 MiB, as Kubernetes has them")
+	p.IntVar(&c.Keys, "keys", c.Keys, "objects that exist before workloads other than create start")
+	p.Int64Var(&c.Total, "total", c.Total, "operations (default 10000, without --duration)")
+	p.DurationVar(&c.Duration, "duration", c.Duration, "how long to start operations")
+	p.Float64Var(&c.Rate, "rate", c.Rate, "operations started per second; latency then counts from when one was due (0: no limit)")
+	p.Uint64Var(&c.Seed, "seed", c.Seed, "of keys, values and choices")
+	p.StringVar(&c.Prefix, "prefix", c.Prefix, "of all keys; it must hold none yet (default a unique one)")
 	p.BoolVar(&c.Keep, "keep", false, "leave what was written in the store")
 	p.BoolVar(&c.Adopt, "adopt", false, "use the objects that a run with --keep and the same --seed, --prefix and --value-size left, in place of --keys new ones")
-	p.IntVar(&c.PageSize, "page-size", 500, "keys of a page of a list")
-	p.IntVar(&c.Watchers, "watchers", 10, "watchers of watch-latency")
+	p.IntVar(&c.PageSize, "page-size", c.PageSize, "keys of a page of a list")
+	p.IntVar(&c.Watchers, "watchers", c.Watchers, "watchers of watch-latency")
 	p.BoolVar(&c.WatchEach, "watch-each", false, "each of them watches one object, as a kubelet does, in place of all")
 	p.BoolVar(&c.NoVersions, "no-versions", false, "do not compare the versions of keys, which kine does not count")
 	p.IntSliceVar(&c.Processes, "processes", nil, "ids of the server's processes on this machine: tell what they and the client use")
-	p.StringVar(&f.mix, "mix", bench.DefaultMix.String(), "ratio of operations of mixed")
-	p.Int64Var(&c.LeaseTTL, "lease-ttl", 3600, "seconds, of the leases of lease")
-	p.IntVar(&c.KeysPerLease, "keys-per-lease", 1000, "events that share a lease")
-	p.IntVar(&c.Objects, "objects", 100_000, "objects of objects")
-	p.IntVar(&c.Updates, "updates", 10, "updates of each tenth object of objects")
+	p.StringVar(&f.mix, "mix", c.Mix.String(), "ratio of operations of mixed")
+	p.Int64Var(&c.LeaseTTL, "lease-ttl", c.LeaseTTL, "seconds, of the leases of lease")
+	p.IntVar(&c.KeysPerLease, "keys-per-lease", c.KeysPerLease, "events that share a lease")
+	p.IntVar(&c.Objects, "objects", c.Objects, "objects of objects")
+	p.IntVar(&c.Updates, "updates", c.Updates, "updates of each tenth object of objects")
 	p.BoolVar(&c.NoCompact, "no-compact", false, "objects leaves the store's history alone")
-	p.BoolVar(&c.Exclusive, "exclusive", false, "nobody else writes to the store: fail if a revision is missing")
-	p.DurationVar(&c.RequestTimeout, "timeout", 10*time.Second, "of one attempt of a request")
-	p.DurationVar(&c.RetryFor, "retry-for", time.Minute, "how long to repeat a request that fails for a passing reason")
+	p.BoolVar(&c.Exclusive, "exclusive", false, "no other client writes to the store: fail if a revision is missing")
+	p.DurationVar(&c.RequestTimeout, "timeout", c.RequestTimeout, "of one attempt of a request")
+	p.DurationVar(&c.RetryFor, "retry-for", c.RetryFor, "how long to repeat a request that fails for a passing reason")
 	p.StringVar(&f.tls.TrustedCAFile, "cacert", "", "file of the CA certificates that the server's is checked with; turns TLS on")
 	p.StringVar(&f.tls.CertFile, "cert", "", "file of the client certificate")
 	p.StringVar(&f.tls.KeyFile, "key", "", "file of the client certificate's key")
@@ -112,14 +111,16 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 	if cfg.Mix, err = bench.ParseMix(f.mix); err != nil {
 		return &usageError{err}
 	}
-	if f.tls.TrustedCAFile != "" || f.tls.CertFile != "" || f.tls.KeyFile != "" || anyHTTPS(cfg.Endpoints) {
+	secure := func(endpoint string) bool { return strings.HasPrefix(endpoint, "https://") }
+	if f.tls.TrustedCAFile != "" || f.tls.CertFile != "" || f.tls.KeyFile != "" || slices.ContainsFunc(cfg.Endpoints, secure) {
 		if cfg.TLS, err = f.tls.ClientConfig(); err != nil {
 			return fmt.Errorf("TLS: %w", err)
 		}
 	}
 	cfg.Progress = cmd.ErrOrStderr()
 	if file, ok := cfg.Progress.(*os.File); ok {
-		cfg.ProgressTerminal = isatty.IsTerminal(file.Fd())
+		info, err := file.Stat()
+		cfg.ProgressTerminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
 	rep, err := bench.Run(cmd.Context(), cfg)
 	if rep == nil {
@@ -130,13 +131,4 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		write = rep.WriteJSON
 	}
 	return errors.Join(err, write(cmd.OutOrStdout()))
-}
-
-func anyHTTPS(endpoints []string) bool {
-	for _, e := range endpoints {
-		if strings.HasPrefix(e, "https://") {
-			return true
-		}
-	}
-	return false
 }

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+func TestBenchRefusesInvalidOptions(t *testing.T) {
 	for _, c := range []struct {
 		want string
 		args []string

@@ -9,24 +9,24 @@ import (
 	"sync"
 )
 
-// Go collects garbage whenever the heap has doubled. The live heap of a server is
-// small, a few tens of MiB, so that it collected many times a second under load, for a
-// sixth of its CPU. Here the heap may grow by garbageBytes, whatever it is, but by no
-// more than maxGrowth times, and, as collections of a large one are dear, by no less
-// than minGrowth; so a large heap costs less memory than before. A GOGC or GOMEMLIMIT
-// of the environment is left as it is.
+// Go collects garbage whenever the heap has doubled. The live heap of a server is small, a few
+// tens of MiB, so by default it would collect many times a second under load, which takes a sixth
+// of its CPU. Here the heap may grow by garbageBytes between collections, but by at most maxGrowth
+// times its size, and, because collections of a large heap are expensive, by at least minGrowth
+// times. So a large heap takes less memory than by default. GOGC and GOMEMLIMIT in the environment
+// override this.
 const (
 	garbageBytes = 128 << 20
 	maxGrowth    = 4.0
 	minGrowth    = 0.5
 )
 
-// outsideGo is what the process has in memory besides Go's heap: its code, and stacks of
+// outsideGo is the resident memory outside Go's heap: the program's code, and stacks of
 // threads.
 const outsideGo = 48 << 20
 
-// tuneCollector sets Go's garbage collector up as above until restore is called. With a
-// limit, the more often the nearer the memory that Go has comes to it, in bytes; 0 is none.
+// tuneCollector configures Go's garbage collector as above until restore is called. If limit is
+// not 0, Go also collects more often as its memory approaches limit bytes.
 func tuneCollector(limit int64) (restore func()) {
 	if limit > 0 {
 		relax, before := relaxCollector(), debug.SetMemoryLimit(limit)
@@ -38,7 +38,7 @@ func tuneCollector(limit int64) (restore func()) {
 	return relaxCollector()
 }
 
-// goMemory is what remains for Go of a limit of resident memory, 0 if there is none.
+// goMemory returns the part of a limit of resident memory that is left for Go; 0 for no limit.
 func goMemory(limit, pageCaches int64) int64 {
 	if limit == 0 {
 		return 0
@@ -52,7 +52,7 @@ func relaxCollector() (restore func()) {
 	}
 	r := &relaxed{percent: growth(0), live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
 	before := debug.SetGCPercent(r.percent)
-	r.behindEachCollection()
+	r.afterEachCollection()
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -68,9 +68,9 @@ type relaxed struct {
 	done    bool
 }
 
-// behindEachCollection adapts to what the collection has left. A finalizer runs behind
-// the collection that finds its object unused, in a goroutine of the runtime's.
-func (r *relaxed) behindEachCollection() {
+// afterEachCollection adapts to the heap that the collection has left. A finalizer runs after
+// the collection that finds its object unused, in a goroutine of the runtime.
+func (r *relaxed) afterEachCollection() {
 	runtime.SetFinalizer(&struct{ _ [16]byte }{}, func(any) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -82,12 +82,12 @@ func (r *relaxed) behindEachCollection() {
 			r.percent = percent
 			debug.SetGCPercent(percent)
 		}
-		r.behindEachCollection()
+		r.afterEachCollection()
 	})
 }
 
-// growth returns by how many percent a heap of live bytes may grow, in steps of 10: to
-// set it stops the world for a moment.
+// growth returns by how many percent a heap of live bytes may grow, rounded to 10, because each
+// change stops the world for a moment.
 func growth(live uint64) int {
 	times := garbageBytes / float64(max(live, 1))
 	return int(math.Round(min(max(times, minGrowth), maxGrowth)*10)) * 10

@@ -5,10 +5,11 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
-	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestGrowth(t *testing.T) {
+func TestHeapGrowthIsBounded(t *testing.T) {
 	for live, want := range map[uint64]int{
 		0: 400, 1 << 20: 400, 32 << 20: 400, 48 << 20: 270, 64 << 20: 200, 128 << 20: 100, 192 << 20: 70, 256 << 20: 50, 1 << 40: 50,
 	} {
@@ -33,12 +34,10 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	restore := relaxCollector()
 	await := func(what string, ok func(uint64) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !ok(percent()); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d%%", what, percent())
-			}
+		eventually.True(t, what, func() bool {
 			runtime.GC()
-		}
+			return ok(percent())
+		})
 	}
 	await("a small heap", func(p uint64) bool { return p > 200 })
 	large := make([]byte, 2*garbageBytes)
@@ -57,7 +56,7 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	}
 }
 
-func TestCollectorOfTheEnvironmentStays(t *testing.T) {
+func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOGC", "")
@@ -73,7 +72,7 @@ func TestCollectorOfTheEnvironmentStays(t *testing.T) {
 	}
 }
 
-func TestAMemoryLimitIsSetAndTakenBack(t *testing.T) {
+func TestMemoryLimitIsSetAndRestored(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	restore := tuneCollector(goMemory(512<<20, 64<<20))
 	if got := debug.SetMemoryLimit(-1); got != 400<<20 {

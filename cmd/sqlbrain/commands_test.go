@@ -65,8 +65,8 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
-// TestSQLiteFileOfARunningServer: it can be looked at, and not be changed.
-func TestSQLiteFileOfARunningServer(t *testing.T) {
+// TestSQLiteFileOfARunningServerIsNotChanged: it can be looked at, and not be changed.
+func TestSQLiteFileOfARunningServerIsNotChanged(t *testing.T) {
 	raw := sqliteURL(t)
 	n := startNode(t, "--datastore", raw)
 	inUse := []string{"in use by another sqlbrain", strings.TrimPrefix(raw, "sqlite://"), "process " + strconv.Itoa(os.Getpid())}
@@ -148,7 +148,7 @@ func TestDoctorOnMySQL(t *testing.T) {
 	require.Equal(t, doctor.Warn, found["connections"].Status)
 }
 
-func TestDoctorSaysWhyItCannotConnect(t *testing.T) {
+func TestDoctorReportsWhyItCannotConnect(t *testing.T) {
 	good := mysqlUser(t, "ALL PRIVILEGES")
 	a, found := examined(t, "--datastore", strings.Replace(good, "@", "wrong@", 1))
 	require.Equal(t, 1, a.code)

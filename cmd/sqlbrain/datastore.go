@@ -7,20 +7,21 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 // errNoDatabase: an SQLite file that a command wants to look at does not exist.
-var errNoDatabase = errors.New("there is no such file")
+var errNoDatabase = errors.New("the file does not exist")
 
 // databaseFlags are the settings of the commands that need the database only.
 var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "data-dir"}
 
 // withDatabase runs f on the pools of the settings' database. Unless create is
 // set, an SQLite file that does not exist is errNoDatabase rather than created.
-func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqlstore.Database) error) (err error) {
+func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqldb.Database) error) (err error) {
 	u := p.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {
@@ -34,7 +35,7 @@ func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqlstor
 	}
 	// Nodes that name the servers of a Galera in different orders migrate on one of
 	// them all the same: the lock that makes one of them wait holds on that only.
-	db, err := sqlstore.OpenDB(u.InOrder(), sqlstore.Options{})
+	db, err := engines.OpenDB(u.InOrder(), sqlstore.Options{})
 	if err != nil {
 		return err
 	}
@@ -44,13 +45,13 @@ func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqlstor
 
 // prepareSchema brings the schema up to date, or only checks it.
 func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
-	return p.withDatabase(ctx, true, func(db *sqlstore.Database) error {
+	return p.withDatabase(ctx, true, func(db *sqldb.Database) error {
 		err := migrations.Verify(ctx, db.DialectName(), db.SQL())
 		missing := errors.Is(err, migrations.ErrMissing) || errors.Is(err, migrations.ErrOlder)
 		// Another node that starts at this moment shows as a dirty schema; Up waits
 		// for it, and finds out.
 		if missing || errors.Is(err, migrations.ErrDirty) {
-			if p.settings.Migrate == config.MigrateAuto {
+			if p.settings.Migrate {
 				// A server of an older version may have the file open.
 				if err := db.Lock(); err != nil {
 					return err

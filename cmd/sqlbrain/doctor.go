@@ -11,9 +11,10 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Connections a node opens unless told otherwise: see sqlstore.Options.
+// Connections that a node opens by default: see sqlstore.Options.
 const (
 	defaultReadConns = 32
 	writeConns       = 4
@@ -30,9 +31,6 @@ func (p *program) newDoctorCommand() *cobra.Command {
 Nothing is changed. The exit code is 1 if a check fails; warnings do not count.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			report, err := p.examine(ctx)
@@ -50,7 +48,7 @@ Nothing is changed. The exit code is 1 if a check fails; warnings do not count.`
 			return err
 		},
 	}
-	p.settings.Bind(cmd.Flags(), append(databaseFlags, "datastore-max-open-conns", "max-request-bytes")...)
+	p.needs(cmd, append(databaseFlags, "datastore-max-open-conns", "max-request-bytes")...)
 	addOutputFlag(cmd, &output)
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "bound on the whole examination")
 	return cmd
@@ -58,15 +56,15 @@ Nothing is changed. The exit code is 1 if a check fails; warnings do not count.`
 
 func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	u := p.settings.URL()
-	conns := p.settings.DatastoreMaxOpenConns
+	conns := p.settings.Store.MaxOpenConns
 	if conns == 0 {
 		conns = defaultReadConns
 	}
 	var report *doctor.Report
-	err := p.withDatabase(ctx, false, func(db *sqlstore.Database) error {
+	err := p.withDatabase(ctx, false, func(db *sqldb.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
 			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u.Addresses()),
-			MaxRequestBytes: p.settings.MaxRequestBytes, MaxConns: conns + writeConns,
+			MaxRequestBytes: p.settings.Server.MaxRequestBytes, MaxConns: conns + writeConns,
 		})
 		return nil
 	})

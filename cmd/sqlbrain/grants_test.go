@@ -28,7 +28,7 @@ func granted(t *testing.T, rootURL string, rights map[string]string) string {
 	return raw
 }
 
-func TestAServerNeedsNoRightToChangeTheSchema(t *testing.T) {
+func TestServeNeedsNoGrantToChangeTheSchema(t *testing.T) {
 	rootURL := enginetest.Database(t)
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", newUser(t, rootURL, "ALL PRIVILEGES")).code)
 	raw := granted(t, rootURL, runtimeGrants)
@@ -58,7 +58,7 @@ func TestAServerNeedsNoRightToChangeTheSchema(t *testing.T) {
 	require.Contains(t, a.stdout, "may not create tables")
 }
 
-func TestWhatAGrantIsMissingIsSaid(t *testing.T) {
+func TestMissingGrantsAreNamed(t *testing.T) {
 	rootURL := enginetest.Database(t)
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", newUser(t, rootURL, "ALL PRIVILEGES")).code)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
 func (p *program) newHealthCommand() *cobra.Command {
@@ -26,18 +26,15 @@ func (p *program) newHealthCommand() *cobra.Command {
 		Long: `Ask the server that runs with these settings whether it is healthy: /readyz on every URL that it serves
 clients on, for which it reads as a client would. The exit code is 0 if all of them say so.
 
-An https server is known by its --cert-file, whatever name that is for. If it demands a certificate of its clients,
-it is shown the same one, which must then be fit for that.`,
+An https server must show its --cert-file, whatever name that is for. If the server demands a client certificate,
+this command shows the same one, which must then be valid for clients.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			for _, u := range p.settings.ListenClientURLs {
+			for _, u := range p.settings.Server.ListenClientURLs {
 				begin := time.Now()
-				if err := askReadiness(ctx, u, &p.settings.Config); err != nil {
+				if err := askReadiness(ctx, u, &p.settings.Server.TLS); err != nil {
 					return fmt.Errorf("%s is not healthy: %w", u, err)
 				}
 				if _, err := fmt.Fprintf(p.stdout, "%s is healthy, took %s\n", u, time.Since(begin).Round(time.Microsecond)); err != nil {
@@ -47,14 +44,14 @@ it is shown the same one, which must then be fit for that.`,
 			return nil
 		},
 	}
-	p.settings.Bind(cmd.Flags(), "listen-client-urls", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth")
+	p.needs(cmd, "listen-client-urls", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "bound on the whole question")
 	return cmd
 }
 
-// askReadiness asks the server that listens on the URL raw. Its error says what
-// is wrong with it.
-func askReadiness(ctx context.Context, raw string, c *config.Config) error {
+// askReadiness asks the server that listens on the URL raw. The error says what is wrong with
+// the server.
+func askReadiness(ctx context.Context, raw string, c *tlsfiles.Config) error {
 	target, transport, err := localTransport(raw, c)
 	if err != nil {
 		return err
@@ -88,10 +85,10 @@ func askReadiness(ctx context.Context, raw string, c *config.Config) error {
 	return errors.New(strings.Join(failed, ", "))
 }
 
-// localTransport returns how to reach what listens on the URL raw, and the URL to
-// use for it, without a slash at its end. An address like 0.0.0.0 is this machine's
-// to net.Dial. No proxy is asked: the server is here.
-func localTransport(raw string, c *config.Config) (string, *http.Transport, error) {
+// localTransport returns a transport to the server that listens on the URL raw, and the URL to
+// use with it, without a trailing slash. net.Dial takes an address like 0.0.0.0 for this machine.
+// No proxy is used, because the server runs here.
+func localTransport(raw string, c *tlsfiles.Config) (string, *http.Transport, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "", nil, err
@@ -118,10 +115,10 @@ func localTransport(raw string, c *config.Config) (string, *http.Transport, erro
 	return target, t, nil
 }
 
-// ownCertificate takes exactly the server's own certificate, and shows it. The
-// names in it are not looked at: they need not hold the address listened on, and
-// who has the key of this very certificate is the server.
-func ownCertificate(c *config.Config) (*tls.Config, error) {
+// ownCertificate accepts no certificate but the server's own, and shows the same one. It does
+// not compare names: they need not contain the listen address, and only the server has the
+// certificate's key.
+func ownCertificate(c *tlsfiles.Config) (*tls.Config, error) {
 	own, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {
 		return nil, err
@@ -135,8 +132,8 @@ func ownCertificate(c *config.Config) (*tls.Config, error) {
 			}
 			return nil
 		},
-		// Shown whatever authorities the server names: its own answer to a wrong
-		// one is clearer than that of none.
+		// Shown whatever authorities the server names: the server's error for a wrong certificate
+		// is clearer than that for none.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil },
 	}, nil
 }

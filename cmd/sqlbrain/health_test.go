@@ -4,12 +4,12 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestHealthOfARunningServer(t *testing.T) {
@@ -29,7 +29,7 @@ func TestHealthOfARunningServer(t *testing.T) {
 	execute(t, "health", "--listen-client-urls", n.endpoint).requireRefused(t, n.endpoint, "is not healthy", "refused")
 }
 
-func TestHealthOverASocketAndOfEveryURL(t *testing.T) {
+func TestHealthAsksEveryURL(t *testing.T) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	startNode(t, "--datastore", sqliteURL(t), "--listen-peer-urls=", "--listen-client-urls="+socket)
 	a := execute(t, "health", "--listen-client-urls="+socket)
@@ -62,19 +62,19 @@ func TestHealthOverTLS(t *testing.T) {
 }
 
 // A server whose database does not answer is up, and not healthy.
-func TestHealthWithoutTheDatabase(t *testing.T) {
+func TestHealthFailsWithoutTheDatabase(t *testing.T) {
 	s := enginetest.StartServer(t)
 	n := startNode(t, "--datastore", s.URL())
 	require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint).code)
 	s.Pause()
-	require.Eventually(t, func() bool {
+	eventually.True(t, "the node to be unhealthy", func() bool {
 		a := execute(t, "health", "--timeout=1s", "--listen-client-urls", n.endpoint)
 		return a.code == 1 && a.stdout == ""
-	}, time.Minute, 10*time.Millisecond)
+	})
 	s.Resume()
-	require.Eventually(t, func() bool {
+	eventually.True(t, "the node to be healthy", func() bool {
 		return execute(t, "health", "--listen-client-urls", n.endpoint).code == 0
-	}, time.Minute, 10*time.Millisecond)
+	})
 }
 
 func TestHealthIsRefused(t *testing.T) {

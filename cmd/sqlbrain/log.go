@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-
-	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 )
 
 // maxLoggedText bounds each text of a log line, in bytes. Clients choose some of them:
@@ -49,12 +47,11 @@ func bounded(s string) string {
 // files.
 func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err error) {
 	var files []io.Closer
-	closeFiles = func() error {
-		var errs []error
+	closeFiles = func() (err error) {
 		for _, f := range files {
-			errs = append(errs, f.Close())
+			err = errors.Join(err, f.Close())
 		}
-		return errors.Join(errs...)
+		return err
 	}
 	var outs []io.Writer
 	for _, name := range p.settings.LogOutputs {
@@ -71,13 +68,9 @@ func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err
 			files, outs = append(files, f), append(outs, f)
 		}
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(p.settings.LogLevel)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("log-level: %w", err), closeFiles())
-	}
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: boundText}
+	options := &slog.HandlerOptions{Level: p.settings.LogLevel, ReplaceAttr: boundText}
 	var handler slog.Handler
-	if w := io.MultiWriter(outs...); p.settings.LogFormat == config.FormatJSON {
+	if w := io.MultiWriter(outs...); p.settings.LogJSON {
 		handler = slog.NewJSONHandler(w, options)
 	} else {
 		handler = slog.NewTextHandler(w, options)

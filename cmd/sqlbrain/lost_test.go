@@ -16,7 +16,7 @@ import (
 
 // A server under which an older state of the database comes back says so, and after a
 // restart says so still, until recover was run.
-func TestARestartDoesNotHelpAgainstLostData(t *testing.T) {
+func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 	eachRecoverable(t, func(r recoverable) {
 		t := r.t
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // envRunMain makes the test binary behave as the command, for the tests that need
@@ -170,8 +171,15 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// await returns the first record with that message, nil if the log ends before.
+// await returns the first record with that message, nil if the log ends before, or after
+// eventually.Patience.
 func (b *logBuffer) await(message string) map[string]any {
+	timeout := time.Now().Add(eventually.Patience)
+	defer time.AfterFunc(eventually.Patience, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.change.Broadcast()
+	}).Stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
@@ -181,7 +189,7 @@ func (b *logBuffer) await(message string) map[string]any {
 				return record
 			}
 		}
-		if b.closed {
+		if b.closed || !time.Now().Before(timeout) {
 			return nil
 		}
 		b.change.Wait()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/migrations"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 func (p *program) newMigrateCommand() *cobra.Command {
@@ -20,8 +21,8 @@ func (p *program) newMigrateCommand() *cobra.Command {
 		Long: `Create, check or remove the schema of the database.
 
 The state is kept in the table schema_migrations, as golang-migrate keeps it. sqlbrain serve does the same as
-"migrate up" when it starts, unless it is told --migrate=verify. An SQLite file that a server has open is only
-looked at: up, down and force are refused.`,
+"migrate up" when it starts, unless it runs with --migrate=verify. While a server has an SQLite file open, up, down
+and force are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return &usageError{errors.New("name one of up, down, version and force")}
@@ -32,13 +33,10 @@ looked at: up, down and force are refused.`,
 }
 
 // databaseCommand completes a command that works on the database.
-func (p *program) databaseCommand(cmd *cobra.Command, create bool, f func(context.Context, *sqlstore.Database) error) *cobra.Command {
-	p.settings.Bind(cmd.Flags(), databaseFlags...)
+func (p *program) databaseCommand(cmd *cobra.Command, create bool, f func(context.Context, *sqldb.Database) error) *cobra.Command {
+	p.needs(cmd, databaseFlags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := p.settings.Load(p.environ); err != nil {
-			return err
-		}
-		return p.withDatabase(cmd.Context(), create, func(db *sqlstore.Database) error { return f(cmd.Context(), db) })
+		return p.withDatabase(cmd.Context(), create, func(db *sqldb.Database) error { return f(cmd.Context(), db) })
 	}
 	return cmd
 }
@@ -46,32 +44,18 @@ func (p *program) databaseCommand(cmd *cobra.Command, create bool, f func(contex
 func (p *program) newMigrateUpCommand() *cobra.Command {
 	return p.databaseCommand(&cobra.Command{
 		Use: "up", Short: "Apply the migrations that are missing", Args: cobra.NoArgs,
-	}, true, func(ctx context.Context, db *sqlstore.Database) error {
-		if err := db.Lock(); err != nil {
-			return err
-		}
-		if err := migrations.Up(ctx, db.DialectName(), db.SQL()); err != nil {
-			return err
-		}
-		return p.printSchema(ctx, db, outputTable)
-	})
+	}, true, func(ctx context.Context, db *sqldb.Database) error { return p.changeSchema(ctx, db, migrations.Up) })
 }
 
 func (p *program) newMigrateDownCommand() *cobra.Command {
 	var yes bool
 	cmd := p.databaseCommand(&cobra.Command{
 		Use: "down", Short: "Revert the newest migration; reverting the first one deletes all data", Args: cobra.NoArgs,
-	}, false, func(ctx context.Context, db *sqlstore.Database) error {
+	}, false, func(ctx context.Context, db *sqldb.Database) error {
 		if !yes {
 			return errors.New("this deletes data, and nothing brings it back; repeat with --yes if that is meant")
 		}
-		if err := db.Lock(); err != nil {
-			return err
-		}
-		if err := migrations.Down(ctx, db.DialectName(), db.SQL()); err != nil {
-			return err
-		}
-		return p.printSchema(ctx, db, outputTable)
+		return p.changeSchema(ctx, db, migrations.Down)
 	})
 	cmd.Flags().BoolVar(&yes, "yes", false, "really do it")
 	return cmd
@@ -81,37 +65,42 @@ func (p *program) newMigrateVersionCommand() *cobra.Command {
 	output := outputTable
 	cmd := p.databaseCommand(&cobra.Command{
 		Use: "version", Short: "Print the version of the schema", Args: cobra.NoArgs,
-	}, false, func(ctx context.Context, db *sqlstore.Database) error { return p.printSchema(ctx, db, output) })
+	}, false, func(ctx context.Context, db *sqldb.Database) error { return p.printSchema(ctx, db, output) })
 	addOutputFlag(cmd, &output)
 	return cmd
 }
 
 func (p *program) newMigrateForceCommand() *cobra.Command {
 	var version uint64
-	cmd := p.databaseCommand(&cobra.Command{
+	readVersion := func(_ *cobra.Command, args []string) (err error) {
+		if version, err = strconv.ParseUint(args[0], 10, 31); err != nil {
+			err = &usageError{fmt.Errorf("%q is not a version", args[0])}
+		}
+		return err
+	}
+	return p.databaseCommand(&cobra.Command{
 		Use:   "force VERSION",
 		Short: "Record that the schema is at VERSION, after a migration was interrupted; runs nothing",
-		Args:  cobra.ExactArgs(1),
-	}, false, func(ctx context.Context, db *sqlstore.Database) error {
-		if err := db.Lock(); err != nil {
-			return err
-		}
-		if err := migrations.Force(ctx, db.DialectName(), db.SQL(), uint(version)); err != nil {
-			return err
-		}
-		return p.printSchema(ctx, db, outputTable)
+		Args:  cobra.MatchAll(cobra.ExactArgs(1), readVersion),
+	}, false, func(ctx context.Context, db *sqldb.Database) error {
+		return p.changeSchema(ctx, db, func(ctx context.Context, dialect string, pool *sql.DB) error {
+			return migrations.Force(ctx, dialect, pool, uint(version))
+		})
 	})
-	inner := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if version, err = strconv.ParseUint(args[0], 10, 31); err != nil {
-			return &usageError{fmt.Errorf("%q is not a version", args[0])}
-		}
-		return inner(cmd, args)
-	}
-	return cmd
 }
 
-func (p *program) printSchema(ctx context.Context, db *sqlstore.Database, o output) error {
+// changeSchema runs change while no server has an SQLite file open, and prints the state after it.
+func (p *program) changeSchema(ctx context.Context, db *sqldb.Database, change func(context.Context, string, *sql.DB) error) error {
+	if err := db.Lock(); err != nil {
+		return err
+	}
+	if err := change(ctx, db.DialectName(), db.SQL()); err != nil {
+		return err
+	}
+	return p.printSchema(ctx, db, outputTable)
+}
+
+func (p *program) printSchema(ctx context.Context, db *sqldb.Database, o output) error {
 	version, dirty, err := migrations.Version(ctx, db.DialectName(), db.SQL())
 	if err != nil {
 		return err

@@ -5,16 +5,16 @@ import (
 	"net/url"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// TestAPasswordThatChangesIsReadAgain: the server lives on with new connections
+// TestChangedPasswordIsReadAgain: the server lives on with new connections
 // after the file, and the user's password, were changed.
-func TestAPasswordThatChangesIsReadAgain(t *testing.T) {
+func TestChangedPasswordIsReadAgain(t *testing.T) {
 	for flag, value := range map[string]string{"--datastore-password-file": "%s", "--datastore-password-command": "cat '%s'"} {
 		t.Run(flag, func(t *testing.T) { testPasswordThatChanges(t, flag, value) })
 	}
@@ -38,9 +38,9 @@ func testPasswordThatChanges(t *testing.T, flag, value string) {
 	// No connection survives this.
 	server.Kill()
 	server.Start()
-	require.Eventually(t, func() bool {
+	eventually.True(t, "a write with the new password", func() bool {
 		_, err := c.Put(t.Context(), "k", "after")
 		return err == nil
-	}, time.Minute, 100*time.Millisecond)
+	})
 	require.Zero(t, n.stop())
 }

@@ -1,75 +1,41 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
+	"log/slog"
 	"slices"
-	"syscall"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/server/transport"
 )
 
-// preflight finds out, before the database is touched, whether the addresses and
-// TLS files can be used: a node that was started by mistake must fail on its port
-// before the others learn of it. clustered says that there is a peer port.
+// preflight checks, before the database is touched, that the addresses and TLS files can be used.
+// A node that was started by mistake must fail on its port before the others learn of it. clustered
+// means that it will listen on the peer URLs, too.
 func preflight(c *config.Config, clustered bool) error {
-	if err := checkTLSFiles("", c.CertFile, c.KeyFile, c.TrustedCAFile); err != nil {
-		return err
-	}
-	if err := checkTLSFiles("peer-", c.PeerCertFile, c.PeerKeyFile, c.PeerTrustedCAFile); err != nil {
-		return err
-	}
-	var probes []net.Listener
-	defer func() {
-		for _, l := range probes {
-			_ = l.Close() // nobody was served on it
+	for _, t := range []struct {
+		flags string
+		files tlsfiles.Config
+	}{
+		{"cert-file, key-file, trusted-ca-file or client-crl-file", c.Server.TLS},
+		{"peer-cert-file, peer-key-file, peer-trusted-ca-file or peer-crl-file", c.Node.PeerTLS},
+	} {
+		if t.files.Empty() {
+			continue
 		}
-	}()
-	urls := slices.Concat(c.ListenClientURLs, c.ListenMetricsURLs)
+		if _, err := tlsfiles.Open(t.files, slog.New(slog.DiscardHandler)); err != nil {
+			return fmt.Errorf("%s: %w", t.flags, err)
+		}
+	}
+	urls := slices.Concat(c.Server.ListenClientURLs, c.Server.ListenMetricsURLs)
 	if clustered {
-		urls = append(urls, c.ListenPeerURLs...)
+		urls = append(urls, c.Server.PeerURLs...)
 	}
-	for _, raw := range urls {
-		u, err := url.Parse(raw)
-		if err != nil {
-			return fmt.Errorf("listen on %q: not a URL", raw)
-		}
-		if u.Scheme != "http" && u.Scheme != "https" {
-			continue // a socket file; the server tells stale ones from those in use
-		}
-		l, err := net.Listen("tcp", u.Host)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("listen on %s: the address is in use", raw)
-		}
-		if err != nil {
-			return fmt.Errorf("listen on %s: %w", raw, err)
-		}
-		probes = append(probes, l)
+	listeners, err := transport.Listen(urls, transport.Options{Conns: new(transport.Connections), Credentials: true})
+	for _, l := range listeners {
+		err = errors.Join(err, l.Close())
 	}
-	return nil
-}
-
-// checkTLSFiles reads the files of the settings with this prefix.
-func checkTLSFiles(prefix, cert, key, ca string) error {
-	if cert != "" {
-		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
-			return fmt.Errorf("%scert-file %s, %skey-file %s: %w", prefix, cert, prefix, key, err)
-		}
-	}
-	if ca == "" {
-		return nil
-	}
-	pem, err := os.ReadFile(ca)
-	if err != nil {
-		return fmt.Errorf("%strusted-ca-file: %w", prefix, err)
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%strusted-ca-file: %s holds no certificate", prefix, ca)
-	}
-	return nil
+	return err
 }

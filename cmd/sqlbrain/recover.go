@@ -12,9 +12,11 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/migrations"
-	"github.com/sqlbrain/sqlbrain/server/backend"
-	"github.com/sqlbrain/sqlbrain/server/membership"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 // defaultBump is what etcd's documents recommend to raise the revision by: more
@@ -26,32 +28,29 @@ func (p *program) newRecoverCommand() *cobra.Command {
 	c := recoverCommand{program: p}
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Let the servers go on after the database lost committed data, or was restored",
-		Long: `Let the servers go on after the database lost committed data, or was restored from a backup.
+		Short: "Let the servers continue after the database lost committed data, or was restored",
+		Long: `Let the servers continue after the database lost committed data, or was restored from a backup.
 
-A server that finds less in the database than it has acknowledged (an asynchronous replica was promoted, say) refuses
-to serve: the lost revisions would be given out again, and clients that have seen them would take new data for old.
-recover raises the revision far above all that was ever given out, and marks everything below as compacted. Watches and
-lists that go on from an old revision are told so, and start anew; what was lost stays lost.
+A server that finds less in the database than it has acknowledged (for instance because an asynchronous replica was
+promoted) refuses to serve: it would assign the lost revisions again, and clients that have seen them would take new
+data for old. recover raises the revision far above every revision that was ever assigned, and marks everything below
+as compacted. Watches and lists from an old revision then end with that error, and clients start again. Lost data stays
+lost.
 
-What a server has noticed it writes down, so that none serves after a restart either; recover raises the revision from
-there, and removes the note. Stop all servers first: with --yes, recover asks every member that did not say it stopped to prove
-that it runs, waits a few seconds at most for the proof, and changes nothing if one does. --force skips that.
+A server records the loss in the database, so that no server serves after a restart either. recover raises the revision
+from the recorded one, and removes the record. Stop all servers first: with --yes, recover asks every member that did
+not shut down cleanly to prove that it runs, waits a few seconds for the proof, and changes nothing if one does. --force
+skips that.
 
-What the database holds is shown, and nothing is changed unless --yes is given.`,
+recover shows what the database holds, and changes nothing unless --yes is given.`,
 		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'
   sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain' --yes`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
-			return c.run(cmd.Context(), output)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), output) },
 	}
-	p.settings.Bind(cmd.Flags(), databaseFlags...)
+	p.needs(cmd, databaseFlags...)
 	cmd.Flags().Int64Var(&c.bump, "bump-revision", defaultBump, "how much to raise the revision by; more than may have been lost")
-	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients go on from revisions that may have been lost")
+	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients continue from revisions that may have been lost")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
 	cmd.Flags().BoolVar(&c.force, "force", false, "with --yes: do it although members may be running")
 	addOutputFlag(cmd, &output)
@@ -68,7 +67,7 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 	if c.bump < 1 {
 		return &usageError{errors.New("--bump-revision must be at least 1")}
 	}
-	err = c.withDatabase(ctx, false, func(db *sqlstore.Database) error {
+	err = c.withDatabase(ctx, false, func(db *sqldb.Database) error {
 		return migrations.Verify(ctx, db.DialectName(), db.SQL())
 	})
 	if err != nil {
@@ -80,12 +79,12 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 			err = fmt.Errorf("datastore %s: %w", u, err)
 		}
 	}()
-	store, err := sqlstore.Open(ctx, u, sqlstore.Options{})
+	store, err := engines.Open(ctx, u, sqlstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	found, err := backend.Examine(ctx, store)
+	found, err := repair.Examine(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -114,7 +113,7 @@ func (c *recoverCommand) refuseRunning(ctx context.Context, store sqlstore.Store
 	if c.force {
 		return nil
 	}
-	running, err := membership.ListRunning(ctx, store)
+	running, err := member.ListRunning(ctx, store)
 	if err != nil {
 		return fmt.Errorf("looking for running members (--force skips that): %w", err)
 	}
@@ -159,7 +158,7 @@ type recoverState struct {
 	CompactRevision int64 `json:"compact_revision"`
 }
 
-func newRecoverReport(datastore string, f *backend.Findings, next backend.Recovered, done bool) *recoverReport {
+func newRecoverReport(datastore string, f *repair.Findings, next repair.Recovered, done bool) *recoverReport {
 	state := func(c coder.Chain, compacted int64) recoverState {
 		return recoverState{Term: c.Term, Revision: c.Revision, Sequence: c.Sequence, CompactRevision: compacted}
 	}
@@ -212,17 +211,13 @@ func (r *recoverReport) writeTable(w io.Writer) error {
 	}
 	lines = append(lines, fmt.Sprintf("new state    the revision %s %d, the term %d", did, r.Next.Revision, r.Next.Term))
 	if r.Next.CompactRevision == r.Next.Revision {
-		lines = append(lines, fmt.Sprintf("             everything below %s compacted: watches and lists from an old revision start anew", did))
+		lines = append(lines, fmt.Sprintf("             everything below %s compacted: watches and lists from an old revision start again", did))
 	} else {
 		lines = append(lines, "             nothing is compacted: clients that have seen a lost revision do not learn of it")
 	}
 	if !r.Done {
 		lines = append(lines, "Nothing was changed. Stop all servers, then repeat with --yes.")
 	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/backend"
-	"github.com/sqlbrain/sqlbrain/server/cluster"
-	"github.com/sqlbrain/sqlbrain/server/membership"
-	"github.com/sqlbrain/sqlbrain/server/tracing"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -21,37 +18,33 @@ import (
 // one node of a cluster.
 type replica struct {
 	backend *backend.Backend
-	cluster *cluster.Node // nil with SQLite
+	cluster *clusternode.Node // nil with SQLite
 }
 
 // openReplica opens the node. With SQLite it leads already; in a cluster it campaigns
-// and follows from start on.
-func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store, logger *slog.Logger, registry *prometheus.Registry, traces *tracing.Tracing) (*replica, error) {
-	cfg := backendConfig(c, logger, registry)
-	cfg.Tracer = traces.Tracer()
+// and follows once start was called.
+func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store) (*replica, error) {
+	cfg := c.Node
 	if !clustered(dialect) {
-		cfg.Exclusive = true
-		if len(c.InitialAdvertisePeerURLs) > 0 || c.PeerCertFile != "" || c.PeerInsecure {
-			logger.Warn("SQLite has one server: the settings for peers have no effect")
+		c.Backend.Exclusive = true
+		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" || cfg.PeerInsecure {
+			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect")
 		}
-		b, err := backend.Open(ctx, store, cfg)
+		b, err := backend.Open(ctx, store, c.Backend)
 		return &replica{backend: b}, err
 	}
-	if err := backend.RefuseRestoring(ctx, store); err != nil {
+	if err := repair.RefuseRestoring(ctx, store); err != nil {
 		return nil, err
 	}
-	if c.PeerInsecure {
-		logger.Warn("--peer-insecure is set: processes without a member's certificate are accepted as members, and can act as any user; " +
+	if cfg.PeerInsecure {
+		cfg.Logger.Warn("--peer-insecure is set: processes without a member's certificate are accepted as members, and can act as any user; " +
 			"remove it once no member runs an older version")
 	}
-	n, err := cluster.Join(ctx, cluster.Config{
-		Store: store, Name: c.Name, Version: productVersion(), ForceJoin: c.ForceJoin,
-		PeerURLs: firstOf(c.InitialAdvertisePeerURLs, c.ListenPeerURLs), ClientURLs: firstOf(c.AdvertiseClientURLs, c.ListenClientURLs),
-		PeerTLS: c.PeerTLS(), PeerInsecure: c.PeerInsecure, PeerStats: traces.Client(), Backend: cfg,
-		LeaseDuration: c.LeaderElectLeaseDuration, RenewDeadline: c.LeaderElectRenewDeadline, RetryPeriod: c.LeaderElectRetryPeriod,
-		Logger: logger, Registerer: registry,
-	})
-	if errors.Is(err, membership.ErrRunning) {
+	cfg.Store, cfg.Backend = store, c.Backend
+	cfg.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
+	cfg.ClientURLs = firstOf(c.Server.AdvertiseClientURLs, c.Server.ListenClientURLs)
+	n, err := clusternode.Join(ctx, cfg)
+	if errors.Is(err, member.ErrRunning) {
 		err = fmt.Errorf("%w: stop it, give this one another --name, or take its place with --force-join", err)
 	}
 	if err != nil {
@@ -72,15 +65,15 @@ func firstOf(lists ...[]string) []string {
 	return nil
 }
 
-// connect tells the server of the cluster.
-func (n *replica) connect(cfg *server.Config, c *config.Config) {
+// connect gives the server access to the cluster.
+func (n *replica) connect(cfg *server.Config) {
 	if n.cluster == nil {
 		return
 	}
 	cfg.Members = n.cluster.Members()
-	cfg.PeerURLs, cfg.PeerCredentials = c.ListenPeerURLs, n.cluster.PeerCredentials()
-	cfg.PeerNode = cluster.Peer{Node: n.cluster}
-	cfg.Router = cluster.Connection{Node: n.cluster}
+	cfg.PeerCredentials = n.cluster.PeerCredentials()
+	cfg.PeerNode = clusternode.Peer{Node: n.cluster}
+	cfg.Router = clusternode.Connection{Node: n.cluster}
 	cfg.Mover = n.cluster
 }
 

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 )
 
 func (p *program) newRestoreCommand() *cobra.Command {
@@ -25,25 +27,21 @@ func (p *program) newRestoreCommand() *cobra.Command {
 		Short: "Fill an empty database from an etcd snapshot, or from a running server",
 		Long: `Fill an empty database from a file of etcdctl snapshot save, made of an etcd or of a sqlbrain.
 
-Keys, all their versions from the compact revision on, revisions, leases, users, roles and whether authentication is on
-come over as they are; members and alarms do not. The file is checked before the database is touched. Until the end the
-database is marked, and no server serves it; a restore that was interrupted is run again, and begins anew.
+It restores keys with all their versions since the compact revision, revisions, leases, users, roles, and whether
+authentication is on, but not members and alarms. It checks the file before it changes the database. Until it has
+finished, the database is marked and no server serves it. If it is interrupted, run it again: it starts from the
+beginning.
 
-With --from the snapshot is taken of a running server, which should not be written to any more. Of one that makes none, such
-as kine, the keys are copied as they are at one revision: their values, mod and create revisions and versions, and leases
-that begin anew. History counts as compacted there.`,
+With --from it takes the snapshot from a running server, which should no longer be written to. If the server makes no
+snapshots, as kine, it copies the keys at one revision: their values, mod and create revisions, versions, and leases
+with their full TTL. The history below that revision counts as compacted.`,
 		Example: `  etcdctl snapshot save snapshot.db
   sqlbrain restore snapshot.db --datastore 'mysql://user:password@db.example/sqlbrain'
   sqlbrain restore --from http://kine.example:2379 --datastore 'mysql://user:password@db.example/sqlbrain'`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
-			return c.run(cmd.Context(), args, output)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args, output) },
 	}
-	p.settings.Bind(cmd.Flags(), append(databaseFlags, "bcrypt-cost")...)
+	p.needs(cmd, append(databaseFlags, "bcrypt-cost")...)
 	f := cmd.Flags()
 	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
 	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the revision by")
@@ -71,7 +69,7 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 		return &usageError{errors.New("--bump-revision and --mark-compacted need each other, as in etcdutl")}
 	}
 	o := snapshot.LoadOptions{Bump: c.bump, CheckPassword: func(hash []byte) error {
-		return auth.CheckStoredPassword(hash, auth.MaxStoredCost(c.settings.BcryptCost))
+		return guard.CheckStoredPassword(hash, guard.MaxStoredCost(c.settings.Server.BcryptCost))
 	}}
 	into := func(f load) (*snapshot.Loaded, error) { return c.into(ctx, f) }
 	var loaded *snapshot.Loaded
@@ -116,13 +114,13 @@ func (c *restoreCommand) into(ctx context.Context, fill load) (_ *snapshot.Loade
 		return nil, err
 	}
 	u := c.settings.URL()
-	store, err := sqlstore.Open(ctx, u, sqlstore.Options{})
+	store, err := engines.Open(ctx, u, sqlstore.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	loaded, err := fill(store, progressTo(c.stderr))
-	if errors.Is(err, backend.ErrNotEmpty) {
+	if errors.Is(err, repair.ErrNotEmpty) {
 		err = fmt.Errorf("datastore %s: %w", u, err)
 	}
 	return loaded, err
@@ -141,7 +139,7 @@ func progressTo(w io.Writer) func(snapshot.Progress) {
 			return
 		}
 		printed = now
-		// Nobody is to fail because nobody looks on.
+		// A restore must not fail because its progress cannot be printed.
 		_, _ = fmt.Fprintf(w, "%s: %d of %d (%s)\n", p.Phase, p.Done, p.Total, now.Sub(started).Round(time.Second))
 	}
 }
@@ -171,10 +169,6 @@ func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
 	if l.Alarms > 0 {
 		lines = append(lines, fmt.Sprintf("left out    %d alarms: look at why they were raised", l.Alarms))
 	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(c.stdout, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := fmt.Fprintln(c.stdout, strings.Join(lines, "\n"))
+	return err
 }

@@ -97,8 +97,8 @@ func (s *source) credentials() (name, password string, err error) {
 	return name, password, nil
 }
 
-// reach returns why there is no connection to the server, which the calls of the client do not tell:
-// they wait until there is one, for a snapshot without an end.
+// reach returns why the server cannot be reached. The client's calls do not report that: they
+// wait for a connection, without limit for a snapshot.
 func reach(ctx context.Context, cfg clientv3.Config) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, sourceDialTimeout)
 	defer cancel()
@@ -122,8 +122,8 @@ func reach(ctx context.Context, cfg clientv3.Config) (err error) {
 }
 
 // refusal returns the alert by which a server refuses the certificate, nil if there is none. It comes
-// after the handshake, and gRPC may have found by then that the connection is closed, which tells
-// nobody why.
+// after the handshake, and gRPC may have found by then that the connection is closed, which does
+// not show the reason.
 func refusal(ctx context.Context, cfg clientv3.Config) error {
 	host, secure := strings.CutPrefix(cfg.Endpoints[0], "https://")
 	if !secure {

@@ -47,6 +47,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return 1
 }
 
+// needs gives cmd these flags of the settings, or all of them, and loads the settings before cmd runs.
+func (p *program) needs(cmd *cobra.Command, flags ...string) {
+	p.settings.Bind(cmd.Flags(), flags...)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return p.settings.Load(p.environ) }
+}
+
 // usageError is a command line that cannot be understood.
 type usageError struct{ error }
 

@@ -1,23 +1,23 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/watch"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqlite"
 )
 
 func (p *program) newServeCommand() *cobra.Command {
@@ -27,23 +27,19 @@ func (p *program) newServeCommand() *cobra.Command {
 		Long: `Serve etcd clients until SIGINT or SIGTERM. Requests under way are answered first; a second signal ends the
 process at once.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
-			return p.serve(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context()) },
 	}
-	p.settings.Bind(cmd.Flags())
+	p.needs(cmd)
 	return cmd
 }
 
 // serve puts the server together, runs it until ctx ends, and takes it apart in
 // the opposite order.
 func (p *program) serve(ctx context.Context) (err error) {
+	c := p.settings.Config
 	u := p.settings.URL()
-	defer tuneCollector(goMemory(p.settings.MemoryLimitBytes, sqlstore.PageCacheBytes(u, p.settings.DatastoreMaxOpenConns)))()
-	if err := preflight(&p.settings.Config, clustered(u.Dialect)); err != nil {
+	defer tuneCollector(goMemory(c.MemoryLimit, sqlite.PageCacheBytes(u, c.Store.MaxOpenConns)))()
+	if err := preflight(&c, clustered(u.Dialect)); err != nil {
 		return err
 	}
 	logger, closeLog, err := p.newLogger()
@@ -52,9 +48,9 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	logger.Info("sqlbrain starts", "version", productVersion(), "etcd_api", server.EtcdVersion,
-		"datastore", p.settings.URL(), "settings", p.settings.Describe())
+		"datastore", u, "settings", p.settings.Describe())
 	for _, name := range p.settings.UnknownEnvironment(p.environ) {
-		logger.Warn("environment variable is no setting", "name", name)
+		logger.Warn("ignored an environment variable that is not a setting", "name", name)
 	}
 	warnPlainDatabase(logger, u)
 	defer func() {
@@ -64,77 +60,100 @@ func (p *program) serve(ctx context.Context) (err error) {
 		}
 	}()
 
-	registry := prometheus.NewRegistry()
-	audited, err := audit.Open(audit.Config{To: p.settings.AuditLog, Logger: logger, Registerer: registry, Start: []slog.Attr{
-		slog.String("version", productVersion()), slog.String("name", p.settings.Name), slog.Any("settings", p.settings.Describe()),
-	}})
-	if err != nil {
+	if err := p.observe(ctx, &c, logger); err != nil {
 		return err
 	}
-	defer audited.Close()
-	traces, err := openTracing(ctx, &p.settings.Config, logger)
-	if err != nil {
-		return err
-	}
-	defer closeTracing(ctx, traces, logger, p.settings.StopTimeout)
-
+	defer c.Server.Audit.Close()
+	defer closeTracing(ctx, c.Server.Tracing, logger, c.Server.StopTimeout)
 	if err := p.prepareSchema(ctx, logger); err != nil {
 		return err
 	}
-	store, err := sqlstore.Open(ctx, u, sqlstore.Options{
-		MaxOpenConns: p.settings.DatastoreMaxOpenConns, Logger: logger, Registerer: registry, Tracer: traces.Tracer(),
-	})
+	store, err := engines.Open(ctx, u, c.Store)
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	n, err := openReplica(ctx, &p.settings.Config, u.Dialect, store, logger, registry, traces)
+	n, err := openReplica(ctx, &c, u.Dialect, store)
 	if err != nil {
 		return fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.settings.StopTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Server.StopTimeout)
 		defer cancel()
 		err = errors.Join(err, n.close(ctx))
 		logger.Info("sqlbrain stopped", "revision", n.backend.Revision())
 	}()
-
-	cfg := serverConfig(&p.settings.Config, logger, registry)
-	cfg.Tracing, cfg.Audit = traces, audited
-	n.connect(&cfg, &p.settings.Config)
-	s, err := server.New(cfg, n.backend)
+	n.connect(&c.Server)
+	s, err := server.New(c.Server, n.backend)
 	if err != nil {
 		return err
 	}
-	if err := n.start(ctx, s.ClientURLs(), p.settings.AdvertiseClientURLs); err != nil {
+	if err := n.start(ctx, s.ClientURLs(), c.Server.AdvertiseClientURLs); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	b := n.backend
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
 		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
-	p.tellServiceManager(logger, "READY=1")
+	p.notifyServiceManager(logger, "READY=1")
 	return p.run(ctx, logger, n, s)
 }
 
-// warnPlainDatabase logs that keys and values leave this host in plain text.
+// observe gives the components their logger, metrics, traces and audit log.
+func (p *program) observe(ctx context.Context, c *config.Config, logger *slog.Logger) (err error) {
+	registry := prometheus.NewRegistry()
+	c.Audit.Logger, c.Audit.Registerer = logger, registry
+	c.Audit.Start = []slog.Attr{
+		slog.String("version", productVersion()), slog.String("name", c.Node.Name), slog.Any("settings", p.settings.Describe()),
+	}
+	if c.Server.Audit, err = audit.Open(c.Audit); err != nil {
+		return err
+	}
+	if c.EnableTracing {
+		c.Tracing.Version, c.Tracing.Logger = productVersion(), logger
+		if c.Server.Tracing, err = tracing.Open(ctx, c.Tracing); err != nil {
+			c.Server.Audit.Close()
+			return err
+		}
+	}
+	tracer := c.Server.Tracing.Tracer()
+	c.Store.Logger, c.Store.Registerer, c.Store.Tracer = logger, registry, tracer
+	c.Backend.Logger, c.Backend.Registerer, c.Backend.Tracer = logger, registry, tracer
+	c.Node.Logger, c.Node.Registerer, c.Node.PeerStats, c.Node.Version = logger, registry, c.Server.Tracing.Client(), productVersion()
+	c.Server.Logger, c.Server.Registry, c.Server.Version = logger, registry, productVersion()
+	return nil
+}
+
+// lastSpans bounds how long a stopping process waits for its collector.
+const lastSpans = 2 * time.Second
+
+// closeTracing sends the remaining spans. If the collector is away, it only logs that.
+func closeTracing(ctx context.Context, t *tracing.Tracing, logger *slog.Logger, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(timeout, lastSpans))
+	defer cancel()
+	if err := t.Close(ctx); err != nil {
+		logger.Warn("closing the traces", "error", err)
+	}
+}
+
+// warnPlainDatabase warns if keys and values leave this host in plain text.
 func warnPlainDatabase(logger *slog.Logger, u *sqlstore.URL) {
 	if u.Dialect == sqlstore.DialectMySQL && !u.Encrypted() && !isLocal(u) {
-		logger.Warn("connecting to a database on another host without TLS: whoever is on the network can read and change keys and values; "+
+		logger.Warn("connecting to a database on another host without TLS: others on the network can read and change keys and values; "+
 			"add tls=true to the URL of --datastore, and tls-ca=FILE if a private authority signed its certificate", "datastore", u)
 	}
 }
 
-// run serves until ctx ends. The service manager is told before anything stops, and
-// another node leads before this one stops to serve.
+// run serves until ctx ends. It then notifies the service manager, hands the leadership over to
+// another node, and only then stops serving.
 func (p *program) run(ctx context.Context, logger *slog.Logger, n *replica, s *server.Server) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	told := make(chan struct{})
+	notified := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(notified)
 		select {
 		case <-ctx.Done():
-			p.tellServiceManager(logger, "STOPPING=1")
+			p.notifyServiceManager(logger, "STOPPING=1")
 			n.resign()
 			stop()
 		case <-running.Done():
@@ -142,88 +161,13 @@ func (p *program) run(ctx context.Context, logger *slog.Logger, n *replica, s *s
 	}()
 	err := s.Run(running)
 	stop()
-	<-told
+	<-notified
 	return err
 }
 
-// tellServiceManager is not worth failing for.
-func (p *program) tellServiceManager(logger *slog.Logger, state string) {
-	if err := notify(state); err != nil {
-		logger.Warn("the service manager was not told", "state", state, "error", err)
+// notifyServiceManager notifies the service manager. It logs a failure, and continues.
+func (p *program) notifyServiceManager(logger *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		logger.Warn("failed to notify the service manager", "state", state, "error", err)
 	}
-}
-
-func backendConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Registry) backend.Config {
-	cfg := backend.Config{
-		Logger:         logger,
-		Name:           c.Name,
-		ConfirmReads:   c.ReadConsistency == config.ReadDatabase,
-		QuotaBytes:     c.QuotaBackendBytes,
-		RequestTimeout: c.RequestTimeout,
-		CommitTimeout:  c.CommitTimeout,
-		QueueLength:    c.QueueLength,
-		BatchRequests:  c.BatchMaxRequests,
-		BatchRows:      c.BatchMaxRows,
-		BatchBytes:     c.BatchMaxBytes,
-		IndexCache:     c.IndexCacheEntries,
-		RecordCache:    c.ObjectCacheBytes,
-		TTLPolicies:    c.TTLPolicies,
-		TokenTTL:       time.Duration(c.AuthTokenTTL) * time.Second,
-		Registerer:     registry,
-		Watch: watch.Config{
-			RingEvents:       c.WatchRingEvents,
-			RingBytes:        c.WatchRingBytes,
-			QueueEvents:      c.WatchQueueEvents,
-			QueueBytes:       c.WatchQueueBytes,
-			ProgressInterval: c.WatchProgressNotifyInterval,
-		},
-	}
-	if c.ObjectCacheBytes == 0 {
-		cfg.RecordCache = -1 // off; 0 would be the default
-	}
-	switch {
-	case c.PeriodicRetention() > 0:
-		cfg.AutoCompactionMode, cfg.AutoCompactionRetention = config.CompactPeriodic, c.PeriodicRetention()
-	case c.RetainedRevisions() > 0:
-		cfg.AutoCompactionMode, cfg.AutoCompactionRevisions = config.CompactRevision, c.RetainedRevisions()
-	}
-	return cfg
-}
-
-func serverConfig(c *config.Config, logger *slog.Logger, registry *prometheus.Registry) server.Config {
-	cfg := server.Config{
-		Logger:               logger,
-		Name:                 c.Name,
-		Version:              productVersion(),
-		ListenClientURLs:     c.ListenClientURLs,
-		AdvertiseClientURLs:  c.AdvertiseClientURLs,
-		ListenMetricsURLs:    c.ListenMetricsURLs,
-		TLS:                  c.ClientTLS(),
-		AuthToken:            c.AuthToken,
-		AuthTokenTTL:         time.Duration(c.AuthTokenTTL) * time.Second,
-		BcryptCost:           c.BcryptCost,
-		MaxRequestBytes:      c.MaxRequestBytes,
-		MaxTxnOps:            c.MaxTxnOps,
-		MaxConcurrentStreams: c.MaxConcurrentStreams,
-		KeepAliveMinTime:     c.GRPCKeepAliveMinTime,
-		KeepAliveInterval:    c.GRPCKeepAliveInterval,
-		KeepAliveTimeout:     c.GRPCKeepAliveTimeout,
-		EnableGRPCGateway:    c.EnableGRPCGateway,
-		SnapshotDir:          cmp.Or(c.SnapshotDir, c.DataDir),
-		CORS:                 c.CORS,
-		HostWhitelist:        c.HostWhitelist,
-		EnablePprof:          c.EnablePprof,
-		Console:              c.Console,
-		ConsoleWrite:         c.ConsoleWrite,
-		RequestTimeout:       c.RequestTimeout,
-		SlowRequest:          c.WarnUnaryDuration,
-		StopTimeout:          c.StopTimeout,
-		Registry:             registry,
-		ExtensiveMetrics:     c.Metrics == config.MetricsExtensive,
-	}
-	if c.GRPCKeepAliveInterval == 0 || c.GRPCKeepAliveTimeout == 0 {
-		// No pings, as in etcd; 0 would be the default.
-		cfg.KeepAliveInterval, cfg.KeepAliveTimeout = time.Duration(math.MaxInt64), 0
-	}
-	return cfg
 }

@@ -22,10 +22,11 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-func TestWithoutACommandItServesAndKeepsItsData(t *testing.T) {
+func TestServeIsTheDefaultCommandAndKeepsData(t *testing.T) {
 	onEngines(t, "SELECT, INSERT, UPDATE, DELETE, CREATE", func(t *testing.T, raw string) {
 		n := startNode(t, "--datastore", raw)
 		_, err := n.client(t).Put(t.Context(), "a", "b")
@@ -47,7 +48,7 @@ func TestWithoutACommandItServesAndKeepsItsData(t *testing.T) {
 	})
 }
 
-func TestTheDefaultDatabaseIsInTheDataDirectory(t *testing.T) {
+func TestDefaultDatabaseIsInTheDataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new directory")
 	n := startNode(t, "--data-dir", dir)
 	require.Zero(t, n.stop())
@@ -143,23 +144,27 @@ func TestBackendSettings(t *testing.T) {
 		"--commit-timeout=5s", "--index-cache-entries=6", "--object-cache-bytes=0", "--ttl-policy=/events/=1h",
 		"--auto-compaction-retention=2", "--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
 		"--watch-queue-bytes=10", "--watch-progress-notify-interval=11s", "--request-timeout=12s")
-	c := backendConfig(&p.settings.Config, nil, nil)
-	require.Equal(t, []int{1, 2, 3, 4, 6, -1}, []int{c.BatchRequests, c.BatchRows, c.BatchBytes, c.QueueLength, c.IndexCache, c.RecordCache})
+	c := p.settings.Backend
+	require.Equal(t, []int{1, 2, 3, 4, 6, 0}, []int{c.Write.BatchRequests, c.Write.BatchRows, c.Write.BatchBytes, c.Write.QueueLength, c.Write.IndexCache, c.RecordCache})
 	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents, c.Watch.QueueBytes})
-	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.CommitTimeout.String(), c.RequestTimeout.String(),
-		c.Watch.ProgressInterval.String(), c.AutoCompactionRetention.String()}, " "))
-	require.Equal(t, "periodic", c.AutoCompactionMode)
-	require.Equal(t, []backend.TTLPolicy{{Prefix: []byte("/events/"), TTL: 3600e9}}, c.TTLPolicies)
+	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.Write.CommitTimeout.String(), c.RequestTimeout.String(),
+		c.Watch.ProgressInterval.String(), c.AutoCompaction.Retention.String()}, " "))
+	require.Equal(t, "periodic", c.AutoCompaction.Mode)
+	require.Equal(t, []lease.Policy{{Prefix: []byte("/events/"), TTL: 3600e9}}, c.TTLPolicies)
 
 	off := newProgram(t)
-	require.Empty(t, backendConfig(&off.settings.Config, nil, nil).AutoCompactionMode)
+	require.Zero(t, off.settings.Backend.AutoCompaction.Retention)
+	require.Equal(t, backend.DefaultConfig(), off.settings.Backend)
+	require.False(t, newProgram(t, "--read-consistency=lease").settings.Backend.ConfirmReads)
+	require.True(t, newProgram(t, "--read-consistency=database").settings.Backend.ConfirmReads)
 	byRevision := newProgram(t, "--auto-compaction-mode=revision", "--auto-compaction-retention=100")
-	c = backendConfig(&byRevision.settings.Config, nil, nil)
-	require.Equal(t, "revision", c.AutoCompactionMode)
-	require.EqualValues(t, 100, c.AutoCompactionRevisions)
+	c = byRevision.settings.Backend
+	require.Equal(t, "revision", c.AutoCompaction.Mode)
+	require.EqualValues(t, 100, c.AutoCompaction.Revisions)
+	require.Zero(t, c.AutoCompaction.Retention)
 }
 
-func TestPlainConnectionsToDatabasesOfOtherHostsAreWarnedOf(t *testing.T) {
+func TestPlainTextConnectionToAnotherHostIsLogged(t *testing.T) {
 	for raw, warns := range map[string]bool{
 		"sqlite://a.db":                               false,
 		"mysql://u@127.0.0.1/d":                       false,
@@ -194,7 +199,7 @@ func newProgram(t *testing.T, args ...string) *program {
 	return p
 }
 
-func TestTheServiceManagerIsTold(t *testing.T) {
+func TestServiceManagerIsNotified(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
@@ -212,7 +217,7 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	require.Equal(t, "STOPPING=1", read())
 }
 
-func TestTheLogGoesWhereItIsSent(t *testing.T) {
+func TestLogOutputs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	n := startNode(t, "--datastore", sqliteURL(t), "--log-outputs", "stdout,"+file, "--log-level=info")
 	require.Zero(t, n.stop())

@@ -33,13 +33,14 @@ func sqliteExec(t *testing.T, rawURL string, statements ...string) {
 	db, err := sql.Open("sqlite", strings.TrimPrefix(rawURL, "sqlite://"))
 	require.NoError(t, err)
 	defer db.Close()
+	db.SetMaxOpenConns(1) // one transaction may span statements
 	for _, s := range statements {
 		_, err := db.Exec(s)
 		require.NoError(t, err, s)
 	}
 }
 
-func TestMistakesInTheCommandLine(t *testing.T) {
+func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--no-such-flag", "unknown flag: --no-such-flag; see sqlbrain --help"},
 		{"serve --no-such-flag", "see sqlbrain serve --help"},
@@ -63,7 +64,7 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestNothingIsTouchedBeforeSettingsAndPortsAreGood(t *testing.T) {
+func TestDatabaseIsNotTouchedBeforeSettingsAndPortsAreChecked(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
@@ -87,7 +88,7 @@ func TestNothingIsTouchedBeforeSettingsAndPortsAreGood(t *testing.T) {
 	}
 }
 
-func TestBadSQLiteFiles(t *testing.T) {
+func TestUnusableSQLiteFilesAreRefused(t *testing.T) {
 	t.Run("not a database", func(t *testing.T) {
 		path := writeTemp(t, "text.db", strings.Repeat("this is no database\n", 1000))
 		serve(t, "--datastore", "sqlite://"+path).requireRefused(t, "not a database")
@@ -133,7 +134,7 @@ func changed(t *testing.T, raw string, change func(*url.URL)) string {
 	return u.String()
 }
 
-func TestBadMySQLSurroundings(t *testing.T) {
+func TestUnreachableMySQLIsExplained(t *testing.T) {
 	good := mysqlUser(t, "ALL PRIVILEGES")
 	closed := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
 	caFile := writeTemp(t, "ca.pem", "garbage")
@@ -157,7 +158,7 @@ func TestBadMySQLSurroundings(t *testing.T) {
 	}
 }
 
-func TestAPasswordFileWorksAsTheURL(t *testing.T) {
+func TestPasswordFileReplacesThePasswordInTheURL(t *testing.T) {
 	withPassword := mysqlUser(t, "ALL PRIVILEGES")
 	without := changed(t, withPassword, func(u *url.URL) { u.User = url.User(u.User.Username()) })
 	file := writeTemp(t, "password", secret+"\n")
@@ -167,7 +168,7 @@ func TestAPasswordFileWorksAsTheURL(t *testing.T) {
 	serve(t, "--datastore", without, "--datastore-password-file", wrong).requireRefused(t, "Access denied")
 }
 
-func TestAReadOnlyMySQLServer(t *testing.T) {
+func TestReadOnlyMySQLIsRefused(t *testing.T) {
 	server := enginetest.StartServer(t)
 	raw := newUser(t, server.URL(), "ALL PRIVILEGES")
 	empty := newUser(t, server.NewDatabase("empty"), "ALL PRIVILEGES")
@@ -181,7 +182,7 @@ func TestAReadOnlyMySQLServer(t *testing.T) {
 	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
 }
 
-func TestARightMissingAfterTheSchemaIsThere(t *testing.T) {
+func TestUserThatMayOnlyReadIsRefused(t *testing.T) {
 	rootURL := enginetest.Database(t)
 	owner := newUser(t, rootURL, "ALL PRIVILEGES")
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", owner).code)

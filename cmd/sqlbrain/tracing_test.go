@@ -8,7 +8,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/tracing/collector"
 )
 
-func TestSpansArriveAtTheStopLatest(t *testing.T) {
+func TestSpansAreSentBeforeTheServerStops(t *testing.T) {
 	onEngines(t, "SELECT, INSERT, UPDATE, DELETE, CREATE", func(t *testing.T, raw string) {
 		spans := collector.Start(t)
 		n := startNode(t, "--datastore", raw, "--name=n1", "--enable-distributed-tracing", "--distributed-tracing-address="+spans.Address(),
@@ -27,7 +27,7 @@ func TestSpansArriveAtTheStopLatest(t *testing.T) {
 	})
 }
 
-func TestACollectorThatIsAwayHarmsNobody(t *testing.T) {
+func TestMissingCollectorDoesNotStopTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--enable-distributed-tracing", "--distributed-tracing-address=127.0.0.1:1",
 		"--distributed-tracing-sampling-rate=1000000", "--distributed-tracing-service-name=s", "--distributed-tracing-instance-id=i",
 		"--stop-timeout=100ms")

@@ -44,7 +44,7 @@ func (p *program) newVersionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := struct {
 				Sqlbrain string `json:"sqlbrain"`
-				Etcd     string `json:"etcd"` // the API's, as clients are told
+				Etcd     string `json:"etcd"` // of the API, as clients see it
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
 			}{productVersion(), server.EtcdVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}

@@ -31,7 +31,7 @@ func (f *file) open() (err error) {
 }
 
 func (f *file) close() error {
-	if f.out == nil {
+	if f == nil || f.out == nil {
 		return nil
 	}
 	out := f.out

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
 // Values of Config.To that are no file.
@@ -70,6 +73,7 @@ type Log struct {
 
 	events, suppressions, failures *prometheus.CounterVec
 	state                          prometheus.Gauge
+	withdraw                       func()
 }
 
 // entry is a line on its way to the sink.
@@ -93,19 +97,21 @@ func Open(cfg Config) (*Log, error) {
 }
 
 func newLog(cfg Config) (*Log, error) {
+	own := prometheus.NewRegistry()
+	with := promauto.With(own)
 	l := &Log{
 		sink: cfg.Logger.Handler(), logger: cfg.Logger, now: time.Now, maxWait: maxWait,
 		queue: make(chan entry, queueLength), stopping: make(chan struct{}), stopped: make(chan struct{}), limits: map[Kind]*limit{},
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+		events: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_audit_events_total", Help: "Events for the audit log, those that were suppressed or lost included.",
 		}, []string{"event"}),
-		suppressions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		suppressions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_audit_suppressed_total", Help: "Events that were only counted in the audit log, since there were too many.",
 		}, []string{"event"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_audit_failures_total", Help: "Lines that the audit log did not take: changes are in the process log instead, others are lost.",
 		}, []string{"fate"}),
-		state: prometheus.NewGauge(prometheus.GaugeOpts{
+		state: with.NewGauge(prometheus.GaugeOpts{
 			Name: "sqlbrain_audit_failing", Help: "1 while the audit log cannot be written.",
 		}),
 	}
@@ -120,12 +126,9 @@ func newLog(cfg Config) (*Log, error) {
 	for _, fate := range []string{fateLogged, fateLost} {
 		l.failures.WithLabelValues(fate)
 	}
-	if cfg.Registerer != nil {
-		for _, c := range []prometheus.Collector{l.events, l.suppressions, l.failures, l.state} {
-			if err := cfg.Registerer.Register(c); err != nil {
-				return nil, errors.Join(fmt.Errorf("audit log: metrics: %w", err), l.file.closeIfAny())
-			}
-		}
+	var err error
+	if l.withdraw, err = metric.Publish(cfg.Registerer, own); err != nil {
+		return nil, errors.Join(fmt.Errorf("audit log: metrics: %w", err), l.file.close())
 	}
 	return l, nil
 }
@@ -136,13 +139,6 @@ func (l *Log) start(attrs ...slog.Attr) {
 	if l.file != nil {
 		l.line(started, attrs...)
 	}
-}
-
-func (f *file) closeIfAny() error {
-	if f == nil {
-		return nil
-	}
-	return f.close()
 }
 
 // lines writes records as JSON without the level, which says nothing here.
@@ -273,7 +269,7 @@ func (l *Log) write() {
 			if l.file != nil {
 				l.take(entry{record: l.own(stopped), change: true})
 			}
-			if err := l.file.closeIfAny(); err != nil {
+			if err := l.file.close(); err != nil {
 				l.logger.Warn("closing the audit log", "error", err)
 			}
 			return
@@ -342,7 +338,10 @@ func (l *Log) Close() {
 	if l == nil {
 		return
 	}
-	l.once.Do(func() { close(l.stopping) })
+	l.once.Do(func() {
+		close(l.stopping)
+		l.withdraw()
+	})
 	timer := time.NewTimer(stopWait)
 	defer timer.Stop()
 	select {

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,7 +77,7 @@ func kinds(lines []map[string]any) (out []string) {
 
 func event() Event { return Event{Method: "/m", User: "ann", Remote: "192.0.2.1:5", Code: "OK"} }
 
-func TestSuccessfulChangesAreInTheFileWhenTheyAreAnswered(t *testing.T) {
+func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l, _ := newTestLog(t, path)
 	l.Record(Change, true, func() Event {
@@ -167,7 +169,7 @@ func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
 	require.EqualValues(t, 5000+limitRate, testutil.ToFloat64(l.suppressions.WithLabelValues("denied")))
 }
 
-func TestTheFileIsOpenedAnewAfterARotation(t *testing.T) {
+func TestFileIsReopenedAfterARotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l, _ := newTestLog(t, path)
 	require.NoError(t, os.Rename(path, path+".1"))
@@ -198,7 +200,7 @@ func TestChangesGoToTheProcessLogWhileTheFileCannotBeWritten(t *testing.T) {
 	require.Contains(t, process.String(), "no space left")
 
 	require.NoError(t, os.Remove(path))
-	require.Eventually(t, func() bool { return testutil.ToFloat64(l.state) == 0 }, time.Minute, 10*time.Millisecond)
+	eventually.True(t, "the file to be written again", func() bool { return testutil.ToFloat64(l.state) == 0 })
 	l.Record(Change, true, event)
 	lines := linesOf(t, path)
 	require.Equal(t, []string{"resumed", "change"}, kinds(lines))
@@ -213,7 +215,7 @@ type stuck struct {
 
 func (s stuck) Handle(context.Context, slog.Record) error { <-s.release; return errors.New("stuck") }
 
-func TestASinkThatDoesNotAnswerDelaysRequestsForABoundedTime(t *testing.T) {
+func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 	release := make(chan struct{})
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l, process := newTestLog(t, path, func(l *Log) {
@@ -233,7 +235,7 @@ func TestASinkThatDoesNotAnswerDelaysRequestsForABoundedTime(t *testing.T) {
 	require.EqualValues(t, limitBurst, testutil.ToFloat64(l.failures.WithLabelValues(fateLost)))
 }
 
-func TestTheProcessLogCanBeTheAuditLogWhateverItsLevel(t *testing.T) {
+func TestProcessLogAsAuditLogIgnoresItsLevel(t *testing.T) {
 	var process buffer
 	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process, &slog.HandlerOptions{Level: slog.LevelError}))})
 	require.NoError(t, err)
@@ -242,7 +244,7 @@ func TestTheProcessLogCanBeTheAuditLogWhateverItsLevel(t *testing.T) {
 	require.Contains(t, process.String(), "msg=audit event=change method=/m user=ann")
 }
 
-func TestAFileThatCannotBeOpenedIsAnError(t *testing.T) {
+func TestFileThatCannotBeOpenedIsAnError(t *testing.T) {
 	_, err := Open(Config{To: filepath.Join(t.TempDir(), "none", "audit.log"), Logger: slog.New(slog.DiscardHandler)})
 	require.ErrorContains(t, err, "audit log: open ")
 	l, err := Open(Config{To: Off})

@@ -1,15 +1,15 @@
-// Package auth says who a caller is and what it may do. Users, roles and the rules
-// are etcd's own: its auth.AuthStore runs here over the rows that backend.AuthRows
-// has of the table.
+// Package auth defines what the layers that read and write need for authorization: the
+// rows of users, roles and tokens, and the permit of a request.
 //
-// What the package upholds:
+// The package upholds:
 //
-//   - A write is judged on the sequencer, behind every change of users and roles that
-//     goes before it, and a linearizable read once it is known which changes those are.
-//   - A change is evaluated on a copy, and becomes what everybody is judged by when it
-//     is durable. No password, and no token, is in the table: only their hashes.
-//   - Who is not known to come from a client, the node itself or another member is
-//     nobody.
+//   - A request without a permit is refused: the zero Permit allows nothing
+//     (permit_test.go; every entry point of the backend: permit_test.go there).
+//   - Rows never change. A change makes new rows with the next version (rows_test.go).
+//   - Loaded rows belong to one version, and never replace newer ones (users_test.go).
+//   - The row of a token stays for the time to live of the token, on every leader
+//     (tokens_test.go).
 //
-// Start reading at guard.go; DESIGN.md tells why tokens and members are as they are.
+// It does not interpret the rows. Package guard does, and makes the permits. Rows change in
+// the write pipeline only, in a Tx.
 package auth

@@ -2,126 +2,128 @@ package auth
 
 import (
 	"context"
-	"crypto/rand"
-	"math/big"
-	"strconv"
-	"strings"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	etcdauth "go.etcd.io/etcd/server/v3/auth"
-
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
-
-// tokens are the simple tokens that this node has seen. As in etcd each node counts
-// the time since a token was used there for itself.
-type tokens struct {
-	ttl time.Duration
-	now func() time.Time
-
-	mu    sync.Mutex
-	seen  map[coder.TokenHash]*seenToken
-	swept time.Time
-
-	lookups tokenLookups
-}
-
-type seenToken struct {
-	coder.Token
-	until time.Time
-}
-
-func newTokens(ttl time.Duration) *tokens {
-	return &tokens{ttl: ttl, now: time.Now, seen: make(map[coder.TokenHash]*seenToken), lookups: newTokenLookups()}
-}
-
-// use returns what a token that this node has seen stands for, and starts its time
-// anew. over says that its time is up: what the table may still say of it is void.
-func (t *tokens) use(h coder.TokenHash) (token coder.Token, seen, over bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	s := t.seen[h]
-	if s == nil {
-		return token, false, false
-	}
-	if now.After(s.until) {
-		return token, true, true
-	}
-	s.until = now.Add(t.ttl)
-	return s.Token, true, false
-}
-
-func (t *tokens) add(h coder.TokenHash, token coder.Token) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	t.seen[h] = &seenToken{Token: token, until: now.Add(t.ttl)}
-	if now.Sub(t.swept) < time.Second {
-		return
-	}
-	t.swept = now
-	for h, s := range t.seen {
-		// Not before its row is gone too, or this node would take it for a new one. A
-		// new leader keeps rows for another life.
-		if now.Sub(s.until) > 2*t.ttl+time.Minute {
-			delete(t.seen, h)
-		}
-	}
-}
-
-// simpleToken returns who a simple token stands for under v; nil if for nobody.
-func (g *Guard) simpleToken(ctx context.Context, v *view, token string) (*etcdauth.AuthInfo, error) {
-	if !wellFormed(token) {
-		return nil, nil
-	}
-	h := coder.HashToken(token)
-	if v.revoked(h) {
-		g.tokens.end(h)
-		return nil, nil
-	}
-	row, seen, over := g.tokens.use(h)
-	if over {
-		return nil, nil
-	}
-	if !seen {
-		var found bool
-		var err error
-		if row, found, err = g.lookup(ctx, h); err != nil || !found {
-			return nil, err
-		}
-	}
-	if !v.honours(row) {
-		return nil, nil
-	}
-	return &etcdauth.AuthInfo{Username: row.User, Revision: v.Revision()}, nil
-}
-
-// wellFormed reports whether token has etcd's form, letters.number.
-func wellFormed(token string) bool {
-	_, index, ok := strings.Cut(token, ".")
-	if !ok {
-		return false
-	}
-	_, err := strconv.ParseUint(index, 10, 64)
-	return err == nil
-}
 
 const (
-	tokenLetters      = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	tokenPrefixLength = 16
+	// tokenSweep is how often expired tokens are removed.
+	tokenSweep = time.Second
+	// tokenBatch is how many of them one commit removes.
+	tokenBatch = 256
 )
 
-// newTokenPrefix returns what makes a token impossible to guess.
-func newTokenPrefix() (string, error) {
-	prefix := make([]byte, tokenPrefixLength)
-	for i := range prefix {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(tokenLetters))))
+// Tokens knows when the rows of simple tokens may be removed. As in etcd a token that a node
+// has not seen used is void there after its time to live. A node that has seen it remembers
+// it, so its row is not needed after that time. A new leader does not know how old a token
+// is, and grants it the whole time again. Safe for concurrent use.
+type Tokens struct {
+	ttl time.Duration
+
+	mu  sync.Mutex
+	due map[coder.TokenHash]time.Time
+}
+
+// LoadTokens returns the tokens in the table, each of which expires after ttl.
+func LoadTokens(ctx context.Context, store sqlstore.Store, ttl time.Duration) (*Tokens, error) {
+	t := &Tokens{ttl: ttl, due: make(map[coder.TokenHash]time.Time)}
+	due := time.Now().Add(ttl)
+	lo, hi := coder.TokenBounds()
+	for row, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}) {
 		if err != nil {
-			return "", err
+			return nil, fmt.Errorf("reading the tokens: %w", err)
 		}
-		prefix[i] = tokenLetters[n.Int64()]
+		h, err := coder.DecodeTokenKey(row.Key)
+		if err != nil {
+			return nil, fmt.Errorf("reading the tokens: %w", err)
+		}
+		t.due[h] = due
 	}
-	return string(prefix), nil
+	return t, nil
+}
+
+// Issue makes a token in tx, in etcd's form: prefix.index, where index is the number of the
+// commit. describe returns the row of the token. Its error is that of Issue.
+func (t *Tokens) Issue(tx Tx, prefix string, describe func(*Rows) (coder.Token, error)) (token string, err error) {
+	row, err := describe(tx.AuthRows())
+	if err != nil {
+		return "", err
+	}
+	token = fmt.Sprintf("%s.%d", prefix, tx.Sequence())
+	h := coder.HashToken(token)
+	tx.SetRow(coder.EncodeTokenKey(h), coder.EncodeToken(row))
+	tx.OnCommit(func() { t.add(h, time.Now().Add(t.ttl)) })
+	return token, nil
+}
+
+// LookupToken returns the row of a token; found is false if the table does not have it.
+func LookupToken(ctx context.Context, store sqlstore.Store, h coder.TokenHash) (row coder.Token, found bool, err error) {
+	raw, err := store.Get(ctx, coder.EncodeTokenKey(h))
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return row, false, nil
+	}
+	if err == nil {
+		row, err = coder.DecodeToken(raw)
+	}
+	return row, err == nil, err
+}
+
+// Sweep removes the rows of expired tokens until ctx ends. submit runs remove in a
+// transaction of the write pipeline. After an error the rest waits for the next sweep.
+func (t *Tokens) Sweep(ctx context.Context, submit func(ctx context.Context, remove func(Tx)) error) {
+	tick := time.NewTicker(tokenSweep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for hashes := range slices.Chunk(t.expired(time.Now()), tokenBatch) {
+			if err := submit(ctx, func(tx Tx) { t.remove(tx, hashes) }); err != nil {
+				break
+			}
+		}
+	}
+}
+
+// remove removes the rows of tokens in tx.
+func (t *Tokens) remove(tx Tx, hashes []coder.TokenHash) {
+	for _, h := range hashes {
+		tx.SetRow(coder.EncodeTokenKey(h), nil)
+	}
+	tx.OnCommit(func() { t.forget(hashes) })
+}
+
+func (t *Tokens) add(h coder.TokenHash, due time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due[h] = due
+}
+
+func (t *Tokens) forget(hashes []coder.TokenHash) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range hashes {
+		delete(t.due, h)
+	}
+}
+
+// expired returns the tokens that have expired at now.
+func (t *Tokens) expired(now time.Time) []coder.TokenHash {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var hashes []coder.TokenHash
+	for h, due := range t.due {
+		if now.After(due) {
+			hashes = append(hashes, h)
+		}
+	}
+	return hashes
 }

@@ -3,39 +3,46 @@ package backend
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-func rangeOf(from, end string) KeyRange { return KeyRange{Key: []byte(from), End: []byte(end)} }
+func rangeOf(from, end string) mvcc.KeyRange {
+	return mvcc.KeyRange{Key: []byte(from), End: []byte(end)}
+}
 
-func TestRangesOfAWriteAreNotReadOnTheSequencer(t *testing.T) {
+func TestSequencerReadsNoRanges(t *testing.T) {
 	l, s := idleOn(t)
 	for i := range 300 {
-		runTogether(t, l, newTxnCommand(put(fmt.Sprintf("k%03d", i), "v")))
+		runTogether(t, l, write.NewTxnCommand(put(fmt.Sprintf("k%03d", i), "v")))
 	}
-	old := l.Revision()
-	runTogether(t, l, newTxnCommand(put("k000", "w")))
+	old := l.b.Revision()
+	runTogether(t, l, write.NewTxnCommand(put("k000", "w")))
 	kr := rangeOf("k", "l")
-	c := preparedTxn(t, l, &Txn{
-		Compares: []Compare{{KeyRange: kr, Target: CompareVersion, Result: CompareGreater}},
-		Then: []Op{
-			{Range: &RangeRequest{KeyRange: kr, SortBy: SortByMod, SortOrder: SortDescend}},
-			{Range: &RangeRequest{KeyRange: kr, Revision: old}},
-			{Delete: &DeleteRequest{KeyRange: kr, PrevKV: true}},
-			{Range: &RangeRequest{KeyRange: kr}},
+	c := preparedTxn(t, l, &mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: kr, Target: mvcc.CompareVersion, Result: mvcc.CompareGreater}},
+		Then: []mvcc.Op{
+			{Range: &mvcc.RangeRequest{KeyRange: kr, SortBy: mvcc.SortByMod, SortOrder: mvcc.SortDescend}},
+			{Range: &mvcc.RangeRequest{KeyRange: kr, Revision: old}},
+			{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: true}},
+			{Range: &mvcc.RangeRequest{KeyRange: kr}},
 		},
 	})
-	runTogether(t, l, newTxnCommand(put("k001", "new")), newTxnCommand(del("k002")), newTxnCommand(put("k999", "created")))
-	runTogether(t, l, newTxnCommand(put("k001", "newer")), newTxnCommand(put("l", "outside")))
-	before := l.Revision()
+	runTogether(t, l, write.NewTxnCommand(put("k001", "new")), write.NewTxnCommand(del("k002")), write.NewTxnCommand(put("k999", "created")))
+	runTogether(t, l, write.NewTxnCommand(put("k001", "newer")), write.NewTxnCommand(put("l", "outside")))
+	before := l.b.Revision()
 	require.NoError(t, s.run(l, c))
-	res := c.result
+	res := c.Result()
 	require.True(t, res.Succeeded)
 	require.EqualValues(t, 300, res.Results[0].Range.Count)
 	require.Equal(t, "k001", string(res.Results[0].Range.Records[0].Key))
@@ -46,49 +53,49 @@ func TestRangesOfAWriteAreNotReadOnTheSequencer(t *testing.T) {
 	require.Equal(t, "newer", string(deleted.Prev[1].Value))
 	require.Equal(t, "created", string(deleted.Prev[299].Value))
 	require.Zero(t, res.Results[3].Range.Count)
-	require.Equal(t, before+1, l.Revision())
-	left := mustRange(t, l.Backend, &RangeRequest{KeyRange: all()})
+	require.Equal(t, before+1, l.b.Revision())
+	left := mustRange(t, l.b, &mvcc.RangeRequest{KeyRange: all()})
 	require.EqualValues(t, 1, left.Count)
 }
 
-// TestPreparedRangesAreTheNewestState compares what a prepared range shows with what
+// TestPreparedRangesEqualNewestState compares what a prepared range shows with what
 // the table holds, after random changes in between, some of them in the same batch.
-func TestPreparedRangesAreTheNewestState(t *testing.T) {
+func TestPreparedRangesEqualNewestState(t *testing.T) {
 	l, _ := idleOn(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	change := func() *txnCommand {
+	change := func() *write.TxnCommand {
 		key := fmt.Sprintf("k%02d", rnd.IntN(40))
 		if rnd.IntN(3) == 0 {
-			return newTxnCommand(del(key))
+			return write.NewTxnCommand(del(key))
 		}
-		return newTxnCommand(put(key, fmt.Sprint(rnd.Int())))
+		return write.NewTxnCommand(put(key, fmt.Sprint(rnd.Int())))
 	}
 	for range 50 {
 		for range 20 {
 			runTogether(t, l, change())
 		}
 		kr := rangeOf(fmt.Sprintf("k%02d", rnd.IntN(20)), fmt.Sprintf("k%02d", 20+rnd.IntN(20)))
-		whole, count := &RangeRequest{KeyRange: kr}, &RangeRequest{KeyRange: kr, CountOnly: true}
-		page := &RangeRequest{KeyRange: kr, Limit: 5}
-		reads := []Op{{Range: whole}, {Range: count}, {Range: page}}
-		putting := preparedTxn(t, l, &Txn{Then: append([]Op{{Put: &PutRequest{Key: []byte("k19"), Value: []byte("own")}}}, reads...)})
-		deleting := preparedTxn(t, l, &Txn{Then: append([]Op{{Delete: &DeleteRequest{KeyRange: kr, PrevKV: true}}}, reads...)})
+		whole, count := &mvcc.RangeRequest{KeyRange: kr}, &mvcc.RangeRequest{KeyRange: kr, CountOnly: true}
+		page := &mvcc.RangeRequest{KeyRange: kr, Limit: 5}
+		reads := []mvcc.Op{{Range: whole}, {Range: count}, {Range: page}}
+		putting := preparedTxn(t, l, &mvcc.Txn{Then: append([]mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k19"), Value: []byte("own")}}}, reads...)})
+		deleting := preparedTxn(t, l, &mvcc.Txn{Then: append([]mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: true}}}, reads...)})
 		for range rnd.IntN(10) {
 			runTogether(t, l, change())
 		}
 		// Without preparation, and so from the table.
-		look := newTxnCommand(&Txn{Then: []Op{{Put: &PutRequest{Key: []byte("other")}}, {Range: whole}}})
+		look := write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("other")}}, {Range: whole}}})
 		for i, err := range runTogether(t, l, change(), change(), putting, look, deleting) {
 			require.NoError(t, err, "command %d", i)
 		}
-		want := look.result.Results[1].Range
-		got := putting.result.Results
+		want := look.Result().Results[1].Range
+		got := putting.Result().Results
 		require.Equal(t, describeRecords(want.Records), describeRecords(got[1].Range.Records))
 		require.Equal(t, want.Count, got[2].Range.Count)
 		require.Equal(t, want.Count, got[3].Range.Count)
 		require.Equal(t, want.Count > 5, got[3].Range.More)
 		require.Equal(t, describeRecords(want.Records[:min(5, want.Count)]), describeRecords(got[3].Range.Records))
-		got = deleting.result.Results
+		got = deleting.Result().Results
 		require.Equal(t, describeRecords(want.Records), describeRecords(got[0].Delete.Prev))
 		require.Equal(t, want.Count, got[0].Delete.Deleted)
 		for _, r := range got[1:] {
@@ -105,61 +112,33 @@ func describeRecords(records []*coder.Record) (out []string) {
 	return out
 }
 
-// TestARangeDeleteBeyondTheLimitIsRefusedAtOnce: before its keys are read.
-func TestARangeDeleteBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
+// TestRangeDeleteBeyondLimitIsRefusedBeforeReading: before its keys are read.
+func TestRangeDeleteBeyondLimitIsRefusedBeforeReading(t *testing.T) {
 	s := &listLog{Store: newStore(t)}
-	const keys, most = 5 * scanPage, 2 * scanPage
-	b := open(t, s, func(c *Config) { c.maxTxnKeys, c.RecordCache = most, -1 })
+	const keys, most = 5 * mvcc.PageRows, 2 * mvcc.PageRows
+	b := open(t, s, func(c *Config) { c.Write.TxnKeys, c.RecordCache = most, 0 })
 	attach(t, b, "k/", keys, 0)
 	s.rows.Store(0)
-	_, err := b.Txn(t.Context(), &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}}, true)
-	require.ErrorIs(t, err, ErrTooLarge)
-	_, err = b.Txn(t.Context(), &Txn{
-		Then: []Op{{Put: &PutRequest{Key: []byte("x")}}},
-		Else: []Op{{Txn: &Txn{Compares: []Compare{{KeyRange: rangeOf("k/", "k0"), Target: CompareVersion}}}}},
+	_, err := b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}}, true)
+	require.ErrorIs(t, err, mvcc.ErrTooLarge)
+	_, err = b.Txn(t.Context(), auth.System, &mvcc.Txn{
+		Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("x")}}},
+		Else: []mvcc.Op{{Txn: &mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: rangeOf("k/", "k0"), Target: mvcc.CompareVersion}}}}},
 	}, true)
-	require.ErrorIs(t, err, ErrTooLarge)
-	require.LessOrEqual(t, s.rows.Load(), int64(2*(scanPage+scanPage)), "rows were read for requests that were refused")
-	require.EqualValues(t, keys, mustRange(t, b, &RangeRequest{KeyRange: all(), CountOnly: true}).Count)
-	res := mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k/001500")}}}})
+	require.ErrorIs(t, err, mvcc.ErrTooLarge)
+	require.LessOrEqual(t, s.rows.Load(), int64(2*(mvcc.PageRows+mvcc.PageRows)), "rows were read for requests that were refused")
+	require.EqualValues(t, keys, mustRange(t, b, &mvcc.RangeRequest{KeyRange: all(), CountOnly: true}).Count)
+	res := mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k/001500")}}}})
 	require.EqualValues(t, 1500, res.Results[0].Delete.Deleted)
 	// Tombstones do not count.
 	for _, end := range []string{"k/003000", "k/003500"} {
-		mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", end)}}}})
+		mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", end)}}}})
 	}
-	res = mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}})
+	res = mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}})
 	require.EqualValues(t, 1500, res.Results[0].Delete.Deleted)
-	require.Zero(t, len(b.leading.Load().aheads.active))
-	require.True(t, b.leading.Load().txnRoom.TryAcquire(most), "room was not given back")
 }
 
-// TestALargeCommandIsCommittedAlone: those before it need not wait for its commit.
-func TestALargeCommandIsCommittedAlone(t *testing.T) {
-	l := idle(t)
-	large := &Txn{}
-	for i := range aloneKeys + 1 {
-		large.Then = append(large.Then, put(fmt.Sprintf("k%06d", i), "v").Then...)
-	}
-	runTogether(t, l, newTxnCommand(large))
-	c := preparedTxn(t, l, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k", "l")}}}})
-	sequence := l.seen.Load().Sequence
-	first := newTxnCommand(put("a", "1"))
-	for _, err := range runTogether(t, l, first, c, newTxnCommand(put("b", "1"))) {
-		require.NoError(t, err)
-	}
-	require.EqualValues(t, aloneKeys+1, c.result.Results[0].Delete.Deleted)
-	require.EqualValues(t, 3, l.seen.Load().Sequence-sequence)
-}
-
-func TestManyDeletesDoNotEmptyTheIndexCache(t *testing.T) {
-	b := open(t, newStore(t), func(c *Config) { c.IndexCache = 100 })
-	attach(t, b, "k/", 2*aloneKeys, 0)
-	mustTxn(t, b, put("hot", "1"))
-	mustTxn(t, b, &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}})
-	require.True(t, b.leading.Load().index.knows([]byte("hot")))
-}
-
-func TestALeasesVerdictIsReachedOnce(t *testing.T) {
+func TestLeaseVerdictIsReachedOnce(t *testing.T) {
 	s := &onlyPrepared{Store: newStore(t), t: t}
 	b := open(t, s, nil)
 	l := b.leading.Load()
@@ -168,7 +147,7 @@ func TestALeasesVerdictIsReachedOnce(t *testing.T) {
 	allowed := map[byte]bool{'k': true, 'm': true}
 	denied := fmt.Errorf("denied")
 	seen := 0
-	ctx := WithPermit(t.Context(), func(ctx context.Context, at AuthView) error {
+	permit := auth.NewPermit(func(ctx context.Context, at auth.View) error {
 		return at.MayWriteLease(ctx, 7, "me", func(key []byte) error {
 			if seen++; allowed[key[0]] {
 				return nil
@@ -176,7 +155,7 @@ func TestALeasesVerdictIsReachedOnce(t *testing.T) {
 			return denied
 		})
 	})
-	putOne := func(key string) error { _, err := b.Txn(ctx, putLeased(key, 7), true); return err }
+	putOne := func(key string) error { _, err := b.Txn(t.Context(), permit, putLeased(key, 7), true); return err }
 	require.NoError(t, putOne("k/new"))
 	require.GreaterOrEqual(t, seen, 50)
 	seen = 0
@@ -188,42 +167,100 @@ func TestALeasesVerdictIsReachedOnce(t *testing.T) {
 	// Another user attaches a key that this one may not write, and detaches it.
 	mustTxn(t, b, putLeased("z", 7))
 	require.ErrorIs(t, putOne("m"), denied)
-	_, err := b.LeaseRevoke(ctx, 7)
+	_, err := b.LeaseRevoke(t.Context(), permit, 7)
 	require.ErrorIs(t, err, denied)
 	mustTxn(t, b, put("z", "1"))
 	require.NoError(t, putOne("m"))
 
 	// Other users and roles, another verdict.
 	allowed['k'] = false
-	_, err = b.ChangeAuth(t.Context(), setUser("me", "x"))
+	_, err = b.ChangeAuth(t.Context(), auth.System, setUser("me", "x"))
 	require.NoError(t, err)
 	require.ErrorIs(t, putOne("m"), denied)
 	seen = 0
 	require.ErrorIs(t, putOne("m"), denied)
 	require.LessOrEqual(t, seen, 2, "a refusal judged all keys again")
-	for _, k := range mustRange(t, b, &RangeRequest{KeyRange: rangeOf("k", "l")}).Records {
+	for _, k := range mustRange(t, b, &mvcc.RangeRequest{KeyRange: rangeOf("k", "l")}).Records {
 		mustTxn(t, b, del(string(k.Key)))
 	}
 	require.NoError(t, putOne("m"))
 
 	// More keys than are noted.
-	attach(t, b, "m/many", 2*verdictKeys, 7)
+	attach(t, b, "m/many", 2*write.VerdictKeys, 7)
 	require.NoError(t, putOne("m"))
-	require.LessOrEqual(t, len(l.verdicts.of[7]), 1)
+	require.LessOrEqual(t, l.pipeline.Verdicts(7), 1)
 }
 
-func TestPieceSizesFollowTheDatabase(t *testing.T) {
-	var p pieceSize
-	for range 100 {
-		p.learn(p.get(), time.Millisecond)
+// onlyPrepared is a store that fails every read while it is closed for reading.
+type onlyPrepared struct {
+	sqlstore.Store
+	closed atomic.Bool
+	t      testing.TB
+}
+
+func (s *onlyPrepared) check(what string) {
+	if s.closed.Load() {
+		s.t.Errorf("the sequencer read the table: %s", what)
 	}
-	require.Equal(t, RevocationKeys, p.get())
-	p.learn(p.get(), time.Second)
-	require.Equal(t, RevocationKeys/2, p.get())
-	p.learn(10, time.Millisecond) // tells nothing
-	require.Equal(t, RevocationKeys/2, p.get())
-	for range 100 {
-		p.learn(p.get(), time.Second)
-	}
-	require.Equal(t, minPieceKeys, p.get())
+}
+
+func (s *onlyPrepared) Get(ctx context.Context, key []byte) ([]byte, error) {
+	s.check("get")
+	return s.Store.Get(ctx, key)
+}
+
+func (s *onlyPrepared) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	s.check("multi-get")
+	return s.Store.MultiGet(ctx, keys)
+}
+
+func (s *onlyPrepared) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	s.check("iteration")
+	return s.Store.Iter(ctx, r)
+}
+
+func (s *onlyPrepared) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	s.check("list")
+	return s.Store.List(ctx, q)
+}
+
+func (s *onlyPrepared) Count(ctx context.Context, start, end []byte, rev int64) (int64, int64, error) {
+	s.check("count")
+	return s.Store.Count(ctx, start, end, rev)
+}
+
+func (s *onlyPrepared) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+	s.check("skip")
+	return s.Store.Skip(ctx, start, end, n)
+}
+
+// idleOn is idle on a store that tells whether evaluation reads it, with caches that
+// are too small for everything.
+func idleOn(t *testing.T) (*leader, *onlyPrepared) {
+	t.Helper()
+	s := &onlyPrepared{Store: newStore(t), t: t}
+	b, err := prepare(t.Context(), s, exclusive(t, func(c *Config) { c.Write.IndexCache, c.RecordCache = 10, 0 }))
+	require.NoError(t, err)
+	t.Cleanup(func() { b.hub.Close(); b.metrics.withdraw() })
+	l, err := b.takeOver(t.Context())
+	require.NoError(t, err)
+	b.leading.Store(l)
+	return l, s
+}
+
+// run evaluates and commits a command, while the store is not to be read.
+func (s *onlyPrepared) run(l *leader, cmd write.Command) error {
+	s.t.Helper()
+	s.closed.Store(true)
+	defer s.closed.Store(false)
+	return l.pipeline.Together(s.t.Context(), write.Request{As: auth.System, Command: cmd})[0]
+}
+
+// prepared returns the command of a transaction with what it reads ahead.
+func preparedTxn(t *testing.T, l *leader, txn *mvcc.Txn) *write.TxnCommand {
+	t.Helper()
+	c, err := l.pipeline.PrepareTxn(t.Context(), txn)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.pipeline.Settle(c.Prepared()) })
+	return c
 }

@@ -4,51 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // setUser gives a user a value; an empty one removes it.
-func setUser(name, value string) func(*AuthRows) (*AuthChange, error) {
-	return func(rows *AuthRows) (*AuthChange, error) {
+func setUser(name, value string) func(*auth.Rows) (*auth.Change, error) {
+	return func(rows *auth.Rows) (*auth.Change, error) {
 		users := map[string][]byte{name: []byte(value)}
 		if value == "" {
 			users[name] = nil
 		}
-		return &AuthChange{Enabled: rows.Enabled, Revision: rows.Revision + 1, Users: users}, nil
+		return &auth.Change{Enabled: rows.Enabled, Revision: rows.Revision + 1, Users: users}, nil
 	}
 }
 
-func mustChange(t testing.TB, b *Backend, change func(*AuthRows) (*AuthChange, error)) {
+func mustChange(t testing.TB, b *Backend, change func(*auth.Rows) (*auth.Change, error)) {
 	t.Helper()
-	if _, err := b.ChangeAuth(t.Context(), change); err != nil {
+	if _, err := b.ChangeAuth(t.Context(), auth.System, change); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func enable(on bool) func(*AuthRows) (*AuthChange, error) {
-	return func(rows *AuthRows) (*AuthChange, error) {
-		return &AuthChange{Enabled: on, Revision: rows.Revision}, nil
+func enable(on bool) func(*auth.Rows) (*auth.Change, error) {
+	return func(rows *auth.Rows) (*auth.Change, error) {
+		return &auth.Change{Enabled: on, Revision: rows.Revision}, nil
 	}
 }
 
-func describeAuth(r *AuthRows) string {
+func describeAuth(r *auth.Rows) string {
 	return fmt.Sprintf("%+v %s %s", r.AuthSettings, r.Users, r.Roles)
 }
 
-func TestUsersAreCommitsButNoRevisions(t *testing.T) {
+func TestAuthChangesCommitWithoutRevision(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "v"))
 	rev, sequence := b.Revision(), b.Status().Sequence
 	mustChange(t, b, setUser("a", "1"))
 	mustChange(t, b, setUser("b%$\x00", "2"))
-	mustChange(t, b, func(*AuthRows) (*AuthChange, error) {
-		return &AuthChange{Revision: 7, Roles: map[string][]byte{"r": {}, "": []byte("nameless")}}, nil
+	mustChange(t, b, func(*auth.Rows) (*auth.Change, error) {
+		return &auth.Change{Revision: 7, Roles: map[string][]byte{"r": {}, "": []byte("nameless")}}, nil
 	})
 	mustChange(t, b, setUser("a", ""))
 	mustChange(t, b, enable(true))
@@ -67,119 +69,90 @@ func TestUsersAreCommitsButNoRevisions(t *testing.T) {
 	}
 }
 
-func TestAChangeThatIsRefusedOrChangesNothingIsNoCommit(t *testing.T) {
+func TestRefusedOrEmptyAuthChangeCommitsNothing(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	before := b.Status().Sequence
 	refused := errors.New("refused")
-	if _, err := b.ChangeAuth(t.Context(), func(*AuthRows) (*AuthChange, error) { return nil, refused }); !errors.Is(err, refused) {
+	if _, err := b.ChangeAuth(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
-	mustChange(t, b, func(*AuthRows) (*AuthChange, error) { return nil, nil })
+	mustChange(t, b, func(*auth.Rows) (*auth.Change, error) { return nil, nil })
 	if got := b.Status().Sequence; got != before || b.AuthRows().Version != 0 {
 		t.Fatalf("sequence %d, was %d; version %d", got, before, b.AuthRows().Version)
 	}
 }
 
-// runPermitted is runTogether for commands that permits judge.
-func runPermitted(t *testing.T, l *leader, permit Permit, commands ...command) []error {
+// changeAuth is a command that changes users and roles.
+func changeAuth(change func(*auth.Rows) (*auth.Change, error)) write.Command {
+	return write.Func(func(_ context.Context, tx *write.Tx) error { return auth.Apply(tx, change) })
+}
+
+// runPermitted executes commands together, those of clients with permit.
+func runPermitted(t *testing.T, l *leader, permit auth.Permit, commands ...write.Command) []error {
 	t.Helper()
-	requests := make([]*request, len(commands))
+	requests := make([]write.Request, len(commands))
 	for i, c := range commands {
-		requests[i] = &request{cmd: c, done: make(chan error, 1)}
-		if _, ok := c.(*authCommand); !ok {
-			requests[i].permit = permit
+		requests[i] = write.Request{As: permit, Command: c}
+		if _, ok := c.(write.Func); ok {
+			requests[i].As = auth.System
 		}
 	}
-	for rest := requests; len(rest) > 0; {
-		rest = l.runBatch(t.Context(), rest)
-	}
-	outcomes := make([]error, len(requests))
-	for i, r := range requests {
-		outcomes[i] = <-r.done
-	}
-	return outcomes
+	return l.pipeline.Together(t.Context(), requests...)
 }
 
 // A write is judged by what stands before it in the pipeline, whether that is
 // committed with it or before.
-func TestPermitsSeeTheChangesBefore(t *testing.T) {
+func TestPermitSeesEarlierAuthChanges(t *testing.T) {
 	l := idle(t)
 	denied := errors.New("denied")
-	permit := func(_ context.Context, at AuthView) error {
+	permit := auth.NewPermit(func(_ context.Context, at auth.View) error {
 		if at.AuthRows().Users["me"] == nil {
 			return denied
 		}
 		return nil
-	}
+	})
 	outcomes := runPermitted(t, l, permit,
-		newTxnCommand(put("a", "1")),
-		&authCommand{change: setUser("me", "x")},
-		newTxnCommand(put("b", "1")),
-		&authCommand{change: setUser("me", "")},
-		newTxnCommand(put("c", "1")),
+		write.NewTxnCommand(put("a", "1")),
+		changeAuth(setUser("me", "x")),
+		write.NewTxnCommand(put("b", "1")),
+		changeAuth(setUser("me", "")),
+		write.NewTxnCommand(put("c", "1")),
 	)
 	for i, err := range outcomes {
 		if want := i == 0 || i == 4; want != errors.Is(err, denied) || !want && err != nil {
 			t.Fatalf("outcomes: %v", outcomes)
 		}
 	}
-	if res := mustRange(t, l.Backend, &RangeRequest{KeyRange: all()}); res.Count != 1 || string(res.Records[0].Key) != "b" {
+	if res := mustRange(t, l.b, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 1 || string(res.Records[0].Key) != "b" {
 		t.Fatalf("in the store: %s", describe(res))
 	}
 }
 
-func TestPermitsSeeTheKeysOfALease(t *testing.T) {
-	l := idle(t)
-	var seen []string
-	permit := func(ctx context.Context, at AuthView) error {
-		var keys []string
-		err := at.MayWriteLease(ctx, 5, "me", func(key []byte) error {
-			keys = append(keys, string(key))
-			return nil
-		})
-		slices.Sort(keys)
-		seen = append(seen, fmt.Sprintf("%s", keys))
-		return err
-	}
-	if err := l.reach(t.Context(), verdictOf{5, "me"}, l.AuthRows().Version, func([]byte) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range runPermitted(t, l, permit,
-		&grantCommand{l: l, row: coder.Lease{ID: 5, TTL: 60}},
-		newTxnCommand(putLeased("b", 5)),
-		newTxnCommand(putLeased("a", 5)),
-		newTxnCommand(del("b")),
-		revokeOf(t, l, 5),
-		newTxnCommand(put("c", "1")),
-	) {
-		if err != nil {
-			t.Fatalf("command %d: %v", i, err)
-		}
-	}
-	if got, want := fmt.Sprint(seen), "[[] [] [b] [a b] [a] []]"; got != want {
-		t.Fatalf("seen %s, want %s", got, want)
-	}
-}
-
-func TestReadsAreJudgedAtTheirFrontier(t *testing.T) {
+func TestPermitIsCheckedAtReadRevision(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	mustTxn(t, b, put("k", "v"))
 	denied := errors.New("denied")
 	asked := 0
-	ctx := WithPermit(t.Context(), func(context.Context, AuthView) error { asked++; return denied })
-	kr := KeyRange{Key: []byte("k")}
+	permit := auth.NewPermit(func(context.Context, auth.View) error { asked++; return denied })
+	kr := mvcc.KeyRange{Key: []byte("k")}
 	for name, read := range map[string]func() error{
-		"range":        func() error { _, err := b.Range(ctx, &RangeRequest{KeyRange: kr}, true); return err },
-		"serializable": func() error { _, err := b.Range(ctx, &RangeRequest{KeyRange: kr}, false); return err },
-		"stream": func() error {
-			return b.RangeStream(ctx, &RangeRequest{KeyRange: kr}, true, 1, func(*RangeResult, bool) error { t.Error("sent"); return nil })
-		},
-		"txn": func() error {
-			_, err := b.Txn(ctx, &Txn{Then: []Op{{Range: &RangeRequest{KeyRange: kr}}}}, true)
+		"range": func() error {
+			_, err := b.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true)
 			return err
 		},
-		"write": func() error { _, err := b.Txn(ctx, put("k", "w"), true); return err },
-		"lease": func() error { _, err := b.LeaseRevoke(ctx, 5); return err },
+		"serializable": func() error {
+			_, err := b.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, false)
+			return err
+		},
+		"stream": func() error {
+			return b.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1, func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
+		},
+		"txn": func() error {
+			_, err := b.Txn(t.Context(), permit, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: kr}}}}, true)
+			return err
+		},
+		"write": func() error { _, err := b.Txn(t.Context(), permit, put("k", "w"), true); return err },
+		"lease": func() error { _, err := b.LeaseRevoke(t.Context(), permit, 5); return err },
 	} {
 		before := asked
 		if err := read(); !errors.Is(err, denied) || asked == before {
@@ -191,45 +164,7 @@ func TestReadsAreJudgedAtTheirFrontier(t *testing.T) {
 	}
 }
 
-// interleaved lets a test change the table between two reads of a load.
-type interleaved struct {
-	sqlstore.Store
-	onIter func()
-}
-
-func (s *interleaved) Iter(ctx context.Context, r sqlstore.Range) sqlstore.Iter {
-	if s.onIter != nil {
-		s.onIter()
-	}
-	return s.Store.Iter(ctx, r)
-}
-
-func TestUsersAndRolesAreReadAtOneVersion(t *testing.T) {
-	store := newStore(t)
-	lead := open(t, store, nil)
-	mustChange(t, lead, setUser("a", "1"))
-	reads := 0
-	s := newAuthState(&interleaved{Store: store, onIter: func() {
-		if reads++; reads == 2 { // users are read, roles are not
-			mustChange(t, lead, func(rows *AuthRows) (*AuthChange, error) {
-				return &AuthChange{Revision: rows.Revision, Users: map[string][]byte{"a": nil}, Roles: map[string][]byte{"r": []byte("1")}}, nil
-			})
-		}
-	}}, lead)
-	defer s.loads.close()
-	rows, err := s.load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := describeAuth(rows), describeAuth(lead.AuthRows()); got != want || reads != 6 {
-		t.Fatalf("after %d reads %s, want %s", reads, got, want)
-	}
-	if again, err := s.load(t.Context()); err != nil || again != rows || reads != 6 {
-		t.Fatalf("loaded again after %d reads, %v", reads, err)
-	}
-}
-
-func TestFollowersObeyWhatTheLeaderHasTold(t *testing.T) {
+func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	lead, f := p.nodes[0], p.nodes[1]
@@ -243,8 +178,8 @@ func TestFollowersObeyWhatTheLeaderHasTold(t *testing.T) {
 		t.Fatal("nobody has told it")
 	}
 	seen := ""
-	ctx := WithPermit(t.Context(), func(_ context.Context, at AuthView) error { seen = describeAuth(at.AuthRows()); return nil })
-	if _, err := f.Range(ctx, &RangeRequest{KeyRange: all()}, true); err != nil {
+	permit := auth.NewPermit(func(_ context.Context, at auth.View) error { seen = describeAuth(at.AuthRows()); return nil })
+	if _, err := f.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Fatal(err)
 	}
 	if want := describeAuth(lead.AuthRows()); seen != want {
@@ -267,24 +202,15 @@ func TestFollowersObeyWhatTheLeaderHasTold(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
-
-func TestTokensEndWithTheirTime(t *testing.T) {
+func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 	store := newStore(t)
 	var now coder.Token
-	describe := func(*AuthRows) (coder.Token, error) { return now, nil }
+	describe := func(*auth.Rows) (coder.Token, error) { return now, nil }
 	short := func(c *Config) { c.TokenTTL = 50 * time.Millisecond }
 	b := open(t, store, short)
 	now = coder.Token{User: "u", Epoch: 3, Password: 9}
 	before := b.Revision()
-	token, rev, err := b.IssueToken(t.Context(), "abc", describe)
+	token, rev, err := b.IssueToken(t.Context(), auth.System, "abc", describe)
 	if err != nil || rev != before || b.Revision() != before {
 		t.Fatalf("%d, %v", rev, err)
 	}
@@ -298,12 +224,11 @@ func TestTokensEndWithTheirTime(t *testing.T) {
 		}
 		return !found
 	}
-	eventually(t, "the token is gone", func() bool { return gone(b, token) })
-	eventually(t, "the token is forgotten", func() bool { return len(b.leading.Load().tokens.over(time.Now().Add(time.Hour))) == 0 })
+	eventually.True(t, "the token is gone", func() bool { return gone(b, token) })
 	closeBackend(t, b)
 
 	b = open(t, store, nil)
-	token, _, err = b.IssueToken(t.Context(), "abc", describe)
+	token, _, err = b.IssueToken(t.Context(), auth.System, "abc", describe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,10 +236,10 @@ func TestTokensEndWithTheirTime(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", got, found, err)
 	}
 	refused := errors.New("refused")
-	if _, _, err := b.IssueToken(t.Context(), "abc", func(*AuthRows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
+	if _, _, err := b.IssueToken(t.Context(), auth.System, "abc", func(*auth.Rows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
 	closeBackend(t, b)
 	b = open(t, store, short) // a new leader knows of the token
-	eventually(t, "the token is gone", func() bool { return gone(b, token) })
+	eventually.True(t, "the token is gone", func() bool { return gone(b, token) })
 }

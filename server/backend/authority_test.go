@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -31,16 +33,16 @@ type leaseTime struct{ at atomic.Int64 }
 func (c *leaseTime) now() time.Duration { return time.Duration(c.at.Load()) }
 
 func readKey(b *Backend) (string, error) {
-	r, err := b.Range(context.Background(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, true)
+	r, err := b.Range(context.Background(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, true)
 	if err != nil || len(r.Records) == 0 {
 		return "", err
 	}
 	return string(r.Records[0].Value), nil
 }
 
-// TestALeaseEndsWhileTheMachineIsSuspended: a leader wakes up after another one wrote. With
+// TestReadLeaseExpiresWhileSuspended: a leader wakes up after another one wrote. With
 // a clock that stood still it would answer from memory.
-func TestALeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
+func TestReadLeaseExpiresWhileSuspended(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*Config)
@@ -55,40 +57,40 @@ func TestALeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
 			var clock leaseTime
 			clock.at.Store(int64(time.Minute))
 			old := open(t, store, func(c *Config) {
-				c.Exclusive, c.leaseClock = false, clock.now
+				c.Exclusive, c.FenceClock = false, clock.now
 				tt.change(c)
 			})
-			if _, err := old.Txn(t.Context(), put("k", "1"), true); err != nil {
+			if _, err := old.Txn(t.Context(), auth.System, put("k", "1"), true); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := readKey(old); got != "1" || err != nil {
 				t.Fatal(got, err)
 			}
 			young := open(t, store, sharedStore)
-			if _, err := young.Txn(t.Context(), put("k", "2"), true); err != nil {
+			if _, err := young.Txn(t.Context(), auth.System, put("k", "2"), true); err != nil {
 				t.Fatal(err)
 			}
 			clock.at.Add(int64(tt.slept))
 			if got, err := readKey(old); err == nil {
 				t.Errorf("the old leader answered %q", got)
-			} else if !errors.Is(err, ErrNotServing) && !errors.Is(err, ErrNotLeader) {
+			} else if !errors.Is(err, mvcc.ErrNotServing) && !errors.Is(err, mvcc.ErrNotLeader) {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestEveryReadAsksTheDatabase if it is to; with a read lease, few do.
-func TestEveryReadAsksTheDatabase(t *testing.T) {
+// TestConfirmReadsAsksTheDatabaseForEveryRead if it is to; with a read lease, few do.
+func TestConfirmReadsAsksTheDatabaseForEveryRead(t *testing.T) {
 	const reads = 50
 	for _, exclusive := range []bool{false, true} {
 		for _, confirm := range []bool{false, true} {
 			store := &chainReads{Store: newStore(t)}
 			var clock leaseTime
 			b := open(t, store, func(c *Config) {
-				c.Exclusive, c.ConfirmReads, c.leaseClock = exclusive, confirm, clock.now
+				c.Exclusive, c.ConfirmReads, c.FenceClock = exclusive, confirm, clock.now
 			})
-			if _, err := b.Txn(t.Context(), put("k", "1"), true); err != nil {
+			if _, err := b.Txn(t.Context(), auth.System, put("k", "1"), true); err != nil {
 				t.Fatal(err)
 			}
 			before := store.n.Load()

@@ -2,26 +2,32 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // idle returns a leader whose pipeline does not run, for batches made by hand.
 func idle(t *testing.T) *leader {
 	t.Helper()
-	b, err := prepare(t.Context(), newStore(t), Config{Logger: testLogger(t), Exclusive: true, countPieceKeys: 1, countChanges: 2})
+	return idleWith(t, newStore(t))
+}
+
+func idleWith(t *testing.T, store sqlstore.Store) *leader {
+	t.Helper()
+	b, err := prepare(t.Context(), store, exclusive(t, func(c *Config) { c.countPieceKeys, c.countChanges = 1, 2 }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.hub.Close(); b.metrics.unregister() })
+	t.Cleanup(func() { b.hub.Close(); b.metrics.withdraw() })
 	l, err := b.takeOver(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -31,76 +37,37 @@ func idle(t *testing.T) *leader {
 }
 
 // runTogether runs commands as one batch and returns their outcomes.
-func runTogether(t *testing.T, b *leader, commands ...command) []error {
+func runTogether(t *testing.T, l *leader, commands ...write.Command) []error {
 	t.Helper()
-	var requests []*request
-	for _, c := range commands {
-		requests = append(requests, &request{cmd: c, done: make(chan error, 1)})
+	requests := make([]write.Request, len(commands))
+	for i, c := range commands {
+		requests[i] = write.Request{As: auth.System, Command: c}
 	}
-	for rest := requests; len(rest) > 0; {
-		rest = b.runBatch(t.Context(), rest)
-	}
-	outcomes := make([]error, len(requests))
-	for i, r := range requests {
-		outcomes[i] = <-r.done
-	}
-	return outcomes
+	return l.pipeline.Together(t.Context(), requests...)
 }
 
-// revokeOf returns the command that revokes a lease, with what it reads ahead.
-func revokeOf(t *testing.T, l *leader, id int64) *revokeCommand {
-	t.Helper()
-	keys, err := l.prepareLease(t.Context(), id, nil, RevocationKeys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.settle(keys) })
-	return &revokeCommand{l: l, id: id, keys: keys}
-}
-
-// TestLeaseChangesAnswerTheirOwnRevision: not that of the batch they are
-// committed with, at which the store was not when they took effect.
-func TestLeaseChangesAnswerTheirOwnRevision(t *testing.T) {
-	b := idle(t)
-	grant := &grantCommand{l: b, row: coder.Lease{ID: 7, TTL: 60}}
-	grantEmpty := &grantCommand{l: b, row: coder.Lease{ID: 8, TTL: 60}}
-	revoke, revokeEmpty := revokeOf(t, b, 7), revokeOf(t, b, 8)
-	for i, err := range runTogether(t, b,
-		newTxnCommand(put("a", "2")), grant, newTxnCommand(putLeased("b", 7)), grantEmpty,
-		newTxnCommand(put("a", "4")), revoke, newTxnCommand(put("a", "6")), revokeEmpty, newTxnCommand(put("a", "7")),
-	) {
-		if err != nil {
-			t.Fatalf("command %d: %v", i, err)
-		}
-	}
-	got := []int64{grant.revision, grantEmpty.revision, revoke.revision, revokeEmpty.revision, b.Revision()}
-	if want := []int64{2, 3, 5, 6, 7}; !slices.Equal(got, want) {
-		t.Fatalf("revisions %v, want %v", got, want)
-	}
-}
-
-func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
-	b := idle(t)
-	runTogether(t, b, newTxnCommand(put("k", "0"))) // revision 2
-	steps := []*Txn{put("k", "3"), put("k", "4"), del("k"), put("k", "6"), put("other", "7"), del("other"), put("k", "9")}
-	var commands []command
+func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {
+	l := idle(t)
+	runTogether(t, l, write.NewTxnCommand(put("k", "0"))) // revision 2
+	steps := []*mvcc.Txn{put("k", "3"), put("k", "4"), del("k"), put("k", "6"), put("other", "7"), del("other"), put("k", "9")}
+	var commands []write.Command
 	for _, s := range steps {
-		commands = append(commands, newTxnCommand(s))
+		commands = append(commands, write.NewTxnCommand(s))
 	}
-	sequence := b.seen.Load().Sequence
-	for i, err := range runTogether(t, b, commands...) {
+	sequence := l.b.seen.Chain().Sequence
+	for i, err := range runTogether(t, l, commands...) {
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	if n := b.seen.Load().Sequence - sequence; n != 1 {
+	if n := l.b.seen.Chain().Sequence - sequence; n != 1 {
 		t.Fatalf("it took %d commits, want one", n)
 	}
 	want := map[int64]string{1: "", 2: "k=0", 3: "k=3", 4: "k=4", 5: "", 6: "k=6", 7: "k=6 other=7", 8: "k=6", 9: "k=9"}
 	check := func() {
 		t.Helper()
 		for rev := int64(1); rev <= 9; rev++ {
-			res, err := b.rangeAt(t.Context(), &RangeRequest{KeyRange: all(), Revision: rev}, b.Revision())
+			res, err := l.b.reader.At(l.b.Revision()).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: all(), Revision: rev})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,143 +78,30 @@ func TestEveryRevisionOfABatchCanBeRead(t *testing.T) {
 			if got != want[rev] && got != " "+want[rev] {
 				t.Errorf("revision %d reads%s, want %s", rev, got, want[rev])
 			}
-			read := b.reader.at(rev)
-			for name, count := range map[string]func(context.Context, KeyRange) (int64, error){
-				"count": read.count, "each": read.countEach, "back": read.countBack, "table": read.countTable,
-				"pieces": read.countPieces, "pieces again": read.countPieces,
-			} {
-				if n, err := count(t.Context(), all()); err != nil || n != res.Count {
-					t.Errorf("revision %d counts %d by %s, %v, has %d", rev, n, name, err, res.Count)
+			read := l.b.reader.At(rev)
+			for range 2 {
+				if n, err := read.Count(t.Context(), all().Span()); err != nil || n != res.Count {
+					t.Errorf("revision %d counts %d, %v, has %d", rev, n, err, res.Count)
 				}
 			}
 		}
 	}
 	check()
 	// One more change, so that the version before is not the row value before.
-	runTogether(t, b, newTxnCommand(put("k", "10")))
+	runTogether(t, l, write.NewTxnCommand(put("k", "10")))
 	check()
 }
 
-func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
-	b := idle(t)
-	first := newTxnCommand(put("a", "1"))
-	second := newTxnCommand(&Txn{
-		Compares: []Compare{{KeyRange: KeyRange{Key: []byte("a")}, Target: CompareValue, Value: []byte("1")}},
-		Then:     []Op{{Delete: &DeleteRequest{KeyRange: all(), PrevKV: true}}, {Range: &RangeRequest{KeyRange: all()}}},
-	})
-	third := newTxnCommand(&Txn{Then: []Op{{Put: &PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
-	outcomes := runTogether(t, b, first, second, third)
-	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], ErrKeyNotFound) {
-		t.Fatalf("outcomes: %v", outcomes)
-	}
-	if !second.result.Succeeded || second.result.Results[0].Delete.Deleted != 1 || second.result.Results[1].Range.Count != 0 || second.result.Revision != 3 {
-		t.Fatalf("the second saw %s", describe(second.result))
-	}
-}
-
-func TestAFailedCommandLeavesNothingBehind(t *testing.T) {
-	b := idle(t)
-	bad := newTxnCommand(&Txn{Then: []Op{
-		{Put: &PutRequest{Key: []byte("a"), Value: []byte("1")}},
-		{Put: &PutRequest{Key: []byte("b"), Value: []byte("1"), Lease: 99}},
-	}})
-	good := newTxnCommand(put("c", "1"))
-	outcomes := runTogether(t, b, bad, good)
-	if !errors.Is(outcomes[0], ErrLeaseNotFound) || outcomes[1] != nil {
-		t.Fatalf("outcomes: %v", outcomes)
-	}
-	if good.result.Revision != 2 || b.Revision() != 2 {
-		t.Fatalf("the failed command took a revision: %d, %d", good.result.Revision, b.Revision())
-	}
-	res, err := b.rangeAt(t.Context(), &RangeRequest{KeyRange: all()}, 2)
-	if err != nil || res.Count != 1 {
-		t.Fatalf("the table holds %s, %v", describe(res), err)
-	}
-}
-
-// A client may ask for a revision that is being made in the same batch.
-func TestARevisionOfTheSameBatchWaitsForTheNext(t *testing.T) {
-	b := idle(t)
-	ask := newTxnCommand(&Txn{Then: []Op{
-		{Range: &RangeRequest{KeyRange: all(), Revision: 2}},
-		{Put: &PutRequest{Key: []byte("c"), Value: []byte("1")}},
-	}})
-	outcomes := runTogether(t, b, newTxnCommand(put("a", "1")), newTxnCommand(put("b", "1")), ask)
-	if err := errors.Join(outcomes...); err != nil {
-		t.Fatal(err)
-	}
-	if r := ask.result.Results[0].Range; r.Count != 1 || r.Revision != 3 {
-		t.Fatalf("revision 2 reads %s", describe(r))
-	}
-	future := newTxnCommand(&Txn{Then: []Op{{Range: &RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &PutRequest{Key: []byte("d")}}}})
-	if err := runTogether(t, b, future)[0]; !errors.Is(err, ErrFutureRevision) {
-		t.Fatalf("revision 5 of 4: %v", err)
-	}
-}
-
-// narrow is a store that takes no batch above a size.
-type narrow struct {
-	sqlstore.Store
-	bytes int
-}
-
-type narrowBatch struct {
-	sqlstore.BatchWrite
-	bytes int
-}
-
-func (n *narrow) BeginBatchWrite() sqlstore.BatchWrite {
-	return &narrowBatch{BatchWrite: n.Store.BeginBatchWrite(), bytes: n.bytes}
-}
-
-func (b *narrowBatch) Commit(ctx context.Context) error {
-	if b.Size() > b.bytes {
-		return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
-	}
-	return b.BatchWrite.Commit(ctx)
-}
-
-func TestARequestTooLargeFailsAlone(t *testing.T) {
-	b := idle(t)
-	b.store = &narrow{Store: b.store, bytes: 2000}
-	outcomes := runTogether(t, b,
-		newTxnCommand(put("a", "1")), newTxnCommand(put("b", string(make([]byte, 3000)))), newTxnCommand(put("c", "1")))
-	if outcomes[0] != nil || !errors.Is(outcomes[1], ErrTooLarge) || outcomes[2] != nil || b.Revision() != 3 {
-		t.Fatalf("outcomes %v, revision %d", outcomes, b.Revision())
-	}
-}
-
-func TestLeasesOfTheSameBatch(t *testing.T) {
-	b := idle(t)
-	outcomes := runTogether(t, b,
-		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
-		newTxnCommand(putLeased("a", 5)),
-		revokeOf(t, b, 5),
-		newTxnCommand(putLeased("b", 5)),
-		&grantCommand{l: b, row: coder.Lease{ID: 5, TTL: 60}},
-		newTxnCommand(putLeased("c", 5)),
-	)
-	for i, err := range outcomes {
-		if want := i == 3; want != errors.Is(err, ErrLeaseNotFound) || !want && err != nil {
-			t.Fatalf("outcomes: %v", outcomes)
-		}
-	}
-	keys, err := b.attachedKeys(t.Context(), 5)
-	if _, exists := b.lessor.row(5); err != nil || fmt.Sprintf("%s", keys) != "[c]" || !exists {
-		t.Fatalf("attached: %s, %v", keys, err)
-	}
-}
-
-func TestPagedListsCountRight(t *testing.T) {
-	b := idle(t)
+func TestPagedListCountsAllKeys(t *testing.T) {
+	leading := idle(t)
 	for i := range 10 {
-		runTogether(t, b, newTxnCommand(put(fmt.Sprintf("k%d", i), "v")))
+		runTogether(t, leading, write.NewTxnCommand(put(fmt.Sprintf("k%d", i), "v")))
 	}
-	rev := b.Revision()
-	runTogether(t, b, newTxnCommand(del("k7")), newTxnCommand(put("k99", "v")))
+	rev := leading.b.Revision()
+	runTogether(t, leading, write.NewTxnCommand(del("k7")), write.NewTxnCommand(put("k99", "v")))
 	key := []byte("k")
 	for left := int64(10); left > 0; left -= 3 {
-		res, err := b.rangeAt(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3}, b.Revision())
+		res, err := leading.b.reader.At(leading.b.Revision()).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,14 +114,14 @@ func TestPagedListsCountRight(t *testing.T) {
 
 // The sums are what etcd 3.7.3 answered for the same history, restarted behind
 // the compaction: it keeps the sum it took before removing rows until then.
-func TestHashIsEtcds(t *testing.T) {
-	b := idle(t)
-	runTogether(t, b, newTxnCommand(put("a", "1")))
-	runTogether(t, b, newTxnCommand(put("a", "2")))
-	runTogether(t, b, newTxnCommand(del("a")))
-	runTogether(t, b, newTxnCommand(&Txn{Then: []Op{
-		{Put: &PutRequest{Key: []byte("b"), Value: []byte("3")}}, {Put: &PutRequest{Key: []byte("a"), Value: []byte("4")}},
-		{Put: &PutRequest{Key: []byte("c"), Value: []byte("5")}},
+func TestHashKVEqualsEtcd(t *testing.T) {
+	leading := idle(t)
+	runTogether(t, leading, write.NewTxnCommand(put("a", "1")))
+	runTogether(t, leading, write.NewTxnCommand(put("a", "2")))
+	runTogether(t, leading, write.NewTxnCommand(del("a")))
+	runTogether(t, leading, write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{
+		{Put: &mvcc.PutRequest{Key: []byte("b"), Value: []byte("3")}}, {Put: &mvcc.PutRequest{Key: []byte("a"), Value: []byte("4")}},
+		{Put: &mvcc.PutRequest{Key: []byte("c"), Value: []byte("5")}},
 	}}))
 	marshal := func(r *coder.Record) ([]byte, error) {
 		if r.Tombstone {
@@ -279,26 +133,29 @@ func TestHashIsEtcds(t *testing.T) {
 	}
 	sums := map[int64]uint32{4: 1363947557, 5: 4181467771}
 	for rev, want := range sums {
-		if h, err := b.HashKV(t.Context(), rev, marshal); err != nil || h.Hash != want {
+		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
 			t.Errorf("hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
-	runTogether(t, b, newTxnCommand(put("a", "6")), newTxnCommand(del("c")))
-	if err := runTogether(t, b, &compactCommand{l: b, rev: 6})[0]; err != nil {
+	runTogether(t, leading, write.NewTxnCommand(put("a", "6")), write.NewTxnCommand(del("c")))
+	compaction := write.Func(func(_ context.Context, tx *write.Tx) error {
+		return leading.b.compacted.Move(tx, 6, func() { leading.b.noteCompacted(6) })
+	})
+	if err := runTogether(t, leading, compaction)[0]; err != nil {
 		t.Fatal(err)
 	}
 	compacted := map[int64]uint32{6: 3554762776, 7: 2529338593}
 	for rev, want := range compacted {
-		if h, err := b.HashKV(t.Context(), rev, marshal); err != nil || h.Hash != want || h.CompactRevision != 6 {
+		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want || h.CompactRevision != 6 {
 			t.Errorf("compacted, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
 	// At revision 8 no key exists.
-	runTogether(t, b, newTxnCommand(&Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}))
-	runTogether(t, b, newTxnCommand(put("d", "x")))
+	runTogether(t, leading, write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}))
+	runTogether(t, leading, write.NewTxnCommand(put("d", "x")))
 	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
 	for rev, want := range emptied {
-		if h, err := b.HashKV(t.Context(), rev, marshal); err != nil || h.Hash != want {
+		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
 			t.Errorf("emptied, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}

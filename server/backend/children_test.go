@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 // level is what a directory of the keys that begin with prefix shows.
@@ -29,11 +32,11 @@ func level(keys []string, prefix string) []string {
 	return names
 }
 
-func TestChildrenAreOneLevel(t *testing.T) {
+func TestChildrenListsOneLevel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	b := open(t, newStore(t), func(c *Config) { c.RecordCache = -1 })
+	b := open(t, newStore(t), func(c *Config) { c.RecordCache = 0 })
 	ctx := t.Context()
 	letters := []string{"a", "b", "/", "//", "\xff", "\x00", "c/d"}
 	exists := map[string]bool{"a/\xff\xff/x": true, "a/b/c": true, "\xff/x": true}
@@ -46,10 +49,10 @@ func TestChildrenAreOneLevel(t *testing.T) {
 	}
 	var keys []string
 	for k := range exists {
-		_, err := b.Txn(ctx, put(k, "v"), true)
+		_, err := b.Txn(ctx, auth.System, put(k, "v"), true)
 		require.NoError(t, err)
 		if random.IntN(4) == 0 {
-			_, err := b.Txn(ctx, del(k), true)
+			_, err := b.Txn(ctx, auth.System, del(k), true)
 			require.NoError(t, err)
 			continue
 		}
@@ -60,9 +63,9 @@ func TestChildrenAreOneLevel(t *testing.T) {
 		for _, limit := range []int{1, 2, 7, 1000} {
 			t.Run(fmt.Sprintf("%q by %d", prefix, limit), func(t *testing.T) {
 				var got []string
-				q := &ChildrenRequest{Prefix: []byte(prefix), Delimiter: '/', Limit: limit}
+				q := &read.ChildrenRequest{Prefix: []byte(prefix), Delimiter: '/', Limit: limit}
 				for {
-					res, err := b.Children(ctx, q)
+					res, err := b.Children(ctx, auth.System, q)
 					require.NoError(t, err)
 					require.LessOrEqual(t, len(res.Children), limit)
 					for _, c := range res.Children {
@@ -80,11 +83,11 @@ func TestChildrenAreOneLevel(t *testing.T) {
 	}
 }
 
-func TestChildrenWantAPermit(t *testing.T) {
+func TestChildrenChecksPermit(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	ctx := WithPermit(t.Context(), refuse)
-	_, err := b.Children(ctx, &ChildrenRequest{Delimiter: '/', Limit: 1})
+	permit := auth.NewPermit(refuse)
+	_, err := b.Children(t.Context(), permit, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
 	require.ErrorIs(t, err, errRefused)
-	_, err = b.KeyHistory(ctx, &KeyHistoryRequest{Key: []byte("a"), Limit: 1})
+	_, err = b.KeyHistory(t.Context(), permit, &read.KeyHistoryRequest{Key: []byte("a"), Limit: 1})
 	require.ErrorIs(t, err, errRefused)
 }

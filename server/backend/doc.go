@@ -1,18 +1,20 @@
-// Package backend is etcd's state machine over one SQL table: transactions,
-// ranges, compaction, leases, alarms. It knows no protobuf and no SQL.
+// Package backend is one node's replica of the table, and what the leader adds to it. It
+// joins the packages below it to etcd's state machine: transactions, ranges, compaction,
+// leases, alarms, users and roles. It knows neither protobuf nor SQL.
 //
 // It upholds these invariants (the numbers are those of ARCHITECTURE.md):
 //
-//  1. One writer: every commit compares and swaps the chain row (chain.go).
-//  2. Revisions are commit order: only the sequencer allocates, from package
-//     tso, and a transaction that does not write gets none (pipeline.go).
-//  3. A revision's content never changes: rows above the read revision are
-//     filtered, and a read that raced with compaction answers ErrCompacted
-//     (reader.go).
-//  4. Acknowledged means durable and visible: frontier, then events, then
-//     answers (commit.go).
-//  6. Unknown outcomes are settled, not guessed (chain.go).
+//   - 3. A read never returns a part of a commit, nor what compaction has left of an older
+//     revision (TestRandomHistoriesMatchTheModel, TestFollowerChecksMarkAfterReading).
+//   - 4. An acknowledged write is durable and visible on every node: the frontier moves before
+//     the answer, and a linearizable read on a follower waits for the frontier of the leader
+//     (TestFollowerReadsAcknowledgedWrites, TestCutOffLeaderRefusesLinearizableReads).
+//   - A follower does not show a commit that its leader does not show yet
+//     (TestFollowerHidesCommitUnknownToLeader).
+//   - A node stops serving when it finds that the database has lost data
+//     (TestDataLossStopsServing, lost_test.go).
+//   - Every call for a client needs a permit (TestZeroPermitRefusesEveryEntryPoint).
 //
-// Start reading at backend.go, then follow a write through pipeline.go,
-// evaluate.go and commit.go, and a read through reader.go.
+// Start reading at backend.go. For a write continue with package write, for a read with
+// frontier.go and package read. DESIGN.md explains how the parts work together.
 package backend

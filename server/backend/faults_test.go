@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -91,17 +94,17 @@ func (u *unreliable) deliverLate() {
 	}
 }
 
-func increment(key string, from *coder.Record) *Txn {
+func increment(key string, from *coder.Record) *mvcc.Txn {
 	n, rev := 0, int64(0)
 	if from != nil {
 		n, _ = strconv.Atoi(string(from.Value))
 		rev = from.ModRevision
 	}
 	k := []byte(key)
-	return &Txn{
-		Compares: []Compare{{KeyRange: KeyRange{Key: k}, Target: CompareMod, Int: rev}},
-		Then:     []Op{{Put: &PutRequest{Key: k, Value: []byte(strconv.Itoa(n + 1))}}},
-		Else:     []Op{{Range: &RangeRequest{KeyRange: KeyRange{Key: k}}}},
+	return &mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: k}, Target: mvcc.CompareMod, Int: rev}},
+		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: k, Value: []byte(strconv.Itoa(n + 1))}}},
+		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: k}}}},
 	}
 }
 
@@ -115,7 +118,7 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 			b := open(t, u, nil)
 			stream := b.Hub().NewStream()
 			defer stream.Close()
-			stream.Create(watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
+			stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
 			u.mu.Lock()
 			u.rate = 5
 			u.mu.Unlock()
@@ -126,7 +129,7 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 
 			total := int64(0)
 			for key, want := range done {
-				got := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte(key)}})
+				got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}})
 				if v := string(got.Records[0].Value); v != strconv.Itoa(want) {
 					t.Errorf("%s is %s after %d acknowledged increments", key, v, want)
 				}
@@ -148,7 +151,7 @@ func runCounters(t *testing.T, b *Backend, workers, increments int) map[string]i
 	var wg sync.WaitGroup
 	wg.Go(func() { // leases take no revision, and are settled all the same
 		for id := int64(1); id <= int64(increments); {
-			_, err := b.LeaseGrant(t.Context(), id, 3600)
+			_, err := b.LeaseGrant(t.Context(), auth.System, id, 3600)
 			if errors.Is(err, sqlstore.ErrUnavailable) {
 				continue
 			}
@@ -167,7 +170,7 @@ func runCounters(t *testing.T, b *Backend, workers, increments int) map[string]i
 			key := fmt.Sprint("c", w%3)
 			var known *coder.Record
 			for n := 0; n < increments; {
-				res, err := b.Txn(t.Context(), increment(key, known), true)
+				res, err := b.Txn(t.Context(), auth.System, increment(key, known), true)
 				if errors.Is(err, sqlstore.ErrUnavailable) {
 					continue // a read failed; nothing was executed
 				}
@@ -224,9 +227,9 @@ func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 	}
 }
 
-func TestHistoriesWithoutTheirCachesMatchToo(t *testing.T) {
+func TestRandomHistoriesWithoutCachesMatchTheModel(t *testing.T) {
 	// Watching from revision 2 with a tiny ring replays everything from rows.
-	b := open(t, newStore(t), func(c *Config) { c.Watch.RingEvents = 4; c.RecordCache = -1 })
+	b := open(t, newStore(t), func(c *Config) { c.Watch.RingEvents = 4; c.RecordCache = 0 })
 	done := runCounters(t, b, 4, 50)
 	total := int64(0)
 	for _, n := range done {
@@ -234,11 +237,11 @@ func TestHistoriesWithoutTheirCachesMatchToo(t *testing.T) {
 	}
 	stream := b.Hub().NewStream()
 	defer stream.Close()
-	stream.Create(watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
+	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
 	expectContiguous(t, stream, 2, 1+total)
 }
 
-func TestADeposedLeaderCannotCommit(t *testing.T) {
+func TestDeposedLeaderCannotCommit(t *testing.T) {
 	store := newStore(t)
 	old := open(t, store, sharedStore)
 	mustTxn(t, old, put("k", "1"))
@@ -246,10 +249,10 @@ func TestADeposedLeaderCannotCommit(t *testing.T) {
 	if old.Status().Term >= young.Status().Term {
 		t.Fatalf("terms %d and %d", old.Status().Term, young.Status().Term)
 	}
-	if _, err := old.Txn(t.Context(), put("k", "2"), true); !errors.Is(err, ErrNotServing) || !errors.Is(err, errDeposed) {
+	if _, err := old.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("write on the deposed leader: %v", err)
 	}
-	if _, err := old.Range(t.Context(), &RangeRequest{KeyRange: all()}, false); !errors.Is(err, ErrNotServing) {
+	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Fatalf("read on the deposed leader: %v", err)
 	}
 	if res := mustTxn(t, young, put("k", "3")); res.Revision != 3 {
@@ -257,17 +260,18 @@ func TestADeposedLeaderCannotCommit(t *testing.T) {
 	}
 }
 
-func TestAnIdleDeposedLeaderNotices(t *testing.T) {
+func TestIdleDeposedLeaderStopsLeading(t *testing.T) {
 	store := newStore(t)
 	old := open(t, store, sharedStore)
 	l := old.leading.Load()
 	open(t, store, sharedStore)
-	if _, err := l.readChain(t.Context()); !errors.Is(err, errDeposed) {
+	l.lease.Expire()
+	if err := l.authority.Confirm(t.Context()); !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("the fence says %v", err)
 	}
 }
 
-func TestLostDataStopsTheServer(t *testing.T) {
+func TestDataLossStopsServing(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "1"))
@@ -281,24 +285,11 @@ func TestLostDataStopsTheServer(t *testing.T) {
 	if err := restore.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Txn(t.Context(), put("k", "3"), true); !errors.Is(err, errDataLost) {
+	if _, err := b.Txn(t.Context(), auth.System, put("k", "3"), true); !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("writing on a chain that went back: %v", err)
 	}
-	if got := b.Status().Serving; !errors.Is(got, errDataLost) {
+	if got := b.Status().NotServing; !errors.Is(got, fence.ErrDataLost) {
 		t.Fatalf("status says %v", got)
-	}
-}
-
-// TestAStaleIndexIsNotBelieved changes an index row behind the server's back.
-func TestAStaleIndexIsNotBelieved(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	rev := mustTxn(t, b, put("k", "1")).Revision
-	b.leading.Load().index.set("k", indexEntry{}) // believes that k does not exist
-	res := mustTxn(t, b, &Txn{Then: []Op{{Put: &PutRequest{Key: []byte("k"), Value: []byte("2")}}}})
-	got := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}).Records[0]
-	if got.Version != 2 || got.CreateRevision != rev || got.ModRevision != res.Revision {
-		t.Fatalf("the put gave %+v", got)
 	}
 }
 
@@ -324,12 +315,12 @@ func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Lis
 	return s.Store.List(ctx, q)
 }
 
-func TestAReadThatIsNotAnsweredDoesNotHoldUpWritesForEver(t *testing.T) {
+func TestUnansweredReadDoesNotBlockWrites(t *testing.T) {
 	store := &silent{Store: newStore(t)}
-	b := open(t, store, func(c *Config) { c.CommitTimeout = 500 * time.Millisecond })
+	b := open(t, store, func(c *Config) { c.Write.CommitTimeout = 500 * time.Millisecond })
 	store.on.Store(true)
-	for _, txn := range []*Txn{put("k", "v"), {Then: []Op{{Delete: &DeleteRequest{KeyRange: all()}}}}} {
-		if _, err := b.Txn(t.Context(), txn, true); !errors.Is(err, ErrTimeout) {
+	for _, txn := range []*mvcc.Txn{put("k", "v"), {Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}} {
+		if _, err := b.Txn(t.Context(), auth.System, txn, true); !errors.Is(err, mvcc.ErrTimeout) {
 			t.Errorf("while the database is silent: %v", err)
 		}
 	}
@@ -339,7 +330,7 @@ func TestAReadThatIsNotAnsweredDoesNotHoldUpWritesForEver(t *testing.T) {
 	}
 }
 
-func TestATableWithDataButNoChainRowIsNotLed(t *testing.T) {
+func TestTableWithDataButNoChainRowIsNotLed(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "1"))
@@ -351,7 +342,7 @@ func TestATableWithDataButNoChainRowIsNotLed(t *testing.T) {
 	if err := lose.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), store, Config{Logger: testLogger(t)}); !errors.Is(err, errDataLost) {
+	if _, err := Open(t.Context(), store, testConfig(t)); !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("opening it: %v", err)
 	}
 }

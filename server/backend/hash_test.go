@@ -3,9 +3,13 @@ package backend
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -16,23 +20,24 @@ type turning struct {
 	between func(rows int)
 }
 
-func (s *turning) Iter(ctx context.Context, r sqlstore.Range) sqlstore.Iter {
+func (s *turning) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
 	r.PageBytes = 1
-	return &turningIter{Iter: s.Store.Iter(ctx, r), store: s}
-}
-
-type turningIter struct {
-	sqlstore.Iter
-	store *turning
-	rows  int
-}
-
-func (it *turningIter) Next() bool {
-	if it.store.between != nil {
-		it.store.between(it.rows)
+	return func(yield func(sqlstore.Row, error) bool) {
+		rows := 0
+		next := func() {
+			if s.between != nil {
+				s.between(rows)
+			}
+			rows++
+		}
+		next()
+		for row, err := range s.Store.Iter(ctx, r) {
+			if !yield(row, err) {
+				return
+			}
+			next()
+		}
 	}
-	it.rows++
-	return it.Iter.Next()
 }
 
 // versions returns the version rows of key, all of which must be there.
@@ -78,7 +83,7 @@ func (s *turning) removeWhileRead(t *testing.T, rows []sqlstore.Row) (removed *b
 // The rows of a key that was deleted below the compact revision go away together,
 // but maybe between the reading of one and of the other: the hash must not take
 // the first for one that compaction keeps, nor fail.
-func TestAHashWhileCompactionRemovesRows(t *testing.T) {
+func TestHashKVDuringCompaction(t *testing.T) {
 	store := &turning{Store: newStore(t)}
 	b := open(t, store, nil)
 	mustTxn(t, b, put("a", "1"))
@@ -86,56 +91,56 @@ func TestAHashWhileCompactionRemovesRows(t *testing.T) {
 	mustTxn(t, b, put("b", "1"))
 	mustTxn(t, b, put("b", "2"))
 	left := store.versions(t, "a", 2, 3)
-	if _, err := b.Compact(t.Context(), 4, true); err != nil {
+	if _, err := b.Compact(t.Context(), auth.System, 4, true); err != nil {
 		t.Fatal(err)
 	}
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
-	want, err := b.HashKV(t.Context(), 0, marshal)
+	want, err := b.HashKV(t.Context(), auth.System, 0, marshal)
 	if err != nil {
 		t.Fatal(err)
 	}
 	removed := store.removeWhileRead(t, left)
-	got, err := b.HashKV(t.Context(), 0, marshal)
+	got, err := b.HashKV(t.Context(), auth.System, 0, marshal)
 	if err != nil || got != want || !*removed {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
 
-// TestHashAtTheCompactRevisionIsTheSameOnAllMembers: it covers what is left, whether the
+// TestHashAtCompactRevisionIsEqualOnAllMembers: it covers what is left, whether the
 // rows are gone yet or not, and whoever leads.
-func TestHashAtTheCompactRevisionIsTheSameOnAllMembers(t *testing.T) {
+func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
-	for _, txn := range []*Txn{put("a", "1"), put("a", "2"), put("b", "1"), del("b"), put("c", "1"), put("c", "2")} {
+	for _, txn := range []*mvcc.Txn{put("a", "1"), put("a", "2"), put("b", "1"), del("b"), put("c", "1"), put("c", "2")} {
 		mustTxn(t, p.nodes[0], txn)
 	}
 	if err := catchUp(t, p.nodes[1]); err != nil {
 		t.Fatal(err)
 	}
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
-	hash := func(i int, rev int64) Hash {
+	hash := func(i int, rev int64) export.Hash {
 		t.Helper()
-		h, err := p.nodes[i].HashKV(t.Context(), rev, marshal)
+		h, err := p.nodes[i].HashKV(t.Context(), auth.System, rev, marshal)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
-	if _, err := p.nodes[0].Compact(t.Context(), 6, false); err != nil {
+	if _, err := p.nodes[0].Compact(t.Context(), auth.System, 6, false); err != nil {
 		t.Fatal(err)
 	}
 	want := hash(0, 6)
 	if want.CompactRevision != 6 || want.HashRevision != 6 {
 		t.Errorf("%+v", want)
 	}
-	if err := p.nodes[0].leading.Load().compactor.wait(t.Context(), 6); err != nil {
-		t.Fatal(err)
+	if removed, err := p.nodes[0].leading.Load().remover.Wait(t.Context(), 6, nil); err != nil || !removed {
+		t.Fatal(removed, err)
 	}
 	for i := range p.nodes {
 		if got := hash(i, 6); got != want {
 			t.Errorf("member %d gives %+v, want %+v", i, got, want)
 		}
-		if _, err := p.nodes[i].HashKV(t.Context(), 5, marshal); !errors.Is(err, ErrCompacted) {
+		if _, err := p.nodes[i].HashKV(t.Context(), auth.System, 5, marshal); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Errorf("member %d below the compact revision: %v", i, err)
 		}
 	}

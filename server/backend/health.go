@@ -7,53 +7,54 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/coalesce"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 const (
-	// feedSilence is how long a follower that learns nothing of commits, or of there
-	// being none, goes on saying that it does.
-	feedSilence = 3 * time.Second
-	// probeInterval is how long a write that was tried speaks for the next one:
-	// however often they are asked, members write no more often than this.
+	// feedSilence is how long a follower counts as fed after the last commit or heartbeat.
+	feedSilence = timing.LeaderSilence
+	// probeInterval is the shortest time between two successful probes of a member. Writable
+	// relies on the last one until then.
 	probeInterval = time.Second
 )
 
-// Stopped returns nil, or why the node serves nothing any more: it is no member, or
-// the database lost data, or it shuts down. It wraps ErrNotServing.
-func (b *Backend) Stopped() error { return b.serving() }
+// processStart is the start of measured times on the monotonic clock, which is never set. It
+// does not advance while the machine is suspended.
+var processStart = time.Now()
 
-// Fed returns nil if the node knows of new commits as they come, so that its watchers
-// do: because it makes them, or hears of them from the leader, or reads the log.
+// Fed returns nil if the node, and so its watchers, learn of new commits: because it leads,
+// because the leader sends them, or because it reads the log.
 func (b *Backend) Fed() error {
-	if err := b.serving(); err != nil || b.Leading() {
+	if err := b.Stopped(); err != nil || b.Leading() {
 		return err
 	}
 	if quiet := time.Since(processStart) - time.Duration(b.fed.Load()); quiet > feedSilence {
-		return fmt.Errorf("nothing was heard of commits for %s", quiet.Truncate(time.Second))
+		return fmt.Errorf("no commit or heartbeat for %s", quiet.Truncate(time.Second))
 	}
 	return nil
 }
 
-// noteFed takes down that the node knows what there is.
+// noteFed records that the node knows the newest commit.
 func (b *Backend) noteFed() { b.fed.Store(int64(time.Since(processStart))) }
 
-// Writable returns nil if the database takes writes from this node: it writes one row,
-// the same for all members, or did so a moment ago. Errors: ErrNotServing, ctx's and
-// the database's.
+// Writable returns nil if the database accepts writes from this node: it overwrites the probe
+// row, which all members share, or has done so within probeInterval. Errors: ErrNotServing,
+// ctx's and the database's.
 func (b *Backend) Writable(ctx context.Context) error {
-	if err := b.serving(); err != nil {
+	if err := b.Stopped(); err != nil {
 		return err
 	}
 	if b.probe.fresh() {
 		return nil
 	}
-	_, err := b.probe.writes.get(ctx)
+	_, err := b.probe.writes.Get(ctx)
 	return err
 }
 
-// probe is what is known of whether the database takes writes.
+// probe writes the probe row, once for concurrent callers.
 type probe struct {
-	writes *shared[struct{}] // one for all who ask at a time
+	writes *coalesce.Group[struct{}]
 
 	mu sync.Mutex
 	at time.Time // of the last success
@@ -61,7 +62,7 @@ type probe struct {
 
 func newProbe(b *Backend) *probe {
 	p := &probe{}
-	p.writes = newShared(b.cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) {
+	p.writes = coalesce.New(b.cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) {
 		started := time.Now()
 		batch := b.store.BeginBatchWrite()
 		batch.Put(coder.ProbeKey(), coder.EncodeInt64(started.Unix()))

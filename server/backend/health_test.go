@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
 // However often it is asked, a node does not write more than it must to know.
-func TestWritesAreTriedOnceForMany(t *testing.T) {
+func TestWritableSharesProbes(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	tried := func() []byte {
@@ -40,7 +41,7 @@ func TestWritesAreTriedOnceForMany(t *testing.T) {
 	}
 }
 
-func TestAStoppedNodeSaysSoAndWritesNothing(t *testing.T) {
+func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	if err := errors.Join(b.Stopped(), b.Fed()); err != nil {
@@ -49,7 +50,7 @@ func TestAStoppedNodeSaysSoAndWritesNothing(t *testing.T) {
 	cause := errors.New("the cause")
 	b.StopServing(cause)
 	for name, err := range map[string]error{"Stopped": b.Stopped(), "Fed": b.Fed(), "Writable": b.Writable(t.Context())} {
-		if !errors.Is(err, ErrNotServing) || !errors.Is(err, cause) {
+		if !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, cause) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -58,8 +59,8 @@ func TestAStoppedNodeSaysSoAndWritesNothing(t *testing.T) {
 	}
 }
 
-func TestAFollowerIsFedByWhatItHears(t *testing.T) {
-	b, err := OpenReplica(t.Context(), newStore(t), Config{Logger: testLogger(t)})
+func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
+	b, err := OpenReplica(t.Context(), newStore(t), testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// identity holds the ids that every response header carries. They are chosen
-// once, at random and not zero, and kept in the table.
+// identity holds the ids in every response header. They are random, not zero, and stored in
+// the table when they are first needed.
 type identity struct{ cluster, member uint64 }
 
 type identityRow struct {
@@ -65,6 +65,6 @@ func loadOrCreateID(ctx context.Context, store sqlstore.Store, key []byte) (uint
 		if err != nil && !errors.As(err, &conflict) {
 			return 0, err
 		}
-		// Written by us or by somebody else: read what is there.
+		// This node, or another one, has written it. Read it.
 	}
 }

@@ -3,14 +3,14 @@ package backend
 import (
 	"testing"
 
-	"github.com/sqlbrain/sqlbrain/server/membership"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 )
 
-// The backend and package membership look at the same row, whichever comes first.
-func TestIdentityIsThatOfTheMembership(t *testing.T) {
+// The backend and package member look at the same row, whichever comes first.
+func TestIdentityIsSharedWithMembers(t *testing.T) {
 	store := newStore(t)
 	join := func(name string) uint64 {
-		r, err := membership.Join(t.Context(), membership.Config{Store: store, Name: name, PeerURLs: []string{"http://" + name + ":2380"}})
+		r, err := member.Join(t.Context(), member.Config{Store: store, Name: name, PeerURLs: []string{"http://" + name + ":2380"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,18 +7,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 var errRefused = errors.New("refused")
 
-func refuse(context.Context, AuthView) error { return errRefused }
+func refuse(context.Context, auth.View) error { return errRefused }
 
 // historyOf describes the versions of a key, newest first, read by pages.
 func historyOf(t *testing.T, b *Backend, key string, limit, maxBytes int) (out []string) {
 	t.Helper()
-	q := &KeyHistoryRequest{Key: []byte(key), Limit: limit, MaxBytes: maxBytes}
+	q := &read.KeyHistoryRequest{Key: []byte(key), Limit: limit, MaxBytes: maxBytes}
 	for {
-		res, err := b.KeyHistory(t.Context(), q)
+		res, err := b.KeyHistory(t.Context(), auth.System, q)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(res.Versions), limit)
 		for _, v := range res.Versions {
@@ -37,11 +41,11 @@ func historyOf(t *testing.T, b *Backend, key string, limit, maxBytes int) (out [
 	}
 }
 
-func TestKeyHistoryHasWhatIsNotCompacted(t *testing.T) {
+func TestKeyHistoryListsUncompactedVersions(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	ctx := t.Context()
-	do := func(txn *Txn) int64 {
-		res, err := b.Txn(ctx, txn, true)
+	do := func(txn *mvcc.Txn) int64 {
+		res, err := b.Txn(ctx, auth.System, txn, true)
 		require.NoError(t, err)
 		return res.Revision
 	}
@@ -61,7 +65,7 @@ func TestKeyHistoryHasWhatIsNotCompacted(t *testing.T) {
 	require.Empty(t, historyOf(t, b, "none", 10, 1<<20))
 
 	compact := func(rev int64) {
-		_, err := b.Compact(ctx, rev, true)
+		_, err := b.Compact(ctx, auth.System, rev, true)
 		require.NoError(t, err)
 	}
 	compact(4)
@@ -70,22 +74,4 @@ func TestKeyHistoryHasWhatIsNotCompacted(t *testing.T) {
 	require.Equal(t, all[:2], historyOf(t, b, "k", 2, 1<<20), "nothing was current")
 	compact(8)
 	require.Equal(t, all[:1], historyOf(t, b, "k", 2, 1<<20))
-}
-
-// Rows that compaction has yet to remove are not shown.
-func TestKeyHistoryStopsAtTheCompactRevision(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	for _, v := range []string{"one", "two", "three"} {
-		_, err := b.Txn(t.Context(), put("k", v), true)
-		require.NoError(t, err)
-	}
-	versions, err := b.versionsOf(t.Context(), &KeyHistoryRequest{Key: []byte("k"), Limit: 10, MaxBytes: 1 << 20}, 4)
-	require.NoError(t, err)
-	require.Len(t, versions, 3)
-	q := &KeyHistoryRequest{Limit: 10, MaxBytes: 1 << 20}
-	for mark, want := range map[int64]int{-1: 3, 2: 3, 3: 2, 4: 1} {
-		page, more := q.page(versions, mark)
-		require.Len(t, page, want, "compact revision %d", mark)
-		require.False(t, more)
-	}
 }

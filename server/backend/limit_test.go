@@ -4,29 +4,31 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
 // Without an order, a limit is one on keys: what comes behind it is not looked at,
 // whatever the target to sort by is. With an order, everything is sorted first.
-func TestALimitWithoutAnOrderCountsKeys(t *testing.T) {
+func TestLimitWithoutSortOrderLimitsKeysRead(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	for i := range 5 { // the values fall as the keys rise
 		mustTxn(t, b, put(fmt.Sprint("k", i), fmt.Sprint(5-i)))
 	}
 	for _, tt := range []struct {
-		q    RangeRequest
+		q    mvcc.RangeRequest
 		keys string
 		more bool
 	}{
-		{RangeRequest{SortBy: SortByValue}, "k4 k3 k2 k1 k0", false},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue}, "k4 k3 k2 k1 k0", false},
 		// The key behind the limit is sorted too, and left out for being last.
-		{RangeRequest{SortBy: SortByValue, Limit: 2}, "k2 k1", true},
-		{RangeRequest{SortBy: SortByMod, Limit: 2}, "k0 k1", true},
-		{RangeRequest{SortBy: SortByValue, Limit: 5}, "k4 k3 k2 k1 k0", false},
-		{RangeRequest{SortBy: SortByValue, SortOrder: SortAscend, Limit: 2}, "k4 k3", true},
-		{RangeRequest{SortBy: SortByValue, SortOrder: SortDescend, Limit: 2}, "k0 k1", true},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue, Limit: 2}, "k2 k1", true},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByMod, Limit: 2}, "k0 k1", true},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue, Limit: 5}, "k4 k3 k2 k1 k0", false},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue, SortOrder: mvcc.SortAscend, Limit: 2}, "k4 k3", true},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue, SortOrder: mvcc.SortDescend, Limit: 2}, "k0 k1", true},
 		// With a filter every key is looked at.
-		{RangeRequest{SortBy: SortByValue, MinModRevision: 1, Limit: 2}, "k4 k3", true},
+		{mvcc.RangeRequest{SortBy: mvcc.SortByValue, MinModRevision: 1, Limit: 2}, "k4 k3", true},
 	} {
 		tt.q.KeyRange = all()
 		res := mustRange(t, b, &tt.q)

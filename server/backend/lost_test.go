@@ -8,10 +8,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // lostRow returns the lost row; ok is false if there is none.
@@ -30,16 +34,13 @@ func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
 	return l, true
 }
 
-func awaitLostRow(t *testing.T, store sqlstore.Store) coder.Lost {
+func awaitLostRow(t *testing.T, store sqlstore.Store) (l coder.Lost) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if l, ok := lostRow(t, store); ok {
-			return l
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no lost row")
-		}
-	}
+	eventually.True(t, "the row that records lost data", func() (there bool) {
+		l, there = lostRow(t, store)
+		return there
+	})
+	return l
 }
 
 func putRow(t *testing.T, store sqlstore.Store, key, value []byte) {
@@ -68,12 +69,11 @@ type rows []sqlstore.Row
 
 func backup(t *testing.T, store sqlstore.Store) (all rows) {
 	t.Helper()
-	it := store.Iter(t.Context(), sqlstore.Range{Start: []byte{0}, End: slices.Repeat([]byte{0xff}, 32)})
-	for it.Next() {
-		all = append(all, sqlstore.Row{Key: slices.Clone(it.Key()), Value: slices.Clone(it.Value())})
-	}
-	if err := errors.Join(it.Err(), it.Close()); err != nil {
-		t.Fatal(err)
+	for row, err := range store.Iter(t.Context(), sqlstore.Range{Start: []byte{0}, End: slices.Repeat([]byte{0xff}, 32)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row)
 	}
 	return all
 }
@@ -99,7 +99,7 @@ func (r rows) restore(t *testing.T, store sqlstore.Store) {
 
 // A leader finds that a backup was restored under it. A server that is started then
 // knows what the leader knew, until the database is recovered.
-func TestARestartDoesNotForgetWhatWasLost(t *testing.T) {
+func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "kept"))
@@ -110,7 +110,7 @@ func TestARestartDoesNotForgetWhatWasLost(t *testing.T) {
 	}
 	_, acknowledged := chainRow(t, store)
 	old.restore(t, store)
-	if _, err := b.Txn(t.Context(), put("k", "next"), true); !errors.Is(err, ErrNotServing) {
+	if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Fatalf("%v, want ErrNotServing", err)
 	}
 	l := awaitLostRow(t, store)
@@ -121,24 +121,24 @@ func TestARestartDoesNotForgetWhatWasLost(t *testing.T) {
 
 	refuses := func(how string, err error) {
 		t.Helper()
-		if !errors.Is(err, ErrNotServing) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
+		if !errors.Is(err, mvcc.ErrNotServing) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	_, err := Open(t.Context(), store, Config{Logger: testLogger(t), Exclusive: true})
+	_, err := Open(t.Context(), store, exclusive(t))
 	refuses("alone", err)
-	member, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+	member, err := OpenReplica(t.Context(), store, testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	refuses("in a cluster, at once", member.Stopped())
-	refuses("as a leader", member.Lead(t.Context(), LeadOptions{}))
+	refuses("as a leader", member.Lead(t.Context(), nil))
 	closeBackend(t, member)
 	if _, now := chainRow(t, store); now != kept {
 		t.Errorf("the chain row became %+v", now)
 	}
 
-	f, err := Examine(t.Context(), store)
+	f, err := repair.Examine(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +167,10 @@ func TestARestartDoesNotForgetWhatWasLost(t *testing.T) {
 
 // Members that run look at the row: a follower that never saw what was lost, and a
 // leader that was quicker to lead than the finder was to write.
-func TestOthersLearnWhatWasLost(t *testing.T) {
+func TestDataLossStopsOtherMembers(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, store sqlstore.Store) *Backend{
 		"a follower": func(t *testing.T, store sqlstore.Store) *Backend {
-			b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+			b, err := OpenReplica(t.Context(), store, testConfig(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,14 +196,12 @@ func TestOthersLearnWhatWasLost(t *testing.T) {
 			row.Revision += 3
 			row.Sequence += 100
 			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
-			for deadline := time.Now().Add(time.Minute); b.Stopped() == nil; time.Sleep(time.Millisecond) {
+			eventually.True(t, "the node to stop", func() bool {
 				if name == "a follower" {
 					_ = look() // what it found is asked for below
 				}
-				if time.Now().After(deadline) {
-					t.Fatal("it goes on")
-				}
-			}
+				return b.Stopped() != nil
+			})
 			if err := b.Stopped(); !strings.Contains(err.Error(), "member 7 found that") {
 				t.Error(err)
 			}
@@ -216,54 +214,22 @@ func TestOthersLearnWhatWasLost(t *testing.T) {
 
 // One that was opened before anybody found out does not lead, not even for the moment
 // until it looks again.
-func TestNobodyLeadsOverWhatWasLost(t *testing.T) {
+func TestRecordedDataLossPreventsLeading(t *testing.T) {
 	store := newStore(t)
 	closeBackend(t, open(t, store, nil)) // makes the rows
-	b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t)})
+	b, err := OpenReplica(t.Context(), store, testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeBackend(t, b)
 	before, now := chainRow(t, store)
 	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term, Revision: now.Revision + 3, Member: 7}))
-	err = b.Lead(t.Context(), LeadOptions{Leading: func(int64) { t.Error("it leads") }})
-	if !errors.Is(err, ErrNotServing) {
+	err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
+	if !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("%v, want ErrNotServing", err)
 	}
 	if after, _ := chainRow(t, store); string(after) != string(before) {
 		t.Error("it took the chain row")
-	}
-}
-
-// Several find it, and have seen different things.
-func TestTheLostRowSaysTheMostOfAll(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	mustTxn(t, b, put("k", "v"))
-	seen := b.newestSeen()
-	for _, c := range []struct{ known, want coder.Lost }{
-		{coder.Lost{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.Lost{Sequence: seen.Sequence, Term: 9, Revision: seen.Revision, Member: b.MemberID()}},
-		{coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
-	} {
-		putRow(t, store, coder.LostKey(), coder.EncodeLost(c.known))
-		if err := b.writeLost(t.Context(), lostTimeout); err != nil {
-			t.Fatal(err)
-		}
-		got, _ := lostRow(t, store)
-		if got.At = 0; got != c.want {
-			t.Errorf("%+v and %+v make %+v", c.known, seen, got)
-		}
-	}
-	// What cannot be read is no reason to serve, or to say nothing.
-	putRow(t, store, coder.LostKey(), []byte("?"))
-	if err := b.checkLost(t.Context()); !errors.Is(err, errDataLost) {
-		t.Errorf("a row that cannot be read: %v", err)
-	}
-	if err := b.writeLost(t.Context(), lostTimeout); err != nil {
-		t.Fatal(err)
-	}
-	if got, ok := lostRow(t, store); !ok || got.Revision != seen.Revision {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -296,7 +262,7 @@ func (b *deafBatch) Commit(ctx context.Context) error {
 }
 
 // The database may be away, or the server be stopped, before the row is written.
-func TestWhatWasLostIsWrittenInTheEnd(t *testing.T) {
+func TestDataLossIsRecordedAfterFailures(t *testing.T) {
 	for name, stopped := range map[string]bool{"the server goes on": false, "the server is stopped at once": true} {
 		t.Run(name, func(t *testing.T) {
 			store := &deaf{Store: newStore(t)}
@@ -306,7 +272,7 @@ func TestWhatWasLostIsWrittenInTheEnd(t *testing.T) {
 			}
 			b := open(t, store, func(c *Config) { c.Logger = nil })
 			mustTxn(t, b, put("k", "v"))
-			_ = b.stopServing(fmt.Errorf("%w: made up", errDataLost))
+			_ = b.stopServing(fmt.Errorf("%w: made up", fence.ErrDataLost))
 			if stopped {
 				closeBackend(t, b)
 			}
@@ -358,29 +324,25 @@ func TestMissingRowIsDataLoss(t *testing.T) {
 			p.lead(0)
 			b := p.nodes[0]
 			if deposed {
-				m.before = func() { _ = b.leading.Load().end(errDeposed) }
+				m.before = func() { _ = b.leading.Load().End(fence.ErrDeposed) }
 			}
 			m.armed.Store(true)
-			_, err := b.Txn(t.Context(), put("k", "v"), true)
-			if !errors.Is(err, ErrLeaderLost) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNotServing) {
+			_, err := b.Txn(t.Context(), auth.System, put("k", "v"), true)
+			if !errors.Is(err, mvcc.ErrLeaderLost) || errors.Is(err, mvcc.ErrNotLeader) || errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("the write: %v, want ErrLeaderLost alone", err)
 			}
-			for deadline := time.Now().Add(time.Minute); b.Stopped() == nil; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the node serves")
-				}
-			}
-			if err := b.Stopped(); !errors.Is(err, errDataLost) || !errors.Is(err, sqlstore.ErrRowMissing) {
+			eventually.True(t, "the node to stop", func() bool { return b.Stopped() != nil })
+			if err := b.Stopped(); !errors.Is(err, fence.ErrDataLost) || !errors.Is(err, sqlstore.ErrRowMissing) {
 				t.Errorf("the node stopped because of %v", err)
 			}
-			if _, err := b.Txn(t.Context(), put("k", "next"), true); !errors.Is(err, ErrNotServing) {
+			if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("the next write: %v, want ErrNotServing", err)
 			}
 			awaitLostRow(t, m)
-			if err := p.nodes[1].Lead(t.Context(), LeadOptions{}); !errors.Is(err, ErrNotServing) {
+			if err := p.nodes[1].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("another member leads: %v", err)
 			}
-			f, err := Examine(t.Context(), m.Store)
+			f, err := repair.Examine(t.Context(), m.Store)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -393,17 +355,5 @@ func TestMissingRowIsDataLoss(t *testing.T) {
 			}
 			mustTxn(t, open(t, m.Store, nil), put("k", "recovered"))
 		})
-	}
-}
-
-// TestMissingChainRowIsDataLoss: the chain row is gone when a leader that settles an
-// unknown outcome raises it.
-func TestMissingChainRowIsDataLoss(t *testing.T) {
-	m := &missingRow{Store: newStore(t)}
-	b := open(t, m, nil)
-	l := b.leading.Load()
-	m.armed.Store(true)
-	if _, err := l.chain.settle(t.Context(), l.chain.next(9)); !errors.Is(err, errDataLost) {
-		t.Errorf("%v, want errDataLost", err)
 	}
 }

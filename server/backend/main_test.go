@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // store for its own, and so waits for nobody, unless change says otherwise.
 func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	t.Helper()
-	cfg := Config{Logger: testLogger(t), Exclusive: true}
+	cfg := exclusive(t)
 	if change != nil {
 		change(&cfg)
 	}
@@ -29,6 +31,23 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 	}
 	t.Cleanup(func() { closeBackend(t, b) })
 	return b
+}
+
+// testConfig returns the default configuration with the test's log.
+func testConfig(t testing.TB, change ...func(*Config)) Config {
+	cfg := DefaultConfig()
+	cfg.Logger = testLogger(t)
+	for _, f := range change {
+		f(&cfg)
+	}
+	return cfg
+}
+
+// exclusive is testConfig for a backend that has its store to itself.
+func exclusive(t testing.TB, change ...func(*Config)) Config {
+	cfg := testConfig(t, change...)
+	cfg.Exclusive = true
+	return cfg
 }
 
 // sharedStore lets other backends use the store.
@@ -42,7 +61,7 @@ func closeBackend(t testing.TB, b *Backend) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := b.Close(ctx); err != nil && !errors.Is(err, ErrNotServing) {
+	if err := b.Close(ctx); err != nil && !errors.Is(err, mvcc.ErrNotServing) {
 		t.Error(err)
 	}
 }
@@ -54,30 +73,40 @@ func newStore(t testing.TB) sqlstore.Store {
 	return s
 }
 
-func put(key, value string) *Txn {
-	return &Txn{Then: []Op{{Put: &PutRequest{Key: []byte(key), Value: []byte(value)}}}}
+func put(key, value string) *mvcc.Txn {
+	return &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}}}
 }
 
-func del(key string) *Txn {
-	return &Txn{Then: []Op{{Delete: &DeleteRequest{KeyRange: KeyRange{Key: []byte(key)}}}}}
+// create returns the transaction that kube-apiserver creates objects with: its
+// failure branch says what is there.
+func create(key, value string) *mvcc.Txn {
+	return &mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod, Result: mvcc.CompareEqual}},
+		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
+		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
+	}
 }
 
-func mustTxn(t testing.TB, b *Backend, txn *Txn) *TxnResult {
+func del(key string) *mvcc.Txn {
+	return &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}}}
+}
+
+func mustTxn(t testing.TB, b *Backend, txn *mvcc.Txn) *mvcc.TxnResult {
 	t.Helper()
-	res, err := b.Txn(t.Context(), txn, true)
+	res, err := b.Txn(t.Context(), auth.System, txn, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-func mustRange(t testing.TB, b *Backend, r *RangeRequest) *RangeResult {
+func mustRange(t testing.TB, b *Backend, r *mvcc.RangeRequest) *mvcc.RangeResult {
 	t.Helper()
-	res, err := b.Range(t.Context(), r, true)
+	res, err := b.Range(t.Context(), auth.System, r, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-func all() KeyRange { return KeyRange{Key: []byte{0}, End: []byte{0}} }
+func all() mvcc.KeyRange { return mvcc.KeyRange{Key: []byte{0}, End: []byte{0}} }

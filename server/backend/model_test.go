@@ -13,6 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -39,7 +42,7 @@ func (m *model) at(key string, rev int64) *coder.Record {
 	return found
 }
 
-func (m *model) list(kr KeyRange, rev int64) []*coder.Record {
+func (m *model) list(kr mvcc.KeyRange, rev int64) []*coder.Record {
 	var keys []string
 	for k := range m.versions {
 		if coder.Contains(kr.Key, kr.End, []byte(k)) {
@@ -69,22 +72,22 @@ func (s *scratch) now() int64 {
 	return s.rev
 }
 
-func (s *scratch) txn(t *Txn) *TxnResult {
-	decided := make(map[*Txn]bool)
+func (s *scratch) txn(t *mvcc.Txn) *mvcc.TxnResult {
+	decided := make(map[*mvcc.Txn]bool)
 	s.decide(t, decided)
 	return s.run(t, decided)
 }
 
-func (s *scratch) decide(t *Txn, decided map[*Txn]bool) {
+func (s *scratch) decide(t *mvcc.Txn, decided map[*mvcc.Txn]bool) {
 	ok := true
 	for i := range t.Compares {
 		c := &t.Compares[i]
 		recs := s.list(c.KeyRange, s.rev)
-		if len(recs) == 0 && (c.Target == CompareValue || !c.matches(&coder.Record{})) {
+		if len(recs) == 0 && (c.Target == mvcc.CompareValue || !c.Matches(&coder.Record{})) {
 			ok = false
 		}
 		for _, r := range recs {
-			ok = ok && c.matches(r)
+			ok = ok && c.Matches(r)
 		}
 	}
 	decided[t] = ok
@@ -95,17 +98,17 @@ func (s *scratch) decide(t *Txn, decided map[*Txn]bool) {
 	}
 }
 
-func branch(t *Txn, ok bool) []Op {
+func branch(t *mvcc.Txn, ok bool) []mvcc.Op {
 	if ok {
 		return t.Then
 	}
 	return t.Else
 }
 
-func (s *scratch) run(t *Txn, decided map[*Txn]bool) *TxnResult {
-	res := &TxnResult{Succeeded: decided[t]}
+func (s *scratch) run(t *mvcc.Txn, decided map[*mvcc.Txn]bool) *mvcc.TxnResult {
+	res := &mvcc.TxnResult{Succeeded: decided[t]}
 	for _, op := range branch(t, decided[t]) {
-		var r OpResult
+		var r mvcc.OpResult
 		switch {
 		case op.Range != nil:
 			r.Range = s.rangeOp(op.Range)
@@ -116,7 +119,7 @@ func (s *scratch) run(t *Txn, decided map[*Txn]bool) *TxnResult {
 			for _, rec := range recs {
 				s.write(&coder.Record{Key: rec.Key, Tombstone: true})
 			}
-			r.Delete = &DeleteResult{Deleted: int64(len(recs)), Revision: s.now()}
+			r.Delete = &mvcc.DeleteResult{Deleted: int64(len(recs)), Revision: s.now()}
 			if op.Delete.PrevKV {
 				r.Delete.Prev = recs
 			}
@@ -134,7 +137,7 @@ func (s *scratch) write(r *coder.Record) {
 	s.versions[string(r.Key)] = append(s.versions[string(r.Key)], r)
 }
 
-func (s *scratch) put(p *PutRequest) *PutResult {
+func (s *scratch) put(p *mvcc.PutRequest) *mvcc.PutResult {
 	prev := s.at(string(p.Key), s.now())
 	r := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: s.rev + 1, Version: 1}
 	if prev != nil {
@@ -147,37 +150,37 @@ func (s *scratch) put(p *PutRequest) *PutResult {
 		}
 	}
 	s.write(r)
-	res := &PutResult{Revision: s.now()}
+	res := &mvcc.PutResult{Revision: s.now()}
 	if p.PrevKV {
 		res.Prev = prev
 	}
 	return res
 }
 
-func (s *scratch) rangeOp(q *RangeRequest) *RangeResult {
+func (s *scratch) rangeOp(q *mvcc.RangeRequest) *mvcc.RangeResult {
 	rev := s.now()
 	if q.Revision > 0 {
 		rev = q.Revision
 	}
 	recs := s.list(q.KeyRange, rev)
-	res := &RangeResult{Revision: s.now(), Count: int64(len(recs))}
+	res := &mvcc.RangeResult{Revision: s.now(), Count: int64(len(recs))}
 	if q.CountOnly {
 		return res
 	}
 	filters := q.MinModRevision != 0 || q.MaxModRevision != 0 || q.MinCreateRevision != 0 || q.MaxCreateRevision != 0
-	if !filters && q.SortOrder == SortNone && q.Limit > 0 {
+	if !filters && q.SortOrder == mvcc.SortNone && q.Limit > 0 {
 		recs = recs[:min(int64(len(recs)), q.Limit+1)] // in key order still
 	}
 	recs = slices.DeleteFunc(recs, func(r *coder.Record) bool {
 		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 && r.ModRevision > q.MaxModRevision ||
 			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 && r.CreateRevision > q.MaxCreateRevision
 	})
-	if q.SortOrder != SortNone || q.SortBy != SortByKey {
+	if q.SortOrder != mvcc.SortNone || q.SortBy != mvcc.SortByKey {
 		slices.SortFunc(recs, func(a, b *coder.Record) int {
-			if q.SortOrder == SortDescend {
+			if q.SortOrder == mvcc.SortDescend {
 				a, b = b, a
 			}
-			return comparators[q.SortBy](a, b)
+			return q.SortBy.Compare(a, b)
 		})
 	}
 	if q.Limit > 0 && int64(len(recs)) > q.Limit {
@@ -187,7 +190,7 @@ func (s *scratch) rangeOp(q *RangeRequest) *RangeResult {
 		c := *r
 		if q.KeysOnly {
 			c.Value = nil
-			if q.SortBy != SortByValue {
+			if q.SortBy != mvcc.SortByValue {
 				c.Lease = 0
 			}
 		}
@@ -206,7 +209,7 @@ func (s *scratch) commit() {
 func describe(r any) string {
 	var sb strings.Builder
 	switch r := r.(type) {
-	case *TxnResult:
+	case *mvcc.TxnResult:
 		fmt.Fprintf(&sb, "ok=%v[", r.Succeeded)
 		for _, o := range r.Results {
 			switch {
@@ -225,7 +228,7 @@ func describe(r any) string {
 			sb.WriteString("; ")
 		}
 		sb.WriteString("]")
-	case *RangeResult:
+	case *mvcc.RangeResult:
 		fmt.Fprintf(&sb, "range@%d count=%d more=%v", r.Revision, r.Count, r.More)
 		for _, rec := range r.Records {
 			sb.WriteString(describe(rec))
@@ -249,16 +252,16 @@ var modelKeys = []string{"a", "a\x00", "a$", "a%", "b", "b/1", "b/2", "b/20", "b
 
 func (g *generator) key() []byte { return []byte(modelKeys[g.IntN(len(modelKeys))]) }
 
-func (g *generator) keyRange() KeyRange {
+func (g *generator) keyRange() mvcc.KeyRange {
 	switch g.IntN(6) {
 	case 0, 1, 2:
-		return KeyRange{Key: g.key()}
+		return mvcc.KeyRange{Key: g.key()}
 	case 3:
-		return KeyRange{Key: g.key(), End: []byte{0}}
+		return mvcc.KeyRange{Key: g.key(), End: []byte{0}}
 	case 4:
-		return KeyRange{Key: []byte("b/"), End: []byte("b0")}
+		return mvcc.KeyRange{Key: []byte("b/"), End: []byte("b0")}
 	default:
-		return KeyRange{Key: g.key(), End: g.key()} // may be inverted
+		return mvcc.KeyRange{Key: g.key(), End: g.key()} // may be inverted
 	}
 }
 
@@ -270,10 +273,10 @@ func (g *generator) revision() int64 {
 	return lowest + g.Int64N(g.m.rev-lowest+1)
 }
 
-func (g *generator) rangeRequest() *RangeRequest {
-	q := &RangeRequest{KeyRange: g.keyRange(), Revision: g.revision(), Limit: int64(g.IntN(4)), KeysOnly: g.IntN(4) == 0, CountOnly: g.IntN(6) == 0}
+func (g *generator) rangeRequest() *mvcc.RangeRequest {
+	q := &mvcc.RangeRequest{KeyRange: g.keyRange(), Revision: g.revision(), Limit: int64(g.IntN(4)), KeysOnly: g.IntN(4) == 0, CountOnly: g.IntN(6) == 0}
 	if g.IntN(2) == 0 {
-		q.SortBy, q.SortOrder = SortTarget(g.IntN(5)), SortOrder(g.IntN(3))
+		q.SortBy, q.SortOrder = mvcc.SortTarget(g.IntN(5)), mvcc.SortOrder(g.IntN(3))
 	}
 	if g.IntN(4) == 0 {
 		q.MinModRevision, q.MaxModRevision = g.Int64N(g.m.rev+1), g.Int64N(g.m.rev+1)
@@ -283,10 +286,10 @@ func (g *generator) rangeRequest() *RangeRequest {
 }
 
 // txn makes a transaction whose puts do not meet other writes, as the front checks.
-func (g *generator) txn(depth int) *Txn {
-	t := &Txn{}
+func (g *generator) txn(depth int) *mvcc.Txn {
+	t := &mvcc.Txn{}
 	for range g.IntN(3) {
-		c := Compare{KeyRange: g.keyRange(), Target: CompareTarget(g.IntN(5)), Result: CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
+		c := mvcc.Compare{KeyRange: g.keyRange(), Target: mvcc.CompareTarget(g.IntN(5)), Result: mvcc.CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
 		if g.IntN(2) == 0 {
 			c.Int = g.Int64N(g.m.rev + 1)
 		}
@@ -296,32 +299,32 @@ func (g *generator) txn(depth int) *Txn {
 	return t
 }
 
-func (g *generator) ops(depth int) []Op {
-	var ops []Op
+func (g *generator) ops(depth int) []mvcc.Op {
+	var ops []mvcc.Op
 	used := make(map[string]bool)
 	for range g.IntN(4) {
 		switch n := g.IntN(8); {
 		case n < 3:
 			k := g.key()
-			meets := slices.ContainsFunc(ops, func(op Op) bool {
+			meets := slices.ContainsFunc(ops, func(op mvcc.Op) bool {
 				return op.Delete != nil && coder.Contains(op.Delete.Key, op.Delete.End, k)
 			})
 			if !meets && !used[string(k)] {
 				used[string(k)] = true
-				ops = append(ops, Op{Put: &PutRequest{Key: k, Value: []byte{byte('0' + g.IntN(3))}, PrevKV: g.IntN(2) == 0}})
+				ops = append(ops, mvcc.Op{Put: &mvcc.PutRequest{Key: k, Value: []byte{byte('0' + g.IntN(3))}, PrevKV: g.IntN(2) == 0}})
 			}
 		case n < 5:
-			ops = append(ops, Op{Range: g.rangeRequest()})
+			ops = append(ops, mvcc.Op{Range: g.rangeRequest()})
 		case n < 7:
 			kr := g.keyRange()
-			meets := slices.ContainsFunc(ops, func(op Op) bool {
+			meets := slices.ContainsFunc(ops, func(op mvcc.Op) bool {
 				return op.Put != nil && coder.Contains(kr.Key, kr.End, op.Put.Key)
 			})
 			if !meets {
-				ops = append(ops, Op{Delete: &DeleteRequest{KeyRange: kr, PrevKV: g.IntN(2) == 0}})
+				ops = append(ops, mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: g.IntN(2) == 0}})
 			}
 		case depth > 0:
-			ops = append(ops, Op{Txn: &Txn{Compares: g.txn(0).Compares, Then: []Op{{Range: g.rangeRequest()}}, Else: []Op{{Range: g.rangeRequest()}}}})
+			ops = append(ops, mvcc.Op{Txn: &mvcc.Txn{Compares: g.txn(0).Compares, Then: []mvcc.Op{{Range: g.rangeRequest()}}, Else: []mvcc.Op{{Range: g.rangeRequest()}}}})
 		}
 	}
 	return ops
@@ -329,11 +332,11 @@ func (g *generator) ops(depth int) []Op {
 
 // creation returns a transaction that puts a key if it does not exist, perhaps among
 // other operations.
-func (g *generator) creation() *Txn {
+func (g *generator) creation() *mvcc.Txn {
 	txn := create(string(g.key()), "c")
 	txn.Else = g.ops(0)
 	if g.IntN(2) == 0 {
-		txn.Then = append([]Op{{Range: g.rangeRequest()}}, txn.Then[0], Op{Range: g.rangeRequest()})
+		txn.Then = append([]mvcc.Op{{Range: g.rangeRequest()}}, txn.Then[0], mvcc.Op{Range: g.rangeRequest()})
 	}
 	return txn
 }
@@ -353,20 +356,17 @@ func TestRandomBatchesMatchTheModel(t *testing.T) {
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), m: m}
 			l := idle(t)
 			for step := range 60 {
-				var commands []command
-				var txns []*Txn
+				var commands []write.Command
+				var txns []*mvcc.Txn
 				for range 1 + g.IntN(6) {
 					txn := g.creation()
 					if g.IntN(2) == 0 {
 						txn = g.txn(1)
 					}
-					txns, commands = append(txns, txn), append(commands, newTxnCommand(txn))
+					txns, commands = append(txns, txn), append(commands, write.NewTxnCommand(txn))
 				}
 				if g.IntN(2) == 0 {
-					l.index.purge()
-				}
-				if g.IntN(4) == 0 {
-					l.presumptions.pause.Store(0)
+					l.pipeline.Forget(g.IntN(4) == 0)
 				}
 				for i, err := range runTogether(t, l, commands...) {
 					if err != nil {
@@ -375,7 +375,7 @@ func TestRandomBatchesMatchTheModel(t *testing.T) {
 					s := &scratch{model: m}
 					want := s.txn(txns[i])
 					s.commit()
-					got := commands[i].(*txnCommand).result
+					got := commands[i].(*write.TxnCommand).Result()
 					if describe(got) != describe(want) || got.Revision != m.rev {
 						t.Fatalf("step %d, transaction %d %+v at revision %d:\n got %s @%d\nwant %s @%d", step, i, txns[i], m.rev, describe(got), got.Revision, describe(want), m.rev)
 					}
@@ -389,9 +389,9 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 	m := newModel()
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), m: m}
 	change := func(c *Config) {
-		c.IndexCache = 1 + g.IntN(8) // evictions are part of the game
-		if c.RecordCache = []int{-1, 2000, 8000, 1 << 20}[g.IntN(4)]; g.IntN(2) == 0 {
-			c.RecordCache = -1
+		c.Write.IndexCache = 1 + g.IntN(8) // evictions are part of the game
+		if c.RecordCache = []int{0, 2000, 8000, 1 << 20}[g.IntN(4)]; g.IntN(2) == 0 {
+			c.RecordCache = 0
 		}
 		c.countPieceKeys, c.countChanges = 1+g.IntN(4), 1+g.IntN(20)
 	}
@@ -418,14 +418,14 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			}
 		case n < 18:
 			rev := g.Int64N(m.rev + 3)
-			_, err := b.Compact(t.Context(), rev, g.IntN(2) == 0)
+			_, err := b.Compact(t.Context(), auth.System, rev, g.IntN(2) == 0)
 			switch {
 			case rev <= m.compacted:
-				if !errors.Is(err, ErrCompacted) {
+				if !errors.Is(err, mvcc.ErrCompacted) {
 					t.Fatalf("step %d, compact %d at %d: %v", step, rev, m.compacted, err)
 				}
 			case rev > m.rev:
-				if !errors.Is(err, ErrFutureRevision) {
+				if !errors.Is(err, mvcc.ErrFutureRevision) {
 					t.Fatalf("step %d, compact %d at revision %d: %v", step, rev, m.rev, err)
 				}
 			case err != nil:
@@ -435,13 +435,13 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			}
 		case n < 19:
 			if m.compacted > 1 {
-				_, err := b.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: m.compacted - 1}, true)
-				if !errors.Is(err, ErrCompacted) {
+				_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.compacted - 1}, true)
+				if !errors.Is(err, mvcc.ErrCompacted) {
 					t.Fatalf("step %d, reading below the compact revision: %v", step, err)
 				}
 			}
-			_, err := b.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: m.rev + 1}, true)
-			if !errors.Is(err, ErrFutureRevision) {
+			_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.rev + 1}, true)
+			if !errors.Is(err, mvcc.ErrFutureRevision) {
 				t.Fatalf("step %d, reading the future: %v", step, err)
 			}
 		default:
@@ -450,13 +450,13 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		}
 	}
 	for rev := max(m.compacted, 1); rev <= m.rev; rev++ {
-		want := (&scratch{model: m}).rangeOp(&RangeRequest{KeyRange: all(), Revision: rev})
-		if got := mustRange(t, b, &RangeRequest{KeyRange: all(), Revision: rev}); describe(got) != describe(want) {
+		want := (&scratch{model: m}).rangeOp(&mvcc.RangeRequest{KeyRange: all(), Revision: rev})
+		if got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all(), Revision: rev}); describe(got) != describe(want) {
 			t.Fatalf("at the end, everything at revision %d:\n got %s\nwant %s", rev, describe(got), describe(want))
 		}
 	}
 	checkTable(t, b, store, m)
-	if n := testutil.ToFloat64(b.metrics.settled); n != 0 {
+	if n := testutil.ToFloat64(b.metrics.fence.Settled); n != 0 {
 		t.Errorf("%v commits on a healthy store had to be settled", n)
 	}
 }
@@ -467,7 +467,7 @@ func checkTable(t *testing.T, b *Backend, store sqlstore.Store, m *model) {
 	t.Helper()
 	mustTxn(t, b, put("last", "x"))
 	last := mustTxn(t, b, put("last", "y")).Revision
-	if _, err := b.Compact(t.Context(), last, true); err != nil {
+	if _, err := b.Compact(t.Context(), auth.System, last, true); err != nil {
 		t.Fatal(err)
 	}
 	live := len((&scratch{model: m}).list(all(), m.rev))
@@ -475,13 +475,11 @@ func checkTable(t *testing.T, b *Backend, store sqlstore.Store, m *model) {
 		live++
 	}
 	count := func(lo, hi []byte) (n int) {
-		it := store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi})
-		defer it.Close()
-		for it.Next() {
+		for _, err := range store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi}) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			n++
-		}
-		if it.Err() != nil {
-			t.Fatal(it.Err())
 		}
 		return n
 	}
@@ -500,14 +498,14 @@ func checkTable(t *testing.T, b *Backend, store sqlstore.Store, m *model) {
 	}
 }
 
-func TestValuesAreNotShared(t *testing.T) {
+func TestKeysOnlyDoesNotChangeStoredValue(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	mustTxn(t, b, put("k", "value"))
-	r := mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}, KeysOnly: true})
+	r := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}, KeysOnly: true})
 	if r.Records[0].Value != nil {
 		t.Fatalf("keys_only returned a value")
 	}
-	r = mustRange(t, b, &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}})
+	r = mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
 	if !bytes.Equal(r.Records[0].Value, []byte("value")) {
 		t.Fatalf("stripping one answer changed the stored value to %q", r.Records[0].Value)
 	}

@@ -6,6 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -19,55 +23,55 @@ func (s *sized) Size(context.Context) (total, inUse int64, err error) {
 	return s.bytes.Load(), s.bytes.Load(), nil
 }
 
-func TestAFullDatabaseRefusesPutsUntilItIsDisarmed(t *testing.T) {
+func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 	store := &sized{Store: newStore(t)}
 	b := open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
 	mustTxn(t, b, put("k", "v"))
 	store.bytes.Store(1 << 20)
-	if err := b.size.refresh(t.Context()); err != nil {
+	if err := b.space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	refused := func() {
 		t.Helper()
-		if _, err := b.Txn(t.Context(), put("k", "w"), true); !errors.Is(err, ErrNoSpace) {
+		if _, err := b.Txn(t.Context(), auth.System, put("k", "w"), true); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a put: %v", err)
 		}
-		if _, err := b.LeaseGrant(t.Context(), 0, 10); !errors.Is(err, ErrNoSpace) {
+		if _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a grant: %v", err)
 		}
 	}
 	refused()
-	for !b.alarms.has(AlarmNoSpace) { // raised in the background
+	for b.alarms.CheckWrite(true) == nil { // raised in the background
 		if t.Context().Err() != nil {
 			t.Fatal("no alarm")
 		}
 	}
-	mustRange(t, b, &RangeRequest{KeyRange: all()})
+	mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
 	mustTxn(t, b, del("k"))
 
 	store.bytes.Store(0)
-	if err := b.size.refresh(t.Context()); err != nil {
+	if err := b.space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	refused() // the alarm stays
 	closeBackend(t, b)
 	b = open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
 	refused() // and survives a restart
-	alarm := Alarm{MemberID: b.MemberID(), Type: AlarmNoSpace}
+	alarm := quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}
 	if got := b.Alarms(); len(got) != 1 || got[0] != alarm {
 		t.Fatalf("alarms: %v", got)
 	}
-	if got, err := b.DisarmAlarm(t.Context(), alarm); err != nil || len(got) != 1 {
+	if got, err := b.DisarmAlarm(t.Context(), auth.System, alarm); err != nil || len(got) != 1 {
 		t.Fatalf("disarming: %v, %v", got, err)
 	}
 	mustTxn(t, b, put("k", "w"))
 }
 
-func TestTheQuotaCountsWhatWasWrittenSinceItWasMeasured(t *testing.T) {
+func TestQuotaCountsBytesSinceRefresh(t *testing.T) {
 	b := open(t, &sized{Store: newStore(t)}, func(c *Config) { c.QuotaBytes = 100_000 })
 	value := string(make([]byte, 10_000))
 	for i := 0; ; i++ {
-		if _, err := b.Txn(t.Context(), put("k", value), true); errors.Is(err, ErrNoSpace) {
+		if _, err := b.Txn(t.Context(), auth.System, put("k", value), true); errors.Is(err, quota.ErrNoSpace) {
 			return
 		} else if err != nil || i > 10 {
 			t.Fatalf("put %d: %v", i, err)
@@ -75,13 +79,13 @@ func TestTheQuotaCountsWhatWasWrittenSinceItWasMeasured(t *testing.T) {
 	}
 }
 
-// TestWriteThatWouldExceedTheQuotaIsRefused: the costs are those that etcd counts.
-func TestWriteThatWouldExceedTheQuotaIsRefused(t *testing.T) {
+// TestQuotaCostsEqualEtcd: the costs are those that etcd counts.
+func TestQuotaCostsEqualEtcd(t *testing.T) {
 	value := string(make([]byte, 300))
-	twice := &Txn{Then: append(put("a", value).Then, put("b", value).Then...)}
-	grant := func(b *Backend) error { _, err := b.LeaseGrant(t.Context(), 0, 10); return err }
-	txn := func(x *Txn) func(*Backend) error {
-		return func(b *Backend) error { _, err := b.Txn(t.Context(), x, true); return err }
+	twice := &mvcc.Txn{Then: append(put("a", value).Then, put("b", value).Then...)}
+	grant := func(b *Backend) error { _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); return err }
+	txn := func(x *mvcc.Txn) func(*Backend) error {
+		return func(b *Backend) error { _, err := b.Txn(t.Context(), auth.System, x, true); return err }
 	}
 	for name, c := range map[string]struct {
 		write func(*Backend) error
@@ -89,8 +93,8 @@ func TestWriteThatWouldExceedTheQuotaIsRefused(t *testing.T) {
 	}{
 		"put":                  {txn(put("k", value)), 256 + 1 + 300},
 		"transaction":          {txn(twice), 2 * (256 + 1 + 300)},
-		"the branch not taken": {txn(&Txn{Then: put("k", "").Then, Else: twice.Then}), 2 * (256 + 1 + 300)},
-		"nested transaction":   {txn(&Txn{Then: append([]Op{{Txn: twice}}, put("k", "").Then...)}), 2*(256+1+300) + 256 + 1},
+		"the branch not taken": {txn(&mvcc.Txn{Then: put("k", "").Then, Else: twice.Then}), 2 * (256 + 1 + 300)},
+		"nested transaction":   {txn(&mvcc.Txn{Then: append([]mvcc.Op{{Txn: twice}}, put("k", "").Then...)}), 2*(256+1+300) + 256 + 1},
 		"grant":                {grant, 64},
 		"delete":               {txn(del("k")), 0},
 	} {
@@ -98,52 +102,52 @@ func TestWriteThatWouldExceedTheQuotaIsRefused(t *testing.T) {
 			store := &sized{Store: newStore(t)}
 			b := open(t, store, func(cfg *Config) { cfg.QuotaBytes = 1 << 20 })
 			store.bytes.Store(1<<20 - c.cost - more)
-			if err := b.size.refresh(t.Context()); err != nil {
+			if err := b.space.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			err := c.write(b)
-			if refused := errors.Is(err, ErrNoSpace); refused != (more == 0 && c.cost > 0) || err != nil && !refused {
+			if refused := errors.Is(err, quota.ErrNoSpace); refused != (more == 0 && c.cost > 0) || err != nil && !refused {
 				t.Errorf("%s of %d bytes with %d left: %v", name, c.cost, c.cost+more, err)
 			}
 		}
 	}
 }
 
-func TestACorruptClusterRefusesWritesOnly(t *testing.T) {
+func TestCorruptAlarmRefusesOnlyWrites(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {
+	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); err != nil {
+	if _, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Errorf("a read: %v", err)
 	}
-	if _, err := b.Txn(t.Context(), put("k", "v"), true); !errors.Is(err, ErrCorrupt) {
+	if _, err := b.Txn(t.Context(), auth.System, put("k", "v"), true); !errors.Is(err, quota.ErrCorrupt) {
 		t.Errorf("a write: %v", err)
 	}
-	if _, err := b.Compact(t.Context(), 1, false); !errors.Is(err, ErrCorrupt) {
+	if _, err := b.Compact(t.Context(), auth.System, 1, false); !errors.Is(err, quota.ErrCorrupt) {
 		t.Errorf("a compaction: %v", err)
 	}
 }
 
-func TestAlarmsAndLeases(t *testing.T) {
+func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	if _, err := b.LeaseGrant(t.Context(), 5, 100); err != nil {
+	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmNoSpace}); err != nil {
+	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmNoSpace}); err != nil {
 		t.Fatal(err)
 	}
 	// etcd looks at the alarms first.
-	if _, err := b.LeaseGrant(t.Context(), 6, MaxLeaseTTL+1); !errors.Is(err, ErrNoSpace) {
+	if _, err := b.LeaseGrant(t.Context(), auth.System, 6, lease.MaxTTL+1); !errors.Is(err, quota.ErrNoSpace) {
 		t.Errorf("a grant without space: %v", err)
 	}
-	if _, err := b.RaiseAlarm(t.Context(), Alarm{MemberID: 1, Type: AlarmCorrupt}); err != nil {
+	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := b.LeaseTimeToLive(t.Context(), 5, true); err != nil || st.GrantedTTL != 100 {
+	if st, err := b.LeaseTimeToLive(t.Context(), auth.System, 5, true); err != nil || st.GrantedTTL != 100 {
 		t.Errorf("time to live in a corrupt cluster: %+v, %v", st, err)
 	}
-	if ids, err := b.Leases(t.Context()); err != nil || len(ids) != 1 {
+	if ids, err := b.Leases(t.Context(), auth.System); err != nil || len(ids) != 1 {
 		t.Errorf("leases in a corrupt cluster: %v, %v", ids, err)
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -46,44 +51,49 @@ type besides struct {
 
 // fromTable answers q at revision rev without any cache. ok is false if compaction
 // took what it takes.
-func (s *besides) fromTable(ctx context.Context, q *RangeRequest, rev int64) (res *RangeResult, ok bool, err error) {
-	off, err := newRangeCache(0, func(int) {})
+func (s *besides) fromTable(ctx context.Context, q *mvcc.RangeRequest, rev int64) (res *mvcc.RangeResult, ok bool, err error) {
+	off, err := keyspace.New(keyspace.Config{Revision: rev})
 	if err != nil {
 		return nil, false, err
 	}
-	counts, err := newCountCache()
-	if err != nil {
-		return nil, false, err
-	}
-	mark := func(ctx context.Context) (int64, error) { return loadMark(ctx, s.table) }
-	r := &reader{store: s.table, records: newRecordCache(0), ranges: off, counts: counts, pieces: newCountMap(countPieceKeys, countChangesKept, rev), frontier: func() int64 { return rev }, mark: mark}
-	res, err = r.at(rev).rangeOf(ctx, q)
-	m, merr := mark(ctx)
+	res, err = read.New(tableAt{s.table, rev}, s.table, off, read.MaxSorted).At(rev).Range(ctx, q)
+	mark, merr := compact.NewMark(s.table).Read(ctx)
 	if merr != nil {
 		return nil, false, merr
 	}
-	if rev < m {
-		return nil, false, nil
-	}
-	return res, true, err
+	return res, rev >= mark, err
 }
 
+// tableAt is a node that knows a table at one revision.
+type tableAt struct {
+	table sqlstore.Store
+	rev   int64
+}
+
+func (n tableAt) Revision() int64        { return n.rev }
+func (n tableAt) CompactRevision() int64 { return -1 }
+func (n tableAt) CountRange(bool)        {}
+
+func (n tableAt) Frontier(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
+func (n tableAt) Mark(ctx context.Context) (int64, error)                    { return compact.NewMark(n.table).Read(ctx) }
+func (n tableAt) Await(context.Context, int64) error                         { return nil }
+
 // compare asks a node for q and the table for the same.
-func (s *besides) compare(ctx context.Context, b *Backend, q *RangeRequest, linearizable, stream bool) (*RangeResult, error) {
+func (s *besides) compare(ctx context.Context, b *Backend, q *mvcc.RangeRequest, linearizable, stream bool) (*mvcc.RangeResult, error) {
 	known := b.CompactRevision()
 	ask := b.Range
 	if stream {
 		ask = collectStream(b)
 	}
-	got, err := ask(ctx, q, linearizable)
+	got, err := ask(ctx, auth.System, q, linearizable)
 	switch {
-	case errors.Is(err, ErrCompacted):
-		if mark, merr := loadMark(ctx, s.table); merr != nil || max(q.Revision, 1) >= mark && !stream {
+	case errors.Is(err, mvcc.ErrCompacted):
+		if mark, merr := compact.NewMark(s.table).Read(ctx); merr != nil || max(q.Revision, 1) >= mark && !stream {
 			return nil, fmt.Errorf("%+v: %w, but the mark is %d, %v", q, err, mark, merr)
 		}
 		s.compacted.Add(1)
 		return nil, nil
-	case errors.Is(err, ErrFutureRevision):
+	case errors.Is(err, mvcc.ErrFutureRevision):
 		if q.Revision <= b.Revision()-100 {
 			return nil, fmt.Errorf("%+v: %w, but the node is at %d", q, err, b.Revision())
 		}
@@ -112,10 +122,10 @@ func (s *besides) compare(ctx context.Context, b *Backend, q *RangeRequest, line
 	return got, nil
 }
 
-func collectStream(b *Backend) func(context.Context, *RangeRequest, bool) (*RangeResult, error) {
-	return func(ctx context.Context, q *RangeRequest, linearizable bool) (*RangeResult, error) {
-		all := &RangeResult{}
-		err := b.RangeStream(ctx, q, linearizable, 700, func(chunk *RangeResult, last bool) error {
+func collectStream(b *Backend) func(context.Context, auth.Permit, *mvcc.RangeRequest, bool) (*mvcc.RangeResult, error) {
+	return func(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+		all := &mvcc.RangeResult{}
+		err := b.RangeStream(ctx, as, q, linearizable, 700, func(chunk *mvcc.RangeResult, last bool) error {
 			all.Records = append(all.Records, chunk.Records...)
 			if last {
 				all.Revision, all.Count, all.More = chunk.Revision, chunk.Count, chunk.More
@@ -136,28 +146,28 @@ func (g questions) key() []byte {
 	return fmt.Appendf(nil, "b/%d/%02d", g.IntN(3), g.IntN(20))
 }
 
-func (g questions) keyRange() KeyRange {
+func (g questions) keyRange() mvcc.KeyRange {
 	switch g.IntN(8) {
 	case 0:
-		return KeyRange{Key: g.key()}
+		return mvcc.KeyRange{Key: g.key()}
 	case 1:
-		return KeyRange{Key: g.key(), End: g.key()}
+		return mvcc.KeyRange{Key: g.key(), End: g.key()}
 	case 2:
 		return all()
 	case 3:
-		return KeyRange{Key: g.key(), End: []byte{0}}
+		return mvcc.KeyRange{Key: g.key(), End: []byte{0}}
 	case 4:
-		return KeyRange{Key: behind(g.key()), End: []byte("b0")}
+		return mvcc.KeyRange{Key: coder.KeyAfter(g.key()), End: []byte("b0")}
 	case 5:
-		return KeyRange{Key: []byte("b/"), End: []byte("b0")}
+		return mvcc.KeyRange{Key: []byte("b/"), End: []byte("b0")}
 	default:
 		n := g.IntN(3)
-		return KeyRange{Key: fmt.Appendf(nil, "b/%d/", n), End: fmt.Appendf(nil, "b/%d0", n)}
+		return mvcc.KeyRange{Key: fmt.Appendf(nil, "b/%d/", n), End: fmt.Appendf(nil, "b/%d0", n)}
 	}
 }
 
-func (g questions) request(b *Backend) *RangeRequest {
-	q := &RangeRequest{KeyRange: g.keyRange(), KeysOnly: g.IntN(5) == 0, CountOnly: g.IntN(6) == 0}
+func (g questions) request(b *Backend) *mvcc.RangeRequest {
+	q := &mvcc.RangeRequest{KeyRange: g.keyRange(), KeysOnly: g.IntN(5) == 0, CountOnly: g.IntN(6) == 0}
 	if g.IntN(2) == 0 {
 		q.Limit = int64(1 + g.IntN(12))
 	}
@@ -170,7 +180,7 @@ func (g questions) request(b *Backend) *RangeRequest {
 		q.Revision = lowest + g.Int64N(max(cur-lowest, 0)+2)
 	}
 	if g.IntN(4) == 0 {
-		q.SortBy, q.SortOrder = SortTarget(g.IntN(5)), SortOrder(g.IntN(3))
+		q.SortBy, q.SortOrder = mvcc.SortTarget(g.IntN(5)), mvcc.SortOrder(g.IntN(3))
 	}
 	if g.IntN(6) == 0 {
 		q.MinModRevision, q.MaxModRevision = g.Int64N(cur+1), g.Int64N(cur+1)
@@ -193,8 +203,8 @@ func (g questions) value() []byte {
 	return v
 }
 
-func (g questions) txn() *Txn {
-	t := &Txn{}
+func (g questions) txn() *mvcc.Txn {
+	t := &mvcc.Txn{}
 	used := make(map[string]bool)
 	for range 1 + g.IntN(3) {
 		k := g.key()
@@ -203,14 +213,14 @@ func (g questions) txn() *Txn {
 		}
 		used[string(k)] = true
 		if g.IntN(3) == 0 {
-			t.Then = append(t.Then, Op{Delete: &DeleteRequest{KeyRange: KeyRange{Key: k}}})
+			t.Then = append(t.Then, mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: k}}})
 		} else {
-			t.Then = append(t.Then, Op{Put: &PutRequest{Key: k, Value: g.value(), PrevKV: g.IntN(2) == 0}})
+			t.Then = append(t.Then, mvcc.Op{Put: &mvcc.PutRequest{Key: k, Value: g.value(), PrevKV: g.IntN(2) == 0}})
 		}
 	}
 	if g.IntN(20) == 0 {
 		n := g.IntN(3)
-		t.Then = []Op{{Delete: &DeleteRequest{KeyRange: KeyRange{Key: fmt.Appendf(nil, "b/%d/1", n), End: fmt.Appendf(nil, "b/%d/2", n)}}}}
+		t.Then = []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "b/%d/1", n), End: fmt.Appendf(nil, "b/%d/2", n)}}}}
 	}
 	return t
 }
@@ -219,17 +229,17 @@ func (g questions) txn() *Txn {
 func (s *besides) read(ctx context.Context, b *Backend, g questions) error {
 	for ctx.Err() == nil {
 		q, linearizable := g.request(b), g.IntN(3) == 0
-		stream := q.SortOrder == SortNone && q.SortBy == SortByKey && !q.filtered() && g.IntN(3) == 0
+		stream := q.SortOrder == mvcc.SortNone && q.SortBy == mvcc.SortByKey && !q.Filtered() && g.IntN(3) == 0
 		res, err := s.compare(ctx, b, q, linearizable, stream)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if g.IntN(3) > 0 || q.Limit == 0 || len(q.End) == 0 || q.SortBy != SortByKey || q.SortOrder == SortDescend || q.filtered() {
+		if g.IntN(3) > 0 || q.Limit == 0 || len(q.End) == 0 || q.SortBy != mvcc.SortByKey || q.SortOrder == mvcc.SortDescend || q.Filtered() {
 			continue
 		}
 		for res != nil && res.More && len(res.Records) > 0 && ctx.Err() == nil {
 			page := *q
-			if page.Key = behind(res.Records[len(res.Records)-1].Key); page.Revision <= 0 {
+			if page.Key = coder.KeyAfter(res.Records[len(res.Records)-1].Key); page.Revision <= 0 {
 				page.Revision = res.Revision
 			}
 			q = &page
@@ -249,11 +259,11 @@ func (s *besides) write(ctx context.Context, g questions, n int) error {
 		s.pair.mu.Unlock()
 		var err error
 		if g.IntN(40) == 0 {
-			_, err = b.Compact(ctx, max(b.Revision()-g.Int64N(60), 1), g.IntN(2) == 0)
+			_, err = b.Compact(ctx, auth.System, max(b.Revision()-g.Int64N(60), 1), g.IntN(2) == 0)
 		} else {
-			_, err = b.Txn(ctx, g.txn(), true)
+			_, err = b.Txn(ctx, auth.System, g.txn(), true)
 		}
-		if err != nil && !errors.Is(err, ErrCompacted) && !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrLeaderLost) {
+		if err != nil && !errors.Is(err, mvcc.ErrCompacted) && !errors.Is(err, mvcc.ErrNotLeader) && !errors.Is(err, mvcc.ErrLeaderLost) {
 			return err
 		}
 	}
@@ -265,7 +275,7 @@ func (s *besides) follow(ctx context.Context, b *Backend) error {
 	for ctx.Err() == nil {
 		rev, err := b.Check(ctx)
 		if err == nil {
-			b.shown.raise(rev)
+			b.visible.report(rev)
 			err = b.CatchUp(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -275,10 +285,10 @@ func (s *besides) follow(ctx context.Context, b *Backend) error {
 	return nil
 }
 
-// TestRangesFromMemoryAreTheTables: whatever is asked, of a leader and a follower,
+// TestRangesFromMemoryEqualTheTable: whatever is asked, of a leader and a follower,
 // while keys change, history is compacted and others lead, the answer is the
 // table's at that revision. The caches are small, so that they know parts only.
-func TestRangesFromMemoryAreTheTables(t *testing.T) {
+func TestRangesFromMemoryEqualTheTable(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runBesides(t, seed, 3, 100) })
 	}
@@ -332,7 +342,9 @@ func runBesides(t *testing.T, seed uint64, phases, writes int) {
 	readers.Wait()
 	hits, misses := 0.0, 0.0
 	for _, b := range s.pair.nodes {
-		checkRangeCache(t, b.ranges)
+		if held := b.view.Stats(); held.RecordBytes+held.SegmentBytes > budget {
+			t.Errorf("the budget is %d: %+v", budget, held)
+		}
 		hits += testutil.ToFloat64(b.metrics.rangeHits)
 		misses += testutil.ToFloat64(b.metrics.rangeMisses)
 	}
@@ -342,9 +354,9 @@ func runBesides(t *testing.T, seed uint64, phases, writes int) {
 	}
 }
 
-// TestACountThatCompactionSpoiltIsForgotten: a follower that counted rows of which
+// TestCountOvertakenByCompactionIsForgotten: a follower that counted rows of which
 // compaction had taken some does not answer with that number later.
-func TestACountThatCompactionSpoiltIsForgotten(t *testing.T) {
+func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
@@ -357,27 +369,27 @@ func TestACountThatCompactionSpoiltIsForgotten(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leader.Compact(t.Context(), 11, true); err != nil {
+	if _, err := leader.Compact(t.Context(), auth.System, 11, true); err != nil {
 		t.Fatal(err)
 	}
-	q := &RangeRequest{KeyRange: KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
+	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
 	for range 2 {
 		// What a read finds that began before the node heard of the compaction.
-		read := follower.reader.at(q.Revision)
-		if res, err := read.rangeOf(t.Context(), q); err != nil && !errors.Is(err, ErrCompacted) || !read.table {
+		read := follower.reader.At(q.Revision)
+		if res, err := read.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) || !read.FromTable() {
 			t.Fatalf("counted %+v from memory, %v", res, err)
 		}
-		if res, err := follower.Range(t.Context(), q, false); !errors.Is(err, ErrCompacted) {
+		if res, err := follower.Range(t.Context(), auth.System, q, false); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Fatalf("a count below the compact revision: %+v, %v", res, err)
 		}
 	}
 }
 
-// TestMemoryDoesNotReachBelowACompaction: of keys whose tombstones compaction
+// TestMemoryIsNotUsedBelowCompactRevision: of keys whose tombstones compaction
 // removed nothing is left to fill from, so what was filled then says nothing of the
 // revisions at which they existed, to a read that began before the node heard of
 // the compaction.
-func TestMemoryDoesNotReachBelowACompaction(t *testing.T) {
+func TestMemoryIsNotUsedBelowCompactRevision(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
@@ -387,20 +399,20 @@ func TestMemoryDoesNotReachBelowACompaction(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leader.Compact(t.Context(), 4, true); err != nil {
+	if _, err := leader.Compact(t.Context(), auth.System, 4, true); err != nil {
 		t.Fatal(err)
 	}
-	q := &RangeRequest{KeyRange: KeyRange{Key: []byte("k"), End: []byte("l")}}
+	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}}
 	for rev, known := range map[int64]bool{2: false, 4: true} {
 		for range 2 {
-			read := follower.reader.at(4)
-			if _, err := read.rangeOf(t.Context(), q); err != nil {
+			read := follower.reader.At(4)
+			if _, err := read.Range(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
 		}
-		read := follower.reader.at(rev)
-		if res, err := read.rangeOf(t.Context(), q); err != nil || read.table == known {
-			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, read.table)
+		read := follower.reader.At(rev)
+		if res, err := read.Range(t.Context(), q); err != nil || read.FromTable() == known {
+			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, read.FromTable())
 		}
 	}
 }
@@ -412,9 +424,9 @@ func BenchmarkList(b *testing.B) {
 			n := open(b, newStore(b), func(c *Config) { c.RecordCache = budget })
 			value := make([]byte, 1024)
 			for i := range 5000 {
-				mustTxn(b, n, &Txn{Then: []Op{{Put: &PutRequest{Key: fmt.Appendf(nil, "/registry/pods/%05d", i), Value: value}}}})
+				mustTxn(b, n, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: fmt.Appendf(nil, "/registry/pods/%05d", i), Value: value}}}})
 			}
-			q := &RangeRequest{KeyRange: KeyRange{Key: []byte("/registry/pods/02"), End: []byte("/registry/pods0")}, Limit: 500}
+			q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("/registry/pods/02"), End: []byte("/registry/pods0")}, Limit: 500}
 			mustRange(b, n, q)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -423,25 +435,5 @@ func BenchmarkList(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkRangeCacheSet takes in changes of keys that are kept in segments.
-func BenchmarkRangeCacheSet(b *testing.B) {
-	c, err := newRangeCache(256<<20, func(int) {})
-	if err != nil {
-		b.Fatal(err)
-	}
-	c.fill([]byte{0}, nil, true).keep(nil, nil, 1)
-	keys := make([][]byte, 100_000)
-	for i := range keys {
-		keys[i] = fmt.Appendf(nil, "/registry/pods/%06d", i)
-		c.set(&coder.Record{Key: keys[i], Value: make([]byte, 1024), ModRevision: int64(i) + 2})
-	}
-	value, rev := make([]byte, 1024), int64(len(keys)+2)
-	b.ReportAllocs()
-	for b.Loop() {
-		rev++
-		c.set(&coder.Record{Key: keys[rev*7919%int64(len(keys))], Value: value, ModRevision: rev})
 	}
 }

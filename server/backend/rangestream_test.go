@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
-// TestSortedStreamGivesWhatRangeGives: a target without an order sorts ascending, however
+// TestSortedStreamEqualsRange: a target without an order sorts ascending, however
 // many chunks there are.
-func TestSortedStreamGivesWhatRangeGives(t *testing.T) {
+func TestSortedStreamEqualsRange(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	for i := range 60 {
 		for range 1 + i*7%5 {
@@ -18,18 +20,18 @@ func TestSortedStreamGivesWhatRangeGives(t *testing.T) {
 		}
 	}
 	mustTxn(t, b, del("k07"))
-	for _, target := range []SortTarget{SortByKey, SortByVersion, SortByCreate, SortByMod, SortByValue} {
-		for _, q := range []RangeRequest{
+	for _, target := range []mvcc.SortTarget{mvcc.SortByKey, mvcc.SortByVersion, mvcc.SortByCreate, mvcc.SortByMod, mvcc.SortByValue} {
+		for _, q := range []mvcc.RangeRequest{
 			{KeyRange: all()}, {KeyRange: all(), Limit: 7}, {KeyRange: all(), Limit: 59}, {KeyRange: all(), Limit: 58}, {KeyRange: all(), KeysOnly: true},
-			{KeyRange: all(), CountOnly: true}, {KeyRange: KeyRange{Key: []byte("k3")}}, {KeyRange: KeyRange{Key: []byte("k3"), End: []byte("k4")}},
-			{KeyRange: KeyRange{Key: []byte("x"), End: []byte("a")}},
+			{KeyRange: all(), CountOnly: true}, {KeyRange: mvcc.KeyRange{Key: []byte("k3")}}, {KeyRange: mvcc.KeyRange{Key: []byte("k3"), End: []byte("k4")}},
+			{KeyRange: mvcc.KeyRange{Key: []byte("x"), End: []byte("a")}},
 		} {
 			q.SortBy = target
 			want := mustRange(t, b, &q)
 			var got []*coder.Record
-			var last *RangeResult
+			var last *mvcc.RangeResult
 			chunks := 0
-			err := b.RangeStream(t.Context(), &q, true, 400, func(chunk *RangeResult, isLast bool) error {
+			err := b.RangeStream(t.Context(), auth.System, &q, true, 400, func(chunk *mvcc.RangeResult, isLast bool) error {
 				chunks++
 				got = append(got, chunk.Records...)
 				if isLast {
@@ -62,20 +64,20 @@ func TestSortedStreamIsBounded(t *testing.T) {
 	for i := range 20 {
 		mustTxn(t, b, put(fmt.Sprintf("k%02d", i), "value"))
 	}
-	stream := func(q *RangeRequest) (sent int, err error) {
-		err = b.RangeStream(t.Context(), q, true, 400, func(chunk *RangeResult, _ bool) error {
+	stream := func(q *mvcc.RangeRequest) (sent int, err error) {
+		err = b.RangeStream(t.Context(), auth.System, q, true, 400, func(chunk *mvcc.RangeResult, _ bool) error {
 			sent += len(chunk.Records)
 			return nil
 		})
 		return sent, err
 	}
-	if n, err := stream(&RangeRequest{KeyRange: all(), SortBy: SortByMod}); !errors.Is(err, ErrSortTooLarge) || n != 0 {
+	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod}); !errors.Is(err, mvcc.ErrSortTooLarge) || n != 0 {
 		t.Errorf("by modification: %d records, %v", n, err)
 	}
-	if n, err := stream(&RangeRequest{KeyRange: all(), SortBy: SortByMod, Limit: 5}); err != nil || n != 5 {
+	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod, Limit: 5}); err != nil || n != 5 {
 		t.Errorf("five by modification: %d records, %v", n, err)
 	}
-	if n, err := stream(&RangeRequest{KeyRange: all()}); err != nil || n != 20 {
+	if n, err := stream(&mvcc.RangeRequest{KeyRange: all()}); err != nil || n != 20 {
 		t.Errorf("by key: %d records, %v", n, err)
 	}
 }

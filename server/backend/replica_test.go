@@ -9,7 +9,11 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -31,7 +35,7 @@ func (p *pair) Position(ctx context.Context) (Update, error) {
 	leader := p.leader
 	p.mu.Unlock()
 	if leader < 0 {
-		return Update{}, ErrNotLeader
+		return Update{}, mvcc.ErrNotLeader
 	}
 	return p.nodes[leader].Position(ctx)
 }
@@ -54,7 +58,7 @@ func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair
 	t.Helper()
 	p := &pair{t: t, leader: -1}
 	for i := range p.nodes {
-		cfg := Config{Logger: testLogger(t), Name: fmt.Sprint("n", i), Leadership: p}
+		cfg := testConfig(t, func(c *Config) { c.Name, c.Leadership = fmt.Sprint("n", i), p })
 		change(&cfg)
 		b, err := OpenReplica(t.Context(), store, cfg)
 		if err != nil {
@@ -73,12 +77,12 @@ func (p *pair) lead(i int) {
 	p.stop[i], p.ended[i] = cancel, make(chan error, 1)
 	leading := make(chan struct{})
 	p.leads.Go(func() {
-		p.ended[i] <- p.nodes[i].Lead(ctx, LeadOptions{Leading: func(int64) {
+		p.ended[i] <- p.nodes[i].Lead(ctx, func(int64) {
 			p.mu.Lock()
 			p.leader = i
 			p.mu.Unlock()
 			close(leading)
-		}})
+		})
 	})
 	p.t.Cleanup(func() {
 		cancel()
@@ -104,25 +108,25 @@ func catchUp(t *testing.T, b *Backend) error {
 	if err != nil {
 		return err
 	}
-	b.shown.raise(rev)
+	b.visible.report(rev)
 	return b.CatchUp(t.Context())
 }
 
-func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
+func TestFollowerReadsAcknowledgedWrites(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	mustTxn(t, p.nodes[0], put("k", "1"))
 	follower := p.nodes[1]
-	if _, err := follower.Txn(t.Context(), put("k", "2"), true); !errors.Is(err, ErrNotLeader) {
+	if _, err := follower.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Fatalf("a follower's write: %v", err)
 	}
-	if res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all()}, false); err != nil || len(res.Records) != 0 {
+	if res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil || len(res.Records) != 0 {
 		t.Fatalf("a serializable read of a follower that was told nothing: %+v, %v", res, err)
 	}
 	// The linearizable read waits until the follower knows as much as the leader.
-	read := make(chan *RangeResult)
+	read := make(chan *mvcc.RangeResult)
 	go func() {
-		res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+		res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 		if err != nil {
 			t.Error(err)
 		}
@@ -141,16 +145,16 @@ func TestAFollowerReadsWhatTheLeaderAcknowledged(t *testing.T) {
 	}
 }
 
-func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
+func TestApplyKeepsOrderAndReportsGaps(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	stream := leader.Hub().NewStream()
 	defer stream.Close()
-	stream.Create(watch.CreateRequest{Key: []byte{0}, End: []byte{0}})
+	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}})
 	watcher := follower.Hub().NewStream()
 	defer watcher.Close()
-	watcher.Create(watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
+	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
 	}
@@ -188,21 +192,21 @@ func TestUpdatesAreAppliedInOrderAndGapsAreNoticed(t *testing.T) {
 	expectContiguous(t, watcher, 2, 6)
 }
 
-func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
+func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 	p := newPair(t, newStore(t))
 	old, young := p.nodes[0], p.nodes[1]
 	p.lead(0)
 	watcher := old.Hub().NewStream()
 	defer watcher.Close()
-	watcher.Create(watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
+	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
 	mustTxn(t, old, put("k", "1"))
 	id := mustGrant(t, old, 0, 100)
 	p.lead(1)
 	mustTxn(t, young, put("k", "2"))
-	if _, err := old.Txn(t.Context(), put("k", "lost"), true); !errors.Is(err, ErrNotLeader) {
+	if _, err := old.Txn(t.Context(), auth.System, put("k", "lost"), true); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Fatalf("a deposed leader's write: %v", err)
 	}
-	if err := <-p.ended[0]; !errors.Is(err, ErrNotLeader) || !errors.Is(err, errDeposed) {
+	if err := <-p.ended[0]; !errors.Is(err, mvcc.ErrNotLeader) || !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("its leadership ended with %v", err)
 	}
 	if err := catchUp(t, old); err != nil {
@@ -216,7 +220,7 @@ func TestALeaderThatWasDeposedFollowsAndLeadsAgain(t *testing.T) {
 	if res := mustTxn(t, old, put("k", "4")); res.Revision != 5 {
 		t.Fatalf("revision %d, want 5", res.Revision)
 	}
-	if st, err := old.LeaseTimeToLive(t.Context(), id, false); err != nil || st.GrantedTTL != 100 {
+	if st, err := old.LeaseTimeToLive(t.Context(), auth.System, id, false); err != nil || st.GrantedTTL != 100 {
 		t.Fatalf("the lease is %+v, %v", st, err)
 	}
 	expectContiguous(t, watcher, 2, 5)
@@ -246,9 +250,9 @@ func (s *frozen) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Store.Get(ctx, key)
 }
 
-// TestALeaderThatIsCutOffAnswersNoLinearizableRead: once its read lease is over it
+// TestCutOffLeaderRefusesLinearizableReads: once its read lease is over it
 // has to ask the database, and a successor waits for that.
-func TestALeaderThatIsCutOffAnswersNoLinearizableRead(t *testing.T) {
+func TestCutOffLeaderRefusesLinearizableReads(t *testing.T) {
 	shared := newStore(t)
 	cut := &frozen{Store: shared}
 	old := open(t, cut, sharedStore)
@@ -262,27 +266,27 @@ func TestALeaderThatIsCutOffAnswersNoLinearizableRead(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	res, err := old.Range(vain(), &RangeRequest{KeyRange: all()}, true)
+	res, err := old.Range(vain(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 	if err == nil {
 		t.Fatalf("the old leader answered %q after its successor acknowledged another value", res.Records[0].Value)
 	}
-	if _, err := old.LeaseTimeToLive(vain(), 1, false); err == nil {
+	if _, err := old.LeaseTimeToLive(vain(), auth.System, 1, false); err == nil {
 		t.Fatal("the old leader answered for a lease")
 	}
-	failed := &Txn{
-		Compares: []Compare{{KeyRange: KeyRange{Key: []byte("k")}, Target: CompareValue, Value: []byte("2")}},
-		Then:     []Op{{Put: &PutRequest{Key: []byte("k"), Value: []byte("3")}}},
+	failed := &mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k")}, Target: mvcc.CompareValue, Value: []byte("2")}},
+		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k"), Value: []byte("3")}}},
 	}
-	if res, err := old.Txn(vain(), failed, true); err == nil {
+	if res, err := old.Txn(vain(), auth.System, failed, true); err == nil {
 		t.Fatalf("the old leader judged a compare: %+v", res)
 	}
 	cut.set(nil)
-	if _, err := old.Range(t.Context(), &RangeRequest{KeyRange: all()}, true); !errors.Is(err, errDeposed) {
+	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("when it can ask again: %v", err)
 	}
 }
 
-func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
+func TestFollowerChecksMarkAfterReading(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
@@ -292,38 +296,38 @@ func TestAFollowerDoesNotAnswerFromRowsThatCompactionTook(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leader.Compact(t.Context(), 5, true); err != nil {
+	if _, err := leader.Compact(t.Context(), auth.System, 5, true); err != nil {
 		t.Fatal(err)
 	}
 	// The follower has not heard of the compaction.
-	if _, err := follower.Range(t.Context(), &RangeRequest{KeyRange: all(), Revision: 3}, false); !errors.Is(err, ErrCompacted) {
+	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3}, false); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatalf("a read below the compact revision: %v", err)
 	}
-	if _, _, err := (history{follower}).Changes(t.Context(), []byte{0}, []byte{0}, 3, 6); !errors.As(err, new(*watch.CompactedError)) {
+	if _, _, err := follower.history.Changes(t.Context(), []byte{0}, []byte{0}, 3, 6); !errors.As(err, new(*watch.CompactedError)) {
 		t.Fatalf("history below the compact revision: %v", err)
 	}
 }
 
-func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
+func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	watcher := follower.Hub().NewStream()
 	defer watcher.Close()
-	watcher.Create(watch.CreateRequest{Key: []byte("k")})
-	if _, err := follower.Range(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, false); err != nil {
+	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k")})
+	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
 	}
-	if _, err := leader.Compact(t.Context(), 6, true); err != nil {
+	if _, err := leader.Compact(t.Context(), auth.System, 6, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	res, err := follower.Range(t.Context(), &RangeRequest{KeyRange: KeyRange{Key: []byte("k")}}, false)
+	res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false)
 	if err != nil || string(res.Records[0].Value) != "4" {
 		t.Fatalf("read %+v, %v", res, err)
 	}
@@ -344,7 +348,7 @@ func TestAFollowerThatSleptThroughACompactionJumps(t *testing.T) {
 	}
 }
 
-func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
+func TestFollowerStopsServingAfterDataLoss(t *testing.T) {
 	store := newStore(t)
 	p := newPair(t, store)
 	p.lead(0)
@@ -365,20 +369,20 @@ func TestAFollowerNoticesThatTheDatabaseLostData(t *testing.T) {
 	if err := restore.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.nodes[0].Lead(t.Context(), LeadOptions{}); !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+	if err := p.nodes[0].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("leading on: %v", err)
 	}
-	if err := p.nodes[1].CatchUp(t.Context()); !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+	if err := p.nodes[1].CatchUp(t.Context()); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("following on: %v", err)
 	}
-	if err := p.nodes[1].Status().Serving; !errors.Is(err, errDataLost) {
+	if err := p.nodes[1].Status().NotServing; !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("status says %v", err)
 	}
 }
 
-// TestHandingOverAnswersEverybody: requests that the leader does not get to are
+// TestHandoverAnswersEveryRequest: requests that the leader does not get to are
 // turned away, so that they can be made elsewhere; none is lost or done twice.
-func TestHandingOverAnswersEverybody(t *testing.T) {
+func TestHandoverAnswersEveryRequest(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	var writers sync.WaitGroup
@@ -387,13 +391,13 @@ func TestHandingOverAnswersEverybody(t *testing.T) {
 	for w := range 8 {
 		writers.Go(func() {
 			for i := 0; ; i++ {
-				_, err := p.nodes[0].Txn(t.Context(), put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
+				_, err := p.nodes[0].Txn(t.Context(), auth.System, put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
 				switch {
 				case err == nil:
 					mu.Lock()
 					acked++
 					mu.Unlock()
-				case errors.Is(err, ErrNotLeader):
+				case errors.Is(err, mvcc.ErrNotLeader):
 					return
 				default:
 					t.Errorf("write: %v", err)
@@ -402,7 +406,11 @@ func TestHandingOverAnswersEverybody(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(20 * time.Millisecond) // some load
+	eventually.True(t, "writes of all clients", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return acked >= 100
+	})
 	if err := p.resign(0); err != nil {
 		t.Fatal(err)
 	}
@@ -412,13 +420,13 @@ func TestHandingOverAnswersEverybody(t *testing.T) {
 	}
 }
 
-// TestOnlyTheChainRowSparesTheWait: what a leader leaves behind when it stops tells
+// TestResignationShortensTakeover: what a leader leaves behind when it stops tells
 // the next one that nobody else answers; nothing else does.
-func TestOnlyTheChainRowSparesTheWait(t *testing.T) {
+func TestResignationShortensTakeover(t *testing.T) {
 	store := newStore(t)
 	p := newPair(t, store)
 	p.lead(0)
-	if p.nodes[0].leading.Load().chain.predecessorMayAnswer() {
+	if p.nodes[0].leading.Load().hold.PredecessorMayAnswer() {
 		t.Error("nobody led before the first leader")
 	}
 	mustTxn(t, p.nodes[0], put("k", "1"))
@@ -426,15 +434,15 @@ func TestOnlyTheChainRowSparesTheWait(t *testing.T) {
 	if err := p.resign(0); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.confirm(t.Context()); !errors.Is(err, ErrNotLeader) {
+	if err := first.Confirm(t.Context()); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Errorf("a leader that resigned says %v", err)
 	}
 	p.lead(1)
-	if p.nodes[1].leading.Load().chain.predecessorMayAnswer() {
+	if p.nodes[1].leading.Load().hold.PredecessorMayAnswer() {
 		t.Error("the second waited for the first, which had resigned")
 	}
 	p.lead(0)
-	if !p.nodes[0].leading.Load().chain.predecessorMayAnswer() {
+	if !p.nodes[0].leading.Load().hold.PredecessorMayAnswer() {
 		t.Error("the third did not wait for the second, which had not resigned")
 	}
 	mustTxn(t, p.nodes[0], put("k", "2"))
@@ -482,9 +490,9 @@ func (b lateBatch) Commit(ctx context.Context) error {
 	return err
 }
 
-// TestACommitThatItsLeaderDoesNotKnowOf: a follower may find it in the table first.
+// TestFollowerHidesCommitUnknownToLeader: a follower may find it in the table first.
 // What any node has shown, every linearizable read shows from then on.
-func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
+func TestFollowerHidesCommitUnknownToLeader(t *testing.T) {
 	store := &late{Store: newStore(t)}
 	p := newPair(t, store)
 	p.lead(0)
@@ -497,7 +505,7 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		if _, err := leader.Txn(t.Context(), put("k", "2"), true); err != nil {
+		if _, err := leader.Txn(t.Context(), auth.System, put("k", "2"), true); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -508,7 +516,7 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 	}
 	read := make(chan string)
 	go func() {
-		res, err := leader.Range(t.Context(), &RangeRequest{KeyRange: all()}, true)
+		res, err := leader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 		if err != nil {
 			t.Error(err)
 			read <- ""
@@ -531,17 +539,17 @@ func TestACommitThatItsLeaderDoesNotKnowOf(t *testing.T) {
 	<-written
 }
 
-// TestAnOlderRevisionIsLostDataInAnyTerm: a follower that was told of a commit by
+// TestOlderRevisionIsDataLossInAnyTerm: a follower that was told of a commit by
 // the leader, and never read the chain row itself, does not take an older row of a
 // term that is new to it for progress.
-func TestAnOlderRevisionIsLostDataInAnyTerm(t *testing.T) {
+func TestOlderRevisionIsDataLossInAnyTerm(t *testing.T) {
 	store := newStore(t)
 	p := newPair(t, store)
 	p.lead(0)
 	follower := p.nodes[1]
 	stream := p.nodes[0].Hub().NewStream()
 	defer stream.Close()
-	stream.Create(watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2})
+	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2})
 	mustTxn(t, p.nodes[0], put("k", "1"))
 	backup, err := store.Get(t.Context(), coder.ChainKey())
 	if err != nil {
@@ -570,11 +578,11 @@ func TestAnOlderRevisionIsLostDataInAnyTerm(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err = follower.Lead(ctx, LeadOptions{Leading: func(term int64) {
+	err = follower.Lead(ctx, func(term int64) {
 		t.Errorf("it leads in term %d", term)
 		cancel()
-	}})
-	if !errors.Is(err, ErrNotServing) || !errors.Is(err, errDataLost) {
+	})
+	if !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
 		t.Errorf("leading on: %v", err)
 	}
 	if raw, err := store.Get(t.Context(), coder.ChainKey()); err != nil || string(raw) != string(backup) {

@@ -7,19 +7,22 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-func mustRestore(t *testing.T, store sqlstore.Store, compacted int64) *Restore {
+func mustRestore(t *testing.T, store sqlstore.Store, compacted int64) *repair.Restore {
 	t.Helper()
-	r, err := BeginRestore(t.Context(), store, compacted)
+	r, err := repair.BeginRestore(t.Context(), store, compacted)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func mustPut(t *testing.T, r *Restore, recs ...*coder.Record) {
+func mustPut(t *testing.T, r *repair.Restore, recs ...*coder.Record) {
 	t.Helper()
 	for _, rec := range recs {
 		if err := r.Put(t.Context(), rec); err != nil {
@@ -34,23 +37,23 @@ func version(key string, rev int64) *coder.Record {
 
 func refused(t *testing.T, store sqlstore.Store) {
 	t.Helper()
-	if _, err := Open(t.Context(), store, Config{Logger: testLogger(t), Exclusive: true}); !errors.Is(err, ErrRestoring) {
+	if _, err := Open(t.Context(), store, exclusive(t)); !errors.Is(err, repair.ErrRestoring) {
 		t.Errorf("a table that is half restored: %v", err)
 	}
 }
 
-func TestAnInterruptedRestoreBeginsAnew(t *testing.T) {
+func TestInterruptedRestoreStartsOver(t *testing.T) {
 	store := newStore(t)
 	r := mustRestore(t, store, 0)
 	refused(t, store)
-	for i := range restoreRows {
-		mustPut(t, r, version(fmt.Sprintf("left%d", i), int64(2+i)))
-	}
 	if err := r.Lease(t.Context(), coder.Lease{ID: 5, TTL: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.flush(t.Context()); err != nil {
-		t.Fatal(err)
+	for i := range 10_000 { // more than one commit takes
+		mustPut(t, r, version(fmt.Sprintf("left%d", i), int64(2+i)))
+	}
+	if _, err := store.Get(t.Context(), coder.EncodeLeaseKey(5)); err != nil {
+		t.Fatal("nothing was written yet:", err)
 	}
 	refused(t, store)
 	again := mustRestore(t, store, 0)
@@ -60,28 +63,28 @@ func TestAnInterruptedRestoreBeginsAnew(t *testing.T) {
 		t.Fatal(keys, rev, err)
 	}
 	b := open(t, store, nil)
-	got := mustRange(t, b, &RangeRequest{KeyRange: all()})
+	got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
 	if len(got.Records) != 2 || got.Revision != 3 || string(got.Records[0].Key) != "a" {
 		t.Errorf("%+v", got)
 	}
-	if ids, err := b.Leases(t.Context()); err != nil || len(ids) != 0 {
+	if ids, err := b.Leases(t.Context(), auth.System); err != nil || len(ids) != 0 {
 		t.Error(ids, err)
 	}
-	if _, err := BeginRestore(t.Context(), store, 0); !errors.Is(err, ErrNotEmpty) {
+	if _, err := repair.BeginRestore(t.Context(), store, 0); !errors.Is(err, repair.ErrNotEmpty) {
 		t.Error(err)
 	}
 }
 
 // A server that was opened on the empty table before the restore began must not take
 // it for its own.
-func TestAServerThatWasThereBefore(t *testing.T) {
+func TestServerOpenedBeforeRestoreDoesNotLead(t *testing.T) {
 	store := newStore(t)
-	b, err := OpenReplica(t.Context(), store, Config{Logger: testLogger(t), Exclusive: true})
+	b, err := OpenReplica(t.Context(), store, exclusive(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeBackend(t, b) })
-	if _, err := BeginRestore(t.Context(), store, 0); !errors.Is(err, ErrNotEmpty) {
+	if _, err := repair.BeginRestore(t.Context(), store, 0); !errors.Is(err, repair.ErrNotEmpty) {
 		t.Fatal(err) // its identity is there
 	}
 	marked := store.BeginBatchWrite()
@@ -92,7 +95,7 @@ func TestAServerThatWasThereBefore(t *testing.T) {
 	}
 	leading, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := b.Lead(leading, LeadOptions{Leading: func(int64) { cancel() }}); !errors.Is(err, ErrRestoring) {
+	if err := b.Lead(leading, func(int64) { cancel() }); !errors.Is(err, repair.ErrRestoring) {
 		t.Error(err)
 	}
 	// The restore ends all the same, on the chain row that the server has changed.
@@ -127,7 +130,7 @@ func (b *failingBatch) Commit(ctx context.Context) error {
 	return err
 }
 
-func TestARestoreOverABadConnection(t *testing.T) {
+func TestRestoreOverUnreliableConnection(t *testing.T) {
 	store := &failing{Store: newStore(t)}
 	r := mustRestore(t, store, 0)
 	mustPut(t, r, version("a", 2), version("b", 3))
@@ -138,13 +141,13 @@ func TestARestoreOverABadConnection(t *testing.T) {
 		t.Fatalf("%d commits", store.commits)
 	}
 	b := open(t, store.Store, nil)
-	if got := mustRange(t, b, &RangeRequest{KeyRange: all()}); len(got.Records) != 2 {
+	if got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); len(got.Records) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
 
 // Keys whose lease is not there live on, and those of others end with it.
-func TestLeasesAreRestored(t *testing.T) {
+func TestRestoreKeepsLeases(t *testing.T) {
 	store := newStore(t)
 	r := mustRestore(t, store, 0)
 	leased, orphan := version("leased", 2), version("orphan", 3)
@@ -157,14 +160,14 @@ func TestLeasesAreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, store, nil)
-	st, err := b.LeaseTimeToLive(t.Context(), 5, true)
+	st, err := b.LeaseTimeToLive(t.Context(), auth.System, 5, true)
 	if err != nil || st.GrantedTTL != 500 || st.TTL > 100 || len(st.Keys) != 1 || string(st.Keys[0]) != "leased" {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if _, err := b.LeaseRevoke(t.Context(), 5); err != nil {
+	if _, err := b.LeaseRevoke(t.Context(), auth.System, 5); err != nil {
 		t.Fatal(err)
 	}
-	got := mustRange(t, b, &RangeRequest{KeyRange: all()})
+	got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
 	if len(got.Records) != 1 || string(got.Records[0].Key) != "orphan" {
 		t.Errorf("%+v", got.Records)
 	}

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 )
 
 // A tombstone, and the version before it, may be taken by compaction between the
 // reading of one and of the other: the version must not come back to life. Nor may the
 // snapshot lose anything if other versions of the key follow.
-func TestASnapshotWhileCompactionRemovesRows(t *testing.T) {
+func TestSnapshotDuringCompaction(t *testing.T) {
 	for name, recreated := range map[string]bool{"deleted for good": false, "created again": true} {
 		t.Run(name, func(t *testing.T) {
 			store := &turning{Store: newStore(t)}
@@ -25,16 +27,16 @@ func TestASnapshotWhileCompactionRemovesRows(t *testing.T) {
 			}
 			mustTxn(t, b, put("b", "2"))
 			left := store.versions(t, "a", 2, 3)
-			s, err := b.OpenSnapshot(t.Context())
+			s, err := b.OpenSnapshot(t.Context(), auth.System)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Compact(t.Context(), 4, true); err != nil {
+			if _, err := b.Compact(t.Context(), auth.System, 4, true); err != nil {
 				t.Fatal(err)
 			}
 			removed := store.removeWhileRead(t, left)
-			var versions []SnapshotVersion
-			compacted, err := s.Versions(t.Context(), func(v SnapshotVersion) error {
+			var versions []export.Version
+			compacted, err := s.Versions(t.Context(), func(v export.Version) error {
 				versions = append(versions, v)
 				return nil
 			})
@@ -59,41 +61,18 @@ func TestASnapshotWhileCompactionRemovesRows(t *testing.T) {
 	}
 }
 
-// A lease that comes and goes while a snapshot is opened is not missing from keys that
-// have it, and one that has none comes over only if it is there.
-func TestLeasesOfASnapshot(t *testing.T) {
-	store := &turning{Store: newStore(t)}
-	b := open(t, store, nil)
-	mustGrant(t, b, 7, 500)
-	mustGrant(t, b, 8, 500)
-	mustTxn(t, b, putLeased("kept", 7))
-	s, err := b.OpenSnapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	delete(s.leases, coder.Lease{ID: 7, TTL: 500})
-	s.leases[coder.Lease{ID: 8, TTL: 500}] = false
-	if _, err := s.Versions(t.Context(), func(SnapshotVersion) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	leases := s.Leases()
-	if len(leases) != 1 || leases[0] != (coder.Lease{ID: 7, TTL: passingLease}) {
-		t.Errorf("%+v", leases)
-	}
-}
-
-func TestCompactionThatOvertakesASnapshot(t *testing.T) {
+func TestSnapshotOvertakenByCompactionFails(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	mustTxn(t, b, put("a", "1"))
-	s, err := b.OpenSnapshot(t.Context())
+	s, err := b.OpenSnapshot(t.Context(), auth.System)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustTxn(t, b, put("a", "2"))
-	if _, err := b.Compact(t.Context(), 3, true); err != nil {
+	if _, err := b.Compact(t.Context(), auth.System, 3, true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Versions(t.Context(), func(SnapshotVersion) error { return nil }); !errors.Is(err, ErrCompacted) {
+	if _, err := s.Versions(t.Context(), func(export.Version) error { return nil }); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -21,9 +22,9 @@ func (s *listLog) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlsto
 	return rows, more, err
 }
 
-// TestDeletingARangeByPartsReadsItOnce: whoever deletes from the beginning of a prefix on,
+// TestDeletingRangeInPartsReadsItOnce: whoever deletes from the beginning of a prefix on,
 // some keys at a time, must not make every write wait for the tombstones of those before.
-func TestDeletingARangeByPartsReadsItOnce(t *testing.T) {
+func TestDeletingRangeInPartsReadsItOnce(t *testing.T) {
 	const keys, part = 3000, 100
 	s := &listLog{Store: newStore(t)}
 	b := open(t, s, nil)
@@ -31,8 +32,8 @@ func TestDeletingARangeByPartsReadsItOnce(t *testing.T) {
 		mustTxn(t, b, put(fmt.Sprintf("k/%04d", i), "x"))
 	}
 	for i := part; i <= keys; i += part {
-		d := &DeleteRequest{KeyRange: KeyRange{Key: []byte("k/"), End: fmt.Appendf(nil, "k/%04d", i)}, PrevKV: i%200 == 0}
-		res := mustTxn(t, b, &Txn{Then: []Op{{Delete: d}}})
+		d := &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"), End: fmt.Appendf(nil, "k/%04d", i)}, PrevKV: i%200 == 0}
+		res := mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: d}}})
 		if n := res.Results[0].Delete.Deleted; n != part {
 			t.Fatalf("up to %d %d keys were deleted", i, n)
 		}
@@ -40,7 +41,7 @@ func TestDeletingARangeByPartsReadsItOnce(t *testing.T) {
 	if n := s.rows.Load(); n > 3*keys {
 		t.Errorf("%d rows were read to delete %d keys", n, keys)
 	}
-	if res := mustRange(t, b, &RangeRequest{KeyRange: all()}); res.Count != 0 {
+	if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 0 {
 		t.Errorf("%d keys are left", res.Count)
 	}
 }

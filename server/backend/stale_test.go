@@ -9,28 +9,32 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestStaleRecordIsNotWritten: a cached record that is older than the key's index row is
 // not taken for the version that a write replaces.
 func TestStaleRecordIsNotWritten(t *testing.T) {
-	k := KeyRange{Key: []byte("k")}
-	for name, txn := range map[string]*Txn{
-		"put":    {Then: []Op{{Put: &PutRequest{Key: k.Key, Value: []byte("3"), PrevKV: true}}}},
-		"delete": {Then: []Op{{Delete: &DeleteRequest{KeyRange: k, PrevKV: true}}}},
+	k := mvcc.KeyRange{Key: []byte("k")}
+	for name, txn := range map[string]*mvcc.Txn{
+		"put":    {Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: k.Key, Value: []byte("3"), PrevKV: true}}}},
+		"delete": {Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: k, PrevKV: true}}}},
 		"compare": {
-			Compares: []Compare{{KeyRange: k, Target: CompareValue, Value: []byte("2")}},
-			Then:     []Op{{Put: &PutRequest{Key: k.Key, Value: []byte("3"), PrevKV: true}}},
+			Compares: []mvcc.Compare{{KeyRange: k, Target: mvcc.CompareValue, Value: []byte("2")}},
+			Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: k.Key, Value: []byte("3"), PrevKV: true}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
 			b := open(t, store, nil)
 			mustTxn(t, b, put("k", "1"))
-			old := mustRange(t, b, &RangeRequest{KeyRange: k}).Records[0]
+			old := mustRange(t, b, &mvcc.RangeRequest{KeyRange: k}).Records[0]
 			mustTxn(t, b, put("k", "2"))
-			b.records.set(old, true) // must not happen
+			b.view.Purge(b.Revision())
+			b.view.BeginKey(k.Key).KeepKey(old) // must not happen
 			res := mustTxn(t, b, txn)
 			if !res.Succeeded {
 				t.Fatal("the compare saw the old value")
@@ -45,7 +49,7 @@ func TestStaleRecordIsNotWritten(t *testing.T) {
 				t.Errorf("the write replaced %q of revision %d", prev.Value, prev.ModRevision)
 			}
 			mustTxn(t, b, put("other", ""))
-			if _, err := b.Compact(t.Context(), 5, true); err != nil {
+			if _, err := b.Compact(t.Context(), auth.System, 5, true); err != nil {
 				t.Fatal(err)
 			}
 			for rev := int64(2); rev <= 3; rev++ {
@@ -57,9 +61,9 @@ func TestStaleRecordIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestCompactionRemovesARowOnce: log rows that name a version twice do not stop
+// TestCompactionRemovesRowsOnce: log rows that name a version twice do not stop
 // compaction.
-func TestCompactionRemovesARowOnce(t *testing.T) {
+func TestCompactionRemovesRowsOnce(t *testing.T) {
 	store := newStore(t)
 	b := open(t, store, nil)
 	for i := range 4 {
@@ -70,7 +74,7 @@ func TestCompactionRemovesARowOnce(t *testing.T) {
 	putRow(t, store, coder.EncodeLogKey(4, 1), row[0])
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := b.Compact(ctx, 5, true); err != nil {
+	if _, err := b.Compact(ctx, auth.System, 5, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Get(ctx, coder.EncodeVersionKey([]byte("k"), 2)); !errors.Is(err, sqlstore.ErrKeyNotFound) {
@@ -110,49 +114,23 @@ func (b *undeletableBatch) Commit(ctx context.Context) error {
 // error in bounded time. Removing them continues.
 func TestPhysicalCompactionIsBounded(t *testing.T) {
 	u := &undeletable{Store: newStore(t)}
-	b := open(t, u, nil)
+	b := open(t, u, func(c *Config) { c.compactPatience = 10 * time.Millisecond })
 	for i := range 4 {
 		mustTxn(t, b, put("k", fmt.Sprint(i)))
 	}
 	u.stuck.Store(true)
-	c := b.leading.Load().compactor
-	c.patience = 10 * time.Millisecond
-	if _, err := b.Compact(t.Context(), 4, true); !errors.Is(err, ErrTimeout) {
+	if _, err := b.Compact(t.Context(), auth.System, 4, true); !errors.Is(err, mvcc.ErrTimeout) {
 		t.Fatalf("%v, want ErrTimeout", err)
-	}
-	c.mu.Lock()
-	waiting := len(c.waiters)
-	c.mu.Unlock()
-	if waiting > 0 {
-		t.Errorf("%d callers are still registered", waiting)
 	}
 	if b.CompactRevision() != 4 {
 		t.Errorf("compact revision %d", b.CompactRevision())
 	}
 	u.stuck.Store(false)
-	c.patience = compactPatience
-	mustTxn(t, b, put("other", ""))
-	if _, err := b.Compact(t.Context(), 6, true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Get(t.Context(), coder.EncodeVersionKey([]byte("k"), 4)); !errors.Is(err, sqlstore.ErrKeyNotFound) {
-		t.Errorf("compaction left revision 4: %v", err)
-	}
-}
-
-// TestCachesShrinkWhateverTheyHold: a segment whose history cannot be given up goes as a
-// whole.
-func TestCachesShrinkWhateverTheyHold(t *testing.T) {
-	c := newTestRangeCache(t, 4096)
-	tombstone := item{rec: &coder.Record{Key: []byte("a"), ModRevision: 9, Tombstone: true}}
-	s := newSegment([]byte("a"), []byte("b"), true, 9, []item{tombstone})
-	s.floor, s.last = 5, 5 // must not happen: the newest change is revision 9
-	c.mu.Lock()
-	c.add(s, c.recent.PushFront(s))
-	c.budget = 1
-	c.shrink()
-	c.mu.Unlock()
-	if c.used != 0 || c.segments.Len() != 0 {
-		t.Errorf("%d segments of %d bytes are left", c.segments.Len(), c.used)
-	}
+	eventually.True(t, "the row is removed", func() bool {
+		_, err := u.Get(t.Context(), coder.EncodeVersionKey([]byte("k"), 2))
+		if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+			t.Fatal(err)
+		}
+		return err != nil
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -37,13 +39,13 @@ func (s *lazy) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Store.Get(ctx, key)
 }
 
-func TestARequestKnowsWhereItsTimeWent(t *testing.T) {
+func TestStepsOfRequestsAreMeasured(t *testing.T) {
 	store, registry := &lazy{Store: newStore(t), commit: 20 * time.Millisecond}, prometheus.NewRegistry()
 	b := open(t, store, func(c *Config) { c.Exclusive, c.Registerer = false, registry })
 	slow := func() float64 { return testutil.ToFloat64(b.metrics.slowConfirms) }
 
-	ctx, steps := WithSteps(t.Context())
-	if _, err := b.Txn(ctx, put("k", "v"), true); err != nil {
+	ctx, steps := mvcc.WithSteps(t.Context())
+	if _, err := b.Txn(ctx, auth.System, put("k", "v"), true); err != nil {
 		t.Fatal(err)
 	}
 	if steps.Commit < store.commit || steps.Queue <= 0 || steps.Evaluate <= 0 || steps.Confirm != 0 || steps.Forward != 0 {
@@ -51,10 +53,10 @@ func TestARequestKnowsWhereItsTimeWent(t *testing.T) {
 	}
 
 	store.look = slowConfirm + time.Millisecond
-	b.leading.Load().authority.until.Store(0)
-	ctx, steps = WithSteps(t.Context())
+	b.leading.Load().lease.Expire()
+	ctx, steps = mvcc.WithSteps(t.Context())
 	before := slow()
-	if _, err := b.Range(ctx, &RangeRequest{KeyRange: all()}, true); err != nil {
+	if _, err := b.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Fatal(err)
 	}
 	if steps.Confirm < store.look || steps.Commit != 0 || steps.Queue != 0 {
@@ -63,11 +65,11 @@ func TestARequestKnowsWhereItsTimeWent(t *testing.T) {
 	if n := slow() - before; n != 1 {
 		t.Errorf("counted %v times as slow", n)
 	}
-	ctx, steps = WithSteps(t.Context())
-	if _, err := b.Range(ctx, &RangeRequest{KeyRange: all()}, false); err != nil {
+	ctx, steps = mvcc.WithSteps(t.Context())
+	if _, err := b.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
 		t.Fatal(err)
 	}
-	if *steps != (Steps{}) || slow()-before != 1 {
+	if *steps != (mvcc.Steps{}) || slow()-before != 1 {
 		t.Errorf("a serializable read: %+v", steps)
 	}
 }

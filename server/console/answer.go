@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,7 +16,7 @@ import (
 // as well.
 type endpoint func(w http.ResponseWriter, r *http.Request) (any, error)
 
-// bodyOverhead is what JSON adds to the value of a key in a body, beside base64.
+// bodyOverhead is what JSON adds to the value of a key in a body, in addition to base64.
 const bodyOverhead = 64 << 10
 
 func (h *Handler) answers(e endpoint) http.Handler {
@@ -26,7 +27,7 @@ func (h *Handler) answers(e endpoint) http.Handler {
 		code := http.StatusOK
 		if err != nil {
 			if r.Context().Err() != nil {
-				err = errGone // nobody is left to read the answer
+				err = errGone // the client has disconnected
 			}
 			code, out = statusOf(err), map[string]string{"error": textOf(err)}
 		}
@@ -60,20 +61,6 @@ func decode(r *http.Request, to any) error {
 	return nil
 }
 
-// statuses are HTTP's names for gRPC's codes.
-var statuses = map[codes.Code]int{
-	codes.InvalidArgument:    http.StatusBadRequest,
-	codes.OutOfRange:         http.StatusBadRequest,
-	codes.FailedPrecondition: http.StatusBadRequest,
-	codes.NotFound:           http.StatusNotFound,
-	codes.PermissionDenied:   http.StatusForbidden,
-	codes.Unauthenticated:    http.StatusUnauthorized,
-	codes.ResourceExhausted:  http.StatusTooManyRequests,
-	codes.Unavailable:        http.StatusServiceUnavailable,
-	codes.DeadlineExceeded:   http.StatusGatewayTimeout,
-	codes.Canceled:           http.StatusServiceUnavailable,
-}
-
 func statusOf(err error) int {
 	var f failure
 	if errors.As(err, &f) {
@@ -84,10 +71,14 @@ func statusOf(err error) int {
 		rpctypes.ErrorDesc(rpctypes.ErrGRPCAuthFailed):
 		return http.StatusUnauthorized // to log in helps
 	}
-	if code, ok := statuses[status.Code(err)]; ok {
-		return code
+	switch code := status.Code(err); code {
+	case codes.Canceled:
+		return http.StatusServiceUnavailable
+	case codes.Unimplemented:
+		return http.StatusInternalServerError
+	default:
+		return runtime.HTTPStatusFromCode(code)
 	}
-	return http.StatusInternalServerError
 }
 
 // textOf is what etcd says.

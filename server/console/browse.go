@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 // keyPage bounds a page of keys.
@@ -31,7 +31,7 @@ type childBody struct {
 // keys lists one level of keys: ?prefix= and ?after= are base64 (URL), and ?limit= is at
 // most maxKeyPage.
 func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
-	q := &backend.ChildrenRequest{Delimiter: '/'}
+	q := &read.ChildrenRequest{Delimiter: '/'}
 	var err error
 	if q.Prefix, err = bytesOf(r, "prefix"); err != nil {
 		return nil, err

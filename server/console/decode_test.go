@@ -7,55 +7,68 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
+// message concatenates the fields of a message in protobuf.
+func message(fields ...[]byte) []byte { return bytes.Join(fields, nil) }
+
+// text is a field that holds text, bytes or a message.
+func text[T ~string | ~[]byte](number protowire.Number, value T) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), []byte(value))
+}
+
+func integer(number protowire.Number, value uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), value)
+}
+
+// entry is an entry of a map of strings.
+func entry(number protowire.Number, key, value string) []byte {
+	return text(number, message(text(1, key), text(2, value)))
+}
+
 // stored is an object as kube-apiserver stores it.
-func stored(t testing.TB, o runtime.Object) []byte {
-	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	require.True(t, ok)
-	var b bytes.Buffer
-	require.NoError(t, scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(o, &b))
-	require.True(t, bytes.HasPrefix(b.Bytes(), protobufPrefix))
-	return b.Bytes()
+func stored(version, kind string, raw []byte) []byte {
+	return message(protobufPrefix, text(1, message(text(1, version), text(2, kind))), text(2, raw), text(3, ""), text(4, ""))
 }
 
-// storedUnknown is an object of a type that no scheme of this program has.
-func storedUnknown(t testing.TB, raw []byte) []byte {
-	t.Helper()
-	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "example.org/v1", Kind: "Thing"}, Raw: raw}
-	b, err := u.Marshal()
-	require.NoError(t, err)
-	return append(bytes.Clone(protobufPrefix), b...)
+// storedUnknown is an object of a type that sqlbrain does not know.
+func storedUnknown(raw []byte) []byte { return stored("example.org/v1", "Thing", raw) }
+
+func testPod() []byte {
+	metadata := message(text(1, "web"), text(3, "default"), integer(7, 9007199254740993), text(17, text(1, "kubelet")))
+	return stored("v1", "Pod", message(text(1, metadata), text(2, text(10, "n1")), text(3, "")))
 }
 
-func testPod() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "web", Namespace: "default", Generation: 9007199254740993,
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
-		},
-		Spec: corev1.PodSpec{NodeName: "n1"},
-	}
+const podJSON = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"default","generation":9007199254740993,` +
+	`"managedFields":[{"manager":"kubelet"}]},"spec":{"nodeName":"n1","containers":null},"status":{}}`
+
+// rawSecret is the message of a Secret.
+func rawSecret() []byte {
+	return message(text(1, message(text(1, "s"), entry(12, lastApplied, "hunter2"))), entry(2, "password", "hunter2"), entry(4, "other", "hunter2"))
 }
 
-func testSecret() *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "s", Annotations: map[string]string{lastApplied: "hunter2"}},
-		Data:       map[string][]byte{"password": []byte("hunter2")},
-		StringData: map[string]string{"other": "hunter2"},
-	}
-}
+func testSecret() []byte { return stored("v1", "Secret", rawSecret()) }
 
-func TestViewsOfValues(t *testing.T) {
+const secretJSON = `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"` + lastApplied + `":"hunter2"}},` +
+	`"data":{"password":"aHVudGVyMg=="},"stringData":{"other":"hunter2"}}`
+
+const secretYAML = `apiVersion: v1
+data:
+  password: aHVudGVyMg==
+kind: Secret
+metadata:
+  annotations:
+    ` + lastApplied + `: hunter2
+  name: s
+stringData:
+  other: hunter2
+`
+
+func TestValuesAreShownByKind(t *testing.T) {
 	tests := map[string]struct {
 		value    string
 		kind     string
@@ -90,10 +103,10 @@ func TestViewsOfValues(t *testing.T) {
 }
 
 func TestKubernetesObjectsAreYAML(t *testing.T) {
-	inProtobuf := testViewer.view(stored(t, testPod()))
-	raw, err := json.Marshal(withType(testPod()))
-	require.NoError(t, err)
+	inProtobuf := testViewer.view(testPod())
+	raw := []byte(podJSON)
 	inJSON := testViewer.view(raw)
+	require.Equal(t, inProtobuf.Readable, inJSON.Readable)
 	for _, v := range []*view{inProtobuf, inJSON} {
 		require.Equal(t, kindKubernetes, v.Kind)
 		require.Equal(t, "v1 Pod", v.Type)
@@ -111,18 +124,8 @@ func TestKubernetesObjectsAreYAML(t *testing.T) {
 	require.Contains(t, all.Readable, "manager: kubelet")
 }
 
-func withType(o *corev1.Pod) *corev1.Pod {
-	o.APIVersion, o.Kind = "v1", "Pod"
-	return o
-}
-
 func TestSecretsAreHiddenInEveryForm(t *testing.T) {
-	secret := testSecret()
-	values := map[string][]byte{"protobuf": stored(t, secret)}
-	secret.APIVersion, secret.Kind = "v1", "Secret"
-	raw, err := json.Marshal(secret)
-	require.NoError(t, err)
-	values["json"] = raw
+	values := map[string][]byte{"protobuf": testSecret(), "json": []byte(secretJSON)}
 	values["json of no form"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":"hunter2","stringData":{"a":["hunter2"]}}`)
 	values["deep json"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"hunter2"},"x":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + "}")
 	whole := values["protobuf"]
@@ -148,19 +151,13 @@ func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 // kubectl and backups write.
 func encodings(t *testing.T) map[string][]byte {
 	t.Helper()
-	secret := testSecret()
-	inProtobuf := stored(t, secret)
-	list := stored(t, &corev1.SecretList{Items: []corev1.Secret{*secret}})
-	secret.APIVersion, secret.Kind = "v1", "Secret"
-	inJSON, err := json.Marshal(secret)
-	require.NoError(t, err)
-	inYAML, err := yaml.JSONToYAML(inJSON)
-	require.NoError(t, err)
+	inProtobuf, inJSON, inYAML := testSecret(), []byte(secretJSON), []byte(secretYAML)
+	list := stored("v1", "SecretList", message(text(1, ""), text(2, rawSecret())))
 	quoted, err := json.Marshal(string(inJSON))
 	require.NoError(t, err)
 	without := bytes.Replace(inJSON, []byte(`"apiVersion":"v1",`), nil, 1)
 	listOf := func(raw []byte) []byte {
-		return stored(t, &corev1.List{Items: []runtime.RawExtension{{Raw: raw}}})
+		return stored("v1", "List", message(text(1, ""), text(2, text(1, raw))))
 	}
 	return map[string][]byte{
 		"yaml":                      inYAML,
@@ -179,8 +176,8 @@ func encodings(t *testing.T) map[string][]byte {
 		"list of secrets":           list,
 		"list of json in protobuf":  listOf(inJSON),
 		"list of protobuf":          listOf(inProtobuf),
-		"unknown type":              storedUnknown(t, inProtobuf),
-		"unknown type, json":        storedUnknown(t, inJSON),
+		"unknown type":              storedUnknown(inProtobuf),
+		"unknown type, json":        storedUnknown(inJSON),
 		"text in json":              append(append([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"manifest.yaml":`), quoted...), "}}"...),
 		"annotation of another one": append(append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"`+lastApplied+`":`), quoted...), "}}}"...),
 		"annotation of a tool":      append(append([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kapp.k14s.io/original":`), quoted...), "}}}"...),
@@ -196,7 +193,7 @@ func TestSecretsAreHiddenWhereverTheyAre(t *testing.T) {
 			one := v.view(value)
 			require.Contains(t, one.Note, secretNote)
 			require.False(t, one.Editable)
-			history := v.history(&backend.KeyHistory{Versions: []*coder.Record{{ModRevision: 3, Version: 2, Value: changed}, {ModRevision: 2, Version: 1, Value: value}}}, 10)
+			history := v.history(&read.KeyHistory{Versions: []*coder.Record{{ModRevision: 3, Version: 2, Value: changed}, {ModRevision: 2, Version: 1, Value: value}}}, 10)
 			require.NotEmpty(t, history.Versions[0].Diff.Hunks, "that it has changed is shown")
 			body, err := json.Marshal([]any{one, history})
 			require.NoError(t, err)
@@ -220,7 +217,7 @@ func TestValuesBelowTheKeysOfSecretsAreHidden(t *testing.T) {
 	require.Equal(t, kindEncrypted, v.view([]byte("k8s:enc:aescbc:v1:key1:\x00")).Kind)
 }
 
-func TestWhatOnlyNamesASecretIsShown(t *testing.T) {
+func TestValuesThatOnlyMentionSecretsAreShown(t *testing.T) {
 	for name, value := range map[string]string{
 		"text":        "of what kind is a Secret?",
 		"yaml":        "kinds: [Secret]\n",
@@ -244,7 +241,7 @@ func TestIndentingIsBounded(t *testing.T) {
 	require.Empty(t, unfit([]byte(`{"a":"`+strings.Repeat("[", 200)+`\"["}`)), "brackets in a string are no nesting")
 }
 
-func TestFingerprintsTellValuesApart(t *testing.T) {
+func TestFingerprintsDifferByValueAndProcess(t *testing.T) {
 	a, b := newFingerprint(), newFingerprint()
 	require.Equal(t, a([]byte("x")), a([]byte("x")))
 	require.NotEqual(t, a([]byte("x")), a([]byte("y")))
@@ -254,20 +251,20 @@ func TestFingerprintsTellValuesApart(t *testing.T) {
 func TestUnknownTypesAreShownByField(t *testing.T) {
 	inner := []byte{0x08, 0x96, 0x01, 0x12, 0x03, 'a', 'b', 'c', 0x1d, 1, 0, 0, 0}
 	outer := append([]byte{0x0a, byte(len(inner))}, inner...)
-	v := testViewer.view(storedUnknown(t, outer))
+	v := testViewer.view(storedUnknown(outer))
 	require.Equal(t, "example.org/v1 Thing", v.Type)
 	require.Equal(t, "1: \n  1: 150\n  2: \"abc\"\n  3: 0x00000001\n", v.Readable)
 	require.Contains(t, v.Note, "a type that sqlbrain does not know")
 }
 
 func TestDamagedProtobufGivesAPlainMessage(t *testing.T) {
-	pod := stored(t, testPod())
+	pod := testPod()
 	for name, value := range map[string][]byte{
 		"the prefix alone":     protobufPrefix,
 		"cut in the envelope":  pod[:12],
 		"cut in the object":    pod[:len(pod)-10],
 		"rubbish":              append(bytes.Clone(protobufPrefix), bytes.Repeat([]byte{0xff}, 40)...),
-		"unknown with rubbish": storedUnknown(t, bytes.Repeat([]byte{0xff}, 40)),
+		"unknown with rubbish": storedUnknown(bytes.Repeat([]byte{0xff}, 40)),
 		"a bit turned":         flipped(pod, len(pod)/2),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,9 +287,9 @@ func flipped(b []byte, at int) []byte {
 }
 
 func FuzzView(f *testing.F) {
-	f.Add(stored(f, testPod()))
-	f.Add(stored(f, testSecret()))
-	f.Add(storedUnknown(f, []byte{0x0a, 0x02, 0x08, 0x01}))
+	f.Add(testPod())
+	f.Add(testSecret())
+	f.Add(storedUnknown([]byte{0x0a, 0x02, 0x08, 0x01}))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"aHVudGVyMg=="}}`))
 	f.Add([]byte("k8s:enc:kms:v2:x:abc"))
 	f.Fuzz(func(t *testing.T, value []byte) {

@@ -41,7 +41,7 @@ func diff(older, newer string) *diffBody {
 		out.Note = "too long to be compared"
 		return out
 	}
-	// Without it the last line would differ from the same one with others behind.
+	// Otherwise a last line would differ from the same line that others follow.
 	older, newer = wholeLines(older), wholeLines(newer)
 	unified, err := udiff.ToUnifiedDiff("", "", older, udiff.Lines(older, newer), diffContext)
 	if err != nil {

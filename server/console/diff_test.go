@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 func lines(d *diffBody) (out []string) {
@@ -32,14 +32,14 @@ func TestDiff(t *testing.T) {
 	require.Len(t, diff(strings.Repeat("a\n", 20)+"b\n"+strings.Repeat("a\n", 20)+"b\n", strings.Repeat("a\n", 20)+"c\n"+strings.Repeat("a\n", 20)+"c\n").Hunks, 2)
 }
 
-func TestHistoryComparesNeighbours(t *testing.T) {
+func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {
 	version := func(rev, version int64, value string) *coder.Record {
 		return &coder.Record{ModRevision: rev, Version: version, Value: []byte(value)}
 	}
 	deleted := &coder.Record{ModRevision: 4, Tombstone: true}
 	all := []*coder.Record{version(6, 2, "d"), version(5, 1, "c"), deleted, version(3, 2, "b"), version(2, 1, "a")}
 
-	got := testViewer.history(&backend.KeyHistory{Revision: 9, CompactRevision: -1, Versions: all}, 10)
+	got := testViewer.history(&read.KeyHistory{Revision: 9, CompactRevision: -1, Versions: all}, 10)
 	require.True(t, got.Complete)
 	require.Zero(t, got.Next)
 	var text []string
@@ -48,21 +48,21 @@ func TestHistoryComparesNeighbours(t *testing.T) {
 	}
 	require.Equal(t, []string{"changed -c+d", "created +c", "deleted -b", "changed -a+b", "created +a"}, text)
 
-	page := testViewer.history(&backend.KeyHistory{Versions: all[:3], More: true}, 2)
+	page := testViewer.history(&read.KeyHistory{Versions: all[:3], More: true}, 2)
 	require.Len(t, page.Versions, 2, "the one more is for comparing")
 	require.EqualValues(t, 5, page.Next)
 	require.False(t, page.Complete)
 
-	short := testViewer.history(&backend.KeyHistory{Versions: all[:3], More: true}, 10)
+	short := testViewer.history(&read.KeyHistory{Versions: all[:3], More: true}, 10)
 	require.Len(t, short.Versions, 2, "the bytes of a page were used up, and the last version has nothing to be compared with")
 	require.EqualValues(t, 5, short.Next)
 
-	compacted := testViewer.history(&backend.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
+	compacted := testViewer.history(&read.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
 	require.Nil(t, compacted.Versions[0].Diff, "nobody knows what it was before")
 	require.False(t, compacted.Complete)
 	require.Zero(t, compacted.Next)
 
-	large := testViewer.history(&backend.KeyHistory{Versions: all[:1], More: true}, 10)
+	large := testViewer.history(&read.KeyHistory{Versions: all[:1], More: true}, 10)
 	require.EqualValues(t, 6, large.Next, "one version is shown even if its neighbour was too much")
 	require.Nil(t, large.Versions[0].Diff)
 }

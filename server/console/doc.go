@@ -2,18 +2,20 @@
 // HTML, CSS and JavaScript modules that are embedded, and the JSON below /ui/api/
 // that they ask.
 //
-// What it upholds:
+// Invariants:
 //
 //   - One place decides who may do what: every read and write of keys, users and
 //     roles is a call of the server's own RPCs, or of a read that is guarded in the
-//     same way, with the token of whoever is logged in.
+//     same way, with the token of the user who is logged in.
 //   - Without authentication nothing can be changed, unless Config.Write says so.
 //   - The browser runs nothing but the embedded files (Content-Security-Policy), no
 //     other site's page can make it call (http.CrossOriginProtection, a SameSite
 //     cookie, and no CORS), and no script can read the token (HttpOnly).
 //   - No secret is shown: no password, no token, no datastore; what a Secret of
 //     Kubernetes holds is replaced by its length.
-//   - Whatever is stored, a view of it is bounded and never a panic.
+//   - A view of any stored value is bounded and never panics (FuzzView).
 //
-// Start reading at console.go; then browse.go and decode.go, and static/main.js.
+// Objects of Kubernetes in protobuf are decoded by console/kubernetes, without Kubernetes' packages.
+//
+// Start reading at console.go; then browse.go, view.go and decode.go, and static/main.js.
 package console

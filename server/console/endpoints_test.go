@@ -11,7 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server"
 )
 
-func TestWithoutTheFlagThereIsNoConsole(t *testing.T) {
+func TestConsoleIsOffWithoutItsFlag(t *testing.T) {
 	b := newBrowser(t, start(t, func(c *server.Config) { c.Console = false }))
 	for _, path := range []string{"/ui", "/ui/", "/ui/main.js", "/ui/api/status"} {
 		resp, _ := b.do(http.MethodGet, path, nil, nil)
@@ -119,7 +119,7 @@ func TestKeysByLevelAndPage(t *testing.T) {
 	}
 }
 
-func TestOneKey(t *testing.T) {
+func TestKeyIsShownWithItsLeaseAndValue(t *testing.T) {
 	address := start(t)
 	c := etcd(t, address)
 	lease, err := c.Grant(t.Context(), 100)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 const (
@@ -54,7 +54,7 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	// One more than is shown: the oldest on the page is compared with it.
-	res, err := h.cfg.Keys.KeyHistory(caller(r), &backend.KeyHistoryRequest{
+	res, err := h.cfg.Keys.KeyHistory(caller(r), &read.KeyHistoryRequest{
 		Key: key, Before: before, Limit: int(limit) + 1, MaxBytes: historyBytes,
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return h.viewer(r, key).history(res, int(limit)), nil
 }
 
-func (v viewer) history(res *backend.KeyHistory, limit int) *historyBody {
+func (v viewer) history(res *read.KeyHistory, limit int) *historyBody {
 	out := &historyBody{Revision: res.Revision, CompactRevision: max(res.CompactRevision, 0), Versions: []versionBody{}}
 	views := make([]*view, len(res.Versions))
 	for i, rec := range res.Versions {

@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// knownHosts refuses requests that call the server by a name that is not its own. A page
-// of a site whose name was made to lead here, DNS rebinding, is for the browser of the same
-// origin as the console: it could read and change what the person in front of it may. It
-// has to come by a name, so addresses are let in, and so is what TLS protects, since the browser
-// has compared the name with the certificate then.
+// knownHosts refuses requests whose host name is not the server's. By DNS rebinding, another site can
+// make its name resolve to this server. The browser then takes the site's page for one of the console's
+// origin, so the page could read and change what the user may. The attack needs a name, so addresses
+// pass. Requests over TLS pass too, because the browser has compared the name with the certificate.
 func knownHosts(names []string, encrypted func(*http.Request) bool, next http.Handler) http.Handler {
 	known := map[string]bool{"localhost": true}
 	for _, name := range names {
-		// That any name may be called, as etcd's default has it, says nothing about whose.
+		// "*", etcd's default, names no host that belongs to this server.
 		if name = plainHost(name); name != "" && name != "*" {
 			known[name] = true
 		}

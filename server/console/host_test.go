@@ -34,7 +34,7 @@ var (
 
 // The page of a site whose name was made to lead here is of the same origin as the console for the
 // browser: only the name tells that it is another's.
-func TestSitesWhoseNameLeadsHere(t *testing.T) {
+func TestUnknownHostNamesAreRefused(t *testing.T) {
 	named := func(c *server.Config) {
 		c.AdvertiseClientURLs = []string{"http://n1.example:2379", "http://192.0.2.1:2379"}
 		c.HostWhitelist = []string{"*", "Console.example"}
@@ -62,7 +62,7 @@ func TestSitesWhoseNameLeadsHere(t *testing.T) {
 }
 
 // With TLS the browser has compared the name with the certificate.
-func TestTLSProvesTheName(t *testing.T) {
+func TestUnknownHostNamesPassOverTLS(t *testing.T) {
 	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
 	d.Write(t, ca, "server")
 	address := start(t, func(c *server.Config) {
@@ -76,7 +76,7 @@ func TestTLSProvesTheName(t *testing.T) {
 	}
 }
 
-func TestPagesOfOthersStartNoCounts(t *testing.T) {
+func TestPagesOfOtherSitesCannotStartCounts(t *testing.T) {
 	b := newBrowser(t, start(t))
 	for site, want := range map[string]int{
 		"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK, "none": http.StatusOK,

@@ -2,17 +2,17 @@ package console
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	k8sjson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
+
+	"github.com/sqlbrain/sqlbrain/server/console/kubernetes"
 )
 
 var (
-	protobufPrefix  = []byte("k8s\x00")
+	protobufPrefix  = []byte(kubernetes.Prefix)
 	encryptedPrefix = []byte("k8s:enc:")
 )
 
@@ -31,37 +31,33 @@ func provider(value []byte) string {
 	return string(name)
 }
 
-// protobuf views an object as kube-apiserver stores it, and reports whether parts of it
-// are hidden. The types are those that client-go knows, which this program has anyway.
-// Of an object that cannot be decoded, and may hold a Secret, all is hidden.
+// protobuf views an object as kube-apiserver stores it, and reports whether parts of it are hidden. If an object
+// cannot be decoded and may hold a Secret, all of it is hidden.
 func (v viewer) protobuf(out *view, value []byte) (hidden bool) {
 	hidden = bytes.Contains(value, secretWord)
-	var unknown runtime.Unknown
-	if err := unknown.Unmarshal(value[len(protobufPrefix):]); err != nil {
+	object, err := kubernetes.Decode(value)
+	if object == nil {
 		out.addNote("damaged: it begins like an object of Kubernetes in protobuf, but cannot be decoded: " + err.Error())
 		return hidden
 	}
-	out.Type = typeName(unknown.APIVersion, unknown.Kind)
-	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
+	out.Type = typeName(object.APIVersion, object.Kind)
+	var raw []byte
+	if err == nil {
+		raw, err = json.Marshal(object.Fields)
+	}
 	switch {
-	case runtime.IsNotRegisteredError(err):
+	case err == nil:
+		return v.object(out, object.Fields, unfit(raw))
+	case errors.Is(err, kubernetes.ErrUnknownKind):
 		out.addNote("a type that sqlbrain does not know: shown by the numbers of its fields")
 		if !hidden {
-			out.Readable = cut(wire(unknown.Raw))
+			out.Readable = cut(wire(object.Raw))
 		}
-		return hidden
-	case err != nil:
+	case errors.Is(err, kubernetes.ErrNoJSON):
+		out.addNote("cannot be shown as YAML: " + err.Error())
+	default:
 		out.addNote("damaged: an object of Kubernetes in protobuf that cannot be decoded: " + err.Error())
-		return hidden
 	}
-	raw, err := k8sjson.Marshal(object)
-	if err == nil {
-		var fields map[string]any
-		if err = k8sjson.Unmarshal(raw, &fields); err == nil {
-			return v.object(out, fields, unfit(raw))
-		}
-	}
-	out.addNote("cannot be shown as YAML: " + err.Error())
 	return hidden
 }
 
@@ -89,13 +85,27 @@ func (v viewer) object(out *view, fields map[string]any, why string) (hidden boo
 		out.addNote(why)
 		return hidden
 	}
-	text, err := yaml.Marshal(fields)
+	text, err := inYAML(fields)
 	if err != nil {
 		out.addNote(errors.Join(errors.New("cannot be shown as YAML"), err).Error())
 		return hidden
 	}
 	out.Readable = cut(string(text))
 	return hidden
+}
+
+// inYAML returns the YAML of fields as kubectl writes it: of their JSON, read as YAML, so that numbers and strings
+// are written in the same form whatever type they had.
+func inYAML(fields map[string]any) ([]byte, error) {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	var plain any
+	if err := yaml.Unmarshal(raw, &plain); err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(plain)
 }
 
 func typeName(version, kind string) string { return strings.TrimSpace(version + " " + kind) }

@@ -7,7 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metricsBody are the figures that the overview shows, by names of its own.
+// metricsBody are the figures that the overview shows, under the console's names.
 type metricsBody struct {
 	Values     map[string]float64   `json:"values"`
 	Histograms map[string]histogram `json:"histograms"`

@@ -12,8 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	k8sjson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
 )
 
 // The kinds of objects whose data are hidden, in whatever group they are.
@@ -81,7 +80,7 @@ func (v viewer) conceal(x any, depth int) (out any, hidden bool) {
 	return x, hidden
 }
 
-// holdsSecret reports whether a value that is no protobuf is or holds a Secret. Where it
+// holdsSecret reports whether a value that is not protobuf is or holds a Secret. If it
 // cannot be decoded, it counts as one if it looks like one.
 func (v viewer) holdsSecret(value []byte, depth int) bool {
 	decoded, ok := decodeJSON(value)
@@ -111,13 +110,9 @@ func decodeJSON(value []byte) (decoded any, ok bool) {
 	if len(value) == 0 || value[0] != '{' && value[0] != '[' || !json.Valid(value) {
 		return nil, false
 	}
-	if k8sjson.Unmarshal(value, &decoded) != nil {
-		// A number is too large for it.
-		d := json.NewDecoder(bytes.NewReader(value))
-		d.UseNumber()
-		return decoded, d.Decode(&decoded) == nil
-	}
-	return decoded, true
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber() // a float64 would round large integers
+	return decoded, d.Decode(&decoded) == nil
 }
 
 // documentMark separates the documents of YAML.
@@ -133,17 +128,35 @@ func decodeYAML(value []byte) (documents []any, ok bool) {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		raw, err := yaml.YAMLToJSON([]byte(text))
-		if err != nil {
+		var document any
+		if yaml.Unmarshal([]byte(text), &document) != nil {
 			return nil, false
 		}
-		document, ok := decodeJSON(raw)
-		if !ok {
-			return nil, false // a scalar is text and no more
+		switch document = namedFields(document); document.(type) {
+		case map[string]any, []any:
+			documents = append(documents, document)
+		default:
+			return nil, false // a scalar is plain text
 		}
-		documents = append(documents, document)
 	}
 	return documents, true
+}
+
+// namedFields returns decoded YAML as decoded JSON: the names of fields are strings. It changes lists in place.
+func namedFields(x any) any {
+	switch x := x.(type) {
+	case map[any]any:
+		fields := make(map[string]any, len(x))
+		for name, part := range x {
+			fields[fmt.Sprint(name)] = namedFields(part)
+		}
+		return fields
+	case []any:
+		for i, part := range x {
+			x[i] = namedFields(part)
+		}
+	}
+	return x
 }
 
 // hide replaces what a Secret holds by how long it is, and by a fingerprint that shows a
@@ -181,14 +194,13 @@ func (v viewer) hide(fields map[string]any) (hidden bool) {
 	return hidden
 }
 
-// hidden is what is shown of a value that is not.
+// hidden returns the text that is shown in place of a hidden value.
 func (v viewer) hidden(value []byte) string {
 	return fmt.Sprintf("hidden: %d bytes, fingerprint %s", len(value), v.fingerprint(value))
 }
 
-// newFingerprint returns a function that gives different values different names, from
-// which nobody can find the value by trying, not even a short one: the key is random,
-// and this process's.
+// newFingerprint returns a function that gives different values different names. Not even a
+// short value can be found from its name by trying: the key is random and stays in this process.
 func newFingerprint() func([]byte) string {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // it never fails

@@ -36,11 +36,13 @@ func startBackend(t *testing.T, change ...func(*server.Config)) (string, *backen
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
-	b, err := backend.Open(t.Context(), store, backend.Config{Logger: log, Exclusive: true})
+	own := backend.DefaultConfig()
+	own.Logger, own.Exclusive = log, true
+	b, err := backend.Open(t.Context(), store, own)
 	require.NoError(t, err)
-	cfg := server.Config{
-		Logger: log, ListenClientURLs: []string{"http://127.0.0.1:0"}, Console: true, StopTimeout: stopWait, BcryptCost: 4, Name: "n1", Version: "v-test",
-	}
+	cfg := server.DefaultConfig()
+	cfg.Logger, cfg.ListenClientURLs, cfg.Console, cfg.EnableGRPCGateway = log, []string{"http://127.0.0.1:0"}, true, false
+	cfg.StopTimeout, cfg.BcryptCost, cfg.Name, cfg.Version = stopWait, 4, "n1", "v-test"
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
 // cookieName is that of the cookie which has the user's name, for showing it, and the
@@ -27,8 +29,8 @@ const sessionLifetime = 12 * time.Hour
 // rootRole may do everything, as in etcd.
 const rootRole = "root"
 
-// credentials returns who the request says that it is from, without having asked
-// anybody: empty for nobody.
+// credentials returns the user and the token that the request claims, not verified; empty without
+// a login.
 func credentials(r *http.Request) (name, token string) {
 	c, err := r.Cookie(cookieName)
 	if err != nil {
@@ -75,7 +77,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	ctx := metadata.AppendToOutgoingContext(from(r), auth.LifetimeKey, strconv.Itoa(int(sessionLifetime/time.Second)))
+	ctx := metadata.AppendToOutgoingContext(from(r), guard.LifetimeKey, strconv.Itoa(int(sessionLifetime/time.Second)))
 	resp, err := h.auth.Authenticate(ctx, &pb.AuthenticateRequest{Name: in.Name, Password: in.Password})
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) (any, error) {
 	return struct{}{}, h.cfg.Keys.Logout(ctx)
 }
 
-// sessionBody says who looks, and what they may do.
+// sessionBody describes the visitor and what they may do.
 type sessionBody struct {
 	AuthEnabled bool         `json:"auth_enabled"`
 	User        string       `json:"user"`
@@ -105,7 +107,7 @@ type sessionBody struct {
 	// MayWrite: changes are not refused from the start. Whether one is permitted is
 	// seen when it is tried.
 	MayWrite bool `json:"may_write"`
-	// Problem is why the user is not logged in any more, or why nobody knows.
+	// Problem says why the user was logged out, or why that cannot be checked.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -120,30 +122,21 @@ func permissionOf(p *authpb.Permission) permission {
 	return permission{strings.ToLower(p.PermType.String()), p.Key, p.RangeEnd}
 }
 
-func (p *permission) allowsWrite(key []byte) bool {
-	if p.Type == "read" {
-		return false
-	}
+func (p permission) allowsWrite(key []byte) bool {
 	switch {
+	case p.Type == "read":
+		return false
 	case len(p.RangeEnd) == 0:
 		return bytes.Equal(p.Key, key)
-	case bytes.Equal(p.RangeEnd, []byte{0}):
-		return bytes.Compare(key, p.Key) >= 0
-	default:
-		return bytes.Compare(key, p.Key) >= 0 && bytes.Compare(key, p.RangeEnd) < 0
 	}
+	return mvcc.KeyRange{Key: p.Key, End: p.RangeEnd}.Span().Contains(key)
 }
 
 func (s *sessionBody) allowsWrite(key []byte) bool {
 	if !s.MayWrite || !s.AuthEnabled || s.Root {
 		return s.MayWrite
 	}
-	for i := range s.Permissions {
-		if s.Permissions[i].allowsWrite(key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Permissions, func(p permission) bool { return p.allowsWrite(key) })
 }
 
 func (h *Handler) session(_ http.ResponseWriter, r *http.Request) (any, error) { return h.whoLooks(r) }
@@ -169,11 +162,10 @@ func (h *Handler) whoLooks(r *http.Request) (*sessionBody, error) {
 	return s, nil
 }
 
-// ask has the leader say who looks.
+// ask asks the leader who the visitor is.
 func (h *Handler) ask(r *http.Request) (*sessionBody, error) {
 	ctx := caller(r)
-	// Without the token: whether authentication is on is told to those too who have a
-	// bad one.
+	// Without the token: clients with an invalid one may know whether authentication is on.
 	st, err := h.auth.AuthStatus(from(r), &pb.AuthStatusRequest{})
 	if err != nil {
 		return nil, err
@@ -186,7 +178,7 @@ func (h *Handler) ask(r *http.Request) (*sessionBody, error) {
 	if s.MayWrite = false; token == "" {
 		return s, nil
 	}
-	// Everybody may ask about themselves, and nobody but root about others.
+	// A user may ask about itself; only root may ask about others.
 	user, err := h.auth.UserGet(ctx, &pb.AuthUserGetRequest{Name: name})
 	if err != nil {
 		if s.Problem = textOf(err); statusOf(err) < http.StatusInternalServerError {

@@ -11,10 +11,11 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
-	// maxGroups bounds the prefixes that are told apart; what comes later is one.
+	// maxGroups bounds the prefixes that are counted separately; the others are one group.
 	maxGroups = 500
 	// otherGroup is its name.
 	otherGroup = "(others)"
@@ -86,7 +87,7 @@ func (c *counter) read(ctx context.Context, kv pb.KVClient, prefix []byte) error
 	defer cancel() // ends the stream if it is left early
 	req := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}}
 	if len(prefix) > 0 {
-		req.Key, req.RangeEnd = prefix, endOf(prefix)
+		req.Key, req.RangeEnd = prefix, []byte(clientv3.GetPrefixRangeEnd(string(prefix)))
 	}
 	stream, err := kv.RangeStream(ctx, req)
 	if err != nil {
@@ -147,15 +148,4 @@ func group(key []byte) []byte {
 		}
 	}
 	return key[:end]
-}
-
-// endOf returns the range end of the keys that begin with prefix.
-func endOf(prefix []byte) []byte {
-	end := bytes.Clone(prefix)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i]++; end[i] != 0 {
-			return end[:i+1]
-		}
-	}
-	return []byte{0}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestGroups(t *testing.T) {
+func TestKeysAreGroupedByPrefix(t *testing.T) {
 	for key, want := range map[string]string{
 		"":                                   "",
 		"hello":                              "",
@@ -25,7 +25,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-func TestSizesTellABoundedNumberOfPrefixesApart(t *testing.T) {
+func TestNumberOfCountedPrefixesIsBounded(t *testing.T) {
 	c := counter{groups: map[string]*sizeBody{}}
 	for i := range 2 * maxGroups {
 		c.add(fmt.Appendf(nil, "/a/%d/x", i), 10)

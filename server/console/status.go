@@ -28,7 +28,7 @@ type statusBody struct {
 	DBSize          int64 `json:"db_size"`
 	DBSizeInUse     int64 `json:"db_size_in_use"`
 	Quota           int64 `json:"quota"` // 0: none
-	// FeedLag is how many revisions this node is behind the leader; -1: not known.
+	// FeedLag is by how many revisions this node trails the leader; -1: not known.
 	FeedLag int64 `json:"feed_lag"`
 
 	Members []memberBody `json:"members"`
@@ -66,7 +66,7 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if st.Leader != 0 {
 		out.Leader = hexID(st.Leader)
 	}
-	if st.Serving != nil {
+	if st.NotServing != nil {
 		// The reason may name the database's address.
 		out.NotServing = "this node does not serve; its log says why"
 	}
@@ -85,8 +85,8 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, err
 }
 
-// feedLag asks the leader where it is: its answer about authentication, which it gives
-// to anybody, has its revision.
+// feedLag asks the leader where it is: its answer about authentication, which every
+// caller may have, has its revision.
 func (h *Handler) feedLag(r *http.Request, leader uint64) int64 {
 	switch leader {
 	case h.cfg.Node.MemberID():

@@ -6,10 +6,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// errReadOnly: nobody may write over the console while authentication is off.
+// errReadOnly: the console refuses writes while authentication is off.
 var errReadOnly = failure{http.StatusForbidden, "the console is read-only while authentication is off; --console-write changes that"}
 
-// errChanged: somebody else was faster.
+// errChanged: another client changed the key first.
 var errChanged = failure{http.StatusConflict, "the key has been changed meanwhile: load it again"}
 
 // mayWrite refuses writes that no role is asked about.

@@ -33,7 +33,7 @@ var changes = []struct {
 	{"access/user-delete", object{"user": "u"}},
 }
 
-func TestWithoutAuthenticationNothingCanBeChanged(t *testing.T) {
+func TestConsoleIsReadOnlyWithoutAuthentication(t *testing.T) {
 	address := start(t)
 	c := etcd(t, address)
 	put(t, c, "/app/a", "1")
@@ -52,7 +52,7 @@ func TestWithoutAuthenticationNothingCanBeChanged(t *testing.T) {
 	require.Empty(t, users.Users)
 }
 
-func TestWithoutAuthenticationTheFlagPermitsChanges(t *testing.T) {
+func TestConsoleWritePermitsChangesWithoutAuthentication(t *testing.T) {
 	address := start(t, writing)
 	put(t, etcd(t, address), "/app/a", "1")
 	b := newBrowser(t, address)
@@ -87,7 +87,7 @@ func enableAuth(t *testing.T, address string) *clientv3.Client {
 	return etcd(t, address, "root", "rootpw")
 }
 
-func TestNobodySeesAnythingOnceAuthenticationIsOn(t *testing.T) {
+func TestAuthenticationHidesEverythingWithoutLogin(t *testing.T) {
 	address := start(t, writing)
 	enableAuth(t, address)
 	b := newBrowser(t, address)
@@ -108,7 +108,7 @@ func TestNobodySeesAnythingOnceAuthenticationIsOn(t *testing.T) {
 	require.Equal(t, "etcdserver: authentication failed, invalid user ID or password", out["error"])
 }
 
-func TestAUserSeesAndChangesWhatRolesPermit(t *testing.T) {
+func TestUserSeesAndChangesWhatRolesPermit(t *testing.T) {
 	address := start(t)
 	c := enableAuth(t, address)
 	b := newBrowser(t, address)
@@ -178,7 +178,7 @@ func jarOf(t *testing.T, address string, b *browser) http.CookieJar {
 	return jar
 }
 
-func TestALoginHasAnAbsoluteLifetime(t *testing.T) {
+func TestLoginHasAnAbsoluteLifetime(t *testing.T) {
 	address, node := startBackend(t)
 	enableAuth(t, address)
 	b := newBrowser(t, address)
@@ -224,7 +224,7 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 }
 
 // What the node knows is shown while it cannot ask anybody, and no more.
-func TestANodeThatDoesNotServe(t *testing.T) {
+func TestOverviewOfANodeThatDoesNotServeHidesTheReason(t *testing.T) {
 	cause := errors.New("no route to db.internal:3306")
 	address, node := startBackend(t, writing)
 	b := newBrowser(t, address)
@@ -254,7 +254,7 @@ func TestANodeThatDoesNotServe(t *testing.T) {
 	}
 }
 
-func TestPagesOfOthersCannotCall(t *testing.T) {
+func TestPagesOfOtherSitesCannotWrite(t *testing.T) {
 	address := start(t, writing)
 	b := newBrowser(t, address)
 	body := []byte(`{"key":"YQ==","value":"","mod_revision":0}`)
@@ -273,7 +273,7 @@ func TestPagesOfOthersCannotCall(t *testing.T) {
 	require.EqualValues(t, 0, b.ok(b.ask("sizes"))["keys"])
 }
 
-func TestTheCookieIsForThisPageOnly(t *testing.T) {
+func TestCookieIsSentToThisPageOnly(t *testing.T) {
 	address := start(t)
 	enableAuth(t, address)
 	b := newBrowser(t, address)

@@ -8,26 +8,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// CopyOptions say what to copy of a server.
+// CopyOptions select what Copy reads from a server.
 type CopyOptions struct {
-	// Prefix is what all keys begin with. Some servers list prefixes only. The
-	// server is asked whether there are others, which is an error.
+	// Prefix is the common prefix of all keys, for servers that only list prefixes.
+	// A key outside the prefix is an error.
 	Prefix   string
 	Progress func(Progress) // as in LoadOptions
 }
 
-// copyPage is how many keys are asked for at a time.
+// copyPage is the number of keys requested per page.
 const copyPage = 500
 
-// Copy fills store, which must be empty, with the keys that a server has at one revision,
-// for servers that make no snapshots. Values, mod and create revisions, versions and
-// leases are as the server tells them (kine tells none: 1 stands for it, or 2 if the key was changed since it was created); history is not there, the revision counts as the
-// compact revision. A lease of which the server tells nothing has its id as its life, in seconds,
-// which is what kine means by it. Errors: backend.ErrNotEmpty, the server's.
+// Copy fills store, which must be empty, with the keys of a server at one revision. It is
+// for servers that cannot make snapshots. Values, mod and create revisions, versions and
+// leases are those that the server reports. kine reports no versions: Copy writes 1, or 2
+// if the key was changed after its creation. History is not copied; the copied revision
+// becomes the compact revision. If the server reports no TTL for a lease, the lease id is
+// its TTL in seconds, as in kine. Errors: repair.ErrNotEmpty, those of the server.
 func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o CopyOptions) (*Loaded, error) {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
@@ -39,12 +41,12 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o Co
 	}
 	c := &copying{from: from, revision: page.Header.Revision, end: end, subs: make(map[int64]int32), leases: make(map[int64]bool)}
 	if c.revision < 1 {
-		return nil, fmt.Errorf("the server says that it is at revision %d", c.revision)
+		return nil, fmt.Errorf("the server reported revision %d", c.revision)
 	}
 	if err := c.outside(ctx, o.Prefix); err != nil {
 		return nil, err
 	}
-	if c.restore, err = backend.BeginRestore(ctx, store, c.revision); err != nil {
+	if c.restore, err = repair.BeginRestore(ctx, store, c.revision); err != nil {
 		return nil, err
 	}
 	for {
@@ -57,7 +59,7 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o Co
 		}
 		page, err = from.Get(ctx, string(c.last)+"\x00", clientv3.WithRange(end), clientv3.WithLimit(copyPage), clientv3.WithRev(c.revision))
 		if err != nil {
-			return nil, fmt.Errorf("reading the keys behind %.100q: %w", c.last, err)
+			return nil, fmt.Errorf("reading the keys after %.100q: %w", c.last, err)
 		}
 	}
 	if err := c.grant(ctx); err != nil {
@@ -71,23 +73,23 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o Co
 // copying is one Copy.
 type copying struct {
 	from     *clientv3.Client
-	restore  *backend.Restore
+	restore  *repair.Restore
 	revision int64
 	end      string
 
 	last   []byte
 	copied int
-	before int             // copied when the page at hand was asked for
-	subs   map[int64]int32 // how many keys of a revision there were
+	before int             // copied when the current page was requested
+	subs   map[int64]int32 // number of keys copied per revision
 	leases map[int64]bool
 }
 
-// ownKeys begin with this: kube-apiserver's mark of its last compaction, which it makes
-// anew, and what kine has instead of it.
+// ownKeys is the prefix of keys that are not copied: kube-apiserver's mark of its last
+// compaction, which it writes again, and kine's equivalent.
 var ownKeys = []byte("compact_rev_key")
 
-// outside returns an error if there are keys that do not begin with the prefix, of those
-// that begin with a printable character: kine looks no further.
+// outside returns an error if keys exist that do not begin with the prefix. It checks
+// only keys that begin with a printable character, because kine lists no others.
 func (c *copying) outside(ctx context.Context, prefix string) error {
 	for _, r := range [][2]string{{"!", prefix}, {c.end, "~"}} {
 		if r[0] >= r[1] {
@@ -110,11 +112,11 @@ func (c *copying) put(ctx context.Context, page *clientv3.GetResponse) error {
 	c.before = c.copied
 	for _, kv := range page.Kvs {
 		if bytes.Compare(kv.Key, c.last) <= 0 {
-			continue // where a collation takes a key with a zero byte for the key
+			continue // a collation may treat a key with a zero byte as equal to the key without it
 		}
 		c.last = kv.Key
 		if kv.ModRevision < 1 || kv.ModRevision > c.revision || kv.CreateRevision < 1 || kv.CreateRevision > kv.ModRevision {
-			return fmt.Errorf("the key %.100q, of revision %d, says that it is of %d, created at %d", kv.Key, c.revision, kv.ModRevision, kv.CreateRevision)
+			return fmt.Errorf("the server returned key %.100q at revision %d with mod revision %d and create revision %d", kv.Key, c.revision, kv.ModRevision, kv.CreateRevision)
 		}
 		least := int64(1)
 		if kv.CreateRevision < kv.ModRevision {
@@ -134,19 +136,19 @@ func (c *copying) put(ctx context.Context, page *clientv3.GetResponse) error {
 		c.copied++
 	}
 	if page.More && c.copied == c.before {
-		return fmt.Errorf("the server lists no more keys behind %.100q, and says that there are", c.last)
+		return fmt.Errorf("the server reported more keys after %.100q but returned none", c.last)
 	}
 	return nil
 }
 
-// grant makes the leases that keys have.
+// grant creates the leases that keys are attached to.
 func (c *copying) grant(ctx context.Context) error {
 	for id := range c.leases {
 		ttl := id
 		if l, err := c.from.TimeToLive(ctx, clientv3.LeaseID(id)); err == nil && l.GrantedTTL > 0 {
 			ttl = l.GrantedTTL
 		}
-		if ttl < 1 || ttl > backend.MaxLeaseTTL {
+		if ttl < 1 || ttl > lease.MaxTTL {
 			delete(c.leases, id)
 			continue
 		}

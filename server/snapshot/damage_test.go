@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -39,7 +40,7 @@ func writeFile(t *testing.T, content []byte) string {
 	return path
 }
 
-func TestDamagedFiles(t *testing.T) {
+func TestDamagedFilesAreRefused(t *testing.T) {
 	b := serve(t, newStore(t))
 	grow(t, b, 4)
 	whole, err := os.ReadFile(save(t, b, defaultRunBytes))
@@ -67,7 +68,7 @@ func TestDamagedFiles(t *testing.T) {
 	require.ErrorIs(t, tryLoad(t, writeFile(t, append(whole, "more"...)), false, newStore(t)), ErrDamaged)
 }
 
-func TestAFileWithoutItsHash(t *testing.T) {
+func TestFileWithoutHashIsLoadedOnRequestOnly(t *testing.T) {
 	b := serve(t, newStore(t))
 	grow(t, b, 4)
 	whole, err := os.ReadFile(save(t, b, defaultRunBytes))
@@ -109,7 +110,7 @@ func marshal(t *testing.T, m proto.Message) []byte {
 	return b
 }
 
-func TestFilesThatAreNoSnapshots(t *testing.T) {
+func TestOtherFilesAreRefused(t *testing.T) {
 	version := func(rev int64, kv *mvccpb.KeyValue) func(*bbolt.Tx) error {
 		return putIn(bucketKey, encodeRevision(rev, 0, false), marshal(t, kv))
 	}
@@ -117,18 +118,18 @@ func TestFilesThatAreNoSnapshots(t *testing.T) {
 		change func(*bbolt.Tx) error
 		want   string
 	}{
-		"a revision of the wrong length": {putIn(bucketKey, []byte("short"), nil), "is no revision"},
+		"a revision of the wrong length": {putIn(bucketKey, []byte("short"), nil), "is not a revision"},
 		"a negative revision":            {putIn(bucketKey, encodeRevision(-1, 0, false), nil), "negative"},
 		"a value that is none":           {putIn(bucketKey, encodeRevision(2, 0, false), []byte{0xff}), "change 0"},
-		"a version before its creation":  {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 3, Version: 1}), "created at 3"},
-		"a version 0":                    {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 2}), "version 0"},
+		"a version before its creation":  {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 3, Version: 1}), "create revision 3"},
+		"a version 0":                    {version(2, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 2}), "version number 0"},
 		"a key that does not fit":        {version(2, &mvccpb.KeyValue{Key: make([]byte, 2000), CreateRevision: 2, Version: 1}), "key is too long"},
 		"a lease without its id":         {putIn(bucketLease, []byte("12345678"), nil), "the lease"},
 		"a user under another name":      {putIn(bucketAuthUsers, []byte("name"), nil), "the user"},
 		"a role that is none":            {putIn(bucketAuthRoles, []byte("name"), []byte{0xff}), "the role"},
-		"a revision of users":            {putIn(bucketAuth, authRevision, []byte("x")), "is no number"},
-		"a compact revision":             {putIn(bucketMeta, metaFinishedCompact, []byte("x")), "is no revision"},
-		"another bbolt database":         {func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketKey) }, "not an etcd's"},
+		"a revision of users":            {putIn(bucketAuth, authRevision, []byte("x")), "is not a number"},
+		"a compact revision":             {putIn(bucketMeta, metaFinishedCompact, []byte("x")), "is not a revision"},
+		"another bbolt database":         {func(tx *bbolt.Tx) error { return tx.DeleteBucket(bucketKey) }, "but not of an etcd"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestFilesThatAreNoSnapshots(t *testing.T) {
 }
 
 // An etcd that ended before a compaction was carried out has more than is needed.
-func TestACompactionThatWasOnlyScheduled(t *testing.T) {
+func TestScheduledCompactionIsCarriedOut(t *testing.T) {
 	path := edited(t, func(tx *bbolt.Tx) error {
 		for _, v := range []struct {
 			rev, created, version int64
@@ -163,11 +164,11 @@ func TestACompactionThatWasOnlyScheduled(t *testing.T) {
 	b := serve(t, store)
 	require.EqualValues(t, 5, b.CompactRevision())
 	require.EqualValues(t, 6, b.Revision())
-	_, err := b.Range(t.Context(), &backend.RangeRequest{KeyRange: everything, Revision: 4}, true)
-	require.ErrorIs(t, err, backend.ErrCompacted)
+	_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: 4}, true)
+	require.ErrorIs(t, err, mvcc.ErrCompacted)
 }
 
-func TestLoadingIsCancelled(t *testing.T) {
+func TestLoadEndsWithItsContext(t *testing.T) {
 	b := serve(t, newStore(t))
 	grow(t, b, 5)
 	s, err := Open(t.Context(), save(t, b, defaultRunBytes), false)
@@ -194,7 +195,7 @@ func FuzzDecodeVersion(f *testing.F) {
 			return
 		}
 		// What is accepted is stored again as it was understood.
-		again, err := encodeValue(r)
+		again, err := EncodeValue(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +210,7 @@ func FuzzDecodeVersion(f *testing.F) {
 	})
 }
 
-func TestAUserWhosePasswordIsRefusedIsNotLoaded(t *testing.T) {
+func TestFileWithARefusedPasswordIsNotLoaded(t *testing.T) {
 	refused := errors.New("too costly")
 	path := edited(t, putIn(bucketAuthUsers, []byte("u"), marshal(t, &authpb.User{Name: []byte("u"), Password: []byte("hash")})))
 	file, err := Open(t.Context(), path, true)

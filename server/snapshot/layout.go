@@ -11,8 +11,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// The buckets of etcd's backend, and the keys in them that have names. See
-// server/storage/schema of etcd.
+// The buckets of etcd's backend, and their named keys. See server/storage/schema of
+// etcd.
 var (
 	bucketKey            = []byte("key")
 	bucketMeta           = []byte("meta")
@@ -36,14 +36,14 @@ var (
 	authRevision         = []byte("authRevision")
 )
 
-// Keys of the key bucket are revisions: main(8) '_' sub(8), and 't' behind it for a
+// Keys of the key bucket are revisions: main(8) '_' sub(8), followed by 't' for a
 // tombstone.
 const (
 	revisionLen   = 8 + 1 + 8
 	tombstoneMark = 't'
 )
 
-// ErrDamaged says that a file is no snapshot, or not whole.
+// ErrDamaged is the error of a file that is not a snapshot, or is incomplete.
 var ErrDamaged = errors.New("the snapshot file is damaged")
 
 func damaged(format string, args ...any) error {
@@ -64,7 +64,7 @@ func encodeRevision(rev, sub int64, tombstone bool) []byte {
 func decodeRevision(b []byte) (rev, sub int64, tombstone bool, err error) {
 	tombstone = len(b) == revisionLen+1 && b[revisionLen] == tombstoneMark
 	if len(b) != revisionLen && !tombstone || b[8] != '_' {
-		return 0, 0, false, damaged("%x is no revision", b)
+		return 0, 0, false, damaged("%x is not a revision", b)
 	}
 	rev, sub = int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[9:]))
 	if rev < 0 || sub < 0 {
@@ -73,9 +73,9 @@ func decodeRevision(b []byte) (rev, sub int64, tombstone bool, err error) {
 	return rev, sub, tombstone, nil
 }
 
-// encodeValue returns what etcd stores of a version; of a tombstone, nothing but
-// the key.
-func encodeValue(r *coder.Record) ([]byte, error) {
+// EncodeValue returns the value that etcd stores for a version, which its hash covers. For a
+// tombstone that is only the key.
+func EncodeValue(r *coder.Record) ([]byte, error) {
 	kv := &mvccpb.KeyValue{Key: r.Key}
 	if !r.Tombstone {
 		kv.Value, kv.Lease = r.Value, r.Lease
@@ -84,19 +84,19 @@ func encodeValue(r *coder.Record) ([]byte, error) {
 	return proto.Marshal(kv)
 }
 
-// maxSub bounds the changes of one revision: sub is kept in 32 bits.
+// maxSub bounds the changes of one revision: sub is stored in 32 bits.
 const maxSub = 1<<31 - 1
 
-// decodeVersion returns the version that is stored as key and value; nil if it only
-// says that there was the revision: `etcdutl snapshot restore --bump-revision` leaves
-// such a record, without a key.
+// decodeVersion returns the version that is stored as key and value. It returns nil for
+// a record without a key, which only marks that the revision exists:
+// `etcdutl snapshot restore --bump-revision` leaves such a record.
 func decodeVersion(key, value []byte) (rev int64, _ *coder.Record, err error) {
 	rev, sub, tombstone, err := decodeRevision(key)
 	if err != nil {
 		return 0, nil, err
 	}
 	if rev < 1 || sub > maxSub {
-		return 0, nil, damaged("there is no revision %d with a change %d", rev, sub)
+		return 0, nil, damaged("revision %d with change %d cannot exist", rev, sub)
 	}
 	kv := &mvccpb.KeyValue{}
 	if err := proto.Unmarshal(value, kv); err != nil {
@@ -112,7 +112,7 @@ func decodeVersion(key, value []byte) (rev int64, _ *coder.Record, err error) {
 	r.Value, r.Lease = kv.Value, kv.Lease
 	r.CreateRevision, r.Version = kv.CreateRevision, kv.Version
 	if r.CreateRevision < 1 || r.CreateRevision > rev || r.Version < 1 {
-		return 0, nil, damaged("the version of %.100q at revision %d says that it is version %d, created at %d", kv.Key, rev, r.Version, r.CreateRevision)
+		return 0, nil, damaged("the version of %.100q at revision %d has version number %d and create revision %d", kv.Key, rev, r.Version, r.CreateRevision)
 	}
 	return rev, r, nil
 }

@@ -13,22 +13,25 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// LoadOptions say what to make of a file.
+// LoadOptions control how Load treats a file.
 type LoadOptions struct {
-	// Bump is what to raise the revision by. Everything below the new one counts as
-	// compacted then. 0: neither.
+	// Bump is added to the revision. If it is not 0, everything below the new revision
+	// counts as compacted.
 	Bump int64
-	// CheckPassword, if not nil, refuses a file of which it refuses a user's password hash.
+	// CheckPassword, if not nil, checks each user's password hash. Load refuses a file if
+	// CheckPassword returns an error.
 	CheckPassword func(hash []byte) error
-	// Progress, if not nil, is called now and then, by the one goroutine that loads.
+	// Progress, if not nil, is called periodically, by the goroutine that loads.
 	Progress func(Progress)
 }
 
-// Progress is how far a load is in the phase at hand.
+// Progress is how far a load is in its current phase.
 type Progress struct {
 	Phase       string
 	Done, Total int // versions, or keys
@@ -48,13 +51,13 @@ type Loaded struct {
 	Alarms int `json:"alarms_left_out"`
 }
 
-// progressEvery is after how many versions progress is told.
+// progressEvery is the number of versions between two reports of progress.
 const progressEvery = 10_000
 
-// Load fills store, which must be empty, with what the file has. Either it ends
-// without an error, or the store cannot be served until another Load has. The whole file
-// is read before the store is touched. Errors: backend.ErrNotEmpty, ErrDamaged, those of
-// backend.Restore.
+// Load fills store, which must be empty, with the content of the file. After an error
+// the store cannot be served until another Load has succeeded. The whole file is read
+// before the store is changed. Errors: repair.ErrNotEmpty, ErrDamaged, those of
+// repair.Restore.
 func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (l *Loaded, err error) {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
@@ -86,24 +89,24 @@ type loading struct {
 	proved    bool  // as in Saved
 	revision  int64
 	total     int
-	// kept has the revision that each key was at at the compact revision, 0 if it
-	// was deleted by then.
+	// kept has each key's mod revision at the compact revision, 0 if the key was deleted
+	// by then.
 	kept map[string]int64
 
 	leases []coder.Lease
-	auth   backend.AuthChange
+	auth   auth.Change
 	alarms int
 }
 
-// survey reads everything once, for what is wrong with it, and for what compaction
-// would have removed.
+// survey reads everything once, to find damage, and versions that compaction would have
+// removed.
 func (in *loading) survey() error {
 	newest := int64(0)
 	err := in.versions(func(rev int64, _ *coder.Record) error {
-		// Each revision behind the compact revision changed something. Where a page is of an
-		// older state of the file, which its structure does not show, some are not there.
+		// Each revision after the compact revision changed something. A gap reveals a page of
+		// an older state of the file, which its structure does not show.
 		if before := max(newest, in.compacted, 1); !in.proved && rev > before+1 {
-			return damaged("the revisions between %d and %d are not there", before, rev)
+			return damaged("the revisions between %d and %d are missing", before, rev)
 		}
 		newest = rev
 		in.total++
@@ -149,8 +152,8 @@ func (in *loading) survey() error {
 	}))
 }
 
-// versions calls f with the versions in the order of revisions; see decodeVersion.
-// What they refer to is f's.
+// versions calls f with the versions in the order of revisions; see decodeVersion. f may
+// keep them.
 func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 	var last []byte
 	n := 0
@@ -161,7 +164,7 @@ func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 			}
 		}
 		if bytes.Compare(k, last) <= 0 {
-			return damaged("the revision %x comes behind %x", k, last)
+			return damaged("the revision %x follows %x", k, last)
 		}
 		last = append(last[:0], k...)
 		rev, r, err := decodeVersion(k, v)
@@ -190,8 +193,8 @@ func (in *loading) readLeases() error {
 		if err := proto.Unmarshal(v, row); err != nil {
 			return damaged("the lease %x: %v", id, err)
 		}
-		if row.ID != int64(id) || row.ID == 0 || row.TTL < 1 || row.TTL > backend.MaxLeaseTTL || row.RemainingTTL < 0 {
-			return damaged("the lease %x says that it is %x, with a life of %d s", id, uint64(row.ID), row.TTL)
+		if row.ID != int64(id) || row.ID == 0 || row.TTL < 1 || row.TTL > lease.MaxTTL || row.RemainingTTL < 0 {
+			return damaged("the lease %x has the id %x and a TTL of %d s", id, uint64(row.ID), row.TTL)
 		}
 		in.leases = append(in.leases, coder.Lease{ID: row.ID, TTL: row.TTL, Remaining: min(row.RemainingTTL, row.TTL)})
 		return nil
@@ -199,7 +202,7 @@ func (in *loading) readLeases() error {
 }
 
 func (in *loading) readAuth() error {
-	in.auth = backend.AuthChange{Users: make(map[string][]byte), Roles: make(map[string][]byte)}
+	in.auth = auth.Change{Users: make(map[string][]byte), Roles: make(map[string][]byte)}
 	if b := in.tx.Bucket(bucketAuth); b != nil {
 		in.auth.Enabled = bytes.Equal(b.Get(authEnabled), []byte{1})
 		if raw := b.Get(authRevision); raw != nil {
@@ -237,7 +240,7 @@ func (in *loading) readAuth() error {
 }
 
 func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
-	r, err := backend.BeginRestore(in.ctx, store, in.compacted)
+	r, err := repair.BeginRestore(in.ctx, store, in.compacted)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,11 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -31,30 +35,30 @@ func newStore(t testing.TB) sqlstore.Store {
 // serve returns a backend that leads store until the test ends.
 func serve(t testing.TB, store sqlstore.Store) *backend.Backend {
 	t.Helper()
-	b, err := backend.Open(t.Context(), store, backend.Config{
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Exclusive: true,
-	})
+	cfg := backend.DefaultConfig()
+	cfg.Logger, cfg.Exclusive = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), true
+	b, err := backend.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
 }
 
-func put(key, value string, lease int64) backend.Op {
-	return backend.Op{Put: &backend.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease}}
+func put(key, value string, lease int64) mvcc.Op {
+	return mvcc.Op{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease}}
 }
 
-func del(key, end string) backend.Op {
-	return backend.Op{Delete: &backend.DeleteRequest{KeyRange: backend.KeyRange{Key: []byte(key), End: []byte(end)}}}
+func del(key, end string) mvcc.Op {
+	return mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(key), End: []byte(end)}}}
 }
 
-func mustTxn(t testing.TB, b *backend.Backend, ops ...backend.Op) int64 {
+func mustTxn(t testing.TB, b *backend.Backend, ops ...mvcc.Op) int64 {
 	t.Helper()
-	res, err := b.Txn(t.Context(), &backend.Txn{Then: ops}, true)
+	res, err := b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: ops}, true)
 	require.NoError(t, err)
 	return res.Revision
 }
 
-var everything = backend.KeyRange{Key: []byte{0}, End: []byte{0}}
+var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 
 // grow gives b a history: versions, deletions, transactions, leases, users, and a
 // compaction in the middle.
@@ -64,7 +68,7 @@ func grow(t testing.TB, b *backend.Backend, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var leases []int64
 	for i := range 3 {
-		l, err := b.LeaseGrant(t.Context(), int64(i)<<40-5, 1000+int64(i))
+		l, err := b.LeaseGrant(t.Context(), auth.System, int64(i)<<40-5, 1000+int64(i))
 		require.NoError(t, err)
 		leases = append(leases, l.ID)
 	}
@@ -88,7 +92,7 @@ func grow(t testing.TB, b *backend.Backend, seed uint64) {
 		}
 		if i == 120 || i == 180 {
 			compacted = b.Revision() - int64(r.IntN(20))
-			_, err := b.Compact(t.Context(), compacted, true)
+			_, err := b.Compact(t.Context(), auth.System, compacted, true)
 			require.NoError(t, err)
 		}
 	}
@@ -96,11 +100,11 @@ func grow(t testing.TB, b *backend.Backend, seed uint64) {
 	require.NoError(t, err)
 	role, err := proto.Marshal(&authpb.Role{Name: []byte("root")})
 	require.NoError(t, err)
-	_, err = b.ChangeAuth(t.Context(), func(*backend.AuthRows) (*backend.AuthChange, error) {
-		return &backend.AuthChange{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user}, Roles: map[string][]byte{"root": role}}, nil
+	_, err = b.ChangeAuth(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) {
+		return &auth.Change{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user}, Roles: map[string][]byte{"root": role}}, nil
 	})
 	require.NoError(t, err)
-	_, err = b.RaiseAlarm(t.Context(), backend.Alarm{MemberID: 5, Type: backend.AlarmCorrupt})
+	_, err = b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
 	require.NoError(t, err)
 }
 
@@ -109,12 +113,12 @@ var testAbout = About{
 	ClusterVersion: "3.7.0", StorageVersion: "3.7.0",
 }
 
-// save writes a snapshot of b, with the hash behind it, and returns the file's path.
+// save writes a snapshot of b, with its trailing hash, and returns the file's path.
 func save(t testing.TB, b *backend.Backend, runBytes int) string {
 	t.Helper()
 	m := NewMaker(t.TempDir())
 	m.runBytes = runBytes
-	f, err := m.Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
+	f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
 	require.NoError(t, err)
 	path := received(t, f)
 	left, err := os.ReadDir(m.dir)

@@ -8,22 +8,22 @@ import (
 	"io"
 	"os"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 )
 
-// Maker makes snapshot files, a few at a time. Safe for concurrent use.
+// Maker makes snapshot files, atATime at once. Safe for concurrent use.
 type Maker struct {
 	dir      string
 	slots    chan struct{}
 	runBytes int
 }
 
-// atATime is how many snapshots of one server there are at a time, from their
-// beginning until they are sent. Others wait: each takes twice its size on disk.
+// atATime bounds the snapshots of one server that are being made or sent. Further calls
+// wait, because each snapshot takes twice its size on disk.
 const atATime = 2
 
-// NewMaker returns a maker that has its temporary files in dir, which is created when
-// it is needed.
+// NewMaker returns a maker that keeps its temporary files in dir, which Make creates if
+// necessary.
 func NewMaker(dir string) *Maker {
 	return &Maker{dir: dir, slots: make(chan struct{}, atATime), runBytes: defaultRunBytes}
 }
@@ -36,14 +36,14 @@ type Member struct {
 	ClientURLs []string `json:"clientURLs,omitempty"`
 }
 
-// About is what a snapshot says of the cluster.
+// About describes the cluster in a snapshot.
 type About struct {
 	Members                        []Member
 	ClusterVersion, StorageVersion string
 }
 
-// File is a snapshot that was made: etcd's backend, without the hash behind it. The
-// caller closes it, which removes it.
+// File is a finished snapshot: etcd's backend, without the trailing hash. The caller must
+// close it, which removes it.
 type File struct {
 	io.Reader
 	Size int64
@@ -59,9 +59,9 @@ func (f *File) Close() error {
 	return errors.Join(f.file.Close(), os.RemoveAll(f.dir))
 }
 
-// Make waits for its turn, opens the snapshot and writes it down. Errors: open's, ctx's,
-// those of the disk.
-func (m *Maker) Make(ctx context.Context, open func() (*backend.Snapshot, error), about About) (_ *File, err error) {
+// Make waits for a free slot, opens the snapshot and writes it to a file. Errors: those
+// of open, of ctx and of the disk.
+func (m *Maker) Make(ctx context.Context, open func() (*export.Snapshot, error), about About) (_ *File, err error) {
 	select {
 	case m.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -92,11 +92,11 @@ func (m *Maker) Make(ctx context.Context, open func() (*backend.Snapshot, error)
 	return &File{Reader: io.LimitReader(file, size), Size: size, file: file, dir: dir, release: release}, nil
 }
 
-// blockBytes is how much of a file is sent at a time, as in etcd.
+// blockBytes is the size of the blocks in which a file is sent, as in etcd.
 const blockBytes = 32 << 10
 
 // Send calls send with the file's bytes, block by block, and then with their hash.
-// remaining is what of the file is still to come. send may keep the block.
+// remaining is the number of bytes of the file that follow. send may keep the block.
 func (f *File) Send(send func(block []byte, remaining int64) error) error {
 	sum := sha256.New()
 	for remaining := f.Size; remaining > 0; {

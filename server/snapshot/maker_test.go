@@ -3,12 +3,14 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -26,26 +28,23 @@ type cutting struct {
 	cut   context.CancelFunc
 }
 
-func (c *cutting) Iter(ctx context.Context, r sqlstore.Range) sqlstore.Iter {
+func (c *cutting) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
 	r.PageBytes = 1
-	return &cuttingIter{c.Store.Iter(ctx, r), c}
-}
-
-type cuttingIter struct {
-	sqlstore.Iter
-	c *cutting
-}
-
-func (i *cuttingIter) Next() bool {
-	if i.c.cut != nil {
-		if i.c.after--; i.c.after == 0 {
-			i.c.cut()
+	return func(yield func(sqlstore.Row, error) bool) {
+		for row, err := range c.Store.Iter(ctx, r) {
+			if c.cut != nil {
+				if c.after--; c.after == 0 {
+					c.cut()
+				}
+			}
+			if !yield(row, err) {
+				return
+			}
 		}
 	}
-	return i.Iter.Next()
 }
 
-func TestNothingIsLeftOfASnapshotThatWasCancelled(t *testing.T) {
+func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 	store := &cutting{Store: newStore(t)}
 	b := serve(t, store)
 	grow(t, b, 3)
@@ -53,14 +52,14 @@ func TestNothingIsLeftOfASnapshotThatWasCancelled(t *testing.T) {
 	m.runBytes = 1000 // so that there are runs by then
 	ctx, cancel := context.WithCancel(t.Context())
 	store.after, store.cut = 150, cancel
-	_, err := m.Make(ctx, func() (*backend.Snapshot, error) { return b.OpenSnapshot(ctx) }, testAbout)
+	_, err := m.Make(ctx, func() (*export.Snapshot, error) { return b.OpenSnapshot(ctx, auth.System) }, testAbout)
 	require.ErrorIs(t, err, context.Canceled)
 	requireNoFiles(t, m.dir)
 	store.cut = nil
 
 	// The turn was given back, twice.
 	for range 2 * atATime {
-		f, err := m.Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
+		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
 		require.NoError(t, err)
 		require.ErrorContains(t, f.Send(func([]byte, int64) error { return errors.New("gone") }), "gone")
 		require.NoError(t, f.Close())
@@ -71,7 +70,7 @@ func TestNothingIsLeftOfASnapshotThatWasCancelled(t *testing.T) {
 func TestSnapshotsWaitForEachOther(t *testing.T) {
 	b := serve(t, newStore(t))
 	m := NewMaker(t.TempDir())
-	open := func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }
+	open := func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }
 	var files []*File
 	for range atATime {
 		f, err := m.Make(t.Context(), open, testAbout)
@@ -81,7 +80,7 @@ func TestSnapshotsWaitForEachOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	made := make(chan error)
 	go func() {
-		_, err := m.Make(ctx, func() (*backend.Snapshot, error) { panic("it is not its turn") }, testAbout)
+		_, err := m.Make(ctx, func() (*export.Snapshot, error) { panic("it is not its turn") }, testAbout)
 		made <- err
 	}()
 	cancel()
@@ -94,10 +93,10 @@ func TestSnapshotsWaitForEachOther(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-func TestADirectoryThatCannotBeUsed(t *testing.T) {
+func TestUnusableDirectoryIsNamed(t *testing.T) {
 	b := serve(t, newStore(t))
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := NewMaker(file).Make(t.Context(), func() (*backend.Snapshot, error) { return b.OpenSnapshot(t.Context()) }, testAbout)
+	_, err := NewMaker(file).Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
 	require.ErrorContains(t, err, "--snapshot-dir")
 }

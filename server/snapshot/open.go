@@ -16,24 +16,24 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Saved is a snapshot file that is read.
+// Saved is a snapshot file that is open for reading.
 type Saved struct {
 	db *bbolt.DB
 	// compacted is the compact revision, 0 for none.
 	compacted int64
-	// proved says that the hash behind the file was right.
+	// proved is true if the trailing hash matched.
 	proved bool
 }
 
-// sector is what the size of a backend without a hash behind it is a multiple of.
+// sector divides the size of a backend without a trailing hash.
 const sector = 512
 
-// openWait bounds the wait for a lock that another process has on the file: an etcd
-// that runs has one on its own.
+// openWait bounds the wait for a file lock of another process: a running etcd holds one
+// on its database.
 const openWait = time.Second
 
-// Open opens a file and compares it with the SHA-256 behind it; a file without one,
-// copied from an etcd's data directory, is refused unless skipHash says that nothing is to be
+// Open opens a file and verifies its trailing SHA-256. A file without one, copied from
+// the data directory of an etcd, is refused unless skipHash is set; then nothing is
 // compared. Errors: ErrDamaged, ErrNoHash.
 func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error) {
 	size, err := examine(ctx, path, skipHash)
@@ -44,7 +44,7 @@ func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error)
 	err = guarded(func() error {
 		db, err := bbolt.Open(path, 0o400, &bbolt.Options{ReadOnly: true, Timeout: openWait})
 		if errors.Is(err, bbolterrors.ErrTimeout) {
-			return errors.New("another process has the file open: an etcd, perhaps; copy the file first")
+			return errors.New("another process has the file open, perhaps an etcd; copy the file first")
 		}
 		if err != nil {
 			return damaged("%v", err)
@@ -58,8 +58,8 @@ func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error)
 	return s, nil
 }
 
-// ErrNoHash says that there is no hash behind the file.
-var ErrNoHash = errors.New("the file has no hash behind it, as snapshots have: with --skip-hash-check it is taken as it is, if it was copied from a data directory")
+// ErrNoHash is the error of a file without a trailing hash.
+var ErrNoHash = errors.New("the file does not end with a hash as snapshots do; if it was copied from a data directory, use --skip-hash-check")
 
 // Close closes the file.
 func (s *Saved) Close() error {
@@ -69,7 +69,7 @@ func (s *Saved) Close() error {
 	return s.db.Close()
 }
 
-// examine returns the size of the backend in the file, and compares the hash behind it.
+// examine returns the size of the backend in the file, and verifies the hash after it.
 func examine(ctx context.Context, path string, skipHash bool) (size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func examine(ctx context.Context, path string, skipHash bool) (size int64, err e
 		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s is no file", path)
+		return 0, fmt.Errorf("%s is not a regular file", path)
 	}
 	size = info.Size()
 	hashed := size%sector == sha256.Size
@@ -94,7 +94,7 @@ func examine(ctx context.Context, path string, skipHash bool) (size int64, err e
 	case size < sector:
 		return 0, damaged("it has %d bytes", info.Size())
 	case !hashed && size%sector != 0:
-		return 0, damaged("it has %d bytes, which is no snapshot's size; it may be cut off", info.Size())
+		return 0, damaged("a snapshot cannot have its size, %d bytes; it may be truncated", info.Size())
 	case !hashed:
 		return 0, ErrNoHash
 	}
@@ -104,7 +104,7 @@ func examine(ctx context.Context, path string, skipHash bool) (size int64, err e
 	}
 	want, err := io.ReadAll(f)
 	if err == nil && !bytes.Equal(want, sum.Sum(nil)) {
-		err = damaged("its SHA-256 is %x, the one behind it %x", sum.Sum(nil), want)
+		err = damaged("its SHA-256 is %x, but the recorded one is %x", sum.Sum(nil), want)
 	}
 	return size, err
 }
@@ -122,11 +122,11 @@ func (c cancellable) Read(b []byte) (int, error) {
 	return c.Reader.Read(b)
 }
 
-// check looks at what a snapshot must have.
+// check verifies that the parts that every snapshot has are present.
 func (s *Saved) check(ctx context.Context, path string, size int64) error {
 	return s.db.View(func(tx *bbolt.Tx) (err error) {
 		if tx.Size() > size {
-			return damaged("it should have %d bytes, and has %d: it is cut off", tx.Size(), size)
+			return damaged("it is truncated: it should have %d bytes, and has %d", tx.Size(), size)
 		}
 		file, err := os.Open(path)
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *Saved) check(ctx context.Context, path string, size int64) error {
 		}
 		for _, name := range [][]byte{bucketKey, bucketMeta} {
 			if tx.Bucket(name) == nil {
-				return damaged("it is a bbolt database, but has no bucket %q: not an etcd's", name)
+				return damaged("it is a bbolt database, but not of an etcd: it has no bucket %q", name)
 			}
 		}
 		// An etcd that finds a compaction scheduled carries it out when it starts.
@@ -155,13 +155,14 @@ func (s *Saved) check(ctx context.Context, path string, size int64) error {
 	})
 }
 
-// guarded runs f, which reads pages by bbolt. They were looked at, but somebody may write to
-// the file: bbolt takes them as they are, and panics, or reads behind the end of the file.
+// guarded runs f, which reads pages with bbolt. The pages were checked, but another process
+// may write to the file. bbolt does not check them: it panics, or reads past the end of the
+// file.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = damaged("a page of it cannot be read: %v", p)
+			err = damaged("one of its pages cannot be read: %v", p)
 		}
 	}()
 	return f()
@@ -169,7 +170,7 @@ func guarded(f func() error) (err error) {
 
 func uint64From(b []byte) (uint64, error) {
 	if len(b) != 8 {
-		return 0, damaged("%x is no number", b)
+		return 0, damaged("%x is not a number", b)
 	}
 	return binary.BigEndian.Uint64(b), nil
 }

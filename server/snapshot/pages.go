@@ -8,19 +8,19 @@ import (
 	"io"
 )
 
-// pages are bbolt's, looked at before bbolt does, which takes them as they are: a branch that leads
-// back to itself it follows for ever, or until the stack is full, which no recover catches, and
-// where an element's place or size is wrong it reads anything. Its own Tx.Check panics in
-// a goroutine of its own.
+// pages checks the pages of a bbolt database before bbolt reads them. bbolt trusts them: it
+// follows a branch that leads back to itself without end, or until the stack overflows,
+// which cannot be recovered from, and it reads any memory if the position or size of an
+// element is wrong. Its Tx.Check panics in a goroutine where the caller cannot recover.
 //
-// A page is header(16) elements(16 each) data: the keys and values of the elements, one behind
-// the other without a gap, as all versions of bbolt write them. So a wrong count, place or size is seen,
-// also one by which keys would be missing.
+// A page is header(16) elements(16 each) data. The data is the keys and values of the
+// elements, in order and without gaps, as all versions of bbolt write them. So a wrong
+// count, position or size is detected, even one that would only hide keys.
 type pages struct {
 	ctx  context.Context
 	file io.ReaderAt
 	size uint64 // of a page, in bytes
-	seen []bool // by page: each belongs to one place
+	seen []bool // by page: each page is referenced once
 }
 
 const (
@@ -28,27 +28,27 @@ const (
 	pageElement = 16 // of a branch: pos(4) ksize(4) page(8); of a leaf: flags(4) pos(4) ksize(4) vsize(4)
 	pageBranch  = 0x01
 	pageLeaf    = 0x02
-	// bucketHeader is before the page of a bucket that is within a value: root(8) sequence(8).
+	// bucketHeader precedes the page of a bucket that is stored in a value: root(8) sequence(8).
 	bucketHeader  = 16
 	elementBucket = 0x01
-	// maxPageDepth is more than any tree of bbolt's has: a branch has two children at least.
+	// maxPageDepth exceeds the depth of every tree in bbolt: a branch has at least two children.
 	maxPageDepth = 64
 
 	minPageSize, maxPageSize = 512, 64 << 10
 )
 
 // checkPages returns an error unless all pages that can be reached from root, the root
-// bucket's page, make trees. size is the size of the database in bytes.
+// bucket's page, form trees. size is the size of the database in bytes.
 func checkPages(ctx context.Context, file io.ReaderAt, pageSize int, size int64, root uint64) error {
 	if pageSize < minPageSize || pageSize > maxPageSize || size%int64(pageSize) != 0 {
-		return damaged("it says that its pages have %d bytes", pageSize)
+		return damaged("its page size is %d bytes", pageSize)
 	}
 	p := &pages{ctx: ctx, file: file, size: uint64(pageSize), seen: make([]bool, size/int64(pageSize))}
 	return p.tree(root, true, nil, nil, 1)
 }
 
-// tree looks at a page and those below it. Keys are from low on and below high, nil for no
-// bound. Only the root bucket holds buckets.
+// tree checks a page and those below it. Keys must be in [low, high); a nil bound is open.
+// Only the root bucket holds buckets.
 func (p *pages) tree(id uint64, buckets bool, low, high []byte, depth int) error {
 	if err := p.ctx.Err(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (p *pages) tree(id uint64, buckets bool, low, high []byte, depth int) error
 	return nil
 }
 
-// bucket looks at a bucket, which is a value of the root bucket.
+// bucket checks a bucket, which is a value of the root bucket.
 func (p *pages) bucket(value []byte, depth int) error {
 	if len(value) < bucketHeader {
 		return damaged("a bucket of %d bytes", len(value))
@@ -104,18 +104,18 @@ func (p *pages) bucket(value []byte, depth int) error {
 	var last []byte
 	for _, e := range elements {
 		if branch || e.flags != 0 || bytes.Compare(e.key, last) <= 0 {
-			return damaged("a small bucket makes no sense")
+			return damaged("an inline bucket is invalid")
 		}
 		last = e.key
 	}
 	return nil
 }
 
-// read returns a page with those that it flows over to.
+// read returns a page with its overflow pages.
 func (p *pages) read(id uint64) ([]byte, error) {
 	total := uint64(len(p.seen))
 	if id < 2 || id >= total { // the first two are meta pages
-		return nil, damaged("there is no page %d: it has %d", id, total)
+		return nil, damaged("page %d does not exist: it has %d pages", id, total)
 	}
 	page := make([]byte, p.size)
 	if err := p.readAt(page, id); err != nil {
@@ -123,11 +123,11 @@ func (p *pages) read(id uint64) ([]byte, error) {
 	}
 	over := uint64(binary.NativeEndian.Uint32(page[12:]))
 	if over >= total-id {
-		return nil, damaged("page %d flows over to %d more, behind the end", id, over)
+		return nil, damaged("page %d has %d overflow pages, past the end of the file", id, over)
 	}
 	for i := id; i <= id+over; i++ {
 		if p.seen[i] {
-			return nil, damaged("page %d belongs to two places", i)
+			return nil, damaged("page %d is referenced twice", i)
 		}
 		p.seen[i] = true
 	}
@@ -141,26 +141,26 @@ func (p *pages) read(id uint64) ([]byte, error) {
 func (p *pages) readAt(page []byte, id uint64) error {
 	_, err := p.file.ReadAt(page, int64(id*p.size))
 	if errors.Is(err, io.EOF) {
-		return damaged("page %d is cut off", id)
+		return damaged("page %d is truncated", id)
 	}
 	return err
 }
 
-// element is one of a page. What it refers to is the page's.
+// element is one element of a page. Its slices point into the page.
 type element struct {
 	key, value []byte
 	flags      uint32
 	page       uint64 // of a branch
 }
 
-// elementsOf takes a page apart; it must say that it is id.
+// elementsOf decodes a page, whose header must name id.
 func elementsOf(page []byte, id uint64) (_ []element, branch bool, _ error) {
 	if len(page) < pageHeader {
 		return nil, false, damaged("page %d has %d bytes", id, len(page))
 	}
 	order := binary.NativeEndian
 	if says := order.Uint64(page); says != id {
-		return nil, false, damaged("page %d says that it is page %d", id, says)
+		return nil, false, damaged("page %d has the number %d in its header", id, says)
 	}
 	kind, count := order.Uint16(page[8:]), uint64(order.Uint16(page[10:]))
 	branch = kind == pageBranch
@@ -169,7 +169,7 @@ func elementsOf(page []byte, id uint64) (_ []element, branch bool, _ error) {
 	}
 	at := pageHeader + count*pageElement
 	if at > uint64(len(page)) {
-		return nil, false, damaged("page %d says that it has %d elements", id, count)
+		return nil, false, damaged("page %d cannot have %d elements", id, count)
 	}
 	elements := make([]element, count)
 	for i := range elements {
@@ -183,7 +183,7 @@ func elementsOf(page []byte, id uint64) (_ []element, branch bool, _ error) {
 			ksize, vsize = uint64(order.Uint32(raw[8:])), uint64(order.Uint32(raw[12:]))
 		}
 		if start+pos != at || ksize == 0 || ksize+vsize > uint64(len(page))-at {
-			return nil, false, damaged("page %d: element %d of %d makes no sense", id, i, count)
+			return nil, false, damaged("page %d: element %d of %d is invalid", id, i, count)
 		}
 		e.key, e.value = page[at:at+ksize], page[at+ksize:at+ksize+vsize]
 		at += ksize + vsize

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -99,9 +98,9 @@ func clearFree(t *testing.T, file []byte) {
 
 func requireUntouched(t *testing.T, store sqlstore.Store, what string) {
 	t.Helper()
-	it := store.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true})
-	require.False(t, it.Next(), what)
-	require.NoError(t, errors.Join(it.Err(), it.Close()), what)
+	_, found, err := sqlstore.First(store.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true}))
+	require.NoError(t, err, what)
+	require.False(t, found, what)
 }
 
 // requireDamaged fails unless the restore of a file ends with an error that says so, before the
@@ -114,7 +113,7 @@ func requireDamaged(t *testing.T, file []byte, what string) {
 }
 
 // A branch that leads back up is what bbolt would follow for ever.
-func TestPagesThatAreNoTree(t *testing.T) {
+func TestPagesThatAreNotATreeAreRefused(t *testing.T) {
 	file := forest(t)
 	branches, leaves := used(t, file)
 	require.Greater(t, len(branches), 2, "of three levels")
@@ -145,7 +144,7 @@ func TestPagesThatAreNoTree(t *testing.T) {
 // What says where things are is flipped bit by bit: nothing may be missing from what is restored.
 // Free pages are emptied before: they hold older states of others, and a branch that leads to one of a
 // compacted time cannot be told from one that is right.
-func TestFlippedStructure(t *testing.T) {
+func TestFlippedBytesOfTheStructureAreFound(t *testing.T) {
 	file := forest(t)
 	clearFree(t, file)
 	whole := newStore(t)
@@ -183,7 +182,7 @@ func TestFlippedStructure(t *testing.T) {
 
 // Whatever is damaged, there is an end, and a database that was not touched if it is an error. What
 // keys and values say nothing protects without the hash.
-func TestFlippedBytes(t *testing.T) {
+func TestFlippedBytesLeaveTheStoreUntouched(t *testing.T) {
 	whole := forest(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -212,7 +211,7 @@ func TestFlippedBytes(t *testing.T) {
 }
 
 // A leaf of an older state is as whole as any.
-func TestRevisionsThatAreMissing(t *testing.T) {
+func TestMissingRevisionsAreFound(t *testing.T) {
 	without := func(rev int64) error {
 		path := writeFile(t, forest(t))
 		db, err := bbolt.Open(path, 0o600, nil)
@@ -225,11 +224,11 @@ func TestRevisionsThatAreMissing(t *testing.T) {
 	for _, rev := range []int64{2501, 8000} {
 		err := without(rev)
 		require.ErrorIs(t, err, ErrDamaged)
-		require.ErrorContains(t, err, fmt.Sprintf("between %d and %d are not there", rev-1, rev+1))
+		require.ErrorContains(t, err, fmt.Sprintf("between %d and %d are missing", rev-1, rev+1))
 	}
 }
 
-func TestDepthIsBounded(t *testing.T) {
+func TestDepthOfPagesIsBounded(t *testing.T) {
 	const n = 200
 	file := make([]byte, n*pageSize)
 	order := binary.NativeEndian

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -13,24 +14,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // smallPages is a store whose iterations read one row at a time.
 type smallPages struct{ sqlstore.Store }
 
-func (s smallPages) Iter(ctx context.Context, r sqlstore.Range) sqlstore.Iter {
+func (s smallPages) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
 	r.PageBytes = 1
-	return yielding{s.Store.Iter(ctx, r)}
-}
-
-// yielding lets others run between two rows.
-type yielding struct{ sqlstore.Iter }
-
-func (i yielding) Next() bool {
-	runtime.Gosched()
-	return i.Iter.Next()
+	return func(yield func(sqlstore.Row, error) bool) {
+		for row, err := range s.Store.Iter(ctx, r) {
+			runtime.Gosched() // others run between two rows
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
 }
 
 // written is the history that a writer has made: what each revision did to one key.
@@ -68,9 +70,9 @@ func cutChange(c string) (key, value string, put bool) {
 	return c, "", false
 }
 
-// TestSnapshotsWhileOthersWriteAndCompact: each is the store at its revision, and at every
+// TestSnapshotsAreConsistentDuringWritesAndCompactions: each is the store at its revision, and at every
 // one before it from its compact revision on.
-func TestSnapshotsWhileOthersWriteAndCompact(t *testing.T) {
+func TestSnapshotsAreConsistentDuringWritesAndCompactions(t *testing.T) {
 	b := serve(t, smallPages{newStore(t)})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -92,7 +94,7 @@ func TestSnapshotsWhileOthersWriteAndCompact(t *testing.T) {
 				op, change = del(key, ""), key
 			}
 			before := b.Revision()
-			res, err := b.Txn(t.Context(), &backend.Txn{Then: []backend.Op{op}}, true)
+			res, err := b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{op}}, true)
 			if err != nil {
 				t.Error(err)
 				return
@@ -104,7 +106,7 @@ func TestSnapshotsWhileOthersWriteAndCompact(t *testing.T) {
 			}
 			if i%10 == 9 {
 				if rev := min(allowed.Load(), b.Revision()-3); rev > b.CompactRevision() {
-					if _, err := b.Compact(t.Context(), rev, false); err != nil {
+					if _, err := b.Compact(t.Context(), auth.System, rev, false); err != nil {
 						t.Error(err)
 						return
 					}
@@ -117,8 +119,8 @@ func TestSnapshotsWhileOthersWriteAndCompact(t *testing.T) {
 
 	m := NewMaker(t.TempDir())
 	for range 40 {
-		f, err := m.Make(t.Context(), func() (*backend.Snapshot, error) {
-			s, err := b.OpenSnapshot(t.Context())
+		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) {
+			s, err := b.OpenSnapshot(t.Context(), auth.System)
 			if err == nil {
 				allowed.Store(s.Revision)
 			}
@@ -129,7 +131,7 @@ func TestSnapshotsWhileOthersWriteAndCompact(t *testing.T) {
 		l := load(t, received(t, f), to, LoadOptions{})
 		loaded := serve(t, to)
 		for rev := max(l.CompactRevision, 2); rev <= l.Revision; rev += max(1, (l.Revision-l.CompactRevision)/20) {
-			got, err := loaded.Range(t.Context(), &backend.RangeRequest{KeyRange: everything, Revision: rev}, true)
+			got, err := loaded.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
 			require.NoError(t, err)
 			var lines []string
 			for _, kv := range got.Records {

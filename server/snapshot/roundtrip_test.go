@@ -10,7 +10,12 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -27,12 +32,10 @@ func contentOf(t *testing.T, store sqlstore.Store, compacted int64) content {
 	c := content{Versions: map[string][]byte{}, Index: map[string]coder.Index{}, Other: map[string][]byte{}}
 	each := func(lo, hi []byte, f func(k, v []byte)) {
 		t.Helper()
-		it := store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi})
-		for it.Next() {
-			f(it.Key(), it.Value())
+		for row, err := range store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi}) {
+			require.NoError(t, err)
+			f(row.Key, row.Value)
 		}
-		require.NoError(t, it.Err())
-		require.NoError(t, it.Close())
 	}
 	all := []byte{0}
 	lo, hi := coder.VersionBounds(all, all)
@@ -88,15 +91,15 @@ func requireSame(t *testing.T, want, got *backend.Backend) {
 	t.Helper()
 	require.Equal(t, want.Revision(), got.Revision())
 	require.Equal(t, want.CompactRevision(), got.CompactRevision())
-	marshal := func(r *coder.Record) ([]byte, error) { return encodeValue(r) }
+	marshal := func(r *coder.Record) ([]byte, error) { return EncodeValue(r) }
 	for rev := max(want.CompactRevision(), 1); rev <= want.Revision(); rev++ {
-		var answers [2]*backend.RangeResult
-		var hashes [2]backend.Hash
+		var answers [2]*mvcc.RangeResult
+		var hashes [2]export.Hash
 		for i, b := range []*backend.Backend{want, got} {
 			var err error
-			answers[i], err = b.Range(t.Context(), &backend.RangeRequest{KeyRange: everything, Revision: rev}, true)
+			answers[i], err = b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
 			require.NoError(t, err)
-			hashes[i], err = b.HashKV(t.Context(), rev, marshal)
+			hashes[i], err = b.HashKV(t.Context(), auth.System, rev, marshal)
 			require.NoError(t, err)
 		}
 		requireEqual(t, answers[0], answers[1])
@@ -104,7 +107,7 @@ func requireSame(t *testing.T, want, got *backend.Backend) {
 	}
 }
 
-func TestWhatIsLoadedIsWhatWasSaved(t *testing.T) {
+func TestLoadedTableEqualsTheSavedOne(t *testing.T) {
 	for name, runBytes := range map[string]int{"in memory": defaultRunBytes, "in runs": 2000} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3) {
@@ -124,12 +127,12 @@ func TestWhatIsLoadedIsWhatWasSaved(t *testing.T) {
 				require.True(t, rows.Enabled)
 				require.EqualValues(t, 7, rows.Revision)
 
-				_, err := a.DisarmAlarm(t.Context(), backend.Alarm{MemberID: 5, Type: backend.AlarmCorrupt})
+				_, err := a.DisarmAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
 				require.NoError(t, err)
 				// Both go on alike, and compaction takes the same from both.
 				for _, x := range []*backend.Backend{a, b} {
 					mustTxn(t, x, put("k\x00a/1", "later", 0), del("x", "y"))
-					_, err := x.Compact(t.Context(), x.Revision(), true)
+					_, err := x.Compact(t.Context(), auth.System, x.Revision(), true)
 					require.NoError(t, err)
 				}
 				requireSame(t, a, b)
@@ -153,7 +156,7 @@ func recordsIn(t *testing.T, path string) (n int) {
 }
 
 // What the loaded table tells of its past is what happened.
-func TestHistoryOfALoadedTable(t *testing.T) {
+func TestLoadedTableHasItsHistory(t *testing.T) {
 	a := serve(t, newStore(t))
 	grow(t, a, 1)
 	store := newStore(t)
@@ -167,7 +170,7 @@ func TestHistoryOfALoadedTable(t *testing.T) {
 	requireEqual(t, events(a), events(b))
 }
 
-func TestARaisedRevision(t *testing.T) {
+func TestBumpRaisesTheRevisionAndCompacts(t *testing.T) {
 	a := serve(t, newStore(t))
 	grow(t, a, 2)
 	store := newStore(t)
@@ -177,11 +180,11 @@ func TestARaisedRevision(t *testing.T) {
 	require.Equal(t, l.Revision, l.CompactRevision)
 	b := serve(t, store)
 	require.Equal(t, l.Revision, b.Revision())
-	_, err := b.Range(t.Context(), &backend.RangeRequest{KeyRange: everything, Revision: a.Revision()}, true)
-	require.ErrorIs(t, err, backend.ErrCompacted)
-	want, err := a.Range(t.Context(), &backend.RangeRequest{KeyRange: everything}, true)
+	_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: a.Revision()}, true)
+	require.ErrorIs(t, err, mvcc.ErrCompacted)
+	want, err := a.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
 	require.NoError(t, err)
-	got, err := b.Range(t.Context(), &backend.RangeRequest{KeyRange: everything}, true)
+	got, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
 	require.NoError(t, err)
 	requireEqual(t, want.Records, got.Records)
 	require.Equal(t, l.Revision+1, mustTxn(t, b, put("next", "", 0)))
@@ -193,11 +196,11 @@ func TestARaisedRevision(t *testing.T) {
 }
 
 // A gap that sqlbrain recover --mark-compacted=false has left.
-func TestASnapshotOfARevisionThatNeverHappened(t *testing.T) {
+func TestSnapshotAfterRecoverKeepsTheRevision(t *testing.T) {
 	from, to := newStore(t), newStore(t)
 	a := serve(t, from)
 	mustTxn(t, a, put("a", "1", 0))
-	found, err := backend.Examine(t.Context(), from)
+	found, err := repair.Examine(t.Context(), from)
 	require.NoError(t, err)
 	plan, err := found.Plan(50, false)
 	require.NoError(t, err)
@@ -208,7 +211,7 @@ func TestASnapshotOfARevisionThatNeverHappened(t *testing.T) {
 	requireSame(t, raised, serve(t, to))
 }
 
-func TestAnEmptySnapshot(t *testing.T) {
+func TestEmptyTableIsSavedAndLoaded(t *testing.T) {
 	a, to := serve(t, newStore(t)), newStore(t)
 	l := load(t, save(t, a, defaultRunBytes), to, LoadOptions{})
 	require.Equal(t, Loaded{Revision: 1}, *l)

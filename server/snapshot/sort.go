@@ -11,12 +11,11 @@ import (
 	"os"
 	"slices"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 )
 
-// sorter brings versions from the order of keys into that of revisions. It keeps
-// runBytes of them in memory; what is more goes to disk in sorted runs, which are
-// merged in the end.
+// sorter sorts versions by revision. It receives them in the order of keys and keeps up
+// to runBytes in memory. Larger sets go to disk in sorted runs, which merge combines.
 type sorter struct {
 	dir      string // of the runs
 	runBytes int
@@ -34,18 +33,18 @@ type stored struct {
 }
 
 const (
-	// defaultRunBytes is the memory that versions take while they are sorted.
+	// defaultRunBytes bounds the memory for versions that are being sorted.
 	defaultRunBytes = 16 << 20
-	// mergeBytes is the memory that reading the runs takes together, and minRunBuffer
-	// the least that one gets.
+	// mergeBytes is the memory for reading all runs, and minRunBuffer the minimum for
+	// one run.
 	mergeBytes   = 8 << 20
 	minRunBuffer = 16 << 10
-	// storedOverhead is what a version takes in memory besides its bytes.
+	// storedOverhead is the memory that a version takes in addition to its bytes.
 	storedOverhead = 100
 )
 
-func (s *sorter) add(v backend.SnapshotVersion) error {
-	value, err := encodeValue(v.Record)
+func (s *sorter) add(v export.Version) error {
+	value, err := EncodeValue(v.Record)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (s *sorter) close() error {
 	return errors.Join(errs...)
 }
 
-// write writes v as a run has it: len(key)(1) key next(8) len(value)(4) value.
+// write writes v in the format of a run: len(key)(1) key next(8) len(value)(4) value.
 func (v stored) write(w io.Writer) error {
 	b := append([]byte{byte(len(v.key))}, v.key...)
 	b = binary.BigEndian.AppendUint64(b, uint64(v.next))
@@ -148,7 +147,7 @@ func (v stored) write(w io.Writer) error {
 	return err
 }
 
-// run is a run that is read.
+// run is a run that is being read.
 type run struct {
 	r    *bufio.Reader
 	head stored
@@ -190,8 +189,8 @@ func (h *runHeap) Pop() any {
 	return last
 }
 
-// createTemp makes a file without a name, where the system lets an open file be
-// removed; elsewhere it goes with its directory.
+// createTemp creates a file and unlinks it, if the system allows that for an open file.
+// On other systems the file is removed with its directory.
 func createTemp(dir, pattern string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err == nil {

@@ -17,7 +17,7 @@ func watched(t *testing.T, stream *watch.Stream, from, to int64) (events []strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	stream.Create(watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: from, PrevKV: true})
+	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: from, PrevKV: true})
 	for last := int64(0); last < to; {
 		r, err := stream.Next(ctx)
 		require.NoError(t, err)

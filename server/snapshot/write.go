@@ -17,20 +17,21 @@ import (
 	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 )
 
 const (
-	// txVersions and txBytes bound what one transaction of bbolt, which keeps its pages
-	// in memory, writes.
+	// txVersions and txBytes bound one transaction of bbolt, which keeps its pages in
+	// memory.
 	txVersions = 5_000
 	txBytes    = 4 << 20
-	// fill is how full pages become. What comes in order never goes between.
+	// fill is how full pages become. Keys arrive in order, so pages need no free space.
 	fill = 0.95
 )
 
-// write writes s into a file of dir, and returns it open, and how much of it counts.
-func write(ctx context.Context, dir string, runBytes int, s *backend.Snapshot, about About) (_ *os.File, size int64, err error) {
+// write writes s into a file in dir, and returns the open file and the size of its content.
+func write(ctx context.Context, dir string, runBytes int, s *export.Snapshot, about About) (_ *os.File, size int64, err error) {
 	sorted := &sorter{dir: dir, runBytes: runBytes}
 	defer func() { err = errors.Join(err, sorted.close()) }()
 	compacted, err := s.Versions(ctx, sorted.add)
@@ -38,7 +39,7 @@ func write(ctx context.Context, dir string, runBytes int, s *backend.Snapshot, a
 		return nil, 0, err
 	}
 	path := filepath.Join(dir, "db")
-	// Nobody waits for the disk: the file is gone with the process anyway.
+	// The file need not be durable: it does not outlive the process.
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return nil, 0, fmt.Errorf("the file of the snapshot: %w", err)
@@ -70,7 +71,7 @@ type writer struct {
 	db  *bbolt.DB
 }
 
-func (w *writer) all(s *backend.Snapshot, versions *sorter, compacted int64, about About) error {
+func (w *writer) all(s *export.Snapshot, versions *sorter, compacted int64, about About) error {
 	err := w.db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range [][]byte{
 			bucketKey, bucketMeta, bucketLease, bucketAlarm, bucketCluster, bucketMembers, bucketMembersRemoved,
@@ -90,22 +91,16 @@ func (w *writer) all(s *backend.Snapshot, versions *sorter, compacted int64, abo
 		return fmt.Errorf("writing versions: %w", err)
 	}
 	return w.db.Update(func(tx *bbolt.Tx) error {
+		p := &putter{tx: tx}
 		if max(newest, compacted, 1) < s.Revision {
-			// sqlbrain recover left a gap. etcd has no other way to say so than etcdutl's.
-			if err := tx.Bucket(bucketKey).Put(encodeRevision(s.Revision, 0, false), nil); err != nil {
-				return err
-			}
+			// sqlbrain recover left a gap. The only way to mark it in etcd is etcdutl's.
+			p.put(bucketKey, encodeRevision(s.Revision, 0, false), nil)
 		}
-		if err := putMeta(tx.Bucket(bucketMeta), s, compacted, about); err != nil {
-			return err
-		}
-		if err := putLeases(tx.Bucket(bucketLease), s); err != nil {
-			return err
-		}
-		if err := putAuth(tx, s.Auth); err != nil {
-			return err
-		}
-		return putCluster(tx, s, about)
+		p.meta(s, compacted, about)
+		p.leases(s)
+		p.auth(s.Auth)
+		p.cluster(s, about)
+		return p.err
 	})
 }
 
@@ -133,7 +128,7 @@ func (w *writer) versions(from *sorter, compacted int64) (newest int64, err erro
 			return err
 		}
 		if tombstone && rev < compacted || v.next != 0 && v.next <= compacted {
-			return nil // see SnapshotVersion.Needed
+			return nil // see export.Version.Needed
 		}
 		if tx == nil {
 			if err := w.ctx.Err(); err != nil {
@@ -161,100 +156,80 @@ func (w *writer) versions(from *sorter, compacted int64) (newest int64, err erro
 	return newest, commit()
 }
 
-func putMeta(b *bbolt.Bucket, s *backend.Snapshot, compacted int64, about About) error {
+// putter puts rows into buckets, unless an earlier row failed.
+type putter struct {
+	tx  *bbolt.Tx
+	err error
+}
+
+func (p *putter) put(bucket, key, value []byte) {
+	if p.err == nil {
+		p.err = p.tx.Bucket(bucket).Put(key, value)
+	}
+}
+
+func (p *putter) json(v any) []byte {
+	raw, err := json.Marshal(v)
+	p.err = errors.Join(p.err, err)
+	return raw
+}
+
+func (p *putter) protobuf(m proto.Message) []byte {
+	raw, err := proto.Marshal(m)
+	p.err = errors.Join(p.err, err)
+	return raw
+}
+
+func (p *putter) meta(s *export.Snapshot, compacted int64, about About) {
 	voters := make([]uint64, len(about.Members))
 	for i, m := range about.Members {
 		voters[i] = m.ID
 	}
 	slices.Sort(voters)
-	confState, err := json.Marshal(struct {
+	p.put(bucketMeta, metaConsistentIndex, uint64Bytes(uint64(s.Sequence)))
+	p.put(bucketMeta, metaTerm, uint64Bytes(uint64(s.Term)))
+	p.put(bucketMeta, metaConfState, p.json(struct {
 		Voters    []uint64 `json:"voters"`
 		AutoLeave bool     `json:"auto_leave"`
-	}{voters, false})
-	if err != nil {
-		return err
-	}
-	values := []record{
-		{metaConsistentIndex, uint64Bytes(uint64(s.Sequence))},
-		{metaTerm, uint64Bytes(uint64(s.Term))},
-		{metaConfState, confState},
-		{metaStorageVersion, []byte(about.StorageVersion)},
-	}
+	}{voters, false}))
+	p.put(bucketMeta, metaStorageVersion, []byte(about.StorageVersion))
 	if compacted > 0 {
 		rev := encodeRevision(compacted, 0, false)
-		values = append(values, record{metaScheduledCompact, rev}, record{metaFinishedCompact, rev})
+		p.put(bucketMeta, metaScheduledCompact, rev)
+		p.put(bucketMeta, metaFinishedCompact, rev)
 	}
-	return putAll(b, values)
 }
 
-func putLeases(b *bbolt.Bucket, s *backend.Snapshot) error {
+func (p *putter) leases(s *export.Snapshot) {
 	for _, l := range s.Leases() {
-		value, err := proto.Marshal(&leasepb.Lease{ID: l.ID, TTL: l.TTL, RemainingTTL: l.Remaining})
-		if err != nil {
-			return err
-		}
-		if err := b.Put(uint64Bytes(uint64(l.ID)), value); err != nil {
-			return err
-		}
+		p.put(bucketLease, uint64Bytes(uint64(l.ID)), p.protobuf(&leasepb.Lease{ID: l.ID, TTL: l.TTL, RemainingTTL: l.Remaining}))
 	}
-	return nil
 }
 
-func putAuth(tx *bbolt.Tx, rows *backend.AuthRows) error {
-	values := []record{{authRevision, uint64Bytes(uint64(max(rows.Revision, 1)))}}
+func (p *putter) auth(rows *auth.Rows) {
+	p.put(bucketAuth, authRevision, uint64Bytes(uint64(max(rows.Revision, 1))))
 	switch {
 	case rows.Enabled:
-		values = append(values, record{authEnabled, []byte{1}})
-	case rows.Epoch > 0: // it was once
-		values = append(values, record{authEnabled, []byte{0}})
+		p.put(bucketAuth, authEnabled, []byte{1})
+	case rows.Epoch > 0: // authentication was once enabled
+		p.put(bucketAuth, authEnabled, []byte{0})
 	}
-	if err := putAll(tx.Bucket(bucketAuth), values); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(rows.Users)) {
+		p.put(bucketAuthUsers, []byte(name), rows.Users[name])
 	}
-	for _, k := range []struct {
-		bucket []byte
-		rows   map[string][]byte
-	}{{bucketAuthUsers, rows.Users}, {bucketAuthRoles, rows.Roles}} {
-		for _, name := range slices.Sorted(maps.Keys(k.rows)) {
-			if err := tx.Bucket(k.bucket).Put([]byte(name), k.rows[name]); err != nil {
-				return err
-			}
-		}
+	for _, name := range slices.Sorted(maps.Keys(rows.Roles)) {
+		p.put(bucketAuthRoles, []byte(name), rows.Roles[name])
 	}
-	return nil
 }
 
-func putCluster(tx *bbolt.Tx, s *backend.Snapshot, about About) error {
+func (p *putter) cluster(s *export.Snapshot, about About) {
 	for _, a := range s.Alarms {
-		key, err := proto.Marshal(&pb.AlarmMember{MemberID: a.MemberID, Alarm: pb.AlarmType(a.Type)})
-		if err != nil {
-			return err
-		}
-		if err := tx.Bucket(bucketAlarm).Put(key, nil); err != nil {
-			return err
-		}
+		p.put(bucketAlarm, p.protobuf(&pb.AlarmMember{MemberID: a.MemberID, Alarm: pb.AlarmType(a.Type)}), nil)
 	}
 	for _, m := range about.Members {
-		value, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		if err := tx.Bucket(bucketMembers).Put([]byte(strconv.FormatUint(m.ID, 16)), value); err != nil {
-			return err
-		}
+		p.put(bucketMembers, []byte(strconv.FormatUint(m.ID, 16)), p.json(m))
 	}
-	return tx.Bucket(bucketCluster).Put(clusterVersion, []byte(about.ClusterVersion))
-}
-
-type record struct{ key, value []byte }
-
-func putAll(b *bbolt.Bucket, records []record) error {
-	for _, r := range records {
-		if err := b.Put(r.key, r.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	p.put(bucketCluster, clusterVersion, []byte(about.ClusterVersion))
 }
 
 func uint64Bytes(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

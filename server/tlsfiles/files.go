@@ -22,7 +22,7 @@ type Config struct {
 	// ClientCertAuth requires client certificates; it needs TrustedCAFile.
 	ClientCertAuth bool
 	// CRLFile holds a revocation list, DER or PEM: a listener refuses clients that show a certificate
-	// with one of its serial numbers, whoever issued that, as in etcd.
+	// with one of its serial numbers, from any issuer, as in etcd.
 	CRLFile string
 	// AllowedCNs and AllowedHostnames restrict which certificates of the trusted
 	// authorities are accepted, by listeners and clients: those with one of the common names, or those
@@ -103,8 +103,8 @@ func (f *Files) Listener() *tls.Config {
 func (f *Files) Server() *tls.Config { return f.current().server }
 
 // Client returns the configuration for a client's next handshake, of the files'
-// newest content: it shows the certificate and trusts the authorities. Nobody may
-// change it.
+// newest content: it shows the certificate and trusts the authorities. It must not be
+// changed.
 func (f *Files) Client() *tls.Config { return f.current().client }
 
 func (f *Files) current() configs {

@@ -32,9 +32,13 @@ func BenchmarkPut(b *testing.B) {
 				require.NoError(b, err)
 			}
 			log, store := slog.New(slog.DiscardHandler), memstore.New()
-			node, err := backend.Open(b.Context(), store, backend.Config{Logger: log, Exclusive: true, Tracer: tr.Tracer()})
+			own := backend.DefaultConfig()
+			own.Logger, own.Exclusive, own.Tracer = log, true, tr.Tracer()
+			node, err := backend.Open(b.Context(), store, own)
 			require.NoError(b, err)
-			s, err := server.New(server.Config{Logger: log, ListenClientURLs: []string{"http://127.0.0.1:0"}, Tracing: tr}, node)
+			cfg := server.DefaultConfig()
+			cfg.Logger, cfg.ListenClientURLs, cfg.Tracing = log, []string{"http://127.0.0.1:0"}, tr
+			s, err := server.New(cfg, node)
 			require.NoError(b, err)
 			running, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)

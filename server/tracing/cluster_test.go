@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,14 +15,15 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/zap"
 
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
-	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/server/tracing/collector"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
 // patience ends a wait for something that does not come.
@@ -31,7 +31,7 @@ const patience = time.Minute
 
 // member is one member of a cluster whose database, for once, is an SQLite file.
 type member struct {
-	*cluster.Node
+	*node.Node
 	tracing *tracing.Tracing
 	client  *clientv3.Client
 	stop    func() // everything; once
@@ -39,13 +39,9 @@ type member struct {
 
 // newURL returns a database that has its table.
 func newURL(t *testing.T) *sqlstore.URL {
-	u, err := sqlstore.ParseURL("sqlite://" + filepath.Join(t.TempDir(), "sqlbrain.db"))
-	require.NoError(t, err)
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-	require.NoError(t, err)
-	require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
-	require.NoError(t, db.Close())
-	return u
+	raw := sqldbtest.SQLiteURL(t)
+	sqldbtest.Opener(engines.OpenDB).Migrate(t, raw)
+	return sqldbtest.Parse(t, raw)
 }
 
 // startMember starts a member; rate is the sampling rate, or -1 for no tracing.
@@ -61,19 +57,20 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		})
 		require.NoError(t, err)
 	}
-	store, err := sqlstore.Open(ctx, u, sqlstore.Options{Shared: true, Tracer: m.tracing.Tracer()})
+	store, err := engines.Open(ctx, u, sqlstore.Options{Shared: true, Tracer: m.tracing.Tracer()})
 	require.NoError(t, err)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)) // the others have to be told
-	m.Node, err = cluster.Join(ctx, cluster.Config{
-		Store: store, Name: name, Version: "test", PeerURLs: []string{peerURL}, PeerStats: m.tracing.Client(),
-		Backend: backend.Config{Logger: log, Tracer: m.tracing.Tracer()}, Logger: log,
-	})
+	own := node.DefaultConfig()
+	own.Store, own.Name, own.Version, own.PeerURLs, own.PeerStats = store, name, "test", []string{peerURL}, m.tracing.Client()
+	own.Backend.Logger, own.Backend.Tracer, own.Logger = log, m.tracing.Tracer(), log
+	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
-	s, err := server.New(server.Config{
-		Logger: log, Name: name, ListenClientURLs: []string{"http://127.0.0.1:0"}, PeerURLs: []string{peerURL},
-		Members: m.Members(), PeerNode: cluster.Peer{Node: m.Node}, PeerCredentials: m.PeerCredentials(), Router: cluster.Connection{Node: m.Node}, Mover: m.Node,
-		Tracing: m.tracing, StopTimeout: 10 * time.Second,
-	}, m.Backend())
+	cfg := server.DefaultConfig()
+	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, 10*time.Second
+	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
+	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
+	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node
+	s, err := server.New(cfg, m.Backend())
 	require.NoError(t, err)
 	m.Start()
 	running, cancel := context.WithCancel(context.Background())
@@ -99,12 +96,12 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 // leads waits until m leads.
 func (m *member) leads(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, m.Backend().Leading, patience, 5*time.Millisecond)
+	eventually.True(t, "a leader", m.Backend().Leading)
 }
 
 // A put through a follower is one trace from the client's call to the statement that
 // makes it durable, and tells nothing of what was put where.
-func TestAPutThroughAFollowerIsOneTrace(t *testing.T) {
+func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	spans := collector.Start(t)
 	u := newURL(t)
 	leader := startMember(t, u, "n1", spans.Address(), tracing.PerMillion)
@@ -174,7 +171,7 @@ func names(spans []collector.Span) (all []string) {
 
 // Puts that share a batch have traces of their own; those that the batch is not a part
 // of are linked with it in both directions.
-func TestABatchIsLinkedWithAllItsRequests(t *testing.T) {
+func TestBatchIsLinkedWithAllItsRequests(t *testing.T) {
 	spans := collector.Start(t)
 	m := startMember(t, newURL(t), "n1", spans.Address(), tracing.PerMillion)
 	m.leads(t)

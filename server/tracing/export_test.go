@@ -18,7 +18,7 @@ type moody struct{ err error }
 func (m *moody) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return m.err }
 func (m *moody) Shutdown(context.Context) error                             { return nil }
 
-func TestLossIsLoggedOnce(t *testing.T) {
+func TestLostSpansAreLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	to := &moody{}
 	e := &exportLog{SpanExporter: to, log: slog.New(slog.NewTextHandler(&out, nil)), address: "there:1"}

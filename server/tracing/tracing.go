@@ -9,24 +9,24 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/stats"
 )
 
-// PerMillion is what a sampling rate is a share of.
+// PerMillion is the sampling rate at which every request is traced.
 const PerMillion = 1_000_000
 
-// maxLinks is of one span: a batch has a link to each of its requests but one. The
-// library's own limit is half of what a batch holds by default.
+// maxLinks bounds the links of one span: a batch has a link to each of its requests but one.
+// The library's default is half of what a batch holds by default.
 const maxLinks = 4096
 
-// instrumentation is what the spans of this program say they come from.
+// instrumentation is the name of this program's instrumentation scope in spans.
 const instrumentation = "github.com/sqlbrain/sqlbrain"
 
 // Config says where spans go, and which.
@@ -36,10 +36,16 @@ type Config struct {
 	Address string
 	// Service is the same for all members; Instance, if not empty, is this member's.
 	Service, Instance, Version string
-	// SamplingRate is how many of a million requests that nobody else follows are;
-	// those that the caller follows always are, if it says that it samples them.
+	// SamplingRate is how many of a million requests without a sampled parent span are
+	// traced. Requests with one always are.
 	SamplingRate int
 	Logger       *slog.Logger // discards
+}
+
+// DefaultConfig returns the default configuration: a collector on this host, and no request
+// traced unless its client traces it.
+func DefaultConfig() Config {
+	return Config{Address: "localhost:4317", Service: "sqlbrain"}
 }
 
 // Tracing makes spans and sends them. A nil one does neither; its methods may be
@@ -57,7 +63,11 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(cfg.Address))
+	client, err := newCollectorClient(cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -78,8 +88,8 @@ func Open(ctx context.Context, cfg Config) (*Tracing, error) {
 	)}, nil
 }
 
-// Close sends what was not sent yet, as long as ctx lasts, and ends. What is left
-// then is dropped, and its error says so.
+// Close sends the remaining spans until ctx ends, and then stops. It drops the spans that
+// are still left, and its error says so.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -88,12 +98,12 @@ func (t *Tracing) Close(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// The provider gave up waiting, and goes on sending: the exporter stops at once,
-	// since ctx is over.
+	// The provider stopped waiting but continues to send. Shutting the exporter down ends
+	// that at once, since ctx has ended.
 	return fmt.Errorf("tracing: spans were dropped: %w", errors.Join(err, t.exporter.Shutdown(ctx)))
 }
 
-// Tracer returns what the layers below the calls make spans with; nil if off.
+// Tracer returns the tracer for the layers below the RPCs; nil if off.
 func (t *Tracing) Tracer() trace.Tracer {
 	if t == nil {
 		return nil
@@ -110,8 +120,8 @@ func (t *Tracing) Server() stats.Handler {
 	return otelgrpc.NewServerHandler(t.options()...)
 }
 
-// Client returns the handler that makes a span of each call of a gRPC client, and
-// sends along what the called one needs to go on with the trace; nil if off.
+// Client returns the handler that makes a span of each call of a gRPC client and sends the
+// trace's context with it; nil if off.
 func (t *Tracing) Client() stats.Handler {
 	if t == nil {
 		return nil
@@ -122,15 +132,15 @@ func (t *Tracing) Client() stats.Handler {
 func (t *Tracing) options() []otelgrpc.Option {
 	return []otelgrpc.Option{
 		otelgrpc.WithTracerProvider(t.provider),
-		otelgrpc.WithMeterProvider(noop.NewMeterProvider()), // there are metrics already
+		otelgrpc.WithMeterProvider(noop.NewMeterProvider()), // metrics exist already
 		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
-		otelgrpc.WithFilter(followed),
+		otelgrpc.WithFilter(traced),
 	}
 }
 
-// followed leaves out what no request causes: what members say to each other, which
-// is much and, in the case of feeds, lasts for days; and health checks.
-func followed(info *stats.RPCTagInfo) bool {
+// traced excludes calls that no request causes: those between members, which are many and,
+// in the case of feeds, last for days; and health checks.
+func traced(info *stats.RPCTagInfo) bool {
 	return !strings.HasPrefix(info.FullMethodName, "/sqlbrain.Peer/") &&
 		!strings.HasPrefix(info.FullMethodName, "/grpc.health.v1.Health/")
 }

@@ -17,7 +17,7 @@ func dialOptions(t *tracing.Tracing) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithStatsHandler(t.Client())}
 }
 
-func TestOffIsNil(t *testing.T) {
+func TestNilTracingIsOff(t *testing.T) {
 	var off *tracing.Tracing
 	require.Nil(t, off.Tracer())
 	require.Nil(t, off.Server())
@@ -25,7 +25,7 @@ func TestOffIsNil(t *testing.T) {
 	require.NoError(t, off.Close(t.Context()))
 }
 
-func TestRatesThatAreNone(t *testing.T) {
+func TestInvalidSamplingRates(t *testing.T) {
 	for _, rate := range []int{-1, tracing.PerMillion + 1} {
 		_, err := tracing.Open(t.Context(), tracing.Config{Address: "127.0.0.1:1", SamplingRate: rate})
 		require.ErrorContains(t, err, "not between 0 and 1000000")
@@ -34,7 +34,7 @@ func TestRatesThatAreNone(t *testing.T) {
 
 // What was recorded a moment ago arrives when the process stops, not only after the
 // seconds in which spans are gathered.
-func TestCloseSendsTheRest(t *testing.T) {
+func TestCloseSendsTheRemainingSpans(t *testing.T) {
 	spans := collector.Start(t)
 	tr, err := tracing.Open(t.Context(), tracing.Config{Address: spans.Address(), Service: "s", SamplingRate: tracing.PerMillion})
 	require.NoError(t, err)

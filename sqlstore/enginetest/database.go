@@ -30,10 +30,10 @@ var shared = struct {
 }{servers: map[Product]*sharedServer{}}
 
 type sharedServer struct {
-	once    sync.Once
-	url     string
-	process *process // nil if start-up failed, or the environment names the server
-	err     error
+	once     sync.Once
+	url      string
+	instance *instance // nil if start-up failed, or the environment names the server
+	err      error
 }
 
 // server returns the URL of the product's shared server, and starts it if need be.
@@ -55,15 +55,15 @@ func (p Product) server() (string, error) {
 	}
 	shared.Unlock()
 	s.once.Do(func() {
-		if s.process, s.err = startShared(p); s.err == nil {
-			s.url = s.process.url("")
+		if s.instance, s.err = startShared(p); s.err == nil {
+			s.url = s.instance.url("")
 		}
 	})
 	return s.url, s.err
 }
 
-func startShared(product Product) (*process, error) {
-	p, err := newProcess(product)
+func startShared(product Product) (*instance, error) {
+	p, err := newInstance(product)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +73,10 @@ func startShared(product Product) (*process, error) {
 	return p, nil
 }
 
-// Main returns a runner of m's tests that stops the servers Database started, once
-// they are done. It is for TestMain, which should hand it to goleak or call
-// os.Exit(enginetest.Main(m).Run()). Without it the servers end with the
-// process, and their directories stay until the next test process removes them.
+// Main returns a runner of m's tests that afterwards stops the servers started by Database.
+// TestMain should pass it to goleak or call os.Exit(enginetest.Main(m).Run()). Without it
+// the servers end with the process, and their directories stay until the next test process
+// removes them.
 func Main(m interface{ Run() int }) interface{ Run() int } { return runner{m} }
 
 type runner struct{ inner interface{ Run() int } }
@@ -87,14 +87,18 @@ func (r runner) Run() int {
 	defer shared.Unlock()
 	for product, s := range shared.servers {
 		delete(shared.servers, product)
-		if s.process == nil {
+		if s.instance == nil {
 			continue
 		}
-		// Its data is about to be removed: there is nothing to shut down cleanly.
-		if err := errors.Join(s.process.kill(), s.process.remove()); err != nil {
+		// Its data is removed next, so a clean shutdown is not needed.
+		if err := errors.Join(s.instance.kill(), s.instance.remove()); err != nil {
 			fmt.Fprintln(os.Stderr, "enginetest:", err)
 			code = max(code, 1)
 		}
+	}
+	if err := removeTemplates(); err != nil {
+		fmt.Fprintln(os.Stderr, "enginetest:", err)
+		code = max(code, 1)
 	}
 	return code
 }
@@ -103,7 +107,7 @@ func (r runner) Run() int {
 // required; an engine that does not start fails it.
 func unavailable(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, errNoEngine) && os.Getenv(EnvRequire) != "1" {
+	if errors.Is(err, ErrNoEngine) && os.Getenv(EnvRequire) != "1" {
 		t.Skip(err)
 	}
 	t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const envVictim = "ENGINETEST_VICTIM"
@@ -23,7 +25,7 @@ func TestVictim(t *testing.T) {
 		t.Skip("only run by TestServerDiesWithItsProcess")
 	}
 	s := product.StartServer(t)
-	_, err := os.Stdout.WriteString("PID " + strconv.Itoa(s.p.cmd.Process.Pid) + " " + s.p.dir.path + "\n")
+	_, err := os.Stdout.WriteString("PID " + strconv.Itoa(s.p.program.ID()) + " " + s.p.dir.path + "\n")
 	require.NoError(t, err)
 	<-time.After(time.Minute) // killed long before
 }
@@ -35,12 +37,12 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 }
 
 func serverDiesWithItsProcess(t *testing.T, product Product) {
-	if _, err := product.program(); err != nil {
+	if _, err := product.Program(); err != nil {
 		unavailable(t, err)
 	}
 	victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")
 	victim.Env = append(os.Environ(), envVictim+"="+string(product))
-	victim.SysProcAttr = owner{}.processAttributes()
+	victim.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, victim.Start())
@@ -59,7 +61,7 @@ func serverDiesWithItsProcess(t *testing.T, product Product) {
 
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
-	require.Eventually(t, func() bool { return !alive(t, pid) }, 20*time.Second, 10*time.Millisecond)
+	eventually.True(t, "the server to end", func() bool { return !alive(t, pid) })
 
 	// Its directory stays, and the next process removes it: this one, or a
 	// concurrent one.

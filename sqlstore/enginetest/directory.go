@@ -7,47 +7,45 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
 const directoryPrefix = "sqlbrain-engine-"
 
-// directory is a server's place on disk. A lock on a file in it, held as long
-// as this process lives, tells directories in use from abandoned ones.
+// directory is a server's place on disk. This process holds a lock on a file in it as long
+// as it lives, which distinguishes directories in use from abandoned ones.
 type directory struct {
 	path  string
-	owner owner
+	owner *process.User
 	lock  *os.File
 }
 
-// owner is the user that servers run as: both engines refuse to run as root.
-type owner struct {
-	change   bool // this process is root: run them as uid, gid
-	uid, gid uint32
-}
-
-func findOwner() (owner, error) {
+// findOwner returns the user that servers run as if this process is root: both engines refuse to run as root.
+// It returns nil if this process is another user, and its servers are that user's.
+func findOwner() (*process.User, error) {
 	if os.Geteuid() != 0 {
-		return owner{}, nil
+		return nil, nil
 	}
 	u, err := user.Lookup("mysql")
 	if err != nil {
-		return owner{}, fmt.Errorf("%w: running as root, and there is no user mysql to run the server as: %v", errNoEngine, err)
+		return nil, fmt.Errorf("%w: running as root, and there is no user mysql to run the server as: %v", ErrNoEngine, err)
 	}
 	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
 	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
-	return owner{change: true, uid: uint32(uid), gid: uint32(gid)}, errors.Join(uidErr, gidErr)
+	return &process.User{UID: uint32(uid), GID: uint32(gid)}, errors.Join(uidErr, gidErr)
 }
 
-// makeDirectory creates a directory that the server's user owns and can reach,
-// and removes those that killed test processes left behind. It is not
-// t.TempDir, whose parents are closed to other users.
+// makeDirectory creates a directory that the server's user owns and can reach, and removes
+// the directories of killed test processes. It does not use t.TempDir, whose parents other
+// users cannot enter.
 func makeDirectory() (*directory, error) {
 	o, err := findOwner()
 	if err != nil {
 		return nil, err
 	}
 	parent := os.TempDir()
-	if o.change && !reachable(parent) {
+	if o != nil && !reachable(parent) {
 		parent = "/tmp"
 	}
 	removeAbandoned(parent)
@@ -61,13 +59,13 @@ func makeDirectory() (*directory, error) {
 	}
 	_, err = lockFile(d.lock)
 	if err == nil {
-		// From here on the lock tells; see removeAbandoned.
+		// With content, the file's lock decides; see removeAbandoned.
 		_, err = fmt.Fprintln(d.lock, os.Getpid())
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.remove())
 	}
-	if err := d.chown(path); err != nil {
+	if err := chown(path, d.owner); err != nil {
 		return nil, errors.Join(err, d.remove())
 	}
 	return d, nil
@@ -108,22 +106,6 @@ func removeAbandoned(parent string) {
 		}
 		_ = f.Close()
 	}
-}
-
-// writeFile creates a file that the server can read.
-func (d *directory) writeFile(name, content string) error {
-	path := filepath.Join(d.path, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		return err
-	}
-	return d.chown(path)
-}
-
-func (d *directory) chown(path string) error {
-	if !d.owner.change {
-		return nil
-	}
-	return os.Chown(path, int(d.owner.uid), int(d.owner.gid))
 }
 
 func (d *directory) remove() error {

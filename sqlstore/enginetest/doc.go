@@ -12,24 +12,23 @@
 //		}
 //	}
 //
-// A database is on the server that an environment variable names for its product
-// (SQLBRAIN_TEST_MARIADB_URL, SQLBRAIN_TEST_MYSQL_URL), or else on one that is
-// started from a binary of this machine, once per test process.
-// StartServer starts one that belongs to a single test, which may stop, kill
-// and pause it.
+// An environment variable may name the server of a product (SQLBRAIN_TEST_MARIADB_URL,
+// SQLBRAIN_TEST_MYSQL_URL). Otherwise each test process starts one server per product from
+// a binary of this machine. StartServer starts a server for a single test, which may stop,
+// kill and pause it.
 //
-// Without an engine a test is skipped, and says how to get one; with
+// Without an engine a test is skipped and reports how to get one. With
 // SQLBRAIN_REQUIRE_ENGINES=1 it fails instead.
 //
-// What the package upholds:
+// Invariants, tested here:
 //
-//   - Every call of Database and NewDatabase answers an empty database of its own,
+//   - Every call of Database and NewDatabase returns a new, empty database, which is
 //     dropped when the test ends.
-//   - No server outlives the test process, however that ends: on Linux the
-//     kernel kills it with the thread that started it. Directories left by a
-//     killed process are removed by the next one.
-//   - The servers it starts are as durable as production ones: a commit is on
-//     disk before it is acknowledged.
+//   - No server outlives the test process, even if that is killed: on Linux the kernel
+//     kills the server with the thread that started it. The next test process removes
+//     the directories that a killed process leaves.
+//   - The servers are as durable as production servers: a commit is on disk before it is
+//     acknowledged.
 //
-// Start reading at product.go, then database.go, server.go and process.go.
+// Start reading at product.go, then database.go, server.go and instance.go.
 package enginetest

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +55,7 @@ func TestEveryDatabaseIsFreshAndDropped(t *testing.T) {
 	}
 }
 
-func TestServersAreWhatTheyAreCalledAndDurable(t *testing.T) {
+func TestServersAreOfTheirProductAndDurable(t *testing.T) {
 	onProducts(t, func(t *testing.T, p Product) {
 		s := p.StartServer(t)
 		require.Equal(t, p, productNamed(queryString(t, s.URL(), "SELECT VERSION()")))
@@ -118,10 +120,10 @@ func TestGeneralLogShowsStatements(t *testing.T) {
 		s := p.StartServer(t)
 		path := s.GeneralLog()
 		require.Equal(t, "shown", queryString(t, s.URL(), "SELECT 'shown'"))
-		require.Eventually(t, func() bool {
+		eventually.True(t, "the statement in the general log", func() bool {
 			log, err := os.ReadFile(path)
 			return err == nil && strings.Contains(string(log), "SELECT 'shown'")
-		}, connectWait, pollEvery)
+		})
 	})
 }
 
@@ -151,8 +153,8 @@ func noPrograms(t *testing.T) {
 func TestWithoutEngine(t *testing.T) {
 	noPrograms(t)
 	onProducts(t, func(t *testing.T, p Product) {
-		_, err := newProcess(p)
-		require.ErrorIs(t, err, errNoEngine)
+		_, err := newInstance(p)
+		require.ErrorIs(t, err, ErrNoEngine)
 		require.ErrorContains(t, err, string(p)+"-server is its usual package")
 		require.ErrorContains(t, err, p.envURL())
 	})
@@ -169,28 +171,28 @@ func TestProgramIsTheProductsOwn(t *testing.T) {
 	const maria, my = "mysqld  Ver 10.11.14-MariaDB for Linux", "mysqld  Ver 9.7.4 for Linux"
 	dir := os.Getenv("PATH")
 	program(dir, "mysqld", maria) // as Debian's MariaDB has it
-	_, err := MySQL.program()
-	require.ErrorIs(t, err, errNoEngine)
-	path, err := MariaDB.program()
+	_, err := MySQL.Program()
+	require.ErrorIs(t, err, ErrNoEngine)
+	path, err := MariaDB.Program()
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "mysqld"), path)
 	require.Equal(t, MariaDB, local())
 
 	other := program(serverDirs[0], "mysqld", my)
-	path, err = MySQL.program()
+	path, err = MySQL.Program()
 	require.NoError(t, err)
 	require.Equal(t, other, path, "the first of that name is not a MySQL")
 
 	named := program(t.TempDir(), "any-name", my)
 	t.Setenv(EnvMySQL, named)
-	path, err = MySQL.program()
+	path, err = MySQL.Program()
 	require.NoError(t, err)
 	require.Equal(t, named, path)
 	for _, wrong := range []string{filepath.Join(dir, "mysqld"), filepath.Join(dir, "none")} {
 		t.Setenv(EnvMySQL, wrong)
-		_, err = MySQL.program()
+		_, err = MySQL.Program()
 		require.ErrorContains(t, err, EnvMySQL)
-		require.NotErrorIs(t, err, errNoEngine, "what was named wrongly must not be skipped")
+		require.NotErrorIs(t, err, ErrNoEngine, "what was named wrongly must not be skipped")
 	}
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "mysqld")))
@@ -214,8 +216,8 @@ func TestMissingEngineSkipsUnlessRequired(t *testing.T) {
 		err           error
 		first         string
 	}{
-		{"missing", "", errNoEngine, "skip"},
-		{"missing but required", "1", errNoEngine, "fatal"},
+		{"missing", "", ErrNoEngine, "skip"},
+		{"missing but required", "1", ErrNoEngine, "fatal"},
 		{"does not start", "", os.ErrPermission, "fatal"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -256,7 +258,7 @@ func TestGivenServer(t *testing.T) {
 	require.ErrorContains(t, err, EnvMySQLURL)
 }
 
-func TestWhichServerItIsWhereItMakesNoDifference(t *testing.T) {
+func TestGivenServersComeFirst(t *testing.T) {
 	forgetGiven(t)
 	require.False(t, ServerGiven())
 	require.Equal(t, []Product{MariaDB, MySQL}, Products())

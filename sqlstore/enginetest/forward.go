@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Forward passes connections on, each to the host and port that route, which is
-// called by one goroutine, names for it; open ones stay where they are. It returns
-// its own host and port. When the test ends it waits for the connections' ends.
+// Forward forwards connections. route, which one goroutine calls, returns the host and port
+// for each new connection; open ones stay where they are. Forward returns the host and port
+// it listens on. When the test ends it waits for its connections to end.
 func Forward(t testing.TB, route func() string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,8 +14,8 @@ import (
 const (
 	EnvMariaDBURL = "SQLBRAIN_TEST_MARIADB_URL"
 	EnvMySQLURL   = "SQLBRAIN_TEST_MYSQL_URL"
-	// EnvTiDB goes before the others: Products is this TiDB alone. Tests that start
-	// and stop their server do so with a MySQL or MariaDB all the same.
+	// EnvTiDB takes precedence: Products is then this TiDB alone. Tests that start and stop
+	// their server still use a MySQL or MariaDB.
 	EnvTiDB = "SQLBRAIN_TEST_TIDB_URL"
 )
 
@@ -52,8 +52,8 @@ func (p Product) given() (string, error) {
 	return u.String(), nil
 }
 
-// verify fails unless the server that the environment names for the product is one:
-// tests say which product they were run on.
+// verify returns an error unless the server that the environment names for the product is
+// one: tests report the product they ran on.
 func (p Product) verify(ctx context.Context, serverURL string) error {
 	db, err := open(serverURL)
 	if err != nil {
@@ -64,7 +64,7 @@ func (p Product) verify(ctx context.Context, serverURL string) error {
 	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
-	// A TiDB may be told to call itself what it likes.
+	// A TiDB's version text is configurable.
 	if is := productNamed(version); is != p && p != tidb {
 		return fmt.Errorf("%s names a server of %s (%s): set %s", p.envURL(), is, version, is.envURL())
 	}

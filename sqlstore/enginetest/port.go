@@ -3,24 +3,25 @@ package enginetest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"testing"
 )
 
-// Ports of servers are taken from below those that the system gives to outgoing
-// connections, of which tests make many: one of them could take the port before
-// its server does, or while it is down.
+// Ports of servers are below those that the system gives to outgoing connections. Tests
+// make many of these, and one could take the port before its server does, or while the
+// server is down.
 const (
 	lowestPort  = 10_000
 	highestPort = 32_000
 )
 
-// FreePort returns a TCP port of the loopback interface that nobody uses now,
-// and that no other caller, of this process or another, is given before t ends.
+// FreePort returns a TCP port of the loopback interface that is free now. No other caller,
+// in this process or another, gets the same port before t ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	port, reservation, err := reservePort()
+	port, reservation, err := ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,24 +33,25 @@ func FreePort(t testing.TB) int {
 	return port
 }
 
-// reservePort returns a port as FreePort does, which is free again when the
+// ReservePort returns a port as FreePort does, which is free again when the
 // reservation is closed. The reservation is the UDP port of the same number:
 // the kernel gives it to one process, and takes it back however that ends.
-func reservePort() (port int, reservation net.PacketConn, err error) {
+func ReservePort() (port int, reservation io.Closer, err error) {
 	const attempts = 200
 	for range attempts {
 		port = lowestPort + rand.IntN(highestPort-lowestPort)
 		address := fmt.Sprintf("127.0.0.1:%d", port)
-		if reservation, err = net.ListenPacket("udp", address); err != nil {
+		held, listenErr := net.ListenPacket("udp", address)
+		if err = listenErr; err != nil {
 			continue // another test's
 		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", address); err == nil {
 			if err = l.Close(); err == nil {
-				return port, reservation, nil
+				return port, held, nil
 			}
 		}
-		err = errors.Join(err, reservation.Close())
+		err = errors.Join(err, held.Close())
 	}
 	return 0, nil, fmt.Errorf("no free port in %d attempts: %w", attempts, err)
 }

@@ -29,9 +29,9 @@ const (
 	EnvMySQL   = "SQLBRAIN_TEST_MYSQLD"
 )
 
-// errNoEngine wraps the reasons why this machine cannot start a server; any
+// ErrNoEngine wraps the reasons why this machine cannot start a server; any
 // other failure to start one is a fault that must not be skipped over.
-var errNoEngine = errors.New("no such engine")
+var ErrNoEngine = errors.New("no such engine")
 
 // Products are those that every claim about databases must hold on: all, or only
 // the TiDB that EnvTiDB names.
@@ -64,9 +64,9 @@ func (p Product) StartServer(t testing.TB) *Server {
 	return startServer(t, p)
 }
 
-// Database is Product.Database for a test to which the product makes no
-// difference: of a server that the environment names if there is one, of a
-// MariaDB of this machine if there is one, or of a MySQL.
+// Database is Product.Database for a test to which the product makes no difference. It
+// prefers a server that the environment names, then a MariaDB of this machine, then a
+// MySQL.
 func Database(t testing.TB) string {
 	t.Helper()
 	return some().Database(t)
@@ -92,22 +92,22 @@ func some() Product {
 	return local()
 }
 
-// local is some of the products with a program. MariaDB starts sooner.
+// local is a product with a program on this machine. MariaDB starts faster.
 func local() Product {
-	if _, err := MariaDB.program(); errors.Is(err, errNoEngine) {
-		if _, err := MySQL.program(); !errors.Is(err, errNoEngine) {
+	if _, err := MariaDB.Program(); errors.Is(err, ErrNoEngine) {
+		if _, err := MySQL.Program(); !errors.Is(err, ErrNoEngine) {
 			return MySQL
 		}
 	}
 	return MariaDB
 }
 
-// program returns the path of the product's server. Its error wraps errNoEngine if
+// Program returns the path of the product's server. Its error wraps ErrNoEngine if
 // this machine has none.
-func (p Product) program() (string, error) {
+func (p Product) Program() (string, error) {
 	env, names, pkg := EnvMySQL, []string{"mysqld"}, "mysql-server"
 	if p == MariaDB {
-		// An older one has the old name. Where both are installed, MySQL's is no link.
+		// An older MariaDB has the old name. Where both are installed, mysqld is MySQL's.
 		env, names, pkg = EnvMariaDB, []string{"mariadbd", "mysqld"}, "mariadb-server"
 	}
 	if path := os.Getenv(env); path != "" {
@@ -129,12 +129,22 @@ func (p Product) program() (string, error) {
 	}
 	return "", fmt.Errorf("%w: no %s is in PATH or %s that is a server of %s; install one (%s is its usual package), "+
 		"name its program in %s, or set %s=mysql://user:password@host:port/ to a server on which the user may create databases",
-		errNoEngine, strings.Join(names, " or "), strings.Join(serverDirs, ", "), p, pkg, env, p.envURL())
+		ErrNoEngine, strings.Join(names, " or "), strings.Join(serverDirs, ", "), p, pkg, env, p.envURL())
 }
 
 // serverDirs are where distributions put servers; they are not always in the
 // PATH of an ordinary user.
 var serverDirs = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin"}
+
+// FindProgram returns the path of a program: the first of the name in PATH, then where distributions put servers.
+// Its error wraps ErrNoEngine.
+func FindProgram(name string) (string, error) {
+	paths := programs(name)
+	if len(paths) == 0 {
+		return "", fmt.Errorf("%w: there is no program %s", ErrNoEngine, name)
+	}
+	return paths[0], nil
+}
 
 // programs returns the programs of a name in PATH, then in serverDirs.
 func programs(name string) (paths []string) {
@@ -146,10 +156,10 @@ func programs(name string) (paths []string) {
 	return paths
 }
 
-// asked keeps what programs said they are, by path.
+// asked holds the products of programs, by path.
 var asked sync.Map
 
-// productOf asks a server's program what it is: MariaDB's goes by both names.
+// productOf returns the product of a server's program: MariaDB's may have either name.
 func productOf(path string) (Product, error) {
 	if p, ok := asked.Load(path); ok {
 		return p.(Product), nil
@@ -163,7 +173,7 @@ func productOf(path string) (Product, error) {
 	return p, nil
 }
 
-// productNamed tells products apart by what a server calls its version.
+// productNamed returns the product of a server with the given version text.
 func productNamed(version string) Product {
 	switch {
 	case strings.Contains(version, "MariaDB"):

@@ -11,13 +11,13 @@ import (
 // test when they fail, so they are for the test's own goroutine.
 type Server struct {
 	t   testing.TB
-	p   *process
+	p   *instance
 	url string
 }
 
 func startServer(t testing.TB, product Product) *Server {
 	t.Helper()
-	p, err := newProcess(product)
+	p, err := newInstance(product)
 	if err != nil {
 		unavailable(t, err)
 	}
@@ -26,7 +26,7 @@ func startServer(t testing.TB, product Product) *Server {
 			t.Error(err)
 		}
 		if t.Failed() {
-			// Not to t: what failed is then said behind the log, not in front of it.
+			// Not to t, so that the failure is printed after the log.
 			fmt.Fprintf(os.Stderr, "%s: end of the database server's log:\n%s\n", t.Name(), p.logTail())
 		}
 		if err := p.remove(); err != nil {
@@ -53,8 +53,7 @@ func (s *Server) NewDatabase(name string) string {
 	return s.p.url(name)
 }
 
-// GeneralLog makes the server log every statement from now on, and returns the
-// file it does so in.
+// GeneralLog makes the server log every statement, and returns the path of that log.
 func (s *Server) GeneralLog() (path string) {
 	s.t.Helper()
 	path = filepath.Join(s.p.dir.path, "statements")
@@ -72,8 +71,8 @@ func (s *Server) Stop() { s.t.Helper(); s.must(s.p.stop()) }
 // Kill ends the server at once (SIGKILL).
 func (s *Server) Kill() { s.t.Helper(); s.must(s.p.kill()) }
 
-// Pause freezes the server (SIGSTOP): connections stay open and accept, and
-// nothing answers.
+// Pause freezes the server (SIGSTOP): connections can be opened and stay open, and the
+// server does not answer.
 func (s *Server) Pause() { s.t.Helper(); s.must(s.p.pause()) }
 
 // Resume ends a Pause (SIGCONT).

@@ -4,11 +4,11 @@ package enginetest
 
 import "syscall"
 
-func (p *process) pause() error {
+func (p *instance) pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	return p.awaitStopped()
 }
 
-func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
+func (p *instance) resume() error { return p.signal(syscall.SIGCONT) }

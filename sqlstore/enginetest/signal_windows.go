@@ -2,5 +2,5 @@ package enginetest
 
 import "errors"
 
-func (p *process) pause() error  { return errors.ErrUnsupported }
-func (p *process) resume() error { return nil }
+func (p *instance) pause() error  { return errors.ErrUnsupported }
+func (p *instance) resume() error { return nil }

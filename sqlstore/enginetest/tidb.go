@@ -7,11 +7,13 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// TiDB makes a MySQL or MariaDB say that it is a TiDB, so that what is done
-// differently there is done in tests on other engines. It is no TiDB: what such a
-// test shows is what is sent, and that the answers are understood.
+// TiDB makes a MySQL or MariaDB report that it is a TiDB, so that tests run the code for
+// TiDB on other engines. Such a test shows which statements are sent, and that the answers
+// are understood. It does not show how a TiDB executes them.
 type TiDB struct {
 	// Version is what the server calls itself; empty is 8.0.11-TiDB-v8.5.3.
 	Version string
@@ -28,8 +30,7 @@ const tidbVersion = "8.0.11-TiDB-v8.5.3"
 // ErrNoRegions is the error of SHOW TABLE … REGIONS without regions.
 var ErrNoRegions = errors.New("enginetest: this edition does not show regions")
 
-// Wrap returns a connector whose connections are in disguise. It is for
-// sqlstore.Options.
+// Wrap returns a connector whose connections report a TiDB, for sqlstore.Options.
 func (d *TiDB) Wrap(c driver.Connector) driver.Connector { return &disguised{c, d} }
 
 type disguised struct {
@@ -49,16 +50,10 @@ func (c *disguised) Connect(ctx context.Context) (driver.Conn, error) {
 	return &disguisedConn{disguisable: conn, tidb: c.tidb, set: map[string]string{}}, nil
 }
 
-// disguisable is what the driver of MySQL can.
+// disguisable is a connection of MySQL's driver.
 type disguisable interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
+	sqldb.DriverConn
 	driver.NamedValueChecker
-	driver.QueryerContext
-	driver.SessionResetter
-	driver.Validator
 }
 
 type disguisedConn struct {

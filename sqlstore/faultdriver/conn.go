@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 type connector struct {
@@ -34,33 +36,25 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // conn is a connection under an injector. database/sql lets one goroutine at a
 // time use it.
 type conn struct {
-	base     driver.Conn
-	execer   driver.ExecerContext
-	queryer  driver.QueryerContext
-	preparer driver.ConnPrepareContext
-	beginner driver.ConnBeginTx
+	base     sqldb.DriverConn
 	injector *Injector
 	stmts    map[*stmt]struct{} // open ones
 	broken   bool
 }
 
 func newConn(base driver.Conn, i *Injector) (*conn, error) {
-	c := &conn{base: base, injector: i, stmts: map[*stmt]struct{}{}}
-	var ok [4]bool
-	c.execer, ok[0] = base.(driver.ExecerContext)
-	c.queryer, ok[1] = base.(driver.QueryerContext)
-	c.preparer, ok[2] = base.(driver.ConnPrepareContext)
-	c.beginner, ok[3] = base.(driver.ConnBeginTx)
-	if ok != [4]bool{true, true, true, true} {
+	complete, ok := base.(sqldb.DriverConn)
+	if !ok {
 		return nil, fmt.Errorf("faultdriver: a connection of type %T cannot execute, query, prepare and begin with a context", base)
 	}
+	c := &conn{base: complete, injector: i, stmts: map[*stmt]struct{}{}}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.conns[c] = struct{}{}
 	return c, nil
 }
 
-// cut closes the connection, as a network would: its user finds out later.
+// cut closes the connection as a network failure does: its user notices later.
 func (c *conn) cut() {
 	if c.broken {
 		return
@@ -81,8 +75,8 @@ func (c *conn) close() error {
 	return c.base.Close()
 }
 
-// under runs a statement under its fault. What do returned is released if the
-// statement fails afterwards, and before the connection is cut.
+// under runs a statement under its fault. If the statement fails after do, it releases the
+// result of do before it cuts the connection.
 func under[T any](ctx context.Context, c *conn, kind Kind, text string, do func() (T, error), release func(T) error) (result T, f Fault, err error) {
 	if c.broken {
 		return result, f, driver.ErrBadConn
@@ -106,7 +100,7 @@ func nothing[T any](T) error { return nil }
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	result, _, err := under(ctx, c, kindOf(text, Exec), text, func() (driver.Result, error) { return c.execer.ExecContext(ctx, text, args) }, nothing)
+	result, _, err := under(ctx, c, kindOf(text, Exec), text, func() (driver.Result, error) { return c.base.ExecContext(ctx, text, args) }, nothing)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +109,13 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	r, f, err := under(ctx, c, Query, text, func() (driver.Rows, error) { return c.queryer.QueryContext(ctx, text, args) }, driver.Rows.Close)
+	r, f, err := under(ctx, c, Query, text, func() (driver.Rows, error) { return c.base.QueryContext(ctx, text, args) }, driver.Rows.Close)
 	return wrapRows(c, r, f, err)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
-	base, _, err := under(ctx, c, Prepare, text, func() (driver.Stmt, error) { return c.preparer.PrepareContext(ctx, text) }, driver.Stmt.Close)
+	base, _, err := under(ctx, c, Prepare, text, func() (driver.Stmt, error) { return c.base.PrepareContext(ctx, text) }, driver.Stmt.Close)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +137,7 @@ func (c *conn) Prepare(text string) (driver.Stmt, error) {
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	base, _, err := under(ctx, c, Begin, "BEGIN", func() (driver.Tx, error) { return c.beginner.BeginTx(ctx, opts) }, driver.Tx.Rollback)
+	base, _, err := under(ctx, c, Begin, "BEGIN", func() (driver.Tx, error) { return c.base.BeginTx(ctx, opts) }, driver.Tx.Rollback)
 	if err != nil {
 		return nil, err
 	}
@@ -166,13 +160,10 @@ func (c *conn) Close() error {
 
 // Ping implements driver.Pinger.
 func (c *conn) Ping(ctx context.Context) error {
-	if p, ok := c.base.(driver.Pinger); ok && !c.broken {
-		return p.Ping(ctx)
-	}
 	if c.broken {
 		return driver.ErrBadConn
 	}
-	return nil
+	return c.base.Ping(ctx)
 }
 
 // ResetSession implements driver.SessionResetter.
@@ -180,19 +171,11 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	if c.broken {
 		return driver.ErrBadConn
 	}
-	if r, ok := c.base.(driver.SessionResetter); ok {
-		return r.ResetSession(ctx)
-	}
-	return nil
+	return c.base.ResetSession(ctx)
 }
 
 // IsValid implements driver.Validator.
-func (c *conn) IsValid() bool {
-	if v, ok := c.base.(driver.Validator); ok && !c.broken {
-		return v.IsValid()
-	}
-	return !c.broken
-}
+func (c *conn) IsValid() bool { return !c.broken && c.base.IsValid() }
 
 // CheckNamedValue implements driver.NamedValueChecker.
 func (c *conn) CheckNamedValue(v *driver.NamedValue) error {

@@ -1,10 +1,10 @@
-// Package faultdriver breaks a database/sql driver on purpose: it wraps a
-// driver.Connector, and a Plan decides for each statement whether it fails
-// before the engine saw it, after the engine carried it out, late, or never
-// answers, and whether the connection goes with it.
+// Package faultdriver breaks a database/sql driver on purpose. It wraps a
+// driver.Connector. For each statement, a Plan decides whether the statement fails before
+// the engine receives it, or after the engine executed it, is late, or is never answered,
+// and whether the connection breaks.
 //
 //	faults := faultdriver.New()
-//	store, err := sqlstore.Open(ctx, url, sqlstore.Options{WrapConnector: faults.Wrap})
+//	store, err := engines.Open(ctx, url, sqlstore.Options{WrapConnector: faults.Wrap})
 //	faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
 //		if s.Kind == faultdriver.Commit {
 //			return faultdriver.Fault{After: faultdriver.ErrLost, Cut: true}
@@ -12,10 +12,9 @@
 //		return faultdriver.Fault{}
 //	})
 //
-// It keeps the contract of database/sql drivers: driver.ErrBadConn comes from a
-// connection that is gone only, and then for sure nothing was sent. A Plan that
-// wants driver.ErrBadConn for something the engine did would break what callers
-// build on.
+// It keeps the contract of database/sql drivers: only a broken connection returns
+// driver.ErrBadConn, and then nothing was sent. A Plan must not return driver.ErrBadConn
+// for a statement that the engine executed.
 //
 // Start reading at injector.go.
 package faultdriver

@@ -14,7 +14,7 @@ import (
 // Kind is what a statement does.
 type Kind string
 
-// The kinds of statements. A statement is told by its first word.
+// The kinds of statements, by their first word.
 const (
 	Connect  Kind = "connect"
 	Prepare  Kind = "prepare"
@@ -25,8 +25,8 @@ const (
 	Query    Kind = "query"
 )
 
-// ErrLost is what a driver answers when a connection breaks under a statement:
-// it does not tell whether the engine carried the statement out.
+// ErrLost is a driver's error if a connection breaks during a statement. It does not show
+// whether the engine executed the statement.
 var ErrLost = fmt.Errorf("faultdriver: connection lost: %w", io.ErrUnexpectedEOF)
 
 // ErrUnreachable is what dialling answers while the engine is unreachable.
@@ -44,24 +44,22 @@ type Fault struct {
 	// Delay passes before the engine gets the statement, unless the context
 	// ends first: then it never gets it.
 	Delay time.Duration
-	// Hang lets the statement wait for its context to end, and fail with its
-	// error: after the engine carried it out if After is set, or instead. A
-	// context that cannot end makes it fail with ErrLost at once.
+	// Hang makes the statement wait until its context ends, and fail with the context's
+	// error. If After is set, the engine executes it first, otherwise never. If the
+	// context cannot end, the statement fails with ErrLost at once.
 	Hang bool
 	// Then is called when the engine has carried the statement out, before
 	// After and Hang.
 	Then func()
 	// Before is the statement's error; the engine never gets it.
 	Before error
-	// After is the statement's error once the engine has carried it out
-	// without an error of its own.
+	// After is the statement's error if the engine has executed it successfully.
 	After error
 	// Cut closes the connection when the statement fails, by Before, After or
 	// Hang.
 	Cut bool
-	// Rows is the error that ends the rows of a query after RowsBefore of them. A
-	// query whose rows are closed there fails with it as well, as with drivers that
-	// read what is left.
+	// Rows is the error that ends the rows of a query after RowsBefore rows. Closing the
+	// rows there fails with it as well, as with drivers that read the remaining rows.
 	Rows       error
 	RowsBefore int
 }
@@ -139,8 +137,8 @@ func (i *Injector) ask(kind Kind, text string) Fault {
 	return f
 }
 
-// before does what happens to a statement before the engine gets it; an error
-// means that it never does.
+// before does what happens to a statement before the engine gets it. If it returns an
+// error, the engine never gets the statement.
 func (f Fault) before(ctx context.Context) error {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
@@ -165,7 +163,7 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// after returns the error of a statement that the engine carried out.
+// after returns the error of a statement that the engine executed.
 func (f Fault) after(ctx context.Context) error {
 	if f.Then != nil {
 		f.Then()

@@ -87,7 +87,7 @@ func (r *rows) Next(dest []driver.Value) error {
 func (r *rows) fail() error {
 	r.told = true
 	if r.cut && !r.conn.broken {
-		// What is open is closed first, as some drivers require.
+		// Some drivers require that the rows are closed first.
 		_ = r.Rows.Close()
 		r.conn.cut()
 	}

@@ -1,13 +1,12 @@
 // Package memstore is the in-memory reference implementation of sqlstore.Store:
-// the plainest reading of the contract, for tests of what stands above it and
-// as the yardstick of the conformance suite.
+// the simplest reading of the contract, for tests of the packages above it and as the
+// reference of the conformance suite.
 //
 // It upholds the contract by construction: the table is an immutable ordered
-// tree behind an atomic pointer, a commit builds the next tree aside and swaps
-// the pointer, and every read works on the tree it found. Where the contract
-// leaves a choice it takes the strict side: compare-and-swap compares whole
-// values, and an Iter reads page by page, each page from its own tree, so that
-// a caller that relies on more fails here already.
+// tree, which an atomic pointer holds. A commit builds the next tree and swaps the pointer,
+// and every read uses one tree. Where the contract leaves a choice it takes the strict one:
+// compare-and-swap compares whole values, and Iter reads page by page, each page from its
+// own tree. A caller that relies on more fails already here.
 package memstore
 
 import (
@@ -15,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +23,6 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/internal/batch"
 )
 
 const (
@@ -96,6 +95,40 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 		}
 	}
 	return values, nil
+}
+
+// Iter implements sqlstore.KvStorage.
+func (s *Store) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	if r.PageBytes <= 0 {
+		r.PageBytes = pageBytes
+	}
+	return sqlstore.Pages(r, func(r sqlstore.Range) (page []sqlstore.Row, more bool, err error) {
+		t, err := s.snapshot(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		limit, size := pageRows, 0
+		if r.Limit > 0 {
+			limit = min(limit, r.Limit)
+		}
+		walk := ascend
+		if r.Reverse {
+			walk = descend
+		}
+		walk(t, r.Start, r.End, func(row sqlstore.Row) bool {
+			if more = len(page) == limit || size >= r.PageBytes; more {
+				return false
+			}
+			out := sqlstore.Row{Key: own(row.Key)}
+			if !r.KeysOnly {
+				out.Value = own(row.Value)
+			}
+			size += len(out.Key) + len(out.Value)
+			page = append(page, out)
+			return true
+		})
+		return page, more, nil
+	})
 }
 
 // Timestamp implements sqlstore.KvStorage.
@@ -236,9 +269,9 @@ func (s *Store) Defragment(ctx context.Context) error {
 }
 
 // BeginBatchWrite implements sqlstore.KvStorage.
-func (s *Store) BeginBatchWrite() sqlstore.BatchWrite { return batch.New(s.commit) }
+func (s *Store) BeginBatchWrite() sqlstore.BatchWrite { return sqlstore.NewBatch(s.commit) }
 
-func (s *Store) commit(ctx context.Context, ops []batch.Op) error {
+func (s *Store) commit(ctx context.Context, ops []sqlstore.Op) error {
 	for _, op := range ops {
 		if len(op.Key) > coder.MaxInternalKey || len(op.Value) > maxValue {
 			return fmt.Errorf("%w: key of %d and value of %d bytes", sqlstore.ErrTooLarge, len(op.Key), len(op.Value))
@@ -260,22 +293,22 @@ func (s *Store) commit(ctx context.Context, ops []batch.Op) error {
 	return nil
 }
 
-func apply(t *tree, op batch.Op) error {
+func apply(t *tree, op sqlstore.Op) error {
 	current, exists := t.Get(sqlstore.Row{Key: op.Key})
 	same := exists && bytes.Equal(current.Value, op.Old)
 	conflict := false
 	switch op.Kind {
-	case batch.PutIfNotExist:
+	case sqlstore.OpPutIfNotExist:
 		conflict = exists
-	case batch.CAS:
+	case sqlstore.OpCAS:
 		conflict = !same
-	case batch.CASOrPut:
+	case sqlstore.OpCASOrPut:
 		conflict = exists && !same
-	case batch.Put:
-	case batch.Del:
+	case sqlstore.OpPut:
+	case sqlstore.OpDel:
 		t.Delete(sqlstore.Row{Key: op.Key})
 		return nil
-	case batch.DelCurrent:
+	case sqlstore.OpDelCurrent:
 		if same {
 			t.Delete(sqlstore.Row{Key: op.Key})
 		}
@@ -301,7 +334,7 @@ func ascend(t *tree, start, end []byte, f func(sqlstore.Row) bool) {
 	}
 }
 
-// descend is ascend from the greatest key on.
+// descend is ascend in reverse order.
 func descend(t *tree, start, end []byte, f func(sqlstore.Row) bool) {
 	if bytes.Compare(start, end) >= 0 {
 		return

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -29,7 +31,7 @@ func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string)
 			name         string
 			before, want []byte
 		}{{"missing", nil, c.missing}, {"same", same, c.same}, {"other", other, c.other}} {
-			// Alone, and with rows before and behind it in the batch.
+			// Alone, and with other rows before and after it in the batch.
 			for _, company := range []bool{false, true} {
 				n++
 				k := key(fmt.Sprintf("%s%d", prefix, n))
@@ -61,9 +63,7 @@ func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string)
 					beside = nil
 				}
 				got, err := s.MultiGet(context.Background(), [][]byte{k, before, behind})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for i, w := range [][]byte{want, beside, beside} {
 					if string(got[i]) != string(w) || (got[i] == nil) != (w == nil) {
 						t.Fatalf("%s: rows (it, before, behind) are %q, number %d should be %q", what, got, i, w)
@@ -119,9 +119,7 @@ func testChangesMarked(t *testing.T, s sqlstore.Store) {
 		commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, before) })
 		err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(k, next, same) })
 		if i == 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			mustHold(t, s, k, next)
 			continue
 		}
@@ -173,23 +171,19 @@ func testAtomicConflict(t *testing.T, s sqlstore.Store) {
 			b.Put([]byte(id+"exists"), []byte("old"))
 		})
 	}
-	for mode, marksOnly := range []bool{true, false} {
+	for _, marksOnly := range []bool{true, false} {
 		for at := range 6 {
-			id := fmt.Sprintf("%d/%d/", mode, at)
+			id := fmt.Sprintf("%v/%d/", marksOnly, at)
 			prepare(id)
 			before := all(t, s, whole())
-			var bad []byte
+			bad := []byte(id + "exists")
 			err := tryCommit(s, func(b sqlstore.BatchWrite) {
 				fail := func(i int) {
-					if i != at {
-						return
-					}
-					switch mode {
-					case 0:
-						bad = []byte(id + "exists")
+					switch {
+					case i != at:
+					case marksOnly:
 						b.PutIfNotExist(bad, []byte("new"))
 					default:
-						bad = []byte(id + "exists")
 						b.CAS(bad, []byte("new"), []byte("expected"))
 					}
 				}
@@ -255,10 +249,10 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(next))
 		before := all(t, s, whole())
 		// The same batch again, as a late packet of a lost attempt would be.
-		wantConflictOfAny(t, tryCommit(s, fill))
+		wantConflict(t, tryCommit(s, fill))
 		// A deposed leader: new rows, but the chain it knows is the old one.
 		stale := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: next.Revision + 1}
-		wantConflictOfAny(t, tryCommit(s, func(b sqlstore.BatchWrite) {
+		wantConflict(t, tryCommit(s, func(b sqlstore.BatchWrite) {
 			b.CAS(coder.ChainKey(), coder.EncodeChain(stale), coder.EncodeChain(chain))
 			b.PutIfNotExist(coder.EncodeLogKey(stale.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a deposed leader %d", round), []byte("x"))
@@ -266,7 +260,7 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 		// A leader of another term, whose mark fits after the database lost commits.
 		other := coder.Chain{Sequence: next.Sequence, Term: chain.Term + 9, Revision: next.Revision}
 		ahead := coder.Chain{Sequence: next.Sequence + 1, Term: chain.Term + 9, Revision: next.Revision + 1}
-		wantConflictOfAny(t, tryCommit(s, func(b sqlstore.BatchWrite) {
+		wantConflict(t, tryCommit(s, func(b sqlstore.BatchWrite) {
 			b.CAS(coder.ChainKey(), coder.EncodeChain(ahead), coder.EncodeChain(other))
 			b.PutIfNotExist(coder.EncodeLogKey(ahead.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a leader of another term %d", round), []byte("x"))
@@ -293,14 +287,6 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 	commit(t, s, batch(chain, next, 1))
 }
 
-func wantConflictOfAny(t testing.TB, err error) {
-	t.Helper()
-	var c *sqlstore.Conflict
-	if !errors.As(err, &c) {
-		t.Fatalf("error %v, want a *Conflict", err)
-	}
-}
-
 func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 	ctx := context.Background()
 	empty := s.BeginBatchWrite()
@@ -316,9 +302,7 @@ func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 	if b.Len() != 2 || b.Size() < 10 {
 		t.Errorf("%d changes, %d bytes, want 2 and at least 10", b.Len(), b.Size())
 	}
-	if err := b.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Commit(ctx))
 	if err := b.Commit(ctx); err == nil {
 		t.Error("a batch was committed twice")
 	}

@@ -113,10 +113,8 @@ func testReadYourCommit(t *testing.T, s sqlstore.Store) {
 			return values[0], nil
 		},
 		"Iter": func() ([]byte, error) {
-			it := s.Iter(ctx, sqlstore.Range{Start: coder.ChainKey(), End: append(coder.ChainKey(), 0)})
-			it.Next()
-			value := it.Value()
-			return value, errors.Join(it.Err(), it.Close())
+			row, _, err := sqlstore.First(s.Iter(ctx, sqlstore.Range{Start: coder.ChainKey(), End: append(coder.ChainKey(), 0)}))
+			return row.Value, err
 		},
 	}
 	done := make(chan struct{})

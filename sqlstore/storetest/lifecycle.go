@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -19,11 +21,11 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 		"Get":           func(ctx context.Context) error { _, err := s.Get(ctx, []byte("a")); return err },
 		"MultiGet":      func(ctx context.Context) error { _, err := s.MultiGet(ctx, [][]byte{[]byte("a")}); return err },
 		"Iter": func(ctx context.Context) error {
-			it := s.Iter(ctx, whole())
-			if it.Next() {
-				return errors.New("the iteration went on")
+			_, found, err := sqlstore.First(s.Iter(ctx, whole()))
+			if found {
+				return errors.New("the iteration continued")
 			}
-			return errors.Join(it.Err(), it.Close())
+			return err
 		},
 		"Commit": func(ctx context.Context) error {
 			b := s.BeginBatchWrite()
@@ -80,20 +82,20 @@ func testContext(t *testing.T, s sqlstore.Store) {
 	defer cancel()
 	r := whole()
 	r.PageBytes = 1000
-	it := s.Iter(ctx, r)
-	n := 0
-	for it.Next() {
+	n, errs := 0, []error(nil)
+	for _, err := range s.Iter(ctx, r) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if n++; n == 10 {
 			cancel()
 		}
 	}
-	if !errors.Is(it.Err(), context.Canceled) || n >= 2000 {
-		t.Errorf("after %d rows: %v, want the iteration to end with its context", n, it.Err())
+	if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) || n >= 2000 {
+		t.Errorf("after %d rows: %v, want one error, which is the context's", n, errs)
 	}
-	if err := it.Close(); err != nil {
-		t.Error(err)
-	}
-	// The store is none the worse.
+	// The store still works.
 	mustHold(t, s, []byte("a"), []byte("1"))
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put([]byte("a"), []byte("2")) })
 }
@@ -106,19 +108,21 @@ func testClose(t *testing.T, s sqlstore.Store) {
 	})
 	r := whole()
 	r.PageBytes = 10
-	it := s.Iter(context.Background(), r)
-	if !it.Next() {
-		t.Fatal(it.Err())
-	}
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatalf("Close: %v", err)
+	n, errs := 0, []error(nil)
+	for _, err := range s.Iter(context.Background(), r) {
+		if n++; n > 1 {
+			errs = append(errs, err)
+			continue
+		}
+		require.NoError(t, err)
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Fatalf("Close: %v", err)
+			}
 		}
 	}
-	for it.Next() {
-	}
-	if !errors.Is(it.Err(), sqlstore.ErrClosed) {
-		t.Errorf("Iter across Close: %v", it.Err())
+	if len(errs) == 0 || !errors.Is(errs[len(errs)-1], sqlstore.ErrClosed) {
+		t.Errorf("Iter across Close: %v", errs)
 	}
 	for name, call := range calls(s) {
 		if err := call(context.Background()); !errors.Is(err, sqlstore.ErrClosed) {
@@ -166,7 +170,7 @@ func testSize(t *testing.T, s sqlstore.Store) {
 			b.Del(key(i))
 		}
 	})
-	// Reads and commits go on meanwhile.
+	// Reads and commits continue during it.
 	defragmented := make(chan error, 1)
 	go func() { defragmented <- s.Defragment(ctx) }()
 	for i := range 20 {
@@ -184,9 +188,7 @@ func testSize(t *testing.T, s sqlstore.Store) {
 
 func testTimestamp(t *testing.T, s sqlstore.Store) {
 	at, err := s.Timestamp(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if at.Before(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Fatalf("the engine's clock says %v", at)
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -50,9 +52,7 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 		var got []sqlstore.ListRow
 		for more := true; more; {
 			rows, m, err := s.List(ctx, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if q.Limit > 0 && len(rows) > q.Limit {
 				t.Fatalf("%d rows at limit %d", len(rows), q.Limit)
 			}
@@ -65,9 +65,7 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 			got, more = append(got, rows...), m
 			if n := len(rows); n > 0 {
 				raw, err := coder.DecodeIndexKey(rows[n-1].Key)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				q.Start = coder.IndexBoundAfter(raw)
 			}
 			if q.MaxBytes == 1 && len(got) > 30 {
@@ -237,9 +235,7 @@ func testFloor(t *testing.T, s sqlstore.Store) {
 	want = append(want, sqlstore.Row{}, sqlstore.Row{}, want[15])
 	for _, from := range []int{0, n - 1, n, len(ranges)} {
 		got, err := s.Floor(context.Background(), ranges[from:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sameRows(t, fmt.Sprintf("Floor of ranges from %d", from), got, want[from:])
 	}
 }

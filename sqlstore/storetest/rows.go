@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
@@ -12,15 +13,14 @@ func markedKey(name string) []byte {
 	return coder.EncodeIndexKey([]byte(name))
 }
 
-// marked returns the value of a marked row: format, mark, the mark it replaces,
-// and something behind them.
+// marked returns the value of a marked row: format, mark, the mark it replaces, and rest.
 func marked(mark, prev int64, rest string) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{1}, uint64(mark))
 	b = binary.BigEndian.AppendUint64(b, uint64(prev))
 	return append(b, rest...)
 }
 
-// awkward are bytes that text protocols, escapes and collations stumble over.
+// awkward are bytes that text protocols, escapes and collations may handle wrongly.
 var awkward = func() []byte {
 	var b []byte
 	for c := range 256 {
@@ -43,13 +43,13 @@ func keysOfAllBytes() [][]byte {
 		bytes.Repeat([]byte{0x80}, coder.MaxInternalKey), bytes.Repeat([]byte{0x80}, coder.MaxInternalKey-1),
 		append(bytes.Repeat([]byte{0x80}, coder.MaxInternalKey-1), 0x81),
 	)
-	sortKeys(keys)
-	return compactKeys(keys)
+	slices.SortFunc(keys, bytes.Compare)
+	return slices.CompactFunc(keys, bytes.Equal)
 }
 
 // indexOf returns the index entry of r, which replaced the row whose mark is
-// prev (0: there was none). Every third one has the gap flag, which no read
-// may take for the tombstone flag beside it.
+// prev (0: there was none). Every third one has the gap flag, which a read must not
+// confuse with the tombstone flag in the same byte.
 func indexOf(r *coder.Record, prev int64) coder.Index {
 	return coder.Index{
 		ModRevision: r.ModRevision, PrevRevision: prev, CreateRevision: r.CreateRevision,

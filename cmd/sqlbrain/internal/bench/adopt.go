@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// errStrangeObjects: what is to be adopted was not left by a run of this seed.
+// errStrangeObjects: the objects to adopt are not those of a run with this seed.
 var errStrangeObjects = errors.New("these are not the objects of a run with this seed and value size")
 
 // adopt takes over the objects below the prefix, and checks that each is one that
@@ -44,7 +44,7 @@ func (r *runner) adopt(ctx context.Context) error {
 	if len(found) == 0 {
 		return fmt.Errorf("adopt: %w: nothing is kept below %s", errStrangeObjects, prefix)
 	}
-	// Some of those that were created may be deleted.
+	// Some of the objects that were created may have been deleted since.
 	for most := 10*len(found) + 1000; len(found) > 0; {
 		if r.model.len() > most {
 			return fmt.Errorf("%w: %d below %s", errStrangeObjects, len(found), prefix)
@@ -65,7 +65,7 @@ func (r *runner) adopt(ctx context.Context) error {
 	return nil
 }
 
-// writeOf returns whose value this is, and which of its values, counted from 0.
+// writeOf returns the object that a value belongs to, and the number of its write, from 0.
 func writeOf(value []byte) (object, write int, ok bool) {
 	rest, ok := bytes.CutPrefix(value, []byte(valueMagic))
 	if !ok || len(rest) < 12 {

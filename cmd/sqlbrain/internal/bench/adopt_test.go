@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestARunGoesOnWithTheObjectsOfAnother(t *testing.T) {
+func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
 	endpoint := startEtcd(t)
 	cfg := small("create", endpoint)
 	cfg.Prefix, cfg.Keep = "/kept", true
@@ -79,7 +79,7 @@ func TestVersionsAreComparedUnlessTheServerHasNone(t *testing.T) {
 	require.Zero(t, rep.Verification.Failed)
 }
 
-func TestBegunListsAreComparedAsFarAsTheyGo(t *testing.T) {
+func TestIncompleteListsAreCompared(t *testing.T) {
 	r, _, _, _ := testHistory()
 	l := listed(r, 16)
 	l.items, l.begun = l.items[:2], true
@@ -90,7 +90,7 @@ func TestBegunListsAreComparedAsFarAsTheyGo(t *testing.T) {
 	require.NotZero(t, r.verify.failed.Load(), "the first key is missing")
 }
 
-func TestUseIsToldOfEachPhase(t *testing.T) {
+func TestEachPhaseReportsUsage(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}
@@ -99,17 +99,18 @@ func TestUseIsToldOfEachPhase(t *testing.T) {
 	r.processes, err = findProcesses([]int{os.Getpid()})
 	require.NoError(t, err)
 	p := r.begin("x", 0)
-	for began := time.Now(); p.report().Client == nil; { // CPU time is told in steps of 10 ms
+	for began := time.Now(); ; { // CPU time is told in steps of 10 ms
 		for range 1 << 20 {
 			hashOf(nil)
 		}
 		r.end(p)
 		rep := p.report()
-		r.processes.tell(p, &rep)
 		if rep.Client.CPUSeconds > 0 {
 			require.Len(t, rep.Server, 1)
-			require.Equal(t, *rep.Client, rep.Server[0], "the server is this process here")
+			// Here the server is this process, read a moment earlier or later.
 			require.Positive(t, rep.Client.RSSBytes)
+			require.Positive(t, rep.Server[0].RSSBytes)
+			require.InDelta(t, rep.Client.CPUSeconds, rep.Server[0].CPUSeconds, 1)
 			break
 		}
 		require.Less(t, time.Since(began), time.Minute)

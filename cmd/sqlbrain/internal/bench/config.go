@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,49 +12,49 @@ import (
 	"time"
 )
 
-// Config describes a run. Zero values are replaced by the defaults named.
+// Config describes a run. Start with DefaultConfig.
 type Config struct {
 	Endpoints []string    // at least one
 	TLS       *tls.Config // nil: plain text
 	Workload  string      // one of Workloads
 
-	Clients   int           // concurrent requests, 16
-	Conns     int           // connections they share, 4
+	Clients   int           // concurrent requests
+	Conns     int           // connections they share, at most one for each client
 	ValueSize int           // bytes of a value; 0: sizes as in a Kubernetes cluster
-	Keys      int           // objects that exist before update, get, list, mixed and watch-latency start, 10,000
+	Keys      int           // objects that exist before update, get, list, mixed and watch-latency start
 	Total     int64         // operations; 0: 10,000 unless Duration is set
 	Duration  time.Duration // how long operations are started; 0: until Total
 	Rate      float64       // operations started per second; 0: as fast as answers come
-	Seed      uint64        // of keys, values and choices; the same seed asks for the same, 1
+	Seed      uint64        // of keys, values and choices; the same seed asks for the same
 	Prefix    string        // of all keys, without a trailing slash; "": a unique one
 	Keep      bool          // leave the keys in the store
 	// Adopt takes over the objects that a run with Keep and the same Seed, Prefix
 	// and ValueSize left, in place of creating Keys of them.
 	Adopt bool
 
-	PageSize     int   // keys of a page of a list, 500
-	Watchers     int   // watchers of watch-latency, 10
+	PageSize     int   // keys of a page of a list
+	Watchers     int   // watchers of watch-latency
 	WatchEach    bool  // each watcher of watch-latency watches one object, not all
-	Mix          Mix   // of mixed, DefaultMix
-	LeaseTTL     int64 // seconds, of lease, 3600
-	KeysPerLease int   // keys that share a lease, 1,000 as in kube-apiserver
+	Mix          Mix   // of mixed
+	LeaseTTL     int64 // seconds, of lease
+	KeysPerLease int   // keys that share a lease
 
-	Objects   int  // objects of the objects workload, 100,000
-	Updates   int  // updates of each tenth object, 10
+	Objects   int  // objects of the objects workload
+	Updates   int  // updates of each tenth object
 	NoCompact bool // objects leaves the store's history alone
-	// Exclusive says that nobody else writes to the store: then revisions must
-	// have no gaps.
+	// Exclusive says that no other client writes to the store, so that revisions
+	// must have no gaps.
 	Exclusive bool
 	// NoVersions says that the server does not count the versions of keys, as kine
 	// does not: they are not compared.
 	NoVersions bool
 	// Processes are the ids of the server's processes, if they are on this machine
-	// and that has /proc: what they use is told of each phase.
+	// and it has /proc: the report of each phase contains their usage.
 	Processes []int
 
-	RequestTimeout time.Duration // of one attempt, 10 s
+	RequestTimeout time.Duration // of one attempt
 	// RetryFor is how long a request that fails for a passing reason is
-	// repeated, and how long a watch may deliver nothing, 60 s.
+	// repeated, and how long a watch may deliver nothing.
 	RetryFor time.Duration
 
 	Progress io.Writer // nil: no progress lines
@@ -62,38 +62,36 @@ type Config struct {
 	ProgressTerminal bool
 }
 
-// Workloads lists the workloads with what each does, in the order to show them.
-var Workloads = []struct{ Name, About string }{
-	{"create", "create objects that do not exist"},
-	{"update", "replace objects if their revision is still the known one"},
-	{"put", "replace objects whatever their revision is, which kube-apiserver never does"},
-	{"get", "read single objects"},
-	{"count", "count all objects"},
-	{"list", "read all objects page by page at one revision"},
-	{"list-all", "read all objects in one answer"},
-	{"delete", "delete objects if their revision is still the known one"},
-	{"mixed", "gets, lists, creates, updates and deletes in a ratio"},
-	{"watch-latency", "time from the sending of a write to its event at each of many watchers"},
-	{"lease", "create events that share leases, renew, revoke and let expire"},
-	{"grant", "grant leases"},
-	{"keepalive", "renew leases, of which each client has one"},
-	{"objects", "the life of a cluster's objects: create, update, list, watch, compact"},
+// DefaultConfig returns the default configuration, which names no workload.
+func DefaultConfig() Config {
+	return Config{
+		Endpoints: []string{"127.0.0.1:2379"},
+		Clients:   16, Conns: 4, Keys: 10_000, Seed: 1,
+		PageSize: 500, Watchers: 10, Mix: Mix{Get: 35, List: 5, Create: 10, Update: 45, Delete: 5}, // heartbeats and status updates dominate a busy cluster
+		LeaseTTL: 3600, KeysPerLease: 1000, // as in kube-apiserver
+		Objects: 100_000, Updates: 10,
+		RequestTimeout: 10 * time.Second, RetryFor: time.Minute,
+	}
 }
 
 // Mix is the ratio of operations of the mixed workload.
 type Mix struct{ Get, List, Create, Update, Delete int }
 
-// DefaultMix resembles a busy cluster: heartbeats and status updates dominate.
-var DefaultMix = Mix{Get: 35, List: 5, Create: 10, Update: 45, Delete: 5}
+// operation is one of a mix.
+type operation struct {
+	name  string
+	share *int
+	step  func(*worker, context.Context) error
+}
 
-func (m *Mix) fields() []struct {
-	name string
-	n    *int
-} {
-	return []struct {
-		name string
-		n    *int
-	}{{"get", &m.Get}, {"list", &m.List}, {"create", &m.Create}, {"update", &m.Update}, {"delete", &m.Delete}}
+func (m *Mix) operations() []operation {
+	return []operation{
+		{"get", &m.Get, (*worker).getRandom},
+		{"list", &m.List, (*worker).listNamespace},
+		{"create", &m.Create, (*worker).createNext},
+		{"update", &m.Update, (*worker).updateRandom},
+		{"delete", &m.Delete, (*worker).removeRandom},
+	}
 }
 
 func (m Mix) sum() int { return m.Get + m.List + m.Create + m.Update + m.Delete }
@@ -101,8 +99,8 @@ func (m Mix) sum() int { return m.Get + m.List + m.Create + m.Update + m.Delete 
 // String returns m as ParseMix reads it.
 func (m Mix) String() string {
 	var parts []string
-	for _, f := range m.fields() {
-		parts = append(parts, f.name+"="+strconv.Itoa(*f.n))
+	for _, op := range m.operations() {
+		parts = append(parts, op.name+"="+strconv.Itoa(*op.share))
 	}
 	return strings.Join(parts, ",")
 }
@@ -117,15 +115,12 @@ func ParseMix(s string) (Mix, error) {
 		if err != nil || n < 0 || n > 1_000_000 {
 			return m, fmt.Errorf("mix %q: want name=number", part)
 		}
-		known := false
-		for _, f := range m.fields() {
-			if f.name == name {
-				*f.n, known = n, true
-			}
-		}
-		if !known {
+		operations := m.operations()
+		i := slices.IndexFunc(operations, func(op operation) bool { return op.name == name })
+		if i < 0 {
 			return m, fmt.Errorf("mix %q: want get, list, create, update or delete", part)
 		}
+		*operations[i].share = n
 	}
 	if m.sum() == 0 {
 		return m, fmt.Errorf("mix %q is empty", s)
@@ -133,43 +128,24 @@ func ParseMix(s string) (Mix, error) {
 	return m, nil
 }
 
-// withDefaults fills what is unset and refuses what cannot work.
-func (c Config) withDefaults() (Config, error) {
-	known := slices.ContainsFunc(Workloads, func(w struct{ Name, About string }) bool { return w.Name == c.Workload })
+// check refuses what cannot work.
+func (c *Config) check() error {
 	for _, check := range []struct {
 		bad bool
 		msg string
 	}{
 		{len(c.Endpoints) == 0, "no endpoints"},
-		{!known, fmt.Sprintf("unknown workload %q", c.Workload)},
+		{findWorkload(c.Workload) == nil, fmt.Sprintf("unknown workload %q", c.Workload)},
 		{c.ValueSize != 0 && c.ValueSize < minValue, fmt.Sprintf("a value has at least %d bytes", minValue)},
-		{c.Clients < 0 || c.Conns < 0 || c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.PageSize < 0 ||
-			c.Watchers < 0 || c.LeaseTTL < 0 || c.KeysPerLease < 0 || c.Objects < 0 || c.Updates < 0 ||
-			c.RequestTimeout < 0 || c.RetryFor < 0, "a number is negative"},
+		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0 || c.Updates < 0, "a number is negative"},
+		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.KeysPerLease < 1 || c.Objects < 1 ||
+			c.RequestTimeout < 1 || c.RetryFor < 1, "a number is not positive"},
 		{strings.HasSuffix(c.Prefix, "/"), "the prefix ends in a slash"},
 		{c.Adopt && c.Prefix == "", "to adopt objects, name their prefix"},
 	} {
 		if check.bad {
-			return c, errors.New(check.msg)
+			return errors.New(check.msg)
 		}
 	}
-	c.Clients = cmp.Or(c.Clients, 16)
-	c.Conns = min(cmp.Or(c.Conns, 4), c.Clients)
-	c.Keys = cmp.Or(c.Keys, 10_000)
-	if c.Total == 0 && c.Duration == 0 {
-		c.Total = 10_000
-	}
-	c.Seed = cmp.Or(c.Seed, 1)
-	c.PageSize = cmp.Or(c.PageSize, 500)
-	c.Watchers = cmp.Or(c.Watchers, 10)
-	if c.Mix.sum() == 0 {
-		c.Mix = DefaultMix
-	}
-	c.LeaseTTL = cmp.Or(c.LeaseTTL, 3600)
-	c.KeysPerLease = cmp.Or(c.KeysPerLease, 1000)
-	c.Objects = cmp.Or(c.Objects, 100_000)
-	c.Updates = cmp.Or(c.Updates, 10)
-	c.RequestTimeout = cmp.Or(c.RequestTimeout, 10*time.Second)
-	c.RetryFor = cmp.Or(c.RetryFor, time.Minute)
-	return c, nil
+	return nil
 }

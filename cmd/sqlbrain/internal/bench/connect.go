@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// connect opens n clients, each with a connection of its own to every endpoint.
+// connect opens n clients, each with its own connection to every endpoint.
 func connect(ctx context.Context, cfg *Config, n int) ([]*clientv3.Client, error) {
 	var clients []*clientv3.Client
 	for range n {
@@ -33,12 +33,11 @@ func connect(ctx context.Context, cfg *Config, n int) ([]*clientv3.Client, error
 	return clients, nil
 }
 
-func closeAll(clients []*clientv3.Client) error {
-	var errs []error
+func closeAll(clients []*clientv3.Client) (err error) {
 	for _, c := range clients {
-		errs = append(errs, c.Close())
+		err = errors.Join(err, c.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // uniquePrefix returns a prefix that no cluster uses.

@@ -1,11 +1,11 @@
 // Package bench drives an etcd endpoint with the requests kube-apiserver sends,
 // measures it, and checks every answer.
 //
-// It knows nothing of the server: it is a client, on clientv3, and runs against
+// It is a plain client on clientv3, independent of the server, and runs against
 // etcd as well as against sqlbrain. Run executes one workload and returns a
 // Report.
 //
-// What it upholds:
+// Guarantees:
 //
 //   - Every answer is checked against a model of what was written: key, create
 //     and mod revision, version, lease, a hash of the value, counts, more flags,

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // worker sends one request at a time. One goroutine uses it.
@@ -85,14 +87,14 @@ func (r *runner) loaded(ctx context.Context, name string, n int, step func(conte
 
 // drive lets all clients run steps 0, 1, … until the phase's goal, its end or
 // ctx's. A step returns an error, which it has recorded, if it did not succeed;
-// the worker then pauses, ever longer while that goes on.
+// the worker then pauses, longer after each further failure.
 func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context, *worker, int64) error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for i := range r.cfg.Clients {
 		wg.Go(func() {
 			w := r.worker(p, i)
-			var pause backoff
+			failures := 0
 			for ctx.Err() == nil {
 				n := next.Add(1) - 1
 				if p.goal > 0 && n >= p.goal {
@@ -103,7 +105,7 @@ func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context,
 					if !p.until.IsZero() && w.due.After(p.until) {
 						return
 					}
-					if wait(ctx, time.Until(w.due)) != nil {
+					if retry.Sleep(ctx, time.Until(w.due)) != nil {
 						return
 					}
 				}
@@ -113,7 +115,7 @@ func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context,
 				err := step(ctx, w, n)
 				p.steps.Add(1)
 				if err == nil {
-					pause = 0
+					failures = 0
 					continue
 				}
 				// All steps would take as long to fail as this one did.
@@ -121,7 +123,8 @@ func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context,
 					r.abort(fmt.Errorf("%w for %v: %w", ErrGone, silence.Round(time.Second), err))
 					return
 				}
-				if pause.wait(ctx) != nil {
+				failures++
+				if pauses.Wait(ctx, failures) != nil {
 					return
 				}
 			}
@@ -140,26 +143,5 @@ func (p *pacer) slot(n int64) time.Time {
 	return p.start.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 }
 
-// backoff is the length of the last pause.
-type backoff time.Duration
-
-// wait pauses for 10 ms, then twice as long each time up to a second.
-func (b *backoff) wait(ctx context.Context) error {
-	*b = backoff(min(max(10*time.Millisecond, 2*time.Duration(*b)), time.Second))
-	return wait(ctx, time.Duration(*b))
-}
-
-// wait returns after d, or with ctx's error when that ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// pauses spaces out attempts at what failed.
+var pauses = retry.Backoff{Min: 10 * time.Millisecond, Max: time.Second}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // etcdVariable names the file of an etcd server to run the workloads against.
@@ -60,7 +61,7 @@ func runEtcd(t *testing.T) (endpoint string, kill func()) {
 		if err == nil {
 			return client, kill
 		}
-		require.NoError(t, wait(ctx, 20*time.Millisecond), "etcd does not answer: %v", err)
+		require.NoError(t, retry.Sleep(ctx, 20*time.Millisecond), "etcd does not answer: %v", err)
 	}
 }
 
@@ -69,10 +70,10 @@ func freeAddress(t *testing.T) string {
 }
 
 func small(workload, endpoint string) Config {
-	return Config{
-		Endpoints: []string{endpoint}, Workload: workload, Clients: 8, Total: 300, Keys: 300, Objects: 1000,
-		KeysPerLease: 20, PageSize: 50, Exclusive: true,
-	}
+	c := DefaultConfig()
+	c.Endpoints, c.Workload, c.Exclusive = []string{endpoint}, workload, true
+	c.Clients, c.Total, c.Keys, c.Objects, c.KeysPerLease, c.PageSize = 8, 300, 300, 1000, 20, 50
+	return c
 }
 
 func TestAllWorkloadsVerifyAgainstEtcd(t *testing.T) {
@@ -150,7 +151,7 @@ func (m *meddling) Write(b []byte) (int, error) {
 	return m.Writer.Write(b)
 }
 
-func TestServerThatIsGoneEndsTheRun(t *testing.T) {
+func TestRunEndsWhenTheServerIsGone(t *testing.T) {
 	endpoint, kill := runEtcd(t)
 	cfg := small("get", endpoint)
 	cfg.Duration, cfg.Total = time.Hour, 0
@@ -164,7 +165,7 @@ func TestServerThatIsGoneEndsTheRun(t *testing.T) {
 	require.NotZero(t, failed)
 }
 
-func TestCutConnectionsAreSettled(t *testing.T) {
+func TestWritesOnCutConnectionsAreSettled(t *testing.T) {
 	endpoint := startEtcd(t)
 	for _, w := range []string{"mixed", "delete", "lease", "objects"} {
 		t.Run(w, func(t *testing.T) {

@@ -2,14 +2,11 @@ package bench
 
 import (
 	"math"
-	"math/bits"
 	"time"
 )
 
-// histogram counts durations in buckets that are at most 1/128 as wide as what
-// they hold, from 1 µs to some twelve days, so that a percentile is within 1 %
-// or 1 µs.
-// It is not safe for concurrent use.
+// histogram counts durations in buckets, each less than 1 % wider than the one before, so that
+// a percentile is within 1 % or 1 µs. It is not safe for concurrent use.
 type histogram struct {
 	buckets []uint64
 	count   uint64
@@ -17,39 +14,25 @@ type histogram struct {
 	max     time.Duration
 }
 
-const (
-	linearBits  = 8 // values below 1<<linearBits have a bucket each
-	linear      = 1 << linearBits
-	half        = linear / 2
-	largestBits = 40
-)
+// bucketGrowth is the logarithm of the ratio between the widths of neighbors.
+const bucketGrowth = 0.007
 
-// bucketOf returns the bucket of v microseconds. Above the linear part each
-// doubling is split into half buckets.
-func bucketOf(v uint64) int {
-	v = min(v, 1<<largestBits-1)
-	if v < linear {
-		return int(v)
-	}
-	shift := bits.Len64(v) - linearBits
-	return shift*half + int(v>>shift)
+// bucketOf returns the bucket of a duration.
+func bucketOf(d time.Duration) int {
+	return int(math.Log1p(float64(d)/float64(time.Microsecond)) / bucketGrowth)
 }
 
-// bucketTop returns the largest number of microseconds in bucket i.
-func bucketTop(i int) uint64 {
-	if i < linear {
-		return uint64(i)
-	}
-	shift := i/half - 1
-	return uint64(i-shift*half+1)<<shift - 1
+// bucketTop returns a duration above all of bucket i.
+func bucketTop(i int) time.Duration {
+	return time.Duration(math.Expm1(float64(i+1)*bucketGrowth) * float64(time.Microsecond))
 }
 
 func (h *histogram) record(d time.Duration) {
 	if h.buckets == nil {
-		h.buckets = make([]uint64, bucketOf(math.MaxUint64)+1)
+		h.buckets = make([]uint64, bucketOf(math.MaxInt64)+1)
 	}
 	d = max(d, 0)
-	h.buckets[bucketOf(uint64(d.Microseconds()))]++
+	h.buckets[bucketOf(d)]++
 	h.count++
 	h.sum += d
 	h.max = max(h.max, d)
@@ -62,7 +45,7 @@ func (h *histogram) quantile(q float64) time.Duration {
 	for i, n := range h.buckets {
 		seen += n
 		if n > 0 && seen >= rank {
-			return min(time.Duration(bucketTop(i)+1)*time.Microsecond, h.max)
+			return min(bucketTop(i), h.max)
 		}
 	}
 	return h.max

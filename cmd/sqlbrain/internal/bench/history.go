@@ -10,9 +10,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// readObjects reads everything at each of the revisions revs (0: now), single
-// objects at revisions in [oldest, now], and what is not there yet. Nothing may
-// be being written.
+// readObjects lists and counts each kind at each of the revisions revs (0: now), and reads single
+// objects at revisions in [oldest, now]. Reads of a future revision must be refused. No write may
+// be in progress.
 func (r *runner) readObjects(ctx context.Context, name string, revs []int64, oldest, now int64) {
 	var steps []func(context.Context, *worker) error
 	for kind := range kinds {
@@ -49,16 +49,17 @@ func (r *runner) readObjects(ctx context.Context, name string, revs []int64, old
 	})
 }
 
-// count counts what is below prefix and has the answer checked.
+// count counts the keys below prefix and checks the answer. No write may be in progress.
 func (w *worker) count(ctx context.Context, prefix string, rev int64) error {
 	l, err := w.countAll(ctx, prefix, rev)
 	if err == nil {
-		w.r.verify.count(prefix, w.r.model.sorted(prefix), l.rev, l.count)
+		want, known := live(w.r.model.sorted(prefix), l.rev)
+		w.r.verify.counted(prefix, l.rev, l.count, want, known)
 	}
 	return err
 }
 
-// countAll counts what is below prefix at rev (0: now), as kube-apiserver does
+// countAll counts the keys below prefix at rev (0: now), as kube-apiserver does
 // for its metrics.
 func (w *worker) countAll(ctx context.Context, prefix string, rev int64) (*listing, error) {
 	resp, err := w.read(ctx, "count", prefix, clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(rev))
@@ -74,7 +75,7 @@ func (w *worker) countAll(ctx context.Context, prefix string, rev int64) (*listi
 	return &listing{prefix: prefix, rev: rev, count: resp.Count}, nil
 }
 
-// replay watches the history from revision from to until.
+// replay watches the history from revision from up to revision until.
 func (r *runner) replay(ctx context.Context, name string, from, until int64) (err error) {
 	p := r.begin(name, 0)
 	defer r.end(p)
@@ -86,7 +87,7 @@ func (r *runner) replay(ctx context.Context, name string, from, until int64) (er
 		})
 		switch {
 		case errors.Is(err, errCompacted):
-			r.note("revision %d was compacted before the run: replayed from %d on", from, r.model.start+1)
+			r.note("revision %d was compacted before the run: replayed from %d", from, r.model.start+1)
 			from = r.model.start + 1
 		case err != nil:
 			return fmt.Errorf("read revision %d: %w", from, err)
@@ -114,8 +115,8 @@ func (r *runner) replay(ctx context.Context, name string, from, until int64) (er
 	return ctx.Err()
 }
 
-// compactObjects discards the history below rev, and checks that it is gone.
-// Whether what is left is right shows in what follows.
+// compactObjects compacts at rev, and checks that older revisions are refused. The reads
+// that follow check what is left.
 func (r *runner) compactObjects(ctx context.Context, rev, now int64, physical bool) error {
 	p := r.begin("compact", 0)
 	defer r.end(p)
@@ -127,16 +128,12 @@ func (r *runner) compactObjects(ctx context.Context, rev, now int64, physical bo
 		rev  int64
 		want error
 	}{{rev, errCompacted}, {rev - 1, errCompacted}, {math.MaxInt64 / 2, errFuture}} {
-		err := r.unmeasured(ctx, func(ctx context.Context) error {
+		err := w.fails(ctx, fmt.Sprintf("compact at %d after %d, now %d", c.rev, rev, now), c.want, func(ctx context.Context) error {
 			_, err := w.client.Compact(ctx, c.rev)
 			return err
 		})
-		if err != nil && passing(err) {
-			return fmt.Errorf("compact at %d: %w", c.rev, err)
-		}
-		r.verify.answers.Add(1)
-		if !errors.Is(err, c.want) {
-			r.verify.fail("compact at %d after %d, now %d: answered %v, want %v", c.rev, rev, now, err, c.want)
+		if err != nil {
+			return err
 		}
 	}
 	for kind := range kinds {
@@ -160,17 +157,14 @@ func (w *worker) compact(ctx context.Context, rev int64, physical bool) error {
 	if physical {
 		op, opts = "compact physically", append(opts, clientv3.WithCompactPhysical())
 	}
-	a := w.r.attempts()
-	for {
-		err := w.measureFor(ctx, w.r.cfg.RetryFor, op, func(ctx context.Context, _ *sample) error {
+	uncertain, err := w.r.repeat(ctx, func(bool) error {
+		return w.measureFor(ctx, w.r.cfg.RetryFor, op, func(ctx context.Context, _ *sample) error {
 			_, err := w.client.Compact(ctx, rev, opts...)
 			return err
 		})
-		if err == nil || a.uncertain && errors.Is(err, errCompacted) {
-			return nil
-		}
-		if !a.again(ctx, err) {
-			return err
-		}
+	})
+	if uncertain && errors.Is(err, errCompacted) {
+		return nil
 	}
+	return err
 }

@@ -59,7 +59,7 @@ func (r *runner) runWatchLatency(ctx context.Context) (err error) {
 	for _, ws := range sets {
 		ws.check(ctx, r.model.revision.Load())
 	}
-	// The events are told beside the writes, over the same time.
+	// Events are reported next to the writes of the same time.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.mu.Lock()

@@ -24,29 +24,24 @@ type granted struct {
 }
 
 // grant asks for a lease and has it revoked at the end of the run. A grant
-// whose answer was lost leaves a lease without keys behind, which expires.
+// whose answer was lost leaves a lease without keys, which expires.
 func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	a := w.r.attempts()
-	for {
-		var resp *clientv3.LeaseGrantResponse
-		err := w.measure(ctx, "grant", func(ctx context.Context, _ *sample) (err error) {
-			resp, err = w.client.Grant(ctx, ttl)
-			return err
-		})
-		if err == nil {
-			w.r.verify.answers.Add(1)
-			if resp.TTL < ttl || resp.ID == 0 {
-				w.r.verify.fail("grant: lease %x with TTL %d, want at least %d", resp.ID, resp.TTL, ttl)
-			}
-			w.r.mu.Lock()
-			w.r.leases = append(w.r.leases, resp.ID)
-			w.r.mu.Unlock()
-			return resp, nil
-		}
-		if !a.again(ctx, err) {
-			return nil, err
-		}
+	var resp *clientv3.LeaseGrantResponse
+	err := w.request(ctx, "grant", func(ctx context.Context, _ *sample) (err error) {
+		resp, err = w.client.Grant(ctx, ttl)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	w.r.verify.answers.Add(1)
+	if resp.TTL < ttl || resp.ID == 0 {
+		w.r.verify.fail("grant: lease %x with TTL %d, want at least %d", resp.ID, resp.TTL, ttl)
+	}
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.leases = append(w.r.leases, resp.ID)
+	return resp, nil
 }
 
 // leased attaches the worker's lease to o, taking a new one when enough keys
@@ -64,8 +59,8 @@ func (w *worker) leased(ctx context.Context, o *object, ttl int64) error {
 	return nil
 }
 
-// runLease creates events that share leases, and then looks at, renews and
-// revokes these, and lets one expire.
+// runLease creates events that share leases, renews the leases, queries and revokes them, and lets
+// one expire.
 func (r *runner) runLease(ctx context.Context) (err error) {
 	watchPhase := r.begin("watch", 0)
 	ws, err := r.openWatches(ctx, watchPhase)
@@ -77,13 +72,7 @@ func (r *runner) runLease(ctx context.Context) (err error) {
 	r.end(watchPhase)
 
 	r.measured(ctx, "create", 0, func(ctx context.Context, w *worker, _ int64) error {
-		o := r.model.add(eventKind)
-		o.claim()
-		defer o.release()
-		if err := w.leased(ctx, o, r.cfg.LeaseTTL); err != nil {
-			return err
-		}
-		return w.put(ctx, o)
+		return w.create(ctx, eventKind, r.cfg.LeaseTTL)
 	})
 	leases := r.attached()
 	r.loaded(ctx, "renew", len(leases), func(ctx context.Context, w *worker, i int64) error { return w.renew(ctx, leases[i]) })
@@ -95,7 +84,7 @@ func (r *runner) runLease(ctx context.Context) (err error) {
 	return nil
 }
 
-// attached returns all leases with the keys that hold them.
+// attached returns all leases with the keys attached to them.
 func (r *runner) attached() []*granted {
 	byID := map[clientv3.LeaseID]*granted{}
 	r.mu.Lock()
@@ -115,21 +104,15 @@ func (r *runner) attached() []*granted {
 	return all
 }
 
-// runGrant grants leases that no key holds.
-func (r *runner) runGrant(ctx context.Context) error {
-	r.measured(ctx, "grant", 0, func(ctx context.Context, w *worker, _ int64) error {
-		_, err := w.grant(ctx, r.cfg.LeaseTTL)
-		return err
-	})
-	return nil
+// grantNext grants a lease that no key holds.
+func (w *worker) grantNext(ctx context.Context) error {
+	_, err := w.grant(ctx, w.r.cfg.LeaseTTL)
+	return err
 }
 
 // runKeepalive renews leases, of which each client has one.
 func (r *runner) runKeepalive(ctx context.Context) error {
-	r.loaded(ctx, "load", r.cfg.Clients, func(ctx context.Context, w *worker, _ int64) error {
-		_, err := w.grant(ctx, r.cfg.LeaseTTL)
-		return err
-	})
+	r.loaded(ctx, "load", r.cfg.Clients, func(ctx context.Context, w *worker, _ int64) error { return w.grantNext(ctx) })
 	leases := r.attached()
 	if len(leases) == 0 {
 		return fmt.Errorf("load: %w", ErrNothingSucceeded)
@@ -140,50 +123,37 @@ func (r *runner) runKeepalive(ctx context.Context) error {
 	return nil
 }
 
-// renew keeps a lease alive once, and checks what is told about it.
+// renew keeps a lease alive once, and checks the answer.
 func (w *worker) renew(ctx context.Context, g *granted) error {
 	if err := w.keepalive(ctx, g); err != nil {
 		return err
 	}
-	a := w.r.attempts()
-	for {
-		var resp *clientv3.LeaseTimeToLiveResponse
-		err := w.measure(ctx, "time to live", func(ctx context.Context, s *sample) (err error) {
-			resp, err = w.client.TimeToLive(ctx, g.id, clientv3.WithAttachedKeys())
-			if err == nil {
-				s.keys = len(resp.Keys)
-			}
-			return err
-		})
-		if err == nil {
-			w.checkTimeToLive(g, resp)
-			return nil
+	var resp *clientv3.LeaseTimeToLiveResponse
+	err := w.request(ctx, "time to live", func(ctx context.Context, s *sample) (err error) {
+		if resp, err = w.client.TimeToLive(ctx, g.id, clientv3.WithAttachedKeys()); err == nil {
+			s.keys = len(resp.Keys)
 		}
-		if !a.again(ctx, err) {
-			return err
-		}
+		return err
+	})
+	if err == nil {
+		w.checkTimeToLive(g, resp)
 	}
+	return err
 }
 
 // keepalive keeps a lease alive once.
 func (w *worker) keepalive(ctx context.Context, g *granted) error {
-	a := w.r.attempts()
-	for {
-		err := w.measure(ctx, "keepalive", func(ctx context.Context, _ *sample) error {
-			resp, err := w.client.KeepAliveOnce(ctx, g.id)
-			if err != nil {
-				return err
-			}
-			w.r.verify.answers.Add(1)
-			if resp.ID != g.id || resp.TTL < g.ttl {
-				w.r.verify.fail("keepalive %x: lease %x with TTL %d, want at least %d", g.id, resp.ID, resp.TTL, g.ttl)
-			}
-			return nil
-		})
-		if err == nil || !a.again(ctx, err) {
+	return w.request(ctx, "keepalive", func(ctx context.Context, _ *sample) error {
+		resp, err := w.client.KeepAliveOnce(ctx, g.id)
+		if err != nil {
 			return err
 		}
-	}
+		w.r.verify.answers.Add(1)
+		if resp.ID != g.id || resp.TTL < g.ttl {
+			w.r.verify.fail("keepalive %x: lease %x with TTL %d, want at least %d", g.id, resp.ID, resp.TTL, g.ttl)
+		}
+		return nil
+	})
 }
 
 func (w *worker) checkTimeToLive(g *granted, resp *clientv3.LeaseTimeToLiveResponse) {
@@ -210,35 +180,29 @@ func (w *worker) checkTimeToLive(g *granted, resp *clientv3.LeaseTimeToLiveRespo
 	}
 }
 
-// revoke gives a lease back and waits for its keys to go.
+// revoke revokes a lease and waits until its keys are deleted.
 func (w *worker) revoke(ctx context.Context, g *granted, events *watcher) error {
 	for _, o := range g.keys {
 		o.claim()
 		defer o.release()
 	}
-	a := w.r.attempts()
-	for {
-		// clientv3 repeats revocations by itself, so that "not found" may be
-		// the answer to one that took effect: the watch tells.
-		err := w.measure(ctx, "revoke", func(ctx context.Context, _ *sample) error {
-			_, err := w.client.Revoke(ctx, g.id)
-			return err
-		})
-		if err == nil || isLeaseNotFound(err) {
-			return w.vanished(ctx, g, events)
-		}
-		if !a.again(ctx, err) {
-			for _, o := range g.keys {
-				o.lose()
-			}
-			return err
-		}
+	err := w.request(ctx, "revoke", func(ctx context.Context, _ *sample) error {
+		_, err := w.client.Revoke(ctx, g.id)
+		return err
+	})
+	// clientv3 repeats revocations by itself, so that "not found" may be
+	// the answer to one that took effect: the watch shows which.
+	if err == nil || isLeaseNotFound(err) {
+		return w.vanished(ctx, g, events)
 	}
+	for _, o := range g.keys {
+		o.lose()
+	}
+	return err
 }
 
-// vanished waits for the deletion of g's keys, which no answer names the
-// revision of: they must go together in one revision, in key order. The model
-// takes that over.
+// vanished waits until a watch reports that g's keys are deleted, and adds the deletions to the
+// model: no answer names their revision. The keys must be deleted in one revision, in key order.
 func (w *worker) vanished(ctx context.Context, g *granted, events *watcher) error {
 	if len(g.keys) == 0 {
 		return nil
@@ -248,7 +212,7 @@ func (w *worker) vanished(ctx context.Context, g *granted, events *watcher) erro
 		holders[o] = true
 	}
 	var gone []event
-	from := 0 // events looked at
+	from := 0 // first event that was not examined
 	err := events.wait(ctx, func() bool {
 		for ; from < len(events.events); from++ {
 			if e := events.events[from]; e.deleted && holders[e.object] {
@@ -274,7 +238,7 @@ func (w *worker) vanished(ctx context.Context, g *granted, events *watcher) erro
 	return nil
 }
 
-// expire lets the shortest lease there is run out with a few keys.
+// expire attaches a few keys to a lease of the shortest TTL, and waits until it has expired.
 func (w *worker) expire(ctx context.Context, events *watcher) error {
 	granting := time.Now()
 	resp, err := w.grant(ctx, 1)

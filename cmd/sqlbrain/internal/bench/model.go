@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -11,10 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// state is what an answer says of a key, the value hashed.
+// state is the content of a key in an answer, with a hash in place of the value.
 type state struct {
 	create, mod, version, lease int64
 	hash                        uint64
@@ -25,11 +25,9 @@ func (s state) String() string {
 	return fmt.Sprintf("{create %d mod %d version %d lease %x, %d bytes %016x}", s.create, s.mod, s.version, s.lease, s.size, s.hash)
 }
 
-var hashSeed = maphash.MakeSeed()
+func hashOf(value []byte) uint64 { return xxhash.Sum64(value) }
 
-func hashOf(value []byte) uint64 { return maphash.Bytes(hashSeed, value) }
-
-// stateOf returns what an answer says of kv.
+// stateOf returns the state of kv in an answer.
 func (m *model) stateOf(kv *mvccpb.KeyValue) state {
 	s := state{
 		create: kv.CreateRevision, mod: kv.ModRevision, version: kv.Version, lease: kv.Lease,
@@ -47,8 +45,8 @@ type version struct {
 	deleted bool
 }
 
-// object is the model of one key. Whoever claimed it may write it; mu guards
-// the rest.
+// object is the model of one key. Only the worker that claimed it may write it; mu
+// guards the rest.
 type object struct {
 	index int
 	kind  int
@@ -64,7 +62,7 @@ type object struct {
 	sendings []time.Time // when each of this run's values was sent first; watch-latency only
 }
 
-// claim takes the right to write o, if nobody has it.
+// claim takes the right to write o, if no other worker has it.
 func (o *object) claim() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,7 +115,7 @@ func (o *object) settled(rev int64) (s state, live, known, lost bool) {
 // model is what the store must hold. Safe for concurrent use.
 type model struct {
 	gen *generator
-	// noVersions says that the server's versions mean nothing: all are 0 here.
+	// noVersions: the server does not count versions, so all are 0 here.
 	noVersions bool
 	start      int64        // revision before the first write
 	revision   atomic.Int64 // newest revision that any answer named
@@ -209,13 +207,8 @@ type event struct {
 	prev    state
 }
 
-// events returns the changes of keys below prefix with revisions in (from, to],
+// eventsOf returns the changes with revisions in (from, to] of objects, which are in key order,
 // in the order a watch must deliver them.
-func (m *model) events(prefix string, from, to int64) []event {
-	return eventsOf(m.sorted(prefix), from, to)
-}
-
-// eventsOf is events of objects, which are in key order.
 func eventsOf(objects []*object, from, to int64) []event {
 	var all []event
 	for _, o := range objects {

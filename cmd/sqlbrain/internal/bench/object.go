@@ -11,7 +11,7 @@ import (
 // kind is a sort of Kubernetes object: where kube-apiserver keeps it and how
 // large it is.
 type kind struct {
-	resource string  // the part of the key behind the prefix
+	resource string  // the part of the key after the prefix
 	share    int     // of 100 objects
 	median   float64 // bytes of a value
 	spread   float64 // standard deviation of the logarithm of the size
@@ -42,15 +42,15 @@ const (
 	valueMagic = "k8s\x00" // Kubernetes' mark of a protobuf value
 )
 
-// generator makes keys and values. All follow from the seed and the numbers
-// handed in. It is immutable, so safe for concurrent use.
+// generator makes keys and values, which depend only on the seed and the arguments. It is
+// immutable, so safe for concurrent use.
 type generator struct {
 	seed   uint64
 	prefix string
 	size   int // bytes of every value; 0: by kind
 }
 
-// What a random sequence of an object is for; those of its values are numbered
+// Purposes of an object's random sequences; those of its values are numbered
 // from 0.
 const (
 	forKind = -1 - iota

@@ -11,7 +11,7 @@ const (
 	updatedAt = 4  // the first of them; huge objects are among them
 	deletedOf = 50 // one of so many objects is deleted
 	deletedAt = 7  // the first of them
-	// concurrentLists is about how often a namespace is listed beside updates.
+	// concurrentLists is about how often a namespace is listed during updates.
 	concurrentLists = 1000
 
 	oldReads    = 10_000 // reads of single objects at old revisions, at most
@@ -33,7 +33,10 @@ func (r *runner) runObjects(ctx context.Context) (err error) {
 	}
 	r.end(watching)
 
-	r.loaded(ctx, "create", r.cfg.Objects, r.createObject)
+	// Events share leases, as in kube-apiserver.
+	r.loaded(ctx, "create", r.cfg.Objects, func(ctx context.Context, w *worker, _ int64) error {
+		return w.create(ctx, -1, objectLease)
+	})
 	created := r.model.revision.Load()
 	r.updateObjects(ctx)
 	updated := r.model.revision.Load()
@@ -70,21 +73,8 @@ func (r *runner) runObjects(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// createObject creates the next object; events share leases as in kube-apiserver.
-func (r *runner) createObject(ctx context.Context, w *worker, _ int64) error {
-	o := r.model.add(-1)
-	o.claim()
-	defer o.release()
-	if kinds[o.kind].leased {
-		if err := w.leased(ctx, o, objectLease); err != nil {
-			return err
-		}
-	}
-	return w.put(ctx, o)
-}
-
 // updateObjects replaces a tenth of the objects several times, and lists a
-// namespace now and then beside the writes.
+// namespace now and then during the writes.
 func (r *runner) updateObjects(ctx context.Context) {
 	chosen := r.chosen(updatedOf, updatedAt)
 	if len(chosen) == 0 || r.cfg.Updates == 0 {
@@ -124,18 +114,6 @@ func (r *runner) deleteObjects(ctx context.Context) {
 		defer o.release()
 		return w.put(ctx, o)
 	})
-}
-
-// change has do write o, if o exists.
-func (w *worker) change(ctx context.Context, o *object, do func(*worker, context.Context, *object) error) error {
-	if !o.claim() {
-		return errAbsent
-	}
-	defer o.release()
-	if _, live := o.latest(); !live {
-		return errAbsent
-	}
-	return do(w, ctx, o)
 }
 
 // chosen returns each object whose number leaves the remainder at when divided by of.

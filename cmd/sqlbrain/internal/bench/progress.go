@@ -35,7 +35,7 @@ func (r *runner) showProgress() (stop func()) {
 			select {
 			case <-done:
 				if r.cfg.ProgressTerminal {
-					_, _ = fmt.Fprint(out, "\r\x1b[K") // a lost progress line harms nobody
+					_, _ = fmt.Fprint(out, "\r\x1b[K") // losing a progress line does no harm
 				}
 				return
 			case now := <-tick.C:
@@ -64,7 +64,7 @@ func (r *runner) showProgress() (stop func()) {
 	return func() { close(done); wg.Wait() }
 }
 
-// progressLine says how far p is: n steps, perSecond of late.
+// progressLine describes the progress of p: n steps are done, perSecond of them in the last second.
 func progressLine(p *phase, n int64, perSecond float64, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %d", p.name, n)

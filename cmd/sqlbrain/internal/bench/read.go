@@ -15,31 +15,24 @@ import (
 
 // read sends one Range, repeated while it fails for passing reasons.
 func (w *worker) read(ctx context.Context, op, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	a := w.r.attempts()
-	for {
-		var resp *clientv3.GetResponse
-		before := w.r.model.revision.Load()
-		err := w.measure(ctx, op, func(ctx context.Context, s *sample) (err error) {
-			s.sent = len(key)
-			if resp, err = w.client.Get(ctx, key, opts...); err == nil {
-				s.keys = len(resp.Kvs)
-				for _, kv := range resp.Kvs {
-					s.received += len(kv.Key) + len(kv.Value)
-				}
-			}
-			return err
-		})
-		if err == nil {
-			w.r.verify.revision(op+" "+key, resp.Header.Revision, before)
-			return resp, nil
+	var resp *clientv3.GetResponse
+	var before int64
+	err := w.request(ctx, op, func(ctx context.Context, s *sample) (err error) {
+		before = w.r.model.revision.Load()
+		s.sent = len(key)
+		if resp, err = w.client.Get(ctx, key, opts...); err == nil {
+			s.receive(resp.Kvs)
 		}
-		if !a.again(ctx, err) {
-			return nil, err
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	w.r.verify.revision(op+" "+key, resp.Header.Revision, before)
+	return resp, nil
 }
 
-// get reads o at rev (0: now) and has the answer checked.
+// get reads o at rev (0: now) and checks the answer.
 func (w *worker) get(ctx context.Context, o *object, rev int64) error {
 	op := "get"
 	if rev != 0 {
@@ -68,7 +61,7 @@ func (w *worker) get(ctx context.Context, o *object, rev int64) error {
 
 // list reads everything below prefix at rev (0: now) as kube-apiserver does:
 // page by page, the later ones at the revision of the first and from the key
-// behind the last, but ends with the phase's time. Pages are checked against each
+// after the last, but ends with the phase's time. Pages are checked against each
 // other; comparing the whole with the model is up to the caller.
 func (w *worker) list(ctx context.Context, prefix string, rev int64, opts ...clientv3.OpOption) (*listing, error) {
 	op := "list page"
@@ -149,19 +142,19 @@ func (w *worker) appendItems(l *listing, kvs []*mvccpb.KeyValue) error {
 // stream reads everything below prefix in one RangeStream, as newer
 // kube-apiservers do. It returns nil if the server does not offer that.
 func (w *worker) stream(ctx context.Context, prefix string) (*listing, error) {
-	a := w.r.attempts()
-	for {
-		l := &listing{prefix: prefix}
-		err := w.measureFor(ctx, w.r.cfg.RetryFor, "list stream", func(ctx context.Context, s *sample) (err error) {
+	var l *listing
+	_, err := w.r.repeat(ctx, func(bool) error {
+		l = &listing{prefix: prefix}
+		return w.measureFor(ctx, w.r.cfg.RetryFor, "list stream", func(ctx context.Context, s *sample) error {
 			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
 			chunks, err := w.client.GetStream(ctx, prefix, clientv3.WithPrefix())
 			if err != nil {
-				cancel()
 				return err
 			}
 			defer func() {
 				cancel()
-				for range chunks { // else its sender would wait for ever
+				for range chunks { // else its sender would block
 				}
 			}()
 			for chunk := range chunks {
@@ -169,10 +162,7 @@ func (w *worker) stream(ctx context.Context, prefix string) (*listing, error) {
 					return err
 				}
 				kvs := chunk.RangeResponse.GetKvs()
-				s.keys += len(kvs)
-				for _, kv := range kvs {
-					s.received += len(kv.Key) + len(kv.Value)
-				}
+				s.receive(kvs)
 				if err := w.appendItems(l, kvs); err != nil {
 					return err
 				}
@@ -182,36 +172,37 @@ func (w *worker) stream(ctx context.Context, prefix string) (*listing, error) {
 			}
 			return ctx.Err()
 		})
-		switch {
-		case err == nil:
-			return l, nil
-		case codeOf(err) == codes.Unimplemented:
-			w.r.note("the server has no RangeStream")
-			return nil, nil
-		case !a.again(ctx, err):
-			return nil, err
-		}
+	})
+	if codeOf(err) == codes.Unimplemented {
+		w.r.note("the server has no RangeStream")
+		return nil, nil
 	}
+	return l, err
 }
 
 // refused sends a read that must end with want.
 func (w *worker) refused(ctx context.Context, want error, key string, opts ...clientv3.OpOption) error {
-	err := w.r.unmeasured(ctx, func(ctx context.Context) error {
+	return w.fails(ctx, "get "+key, want, func(ctx context.Context) error {
 		_, err := w.client.Get(ctx, key, opts...)
 		return err
 	})
+}
+
+// fails sends a request that must end with want. Its own error is that no answer came.
+func (w *worker) fails(ctx context.Context, what string, want error, request func(context.Context) error) error {
+	err := w.r.unmeasured(ctx, request)
 	if err != nil && passing(err) {
-		return err
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	w.r.verify.answers.Add(1)
 	if !errors.Is(err, want) {
-		w.r.verify.fail("get %s: answered %v, want %v", key, err, want)
+		w.r.verify.fail("%s: answered %v, want %v", what, err, want)
 	}
 	return nil
 }
 
 // errCompacted and errFuture are etcd's answers to reads of revisions that are
-// not there any more, or not yet.
+// compacted, or not reached yet.
 var (
 	errCompacted = rpctypes.ErrCompacted
 	errFuture    = rpctypes.ErrFutureRev

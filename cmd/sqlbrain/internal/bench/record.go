@@ -3,10 +3,12 @@ package bench
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,24 +23,17 @@ type phase struct {
 	errs    atomic.Int64 // requests failed
 	started time.Time
 	elapsed time.Duration // set when it is over
-	// What processes had used when it began and ended; nil if that is not known.
-	before, after map[int]usage
+	// The usage of processes when it began and ended.
+	before, after []ProcessReport
 
 	mu  sync.Mutex
-	ops []*opStats // in order of first use
+	ops []*opStats // by name, in order of first use
 }
 
 // opStats measures one kind of request.
 type opStats struct {
-	name string
-
-	mu        sync.Mutex
-	succeeded int64
-	errors    map[codes.Code]int64
-	keys      int64
-	sent      int64
-	received  int64
-	latency   histogram // of those that succeeded
+	counted OpReport  // without rates and latency
+	latency histogram // of those that succeeded
 }
 
 // sample is one answered request, or one event.
@@ -49,38 +44,40 @@ type sample struct {
 	err            error
 }
 
-func (p *phase) op(name string) *opStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, o := range p.ops {
-		if o.name == name {
-			return o
-		}
+// receive adds the keys of an answer.
+func (s *sample) receive(kvs []*mvccpb.KeyValue) {
+	s.keys += len(kvs)
+	for _, kv := range kvs {
+		s.received += len(kv.Key) + len(kv.Value)
 	}
-	o := &opStats{name: name, errors: map[codes.Code]int64{}}
-	p.ops = append(p.ops, o)
-	return o
 }
 
 func (p *phase) record(name string, s sample) {
-	o := p.op(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.ops, func(o *opStats) bool { return o.counted.Name == name })
+	if i < 0 {
+		i = len(p.ops)
+		p.ops = append(p.ops, &opStats{counted: OpReport{Name: name}})
+	}
+	o := p.ops[i]
+	o.counted.SentBytes += int64(s.sent)
 	if s.err != nil {
 		p.errs.Add(1)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sent += int64(s.sent)
-	if s.err != nil {
-		o.errors[codeOf(s.err)]++
+		if o.counted.Errors == nil {
+			o.counted.Errors = map[string]int64{}
+		}
+		o.counted.Errors[codeOf(s.err).String()]++
+		o.counted.Failed++
 		return
 	}
-	o.succeeded++
-	o.keys += int64(s.keys)
-	o.received += int64(s.received)
+	o.counted.Succeeded++
+	o.counted.Keys += int64(s.keys)
+	o.counted.ReceivedBytes += int64(s.received)
 	o.latency.record(s.latency)
 }
 
-// codeOf returns the gRPC code of an error of clientv3, which hides it behind
+// codeOf returns the gRPC code of an error of clientv3, which wraps it in
 // etcd's errors and the context's.
 func codeOf(err error) codes.Code {
 	var etcd rpctypes.EtcdError
@@ -96,7 +93,7 @@ func codeOf(err error) codes.Code {
 }
 
 // passing reports whether a request that ended with err may succeed if it is
-// repeated. Of a write, all such errors leave it open whether it took effect.
+// repeated. After such an error it is unknown whether a write took effect.
 func passing(err error) bool {
 	switch codeOf(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.Unknown:

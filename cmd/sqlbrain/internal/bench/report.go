@@ -34,7 +34,7 @@ type PhaseReport struct {
 	Name    string     `json:"name"`
 	Seconds float64    `json:"seconds"`
 	Ops     []OpReport `json:"ops"`
-	// What the client and the server's processes used, if that was asked for.
+	// The usage of the client and of the server's processes, if it was requested.
 	Client *ProcessReport  `json:"client,omitempty"`
 	Server []ProcessReport `json:"server,omitempty"`
 }
@@ -84,30 +84,21 @@ func (p *phase) report() PhaseReport {
 	for _, o := range p.ops {
 		rep.Ops = append(rep.Ops, o.report(p.elapsed))
 	}
+	p.reportUsage(&rep)
 	return rep
 }
 
 func (o *opStats) report(elapsed time.Duration) OpReport {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	rep := OpReport{
-		Name: o.name, Succeeded: o.succeeded, Keys: o.keys, SentBytes: o.sent, ReceivedBytes: o.received,
-		Latency: Latency{
-			Mean: ms(o.latency.mean()), P50: ms(o.latency.quantile(0.5)), P90: ms(o.latency.quantile(0.9)),
-			P99: ms(o.latency.quantile(0.99)), P999: ms(o.latency.quantile(0.999)), Max: ms(o.latency.max),
-		},
+	quantile := func(q float64) float64 { return ms(o.latency.quantile(q)) }
+	rep := o.counted
+	rep.Errors = maps.Clone(rep.Errors)
+	rep.Latency = Latency{
+		Mean: ms(o.latency.mean()), P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), P999: quantile(0.999), Max: ms(o.latency.max),
 	}
 	if s := elapsed.Seconds(); s > 0 {
-		rep.PerSecond = float64(o.succeeded) / s
-		rep.BytesPerSecond = float64(o.sent+o.received) / s
-	}
-	for code, n := range o.errors {
-		if rep.Errors == nil {
-			rep.Errors = map[string]int64{}
-		}
-		rep.Errors[code.String()] += n
-		rep.Failed += n
+		rep.PerSecond = float64(rep.Succeeded) / s
+		rep.BytesPerSecond = float64(rep.SentBytes+rep.ReceivedBytes) / s
 	}
 	return rep
 }

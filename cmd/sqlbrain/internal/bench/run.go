@@ -12,33 +12,32 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Errors a run ends with, besides those of its context and of connecting.
+// Errors a run ends with, in addition to those of its context and of connecting.
 var (
 	// ErrVerification: an answer or event was not what the model says.
 	ErrVerification = errors.New("verification failed")
 	// ErrNothingSucceeded: every request failed.
 	ErrNothingSucceeded = errors.New("no request succeeded")
 	// ErrGone: requests succeeded, but for longer than Config.RetryFor none did.
-	ErrGone = errors.New("no request succeeds any more")
+	ErrGone = errors.New("requests have stopped succeeding")
 	// ErrPrefixInUse: there are keys below the prefix already.
 	ErrPrefixInUse = errors.New("the prefix holds keys already")
 )
 
-// cleanUpTime bounds the cleaning up behind a run that was interrupted.
+// cleanUpTime bounds the cleaning up after a run that was interrupted.
 const cleanUpTime = time.Minute
 
 // runner is one run. Its fields are set before workers start, but for those
 // that mu guards.
 type runner struct {
-	cfg     Config
-	clients []*clientv3.Client
-	model   *model
-	verify  *verifier
-	pace    *pacer // nil: no set rate
-	abort   context.CancelCauseFunc
-	alive   atomic.Int64 // when a request succeeded last, in nanoseconds
-	// processes are those whose use is told; nil: none.
-	processes *processes
+	cfg       Config
+	clients   []*clientv3.Client
+	model     *model
+	verify    *verifier
+	pace      *pacer // nil: no set rate
+	abort     context.CancelCauseFunc
+	alive     atomic.Int64 // when a request succeeded last, in nanoseconds
+	processes processes    // those whose usage is reported
 
 	mu     sync.Mutex
 	phases []*phase
@@ -47,13 +46,16 @@ type runner struct {
 }
 
 // Run executes the workload cfg names. The report is not nil once the endpoint
-// answered, also beside an error; the error wraps ErrVerification,
+// answered, even if there is an error; the error wraps ErrVerification,
 // ErrNothingSucceeded, ErrGone, or what kept the run from finishing. Requests that fail
-// for a passing reason are counted, and are no error of the run.
+// for a temporary reason are counted, and do not make the run fail.
 func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
-	cfg, err = cfg.withDefaults()
-	if err != nil {
+	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
+	}
+	cfg.Conns = min(cfg.Conns, cfg.Clients)
+	if cfg.Total == 0 && cfg.Duration == 0 {
+		cfg.Total = 10_000
 	}
 	prefix := cfg.Prefix
 	if prefix == "" {
@@ -100,24 +102,18 @@ func Run(ctx context.Context, cfg Config) (rep *Report, err error) {
 func (r *runner) execute(ctx context.Context) error {
 	stop := r.showProgress()
 	defer stop()
-	workloads := map[string]func(context.Context) error{
-		"create": r.runCreate, "update": r.runUpdate, "put": r.runPut, "get": r.runGet, "count": r.runCount,
-		"list": r.runList, "list-all": r.runListAll, "delete": r.runDelete, "mixed": r.runMixed,
-		"watch-latency": r.runWatchLatency, "lease": r.runLease, "grant": r.runGrant, "keepalive": r.runKeepalive,
-		"objects": r.runObjects,
-	}
 	if r.cfg.Adopt {
 		if err := r.adopt(ctx); err != nil {
 			return err
 		}
 	}
-	if err := workloads[r.cfg.Workload](ctx); err != nil {
+	if err := findWorkload(r.cfg.Workload).run(r, ctx); err != nil {
 		return err
 	}
 	return r.finish(ctx)
 }
 
-// finish checks the answers that had to wait, and what the store holds now.
+// finish checks the answers that were kept for later, and what the store holds now.
 func (r *runner) finish(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -136,7 +132,7 @@ func (r *runner) finish(ctx context.Context) error {
 }
 
 // checkRevisions checks that no two writes share a revision and, if the store
-// is ours alone, that there are no gaps up to rev.
+// has no other writer, that revisions up to rev have no gaps.
 func (r *runner) checkRevisions(rev int64) {
 	revs, lost := r.model.revisions()
 	expect := r.model.start + 1
@@ -161,7 +157,7 @@ func (r *runner) checkRevisions(rev int64) {
 }
 
 // cleanUp deletes everything below prefix, a page at a time so that no
-// transaction gets large, and gives back the leases.
+// transaction gets large, and revokes the leases.
 func (r *runner) cleanUp(ctx context.Context, prefix string) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
@@ -215,9 +211,7 @@ func (r *runner) report(began time.Time, prefix string) *Report {
 		Phases: []PhaseReport{}, Verification: r.verify.report(), Notes: r.notes,
 	}
 	for _, p := range r.phases {
-		phase := p.report()
-		r.processes.tell(p, &phase)
-		rep.Phases = append(rep.Phases, phase)
+		rep.Phases = append(rep.Phases, p.report())
 	}
 	return rep
 }

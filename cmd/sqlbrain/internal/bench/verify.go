@@ -66,7 +66,7 @@ func (v *verifier) revision(what string, rev, least int64) {
 	v.model.see(rev)
 }
 
-// reading checks r now, or later if the object is just being written.
+// reading checks r now, or keeps it for settle if the object is being written.
 func (v *verifier) reading(r reading) {
 	if !v.tryReading(r) {
 		v.mu.Lock()
@@ -97,7 +97,7 @@ func (v *verifier) tryReading(r reading) bool {
 	return true
 }
 
-// later keeps l until nothing is being written.
+// later keeps l for settle.
 func (v *verifier) later(l *listing) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,7 +109,7 @@ func (v *verifier) later(l *listing) {
 	v.listings = append(v.listings, l)
 }
 
-// settle checks what was kept. Nothing may be being written.
+// settle checks the answers that were kept for later. No write may be in progress.
 func (v *verifier) settle() {
 	v.mu.Lock()
 	readings, listings := v.readings, v.listings
@@ -179,14 +179,7 @@ func (v *verifier) listing(l *listing, objects []*object) {
 	}
 }
 
-// count checks the answer to a count at rev of objects, which are all those below
-// prefix; nothing may be being written.
-func (v *verifier) count(prefix string, objects []*object, rev, got int64) {
-	want, known := live(objects, rev)
-	v.counted(prefix, rev, got, want, known)
-}
-
-// counted is count for those who know how many there are, if known is true.
+// counted checks the answer to a count, which must be want if known is true.
 func (v *verifier) counted(prefix string, rev, got, want int64, known bool) {
 	v.answers.Add(1)
 	switch {

@@ -10,12 +10,8 @@ import (
 
 // testRunner returns a runner without connections, on a store at revision 10.
 func testRunner() *runner {
-	cfg, err := Config{Endpoints: []string{"none"}, Workload: "get"}.withDefaults()
-	if err != nil {
-		panic(err)
-	}
 	m := newModel(&generator{seed: 1, prefix: "/r"}, 10)
-	return &runner{cfg: cfg, model: m, verify: &verifier{model: m}, clients: []*clientv3.Client{nil}}
+	return &runner{cfg: DefaultConfig(), model: m, verify: &verifier{model: m}, clients: []*clientv3.Client{nil}}
 }
 
 // testHistory is a model of three objects: a is created at 11 and updated at
@@ -35,7 +31,7 @@ func testHistory() (r *runner, a, b, c *object) {
 	return r, a, b, c
 }
 
-func TestModelKnowsThePast(t *testing.T) {
+func TestModelKeepsPastVersions(t *testing.T) {
 	_, a, b, _ := testHistory()
 	for _, want := range []struct {
 		o    *object
@@ -109,7 +105,7 @@ func TestWrongReadsAreFound(t *testing.T) {
 	}
 }
 
-func TestReadsBesideAWriteAreCheckedAfterIt(t *testing.T) {
+func TestReadsDuringAWriteAreCheckedAfterIt(t *testing.T) {
 	r, a, _, _ := testHistory()
 	old, _ := a.latest()
 	require.True(t, a.claim())
@@ -151,7 +147,7 @@ func TestWrongEventsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, _, _ := testHistory()
-			want := r.model.events("/r/", 10, 16)
+			want := eventsOf(r.model.sorted("/r/"), 10, 16)
 			require.Len(t, want, 6)
 			w := &watcher{set: &watches{r: r}, prefix: "/r/", from: 11, events: slices.Clone(want)}
 			if spoil != nil {
@@ -163,9 +159,9 @@ func TestWrongEventsAreFound(t *testing.T) {
 	}
 }
 
-func TestEventsCarryWhatWasThereBefore(t *testing.T) {
+func TestEventsCarryThePreviousVersion(t *testing.T) {
 	r, a, b, _ := testHistory()
-	got := r.model.events("/r/", 13, 16)
+	got := eventsOf(r.model.sorted("/r/"), 13, 16)
 	require.Len(t, got, 3)
 	require.Equal(t, a, got[0].object)
 	require.True(t, got[0].hasPrev)

@@ -16,9 +16,9 @@ import (
 // consistent reads wait for its cache.
 const progressInterval = 100 * time.Millisecond
 
-// watches is a set of watchers on one connection, each with a stream of its own
+// watches is a set of watchers on one connection, each with its own stream
 // as in kube-apiserver: a progress response is for a whole stream, so that of a
-// stream that is being resumed may reach a watcher that is not there yet. The
+// stream that is being resumed may reach a watcher that does not exist yet. The
 // goroutines it owns end with close.
 type watches struct {
 	r      *runner
@@ -30,8 +30,8 @@ type watches struct {
 	all    []*watcher
 }
 
-// watcher notes what one watch delivered. One goroutine fills it; mu guards
-// what others read meanwhile.
+// watcher records what one watch delivered. One goroutine fills it. mu guards what other
+// goroutines read at the same time.
 type watcher struct {
 	set    *watches
 	prefix string
@@ -49,7 +49,7 @@ type watcher struct {
 	changed chan struct{} // closed when any of the above changes
 }
 
-// openWatches returns an empty set with a connection of its own.
+// openWatches returns an empty set with its own connection.
 func (r *runner) openWatches(ctx context.Context, p *phase) (*watches, error) {
 	clients, err := connect(ctx, &r.cfg, 1)
 	if err != nil {
@@ -67,10 +67,10 @@ func (ws *watches) close() error {
 	return ws.client.Close()
 }
 
-// watch starts a watcher, as kube-apiserver watches a resource, from revision from on.
+// watch starts a watcher at revision from, as kube-apiserver watches a resource.
 func (ws *watches) watch(prefix string, from int64, seen func(*event, []byte, time.Time)) *watcher {
 	w := ws.add(&watcher{prefix: prefix, from: from, seen: seen})
-	// clientv3 tells streams by the metadata of their context.
+	// clientv3 distinguishes streams by the metadata of their context.
 	ctx := metadata.AppendToOutgoingContext(ws.ctx, "source", fmt.Sprintf("bench-%d", len(ws.all)))
 	w.receive(ws.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify()))
@@ -82,7 +82,7 @@ func (ws *watches) watch(prefix string, from int64, seen func(*event, []byte, ti
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// A failure shows as a watch that does not get on.
+				// If this keeps failing, the watch gets stuck, which is reported.
 				_ = ws.client.RequestProgress(ctx)
 			}
 		}
@@ -90,8 +90,8 @@ func (ws *watches) watch(prefix string, from int64, seen func(*event, []byte, ti
 	return w
 }
 
-// watchOne starts a watcher of one object from revision from on, as a kubelet
-// watches a secret. All of a set share a stream.
+// watchOne starts a watcher of one object at revision from, as a kubelet watches a secret. All
+// such watchers of a set share a stream.
 func (ws *watches) watchOne(o *object, from int64, seen func(*event, []byte, time.Time)) *watcher {
 	w := ws.add(&watcher{prefix: o.key, one: o, from: from, seen: seen})
 	w.receive(ws.client.Watch(ws.ctx, o.key, clientv3.WithRev(from), clientv3.WithPrevKV(), clientv3.WithCreatedNotify()))
@@ -104,7 +104,7 @@ func (ws *watches) add(w *watcher) *watcher {
 	return w
 }
 
-// receive takes what comes until the watch ends.
+// receive records responses until the watch ends.
 func (w *watcher) receive(ch clientv3.WatchChan) {
 	w.set.wg.Go(func() {
 		for resp := range ch {
@@ -118,7 +118,7 @@ func (w *watcher) receive(ch clientv3.WatchChan) {
 	})
 }
 
-// awaitCreated returns when the server has answered that all watchers watch.
+// awaitCreated returns when the server has confirmed all watchers.
 func (ws *watches) awaitCreated(ctx context.Context) error {
 	for _, w := range ws.all {
 		if err := w.wait(ctx, func() bool { return w.created }); err != nil {
@@ -128,7 +128,7 @@ func (ws *watches) awaitCreated(ctx context.Context) error {
 	return nil
 }
 
-// update changes w under its lock and wakes who waits.
+// update changes w under its lock and wakes the goroutines that wait for a change.
 func (w *watcher) update(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *watcher) take(resp *clientv3.WatchResponse) {
 			fail("watch %s: %v", w.prefix, err)
 			continue
 		}
-		// Each revision arrives whole: a later response does not go on with it.
+		// All events of a revision come in one response.
 		if last := w.last(); i == 0 && e.now.mod <= last {
 			fail("watch %s: revision %d after %d", w.prefix, e.now.mod, last)
 		}
@@ -250,13 +250,13 @@ func (w *watcher) volume() sample {
 	return s
 }
 
-// complete reports whether everything up to rev came; w is locked. An event at
-// rev says so too, as revisions arrive whole: etcd reports no progress for a
-// watch that was resumed behind the newest revision.
+// complete reports whether everything up to rev has come; w must be locked. An event at rev
+// proves it as well, because all events of a revision come together: etcd reports no progress
+// for a watch that was resumed after the newest revision.
 func (w *watcher) complete(rev int64) bool { return max(w.reached, w.newest) >= rev }
 
-// check waits until everything up to rev came to each watcher, and compares all
-// that they delivered up to there with the model. Nothing may be being written.
+// check waits until each watcher has received everything up to rev, and compares that with
+// the model. No write may be in progress.
 func (ws *watches) check(ctx context.Context, rev int64) {
 	type span struct {
 		prefix string

@@ -5,18 +5,77 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
-// errAbsent: an object that should exist does not, because creating it failed.
-var errAbsent = errors.New("object was not created")
+// Workloads lists the workloads in the order to show them.
+var Workloads = []Workload{
+	{"create", "create objects that do not exist", measuring("create", (*worker).createNext)},
+	{"update", "replace objects if their revision is still the known one", onObjects("update", (*worker).updateRandom)},
+	{"put", "replace objects whatever their revision is, which kube-apiserver never does", onObjects("put", (*worker).putRandom)},
+	{"get", "read single objects", onObjects("get", (*worker).getRandom)},
+	{"count", "count all objects", (*runner).runCount},
+	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).listPages)},
+	{"list-all", "read all objects in one answer", readingAll("list all", (*worker).listAll)},
+	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
+	{"mixed", "gets, lists, creates, updates and deletes in a ratio", onObjects("mixed", (*worker).mixed)},
+	{"watch-latency", "time from the sending of a write to its event at each of many watchers", (*runner).runWatchLatency},
+	{"lease", "create events that share leases, renew, revoke and let expire", (*runner).runLease},
+	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
+	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
+	{"objects", "the life of a cluster's objects: create, update, list, watch, compact", (*runner).runObjects},
+}
 
-// createNext creates the next object.
-func (w *worker) createNext(ctx context.Context) error {
-	o := w.r.model.add(-1)
-	o.claim()
-	defer o.release()
-	return w.put(ctx, o)
+// Workload is one kind of load.
+type Workload struct {
+	Name, About string
+	run         func(*runner, context.Context) error
+}
+
+// findWorkload returns the workload of that name, nil if there is none.
+func findWorkload(name string) *Workload {
+	i := slices.IndexFunc(Workloads, func(w Workload) bool { return w.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &Workloads[i]
+}
+
+// measuring runs step as the configuration says.
+func measuring(name string, step func(*worker, context.Context) error) func(*runner, context.Context) error {
+	return func(r *runner, ctx context.Context) error {
+		r.measured(ctx, name, 0, func(ctx context.Context, w *worker, _ int64) error { return step(w, ctx) })
+		return nil
+	}
+}
+
+// onObjects is measuring of what needs objects.
+func onObjects(name string, step func(*worker, context.Context) error) func(*runner, context.Context) error {
+	return func(r *runner, ctx context.Context) error {
+		if err := r.load(ctx, r.cfg.Keys); err != nil {
+			return err
+		}
+		return measuring(name, step)(r, ctx)
+	}
+}
+
+// readingAll reads all objects again and again; a step is the whole of them.
+func readingAll(name string, read func(w *worker, ctx context.Context, prefix string) (*listing, error)) func(*runner, context.Context) error {
+	return func(r *runner, ctx context.Context) error {
+		if err := r.load(ctx, r.cfg.Keys); err != nil {
+			return err
+		}
+		prefix := r.model.gen.prefix + "/"
+		objects := r.model.sorted(prefix)
+		return measuring(name, func(w *worker, ctx context.Context) error {
+			l, err := read(w, ctx, prefix)
+			if err == nil {
+				r.verify.listing(l, objects)
+			}
+			return err
+		})(r, ctx)
+	}
 }
 
 // load creates the objects a workload needs before it starts, unless it adopted
@@ -29,45 +88,70 @@ func (r *runner) load(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var live int
-	for _, o := range r.model.sorted(r.model.gen.prefix) {
-		if _, ok := o.latest(); ok {
-			live++
-		}
-	}
-	if live == 0 {
+	live := func(o *object) bool { _, ok := o.latest(); return ok }
+	if !slices.ContainsFunc(r.model.sorted(r.model.gen.prefix), live) {
 		return fmt.Errorf("load: %w: none of %d objects could be created", ErrNothingSucceeded, n)
 	}
 	return nil
 }
 
-// claimLive claims a random object that exists; nil if it finds none.
-func (w *worker) claimLive() *object {
-	n := w.r.model.len()
-	for range 100 {
-		o := w.r.model.object(w.rand.IntN(n))
-		if !o.claim() {
-			continue
+// errAbsent: an object that should exist does not, because creating it failed.
+var errAbsent = errors.New("object was not created")
+
+// createNext creates the next object.
+func (w *worker) createNext(ctx context.Context) error { return w.create(ctx, -1, 0) }
+
+// create creates the next object, of the kind (< 0: the generator's choice). If ttl is not 0,
+// objects of kinds that are kept for a limited time get a lease of so many seconds.
+func (w *worker) create(ctx context.Context, kind int, ttl int64) error {
+	o := w.r.model.add(kind)
+	o.claim()
+	defer o.release()
+	if ttl > 0 && kinds[o.kind].leased {
+		if err := w.leased(ctx, o, ttl); err != nil {
+			return err
 		}
-		if _, live := o.latest(); live {
-			return o
-		}
-		o.release()
 	}
-	return nil
+	return w.put(ctx, o)
 }
 
-// updateRandom replaces a random object; now and then it first tries so with an
-// outdated revision, as a controller with a stale cache does.
-func (w *worker) updateRandom(ctx context.Context) error {
-	o := w.claimLive()
-	if o == nil {
+// change has do write o, if o exists.
+func (w *worker) change(ctx context.Context, o *object, do func(*worker, context.Context, *object) error) error {
+	if !o.claim() {
 		return errAbsent
 	}
 	defer o.release()
-	return w.update(ctx, o)
+	if _, live := o.latest(); !live {
+		return errAbsent
+	}
+	return do(w, ctx, o)
 }
 
+// changeRandom has do write a random object that exists and that no other worker writes.
+func (w *worker) changeRandom(ctx context.Context, do func(*worker, context.Context, *object) error) error {
+	for range 100 {
+		if err := w.change(ctx, w.random(), do); !errors.Is(err, errAbsent) {
+			return err
+		}
+	}
+	return errAbsent
+}
+
+func (w *worker) random() *object { return w.r.model.object(w.rand.IntN(w.r.model.len())) }
+
+func (w *worker) updateRandom(ctx context.Context) error {
+	return w.changeRandom(ctx, (*worker).update)
+}
+func (w *worker) removeRandom(ctx context.Context) error {
+	return w.changeRandom(ctx, (*worker).remove)
+}
+func (w *worker) putRandom(ctx context.Context) error {
+	return w.changeRandom(ctx, (*worker).overwrite)
+}
+func (w *worker) getRandom(ctx context.Context) error { return w.get(ctx, w.random(), 0) }
+
+// update replaces o, which exists and which the caller claimed; now and then it first tries so
+// with an outdated revision, as a controller with a stale cache does.
 func (w *worker) update(ctx context.Context, o *object) error {
 	if w.rand.IntN(50) == 0 {
 		if err := w.stalePut(ctx, o); err != nil {
@@ -77,91 +161,29 @@ func (w *worker) update(ctx context.Context, o *object) error {
 	return w.put(ctx, o)
 }
 
-func (w *worker) getRandom(ctx context.Context) error {
-	return w.get(ctx, w.r.model.object(w.rand.IntN(w.r.model.len())), 0)
-}
-
-func (w *worker) removeRandom(ctx context.Context) error {
-	o := w.claimLive()
-	if o == nil {
-		return errAbsent
-	}
-	defer o.release()
-	return w.remove(ctx, o)
-}
-
 // listNamespace lists the namespace of a random object.
 func (w *worker) listNamespace(ctx context.Context) error {
-	key := w.r.model.object(w.rand.IntN(w.r.model.len())).key
-	l, err := w.list(ctx, key[:strings.LastIndexByte(key, '/')+1], 0)
+	key := w.random().key
+	l, err := w.listPages(ctx, key[:strings.LastIndexByte(key, '/')+1])
 	if err == nil {
 		w.r.verify.later(l)
 	}
 	return err
 }
 
-func (r *runner) runCreate(ctx context.Context) error {
-	r.measured(ctx, "create", 0, func(ctx context.Context, w *worker, _ int64) error { return w.createNext(ctx) })
-	return nil
+func (w *worker) listPages(ctx context.Context, prefix string) (*listing, error) {
+	return w.list(ctx, prefix, 0)
 }
 
-func (r *runner) runUpdate(ctx context.Context) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
-	}
-	r.measured(ctx, "update", 0, func(ctx context.Context, w *worker, _ int64) error { return w.updateRandom(ctx) })
-	return nil
-}
-
-func (r *runner) runPut(ctx context.Context) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
-	}
-	r.measured(ctx, "put", 0, func(ctx context.Context, w *worker, _ int64) error {
-		o := w.claimLive()
-		if o == nil {
-			return errAbsent
+// mixed does one operation, chosen by the configured ratio.
+func (w *worker) mixed(ctx context.Context) error {
+	mix := w.r.cfg.Mix
+	n := w.rand.IntN(mix.sum())
+	for _, op := range mix.operations() {
+		if n -= *op.share; n < 0 {
+			return op.step(w, ctx)
 		}
-		defer o.release()
-		return w.overwrite(ctx, o)
-	})
-	return nil
-}
-
-func (r *runner) runGet(ctx context.Context) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
 	}
-	r.measured(ctx, "get", 0, func(ctx context.Context, w *worker, _ int64) error { return w.getRandom(ctx) })
-	return nil
-}
-
-// runList lists all objects page by page, again and again; a step is a whole list.
-func (r *runner) runList(ctx context.Context) error {
-	return r.readAll(ctx, "list", func(ctx context.Context, w *worker, prefix string) (*listing, error) {
-		return w.list(ctx, prefix, 0)
-	})
-}
-
-func (r *runner) runListAll(ctx context.Context) error {
-	return r.readAll(ctx, "list all", func(ctx context.Context, w *worker, prefix string) (*listing, error) {
-		return w.listAll(ctx, prefix)
-	})
-}
-
-func (r *runner) readAll(ctx context.Context, name string, read func(context.Context, *worker, string) (*listing, error)) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
-	}
-	prefix := r.model.gen.prefix + "/"
-	objects := r.model.sorted(prefix)
-	r.measured(ctx, name, 0, func(ctx context.Context, w *worker, _ int64) error {
-		l, err := read(ctx, w, prefix)
-		if err == nil {
-			r.verify.listing(l, objects)
-		}
-		return err
-	})
 	return nil
 }
 
@@ -170,7 +192,7 @@ func (r *runner) runCount(ctx context.Context) error {
 		return err
 	}
 	prefix := r.model.gen.prefix + "/"
-	// Nothing is written meanwhile, so all answers are the same.
+	// No write runs at the same time, so all answers are the same.
 	want, known := live(r.model.sorted(prefix), math.MaxInt64)
 	r.measured(ctx, "count", 0, func(ctx context.Context, w *worker, _ int64) error {
 		l, err := w.countAll(ctx, prefix, 0)
@@ -195,32 +217,6 @@ func (r *runner) runDelete(ctx context.Context) error {
 	}
 	r.measured(ctx, "delete", int64(n), func(ctx context.Context, w *worker, i int64) error {
 		return w.change(ctx, r.model.object(int(i)), (*worker).remove)
-	})
-	return nil
-}
-
-func (r *runner) runMixed(ctx context.Context) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
-	}
-	ops := []struct {
-		share int
-		step  func(*worker, context.Context) error
-	}{
-		{r.cfg.Mix.Get, (*worker).getRandom},
-		{r.cfg.Mix.List, (*worker).listNamespace},
-		{r.cfg.Mix.Create, (*worker).createNext},
-		{r.cfg.Mix.Update, (*worker).updateRandom},
-		{r.cfg.Mix.Delete, (*worker).removeRandom},
-	}
-	r.measured(ctx, "mixed", 0, func(ctx context.Context, w *worker, _ int64) error {
-		n := w.rand.IntN(r.cfg.Mix.sum())
-		for _, op := range ops {
-			if n -= op.share; n < 0 {
-				return op.step(w, ctx)
-			}
-		}
-		return nil
 	})
 	return nil
 }

@@ -9,40 +9,35 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// attempts repeats one request while it fails for passing reasons.
-type attempts struct {
-	until time.Time
-	pause backoff
-	// uncertain says that an attempt failed without telling whether it took
-	// effect.
-	uncertain bool
-}
-
-func (r *runner) attempts() *attempts {
-	return &attempts{until: time.Now().Add(r.cfg.RetryFor)}
-}
-
-// again reports whether to repeat the request that ended with err, having
-// paused before.
-func (a *attempts) again(ctx context.Context, err error) bool {
-	if !passing(err) {
-		return false
-	}
-	a.uncertain = true
-	return ctx.Err() == nil && time.Now().Before(a.until) && a.pause.wait(ctx) == nil
-}
-
-// unmeasured sends a request that is no part of the load, as often as it takes.
-func (r *runner) unmeasured(ctx context.Context, f func(ctx context.Context) error) error {
-	a := r.attempts()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, r.cfg.RequestTimeout)
-		err := f(attempt)
-		cancel()
-		if err == nil || !a.again(ctx, err) {
-			return err
+// repeat calls attempt until it succeeds, or fails for a reason that does not pass, or RetryFor is over.
+// uncertain says that an earlier attempt failed and may have taken effect.
+func (r *runner) repeat(ctx context.Context, attempt func(uncertain bool) error) (uncertain bool, err error) {
+	until := time.Now().Add(r.cfg.RetryFor)
+	for failures := 1; ; failures++ {
+		if err = attempt(uncertain); err == nil || !passing(err) {
+			return uncertain, err
+		}
+		uncertain = true
+		if ctx.Err() != nil || time.Now().After(until) || pauses.Wait(ctx, failures) != nil {
+			return uncertain, err
 		}
 	}
+}
+
+// unmeasured sends a request that does not belong to the load, until it succeeds.
+func (r *runner) unmeasured(ctx context.Context, f func(ctx context.Context) error) error {
+	_, err := r.repeat(ctx, func(bool) error {
+		ctx, cancel := context.WithTimeout(ctx, r.cfg.RequestTimeout)
+		defer cancel()
+		return f(ctx)
+	})
+	return err
+}
+
+// request sends a request until it succeeds, and records each attempt.
+func (w *worker) request(ctx context.Context, op string, f func(ctx context.Context, s *sample) error) error {
+	_, err := w.r.repeat(ctx, func(bool) error { return w.measure(ctx, op, f) })
+	return err
 }
 
 // measure runs one attempt of a request and records it.
@@ -92,7 +87,7 @@ func (w *worker) txn(ctx context.Context, op, key string, expected int64, then c
 		return nil, err
 	}
 	if resp.Succeeded {
-		before++ // it took a revision of its own
+		before++ // it took its own revision
 	}
 	w.r.verify.revision(op+" "+key, resp.Header.Revision, before)
 	return resp, nil
@@ -118,50 +113,42 @@ func (w *worker) put(ctx context.Context, o *object) error {
 		op = "update"
 		next.create, next.version = old.create, old.version
 	}
-	if !w.r.model.noVersions {
-		next.version++
-	}
-	value := w.nextValue(o)
-	next.hash, next.size = hashOf(value), len(value)
+	value := w.nextValue(o, &next)
 	then := clientv3.OpPut(o.key, string(value), clientv3.WithLease(clientv3.LeaseID(o.lease)))
 
-	took := func(rev int64) {
-		next.mod = rev
-		if !live {
-			next.create = rev
-		}
-		w.r.model.commit(o, version{state: next})
-		w.r.verify.answers.Add(1)
-	}
-	a := w.r.attempts()
-	for {
+	var resp *clientv3.TxnResponse
+	uncertain, err := w.r.repeat(ctx, func(uncertain bool) (err error) {
 		// kube-apiserver's create reads nothing when it fails; here a repeated
 		// one does, to see whose object there is.
-		resp, err := w.txn(ctx, op, o.key, old.mod, then, live || a.uncertain)
-		switch {
-		case err == nil && resp.Succeeded:
-			took(resp.Header.Revision)
-			return nil
-		case err == nil:
-			kv := elseKV(resp)
-			if a.uncertain && kv != nil && hashOf(kv.Value) == next.hash && kv.ModRevision > old.mod {
-				took(kv.ModRevision)
-				return nil
-			}
+		resp, err = w.txn(ctx, op, o.key, old.mod, then, live || uncertain)
+		return err
+	})
+	if err != nil {
+		if uncertain {
+			o.lose()
+		}
+		return err
+	}
+	next.mod = resp.Header.Revision
+	if !resp.Succeeded {
+		kv := elseKV(resp)
+		if !uncertain || kv == nil || hashOf(kv.Value) != next.hash || kv.ModRevision <= old.mod {
 			o.lose()
 			w.r.verify.fail("%s %s refused at revision %d: it is %v, expected revision %d", op, o.key, resp.Header.Revision, kv, old.mod)
 			return fmt.Errorf("%s %s: unexpected conflict", op, o.key)
-		case !a.again(ctx, err):
-			if a.uncertain {
-				o.lose()
-			}
-			return err
 		}
+		next.mod = kv.ModRevision
 	}
+	if !live {
+		next.create = next.mod
+	}
+	w.r.model.commit(o, version{state: next})
+	w.r.verify.answers.Add(1)
+	return nil
 }
 
-// nextValue returns a value that o never had, and notes when it is sent.
-func (w *worker) nextValue(o *object) []byte {
+// nextValue returns a value that o never had, notes when it is sent, and makes next the state that has it.
+func (w *worker) nextValue(o *object, next *state) []byte {
 	o.mu.Lock()
 	n := o.writes
 	o.writes++
@@ -169,44 +156,49 @@ func (w *worker) nextValue(o *object) []byte {
 		o.sendings = append(o.sendings, time.Now())
 	}
 	o.mu.Unlock()
-	return w.r.model.gen.value(o.index, o.kind, n)
+	value := w.r.model.gen.value(o.index, o.kind, n)
+	next.hash, next.size = hashOf(value), len(value)
+	if !w.r.model.noVersions {
+		next.version++
+	}
+	return value
 }
 
 // remove deletes o, which exists and which the caller claimed, and settles the
 // outcome as put does.
 func (w *worker) remove(ctx context.Context, o *object) error {
 	old, _ := o.latest()
-	a := w.r.attempts()
-	for {
-		resp, err := w.txn(ctx, "delete", o.key, old.mod, clientv3.OpDelete(o.key), true)
-		switch {
-		case err == nil && resp.Succeeded:
-			if n := resp.Responses[0].GetResponseDeleteRange().GetDeleted(); n != 1 {
-				w.r.verify.fail("delete %s: %d deleted, want 1", o.key, n)
-			}
-			w.r.model.commit(o, version{state: state{mod: resp.Header.Revision}, deleted: true})
-			w.r.verify.answers.Add(1)
-			return nil
-		case err == nil && a.uncertain && elseKV(resp) == nil:
-			// It took effect, and its answer was lost. A watch tells when.
-			rev, err := w.deletedAt(ctx, o.key, old.mod)
-			if err != nil {
-				o.lose()
-				return err
-			}
-			w.r.model.commit(o, version{state: state{mod: rev}, deleted: true})
-			return nil
-		case err == nil:
+	var resp *clientv3.TxnResponse
+	uncertain, err := w.r.repeat(ctx, func(bool) (err error) {
+		resp, err = w.txn(ctx, "delete", o.key, old.mod, clientv3.OpDelete(o.key), true)
+		return err
+	})
+	if err != nil {
+		if uncertain {
 			o.lose()
-			w.r.verify.fail("delete %s refused: it is %v, expected revision %d", o.key, elseKV(resp), old.mod)
-			return fmt.Errorf("delete %s: unexpected conflict", o.key)
-		case !a.again(ctx, err):
-			if a.uncertain {
-				o.lose()
-			}
+		}
+		return err
+	}
+	rev := resp.Header.Revision
+	switch {
+	case resp.Succeeded:
+		if n := resp.Responses[0].GetResponseDeleteRange().GetDeleted(); n != 1 {
+			w.r.verify.fail("delete %s: %d deleted, want 1", o.key, n)
+		}
+		w.r.verify.answers.Add(1)
+	case uncertain && elseKV(resp) == nil:
+		// It took effect, and its answer was lost. A watch shows when.
+		if rev, err = w.deletedAt(ctx, o.key, old.mod); err != nil {
+			o.lose()
 			return err
 		}
+	default:
+		o.lose()
+		w.r.verify.fail("delete %s refused: it is %v, expected revision %d", o.key, elseKV(resp), old.mod)
+		return fmt.Errorf("delete %s: unexpected conflict", o.key)
 	}
+	w.r.model.commit(o, version{state: state{mod: rev}, deleted: true})
+	return nil
 }
 
 // deletedAt returns the revision at which key, last written at mod, was deleted.
@@ -224,38 +216,31 @@ func (w *worker) deletedAt(ctx context.Context, key string, mod int64) (int64, e
 	return 0, fmt.Errorf("watch the deletion of %s: %w", key, ctx.Err())
 }
 
-// stalePut tries to replace o, which exists and which the caller claimed, on
-// the strength of an outdated revision: it must be refused with the current object.
+// stalePut tries to replace o, which exists and which the caller claimed, on condition that it
+// has an outdated revision. The server must refuse that, and answer with the current object.
 func (w *worker) stalePut(ctx context.Context, o *object) error {
 	now, _ := o.latest()
-	a := w.r.attempts()
-	for {
+	_, err := w.r.repeat(ctx, func(bool) error {
 		resp, err := w.txn(ctx, "stale update", o.key, now.mod-1, clientv3.OpPut(o.key, valueMagic), true)
-		if err == nil {
-			w.r.verify.answers.Add(1)
-			if kv := elseKV(resp); resp.Succeeded || kv == nil || w.r.model.stateOf(kv) != now {
-				w.r.verify.fail("stale update %s: accepted is %t, answered %v, want %v", o.key, resp.Succeeded, kv, now)
-				o.lose()
-			}
-			return nil
-		}
-		if !a.again(ctx, err) {
+		if err != nil {
 			return err
 		}
-	}
+		w.r.verify.answers.Add(1)
+		if kv := elseKV(resp); resp.Succeeded || kv == nil || w.r.model.stateOf(kv) != now {
+			w.r.verify.fail("stale update %s: accepted is %t, answered %v, want %v", o.key, resp.Succeeded, kv, now)
+			o.lose()
+		}
+		return nil
+	})
+	return err
 }
 
-// overwrite replaces o, which exists and which the caller claimed, whatever its
-// revision is. Nothing tells afterwards whether one whose answer was lost took
-// effect, and how often: the state of o is unknown then.
+// overwrite replaces o, which exists and which the caller claimed, without a condition. If the
+// answer is lost, the state of o is unknown: the put may have taken effect, even more than once.
 func (w *worker) overwrite(ctx context.Context, o *object) error {
 	old, _ := o.latest()
 	next := old
-	if !w.r.model.noVersions {
-		next.version++
-	}
-	value := w.nextValue(o)
-	next.hash, next.size = hashOf(value), len(value)
+	value := w.nextValue(o, &next)
 	var resp *clientv3.PutResponse
 	before := w.r.model.revision.Load()
 	err := w.measure(ctx, "put", func(ctx context.Context, s *sample) (err error) {

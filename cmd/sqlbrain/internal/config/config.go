@@ -1,149 +1,81 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/node"
+	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// Config is the values of all settings. The fields are named after the flags.
+// Config is the configuration of the process: its own, and those of its components. Flags fill
+// the fields; what a flag cannot express (stores, loggers, metrics) is left to the caller.
 type Config struct {
 	ConfigFile string
 
-	Name                  string
-	ForceJoin             bool
-	DataDir               string
-	Datastore             string // may hold a password: never print it, see Redact
-	DatastorePasswordFile string
-	// DatastorePasswordCommand may hold a password too.
-	DatastorePasswordCommand string
-	DatastoreMaxOpenConns    int
-	Migrate                  string // MigrateAuto or MigrateVerify
+	DataDir         string
+	Datastore       string // may hold a password: never print it, see Redact
+	PasswordFile    string
+	PasswordCommand string // may hold a password too
+	Migrate         bool   // bring the schema up to date; else only check it
 
-	ListenClientURLs    []string
-	AdvertiseClientURLs []string
-	ListenMetricsURLs   []string
-	CertFile            string
-	KeyFile             string
-	TrustedCAFile       string
-	ClientCertAuth      bool
-	ClientCRLFile       string
-	CORS                []string
-	HostWhitelist       []string
+	LogLevel   slog.Level
+	LogJSON    bool
+	LogOutputs []string
 
-	AuthToken    string
-	AuthTokenTTL int // seconds; 0: the default
-	BcryptCost   int
+	EnableTracing bool
+	MemoryLimit   int64 // bytes; 0: none
 
-	ListenPeerURLs           []string
-	InitialAdvertisePeerURLs []string
-	PeerCertFile             string
-	PeerKeyFile              string
-	PeerTrustedCAFile        string
-	PeerClientCertAuth       bool
-	PeerCRLFile              string
-	PeerCertAllowedCN        []string
-	PeerCertAllowedHostname  []string
-	PeerInsecure             bool
-
-	TLSMinVersion string // TLS12 or TLS13
-	TLSMaxVersion string // TLS12 or TLS13
-	CipherSuites  []string
-
-	LeaderElectLeaseDuration time.Duration
-	LeaderElectRenewDeadline time.Duration
-	LeaderElectRetryPeriod   time.Duration
-
-	MaxRequestBytes       int
-	MaxTxnOps             int
-	MaxConcurrentStreams  uint32
-	ReadConsistency       string // ReadLease or ReadDatabase
-	RequestTimeout        time.Duration
-	StopTimeout           time.Duration
-	GRPCKeepAliveMinTime  time.Duration
-	GRPCKeepAliveInterval time.Duration // 0: no pings
-	GRPCKeepAliveTimeout  time.Duration // 0: no pings
-	EnableGRPCGateway     bool
-	SnapshotDir           string // DataDir if empty
-
-	QuotaBackendBytes       int64
-	AutoCompactionMode      string // CompactPeriodic or CompactRevision
-	AutoCompactionRetention string
-	TTLPolicies             []backend.TTLPolicy
-
-	WatchProgressNotifyInterval time.Duration
-	WatchRingEvents             int
-	WatchRingBytes              int
-	WatchQueueEvents            int
-	WatchQueueBytes             int
-
-	BatchMaxRequests  int
-	BatchMaxRows      int
-	BatchMaxBytes     int
-	QueueLength       int
-	CommitTimeout     time.Duration
-	IndexCacheEntries int
-	ObjectCacheBytes  int   // 0: off
-	MemoryLimitBytes  int64 // 0: none
-
-	WarnUnaryDuration time.Duration
-	LogLevel          string
-	LogFormat         string // FormatJSON, FormatConsole or FormatText
-	LogOutputs        []string
-	AuditLog          string // off, log, or a file
-	Metrics           string // MetricsBasic or MetricsExtensive
-	EnablePprof       bool
-	Console           bool
-	ConsoleWrite      bool
-
-	EnableDistributedTracing       bool
-	DistributedTracingAddress      string
-	DistributedTracingServiceName  string
-	DistributedTracingInstanceID   string // empty: the member's name
-	DistributedTracingSamplingRate int    // of a million
-
-	periodicRetention time.Duration
-	retainedRevisions int64
+	Store   sqlstore.Options
+	Backend backend.Config
+	Node    node.Config // its Backend is not used: Backend is
+	Server  server.Config
+	Audit   audit.Config
+	Tracing tracing.Config
 }
 
-// The words that some settings choose from.
-const (
-	MigrateAuto      = "auto"
-	MigrateVerify    = "verify"
-	ReadLease        = "lease"
-	ReadDatabase     = "database"
-	CompactPeriodic  = "periodic"
-	CompactRevision  = "revision"
-	TLS12            = "TLS1.2"
-	TLS13            = "TLS1.3"
-	MetricsBasic     = "basic"
-	MetricsExtensive = "extensive"
-	FormatJSON       = "json"
-	FormatConsole    = "console"
-	FormatText       = "text" // the same as console
-)
-
-// PeriodicRetention is what periodic auto compaction keeps; 0 if that is off.
-func (c *Config) PeriodicRetention() time.Duration { return c.periodicRetention }
-
-// RetainedRevisions is what auto compaction by revision keeps; 0 if that is off.
-func (c *Config) RetainedRevisions() int64 { return c.retainedRevisions }
+// DefaultConfig returns the default configuration.
+func DefaultConfig() Config {
+	return Config{
+		DataDir:    "sqlbrain.data",
+		LogOutputs: []string{"stderr"},
+		Backend:    backend.DefaultConfig(),
+		Node:       node.DefaultConfig(),
+		Server:     server.DefaultConfig(),
+		Audit:      audit.Config{To: audit.ToLog},
+		Tracing:    tracing.DefaultConfig(),
+	}
+}
 
 // Settings is a Config with the flags that fill it.
 type Settings struct {
 	Config
 	flags   *pflag.FlagSet
+	bounds  []func() error // each judges the value of one flag
 	url     *sqlstore.URL
 	command *passwordCommand  // nil if there is none
 	origins map[string]string // of the values that are not defaults, by flag name
+
+	// These flags fill a Config by way of finish.
+	cipherSuites []string
+	retention    string
+	tokenTTL     int // seconds
 }
 
 // New returns all settings at their defaults.
 func New() *Settings {
-	s := &Settings{flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError), origins: map[string]string{}}
+	s := &Settings{Config: DefaultConfig(), flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError), origins: map[string]string{}}
+	s.retention, s.tokenTTL = "0", int(s.Backend.TokenTTL/time.Second)
 	s.define()
 	return s
 }
@@ -158,4 +90,72 @@ func (s *Settings) Bind(fs *pflag.FlagSet, names ...string) {
 	for _, name := range append(names, "config-file") {
 		fs.AddFlag(s.flags.Lookup(name))
 	}
+}
+
+// finish fills in the fields that several flags decide, and those that components share.
+func (s *Settings) finish() error {
+	ttl := time.Duration(s.tokenTTL) * time.Second
+	if ttl == 0 {
+		ttl = DefaultConfig().Backend.TokenTTL // as in etcd
+	}
+	s.Backend.TokenTTL, s.Server.AuthTokenTTL = ttl, ttl
+	s.Backend.Name, s.Server.Name = s.Node.Name, s.Node.Name
+	s.Server.RequestTimeout = s.Backend.RequestTimeout
+	if s.Server.SnapshotDir == "" {
+		s.Server.SnapshotDir = s.DataDir
+	}
+	if s.Tracing.Instance == "" {
+		s.Tracing.Instance = s.Node.Name
+	}
+	s.Server.TLS.CipherSuites = nil
+	for _, name := range s.cipherSuites {
+		id, ok := cipherSuite(name)
+		if !ok {
+			return s.invalid("cipher-suites", "%q is no cipher suite", name)
+		}
+		s.Server.TLS.CipherSuites = append(s.Server.TLS.CipherSuites, id)
+	}
+	return s.readRetention()
+}
+
+// leastMemory is what the caches take, and a process that works with them, in bytes.
+func (c *Config) leastMemory() int64 {
+	const (
+		indexEntry = 256
+		process    = 240 << 20
+	)
+	caches := float64(c.Backend.Watch.RingBytes) + float64(c.Backend.RecordCache) + indexEntry*float64(c.Backend.Write.IndexCache)
+	return process + int64(min(caches, math.MaxInt64/2))
+}
+
+// readRetention reads the retention as etcd does.
+func (s *Settings) readRetention() error {
+	s.Backend.AutoCompaction.Retention, s.Backend.AutoCompaction.Revisions = 0, 0
+	const name = "auto-compaction-retention"
+	n, err := strconv.ParseInt(s.retention, 10, 64)
+	switch byRevision := s.Backend.AutoCompaction.Mode == "revision"; {
+	case err == nil && n < 0:
+		return s.invalid(name, "%d is negative", n)
+	case byRevision && err != nil:
+		return s.invalid(name, "%q is not a number of revisions", s.retention)
+	case byRevision:
+		s.Backend.AutoCompaction.Revisions = n
+		return nil
+	case err == nil && n > int64(math.MaxInt64/time.Hour):
+		return s.invalid(name, "%d hours are too many", n)
+	case err == nil:
+		s.Backend.AutoCompaction.Retention = time.Duration(n) * time.Hour
+		return nil
+	}
+	d, err := time.ParseDuration(s.retention)
+	if err != nil || d < 0 {
+		return s.invalid(name, "%q is neither a number of hours nor a duration like 5m", s.retention)
+	}
+	s.Backend.AutoCompaction.Retention = d
+	return nil
+}
+
+// invalid words the error of a value that cannot be used.
+func (s *Settings) invalid(name, format string, args ...any) error {
+	return fmt.Errorf("%s: "+format, append([]any{cmp.Or(s.origins[name], "--"+name)}, args...)...)
 }

@@ -33,12 +33,12 @@ func load(args, environ []string) (*config.Settings, error) {
 	return s, s.Load(environ)
 }
 
-func TestTheDefaultsAreValid(t *testing.T) {
+func TestDefaultsAreValid(t *testing.T) {
 	s, err := load(nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"http://127.0.0.1:2379"}, s.ListenClientURLs)
-	require.Equal(t, 1572864, s.MaxRequestBytes)
-	require.Equal(t, 128, s.MaxTxnOps)
+	require.Equal(t, []string{"http://127.0.0.1:2379"}, s.Server.ListenClientURLs)
+	require.Equal(t, 1572864, s.Server.MaxRequestBytes)
+	require.Equal(t, 128, s.Server.MaxTxnOps)
 	require.Empty(t, s.Describe())
 	require.Equal(t, "sqlite://sqlbrain.data/sqlbrain.db", s.URL().String())
 
@@ -54,28 +54,30 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 	s, err := load(append(args, "--name=flag"), env)
 	require.NoError(t, err)
-	require.Equal(t, "flag", s.Name)
-	require.Equal(t, 2, s.MaxTxnOps)
-	require.Equal(t, []string{"http://127.0.0.1:1"}, s.ListenClientURLs)
-	require.Equal(t, 7*time.Second, s.RequestTimeout)
+	require.Equal(t, "flag", s.Node.Name)
+	require.Equal(t, 2, s.Server.MaxTxnOps)
+	require.Equal(t, []string{"http://127.0.0.1:1"}, s.Server.ListenClientURLs)
+	require.Equal(t, 7*time.Second, s.Backend.RequestTimeout)
 
 	s, err = load(args, nil)
 	require.NoError(t, err)
-	require.Equal(t, "file", s.Name)
-	require.Equal(t, 1, s.MaxTxnOps)
+	require.Equal(t, "file", s.Node.Name)
+	require.Equal(t, 1, s.Server.MaxTxnOps)
 
 	s, err = load(nil, []string{"SQLBRAIN_CONFIG_FILE=" + file, "SQLBRAIN_NAME="})
 	require.NoError(t, err)
-	require.Equal(t, "file", s.Name, "an empty variable counts as not set")
+	require.Equal(t, "file", s.Node.Name, "an empty variable counts as not set")
 }
 
 // Every flag is settable from all three sources with the same text.
-func TestEverySettingHasAllSources(t *testing.T) {
+func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 	other := map[string]string{
 		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
 		"auto|verify": "verify", "lease|database": "database", "periodic|revision": "revision", "info|debug|warn|error": "debug",
 		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "TLS1.3|TLS1.2": "TLS1.2", "PREFIX=DURATION": "/a/=7s",
 	}
+	defaults, err := load(nil, nil)
+	require.NoError(t, err)
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.New().Bind(fs)
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -121,7 +123,7 @@ func TestEverySettingHasAllSources(t *testing.T) {
 		fromFile.ConfigFile = ""
 		require.Equal(t, fromFlag.Config, fromEnv.Config, f.Name)
 		require.Equal(t, fromFlag.Config, fromFile.Config, f.Name)
-		require.NotEqual(t, config.New().Config, fromFlag.Config, f.Name)
+		require.NotEqual(t, defaults.Config, fromFlag.Config, f.Name)
 		require.Len(t, fromEnv.Describe(), 1)
 	})
 }
@@ -134,21 +136,22 @@ func TestTLSSettingsArePassedOn(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	suites := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
-	require.Equal(t, tlsfiles.Config{CertFile: "a", KeyFile: "b", TrustedCAFile: "c", ClientCertAuth: true, CRLFile: "d", CipherSuites: suites}, s.ClientTLS())
-	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", AllowedCNs: []string{"i", "j"}}, s.PeerTLS())
+	require.Equal(t, tlsfiles.Config{CertFile: "a", KeyFile: "b", TrustedCAFile: "c", ClientCertAuth: true, CRLFile: "d",
+		CipherSuites: suites, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13}, s.Server.TLS)
+	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", AllowedCNs: []string{"i", "j"}}, s.Node.PeerTLS)
 	s, err = load([]string{"--tls-min-version=TLS1.3"}, nil)
 	require.NoError(t, err)
-	require.EqualValues(t, tls.VersionTLS13, s.ClientTLS().MinVersion)
+	require.EqualValues(t, tls.VersionTLS13, s.Server.TLS.MinVersion)
 	s, err = load([]string{"--tls-max-version=TLS1.2"}, nil)
 	require.NoError(t, err)
-	require.EqualValues(t, tls.VersionTLS12, s.ClientTLS().MaxVersion)
-	require.Zero(t, s.PeerTLS().MaxVersion, "versions are for clients")
+	require.EqualValues(t, tls.VersionTLS12, s.Server.TLS.MaxVersion)
+	require.Zero(t, s.Node.PeerTLS.MaxVersion, "versions are for clients")
 	s, err = load([]string{"--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-cert-allowed-hostname=h"}, nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"h"}, s.PeerTLS().AllowedHostnames)
+	require.Equal(t, []string{"h"}, s.Node.PeerTLS.AllowedHostnames)
 }
 
-func TestListsInFiles(t *testing.T) {
+func TestFilesCanHoldLists(t *testing.T) {
 	s, err := load([]string{"--config-file", writeFile(t, `
 listen-client-urls:
   - http://127.0.0.1:1
@@ -157,18 +160,18 @@ ttl-policy: ["/events/=1h", "/tmp/=5m"]
 cors: []
 `)}, nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"http://127.0.0.1:1", "unix://a,b"}, s.ListenClientURLs)
-	require.Empty(t, s.CORS)
-	require.Len(t, s.TTLPolicies, 2)
-	require.Equal(t, "/tmp/", string(s.TTLPolicies[1].Prefix))
-	require.Equal(t, 5*time.Minute, s.TTLPolicies[1].TTL)
+	require.Equal(t, []string{"http://127.0.0.1:1", "unix://a,b"}, s.Server.ListenClientURLs)
+	require.Empty(t, s.Server.CORS)
+	require.Len(t, s.Backend.TTLPolicies, 2)
+	require.Equal(t, "/tmp/", string(s.Backend.TTLPolicies[1].Prefix))
+	require.Equal(t, 5*time.Minute, s.Backend.TTLPolicies[1].TTL)
 }
 
-func TestATTLPolicyMayBeRepeated(t *testing.T) {
+func TestTTLPolicyCanBeRepeated(t *testing.T) {
 	s, err := load([]string{"--ttl-policy", "/a=b/=1h", "--ttl-policy", "/c/=90s"}, nil)
 	require.NoError(t, err)
-	require.Len(t, s.TTLPolicies, 2)
-	require.Equal(t, "/a=b/", string(s.TTLPolicies[0].Prefix))
+	require.Len(t, s.Backend.TTLPolicies, 2)
+	require.Equal(t, "/a=b/", string(s.Backend.TTLPolicies[0].Prefix))
 }
 
 func TestFilesWithMistakesAreRefused(t *testing.T) {
@@ -223,7 +226,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--listen-client-urls=ftp://127.0.0.1:2379", "must begin with"},
 		{"--listen-client-urls=http://127.0.0.1", "needs a port"},
 		{"--listen-client-urls=http://127.0.0.1:99999", "--listen-client-urls"},
-		{"--listen-metrics-urls=http://127.0.0.1:1/metrics", "must end behind the port"},
+		{"--listen-metrics-urls=http://127.0.0.1:1/metrics", "must end after the port"},
 		{"--advertise-client-urls=unix://", "needs a path"},
 		{"--cert-file=a", "--cert-file: --key-file is needed as well"},
 		{"--key-file=a", "--key-file: --cert-file is needed as well"},
@@ -251,7 +254,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--tls-min-version=TLS1.3 --tls-max-version=TLS1.2", "--tls-min-version: TLS1.3 is newer than --tls-max-version"},
 		{"--cipher-suites=TLS_NONE", `--cipher-suites: "TLS_NONE" is no cipher suite`},
 		{"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-min-version=TLS1.3", "--cipher-suites: those of TLS 1.3 cannot be chosen"},
-		{"--leader-elect-lease-duration=2500ms", "--leader-elect-lease-duration: 2.5s is not a whole number of seconds"},
+		{"--leader-elect-lease-duration=50ms", "--leader-elect-lease-duration: 50ms is too short"},
 		{"--leader-elect-renew-deadline=3s", "--leader-elect-renew-deadline: 3s must be below"},
 		{"--leader-elect-retry-period=2s", "--leader-elect-retry-period"},
 		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
@@ -300,12 +303,12 @@ func TestRetentionIsReadAsInEtcd(t *testing.T) {
 	} {
 		s, err := load([]string{"--auto-compaction-mode", c.mode, "--auto-compaction-retention", c.retention}, nil)
 		require.NoError(t, err)
-		require.Equal(t, c.period, s.PeriodicRetention(), c)
-		require.Equal(t, c.revisions, s.RetainedRevisions(), c)
+		require.Equal(t, c.period, s.Backend.AutoCompaction.Retention, c)
+		require.Equal(t, c.revisions, s.Backend.AutoCompaction.Revisions, c)
 	}
 }
 
-func TestThePasswordFile(t *testing.T) {
+func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	file := writeFile(t, "p@ss/w:rd %?#\n")
 	s, err := load([]string{"--datastore=mysql://root@db:3306/k8s?tls=true", "--datastore-password-file", file}, nil)
 	require.NoError(t, err)
@@ -353,7 +356,7 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 
 // A password that is shown anyway, as the user's or the product's name, must not
 // make riddles of messages.
-func TestAPasswordThatIsANameIsHiddenInURLsOnly(t *testing.T) {
+func TestPasswordThatEqualsANameIsHiddenInURLsOnly(t *testing.T) {
 	s, err := load([]string{"--datastore=mysql://root:sqlbrain@db/k8s"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, "mysql://root:xxxxx@db/k8s: run `sqlbrain migrate up`",

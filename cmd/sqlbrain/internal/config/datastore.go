@@ -9,8 +9,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// URL returns the URL of the database, whose connections ask for the password if a
-// file or a command tells it. It prints without the password.
+// URL returns the URL of the database. If the password comes from a file or a command, each
+// connection asks for it. The URL prints without the password.
 func (s *Settings) URL() *sqlstore.URL { return s.url }
 
 // datastoreURL returns the setting's text, or what stands for it if it is empty.
@@ -37,9 +37,9 @@ func Redact(text string) string {
 }
 
 // Redact hides passwords in a message, the one of these settings in whatever
-// form. It is the last net under messages that other code words. A password that
-// is also the user's, the database's or the product's name is no secret as such,
-// and is hidden in URLs only: messages would become riddles.
+// form. It is the last safeguard for messages of other packages. A password that equals the name
+// of the user, the database or the product is hidden in URLs only; other messages would become
+// unreadable.
 func (s *Settings) Redact(text string) string {
 	text = Redact(text)
 	shown := "sqlbrain"
@@ -76,7 +76,7 @@ func (s *Settings) checkDatastore() error {
 // checkPassword looks for one source of the password.
 func (s *Settings) checkPassword() error {
 	name := "datastore-password-file"
-	switch file, command := s.DatastorePasswordFile != "", s.DatastorePasswordCommand != ""; {
+	switch file, command := s.PasswordFile != "", s.PasswordCommand != ""; {
 	case file && command:
 		return s.invalid(name, "--datastore-password-command is given as well")
 	case command:
@@ -90,12 +90,12 @@ func (s *Settings) checkPassword() error {
 	case s.url.HasPassword():
 		return s.invalid(name, "the datastore's URL holds a password as well")
 	}
-	if s.DatastorePasswordCommand != "" {
-		s.command = newPasswordCommand(s.DatastorePasswordCommand)
+	if s.PasswordCommand != "" {
+		s.command = newPasswordCommand(s.PasswordCommand)
 	} else if _, err := s.readPassword(); err != nil {
 		return s.invalid(name, "%w", err)
 	}
-	// Each connection asks anew: passwords are changed, tokens expire.
+	// Each connection asks again, because passwords change and tokens expire.
 	s.url.SetPasswords(s.passwords())
 	return nil
 }

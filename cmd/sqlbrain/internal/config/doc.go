@@ -5,14 +5,14 @@
 // --config-file names. A flag beats the environment, which beats the file, which
 // beats the default. Settings that etcd has are named and counted as in etcd.
 //
-// What the package upholds:
+// Guarantees:
 //
-//   - A key of the file that is no setting is refused, with the nearest name.
+//   - A key of the file that is not a setting is refused, with the nearest name.
 //   - A value that is not valid is refused with one line that says where it
 //     comes from, before anything is opened.
 //   - No error and no description of the settings holds a password.
 //
-// Start reading at config.go, which lists all settings; flags.go names them,
-// load.go collects them, check.go judges them, datastore.go makes the database's
-// URL of them.
+// Start reading at flags.go, which declares each setting once: the field that it fills, its name,
+// its bounds and its help. config.go has the fields, load.go collects values, check.go has the
+// rules that concern several settings, datastore.go makes the database's URL.
 package config

@@ -25,7 +25,7 @@ const (
 )
 
 // readPassword reads the file with the database's password.
-func (s *Settings) readPassword() (string, error) { return ReadPassword(s.DatastorePasswordFile) }
+func (s *Settings) readPassword() (string, error) { return ReadPassword(s.PasswordFile) }
 
 // ReadPassword returns the password that a file holds, at most 64 KiB long.
 func ReadPassword(file string) (_ string, err error) {
@@ -97,8 +97,8 @@ func (c *passwordCommand) password(ctx context.Context) (string, error) {
 func (c *passwordCommand) run(ctx context.Context) (string, error) {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(bounded, "/bin/sh", "-c", c.command) // #nosec G204 -- whoever starts the server wrote it
-	// What the shell started may hold its output open.
+	cmd := exec.CommandContext(bounded, "/bin/sh", "-c", c.command) // #nosec G204 -- it comes from the configuration
+	// Processes that the shell started may keep its output open.
 	cmd.WaitDelay = time.Second
 	stdout, stderr := &limited{most: mostOfAPassword}, &limited{most: mostOfAReason}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
@@ -152,7 +152,7 @@ func (l *limited) String() string { return string(l.kept) }
 // the URL has it.
 func (s *Settings) passwords() func(context.Context) (string, error) {
 	switch {
-	case s.DatastorePasswordFile != "":
+	case s.PasswordFile != "":
 		return func(context.Context) (string, error) {
 			password, err := s.readPassword()
 			if err != nil {
@@ -175,7 +175,7 @@ func (s *Settings) passwords() func(context.Context) (string, error) {
 // known returns the passwords that a message could quote.
 func (s *Settings) known() (all []string) {
 	all = append(all, passwordIn(s.Datastore))
-	if s.DatastorePasswordFile != "" {
+	if s.PasswordFile != "" {
 		if password, err := s.readPassword(); err == nil {
 			all = append(all, password)
 		}

@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // withCommand loads settings with a command that prints the password.
 func withCommand(t *testing.T, command string) *Settings {
 	t.Helper()
 	s := New()
-	s.Datastore, s.DatastorePasswordCommand = "mysql://root@db/k8s", command
+	s.Datastore, s.PasswordCommand = "mysql://root@db/k8s", command
 	require.NoError(t, s.Load(nil))
 	require.NotNil(t, s.command)
 	return s
 }
 
-func TestThePasswordCommand(t *testing.T) {
+func TestPasswordCommandGivesThePassword(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	s := withCommand(t, "echo x >> "+runs+"; printf 'ge heim\\n'")
 	ask := s.passwords()
@@ -54,7 +56,7 @@ func TestThePasswordCommand(t *testing.T) {
 	require.NotContains(t, strings.Join(s.Describe(), " "), "heim", "the command may hold it")
 }
 
-func TestAPasswordCommandThatFails(t *testing.T) {
+func TestFailedPasswordCommandsAreReported(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"echo geheim; echo 'no credentials for geheim' >&2; exit 3", "exit status 3: no credentials for xxxxx"},
 		{"/does/not/exist", "exit status 127"},
@@ -78,7 +80,7 @@ func TestAPasswordCommandThatFails(t *testing.T) {
 
 // A connection that is given up does not wait for the command, and the next one
 // runs it again.
-func TestAPasswordCommandEndsWithItsConnection(t *testing.T) {
+func TestPasswordCommandEndsWithItsConnection(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "again")
 	s := withCommand(t, "if [ -e "+marker+" ]; then echo geheim; else touch "+marker+"; exec sleep 60; fi")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +89,7 @@ func TestAPasswordCommandEndsWithItsConnection(t *testing.T) {
 		_, err := s.passwords()(ctx)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { _, err := os.Stat(marker); return err == nil }, time.Minute, 10*time.Millisecond)
+	eventually.True(t, "the command to run", func() bool { _, err := os.Stat(marker); return err == nil })
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	password, err := s.passwords()(context.Background())

@@ -10,7 +10,7 @@ import (
 // suggest names the setting that key most likely was meant to be.
 func (s *Settings) suggest(key string) string {
 	key = strings.ToLower(strings.ReplaceAll(key, "_", "-"))
-	best, distance := "", len(key)/3+2 // further off is no typing error
+	best, distance := "", len(key)/3+2 // more than a typing error
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		if d := editDistance(key, f.Name); d < distance {
 			best, distance = f.Name, d

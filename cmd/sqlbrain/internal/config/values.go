@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,36 +10,55 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/lease"
 )
 
-// choice is a setting that is one of a few words.
-type choice struct {
-	value *string
-	words []string
+// option is a word that stands for a value.
+type option[T any] struct {
+	word  string
+	value T
 }
 
-var _ pflag.Value = (*choice)(nil)
+func word(w string) option[string] { return option[string]{w, w} }
 
-// oneOf returns a choice of words; the first is the default.
-func oneOf(value *string, words ...string) *choice {
-	*value = words[0]
-	return &choice{value, words}
+// oneOf is a setting that is one of a few words.
+type oneOf[T any] struct {
+	field   *T
+	options []option[T]
+	chosen  string
 }
 
-func (c *choice) String() string { return *c.value }
-func (c *choice) Type() string   { return strings.Join(c.words, "|") }
+var _ pflag.Value = (*oneOf[bool])(nil)
 
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.words, s) {
-		return fmt.Errorf("must be one of %s", strings.Join(c.words, ", "))
+// choice sets field to the value of the first option, the default.
+func choice[T any](field *T, options ...option[T]) *oneOf[T] {
+	*field = options[0].value
+	return &oneOf[T]{field, options, options[0].word}
+}
+
+func (c *oneOf[T]) String() string { return c.chosen }
+func (c *oneOf[T]) Type() string   { return c.join("|") }
+
+func (c *oneOf[T]) Set(s string) error {
+	for _, o := range c.options {
+		if o.word == s {
+			*c.field, c.chosen = o.value, s
+			return nil
+		}
 	}
-	*c.value = s
-	return nil
+	return fmt.Errorf("must be one of %s", c.join(", "))
+}
+
+func (c *oneOf[T]) join(separator string) string {
+	var words []string
+	for _, o := range c.options {
+		words = append(words, o.word)
+	}
+	return strings.Join(words, separator)
 }
 
 // ttlPolicies is a list of PREFIX=DURATION. Set adds to it.
-type ttlPolicies []backend.TTLPolicy
+type ttlPolicies []lease.Policy
 
 var _ pflag.Value = (*ttlPolicies)(nil)
 
@@ -70,7 +90,18 @@ func (p *ttlPolicies) Set(s string) error {
 				return fmt.Errorf("there are two policies for %s", prefix)
 			}
 		}
-		*p = append(*p, backend.TTLPolicy{Prefix: []byte(prefix), TTL: ttl})
+		*p = append(*p, lease.Policy{Prefix: []byte(prefix), TTL: ttl})
 	}
 	return nil
+}
+
+// cipherSuite returns the number of a cipher suite. As in etcd, it may be one that is now
+// considered unsafe.
+func cipherSuite(name string) (id uint16, ok bool) {
+	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		if suite.Name == name {
+			return suite.ID, true
+		}
+	}
+	return 0, false
 }

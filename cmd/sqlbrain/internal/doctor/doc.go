@@ -1,6 +1,6 @@
 // Package doctor examines a database and says whether sqlbrain can live on it.
 //
-// What it upholds:
+// Guarantees:
 //
 //   - It changes nothing: whether a statement is permitted is found out with
 //     statements that touch no row.

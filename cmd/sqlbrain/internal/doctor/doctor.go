@@ -57,13 +57,23 @@ type examination struct {
 	conn *sql.Conn
 }
 
+// ask reads the one row that a query answers. It reports false if that fails, having reported that check could not
+// be made.
+func (e *examination) ask(ctx context.Context, check, query string, into ...any) bool {
+	err := e.conn.QueryRowContext(ctx, query).Scan(into...)
+	if err != nil {
+		e.broken(check, err)
+	}
+	return err == nil
+}
+
 // broken reports a check that could not be made.
 func (e *examination) broken(check string, err error) {
 	e.add(check, Warn, "could not be checked: "+err.Error(), "see whether the user may read this")
 }
 
 // schema reports what the migrations make of the database. It must not run while
-// e.conn is in use: it takes a connection of its own, which SQLite's pool may not
+// e.conn is in use: it takes another connection, which SQLite's pool may not
 // have.
 func schema(ctx context.Context, t Target) (f Finding) {
 	f.Check, f.Status = "schema", Fail

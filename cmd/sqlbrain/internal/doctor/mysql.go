@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Server errors that have advice of their own.
+// Server errors with their own advice.
 const (
 	errDBAccessDenied = 1044
 	errAccessDenied   = 1045
@@ -50,8 +50,7 @@ func reachAdvice(err error) string {
 
 func (e *examination) mysql(ctx context.Context) {
 	var version string
-	if err := e.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		e.broken("version", err)
+	if !e.ask(ctx, "version", "SELECT VERSION()", &version) {
 		return
 	}
 	vars, err := e.shown(ctx, "SHOW SESSION VARIABLES")
@@ -66,9 +65,7 @@ func (e *examination) mysql(ctx context.Context) {
 	}
 	s := &server{examination: e, version: version, vars: vars, status: status}
 	// Answered by ProxySQL itself, if it is spelt so.
-	if err := e.conn.QueryRowContext(ctx, "SELECT @@version_comment LIMIT 1").Scan(&s.comment); err != nil {
-		e.broken("version", err)
-	}
+	e.ask(ctx, "version", "SELECT @@version_comment LIMIT 1", &s.comment)
 	if s.Address != "" {
 		if s.greeting, err = greet(ctx, s.Address); err != nil {
 			e.broken("route", err)
@@ -95,55 +92,60 @@ func (e *examination) mysql(ctx context.Context) {
 }
 
 // shown returns what a SHOW statement answers, by name in lower case.
-func (e *examination) shown(ctx context.Context, statement string) (map[string]string, error) {
+func (e *examination) shown(ctx context.Context, statement string) (values, error) {
 	rows, err := e.conn.QueryContext(ctx, statement)
 	if err != nil {
 		return nil, err
 	}
-	return names(rows)
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
+	all := values{}
+	for rows.Next() {
+		var name string
+		var value []byte // may be NULL
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		all[strings.ToLower(name)] = string(value)
+	}
+	return all, rows.Err()
 }
 
-// server is a MySQL, MariaDB or TiDB under examination.
-type server struct {
-	*examination
-	version  string // as it says itself
-	greeting string // what whoever listens says, "" if it was not asked
-	comment  string // its version_comment
-	vars     map[string]string
-	status   map[string]string
-}
+// values are the variables or the status of a server, by name in lower case.
+type values map[string]string
 
-func (s *server) tidb() bool    { return strings.Contains(s.version, "TiDB") }
-func (s *server) mariadb() bool { return strings.Contains(s.version, "MariaDB") }
-
-func (s *server) on(name string) bool {
-	v := s.vars[name]
-	return v == "ON" || v == "1"
-}
-
-// number returns a variable as a number; 0 if there is none.
-func (s *server) number(name string) int64 { return numberIn(s.vars, name) }
-
-func numberIn(values map[string]string, name string) int64 {
-	n, err := strconv.ParseInt(values[name], 10, 64)
+// number returns a value as a number; 0 if there is none.
+func (v values) number(name string) int64 {
+	n, err := strconv.ParseInt(v[name], 10, 64)
 	if err != nil {
 		return 0
 	}
 	return n
 }
 
-// first returns the value of the first variable that exists: names changed over
-// time.
-func (s *server) first(names ...string) (name, value string) { return firstOf(s.vars, names...) }
-
-func firstOf(values map[string]string, names ...string) (name, value string) {
+// first returns the value of the first name that exists: names changed over time.
+func (v values) first(names ...string) (name, value string) {
 	for _, n := range names {
-		if v, ok := values[n]; ok {
-			return n, v
+		if value, ok := v[n]; ok {
+			return n, value
 		}
 	}
 	return "", ""
 }
+
+func (v values) on(name string) bool { return v[name] == "ON" || v[name] == "1" }
+
+// server is a MySQL, MariaDB or TiDB under examination.
+type server struct {
+	*examination
+	version  string // as it says itself
+	greeting string // the listener's first packet; "" if not asked
+	comment  string // its version_comment
+	vars     values
+	status   values
+}
+
+func (s *server) tidb() bool    { return strings.Contains(s.version, "TiDB") }
+func (s *server) mariadb() bool { return strings.Contains(s.version, "MariaDB") }
 
 func (s *server) checkVersion() {
 	product, oldest := "MySQL", [2]int{8, 0}
@@ -173,8 +175,7 @@ func (s *server) checkVersion() {
 
 func (s *server) checkTLS(ctx context.Context) {
 	var name, cipher string
-	if err := s.conn.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &cipher); err != nil {
-		s.broken("tls", err)
+	if !s.ask(ctx, "tls", "SHOW SESSION STATUS LIKE 'Ssl_cipher'", &name, &cipher) {
 		return
 	}
 	switch {
@@ -248,14 +249,10 @@ func (s *server) checkStrict() {
 const packetOverhead = 64 << 10
 
 func (s *server) checkPacket() {
-	packet := s.number("max_allowed_packet")
+	packet := s.vars.number("max_allowed_packet")
 	needed := int64(s.MaxRequestBytes) + packetOverhead
 	detail := fmt.Sprintf("max_allowed_packet is %s, --max-request-bytes %s", bytesText(packet), bytesText(int64(s.MaxRequestBytes)))
-	if packet < needed {
-		s.add("packet", Fail, detail, fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
-		return
-	}
-	s.ok("packet", "%s", detail)
+	s.judge("packet", packet >= needed, detail, Fail, fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
 }
 
 func (s *server) checkDurability() {
@@ -277,20 +274,16 @@ func (s *server) checkDurability() {
 	} else {
 		look("innodb_flush_log_at_trx_commit", "1")
 	}
-	if s.on("log_bin") {
+	if s.vars.on("log_bin") {
 		look("sync_binlog", "1")
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
 	look("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
-	if len(weak) > 0 {
-		s.add("durability", Warn, strings.Join(found, ", "), "a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
-		return
-	}
-	s.ok("durability", "%s", strings.Join(found, ", "))
+	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn, "a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
 }
 
 func (s *server) checkIsolation() {
-	name, level := s.first("transaction_isolation", "tx_isolation")
+	name, level := s.vars.first("transaction_isolation", "tx_isolation")
 	switch level {
 	case "READ-COMMITTED":
 		s.ok("isolation", "%s", level)
@@ -316,7 +309,7 @@ func (s *server) checkCharset() {
 
 func (s *server) checkPageSize() {
 	const needed = 16 << 10
-	if n := s.number("innodb_page_size"); n != 0 && n < needed && !s.tidb() {
+	if n := s.vars.number("innodb_page_size"); n != 0 && n < needed && !s.tidb() {
 		s.add("page size", Fail, "innodb_page_size is "+bytesText(n), "keys of 3072 bytes need pages of 16 KiB, chosen when the server is initialised")
 	}
 }
@@ -328,12 +321,10 @@ func (s *server) checkClock(ctx context.Context) {
 	before := time.Now()
 	var text string
 	// The character set is named: the connection's own is binary, whose CHAR is padded.
-	err := s.conn.QueryRowContext(ctx, "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR(40) CHARACTER SET utf8mb4)").Scan(&text)
-	after := time.Now()
-	if err != nil {
-		s.broken("clock", err)
+	if !s.ask(ctx, "clock", "SELECT CAST(UTC_TIMESTAMP(6) AS CHAR(40) CHARACTER SET utf8mb4)", &text) {
 		return
 	}
+	after := time.Now()
 	there, err := time.Parse("2006-01-02 15:04:05.999999", text)
 	if err != nil {
 		s.broken("clock", err)
@@ -342,43 +333,31 @@ func (s *server) checkClock(ctx context.Context) {
 	trip := after.Sub(before)
 	offset := there.Sub(before.Add(trip / 2)).Round(time.Millisecond)
 	detail := fmt.Sprintf("the database's clock differs by %s (±%s)", offset, (trip / 2).Round(10*time.Microsecond))
-	if offset.Abs() > tolerated+trip/2 {
-		s.add("clock", Warn, detail, "synchronise the clocks of both machines")
-		return
-	}
-	s.ok("clock", "%s", detail)
+	s.judge("clock", offset.Abs() <= tolerated+trip/2, detail, Warn, "synchronise the clocks of both machines")
 }
 
 func (s *server) checkSize(ctx context.Context) {
 	var n, rows, size int64
-	err := s.conn.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MAX(TABLE_ROWS), 0), COALESCE(MAX(DATA_LENGTH + INDEX_LENGTH), 0)
-		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`).Scan(&n, &rows, &size)
-	switch {
-	case err != nil:
-		s.broken("size", err)
-	case n > 0:
+	if s.ask(ctx, "size", `SELECT COUNT(*), COALESCE(MAX(TABLE_ROWS), 0), COALESCE(MAX(DATA_LENGTH + INDEX_LENGTH), 0)
+		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`, &n, &rows, &size) && n > 0 {
 		s.ok("size", "%s in about %d rows, by the engine's estimate", bytesText(size), rows)
 	}
 }
 
 func (s *server) checkConnections(ctx context.Context) {
-	limit := s.number("max_connections")
-	if user := s.number("max_user_connections"); user > 0 && (limit == 0 || user < limit) {
+	limit := s.vars.number("max_connections")
+	if user := s.vars.number("max_user_connections"); user > 0 && (limit == 0 || user < limit) {
 		limit = user
 	}
 	var name string
 	var used int64
-	if err := s.conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Threads_connected'").Scan(&name, &used); err != nil {
-		s.broken("connections", err)
+	if !s.ask(ctx, "connections", "SHOW GLOBAL STATUS LIKE 'Threads_connected'", &name, &used) {
 		return
 	}
-	detail := fmt.Sprintf("%d in use of %d; a node opens up to %d", used, limit, s.MaxConns)
-	switch {
-	case limit == 0: // TiDB: no limit
+	if limit == 0 { // TiDB: no limit
 		s.ok("connections", "%d in use, no limit; a node opens up to %d", used, s.MaxConns)
-	case limit-used < int64(s.MaxConns):
-		s.add("connections", Warn, detail, "raise max_connections, or lower --datastore-max-open-conns")
-	default:
-		s.ok("connections", "%s", detail)
+		return
 	}
+	s.judge("connections", limit-used >= int64(s.MaxConns), fmt.Sprintf("%d in use of %d; a node opens up to %d", used, limit, s.MaxConns),
+		Warn, "raise max_connections, or lower --datastore-max-open-conns")
 }

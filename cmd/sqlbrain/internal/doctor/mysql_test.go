@@ -47,7 +47,7 @@ func judge(version string, change map[string]string) *Report {
 	return s.Report
 }
 
-func TestAFitServerHasNoFindings(t *testing.T) {
+func TestHealthyServerHasNoFindings(t *testing.T) {
 	for _, version := range []string{mysqlVersion, mariadbVersion, "5.5.5-10.11.6-MariaDB", tidbVersion} {
 		for _, f := range judge(version, nil).Findings {
 			require.Equal(t, OK, f.Status, "%s: %+v", version, f)
@@ -55,7 +55,7 @@ func TestAFitServerHasNoFindings(t *testing.T) {
 	}
 }
 
-func TestFaultsOfAServerAreFound(t *testing.T) {
+func TestEachFaultOfAServerIsFound(t *testing.T) {
 	for _, c := range []struct {
 		version, name, value string
 		check                string
@@ -117,7 +117,7 @@ func TestFaultsOfAServerAreFound(t *testing.T) {
 	}
 }
 
-func TestEachReasonForNoConnectionHasAdvice(t *testing.T) {
+func TestEachConnectionErrorHasItsAdvice(t *testing.T) {
 	seen := map[string]bool{}
 	for _, err := range []error{
 		&mysql.MySQLError{Number: errAccessDenied}, &mysql.MySQLError{Number: errDBAccessDenied},
@@ -135,7 +135,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-func TestReportsArePrintedInFullOrFail(t *testing.T) {
+func TestReportsAreWrittenInFullOrFail(t *testing.T) {
 	r := &Report{Datastore: "sqlite://x"}
 	r.ok("first", "good")
 	r.add("second", Fail, "bad", "repair it")

@@ -2,14 +2,12 @@ package doctor
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
 )
 
 // wholeGroup is how many servers it takes that one may go and the others still are
@@ -18,59 +16,53 @@ const wholeGroup = 3
 
 // groupMember is what Group Replication says of one of its servers.
 type groupMember struct {
-	self        bool
-	state, role string
+	Self  bool   `db:"self"` // it is the server that answers
+	State string `db:"state"`
+	Role  string `db:"role"`
 }
 
 // errHidden: the user may not read who is in the group.
 var errHidden = errors.New("the user may not read performance_schema.replication_group_members")
 
-// group returns the members of the server's group; none if there is no group.
+// group returns the members of the server's group; none without a group.
 func (s *server) readGroup(ctx context.Context) (members []groupMember, err error) {
 	if s.vars["group_replication_group_name"] == "" {
 		return nil, nil
 	}
-	rows, err := s.conn.QueryContext(ctx, "SELECT member_id = @@server_uuid, member_state, member_role FROM performance_schema.replication_group_members")
-	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && refused.Number == errTableAccess {
+	rows, err := s.conn.QueryContext(ctx, "SELECT member_id = @@server_uuid AS self, member_state AS state, member_role AS role FROM performance_schema.replication_group_members")
+	if serverError(err) == errTableAccess {
 		return nil, errHidden
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	for rows.Next() {
-		var m groupMember
-		if err := rows.Scan(&m.self, &m.state, &m.role); err != nil {
-			return nil, err
-		}
-		members = append(members, m)
-	}
-	return members, rows.Err()
+	defer rows.Close() //nolint:errcheck // StructScan returns the error
+	err = sqlx.StructScan(rows, &members)
+	return members, err
 }
 
 // checkReplication says what becomes of acknowledged writes when the server goes.
 func (s *server) checkReplication(members []groupMember, membersErr error) {
 	switch {
-	case s.on("wsrep_on") && s.vars["wsrep_provider"] != "none":
+	case s.vars.on("wsrep_on") && s.vars["wsrep_provider"] != "none":
 		s.checkGalera()
 	case s.vars["group_replication_group_name"] != "":
 		s.checkGroup(members, membersErr)
-	case s.on("rpl_semi_sync_master_enabled"), s.on("rpl_semi_sync_source_enabled"):
+	case s.vars.on("rpl_semi_sync_master_enabled"), s.vars.on("rpl_semi_sync_source_enabled"):
 		s.checkSemiSync()
-	case s.on("log_bin") && !s.tidb():
+	case s.vars.on("log_bin") && !s.tidb():
 		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be lost, and sqlbrain will stop and say so")
 	}
 }
 
 func (s *server) checkGalera() {
 	const check = "replication"
-	size := s.counts("wsrep_cluster_size")
+	size := s.status.number("wsrep_cluster_size")
 	switch {
 	case s.status["wsrep_ready"] != "ON" || s.status["wsrep_cluster_status"] != "Primary":
 		s.add(check, Fail, fmt.Sprintf("this node of a Galera does not serve: wsrep_ready is %s, wsrep_cluster_status %s",
 			s.status["wsrep_ready"], s.status["wsrep_cluster_status"]), "let it join the others, or use another node")
-	case s.number("wsrep_sync_wait")&1 == 0 || s.on("wsrep_dirty_reads"):
+	case s.vars.number("wsrep_sync_wait")&1 == 0 || s.vars.on("wsrep_dirty_reads"):
 		s.add(check, Fail, fmt.Sprintf("wsrep_sync_wait is %s and wsrep_dirty_reads %s, although every session sets them to 1 and OFF", s.vars["wsrep_sync_wait"], s.vars["wsrep_dirty_reads"]),
 			"a proxy seems to reset sessions: use one that keeps a session on its connection, or none")
 	case size < wholeGroup:
@@ -93,23 +85,23 @@ func (s *server) checkGroup(members []groupMember, membersErr error) {
 			"GRANT SELECT ON performance_schema.replication_group_members: without it a primary that lost the majority is taken for one; or set group_replication_unreachable_majority_timeout")
 		return
 	}
-	self := slices.IndexFunc(members, func(m groupMember) bool { return m.self })
+	self := slices.IndexFunc(members, func(m groupMember) bool { return m.Self })
 	reachable := 0
 	for _, m := range members {
-		if m.state == "ONLINE" || m.state == "RECOVERING" {
+		if m.State == "ONLINE" || m.State == "RECOVERING" {
 			reachable++
 		}
 	}
 	switch {
-	case self < 0 || members[self].state != "ONLINE":
+	case self < 0 || members[self].State != "ONLINE":
 		s.add(check, Fail, "the server is configured for a group, and is not online in it", "START GROUP_REPLICATION, or use another server")
-	case members[self].role != "PRIMARY":
+	case members[self].Role != "PRIMARY":
 		s.add(check, Fail, "the server is a secondary of its group", "use the primary, or name all members in the URL: host:port,host:port")
 	case reachable*2 <= len(members):
 		s.add(check, Fail, fmt.Sprintf("the server sees %d of the %d in its group", reachable, len(members)), "it lost the majority: see to the others")
 	case len(members) < wholeGroup || reachable < len(members):
 		s.add(check, Warn, fmt.Sprintf("a group of %d, of whom %d are there", len(members), reachable), "it takes three that one may go and the others go on")
-	case !s.on("group_replication_single_primary_mode"):
+	case !s.vars.on("group_replication_single_primary_mode"):
 		s.add(check, Warn, "a group of several primaries", "each read waits for the others: use single-primary mode")
 	default:
 		s.ok(check, "a group of %d, %s", len(members), level)
@@ -127,10 +119,10 @@ func (s *server) checkSemiSync() {
 		for _, t := range tail {
 			names = append(names, "rpl_semi_sync_source_"+t, "rpl_semi_sync_master_"+t)
 		}
-		return s.first(names...)
+		return s.vars.first(names...)
 	}
-	wait := func(tail string) int64 { name, _ := setting(tail); return s.number(name) }
-	_, active := firstOf(s.status, "rpl_semi_sync_source_status", "rpl_semi_sync_master_status")
+	wait := func(tail string) int64 { name, _ := setting(tail); return s.vars.number(name) }
+	_, active := s.status.first("rpl_semi_sync_source_status", "rpl_semi_sync_master_status")
 	pointName, point := setting("wait_point")
 	timeoutName, _ := setting("timeout")
 	aloneName, alone := setting("wait_no_replica", "wait_no_slave")
@@ -148,22 +140,4 @@ func (s *server) checkSemiSync() {
 	default:
 		s.ok(check, "semi-synchronous, %s", point)
 	}
-}
-
-// counts returns a number of the status; 0 if there is none.
-func (s *server) counts(name string) int64 { return numberIn(s.status, name) }
-
-// names returns rows of name and value as a map, names in lower case.
-func names(rows *sql.Rows) (map[string]string, error) {
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	all := map[string]string{}
-	for rows.Next() {
-		var name string
-		var value []byte // may be NULL
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		all[strings.ToLower(name)] = string(value)
-	}
-	return all, rows.Err()
 }

@@ -28,7 +28,7 @@ func with(base map[string]string, pairs ...string) map[string]string {
 	return all
 }
 
-func TestGaleraIsJudged(t *testing.T) {
+func TestGaleraIsChecked(t *testing.T) {
 	vars := map[string]string{"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so", "wsrep_sync_wait": "1", "wsrep_dirty_reads": "OFF"}
 	status := map[string]string{"wsrep_ready": "ON", "wsrep_cluster_status": "Primary", "wsrep_cluster_size": "3"}
 	require.Equal(t, OK, replication(t, vars, status, nil, nil).Status)
@@ -39,7 +39,7 @@ func TestGaleraIsJudged(t *testing.T) {
 	require.Equal(t, Fail, replication(t, with(vars, "wsrep_dirty_reads", "ON"), status, nil, nil).Status)
 }
 
-func TestAGroupIsJudged(t *testing.T) {
+func TestGroupReplicationIsChecked(t *testing.T) {
 	vars := map[string]string{"group_replication_group_name": "g", "group_replication_consistency": "BEFORE_ON_PRIMARY_FAILOVER", "group_replication_single_primary_mode": "ON"}
 	primary, other := groupMember{true, "ONLINE", "PRIMARY"}, groupMember{false, "ONLINE", "SECONDARY"}
 	gone := groupMember{false, "UNREACHABLE", "SECONDARY"}
@@ -57,7 +57,7 @@ func TestAGroupIsJudged(t *testing.T) {
 	require.Equal(t, Fail, replication(t, vars, nil, nil, nil).Status)
 }
 
-func TestSemiSynchronousReplicationIsJudged(t *testing.T) {
+func TestSemiSynchronousReplicationIsChecked(t *testing.T) {
 	for _, c := range []struct{ source, replica string }{{"source", "replica"}, {"master", "slave"}} {
 		p := "rpl_semi_sync_" + c.source + "_"
 		vars := map[string]string{p + "enabled": "ON", p + "wait_point": "AFTER_SYNC", p + "timeout": "4294967295", p + "wait_no_" + c.replica: "ON"}
@@ -73,7 +73,7 @@ func TestSemiSynchronousReplicationIsJudged(t *testing.T) {
 	}
 }
 
-func TestProxiesShow(t *testing.T) {
+func TestProxiesAreDetected(t *testing.T) {
 	for _, c := range []struct{ greeting, version, comment, want string }{
 		{"10.11.6-MariaDB-log", "10.11.6-MariaDB-log", "", ""},
 		{"5.5.5-10.11.6-MariaDB-log", "10.11.6-MariaDB-log", "", ""},

@@ -54,6 +54,14 @@ func (r *Report) ok(check, format string, args ...any) {
 	r.add(check, OK, fmt.Sprintf(format, args...), "")
 }
 
+// judge reports a check with the same detail whether it is good or not.
+func (r *Report) judge(check string, good bool, detail string, otherwise Status, advice string) {
+	if good {
+		otherwise = OK
+	}
+	r.add(check, otherwise, detail, advice)
+}
+
 // WriteJSON writes the report as one JSON object.
 func (r *Report) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)

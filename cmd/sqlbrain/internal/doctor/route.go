@@ -5,13 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 )
 
-// A proxy is welcome that keeps each session on one connection to the primary. What
-// spreads sessions or statements over servers makes reads miss what was written.
+// A proxy must keep each session on one connection to the primary. A proxy that spreads
+// sessions or statements over servers makes reads miss earlier writes.
 
 // identity is which server answers.
 const identity = "SELECT CONCAT(@@hostname, ':', @@port, ' (server_id ', @@server_id, ')')"
@@ -26,34 +28,29 @@ func (s *server) checkRoute(ctx context.Context) {
 	}
 	const check = "route"
 	var server string
-	err := s.conn.QueryRowContext(ctx, identity).Scan(&server)
-	if err != nil {
-		s.broken(check, err)
+	if !s.ask(ctx, check, identity, &server) {
 		return
 	}
+	another := func(other string) bool { return other != server }
 	session, err := s.identities(ctx)
 	if err != nil {
 		s.broken(check, err)
 		return
 	}
-	for _, other := range session {
-		if other != server {
-			s.add(check, Fail, fmt.Sprintf("statements of one session reach %s and %s", server, other),
-				"a proxy splits reads from writes, or shares connections: turn that off for this user, or go around it")
-			return
-		}
+	if i := slices.IndexFunc(session, another); i >= 0 {
+		s.add(check, Fail, fmt.Sprintf("statements of one session reach %s and %s", server, session[i]),
+			"a proxy splits reads from writes, or shares connections: turn that off for this user, or go around it")
+		return
 	}
 	others, err := s.elsewhere(ctx)
 	if err != nil {
 		s.broken(check, err)
 		return
 	}
-	for _, other := range others {
-		if other != server {
-			s.add(check, Fail, fmt.Sprintf("connections reach %s and %s", server, other),
-				"a proxy or a name spreads them over several servers: let it lead to the primary only")
-			return
-		}
+	if i := slices.IndexFunc(others, another); i >= 0 {
+		s.add(check, Fail, fmt.Sprintf("connections reach %s and %s", server, others[i]),
+			"a proxy or a name spreads them over several servers: let it lead to the primary only")
+		return
 	}
 	proxy := proxyOf(s.greeting, s.version, s.comment)
 	if proxy != "" {
@@ -63,7 +60,7 @@ func (s *server) checkRoute(ctx context.Context) {
 	s.ok(check, "all connections reach %s", server)
 }
 
-// identities asks in the ways in which proxies tell reads from writes.
+// identities asks in the ways by which proxies distinguish reads from writes.
 func (s *server) identities(ctx context.Context) (all []string, err error) {
 	ask := func(text string) {
 		var server string
@@ -114,8 +111,8 @@ func proxyOf(greeting, version, comment string) string {
 	return ""
 }
 
-// greet returns the version in the first packet of whoever listens at address: the
-// server's, unless a proxy made it up.
+// greet returns the version in the first packet of the listener at address: the
+// server's, unless a proxy replaced it.
 func greet(ctx context.Context, address string) (string, error) {
 	const patience = 5 * time.Second
 	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
@@ -129,10 +126,8 @@ func greet(ctx context.Context, address string) (string, error) {
 	r := bufio.NewReader(conn)
 	// Length and number of the packet, and the protocol's version.
 	head := make([]byte, 5)
-	for i := range head {
-		if head[i], err = r.ReadByte(); err != nil {
-			return "", err
-		}
+	if _, err := io.ReadFull(r, head); err != nil {
+		return "", err
 	}
 	if head[4] != 10 {
 		return "", errors.New("no greeting of MySQL's protocol")

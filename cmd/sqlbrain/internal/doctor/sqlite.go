@@ -7,9 +7,7 @@ import (
 
 func (e *examination) sqlite(ctx context.Context) {
 	var version string
-	if err := e.conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
-		e.broken("version", err)
-	} else {
+	if e.ask(ctx, "version", "SELECT sqlite_version()", &version) {
 		e.ok("version", "SQLite %s", version)
 	}
 	e.sqliteDurability(ctx)
@@ -33,18 +31,10 @@ func (e *examination) sqlite(ctx context.Context) {
 	e.rows(ctx)
 }
 
-// pragma returns a number that PRAGMA name answers.
-func (e *examination) pragma(ctx context.Context, name string) (n int64, err error) {
-	err = e.conn.QueryRowContext(ctx, "PRAGMA "+name).Scan(&n)
-	return n, err
-}
-
 func (e *examination) sqliteDurability(ctx context.Context) {
 	var mode string
-	err := e.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
 	switch {
-	case err != nil:
-		e.broken("journal", err)
+	case !e.ask(ctx, "journal", "PRAGMA journal_mode", &mode):
 	case mode == "off" || mode == "memory":
 		e.add("journal", Fail, "journal_mode is "+mode, "a crash would corrupt the file: use WAL")
 	case mode != "wal":
@@ -52,10 +42,9 @@ func (e *examination) sqliteDurability(ctx context.Context) {
 	default:
 		e.ok("journal", "journal_mode is wal")
 	}
-	level, err := e.pragma(ctx, "synchronous")
+	var level int
 	switch {
-	case err != nil:
-		e.broken("durability", err)
+	case !e.ask(ctx, "durability", "PRAGMA synchronous", &level):
 	case level < 2:
 		e.add("durability", Warn, fmt.Sprintf("synchronous is %d", level), "a power failure can undo acknowledged writes: use FULL")
 	default:
@@ -66,12 +55,9 @@ func (e *examination) sqliteDurability(ctx context.Context) {
 func (e *examination) sqliteSize(ctx context.Context) {
 	var total [3]int64
 	for i, name := range []string{"page_size", "page_count", "freelist_count"} {
-		n, err := e.pragma(ctx, name)
-		if err != nil {
-			e.broken("size", err)
+		if !e.ask(ctx, "size", "PRAGMA "+name, &total[i]) {
 			return
 		}
-		total[i] = n
 	}
 	e.ok("size", "%s, %s of it free", bytesText(total[0]*total[1]), bytesText(total[0]*total[2]))
 }
@@ -79,13 +65,11 @@ func (e *examination) sqliteSize(ctx context.Context) {
 func (e *examination) rows(ctx context.Context) {
 	// An exact count would read the whole file.
 	var present int
-	if err := e.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM object)").Scan(&present); err != nil {
-		e.broken("rows", err)
-		return
-	}
-	if present == 0 {
+	switch {
+	case !e.ask(ctx, "rows", "SELECT EXISTS (SELECT 1 FROM object)", &present):
+	case present == 0:
 		e.ok("rows", "the table is empty")
-		return
+	default:
+		e.ok("rows", "the table holds data")
 	}
-	e.ok("rows", "the table holds data")
 }

@@ -18,8 +18,8 @@ var tidbSettings = [][2]string{
 
 const (
 	tidbDefaultEntry = 6 << 20
-	// tidbLeastGC is longer than any statement, so that no version that it reads goes
-	// meanwhile.
+	// tidbLeastGC is longer than any statement, so that no version that it reads is
+	// removed while it runs.
 	tidbLeastGC = time.Minute
 )
 
@@ -31,7 +31,7 @@ func (s *server) checkTiDB() {
 	}
 	var wrong, set []string
 	for _, want := range tidbSettings {
-		// A variable that there is not has no wrong value.
+		// A variable that does not exist has no wrong value.
 		if v, ok := s.vars[want[0]]; ok && v != "" && !strings.EqualFold(v, want[1]) {
 			wrong = append(wrong, want[0]+" is "+v)
 			set = append(set, fmt.Sprintf("%s = %s", want[0], want[1]))
@@ -42,7 +42,7 @@ func (s *server) checkTiDB() {
 	} else {
 		s.ok("tidb", "pessimistic transactions, linearizable reads")
 	}
-	entry := s.number("tidb_txn_entry_size_limit")
+	entry := s.vars.number("tidb_txn_entry_size_limit")
 	if entry == 0 {
 		entry = tidbDefaultEntry
 	}

@@ -22,9 +22,9 @@ func (s *server) checkTimeouts() {
 			short = append(short, fmt.Sprintf("%s is %s, less than %s", name, bound, least))
 		}
 	}
-	found("wait_timeout", time.Duration(s.number("wait_timeout"))*time.Second, leastIdle)
+	found("wait_timeout", time.Duration(s.vars.number("wait_timeout"))*time.Second, leastIdle)
 	// MySQL's is in milliseconds, MariaDB's in seconds with decimals.
-	found("max_execution_time", time.Duration(s.number("max_execution_time"))*time.Millisecond, leastStatement)
+	found("max_execution_time", time.Duration(s.vars.number("max_execution_time"))*time.Millisecond, leastStatement)
 	if seconds, err := strconv.ParseFloat(s.vars["max_statement_time"], 64); err == nil {
 		found("max_statement_time", time.Duration(seconds*float64(time.Second)), leastStatement)
 	}
@@ -32,5 +32,5 @@ func (s *server) checkTimeouts() {
 		s.add("timeouts", Warn, strings.Join(short, "; "), "statements or idle connections are ended, and tried again: raise it for this user")
 		return
 	}
-	s.ok("timeouts", "wait_timeout is %s", time.Duration(s.number("wait_timeout"))*time.Second)
+	s.ok("timeouts", "wait_timeout is %s", time.Duration(s.vars.number("wait_timeout"))*time.Second)
 }

@@ -1,0 +1,206 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+)
+
+// Node is the backend that a Guard asks for users, roles, tokens and the keys of leases.
+type Node interface {
+	AuthRows() *auth.Rows
+	RefreshAuth(ctx context.Context) (*auth.Rows, error)
+	SyncAuth(ctx context.Context) (*auth.Rows, error)
+	LeaderAuth(ctx context.Context) (rows *auth.Rows, revision int64, err error)
+	ChangeAuth(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64, err error)
+	IssueToken(ctx context.Context, as auth.Permit, prefix string, describe func(*auth.Rows) (coder.Token, error)) (token string, revision int64, err error)
+	LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error)
+	EachLeaseKey(ctx context.Context, id int64, see func(key []byte) error) error
+	AnyLeasesKeys(ctx context.Context, see func(id int64, key []byte) error) error
+}
+
+// Config configures a Guard as etcd's flags do.
+type Config struct {
+	Logger *slog.Logger
+	// Token is etcd's --auth-token: simple, or jwt with its options.
+	Token string
+	// TokenTTL is how long an unused simple token stays valid.
+	TokenTTL   time.Duration
+	BcryptCost int
+	// CommonNames: a client without a token is the user that its certificate names.
+	CommonNames bool
+}
+
+// DefaultToken is etcd's default kind of tokens.
+const DefaultToken = tokenSimple
+
+const tokenSimple = "simple"
+
+// DefaultBcryptCost is etcd's.
+const DefaultBcryptCost = bcrypt.DefaultCost
+
+// Guard identifies callers and authorizes their requests. Safe for concurrent use.
+type Guard struct {
+	cfg      Config
+	log      *slog.Logger
+	node     Node
+	provider etcdauth.TokenProvider // of JWT; of nothing for simple tokens
+	none     etcdauth.TokenProvider
+	simple   bool
+	tokens   *tokens
+	hashing  *gate
+	failures *failures // of logins
+	logins   *prometheus.CounterVec
+	lookups  *prometheus.CounterVec // of tokens
+	views    views
+}
+
+// Collectors returns the guard's metrics.
+func (g *Guard) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{g.logins, g.lookups}
+}
+
+// New fails if cfg.Token is not one of etcd's kinds of tokens, or its files cannot be
+// read.
+func New(cfg Config, n Node) (*Guard, error) {
+	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
+		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
+	}
+	g := &Guard{
+		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
+		hashing: newHashing(), failures: newLoginFailures(), logins: newLogins(), lookups: newLookups(),
+	}
+	var err error
+	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
+	// etcd reports errors in the options of JWT only to its log.
+	var why bytes.Buffer
+	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(&why), zapcore.ErrorLevel))
+	if g.provider, err = etcdauth.NewTokenProvider(log, cfg.Token, nil, cfg.TokenTTL); err != nil {
+		return nil, fmt.Errorf("auth: tokens of the kind %q: %w: %s", kindOf(cfg.Token), err, strings.TrimSpace(why.String()))
+	}
+	if kindOf(cfg.Token) == tokenSimple {
+		g.simple, g.provider = true, g.none
+	}
+	return g, nil
+}
+
+func kindOf(token string) string {
+	kind, _, _ := strings.Cut(token, ",")
+	return kind
+}
+
+// judge calls check with the users and roles that this node knows. A refusal may be due to
+// outdated users and roles. If a newer version exists, judge loads it and calls check again.
+func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
+	rows := g.node.AuthRows()
+	err := check(g.view(rows))
+	if err == nil {
+		return nil
+	}
+	newer, nerr := g.node.RefreshAuth(ctx)
+	if nerr != nil || newer.Version <= rows.Version {
+		return err
+	}
+	return check(g.view(newer))
+}
+
+// caller returns the caller, nil for an anonymous one, and the version of users and roles
+// at which it was identified.
+func (g *Guard) caller(ctx context.Context) (ai *etcdauth.AuthInfo, version int64, err error) {
+	return g.resolve(ctx, g.info)
+}
+
+// resolve is caller with another function to identify the caller.
+func (g *Guard) resolve(ctx context.Context, info func(context.Context, *view) (*etcdauth.AuthInfo, error)) (ai *etcdauth.AuthInfo, version int64, err error) {
+	err = g.judge(ctx, func(v *view) (err error) {
+		version = v.rows.Version
+		ai, err = info(ctx, v)
+		return err
+	})
+	return ai, version, err
+}
+
+// Admin permits requests that require the root role. It judges the caller at the newest
+// version of users and roles, before the request. Without authentication it permits all.
+func (g *Guard) Admin(ctx context.Context) (auth.Permit, error) {
+	rows, err := g.node.RefreshAuth(ctx)
+	if err != nil {
+		return auth.Permit{}, err
+	}
+	v := g.view(rows)
+	ai, err := g.info(ctx, v)
+	if err != nil {
+		return auth.Permit{}, err
+	}
+	return judged(v.IsAdminPermitted(ai))
+}
+
+// judged returns the permit of a request that was judged before its execution: err is nil
+// if it is permitted.
+func judged(err error) (auth.Permit, error) {
+	if err != nil {
+		return auth.Permit{}, err
+	}
+	return auth.Judged(), nil
+}
+
+// Somebody permits requests of every authenticated user. It judges the caller before the
+// request. Without authentication it permits all.
+func (g *Guard) Somebody(ctx context.Context) (auth.Permit, error) {
+	return judged(g.judge(ctx, func(v *view) error {
+		_, err := g.authenticated(ctx, v)
+		return err
+	}))
+}
+
+// authenticated returns the caller, which must not be anonymous. It returns nil while
+// authentication is off.
+func (g *Guard) authenticated(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
+	if !v.IsAuthEnabled() {
+		return nil, v.err
+	}
+	ai, err := g.info(ctx, v)
+	if err == nil && ai == nil {
+		err = etcdauth.ErrUserEmpty
+	}
+	return ai, err
+}
+
+// callerOrAnonymous returns the caller. An anonymous caller has an empty name, as etcd's
+// checks expect. It returns nil while authentication is off.
+func (g *Guard) callerOrAnonymous(ctx context.Context, v *view) (*etcdauth.AuthInfo, error) {
+	if !v.rows.Enabled {
+		return nil, nil
+	}
+	ai, err := g.info(ctx, v)
+	if err == nil && ai == nil {
+		ai = &etcdauth.AuthInfo{}
+	}
+	return ai, err
+}
+
+// Revision is etcd's revision of users and roles, as far as this node knows.
+func (g *Guard) Revision() uint64 { return g.view(g.node.AuthRows()).Revision() }
+
+// Refresh reads the newest users and roles, and returns their version.
+func (g *Guard) Refresh(ctx context.Context) (int64, error) {
+	rows, err := g.node.RefreshAuth(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return rows.Version, nil
+}

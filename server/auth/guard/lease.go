@@ -1,0 +1,47 @@
+package guard
+
+import (
+	"context"
+
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+)
+
+// The rules for leases that etcd checks outside the pipeline.
+
+// LeaseRenew permits keeping the lease alive, which requires permission to write all its
+// keys.
+func (g *Guard) LeaseRenew(ctx context.Context, id int64) (auth.Permit, error) {
+	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
+		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsPutPermitted(ai, key) })
+}
+
+// LeaseTimeToLive permits reading the lease. If keys is set it also permits listing the
+// lease's keys, which requires permission to read them.
+func (g *Guard) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (auth.Permit, error) {
+	if !keys {
+		return g.Somebody(ctx)
+	}
+	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
+		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
+}
+
+// Leases permits listing all leases, which requires permission to read all their keys.
+func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
+	return g.leaseKeys(ctx, func(see func([]byte) error) error {
+		return g.node.AnyLeasesKeys(ctx, func(_ int64, key []byte) error { return see(key) })
+	}, func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
+}
+
+// leaseKeys permits the request if permitted returns nil for each key, or the caller is
+// root. It judges before the request.
+func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) error) error, permitted func(*view, *etcdauth.AuthInfo, []byte) error) (auth.Permit, error) {
+	return judged(g.judge(ctx, func(v *view) error {
+		ai, err := g.authenticated(ctx, v)
+		if err != nil || ai == nil || v.IsAdminPermitted(ai) == nil {
+			return err
+		}
+		return each(func(key []byte) error { return permitted(v, ai, key) })
+	}))
+}

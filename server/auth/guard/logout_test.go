@@ -1,0 +1,82 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+)
+
+func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
+	n := newNode(t)
+	g, other := newGuard(t, n), newGuard(t, n)
+	populate(t, g)
+	clock := time.Now()
+	for _, node := range []*Guard{g, other} {
+		node.tokens.now = func() time.Time { return clock }
+	}
+	login := func() string {
+		t.Helper()
+		token, _, err := g.Authenticate(t.Context(), "ann", "annpw", g.IssueToken)
+		require.NoError(t, err)
+		return token
+	}
+	is := func(g *Guard, token string, want error) {
+		t.Helper()
+		_, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client))
+		require.ErrorIs(t, err, want)
+	}
+	logout := func(token string) {
+		t.Helper()
+		require.NoError(t, g.Logout(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.RevokeToken))
+	}
+	token, kept := login(), login()
+	is(g, token, nil)
+	is(other, token, nil) // it remembers the token from now on
+	revision, version := g.Revision(), n.AuthRows().Version
+	logout(token)
+	require.Equal(t, revision, g.Revision(), "requests under way are of the same revision of users")
+	require.Equal(t, version+1, n.AuthRows().Version)
+	_, found, err := n.LookupToken(t.Context(), coder.HashToken(token))
+	require.NoError(t, err)
+	require.False(t, found, "the row is removed")
+	for range 100 { // an attacker uses it again and again
+		clock = clock.Add(50 * time.Second)
+		is(g, token, etcdauth.ErrInvalidAuthToken)
+		is(other, token, etcdauth.ErrInvalidAuthToken)
+		is(other, kept, nil)
+	}
+	logout(token) // once more changes nothing
+	logout("rubbish.1")
+	require.Equal(t, version+1, n.AuthRows().Version)
+
+	// What was revoked is forgotten with a later logout.
+	_, err = n.ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+		h := coder.HashToken(token)
+		return &auth.Change{Enabled: rows.Enabled, Revision: rows.Revision, Revoked: map[string][]byte{string(h[:]): make([]byte, 8)}}, nil
+	})
+	require.NoError(t, err)
+	logout(kept)
+	require.Len(t, n.AuthRows().Revoked, 1)
+	is(other, token, etcdauth.ErrInvalidAuthToken)
+}
+
+func TestATokenEndsAfterTheLifetimeThatWasAskedFor(t *testing.T) {
+	g := newGuard(t, newNode(t))
+	populate(t, g)
+	for _, tt := range []struct {
+		asked string
+		valid bool
+	}{{"0", false}, {"3600", true}, {"x", true}, {"-5", true}} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(LifetimeKey, tt.asked))
+		token, _, err := g.Authenticate(ctx, "ann", "annpw", g.IssueToken)
+		require.NoError(t, err)
+		_, _, err = g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client))
+		require.Equal(t, tt.valid, err == nil, tt.asked)
+	}
+}

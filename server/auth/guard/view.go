@@ -1,0 +1,99 @@
+package guard
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+)
+
+// view is one version of users and roles, and etcd's rules over it.
+type view struct {
+	etcdauth.AuthStore
+	rows  *auth.Rows
+	store *store
+	err   error // the rows cannot be read: every request is refused
+}
+
+// viewsKept is the number of views that a guard caches. Rarely more than two are in use:
+// the newest, and the one before it while a change is being committed.
+const viewsKept = 4
+
+// views caches the newest views.
+type views struct {
+	mu   sync.Mutex // held while a view is made
+	next int        // index of the next view
+	kept [viewsKept]atomic.Pointer[view]
+}
+
+// find returns the view of rows, nil if it is not kept.
+func (vs *views) find(rows *auth.Rows) *view {
+	for i := range vs.kept {
+		if v := vs.kept[i].Load(); v != nil && v.rows == rows {
+			return v
+		}
+	}
+	return nil
+}
+
+// view returns the view of rows. It makes one if none is cached.
+func (g *Guard) view(rows *auth.Rows) *view {
+	if v := g.views.find(rows); v != nil {
+		return v
+	}
+	g.views.mu.Lock()
+	defer g.views.mu.Unlock()
+	if v := g.views.find(rows); v != nil {
+		return v
+	}
+	v := &view{rows: rows}
+	if v.store, v.err = newStore(rows); v.err != nil {
+		g.log.Error("users and roles cannot be read", "error", v.err)
+		v.store = &store{enabled: true}
+	}
+	v.AuthStore = g.over(v.store, g.provider)
+	g.views.kept[g.views.next].Store(v)
+	g.views.next = (g.views.next + 1) % viewsKept
+	return v
+}
+
+// over returns etcd's rules over s. Their log output is discarded.
+func (g *Guard) over(s *store, tokens etcdauth.TokenProvider) etcdauth.AuthStore {
+	return etcdauth.NewAuthStore(zap.NewNop(), s, tokens, g.cfg.BcryptCost)
+}
+
+// checkRevision returns etcd's ErrAuthOldRevision if ai is of another revision than v. etcd
+// checks that for keys only, so that an old JWT keeps its administrative rights there.
+func (v *view) checkRevision(ai *etcdauth.AuthInfo) error {
+	if ai != nil && v.rows.Enabled && ai.Revision != v.Revision() {
+		return etcdauth.ErrAuthOldRevision
+	}
+	return nil
+}
+
+func (v *view) user(name string) *authpb.User { return v.store.users[name] }
+
+// honours reports whether a token is still valid for its user: authentication was not
+// switched off since, and the user exists and has the same password.
+func (v *view) honours(t coder.Token) bool {
+	if t.Until != 0 && time.Now().Unix() >= t.Until {
+		return false
+	}
+	u := v.user(t.User)
+	return u != nil && t.Epoch == v.rows.Epoch && t.Password == passwordMark(u)
+}
+
+// passwordMark distinguishes the passwords that a user has had. Each has a salt, so that
+// setting the same password again is a change too.
+func passwordMark(u *authpb.User) uint64 {
+	sum := sha256.Sum256(u.Password)
+	return binary.BigEndian.Uint64(sum[:])
+}

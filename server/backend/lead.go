@@ -1,0 +1,170 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// Lead takes the leadership of the table, which fences the previous leader, and leads until
+// ctx ends or another node takes over. It calls leading, if that is not nil, once the node
+// serves as the leader. After the end of ctx it finishes the current commit, and answers
+// waiting requests with ErrNotLeader. Apply and CatchUp must not be called in the meantime.
+// It returns nil if ctx ended, else why the node could not lead or no longer leads. The node
+// may lead again unless the error is ErrNotServing.
+func (b *Backend) Lead(ctx context.Context, leading func(term int64)) error {
+	l, err := b.takeOver(ctx)
+	if err != nil {
+		if errors.Is(err, fence.ErrDataLost) {
+			return b.stopServing(err)
+		}
+		return err
+	}
+	return l.run(ctx, leading)
+}
+
+// takeOver makes this node the leader, but does not serve as one yet.
+func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
+	if err := b.Stopped(); err != nil {
+		return nil, err
+	}
+	l := &leader{b: b, ended: make(chan struct{})}
+	l.lease = fence.NewReadLease(b.cfg.Exclusive, b.cfg.ConfirmReads, b.cfg.FenceClock)
+	l.authority = fence.NewAuthority(fence.AuthorityConfig{
+		Store: b.store, Log: b.log, Lease: l.lease, Seen: b.seen, Await: l.awaitRevision, End: l.End,
+	})
+	l.alive, l.die = context.WithCancel(context.Background())
+	var err error
+	if err := fence.CheckLost(ctx, b.store); err != nil {
+		return nil, err
+	}
+	if l.hold, err = fence.Take(ctx, fence.Config{
+		Store: b.store, Log: b.log, Lease: l.lease, Verify: b.seen.Verifier(), Metrics: b.metrics.fence,
+	}); err != nil {
+		return nil, err
+	}
+	taken := time.Now()
+	l.lessor = lease.New(lease.Config{
+		Store: b.store, Leader: l, View: b, MinTTL: b.cfg.MinLeaseTTL, Policies: b.cfg.TTLPolicies, RequestTimeout: b.cfg.RequestTimeout,
+		Clock: b.cfg.LeaseClock, Metrics: b.metrics.leases, Log: b.log,
+	})
+	if l.pipeline, err = write.New(write.Config{
+		Limits: b.cfg.Write,
+		Store:  b.store, Hold: l.hold, Reader: b.reader, View: b.view, Revisions: b.tso, Leader: l, Leases: l.lessor,
+		Metrics: b.metrics.write, Log: b.log, Tracer: b.cfg.Tracer,
+	}); err != nil {
+		return nil, err
+	}
+	// A restore that began since this node was opened has found its chain row, and
+	// ended there, or brought its own.
+	if err := repair.RefuseRestoring(ctx, b.store); err != nil {
+		return nil, err
+	}
+	held := l.hold.Value()
+	b.seen.Note(held)
+	b.alarms.Distrust()
+	if err := b.alarms.Load(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.lessor.Load(ctx, l.pipeline); err != nil {
+		return nil, err
+	}
+	if _, err := b.users.Load(ctx); err != nil {
+		return nil, err
+	}
+	if l.tokens, err = auth.LoadTokens(ctx, b.store, b.cfg.TokenTTL); err != nil {
+		return nil, err
+	}
+	l.remover = compact.NewRemover(compact.Config{
+		Store: b.store, Revision: b.compacted.Revision, Patience: b.cfg.compactPatience, Logger: b.log, Metrics: b.metrics.compaction,
+	})
+	if !b.cfg.Exclusive && l.hold.PredecessorMayAnswer() {
+		if err := retry.Sleep(ctx, fence.TakeoverWait-time.Since(taken)); err != nil {
+			return nil, err
+		}
+	}
+	// Not earlier: the predecessor may not know its last commits yet.
+	if err := b.catchUpTo(ctx, held.Revision); err != nil {
+		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
+	}
+	return l, nil
+}
+
+// run serves as the leader until ctx ends or the leadership does.
+func (l *leader) run(ctx context.Context, leading func(term int64)) error {
+	term := l.hold.Value().Term
+	l.lessor.Start() // not earlier: see lease.Lessor
+	l.b.leading.Store(l)
+	l.b.log.Info("leading", "term", term, "revision", l.b.Revision(), "compact_revision", l.b.CompactRevision(), "leases", l.lessor.Len())
+	if leading != nil {
+		leading(term)
+	}
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer l.die()
+	var workers sync.WaitGroup
+	for _, work := range []func(context.Context){
+		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.remover.Run, l.autoCompact, l.watchQuota, l.sweepTokens,
+	} {
+		workers.Go(func() { work(working) })
+	}
+	select {
+	case <-ctx.Done():
+		l.handOver()
+	case <-l.ended:
+	}
+	// Requests find that this node does not lead before they are turned away.
+	l.b.leading.CompareAndSwap(l, nil)
+	l.pipeline.Drain()
+	cut := time.AfterFunc(handoverTimeout, cancel)
+	<-l.pipeline.Done()
+	cut.Stop()
+	cancel()
+	workers.Wait()
+	l.die()
+	l.authority.Close(errClosed)
+	l.resign()
+	if err := l.Lost(); err != nil {
+		return err
+	}
+	l.b.log.Info("stopped leading", "term", term, "revision", l.b.Revision())
+	return nil
+}
+
+// handOver writes the checkpoints of leases, for the next leader.
+func (l *leader) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	defer cancel()
+	if err := l.lessor.HandOver(ctx); err != nil && l.Lost() == nil {
+		l.b.log.Warn("failed to write lease checkpoints, leases will live longer", "error", err)
+	}
+}
+
+// resign records in the chain row that this leader has stopped serving, so that its
+// successor need not wait out the read lease. Best effort.
+func (l *leader) resign() {
+	l.lease.End()
+	if l.b.cfg.Exclusive || l.Lost() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	defer cancel()
+	err := l.hold.Resign(ctx)
+	if errors.Is(err, fence.ErrDataLost) {
+		_ = l.End(err)
+		return
+	}
+	if err != nil {
+		l.b.log.Warn("failed to record the resignation, the next leader will wait for the read lease to expire", "error", err)
+	}
+}

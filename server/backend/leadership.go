@@ -1,0 +1,26 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Leadership is how a follower finds and asks the leader.
+type Leadership interface {
+	// Position asks the leader, once it is known, for its newest revision. The leader answers
+	// only while it leads, and the question must be sent after the call of Position. Errors
+	// of the connection and ErrNotLeader are temporary.
+	Position(ctx context.Context) (Update, error)
+	// Leader returns the member that leads according to this node, 0 if none.
+	Leader() uint64
+}
+
+// Update is a message of the leader about its commits.
+type Update struct {
+	Term            int64
+	Revision        int64          // the newest one that Events completes
+	CompactRevision int64          // -1 or 0 if nothing was compacted
+	AuthVersion     int64          // of users and roles, see coder.AuthSettings
+	Events          []*watch.Event // whole revisions, in order; known ones are ignored
+}

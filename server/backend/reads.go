@@ -1,0 +1,92 @@
+package backend
+
+import (
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+)
+
+// Range answers r. A linearizable one sees every write acknowledged before the
+// call. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision, ErrNotServing, the database's.
+func (b *Backend) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	res, err := b.reader.Range(ctx, as, r, linearizable)
+	return res, mvcc.PublicError(ctx, err)
+}
+
+// RangeStream answers q in chunks, see read.Reading.RangeStream. The request timeout bounds
+// the confirmation of the newest revision, and not the answer.
+func (b *Backend) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool, chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
+	now, err := b.reader.Now(ctx, as, linearizable)
+	if err != nil {
+		return err
+	}
+	return now.RangeStream(ctx, q, chunkBytes, send)
+}
+
+// Children lists one level of keys, at the current revision. Errors: those of Range.
+func (b *Backend) Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	res, err := b.reader.Children(ctx, as, q)
+	return res, mvcc.PublicError(ctx, err)
+}
+
+// KeyHistory lists the uncompacted versions of a key. Errors: those of Range.
+func (b *Backend) KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error) {
+	ctx, cancel := b.bound(ctx)
+	defer cancel()
+	res, err := b.reader.KeyHistory(ctx, as, q)
+	return res, mvcc.PublicError(ctx, err)
+}
+
+// OpenSnapshot is export.Exporter.Open.
+func (b *Backend) OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error) {
+	return b.exporter.Open(ctx, as)
+}
+
+// HashKV is export.Exporter.HashKV.
+func (b *Backend) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
+	return b.exporter.HashKV(ctx, as, rev, marshal)
+}
+
+// Hash is export.Exporter.Hash.
+func (b *Backend) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
+	return b.exporter.Hash(ctx, as)
+}
+
+// node is a backend as readers and exporters see it: the state that their reads depend on. It
+// implements read.Node and export.Node.
+type node struct{ b *Backend }
+
+func (n node) Revision() int64 { return n.b.Revision() }
+
+func (n node) CompactRevision() int64 { return n.b.CompactRevision() }
+
+func (n node) Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
+	return n.b.readFrontier(ctx, as, linearizable)
+}
+
+func (n node) Mark(ctx context.Context) (int64, error) { return n.b.mark(ctx) }
+
+func (n node) Await(ctx context.Context, rev int64) error { return n.b.tso.Wait(ctx, rev) }
+
+// CountRange counts a range of several keys by whether it had to read the table.
+func (n node) CountRange(table bool) {
+	if table {
+		n.b.metrics.rangeMisses.Inc()
+	} else {
+		n.b.metrics.rangeHits.Inc()
+	}
+}
+
+// Meta implements export.Node.
+func (n node) Meta() export.Meta {
+	chain := n.b.seen.Chain()
+	return export.Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: n.b.AuthRows(), Alarms: n.b.Alarms()}
+}

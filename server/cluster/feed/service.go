@@ -1,0 +1,93 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Node is the member that runs the service. Its methods may be called by several
+// goroutines.
+type Node interface {
+	ClusterID() uint64
+	MemberID() uint64
+	// Position confirms that this member leads, and returns where the cluster stands.
+	// It fails with mvcc.ErrNotLeader if the member does not lead.
+	Position(ctx context.Context) (Position, error)
+	// Stream opens a stream on the leader's hub, which the caller closes. It fails with
+	// mvcc.ErrNotLeader if this member does not lead.
+	Stream() (*watch.Stream, error)
+	// CompactRevision is the current compact revision, -1 if there is none.
+	CompactRevision() int64
+	// AuthVersion is the current version of users and roles.
+	AuthVersion() int64
+	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is
+	// closed already if this member does not lead.
+	LeadershipEnded() <-chan struct{}
+}
+
+// Position is the state of a leader.
+type Position struct {
+	Term            int64
+	Member          uint64
+	Revision        int64 // the frontier
+	CompactRevision int64 // -1: nothing was compacted yet
+	AuthVersion     int64 // of users and roles
+}
+
+func (p Position) message(cluster uint64) *feedpb.Position {
+	return &feedpb.Position{ClusterId: cluster, MemberId: p.Member, Revision: p.Revision, Term: uint64(p.Term)}
+}
+
+func positionOf(u *feedpb.Update) Position {
+	p := u.GetPosition()
+	return Position{
+		Term: int64(p.GetTerm()), Member: p.GetMemberId(), Revision: p.GetRevision(),
+		CompactRevision: u.GetCompactRevision(), AuthVersion: u.GetAuthVersion(),
+	}
+}
+
+const (
+	// fragmentBytes is the approximate limit of a message: large enough for throughput,
+	// small enough for heartbeats to pass between two messages.
+	fragmentBytes = 1 << 20
+)
+
+// service implements sqlbrain.Peer.
+type service struct {
+	node          Node
+	heartbeat     time.Duration
+	fragmentBytes int
+}
+
+// Register adds the service to a gRPC server, which must check calls with
+// link.CheckUnary and link.CheckStream.
+func Register(s grpc.ServiceRegistrar, n Node) {
+	feedpb.RegisterPeerServer(s, &service{node: n, heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes})
+}
+
+// Position implements feedpb.PeerServer.
+func (s *service) Position(ctx context.Context, _ *feedpb.PositionRequest) (*feedpb.Update, error) {
+	p, err := s.node.Position(ctx)
+	if err != nil {
+		return nil, notLeader(err)
+	}
+	return &feedpb.Update{Position: p.message(s.node.ClusterID()), CompactRevision: p.CompactRevision, AuthVersion: p.AuthVersion}, nil
+}
+
+// notLeader translates mvcc.ErrNotLeader to the status that clients know. The server
+// translates other errors.
+func notLeader(err error) error {
+	if errors.Is(err, mvcc.ErrNotLeader) {
+		return rpctypes.ErrGRPCNotLeader
+	}
+	return err
+}

@@ -1,0 +1,18 @@
+package link
+
+import "errors"
+
+// Errors of calls to a member, in addition to those of the context and the connection.
+var (
+	// ErrRefused: the operating system at every address of the member refused the
+	// last connection tried: no process listens there.
+	ErrRefused = errors.New("no process listens at the peer's addresses")
+	// ErrOtherNode: another member, or a member of another cluster, listens at the
+	// member's address.
+	ErrOtherNode = errors.New("another node listens at the peer's address")
+	// ErrNoCertificate: the member has published no certificate, so it cannot be
+	// authenticated. It runs an older version.
+	ErrNoCertificate = errors.New("the member has published no certificate")
+	// ErrClosed: the pool was closed.
+	ErrClosed = errors.New("peer: pool closed")
+)

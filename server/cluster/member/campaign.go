@@ -1,0 +1,145 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors of Transfer.
+var (
+	// ErrNotHolder: this process does not hold the lock, or has lost it.
+	ErrNotHolder = errors.New("election: this member does not hold the lock")
+	// ErrTransferring: another transfer is under way.
+	ErrTransferring = errors.New("election: a transfer is under way")
+)
+
+// Campaign makes this process a candidate for the leadership, until Resign, or until it is
+// no longer a member. It is called once, and needs Run.
+//
+// lead is called in its own goroutine when this process was granted the lock, and not
+// again before it has returned. Its context ends when another process was granted the
+// lock, with Resign, Transfer and Run's context, and once the process is no longer a
+// member. It does not end because heartbeats fail: while the database is away no process
+// can commit, and a leader whose lock no other process took continues in the same call.
+// lead must return soon after its context has ended, because the lock is released after
+// that. If it returns before, the lock is released, and this member stands back (at
+// first for four retry periods, doubled by each further short call, up to 64 times), so
+// that others get their chance. An error is then logged and counted.
+//
+// observed is called when the holder has changed, with its member id; 0 is none. Calls
+// come in order from Run's goroutine, and continue after Resign. It must not block.
+func (r *Registry) Campaign(lead func(context.Context) error, observed func(holder uint64)) {
+	e := r.elector
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lead, e.observed = lead, observed
+	e.wake()
+}
+
+// StopCampaign begins what Resign does, and does not wait for it. Resigned is closed
+// once it is done.
+func (r *Registry) StopCampaign() { r.elector.stop() }
+
+// Resigned is closed once this process has resigned and has released the lock, or could
+// not do so within the renew deadline.
+func (r *Registry) Resigned() <-chan struct{} { return r.elector.resigned }
+
+// Resign ends the candidacy for good. If this process leads, it ends lead's context,
+// waits for lead to return, and releases the lock, for at most the renew deadline;
+// another process can take over at once. Heartbeats and looks continue.
+func (r *Registry) Resign() {
+	r.elector.stop()
+	<-r.elector.resigned
+}
+
+// Holder returns the member that holds the lock, 0 if none does, as this process last
+// saw it. A holder whose process is known to be gone is none; a silent one may be.
+func (r *Registry) Holder() uint64 {
+	r.elector.mu.Lock()
+	defer r.elector.mu.Unlock()
+	return r.elector.holder
+}
+
+// Retry makes Run look at the lock row at once: when the leader's stream ended, say. It
+// returns at once. Calls that come during a look share the next one.
+func (r *Registry) Retry() {
+	select {
+	case r.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// Suspect finds out whether the process that leads as member has ended. It challenges
+// the process through the database, and returns true if that left challenges unanswered
+// for silence and holds the lock. Then the member counts as not alive, and this process
+// takes the lock at once, unless there is a heartbeat before. A wrong suspicion costs
+// four writes; a wrong result, a change of leaders. Errors are the store's and ctx's.
+func (r *Registry) Suspect(ctx context.Context, member uint64, silence time.Duration) (gone bool, err error) {
+	e, silent, err := r.silent(ctx, member, silence)
+	if err != nil || !silent {
+		return false, err
+	}
+	gone = r.Holder() == member
+	r.view.condemn(e)
+	r.Retry()
+	return gone, nil
+}
+
+// Transfer hands the lock over to the process of another member: it ends lead's context,
+// waits for lead to return, and grants the lock to the successor, which leads once it
+// looks at the lock row. If it does not, the lock expires. Naming this member does
+// nothing.
+//
+// It returns ErrNotHolder, ErrTransferring, or why the row could not be written. If ctx
+// ends first it returns ctx's error, and the transfer continues.
+func (r *Registry) Transfer(ctx context.Context, successor Member) error {
+	t := &transfer{successor: successor, result: make(chan error, 1)}
+	if err := r.elector.startTransfer(t); err != nil || successor.ID == r.id {
+		return err
+	}
+	select {
+	case err := <-t.result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("election: waiting for the transfer: %w", ctx.Err())
+	}
+}
+
+func (e *elector) startTransfer(t *transfer) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch l := e.term; {
+	case l == nil || l.lost || !l.over.IsZero():
+		return ErrNotHolder
+	case t.successor.ID == e.id:
+		return nil
+	case l.transfer != nil:
+		return ErrTransferring
+	default:
+		l.transfer = t
+		l.cancel()
+		return nil
+	}
+}
+
+// standBack keeps a member whose lead has failed from taking the lock again before
+// others could.
+type standBack struct {
+	until time.Time
+	delay time.Duration
+}
+
+func (s *standBack) active() bool { return time.Now().Before(s.until) }
+
+// after returns how long to stand back after a call of lead that took so long.
+func (s *standBack) after(took, retryPeriod time.Duration) time.Duration {
+	shortest, longest := 4*retryPeriod, 64*retryPeriod
+	if took > longest {
+		s.delay = 0
+	}
+	s.delay = min(max(2*s.delay, shortest), longest)
+	s.until = time.Now().Add(s.delay)
+	return s.delay
+}

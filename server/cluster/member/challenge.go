@@ -1,0 +1,139 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// silence is for how long the row's process must be silent before another one may
+// take its place. A process of an earlier version answers no challenges.
+func (r row) silence() time.Duration {
+	if r.Answers == 0 {
+		return timing.MissedHeartbeats * r.interval()
+	}
+	return timing.MissedAnswers * time.Duration(r.Answers) * time.Millisecond
+}
+
+// Running is a member whose process proved that it runs.
+type Running struct {
+	ID       uint64
+	Name     string
+	PeerURLs []string
+	// Heartbeat is the newest one, which was sent at most Ago before it was seen.
+	Heartbeat uint64
+	Ago       time.Duration
+}
+
+// String names the member, where it listens, and its last heartbeat.
+func (r Running) String() string {
+	at := "no peer URLs"
+	if len(r.PeerURLs) > 0 {
+		at = strings.Join(r.PeerURLs, ",")
+	}
+	return fmt.Sprintf("member %q (%x) at %s sent heartbeat %d within the last %s", r.Name, r.ID, at, r.Heartbeat, r.Ago)
+}
+
+// challenge asks the process that keeps the row e to prove that it runs, and
+// reports whether it was silent for silence. If not, Running is what was seen last.
+// A process that said that it stopped, or whose row is gone, is silent. One that
+// took the row over from e's process is not.
+//
+// Clocks of different machines are not compared. silence is measured between challenges
+// that the database accepted, without the time that it took to accept them.
+func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.Duration) (silent bool, seen Running, err error) {
+	interval := min(silence/timing.Challenges, timing.ChallengeInterval)
+	last := time.Now()
+	for unanswered := time.Duration(0); ; {
+		began := time.Now()
+		raw, err := store.Get(ctx, e.key())
+		if errors.Is(err, sqlstore.ErrKeyNotFound) {
+			return true, seen, nil
+		}
+		if err != nil {
+			return false, seen, err
+		}
+		now, err := decodeEntry(e.key(), raw)
+		switch {
+		case err != nil:
+			return false, seen, err
+		case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
+			return false, Running{now.ID, now.name, now.PeerURLs, now.Heartbeat, time.Since(last).Round(time.Millisecond)}, nil
+		case now.Stopped || unanswered >= silence:
+			return true, seen, nil
+		}
+		last = began
+		now.Challenge = newID()
+		batch := store.BeginBatchWrite()
+		batch.CAS(now.key(), now.encode(), now.raw)
+		if err := batch.Commit(ctx); raced(err) {
+			continue
+		} else if err != nil {
+			return false, seen, err
+		}
+		unanswered += interval
+		if err := retry.Sleep(ctx, interval); err != nil {
+			return false, seen, err
+		}
+	}
+}
+
+// silent challenges the member and reports whether its process has ended: it left
+// challenges unanswered for silence, or said that it stopped, or was
+// removed. It returns the row that the process wrote last. Errors are the store's and ctx's.
+func (r *Registry) silent(ctx context.Context, id uint64, silence time.Duration) (entry, bool, error) {
+	t, err := r.look(ctx)
+	if err != nil {
+		return entry{}, false, err
+	}
+	e, ok := t.withID(id)
+	if !ok || !e.running() {
+		return e, true, nil
+	}
+	if e.Answers == 0 {
+		silence = max(silence, e.silence())
+	}
+	silent, _, err := challenge(ctx, r.store, e, silence)
+	return e, silent, err
+}
+
+// ListRunning challenges all members, and returns those whose processes run,
+// ordered by name. It is for programs that are not members.
+func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
+	t, err := readTable(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		all     sync.WaitGroup
+		mu      sync.Mutex
+		running []Running
+		errs    []error
+	)
+	for _, e := range t {
+		if !e.running() {
+			continue
+		}
+		all.Go(func() {
+			silent, seen, err := challenge(ctx, store, e, e.silence())
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+			} else if !silent {
+				running = append(running, seen)
+			}
+		})
+	}
+	all.Wait()
+	slices.SortFunc(running, func(a, b Running) int { return strings.Compare(a.Name, b.Name) })
+	return running, errors.Join(errs...)
+}

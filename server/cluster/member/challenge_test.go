@@ -1,0 +1,191 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+func TestASecondProcessOfALiveMemberIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		cfg := Config{Store: store, Name: "n1", PeerURLs: []string{"http://10.0.0.1:2380"}}
+		r, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		first := run(t, r)
+		defer first.kill()
+		time.Sleep(3 * interval)
+		synctest.Wait() // the third heartbeat is sent
+		began := time.Now()
+		cfg.PeerURLs = []string{"http://10.0.0.2:2380"}
+		_, err = Join(t.Context(), cfg)
+		require.ErrorIs(t, err, ErrRunning)
+		for _, part := range []string{`"n1"`, fmt.Sprintf("%x", r.Self().ID), "http://10.0.0.1:2380", "heartbeat 4 "} {
+			require.ErrorContains(t, err, part)
+		}
+		require.Less(t, time.Since(began), timing.MissedAnswers*timing.Answer, "it answered")
+		time.Sleep(3 * interval)
+		require.NoError(t, first.Err())
+
+		cfg.Force = true
+		second, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Equal(t, r.Self().ID, second.Self().ID)
+		<-first.Ended()
+		require.ErrorIs(t, first.Err(), ErrReplaced)
+	})
+}
+
+// TestAProcessThatWasKilledIsReplaced after it has been silent, and not before.
+func TestAProcessThatWasKilledIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		log := &buffer{}
+		cfg := Config{Store: store, Name: "n1", Logger: slog.New(slog.NewTextHandler(log, nil))}
+		for range 3 {
+			began := time.Now()
+			r, err := Join(t.Context(), cfg)
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(began), timing.MissedAnswers*timing.Answer)
+			p := run(t, r)
+			time.Sleep(interval)
+			p.kill()
+		}
+		require.Equal(t, 2, strings.Count(log.String(), "waiting until the previous process of this member has been silent"))
+
+		// The last one says that it stops, and the next one need not wait.
+		r, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		require.NoError(t, r.Leave(t.Context()))
+		began := time.Now()
+		_, err = Join(t.Context(), cfg)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// A process of an earlier version answers no challenges, but sends heartbeats.
+func TestAProcessThatAnswersNoChallengesIsWaitedForLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		old := func(heartbeat int) {
+			writeRow(t, store, "n1", fmt.Sprintf(`{"id":7,"incarnation":3,"heartbeat":%d,"heartbeat_interval_ms":2000}`, heartbeat))
+		}
+		old(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for i := 2; retry.Sleep(ctx, interval) == nil; i++ {
+				old(i)
+			}
+		}()
+		_, err := Join(t.Context(), Config{Store: store, Name: "n1"})
+		require.ErrorIs(t, err, ErrRunning)
+		cancel()
+		<-stopped
+		began := time.Now()
+		r, err := Join(t.Context(), Config{Store: store, Name: "n1"})
+		require.NoError(t, err)
+		require.EqualValues(t, 7, r.Self().ID)
+		require.GreaterOrEqual(t, time.Since(began), timing.MissedHeartbeats*interval)
+	})
+}
+
+// While the database takes no writes, no process can answer, and none is replaced.
+func TestStalledDatabaseDoesNotCountAsSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stalls{Store: memstore.New()}
+		n1 := run(t, start(t, store, "n1"))
+		defer n1.kill()
+		n2 := start(t, store, "n2")
+		id := n1.Self().ID
+		for _, silence := range []time.Duration{40 * time.Millisecond, time.Second} {
+			until := time.Now().Add(20 * time.Second)
+			store.until.Store(&until)
+			_, silent, err := n2.silent(t.Context(), id, silence)
+			require.NoError(t, err)
+			require.False(t, silent)
+		}
+	})
+}
+
+// stalls is a store whose commits wait until a time.
+type stalls struct {
+	sqlstore.Store
+	until atomic.Pointer[time.Time] // nil: they do not wait
+}
+
+func (s *stalls) BeginBatchWrite() sqlstore.BatchWrite {
+	return &stalledBatch{s.Store.BeginBatchWrite(), s}
+}
+
+type stalledBatch struct {
+	sqlstore.BatchWrite
+	s *stalls
+}
+
+func (b *stalledBatch) Commit(ctx context.Context) error {
+	if until := b.s.until.Load(); until != nil {
+		if err := retry.Sleep(ctx, time.Until(*until)); err != nil {
+			return err
+		}
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
+func TestUnansweredChallengesProveSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silence = 300 * time.Millisecond
+		store := memstore.New()
+		n1 := run(t, start(t, store, "n1"))
+		defer n1.kill()
+		n2 := run(t, start(t, store, "n2", "http://10.0.0.2:2380"))
+		time.Sleep(time.Millisecond)
+		silent := func() bool {
+			_, silent, err := n1.silent(t.Context(), n2.Self().ID, silence)
+			require.NoError(t, err)
+			return silent
+		}
+		running := func() (names []string) {
+			all, err := ListRunning(t.Context(), store)
+			require.NoError(t, err)
+			for _, r := range all {
+				names = append(names, r.Name)
+			}
+			return names
+		}
+		require.False(t, silent())
+		require.Equal(t, []string{"n1", "n2"}, running())
+		require.False(t, silent(), "each challenge asks for an answer of its own")
+
+		n2.kill()
+		began := time.Now()
+		require.True(t, silent())
+		require.Equal(t, silence, time.Since(began))
+		require.Equal(t, []string{"n1"}, running())
+
+		n2 = run(t, start(t, store, "n2"))
+		require.False(t, silent())
+		n2.kill()
+		require.NoError(t, n2.Leave(t.Context()))
+		began = time.Now()
+		require.True(t, silent(), "it said that it stopped")
+		require.Zero(t, time.Since(began))
+		_, err := n1.Remove(t.Context(), n2.Self().ID)
+		require.NoError(t, err)
+		require.True(t, silent(), "it is no member any more")
+	})
+}

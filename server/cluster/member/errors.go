@@ -1,0 +1,30 @@
+package member
+
+import "errors"
+
+// Errors of changes.
+var (
+	// ErrNotFound: no member has this id.
+	ErrNotFound = errors.New("membership: member not found")
+	// ErrPeerURLExists: another member has one of these peer URLs.
+	ErrPeerURLExists = errors.New("membership: peer URL already exists")
+	// ErrBadURLs: no URLs, or not ones that etcd takes.
+	ErrBadURLs = errors.New("membership: member URLs are invalid")
+	// ErrNotLearner: only learners can be promoted.
+	ErrNotLearner = errors.New("membership: not a learner")
+	// ErrLearners: members are never learners.
+	ErrLearners = errors.New("membership: learners are not supported: every member reads the database itself and has nothing to learn")
+	// ErrRunning: another process runs as this member, so that this one cannot join.
+	ErrRunning = errors.New("membership: another process runs as this member")
+	// ErrNotEnoughStarted: the last member that is known to be alive cannot be removed.
+	ErrNotEnoughStarted = errors.New("membership: no other member is alive")
+)
+
+// How a Registry ends. Changes asked of one that has ended fail with the same.
+var (
+	// ErrRemoved: this member was removed. The node must stop serving; a
+	// restart joins as a new member.
+	ErrRemoved = errors.New("membership: this member was removed from the cluster")
+	// ErrReplaced: another process was started under this member's name.
+	ErrReplaced = errors.New("membership: another process was started under this member's name")
+)

@@ -1,0 +1,331 @@
+package member
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// TestALeaderContinuesWhileTheDatabaseIsAway, for longer than its lease.
+func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		registry := prometheus.NewRegistry()
+		a := g.join("a", func(_ *candidate, c *Config) { c.Registerer = registry })
+		term := g.next()
+		b := g.join("b")
+		b.sees(a)
+		before, heartbeat := g.row(), g.heartbeat("a")
+		for range 2 {
+			a.freeze()
+			b.freeze()
+			time.Sleep(5 * quick.LeaseDuration)
+			term.live(t)
+			b.faults.come() // and looks first: silence while it could not look does not count
+			time.Sleep(b.cfg.longestStep())
+			a.faults.come()
+			time.Sleep(2 * quick.LeaseDuration)
+			term.live(t)
+			g.none()
+		}
+		require.Equal(t, before, g.row(), "it is not written again")
+		require.Greater(t, g.heartbeat("a"), heartbeat)
+		require.Positive(t, testutil.ToFloat64(a.metrics.renewalFailures))
+		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row cannot be read or written"), "an operator hears once of each outage")
+		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row can be read and written again"))
+		require.EqualValues(t, 1, testutil.ToFloat64(a.metrics.isLeader))
+		a.stop()
+		require.EqualValues(t, 0, testutil.ToFloat64(a.metrics.isLeader))
+		a.kill()
+		require.NoError(t, a.Leave(t.Context()))
+		n, err := testutil.GatherAndCount(registry)
+		require.NoError(t, err)
+		require.Zero(t, n, "metrics stay registered")
+	})
+}
+
+// TestDatabaseWithoutWritesDeposesNoLeader: the leader is the first to write again.
+func TestDatabaseWithoutWritesDeposesNoLeader(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		store := &outages{Store: g.store}
+		g.store = store
+		a := g.join("a")
+		term := g.next()
+		b := g.join("b")
+		b.sees(a)
+		store.commits.Store(true)
+		time.Sleep(5 * quick.LeaseDuration)
+		store.commits.Store(false)
+		time.Sleep(quick.LeaseDuration)
+		g.stays(b, term)
+	})
+}
+
+func TestAnExpiredLockIsTakenAndTheOldLeaderStopsOnceItSees(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		a := g.join("a")
+		first := g.next()
+		a.sees(a)
+		b := g.join("b")
+		b.sees(a)
+		a.freeze()
+		began := time.Now()
+		second := g.next()
+		require.Same(t, b, second.of)
+		require.GreaterOrEqual(t, time.Since(began), quick.LeaseDuration-quick.RetryPeriod)
+		require.LessOrEqual(t, time.Since(began), quick.LeaseDuration+quick.RetryPeriod)
+		first.live(t) // it cannot have seen
+		a.faults.come()
+		first.ends(t)
+		a.sees(b)
+		b.sees(b)
+		require.Equal(t, b.id(), a.Holder())
+		second.live(t)
+		require.EqualValues(t, 2, testutil.ToFloat64(a.metrics.transitions))
+	})
+}
+
+// TestShortLeases, which are below a second.
+func TestShortLeases(t *testing.T) {
+	short := Config{LeaseDuration: 150 * time.Millisecond, RenewDeadline: 130 * time.Millisecond, RetryPeriod: 50 * time.Millisecond}
+	elect(t, short, func(t *testing.T, g *group) {
+		a, b, c := g.join("a"), g.join("b"), g.join("c")
+		first := g.next()
+		time.Sleep(patience)
+		g.none()
+		first.live(t)
+		first.of.freeze()
+		began := time.Now()
+		second := g.next()
+		require.LessOrEqual(t, time.Since(began), short.LeaseDuration+short.RetryPeriod)
+		time.Sleep(patience)
+		g.none()
+		second.live(t)
+		for _, m := range []*candidate{a, b, c} {
+			if m != first.of {
+				require.Equal(t, second.of.id(), m.Holder())
+			}
+		}
+	})
+}
+
+// TestALostLockIsNotTakenBack: the row is another's by the time the leader's lead
+// returns, and stays so.
+func TestALostLockIsNotTakenBack(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		a := g.join("a")
+		first := g.next()
+		letGo := first.holds()
+		g.swap(func(old lock) *lock { return old.grantTo(0, 0) }) // another took it, and released it
+		released := g.row()
+		first.ends(t)
+		time.Sleep(quick.LeaseDuration)
+		require.Equal(t, released, g.row())
+		g.none()
+		letGo()
+		second := g.next() // by a grant of its own
+		require.Same(t, a, second.of)
+		require.Greater(t, g.row().grant, released.grant)
+		a.sees(a, nil, a)
+	})
+}
+
+func TestLeaderRewritesMissingLockRow(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		term := g.next()
+		grant := g.row().grant
+		b := g.store.BeginBatchWrite()
+		b.Del(coder.LockKey())
+		require.NoError(t, b.Commit(t.Context()))
+		a.sees(a, nil, a)
+		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, grant, g.row().grant)
+		term.live(t)
+		g.none()
+	})
+}
+
+func TestALeadThatFailsLetsAnotherLead(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		first := g.next()
+		b := g.join("b")
+		b.sees(a)
+		first.quit <- errAway
+		second := g.next()
+		require.Same(t, b, second.of)
+		require.EqualValues(t, 1, testutil.ToFloat64(a.metrics.leadFailures))
+		second.quit <- nil
+		g.next()
+		b.stop()
+		a.stop()
+		require.Zero(t, testutil.ToFloat64(b.metrics.leadFailures))
+	})
+}
+
+func TestFailedLeadIsRetriedWithoutOtherMembers(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		g.join("a")
+		for range 3 {
+			g.next().quit <- errAway
+		}
+		g.next().live(t)
+	})
+}
+
+func TestAMemberStandsBackLongerEveryTime(t *testing.T) {
+	const retry = time.Second
+	var s standBack
+	require.False(t, s.active())
+	for _, want := range []int{4, 8, 16, 32, 64, 64} {
+		require.Equal(t, time.Duration(want)*retry, s.after(retry, retry))
+	}
+	require.True(t, s.active())
+	require.Equal(t, 4*retry, s.after(65*retry, retry), "after a long term")
+}
+
+func TestARestartTakesItsOwnLockAtOnce(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		first := g.next()
+		a.freeze() // as a process that is gone
+		again := g.join("a")
+		second := g.next()
+		require.Same(t, again, second.of)
+		first.live(t)
+		again.sees(again)
+		// The old one, if it lives after all, finds that it was replaced.
+		a.faults.come()
+		first.ends(t)
+		<-a.Ended()
+		time.Sleep(time.Second)
+		g.none()
+		a.stop()
+		require.Equal(t, again.incarnation, g.row().incarnation)
+		second.live(t)
+	})
+}
+
+// TestTheLockOfAProcessThatWasReplacedIsFree for all, not only for its next process.
+func TestTheLockOfAProcessThatWasReplacedIsFree(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		g.next()
+		b := g.join("b")
+		b.sees(a)
+		a.freeze()
+		_, err := Join(t.Context(), Config{Store: g.store, Name: "a", Force: true}) // and does not campaign
+		require.NoError(t, err)
+		require.Same(t, b, g.next().of)
+		b.sees(nil, b)
+	})
+}
+
+// TestTheLockOfAProcessThatStoppedIsFree, though it was not released.
+func TestTheLockOfAProcessThatStoppedIsFree(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		g.next()
+		b := g.join("b")
+		b.sees(a)
+		a.kill()
+		require.Equal(t, a.id(), g.row().holder)
+		require.NoError(t, a.Leave(t.Context()))
+		require.Same(t, b, g.next().of)
+	})
+}
+
+// TestRemovedLeaderStopsLeading, and its lock is free.
+func TestRemovedLeaderStopsLeading(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		for _, frozen := range []bool{false, true} {
+			a := g.join("a")
+			first := g.next()
+			b := g.join("b")
+			b.sees(a)
+			if frozen {
+				a.freeze()
+			}
+			_, err := b.Remove(t.Context(), a.id())
+			require.NoError(t, err)
+			second := g.next()
+			require.Same(t, b, second.of)
+			a.faults.come()
+			first.ends(t)
+			<-a.Ended()
+			b.stop()
+			b.kill()
+			require.NoError(t, b.Leave(t.Context()))
+		}
+	})
+}
+
+// TestAStopReleasesOnlyWhatThisProcessHolds: the lock is another process's, of
+// the same member, which the one that stops has not seen.
+func TestAStopReleasesOnlyWhatThisProcessHolds(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		g.next()
+		a.freeze()
+		again := g.join("a")
+		second := g.next()
+		a.faults.come()
+		a.stop()
+		require.Equal(t, again.incarnation, g.row().incarnation)
+		second.live(t)
+	})
+}
+
+// TestALockTakenAndTransferredBackWasLost: the leader did not look meanwhile.
+func TestALockTakenAndTransferredBackWasLost(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		first := g.next()
+		letGo := first.holds()
+		a.freeze()
+		g.swap(func(old lock) *lock { return old.grantTo(4711, 1) })
+		g.swap(func(old lock) *lock { return old.grantTo(a.id(), a.incarnation) })
+		first.live(t)
+		a.faults.come()
+		first.ends(t)
+		time.Sleep(time.Second)
+		g.none()
+		letGo()
+		require.Same(t, a, g.next().of)
+	})
+}
+
+// TestRunEndsWithItsLeadership: nothing is left when the process ends without a word.
+func TestRunEndsWithItsLeadership(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		term := g.next()
+		a.kill()
+		require.ErrorIs(t, term.ctx.Err(), context.Canceled)
+		require.Equal(t, a.id(), g.row().holder)
+		a.stop() // returns, though it releases nothing
+	})
+}
+
+// TestObservedReceivesEarlierHolder checks a process that campaigns after another one leads.
+func TestObservedReceivesEarlierHolder(t *testing.T) {
+	elect(t, slow, func(t *testing.T, g *group) {
+		a := g.join("a")
+		g.next()
+		r := start(t, g.store, "late")
+		late := run(t, r)
+		defer late.kill()
+		time.Sleep(time.Second)
+		require.Equal(t, a.id(), late.Holder())
+		observed := make(chan uint64, 10)
+		late.Campaign(func(context.Context) error { return nil }, func(holder uint64) { observed <- holder })
+		require.Equal(t, a.id(), wait(t, observed, "the holder"))
+	})
+}

@@ -1,0 +1,62 @@
+package member
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
+)
+
+// metrics are those of the package.
+type metrics struct {
+	failures        prometheus.Counter
+	isLeader        prometheus.Gauge
+	transitions     prometheus.Counter
+	renewalFailures prometheus.Counter
+	leadFailures    prometheus.Counter
+	withdraw        func()
+}
+
+func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
+	own := prometheus.NewRegistry()
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(own).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m = &metrics{
+		failures: counter("sqlbrain_membership_heartbeat_failures_total", "Heartbeats that could not be sent."),
+		isLeader: promauto.With(own).NewGauge(prometheus.GaugeOpts{
+			Name: "sqlbrain_election_is_leader", Help: "1 from taking the lock until leading has ended, else 0.",
+		}),
+		transitions:     counter("sqlbrain_election_transitions_total", "Changes of the lock's holder that this member saw."),
+		renewalFailures: counter("sqlbrain_election_renewal_failures_total", "Reads and writes of the lock row that failed while leading, lost races included."),
+		leadFailures:    counter("sqlbrain_election_lead_failures_total", "Leaderships that ended by themselves with an error."),
+	}
+	for _, s := range []string{"alive", "stopped", "silent", "unstarted"} {
+		promauto.With(own).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sqlbrain_members", Help: "Members of the cluster as this one last saw them, by state.",
+			ConstLabels: prometheus.Labels{"state": s},
+		}, func() float64 {
+			n := 0
+			for _, member := range v.last() {
+				if state(member) == s {
+					n++
+				}
+			}
+			return float64(n)
+		})
+	}
+	m.withdraw, err = metric.Publish(reg, own)
+	return m, err
+}
+
+func state(m Member) string {
+	switch {
+	case m.Alive:
+		return "alive"
+	case m.Stopped:
+		return "stopped"
+	case m.Started():
+		return "silent"
+	}
+	return "unstarted"
+}

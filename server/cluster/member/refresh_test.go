@@ -1,0 +1,183 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// certificate is a Certificate whose fingerprint a test sets.
+type certificate struct {
+	mu        sync.Mutex
+	own       string
+	published []string
+}
+
+func (c *certificate) Fingerprint() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.own
+}
+
+func (c *certificate) Published(fingerprint string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.published = append(c.published, fingerprint)
+}
+
+func (c *certificate) rotate(fingerprint string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own, c.published = fingerprint, nil
+}
+
+func (c *certificate) seen() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.published
+}
+
+func TestRowsHaveTheFingerprintOfTheProcess(t *testing.T) {
+	onEngines(t, func(t *testing.T, store sqlstore.Store) {
+		own := &certificate{own: "f1"}
+		r, err := Join(t.Context(), Config{Store: store, Name: "n1", Certificate: own})
+		require.NoError(t, err)
+		other := start(t, store, "n2")
+		require.Equal(t, "f1", member(t, other, "n1").Fingerprint)
+		require.Empty(t, member(t, other, "n2").Fingerprint)
+		require.Equal(t, []string{"f1"}, own.seen(), "the process is told once the table has it")
+
+		own.rotate("f2")
+		require.Equal(t, "f1", member(t, other, "n1").Fingerprint)
+		beat(t, r)
+		require.Equal(t, "f2", member(t, other, "n1").Fingerprint)
+		list(t, r)
+		require.Contains(t, own.seen(), "f2")
+	})
+}
+
+// An older version that changes a row leaves out the fields that it does not know.
+func TestAFingerprintThatAnOlderVersionLostComesBack(t *testing.T) {
+	store := newStore(t)
+	r, err := Join(t.Context(), Config{Store: store, Name: "n1", Certificate: &certificate{own: "f1"}})
+	require.NoError(t, err)
+	entries, err := r.look(t.Context())
+	require.NoError(t, err)
+	old := row{ID: entries[0].ID, Incarnation: entries[0].Incarnation, Heartbeat: 3, Interval: interval.Milliseconds()}
+	writeRow(t, store, "n1", string(old.encode()))
+	require.Empty(t, member(t, r, "n1").Fingerprint)
+	beat(t, r)
+	require.Equal(t, "f1", member(t, r, "n1").Fingerprint)
+}
+
+// countingStore counts reads of ranges, which looks at the table are.
+type countingStore struct {
+	sqlstore.Store
+	looks atomic.Int64
+	err   error
+}
+
+func (s *countingStore) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	s.looks.Add(1)
+	if s.err != nil {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(s.err)
+		return s.Store.Iter(ctx, r)
+	}
+	return s.Store.Iter(ctx, r)
+}
+
+func TestRefreshSeesWhatWasCommittedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		r := run(t, start(t, store, "n1"))
+		defer r.kill()
+		for _, name := range []string{"n2", "n3"} {
+			start(t, store, name)
+			looked := r.Looked()
+			require.NoError(t, r.Refresh(t.Context()))
+			require.True(t, r.alive(name))
+			<-looked
+		}
+	})
+}
+
+func TestRefreshesShareLooksAndAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: memstore.New()}
+		r := run(t, start(t, store, "n1"))
+		defer r.kill()
+		synctest.Wait()
+		before := store.looks.Load()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				for range 20 {
+					if err := r.Refresh(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		began := time.Now()
+		callers.Wait()
+		require.Less(t, time.Since(began), 4*time.Second)
+		// One per pause, and the heartbeats', which look twice at most.
+		require.LessOrEqual(t, store.looks.Load()-before, int64(time.Since(began)/timing.RefreshPause+2*time.Since(began)/interval+2))
+	})
+}
+
+func TestRefreshFailsAsTheDatabaseDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: memstore.New()}
+		r := run(t, start(t, store, "n1"))
+		synctest.Wait()
+		store.err = errors.New("away")
+		require.Error(t, r.Refresh(t.Context()))
+		r.kill()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, r.Refresh(ctx), context.DeadlineExceeded, "nobody looks after the end")
+	})
+}
+
+func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		r := run(t, start(t, store, "n1"))
+		defer r.kill()
+		seen := func() int {
+			time.Sleep(2 * r.cfg.answerInterval)
+			synctest.Wait()
+			return len(r.Cached())
+		}
+		require.Equal(t, 1, seen())
+		other := run(t, start(t, store, "n2"))
+		require.Equal(t, 2, seen())
+		looked := r.Looked()
+		require.Equal(t, 2, seen())
+		select {
+		case <-looked:
+			t.Error("the members are read although nothing has changed")
+		default:
+		}
+		require.Less(t, 100*r.cfg.answerInterval, interval)
+		other.kill()
+		_, err := other.Remove(t.Context(), r.Self().ID)
+		require.NoError(t, err)
+		time.Sleep(2 * r.cfg.answerInterval)
+		synctest.Wait()
+		requireEnded(t, r.Registry, ErrRemoved)
+	})
+}

@@ -1,0 +1,142 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Registry is one process's membership. Its methods may be called from any
+// goroutine; Run is called once. It starts no goroutine.
+type Registry struct {
+	cfg         Config
+	store       sqlstore.Store
+	log         *slog.Logger
+	metrics     *metrics
+	id          uint64
+	incarnation uint64
+	silenced    map[uint64]bool // Join's: incarnations of processes that have ended
+	view        *view
+	elector     *elector
+	left        atomic.Bool
+	asked       chan struct{} // signals Run that next was set
+	hurry       chan struct{} // signals Run to glance at once; one slot
+
+	// Run's goroutine only:
+	counted                  []byte    // the count of changes at the last look for them
+	beaten                   time.Time // when the last heartbeat was sent
+	beatTrouble, lockTrouble bool      // the last heartbeat, or glance, failed
+
+	mu     sync.Mutex
+	looked chan struct{} // closed, and replaced, at each look
+	next   *refresh      // asked for, and not begun
+
+	endOnce sync.Once
+	ended   chan struct{}
+	err     error // set before ended is closed
+}
+
+// Self returns this member as it was last seen in the table; a zero Member if it was removed.
+func (r *Registry) Self() Member {
+	m, _ := withID(r.view.last(), r.id)
+	return m
+}
+
+// Ended is closed once this process is no longer the member; Err returns why.
+func (r *Registry) Ended() <-chan struct{} { return r.ended }
+
+// Err returns nil until Ended is closed, and ErrRemoved or ErrReplaced afterwards.
+func (r *Registry) Err() error {
+	select {
+	case <-r.ended:
+		return r.err
+	default:
+		return nil
+	}
+}
+
+// Cached returns the members as they were last seen, ordered by id.
+func (r *Registry) Cached() []Member { return slices.Clone(r.view.last()) }
+
+// Members reads the members from the table, ordered by id.
+func (r *Registry) Members(ctx context.Context) ([]Member, error) {
+	if _, err := r.look(ctx); err != nil {
+		return nil, err
+	}
+	return r.Cached(), nil
+}
+
+// Find returns the member with this id. It reads the table only for one that it
+// has not seen.
+func (r *Registry) Find(ctx context.Context, id uint64) (Member, bool, error) {
+	if m, ok := withID(r.view.last(), id); ok {
+		return m, true, nil
+	}
+	if _, err := r.look(ctx); err != nil {
+		return Member{}, false, err
+	}
+	m, ok := withID(r.view.last(), id)
+	return m, ok, nil
+}
+
+func withID(members []Member, id uint64) (Member, bool) {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
+	if i < 0 {
+		return Member{}, false
+	}
+	return members[i], true
+}
+
+// look reads the table and updates what this process knows of the members.
+func (r *Registry) look(ctx context.Context) (table, error) {
+	read, now := r.view.begin(), time.Now()
+	t, err := readTable(ctx, r.store)
+	if err != nil {
+		return nil, err
+	}
+	members := r.view.apply(t, read, now)
+	if r.Err() != nil {
+		return t, nil
+	}
+	if err := r.endedBy(t); err != nil {
+		r.end(err)
+	} else if self, ok := withID(members, r.id); ok {
+		r.cfg.Certificate.Published(self.Fingerprint)
+	}
+	r.notifyLooked()
+	return t, nil
+}
+
+// endedBy returns why this process is no longer the member, nil if it is.
+func (r *Registry) endedBy(t table) error {
+	own, ok := t.named(r.cfg.Name)
+	switch {
+	case !ok || own.ID != r.id:
+		return ErrRemoved
+	case own.Incarnation != r.incarnation:
+		return ErrReplaced
+	}
+	return nil
+}
+
+func (r *Registry) end(err error) {
+	r.endOnce.Do(func() {
+		r.err = err
+		close(r.ended)
+		r.log.Error("this process is not a member of the cluster any more", "member", r.cfg.Name, "error", err)
+		r.elector.stop()
+	})
+}
+
+// raced reports whether the table must be read again after a commit with this error: another
+// process has changed it, or the commit itself may have.
+func raced(err error) bool {
+	var conflict *sqlstore.Conflict
+	return errors.As(err, &conflict) || errors.Is(err, sqlstore.ErrUncertain)
+}

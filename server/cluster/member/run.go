@@ -1,0 +1,235 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
+
+// Run sends heartbeats, answers challenges, looks at the members, and takes part in the
+// election, until ctx ends; then it ends lead's context and waits for lead to return. It
+// also looks when Refresh asks for it. Trouble with the database ends nothing; it is
+// logged when it begins and when it is over. Once the Registry has ended, Run
+// continues to look.
+//
+// There are two kinds of reads. A look reads all member rows, each heartbeat interval
+// and when they were changed. A glance reads the few rows of which this process has to
+// know sooner, at least each answer interval.
+func (r *Registry) Run(ctx context.Context) {
+	r.elector.base = ctx
+	defer r.elector.shutDown()
+	heartbeats, glances := time.NewTicker(r.cfg.heartbeatInterval), time.NewTicker(r.cfg.glanceInterval())
+	defer heartbeats.Stop()
+	defer glances.Stop()
+	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-heartbeats.C:
+			r.sendHeartbeat(ctx, nil)
+		case <-glances.C:
+			r.glance(ctx)
+		case <-r.hurry:
+			r.glance(ctx)
+		case <-asked:
+			r.refresh(ctx)
+			asked = nil
+			pause.Reset(timing.RefreshPause)
+		case <-pause.C:
+			asked = r.asked
+		}
+	}
+}
+
+// glance reads this member's row, the row that counts changes, the lock row, and that of
+// its holder. It answers a challenge with a heartbeat, looks at all members if they were
+// changed, so that a removal takes effect on all members at once, and acts on the lock.
+func (r *Registry) glance(ctx context.Context) {
+	own, err := r.readGlance(ctx)
+	r.elector.glanced(err)
+	if ctx.Err() != nil {
+		return
+	}
+	r.logTrouble(&r.lockTrouble, err, "the lock row cannot be read or written, trying again", "the lock row can be read and written again")
+	if err != nil || r.Err() != nil || r.left.Load() {
+		return
+	}
+	switch {
+	case own == nil || own.Incarnation != r.incarnation:
+		r.sendHeartbeat(ctx, nil) // which finds out why
+	case own.Challenge != 0, r.elector.holds() && time.Since(r.beaten) >= r.cfg.RetryPeriod-r.cfg.glanceInterval()/4:
+		r.sendHeartbeat(ctx, own)
+	}
+}
+
+// readGlance returns this member's row, nil if there is none.
+func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
+	bounded, cancel := context.WithTimeout(ctx, min(timing.GlanceTimeout, r.cfg.leaderTimeout()))
+	defer cancel()
+	keys := [][]byte{coder.EncodeMemberKey(r.cfg.Name), coder.EncodeMemberKey(changes), coder.LockKey()}
+	holder, known := withID(r.view.last(), r.elector.lock.holder)
+	if known {
+		keys = append(keys, coder.EncodeMemberKey(holder.Name))
+	}
+	read, now := r.view.begin(), time.Now()
+	rows, err := r.store.MultiGet(bounded, keys)
+	if err != nil {
+		return nil, err
+	}
+	l, err := decodeLock(rows[2])
+	if err != nil {
+		return nil, err
+	}
+	if own, err = entryOf(keys[0], rows[0]); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(rows[1], r.counted) {
+		if _, err := r.look(bounded); err != nil {
+			return own, err
+		}
+		r.counted = rows[1]
+	}
+	var of *entry
+	switch current, ok := withID(r.view.last(), l.holder); {
+	case !ok: // released, or not a member
+	case own != nil && l.holder == own.ID:
+		of = own
+	case known && l.holder == holder.ID:
+		of, err = entryOf(keys[3], rows[3])
+	default: // the holder has changed since the last glance
+		of, err = r.readEntry(bounded, current.Name)
+	}
+	if err != nil {
+		return own, err
+	}
+	clock, seen := r.view.glanced(of, read, now)
+	return own, r.elector.step(ctx, l, of, clock, seen)
+}
+
+// readEntry returns the row of a member, nil if it is missing.
+func (r *Registry) readEntry(ctx context.Context, name string) (*entry, error) {
+	keys := [][]byte{coder.EncodeMemberKey(name)}
+	rows, err := r.store.MultiGet(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	return entryOf(keys[0], rows[0])
+}
+
+// sendHeartbeat sends a heartbeat, and logs when that begins to fail and when it works
+// again. own is this member's row if it was just read.
+func (r *Registry) sendHeartbeat(ctx context.Context, own *entry) {
+	err := r.beat(ctx, own)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.metrics.failures.Inc()
+	}
+	r.logTrouble(&r.beatTrouble, err, "cannot send heartbeats, trying again", "sending heartbeats again")
+}
+
+// logTrouble logs the first error of a series, and the end of the series.
+func (r *Registry) logTrouble(out *bool, err error, begins, ends string) {
+	if err != nil && !*out {
+		r.log.Warn(begins, "error", err)
+	}
+	if err == nil && *out {
+		r.log.Info(ends)
+	}
+	*out = err != nil
+}
+
+// timeout bounds one look or heartbeat.
+func (r *Registry) timeout() time.Duration {
+	if r.elector.holds() {
+		return r.cfg.leaderTimeout()
+	}
+	return max(timing.HeartbeatTimeout, r.cfg.heartbeatInterval)
+}
+
+// beat sends one heartbeat, unless this process is no longer a member. A heartbeat of
+// unknown outcome needs no settling: the next one looks first.
+func (r *Registry) beat(ctx context.Context, own *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout())
+	defer cancel()
+	began := time.Now()
+	err := r.write(ctx, own, func(own *row) bool {
+		own.Heartbeat++
+		own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, or been lost by an older version's write
+		return !r.left.Load()
+	})
+	if err == nil {
+		r.beaten = began
+	}
+	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {
+		return nil // reported by Ended
+	}
+	return err
+}
+
+// Advertise changes the URLs that clients are directed to.
+func (r *Registry) Advertise(ctx context.Context, clientURLs []string) error {
+	clientURLs = slices.Clone(clientURLs)
+	return r.write(ctx, nil, func(own *row) bool {
+		changed := !slices.Equal(own.ClientURLs, clientURLs)
+		own.ClientURLs = clientURLs
+		own.Heartbeat++
+		return changed
+	})
+}
+
+// Leave says that this process stops, so that the others see it at once. The
+// member stays one. It is called after Run has returned, and unregisters the metrics. It
+// returns nil if the process is no longer the member.
+func (r *Registry) Leave(ctx context.Context) error {
+	r.left.Store(true)
+	defer r.metrics.withdraw()
+	err := r.write(ctx, nil, func(own *row) bool {
+		stopped := own.Stopped
+		own.Stopped = true
+		own.Heartbeat++
+		return !stopped
+	})
+	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {
+		return nil
+	}
+	return err
+}
+
+// write changes this member's own row until it has taken effect, or change reports
+// that nothing has to be changed. It looks at the table first, unless the row was just
+// read, and fails with what ended the Registry if it has.
+func (r *Registry) write(ctx context.Context, own *entry, change func(own *row) bool) error {
+	for {
+		if own == nil {
+			t, err := r.look(ctx)
+			if err == nil {
+				err = r.Err()
+			}
+			if err != nil {
+				return err
+			}
+			e, _ := t.named(r.cfg.Name)
+			own = &e
+		}
+		next := entry{name: own.name, row: own.row}
+		if !change(&next.row) {
+			return nil
+		}
+		next.Challenge = 0
+		batch := r.store.BeginBatchWrite()
+		batch.CAS(next.key(), next.encode(), own.raw)
+		if err := batch.Commit(ctx); err == nil || !raced(err) {
+			return err
+		}
+		own = nil
+	}
+}

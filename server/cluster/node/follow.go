@@ -1,0 +1,192 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// follow keeps the node up to date while it does not lead: from the leader's feed,
+// or where there is none, from the log rows.
+func (n *Node) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		holder, changed := n.current()
+		if holder != 0 && holder != n.backend.MemberID() && !n.backend.Leading() && n.followMember(ctx, holder, changed) {
+			continue // whether its process is gone shows with the next connection
+		}
+		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
+			n.log.Debug("cannot read the log", "error", err)
+		}
+		pause(ctx, timing.ReadLog, changed)
+	}
+}
+
+// pause waits for d, for changed to be closed, or for ctx to end.
+func pause(ctx context.Context, d time.Duration, changed <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-changed:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// followMember follows the member's feed until it ends, or another member leads. It
+// reports whether the feed had worked, for longer than the pause between two
+// attempts, and broke.
+func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan struct{}) (broke bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	watching := make(chan struct{})
+	defer func() { cancel(); <-watching }()
+	go func() {
+		defer close(watching)
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	began := time.Now()
+	fed, err := n.followFeed(ctx, member)
+	var compacted *watch.CompactedError
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, link.ErrRefused):
+		n.suspect(member, err)
+	case errors.Is(err, feed.ErrNotLeader):
+		n.members.Retry()
+	case errors.As(err, &compacted), errors.Is(err, feed.ErrAhead):
+		// Reading the log reports the error, or catches up.
+	default:
+		n.log.Debug("the leader's feed ended", "leader", fmt.Sprintf("%x", member), "error", err)
+		return fed && ctx.Err() == nil && time.Since(began) > timing.ReadLog
+	}
+	return false
+}
+
+// followFeed reports whether the feed brought anything before it ended with err.
+func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err error) {
+	c, err := n.client(ctx, member)
+	if err != nil {
+		return false, err
+	}
+	f, err := feed.NewClient(c).Follow(ctx, n.backend.Revision()+1)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	for {
+		u, err := f.Next()
+		if err != nil {
+			return fed, err
+		}
+		fed = true
+		n.fed.Store(true)
+		n.hear()
+		if err := n.backend.LoadAuth(ctx, u.AuthVersion); err != nil {
+			return fed, err
+		}
+		if err := n.apply(ctx, u); err != nil {
+			return fed, err
+		}
+	}
+}
+
+// apply takes an update in, unless this node leads by now.
+func (n *Node) apply(ctx context.Context, u feed.Update) error {
+	if err := n.role.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer n.role.Release(1)
+	return n.backend.Apply(backend.Update{
+		Term: u.Term, Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
+		Events: u.Events,
+	})
+}
+
+// readLog catches up with the table, unless this node leads.
+func (n *Node) readLog(ctx context.Context) error {
+	if !n.role.TryAcquire(1) {
+		return nil // it leads, or is about to
+	}
+	defer n.role.Release(1)
+	ctx, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+	defer cancel()
+	n.reading.Store(&cancel)
+	if n.locked.Load() {
+		return nil // the leadership waits for the role
+	}
+	before := n.backend.Status().Term
+	err := n.backend.CatchUp(ctx)
+	if n.backend.Status().Term != before {
+		n.members.Retry() // another member leads: the lock row names it
+	}
+	return err
+}
+
+// cutOff ends, shortly after another member took the lock, the calls that still wait
+// for an answer of the leader before: it may be frozen, or cut off itself.
+func (n *Node) cutOff(ctx context.Context) {
+	last, changed := n.current()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		holder, next := n.current()
+		if last != 0 && holder != last && last != n.backend.MemberID() {
+			_ = retry.Sleep(ctx, timing.CutOff)
+			if now, _ := n.current(); now != last {
+				n.pool.Drop(last)
+			}
+		}
+		last, changed = holder, next
+	}
+}
+
+// look reads the state that the feed does not carry, and keeps the follower up to date
+// while the feed is silent.
+func (n *Node) look(ctx context.Context) {
+	tick := time.NewTicker(timing.Look)
+	defer tick.Stop()
+	out := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n.backend.Leading() {
+			continue
+		}
+		var err error
+		if n.silence() > timing.Look {
+			err = n.readLog(ctx)
+		} else {
+			bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+			_, err = n.backend.Check(bounded)
+			cancel()
+		}
+		if errors.Is(err, mvcc.ErrNotServing) {
+			err = nil // it has said so
+		}
+		if err != nil && !out && ctx.Err() == nil {
+			n.log.Warn("cannot look at the table, trying again", "error", err)
+		}
+		if err == nil && out {
+			n.log.Info("looking at the table again")
+		}
+		out = err != nil
+	}
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// A follower whose leader does not answer its peers reads the log, and after a time no longer
+// reports a leader.
+func TestAFollowerWithoutAFeedReadsTheLog(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 2)
+	leads := g.leader()
+	follower := g.others(leads)[0]
+	watcher := watchAll(t, follower)
+	mustPut(t, leads, "k", "0")
+	requireGet(t, follower, "k", "0")
+	leads.door.jam()
+	began := time.Now()
+	for i := range 5 {
+		since := time.Now()
+		watcher.reach(mustPut(t, leads, "k", fmt.Sprint(i)))
+		report(t, "a follower without a feed was told", since)
+	}
+	eventually.True(t, "the follower to know of no leader", func() bool { return follower.Backend().Leader() == 0 })
+	report(t, "a follower that hears nothing says that there is no leader", began)
+	require.Error(t, follower.Backend().Status().NotServing)
+	require.True(t, leads.Backend().Leading())
+
+	leads.door.unjam()
+	require.Same(t, leads, g.leader())
+	mustPut(t, leads, "k", "end")
+	requireGet(t, follower, "k", "end")
+	watcher.reach(leads.Backend().Revision())
+}
+
+// requireFed waits until the follower hears the leader's feed.
+func requireFed(t *testing.T, follower *testNode) {
+	t.Helper()
+	since := follower.heard.Load()
+	eventually.True(t, "the feed", func() bool { return follower.heard.Load() > since })
+}
+
+// A follower learns of commits from the leader's feed, and not only from the log.
+func TestAFollowerIsFedByTheLeader(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 2)
+	leads := g.leader()
+	follower := g.others(leads)[0]
+	requireGet(t, follower, "k", "")
+	requireFed(t, follower)
+	// The database is not needed to learn what the leader commits.
+	follower.line.hold(nil)
+	defer follower.line.restore()
+	rev := mustPut(t, leads, "k", "1")
+	eventually.True(t, "the follower to be told by the leader", func() bool { return follower.Backend().Revision() == rev })
+}
+
+// A follower that does not read its feed delays neither the leader nor other followers.
+func TestSlowFollowerDelaysNoOtherNode(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	leads := g.leader()
+	followers := g.others(leads)
+	stuck, other := followers[0], followers[1]
+	watcher := watchAll(t, stuck)
+	requireGet(t, stuck, "k", "")
+	requireFed(t, stuck)
+	require.NoError(t, stuck.role.Acquire(t.Context(), 1)) // as if taking an update in took for ever
+	release := sync.OnceFunc(func() { stuck.role.Release(1) })
+	defer release()
+	at := stuck.Backend().Revision()
+	value := strings.Repeat("x", 256<<10)
+	began := time.Now()
+	for i := range 100 {
+		mustPut(t, leads, "k", value)
+		mustPut(t, leads, "i", fmt.Sprint(i))
+	}
+	report(t, "25 MiB were written past a follower that reads nothing", began)
+	requireGet(t, other, "i", "99")
+	require.Equal(t, at, stuck.Backend().Revision())
+	release()
+	watcher.reach(leads.Backend().Revision())
+}

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+)
+
+// Join makes this process a member, and its backend a replica that is up to date.
+// The caller continues with Start, once the peer URLs are served.
+func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, start: time.Now(), role: semaphore.NewWeighted(1),
+		changed: make(chan struct{}), leadership: make(chan struct{}), suspicions: make(chan suspicion, 1),
+	}
+	close(n.leadership)
+	n.working, n.closed = context.WithCancel(context.Background())
+	certificate, err := link.NewCertificate(cfg.PeerTLS, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	n.members, err = member.Join(ctx, member.Config{
+		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
+		LeaseDuration: cfg.LeaseDuration, RenewDeadline: cfg.RenewDeadline, RetryPeriod: cfg.RetryPeriod,
+		Certificate: certificate, Force: cfg.ForceJoin, Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// At once, because a member that does not answer challenges can be replaced.
+	n.workers.Go(func() { n.members.Run(n.working) })
+	defer func() {
+		if err != nil {
+			n.closed()
+			n.workers.Wait()
+			err = errors.Join(err, n.members.Leave(context.WithoutCancel(ctx)))
+		}
+	}()
+	cfg.Backend.Name, cfg.Backend.Leadership = cfg.Name, n
+	if n.backend, err = backend.OpenReplica(ctx, cfg.Store, cfg.Backend); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.backend.Close(ctx))
+		}
+	}()
+	n.security = link.NewSecurity(link.SecurityConfig{
+		Certificate: certificate, Members: n.members, Insecure: cfg.PeerInsecure, Logger: cfg.Logger,
+	})
+	n.pool = link.NewPool(link.Config{ClusterID: n.backend.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats, Dial: cfg.Dial})
+	if n.metrics, err = newMetrics(cfg.Registerer, n.pool.Outcomes(), n.security.Rejections()); err != nil {
+		return nil, errors.Join(err, n.pool.Close())
+	}
+	return n, nil
+}
+
+// Start lets the node campaign and follow; Resign and Close end that.
+func (n *Node) Start() {
+	working := n.working
+	n.members.Campaign(n.lead, n.observed)
+	n.workers.Go(func() { n.follow(working) })
+	n.workers.Go(func() { n.look(working) })
+	n.workers.Go(func() { n.cutOff(working) })
+	n.workers.Go(func() { n.investigate(working) })
+	n.workers.Go(func() { n.watchMembership(working) })
+	n.workers.Go(func() { n.revokePeers(working) })
+	n.workers.Go(func() { n.probePeers(working) })
+}
+
+// watchMembership stops the node from serving once it is no longer a member.
+func (n *Node) watchMembership(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.members.Ended():
+	}
+	n.backend.StopServing(n.members.Err())
+}
+
+// Resign hands the leadership over, if this node has it, and stands for it no
+// more. The node continues as a follower.
+func (n *Node) Resign() { n.members.Resign() }
+
+// Close ends the node, within ctx as far as the database is needed. The store stays
+// open.
+func (n *Node) Close(ctx context.Context) error {
+	n.Resign()
+	n.closed()
+	n.workers.Wait()
+	err := errors.Join(n.members.Leave(ctx), n.backend.Close(ctx), n.pool.Close())
+	n.metrics.withdraw()
+	return err
+}

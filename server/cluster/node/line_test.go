@@ -1,0 +1,254 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// line is a node's connection to the database. The test may cut it, so that every
+// call fails at once, or hold it, so that calls wait: all of them, or those that
+// concern one row.
+type line struct {
+	sqlstore.Store
+
+	mu   sync.Mutex
+	cut  bool
+	held chan struct{} // nil, or closed when calls go on
+	row  []byte        // nil: calls for any row are held
+	late []sqlstore.BatchWrite
+	// hanging: reads of this row hang until their context ends; they are sent to
+	// hung with its error.
+	hanging []byte
+	hung    chan error
+	// lag is how much later than it took effect a commit of the chain row is answered.
+	// lagging: that is the case now.
+	lag     time.Duration
+	lagging atomic.Bool
+	// committing is how many commits of the chain row wait.
+	committing int
+}
+
+// cutOff makes every call fail, until the line is restored.
+func (l *line) cutOff() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	l.letGo(false)
+}
+
+// hold makes calls wait, those that concern row alone if it is not nil. Commits
+// whose context ends meanwhile reach the database when the line is restored.
+func (l *line) hold(row []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held != nil {
+		close(l.held) // those that wait look again
+	}
+	l.held, l.row = make(chan struct{}), row
+}
+
+func (l *line) restore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = false
+	l.letGo(true)
+}
+
+// letGo ends what hold began. The mutex is held.
+func (l *line) letGo(deliver bool) {
+	for _, b := range l.late {
+		if deliver {
+			_ = b.Commit(context.Background()) // nobody waits for the outcome
+		}
+	}
+	l.late = nil
+	if l.held != nil {
+		close(l.held)
+		l.held = nil
+	}
+}
+
+// pass returns nil once the database may be asked about rows.
+func (l *line) pass(ctx context.Context, rows ...[]byte) error {
+	for {
+		l.mu.Lock()
+		held, cut := l.held, l.cut
+		if held != nil && l.row != nil && !contains(rows, l.row) {
+			held = nil
+		}
+		l.mu.Unlock()
+		switch {
+		case cut:
+			return fmt.Errorf("%w: cut off", sqlstore.ErrUnavailable)
+		case held == nil:
+			return nil
+		}
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+func contains(rows [][]byte, row []byte) bool {
+	return slices.ContainsFunc(rows, func(r []byte) bool { return bytes.Equal(r, row) })
+}
+
+// hang makes reads of a row hang for good that begin before the next call. The
+// first error of a context that ended one is sent to the channel.
+func (l *line) hang(row []byte) <-chan error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hanging, l.hung = row, make(chan error, 100)
+	return l.hung
+}
+
+func (l *line) Get(ctx context.Context, key []byte) ([]byte, error) {
+	l.mu.Lock()
+	hangs, hung := l.hanging != nil && bytes.Equal(key, l.hanging), l.hung
+	l.mu.Unlock()
+	if hangs {
+		hung <- nil
+		<-ctx.Done()
+		hung <- ctx.Err()
+		return nil, ctx.Err()
+	}
+	if err := l.pass(ctx, key); err != nil {
+		return nil, err
+	}
+	return l.Store.Get(ctx, key)
+}
+
+func (l *line) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if err := l.pass(ctx, keys...); err != nil {
+		return nil, err
+	}
+	return l.Store.MultiGet(ctx, keys)
+}
+
+func (l *line) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, false, err
+	}
+	return l.Store.List(ctx, q)
+}
+
+func (l *line) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
+	if err := l.pass(ctx); err != nil {
+		return 0, 0, err
+	}
+	return l.Store.Count(ctx, start, end, rev)
+}
+
+func (l *line) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	return l.Store.Skip(ctx, start, end, n)
+}
+
+func (l *line) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	return l.Store.Floor(ctx, ranges)
+}
+
+func (l *line) Size(ctx context.Context) (total, inUse int64, err error) {
+	if err := l.pass(ctx); err != nil {
+		return 0, 0, err
+	}
+	return l.Store.Size(ctx)
+}
+
+func (l *line) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	return func(yield func(sqlstore.Row, error) bool) {
+		if err := l.pass(ctx); err != nil {
+			yield(sqlstore.Row{}, err)
+			return
+		}
+		for row, err := range l.Store.Iter(ctx, r) {
+			if !yield(row, err) {
+				return
+			}
+			if err := l.pass(ctx); err != nil {
+				yield(sqlstore.Row{}, err)
+				return
+			}
+		}
+	}
+}
+
+func (l *line) BeginBatchWrite() sqlstore.BatchWrite {
+	return &lineBatch{BatchWrite: l.Store.BeginBatchWrite(), line: l}
+}
+
+type lineBatch struct {
+	sqlstore.BatchWrite
+	line *line
+	rows [][]byte // that it compares
+}
+
+func (b *lineBatch) CAS(key, newVal, oldVal []byte) {
+	b.rows = append(b.rows, bytes.Clone(key))
+	b.BatchWrite.CAS(key, newVal, oldVal)
+}
+
+func (b *lineBatch) PutIfNotExist(key, val []byte) {
+	b.rows = append(b.rows, bytes.Clone(key))
+	b.BatchWrite.PutIfNotExist(key, val)
+}
+
+func (b *lineBatch) Commit(ctx context.Context) error {
+	b.line.count(b.rows, 1)
+	err := b.line.pass(ctx, b.rows...)
+	b.line.count(b.rows, -1)
+	switch {
+	case err == nil:
+		err := b.BatchWrite.Commit(ctx)
+		if d := b.line.answerLag(); d > 0 && contains(b.rows, coder.ChainKey()) {
+			b.line.lagging.Store(true)
+			<-time.After(d)
+			b.line.lagging.Store(false)
+		}
+		return err
+	case ctx.Err() != nil:
+		b.line.mu.Lock()
+		defer b.line.mu.Unlock()
+		b.line.late = append(b.line.late, b.BatchWrite)
+		return fmt.Errorf("%w: %w", sqlstore.ErrUncertain, ctx.Err())
+	default:
+		return err
+	}
+}
+
+func (l *line) answerLag() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lag
+}
+
+func (l *line) count(rows [][]byte, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if contains(rows, coder.ChainKey()) {
+		l.committing += n
+	}
+}
+
+// waits reports whether a commit that changes the chain row is being held.
+func (l *line) waits() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.committing > 0
+}

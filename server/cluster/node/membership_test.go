@@ -1,0 +1,68 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// A leader that was removed from the cluster stops serving, and another node leads.
+func TestRemovedMemberStopsServing(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	old := g.leader()
+	rest := g.others(old)
+	mustPut(t, old, "k", "1")
+	// It must be known that somebody is left: the members have to have been seen.
+	eventually.True(t, "the removal to be allowed", func() bool {
+		_, err := rest[0].Members().Remove(t.Context(), old.id())
+		return err == nil
+	})
+	began := time.Now()
+	eventually.True(t, "the removed member to stop", func() bool {
+		return errors.Is(old.Backend().Status().NotServing, member.ErrRemoved)
+	})
+	report(t, "a removed leader found out", began)
+	young := leader(t, rest)
+	report(t, "another one leads", began)
+	mustPut(t, young, "k", "2")
+	_, _, err := get(t.Context(), old, "k", false)
+	require.ErrorIs(t, err, mvcc.ErrNotServing)
+	_, err = old.Backend().Txn(t.Context(), auth.System, put("k", "3"), true)
+	require.ErrorIs(t, err, mvcc.ErrNotServing)
+	for _, m := range rest {
+		requireGet(t, m, "k", "2")
+	}
+}
+
+// A process that joins by force replaces the one of its name, which stops serving.
+func TestForcedProcessReplacesTheOneOfItsName(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	old := g.leader()
+	mustPut(t, old, "k", "1")
+	second := g.join(old.name, freeAddress(t), func(c *Config) { c.ForceJoin = true })
+	require.Equal(t, old.id(), second.id())
+	began := time.Now()
+	eventually.True(t, "the older process to stop", func() bool {
+		return errors.Is(old.Backend().Status().NotServing, member.ErrReplaced)
+	})
+	report(t, "a leader's second process was started, the first stopped", began)
+	_, err := old.Backend().Txn(t.Context(), auth.System, put("k", "3"), true)
+	require.ErrorIs(t, err, mvcc.ErrNotServing)
+	g.forget(old)
+	g.dead = append(g.dead, old)
+	leads := leader(t, g.all())
+	report(t, "and one leads", began)
+	mustPut(t, leads, "k", "2")
+	for _, m := range g.all() {
+		requireGet(t, m, "k", "2")
+	}
+}

@@ -1,0 +1,40 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
+)
+
+// metrics of the node's role, under the names that etcd's dashboards know.
+type metrics struct {
+	leaderships prometheus.Counter
+	changes     prometheus.Counter
+	suspicions  *prometheus.CounterVec
+	withdraw    func()
+}
+
+// newMetrics publishes the node's metrics, and others, which its parts have made.
+func newMetrics(reg prometheus.Registerer, others ...prometheus.Collector) (m *metrics, err error) {
+	own := prometheus.NewRegistry()
+	with := promauto.With(own)
+	m = &metrics{
+		leaderships: with.NewCounter(prometheus.CounterOpts{
+			Name: "sqlbrain_leaderships_total", Help: "Times this node began to lead.",
+		}),
+		changes: with.NewCounter(prometheus.CounterOpts{
+			Name: "etcd_server_leader_changes_seen_total", Help: "The number of leader changes seen.",
+		}),
+		suspicions: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "sqlbrain_leader_suspicions_total",
+			Help: "Leaders that refused connections and were asked through the database whether they live: alive, gone, or unknown.",
+		}, []string{"verdict"}),
+	}
+	for _, verdict := range []string{verdictAlive, verdictGone, verdictUnknown} {
+		m.suspicions.WithLabelValues(verdict)
+	}
+	own.MustRegister(others...)
+	m.withdraw, err = metric.Publish(reg, own)
+	return m, err
+}

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/stats"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Config configures Join. Store and Name are needed; DefaultConfig has the rest.
+type Config struct {
+	Store   sqlstore.Store
+	Name    string
+	Version string
+	// ForceJoin lets this process take the place of a live member of that name.
+	ForceJoin bool
+	// PeerURLs are where the other members reach this one, ClientURLs where clients
+	// do.
+	PeerURLs, ClientURLs []string
+	// PeerTLS names the files of the certificate for connections between members; if it
+	// is empty, the node makes one.
+	PeerTLS tlsfiles.Config
+	// PeerInsecure allows connections between members without certificates.
+	PeerInsecure bool
+	// Dial connects to the peer URLs of other members; nil: the operating system's network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// PeerStats observes the calls of other members; nil: nothing does.
+	PeerStats stats.Handler
+	// LeaseDuration, RenewDeadline and RetryPeriod are the lock's; see member.Config.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// deathSilence is for how long a leader that refuses connections must leave
+	// challenges unanswered.
+	deathSilence time.Duration
+
+	Backend    backend.Config // Name and Leadership are set by Join
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// DefaultConfig returns the default configuration.
+func DefaultConfig() Config {
+	return Config{
+		Name:          "default",
+		LeaseDuration: timing.Lease, RenewDeadline: timing.RenewDeadline, RetryPeriod: timing.RetryPeriod,
+		deathSilence: timing.DeathSilence,
+		Backend:      backend.DefaultConfig(),
+	}
+}
+
+// Node is one node of a cluster. Its methods may be called from any goroutine.
+type Node struct {
+	cfg      Config
+	log      *slog.Logger
+	members  *member.Registry
+	backend  *backend.Backend
+	security *link.Security
+	pool     *link.Pool
+
+	// role is held while the node leads, or changes what it knows as a follower. Its weight
+	// is 1. It is not a mutex, because a leadership lasts and waiting for its end can be cancelled.
+	role *semaphore.Weighted
+	// locked: this node has the lock, and is to lead; reading ends what it
+	// asked the table before, as a follower, and may wait for yet.
+	locked  atomic.Bool
+	reading atomic.Pointer[context.CancelFunc]
+	heard   atomic.Int64 // when the leader gave a sign last, since start
+	fed     atomic.Bool  // a feed worked since the last suspicion
+	start   time.Time
+	metrics *metrics
+
+	suspicions chan suspicion // investigate takes them; one slot
+
+	working context.Context
+	closed  context.CancelFunc // ends working
+
+	mu         sync.Mutex
+	changed    chan struct{} // closed, and replaced, when another member has the lock
+	leadership chan struct{} // closed when the current leadership ends
+
+	workers sync.WaitGroup
+}
+
+// Backend returns the node's backend.
+func (n *Node) Backend() *backend.Backend { return n.backend }
+
+// Members returns the cluster's members.
+func (n *Node) Members() *member.Registry { return n.members }
+
+// current returns who has the lock, and a channel that is closed when that, or
+// whether this node leads, changes.
+func (n *Node) current() (holder uint64, changed <-chan struct{}) {
+	n.mu.Lock()
+	changed = n.changed
+	n.mu.Unlock()
+	return n.members.Holder(), changed
+}
+
+// suspicion is that a leader's process may be gone, and why.
+type suspicion struct {
+	member uint64
+	err    error
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// The database is away for longer than the lock lasts. No other node can take the lock, so the
+// leader continues in the same term when the database is back, and completes the writes that
+// waited.
+func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), quick, 3)
+	leads := g.leader()
+	watcher := watchAll(t, g.others(leads)[0])
+	mustPut(t, leads, "k", "1")
+	before := leads.Backend().Status()
+	for _, m := range g.all() {
+		m.line.cutOff()
+	}
+	write := make(chan error, 1)
+	go func() {
+		_, err := leads.Backend().Txn(t.Context(), auth.System, put("k", "2"), true)
+		write <- err
+	}()
+	// The lock's own time has to pass: the outage is what is tested.
+	<-time.After(3 * quick.lease)
+	require.True(t, leads.Backend().Leading())
+	last := heartbeat(leads)
+	leads.line.restore()
+	require.NoError(t, <-write)
+	eventually.True(t, "the leader to send a heartbeat", func() bool { return heartbeat(leads) > last })
+	require.True(t, leads.Backend().Leading())
+	require.Equal(t, before.Term, leads.Backend().Status().Term)
+	for _, m := range g.others(leads) {
+		m.line.restore()
+	}
+	again := g.leader()
+	mustPut(t, again, "k", "3")
+	for _, m := range g.all() {
+		requireGet(t, m, "k", "3")
+	}
+	watcher.reach(again.Backend().Revision())
+	t.Logf("term %d before, %d after", before.Term, again.Backend().Status().Term)
+}
+
+// After the database lost acknowledged data no node leads or answers, and all report why.
+func TestNodesStopServingAfterDataLoss(t *testing.T) {
+	t.Parallel()
+	const lost = "the database lost committed data"
+	for name, lose := range map[string]func(t *testing.T, g *group, leads *testNode){
+		"under a leader": func(*testing.T, *group, *testNode) {},
+		// Those that are left have to find out before they lead.
+		"without a leader": func(_ *testing.T, g *group, leads *testNode) { g.kill(leads) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t, newMemory(t), slow, 3)
+			leads := g.leader()
+			mustPut(t, leads, "k", "1")
+			backup, err := g.store.Get(t.Context(), coder.ChainKey())
+			require.NoError(t, err)
+			mustPut(t, leads, "k", "2")
+			for _, m := range g.all() {
+				requireGet(t, m, "k", "2")
+				eventually.True(t, m.name+" to look at the chain row", func() bool {
+					return m.Backend().Status().Sequence == leads.Backend().Status().Sequence
+				})
+			}
+			if name == "without a leader" {
+				for _, m := range g.others(leads) {
+					m.line.hold(coder.ChainKey())
+				}
+			}
+			lose(t, g, leads)
+			restore := g.store.BeginBatchWrite()
+			restore.Put(coder.ChainKey(), backup)
+			require.NoError(t, restore.Commit(t.Context()))
+			for _, m := range g.all() {
+				m.line.restore()
+			}
+			for _, m := range g.all() {
+				eventually.True(t, m.name+" to say why it stops serving", func() bool {
+					reason := m.Backend().Status().NotServing
+					return reason != nil && strings.Contains(reason.Error(), lost)
+				})
+				require.ErrorIs(t, m.Backend().Status().NotServing, mvcc.ErrNotServing)
+				eventually.True(t, m.name+" to lead no more", func() bool { return !m.Backend().Leading() })
+				_, _, err := get(t.Context(), m, "k", true)
+				require.ErrorContains(t, err, lost)
+			}
+			// Nor does anybody stand for it.
+			for _, m := range g.all() {
+				select {
+				case <-m.members.Resigned():
+				case <-time.After(patience):
+					require.Fail(t, m.name+" stands for the leadership")
+				}
+			}
+			raw, err := g.store.Get(t.Context(), coder.ChainKey())
+			require.NoError(t, err)
+			require.Equal(t, backup, raw)
+			// Nor does one that is started now, and has seen nothing.
+			eventually.True(t, "the loss to be written down", func() bool {
+				_, err := g.store.Get(t.Context(), coder.LostKey())
+				return err == nil
+			})
+			late := g.join("late", freeAddress(t))
+			require.ErrorContains(t, late.Backend().Stopped(), lost)
+		})
+	}
+}
+
+// heartbeat returns the leader's heartbeat, as it last saw it in its row.
+func heartbeat(m *testNode) uint64 { return m.Members().Self().Heartbeat }

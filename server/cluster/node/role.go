@@ -1,0 +1,109 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// Errors of MoveLeader.
+var (
+	// ErrBadTransferee: there is no such member that is alive.
+	ErrBadTransferee = errors.New("cluster: no such member to lead")
+)
+
+// lead is called while this node has the lock. The chain row decides whether the
+// previous holder may still answer.
+func (n *Node) lead(ctx context.Context) error {
+	n.locked.Store(true)
+	defer n.locked.Store(false)
+	if end := n.reading.Load(); end != nil {
+		(*end)()
+	}
+	if err := n.role.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer n.role.Release(1)
+	ended := make(chan struct{})
+	err := n.backend.Lead(ctx, func(term int64) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.leadership = ended
+		n.metrics.leaderships.Inc()
+		n.wakeAll()
+	})
+	n.mu.Lock()
+	n.wakeAll()
+	n.mu.Unlock()
+	// The end of their feeds notifies the followers. While this node still holds the lock
+	// they would find it taken: then observed ends the feeds.
+	if err != nil {
+		n.endLeadership()
+	}
+	switch {
+	case errors.Is(err, mvcc.ErrNotServing):
+		// It never will again: leave the lock to those that can lead.
+		n.members.StopCampaign()
+	case errors.Is(err, mvcc.ErrNotLeader):
+		n.log.Info("follows now", "reason", err)
+	}
+	return err
+}
+
+// observed is called when another member has the lock, 0 if none has.
+func (n *Node) observed(id uint64) {
+	n.hear() // a process that runs changed the row
+	n.mu.Lock()
+	n.wakeAll()
+	n.mu.Unlock()
+	if id != 0 {
+		n.metrics.changes.Inc()
+	}
+	n.log.Info("leader changed", "leader", fmt.Sprintf("%x", id))
+	if id != n.backend.MemberID() {
+		n.endLeadership()
+	}
+}
+
+// wakeAll wakes those who wait for a leader. The mutex is held.
+func (n *Node) wakeAll() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *Node) endLeadership() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	select {
+	case <-n.leadership:
+	default:
+		close(n.leadership)
+	}
+}
+
+// MoveLeader makes the member lead in place of this node. Errors:
+// mvcc.ErrNotLeader if this node does not lead, ErrBadTransferee, the
+// database's.
+func (n *Node) MoveLeader(ctx context.Context, id uint64) error {
+	if !n.backend.Leading() {
+		return mvcc.ErrNotLeader
+	}
+	if id == n.backend.MemberID() {
+		return nil
+	}
+	m, found, err := n.members.Find(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !found || !m.Alive {
+		return ErrBadTransferee
+	}
+	err = n.members.Transfer(ctx, m)
+	if errors.Is(err, member.ErrNotHolder) {
+		return mvcc.ErrNotLeader
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Leader returns the member that leads as far as this node knows, 0 if none. It
+// implements backend.Leadership.
+func (n *Node) Leader() uint64 {
+	holder, _ := n.current()
+	switch {
+	case holder == n.backend.MemberID():
+		return 0 // on its way; the backend itself knows when it leads
+	case n.silence() > timing.LeaderSilence:
+		return 0
+	default:
+		return holder
+	}
+}
+
+// hear records a sign of life of the leader, and silence returns the time since then.
+func (n *Node) hear() { n.heard.Store(int64(time.Since(n.start))) }
+
+func (n *Node) silence() time.Duration { return time.Since(n.start) - time.Duration(n.heard.Load()) }
+
+// Route waits until a leader is known: another member, whose client it returns, or
+// this node (self). Its error, once ctx or the node has ended, wraps
+// mvcc.ErrNotServing.
+func (n *Node) Route(ctx context.Context) (leader *link.Client, self bool, err error) {
+	for n.working.Err() == nil {
+		holder, changed := n.current()
+		if n.backend.Leading() {
+			return nil, true, nil
+		}
+		if holder != 0 && holder != n.backend.MemberID() {
+			c, err := n.client(ctx, holder)
+			if err == nil {
+				return c, false, nil
+			}
+			n.log.Warn("the leader cannot be reached", "leader", fmt.Sprintf("%x", holder), "error", err)
+		}
+		t := time.NewTimer(timing.LeaderSilence)
+		select {
+		case <-changed:
+		case <-t.C: // its member row may be there by now
+		case <-n.working.Done():
+		case <-ctx.Done():
+			t.Stop()
+			return nil, false, fmt.Errorf("%w: no leader is known: %w", mvcc.ErrNotServing, ctx.Err())
+		}
+		t.Stop()
+	}
+	return nil, false, fmt.Errorf("%w: shutting down", mvcc.ErrNotServing)
+}
+
+func (n *Node) client(ctx context.Context, id uint64) (*link.Client, error) {
+	m, found, err := n.members.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("cluster: member %x is not in the table", id)
+	}
+	if len(m.PeerURLs) == 0 {
+		return nil, fmt.Errorf("cluster: member %x has no peer URL", id)
+	}
+	return n.pool.Member(id, m.PeerURLs)
+}
+
+// Position asks the leader where the cluster stands. It implements
+// backend.Leadership.
+func (n *Node) Position(ctx context.Context) (backend.Update, error) {
+	c, self, err := n.Route(ctx)
+	if err != nil {
+		return backend.Update{}, err
+	}
+	if self {
+		return n.backend.Position(ctx)
+	}
+	p, err := feed.NewClient(c).Position(ctx)
+	return backend.Update{Term: p.Term, Revision: p.Revision, CompactRevision: p.CompactRevision, AuthVersion: p.AuthVersion}, err
+}
+
+// Connection implements the server's Router.
+type Connection struct{ *Node }
+
+// Leader waits for a leader, and returns the connection to it.
+func (c Connection) Leader(ctx context.Context) (conn *grpc.ClientConn, self bool, err error) {
+	leader, self, err := c.Route(ctx)
+	if err != nil || self {
+		return nil, self, err
+	}
+	return leader.Conn(), false, nil
+}
+
+// Peer is what the other members may ask of this node; it implements feed.Node.
+type Peer struct{ *Node }
+
+// ClusterID is the cluster's.
+func (p Peer) ClusterID() uint64 { return p.backend.ClusterID() }
+
+// MemberID is this node's.
+func (p Peer) MemberID() uint64 { return p.backend.MemberID() }
+
+// CompactRevision is what this node knows of it.
+func (p Peer) CompactRevision() int64 { return p.backend.CompactRevision() }
+
+// AuthVersion is that of the users and roles this node knows of.
+func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
+
+// Position confirms that this node leads, and says where the cluster stands.
+func (p Peer) Position(ctx context.Context) (feed.Position, error) {
+	u, err := p.backend.Position(ctx)
+	return feed.Position{
+		Term: u.Term, Member: p.MemberID(), Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
+	}, err
+}
+
+// Stream opens a stream on the leader's hub.
+func (p Peer) Stream() (*watch.Stream, error) {
+	if !p.backend.Leading() {
+		return nil, mvcc.ErrNotLeader
+	}
+	return p.backend.Hub().NewStream(), nil
+}
+
+// LeadershipEnded returns a channel that is closed when the current leadership has ended.
+func (p Peer) LeadershipEnded() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leadership
+}

@@ -1,0 +1,94 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/quota"
+)
+
+// Path is where the console is served.
+const Path = "/ui/"
+
+// Keys are the guarded reads that etcd's RPCs do not have. The contexts carry the
+// caller's token as outgoing metadata, like those of calls; the errors are gRPC's.
+type Keys interface {
+	// AuthEnabled reports whether authentication is on, as far as this node knows.
+	AuthEnabled() bool
+	// Logout revokes the caller's token on all nodes.
+	Logout(ctx context.Context) error
+	// Admit returns nil if the caller is a known user, or authentication is off.
+	Admit(ctx context.Context) error
+	Children(ctx context.Context, q *read.ChildrenRequest) (*read.Children, error)
+	KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
+}
+
+// Node is the node that the overview describes.
+type Node interface {
+	ClusterID() uint64
+	MemberID() uint64
+	Status() backend.Status
+	Alarms() []quota.Alarm
+}
+
+// Config configures a Handler. Everything is needed but those with a default.
+type Config struct {
+	Logger *slog.Logger
+	// Conn leads to the server's own RPCs.
+	Conn    grpc.ClientConnInterface
+	Keys    Keys
+	Node    Node
+	Members func() []member.Member // as this node last saw them
+	Metrics prometheus.Gatherer
+
+	Name, Product, EtcdVersion string
+
+	// Hosts are names that browsers may call the server by, in addition to localhost and addresses.
+	Hosts []string
+	// Encrypted reports whether TLS protects the connection of a request.
+	Encrypted func(*http.Request) bool
+
+	// Write lets every visitor change keys, users and roles while authentication is off.
+	Write bool
+	// MaxRequestBytes is the largest request that writes, in bytes.
+	MaxRequestBytes int
+	// SizesTimeout bounds the count of sizes by prefix; 20 s.
+	SizesTimeout time.Duration
+}
+
+const defaultSizesTimeout = 20 * time.Second
+
+// Handler serves the console.
+type Handler struct {
+	cfg   Config
+	kv    pb.KVClient
+	auth  pb.AuthClient
+	lease pb.LeaseClient
+	http  http.Handler
+
+	counting    chan struct{}       // holds one count of sizes at a time
+	fingerprint func([]byte) string // of hidden values, to show that one has changed
+}
+
+// failure is an error with its HTTP status.
+type failure struct {
+	status int
+	text   string
+}
+
+func (f failure) Error() string { return f.text }
+
+func badRequest(text string) error { return failure{http.StatusBadRequest, text} }
+
+// errGone: the client has disconnected.
+var errGone = errors.New("console: the request was cancelled")

@@ -1,0 +1,68 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+)
+
+// ConsoleKeys implements console.Keys: reads that etcd has no RPC for, guarded like a range.
+type ConsoleKeys struct {
+	backend consoleBackend
+	guard   kvGuard
+	audit   *auditor
+	logout  func(context.Context) error
+	log     *slog.Logger
+}
+
+// fromConsole turns the metadata of an outgoing call into that of one that a client
+// made.
+func fromConsole(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return link.WithRequestID(guard.From(metadata.NewIncomingContext(ctx, md), guard.Client))
+}
+
+func (c *ConsoleKeys) AuthEnabled() bool { return c.backend.AuthRows().Enabled }
+
+func (c *ConsoleKeys) Admit(ctx context.Context) error {
+	ctx = fromConsole(ctx)
+	_, err := c.guard.Somebody(ctx)
+	return c.answer(ctx, "console status", nil, nil, err)
+}
+
+func (c *ConsoleKeys) Logout(ctx context.Context) error {
+	return Answer(ctx, c.log, "console logout", c.logout(fromConsole(ctx)))
+}
+
+func (c *ConsoleKeys) Children(ctx context.Context, q *read.ChildrenRequest) (*read.Children, error) {
+	kr := q.KeyRange()
+	ctx = fromConsole(ctx)
+	permit, read := c.guard.Range(kr.Key, kr.End)
+	res, err := c.backend.Children(ctx, permit, q)
+	if changed := read.Done(); changed != nil {
+		err = changed
+	}
+	return res, c.answer(ctx, "console keys", kr.Key, kr.End, err)
+}
+
+func (c *ConsoleKeys) KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error) {
+	ctx = fromConsole(ctx)
+	permit, read := c.guard.Range(q.Key, nil)
+	res, err := c.backend.KeyHistory(ctx, permit, q)
+	if changed := read.Done(); changed != nil {
+		err = changed
+	}
+	return res, c.answer(ctx, "console history", q.Key, nil, err)
+}
+
+// answer returns the gRPC error for err, and records it if it is a denial.
+func (c *ConsoleKeys) answer(ctx context.Context, method string, key, end []byte, err error) error {
+	err = Answer(ctx, c.log, method, err)
+	c.audit.denied(ctx, method, err, func() []slog.Attr { return keyRange(key, end) })
+	return err
+}

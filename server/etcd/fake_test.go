@@ -1,0 +1,17 @@
+package etcd
+
+import "github.com/sqlbrain/sqlbrain/server/backend"
+
+const (
+	fakeCluster = uint64(11)
+	fakeMember  = uint64(22)
+	fakeTerm    = int64(3)
+)
+
+// fakeIdentity is the identity of a node at revision 100.
+type fakeIdentity struct{}
+
+func (fakeIdentity) ClusterID() uint64      { return fakeCluster }
+func (fakeIdentity) MemberID() uint64       { return fakeMember }
+func (fakeIdentity) Revision() int64        { return 100 }
+func (fakeIdentity) Status() backend.Status { return backend.Status{Revision: 100, Term: fakeTerm} }

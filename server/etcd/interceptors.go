@@ -1,0 +1,118 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/status"
+	"github.com/sqlbrain/sqlbrain/server/transport"
+)
+
+// front is what every call passes before and after its handler: the metadata
+// that clients send with it, and the mapping of errors. It is the innermost
+// interceptor, so that logs and metrics see what the client gets.
+type front struct {
+	id       identity
+	streams  *transport.Streams
+	log      *slog.Logger
+	requests *status.ClientRequests
+	guard    passwordGuard
+	forward  *forward.Forwarder // nil: this node always leads
+}
+
+func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if _, err := f.metadata(ctx, "unary"); err != nil {
+		return nil, err
+	}
+	called := withSource(ctx)
+	if err := f.hashPasswords(called, req); err != nil {
+		return nil, Answer(ctx, f.log, info.FullMethod, err)
+	}
+	resp, err := f.forward.Unary(called, req, info, handler)
+	return resp, Answer(ctx, f.log, info.FullMethod, err)
+}
+
+func (f *front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	needsLeader, err := f.metadata(ss.Context(), "stream")
+	if err != nil {
+		return err
+	}
+	ss = sourcedStream{ss, withSource(ss.Context())}
+	err = f.streams.Run(ss, info.FullMethod, needsLeader, func(ss grpc.ServerStream) error { return handler(srv, ss) })
+	return Answer(ss.Context(), f.log, info.FullMethod, err)
+}
+
+// withSource returns ctx, of a call that came to the servers for clients, with whose
+// connection it came on: only this process itself may say for whom it calls.
+func withSource(ctx context.Context) context.Context {
+	if p, ok := peer.FromContext(ctx); ok {
+		if transport.FromInside(p.AuthInfo) {
+			return guard.From(ctx, guard.Inside)
+		}
+	}
+	return guard.From(ctx, guard.Client)
+}
+
+// sourcedStream is a stream with another context.
+type sourcedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s sourcedStream) Context() context.Context { return s.ctx }
+
+// metadata counts the call by its client's version, and refuses it if it asks
+// for a leader and there is none.
+func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, err error) {
+	// One value each: all of the metadata would be a copy of it.
+	version := "unknown"
+	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataClientAPIVersionKey); len(vs) > 0 {
+		version = vs[0]
+	}
+	if !utf8.ValidString(version) {
+		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
+	}
+	f.requests.Count(kind, version)
+	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
+		if f.id.Status().NotServing != nil {
+			return true, rpctypes.ErrGRPCNoLeader
+		}
+		needsLeader = true
+	}
+	return needsLeader, nil
+}
+
+// memberFront is what a member's call passes before and after its handler. It says
+// unmistakably when a call was not executed because this node does not lead; only
+// then may the member try elsewhere. Nothing is forwarded from here: two nodes that
+// take each other for the leader would never end.
+type memberFront struct {
+	streams *transport.Streams
+	log     *slog.Logger
+}
+
+func (f *memberFront) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(guard.From(ctx, guard.Peer), req)
+	if errors.Is(err, mvcc.ErrNotLeader) {
+		if err := forward.MarkNotLeader(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return resp, Answer(ctx, f.log, info.FullMethod, err)
+}
+
+func (f *memberFront) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ss = sourcedStream{ss, guard.From(ss.Context(), guard.Peer)}
+	err := f.streams.Run(ss, info.FullMethod, false, func(ss grpc.ServerStream) error { return handler(srv, ss) })
+	return Answer(ss.Context(), f.log, info.FullMethod, err)
+}

@@ -1,0 +1,17 @@
+package etcd
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// kvServer serves etcd's KV service; each RPC has a separate file.
+type kvServer struct {
+	pb.UnsafeKVServer // a method missing is a compile error
+
+	backend  kvBackend
+	guard    kvGuard
+	headers  headers
+	counts   *kvCounters
+	maxBytes int // largest request that writes
+	maxOps   int // see checkTxn
+}

@@ -1,0 +1,24 @@
+package etcd
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Range returns the key-value pairs of a range.
+func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := checkRange(r); err != nil {
+		return nil, err
+	}
+	permit, read := s.guard.Range(r.Key, r.RangeEnd)
+	res, err := s.backend.Range(ctx, permit, rangeRequest(r), !r.Serializable)
+	if changed := read.Done(); changed != nil {
+		return nil, changed
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.counts.ranges.Inc()
+	return rangeResponse(s.headers.at(res.Revision), res), nil
+}

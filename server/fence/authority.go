@@ -1,0 +1,104 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/coalesce"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// watchInterval is the time between looks at the chain row of a leader without requests.
+const watchInterval = time.Second
+
+// Authority lets a leader check that it still leads: that no other process can have
+// acknowledged anything. Use NewAuthority, and Close it. It is safe for concurrent use.
+type Authority struct {
+	cfg   AuthorityConfig
+	looks *coalesce.Group[struct{}]
+}
+
+// AuthorityConfig says how to look at the chain row. All fields are required.
+type AuthorityConfig struct {
+	Store sqlstore.Store
+	Log   *slog.Logger
+	// Lease makes a look unnecessary while it is valid. Each look extends it.
+	Lease *ReadLease
+	// Seen has what this leader wrote.
+	Seen *Seen
+	// Await returns once this leader shows a revision.
+	Await func(ctx context.Context, revision int64) error
+	// End ends the leadership because of cause, ErrDeposed or ErrDataLost. It returns the
+	// error of requests.
+	End func(cause error) error
+}
+
+// NewAuthority returns the authority of a leader that has taken the chain row.
+func NewAuthority(cfg AuthorityConfig) *Authority {
+	a := &Authority{cfg: cfg}
+	a.looks = coalesce.New(SettleTimeout, a.look)
+	return a
+}
+
+// Close ends the look under way. Afterwards Confirm returns reason, unless the read lease is
+// valid.
+func (a *Authority) Close(reason error) { a.looks.Close(reason) }
+
+// Confirm returns nil if no other leader can have acknowledged anything before the call.
+// It looks at the chain row unless the read lease is valid; many callers share one look.
+// Errors: what End returned, or the database's, after which the leader may still lead.
+func (a *Authority) Confirm(ctx context.Context) error {
+	if a.cfg.Lease.Valid() {
+		return nil
+	}
+	_, err := a.looks.Get(ctx)
+	return err
+}
+
+// look reads the chain row and judges it.
+func (a *Authority) look(ctx context.Context) (struct{}, error) {
+	acknowledged := a.cfg.Seen.Chain()
+	started := a.cfg.Lease.Now()
+	cur, _, err := readChain(ctx, a.cfg.Store)
+	if errors.Is(err, ErrDataLost) {
+		return struct{}{}, a.cfg.End(err)
+	}
+	if err != nil {
+		return struct{}{}, fmt.Errorf("confirming the leadership: %w", err)
+	}
+	if err := Judge(acknowledged, cur); err != nil {
+		return struct{}{}, a.cfg.End(err)
+	}
+	// A commit of this leader may be in the table before the leader has its answer. Followers
+	// may have read it there already, so this leader must show it before it confirms.
+	if err := a.cfg.Await(ctx, cur.Revision); err != nil {
+		return struct{}{}, err
+	}
+	a.cfg.Lease.Extend(started)
+	return struct{}{}, nil
+}
+
+// Watch looks at the lost row and the chain row every second until ctx ends, so that a
+// leader without requests notices that it leads no more.
+func (a *Authority) Watch(ctx context.Context) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := CheckLost(ctx, a.cfg.Store); errors.Is(err, ErrDataLost) {
+			_ = a.cfg.End(err) // another member has seen more than this one
+			return
+		}
+		_, err := a.looks.Get(ctx)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDeposed) && !errors.Is(err, ErrDataLost) {
+			a.cfg.Log.Warn("cannot read the chain row", "error", err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// leading is what an Authority needs to know of a leader.
+type leading struct {
+	store *faulty
+	clock clock
+	lease *ReadLease
+	ended error
+	a     *Authority
+}
+
+func newAuthority(t *testing.T, seen coder.Chain, await func(context.Context, int64) error) *leading {
+	t.Helper()
+	l := &leading{store: newStore(t), clock: clock{time.Minute}}
+	l.lease = NewReadLease(false, false, l.clock.now)
+	putRow(t, l.store, coder.ChainKey(), coder.EncodeChain(seen))
+	l.a = NewAuthority(AuthorityConfig{
+		Store: l.store, Log: slog.New(slog.DiscardHandler), Lease: l.lease, Seen: seenAt(seen), Await: await,
+		End: func(cause error) error { l.ended = cause; return cause },
+	})
+	return l
+}
+
+func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
+	l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error { return nil })
+	defer l.a.Close(errors.New("closed"))
+	for _, step := range []struct {
+		pass  time.Duration
+		looks int
+	}{{0, 1}, {leaseTime - 1, 1}, {1, 2}} {
+		l.clock.Duration += step.pass
+		if err := l.a.Confirm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l.store.reads != step.looks {
+			t.Errorf("%d looks, want %d", l.store.reads, step.looks)
+		}
+	}
+}
+
+// Another process may take the chain row at any time after the look has begun.
+func TestReadLeaseCountsFromTheStartOfALook(t *testing.T) {
+	var l *leading
+	l = newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error {
+		l.clock.Duration += leaseTime - 1 // the look took so long
+		return nil
+	})
+	defer l.a.Close(errors.New("closed"))
+	if err := l.a.Confirm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !l.lease.Valid() {
+		t.Error("the lease is over too early")
+	}
+	l.clock.Duration++
+	if l.lease.Valid() {
+		t.Error("the lease counts from the end of the look")
+	}
+}
+
+func TestAuthorityEndsWithTheVerdictOnTheChainRow(t *testing.T) {
+	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	for _, c := range []struct {
+		name string
+		row  []byte
+		want error
+	}{
+		{"a later term", coder.EncodeChain(coder.Chain{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
+		{"an older revision", coder.EncodeChain(coder.Chain{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
+		{"not a chain row", []byte("?"), ErrDataLost},
+		{"no row", nil, ErrDataLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newAuthority(t, seen, func(context.Context, int64) error { return nil })
+			defer l.a.Close(errors.New("closed"))
+			batch := l.store.BeginBatchWrite()
+			if batch.Del(coder.ChainKey()); c.row != nil {
+				batch = l.store.BeginBatchWrite()
+				batch.Put(coder.ChainKey(), c.row)
+			}
+			if err := batch.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.a.Confirm(t.Context()); !errors.Is(err, c.want) || !errors.Is(l.ended, c.want) {
+				t.Errorf("Confirm %v, ended because of %v; want %v", err, l.ended, c.want)
+			}
+			if l.lease.Valid() {
+				t.Error("the lease was extended")
+			}
+		})
+	}
+}
+
+// A commit may be in the table while its leader still waits for the answer.
+func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shown := make(chan struct{})
+		l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, revision int64) error {
+			if revision != 6 {
+				t.Errorf("awaits revision %d", revision)
+			}
+			<-shown
+			return nil
+		})
+		defer l.a.Close(errors.New("closed"))
+		putRow(t, l.store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 3, Revision: 6}))
+		var confirmed atomic.Bool
+		go func() {
+			if err := l.a.Confirm(t.Context()); err != nil {
+				t.Error(err)
+			}
+			confirmed.Store(true)
+		}()
+		synctest.Wait()
+		if confirmed.Load() || l.lease.Valid() {
+			t.Error("confirmed before the revision is shown")
+		}
+		close(shown)
+		synctest.Wait()
+		if !confirmed.Load() {
+			t.Error("not confirmed")
+		}
+	})
+}

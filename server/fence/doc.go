@@ -1,0 +1,17 @@
+// Package fence owns the chain row: the one row that every commit compares and swaps, and
+// so the rule that only one leader's commits take effect. It also owns what follows from
+// that rule: the read lease, a leader's confirmation that it still leads, and the lost row.
+// A leader uses Hold to commit and Authority to confirm. Every process keeps a Seen.
+//
+// What the package upholds, and where it is tested:
+//
+//   - A value of the chain row never returns: its sequence increases with every change.
+//     Neither a deposed leader nor a late packet can commit (hold_test.go).
+//   - An unknown outcome is settled before anything else happens: the chain row holds the
+//     commit's value, or it is raised so that the commit can never take effect (hold_test.go).
+//   - A leader answers from memory only within the read lease, which counts from the start
+//     of a success on the chain row. A successor serves TakeoverWait after its own change
+//     of the row, unless the leader before recorded that it stopped (readlease.go, authority_test.go).
+//   - Acknowledged data that is gone is not forgotten: Judge and CheckLost compare the chain
+//     row with what was seen there before (judge_test.go, seen_test.go, lost_test.go).
+package fence

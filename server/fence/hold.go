@@ -1,0 +1,265 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// SettleTimeout bounds one attempt to find out what became of a commit, and one look at
+// the chain row.
+const SettleTimeout = 5 * time.Second
+
+// Hold is a leader's hold on the chain row. Only one goroutine may use it at a time.
+type Hold struct {
+	cfg Config
+	// held is the value this leader last wrote, byte for byte what the row holds.
+	held coder.Chain
+	// replaced is what the row held before; zero if there was no row.
+	replaced coder.Chain
+}
+
+// Config says how to take and keep the chain row. All fields are required.
+type Config struct {
+	Store sqlstore.Store
+	Log   *slog.Logger
+	// Lease is extended by each successful commit.
+	Lease *ReadLease
+	// Verify judges what the row holds before it is replaced.
+	Verify  func(coder.Chain) error
+	Metrics *Metrics
+}
+
+// Value returns what this leader last wrote to the chain row.
+func (h *Hold) Value() coder.Chain { return h.held }
+
+// Take makes the caller the leader: it raises the term, which fences
+// the leader before, and restores the newest revision. On an empty table it
+// creates the chain at revision 1, as a new etcd has it. Errors: those of Verify,
+// ErrDataLost for a table that has data and no chain row, the database's.
+func Take(ctx context.Context, cfg Config) (*Hold, error) {
+	store, verify := cfg.Store, cfg.Verify
+	for {
+		c := &Hold{cfg: cfg}
+		batch := store.BeginBatchWrite()
+		old, err := store.Get(ctx, coder.ChainKey())
+		switch {
+		case errors.Is(err, sqlstore.ErrKeyNotFound):
+			if err := verify(coder.Chain{}); err != nil {
+				return nil, err
+			}
+			if err := refuseData(ctx, store); err != nil {
+				return nil, err
+			}
+			c.held = coder.Chain{Sequence: 1, Term: 1, Revision: 1}
+			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(c.held))
+		case err != nil:
+			return nil, fmt.Errorf("reading the chain row: %w", err)
+		default:
+			cur, err := coder.DecodeChain(old)
+			if err != nil {
+				return nil, fmt.Errorf("reading the chain row: %w", err)
+			}
+			if err := verify(cur); err != nil {
+				return nil, err
+			}
+			c.replaced = cur
+			c.held = coder.Chain{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision}
+			batch.CAS(coder.ChainKey(), coder.EncodeChain(c.held), old)
+		}
+		err = batch.Commit(ctx)
+		var conflict *sqlstore.Conflict
+		switch {
+		case err == nil:
+			return c, nil
+		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
+			// Somebody else, or perhaps this very attempt, got in: a term taken
+			// and not used costs nothing, so take the next one.
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("taking the term: %w", err)
+			}
+		default:
+			return nil, fmt.Errorf("taking the term: %w", err)
+		}
+	}
+}
+
+// refuseData returns ErrDataLost if the table, which has no chain row, has data:
+// its revisions must not be given out again.
+func refuseData(ctx context.Context, store sqlstore.Store) error {
+	for _, bounds := range []func() (lo, hi []byte){
+		func() (lo, hi []byte) { return coder.LogBounds(0, math.MaxInt64) },
+		func() (lo, hi []byte) { return coder.IndexBounds([]byte{0}, []byte{0}) },
+	} {
+		lo, hi := bounds()
+		_, found, err := sqlstore.First(store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, Limit: 1, KeysOnly: true}))
+		if err != nil {
+			return fmt.Errorf("looking for data in a table without a chain row: %w", err)
+		}
+		if found {
+			return fmt.Errorf("%w: the chain row is gone; see sqlbrain recover", ErrDataLost)
+		}
+	}
+	return nil
+}
+
+// PredecessorMayAnswer reports whether the leader before may still answer reads from
+// memory. It cannot if there was none, or if the value that was replaced says that it
+// stopped. The lock row cannot answer that: a process suspended since it held the lock may have
+// taken the chain row after the last process to have it.
+func (h *Hold) PredecessorMayAnswer() bool {
+	return h.replaced != (coder.Chain{}) && !h.replaced.IsResigned() && !off("fence")
+}
+
+// Resign records in the chain row that this leader has stopped serving, so that its
+// successor need not wait for the read lease. It ends the read lease first. Errors:
+// ErrDataLost if the row is missing, the database's.
+func (h *Hold) Resign(ctx context.Context) error {
+	batch := h.cfg.Store.BeginBatchWrite()
+	batch.CAS(coder.ChainKey(), coder.EncodeChain(h.held.Resigned()), coder.EncodeChain(h.held))
+	err := batch.Commit(ctx)
+	if errors.Is(err, sqlstore.ErrRowMissing) {
+		return rowMissing(err)
+	}
+	return err
+}
+
+// Next returns the chain value of a commit that ends at revision rev.
+func (h *Hold) Next(rev int64) coder.Chain {
+	n := h.held
+	n.Sequence++
+	n.Revision = rev
+	return n
+}
+
+// Outcome says what became of a commit.
+type Outcome int
+
+const (
+	// Unknown: the commit may or may not have taken effect.
+	Unknown Outcome = iota
+	// NotWritten: it did not take effect, and never will.
+	NotWritten
+	// Written: it took effect.
+	Written
+)
+
+// Commit writes next, a value of Next, and the rows that fill adds, in one atomic step. It
+// bounds one attempt by timeout and settles an unknown outcome. The outcomes are:
+//
+//   - Written: with ErrDataLost if a row that the commit replaced was missing.
+//   - NotWritten: without an error if the commit may be tried again, with the next value
+//     of Next. Else with a *sqlstore.Conflict if another row than the chain row conflicted,
+//     with ErrDeposed, with ErrDataLost, or with the database's error.
+//   - Unknown: with ErrDeposed or ErrDataLost, or with ctx's error if that ended before
+//     the outcome was settled. Then the hold must not be used again.
+//
+// With expectConflict a conflict is returned without a look at which row conflicted.
+func (h *Hold) Commit(ctx context.Context, next coder.Chain, timeout time.Duration, expectConflict bool, fill func(sqlstore.BatchWrite)) (Outcome, error) {
+	batch := h.cfg.Store.BeginBatchWrite()
+	if off("chain") {
+		batch.Put(coder.ChainKey(), coder.EncodeChain(next))
+	} else {
+		batch.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(h.held))
+	}
+	fill(batch)
+	started := h.cfg.Lease.Now()
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	err := batch.Commit(bounded)
+	cancel()
+	var conflict *sqlstore.Conflict
+	switch {
+	case err == nil:
+		h.held = next
+		h.cfg.Lease.Extend(started)
+		return Written, nil
+	case errors.Is(err, sqlstore.ErrRowMissing):
+		return Written, rowMissing(err)
+	case errors.As(err, &conflict) && expectConflict:
+		// Nothing was written, and there is nothing to settle. If it was the chain row that
+		// conflicted, the next attempt, which expects none, finds out.
+		return NotWritten, conflict
+	case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
+	default:
+		return NotWritten, err
+	}
+	h.cfg.Log.Warn("the outcome of a commit has to be settled", "error", err, "revision", next.Revision)
+	h.cfg.Metrics.Settled.Inc()
+	committed, err := h.settle(ctx, next)
+	switch {
+	case err != nil && conflict != nil && (errors.Is(err, ErrDeposed) || errors.Is(err, ErrDataLost)):
+		return NotWritten, err
+	case err != nil:
+		return Unknown, err
+	case committed:
+		return Written, nil
+	case conflict != nil:
+		return NotWritten, conflict
+	default:
+		return NotWritten, nil // raised, so that the commit never happens
+	}
+}
+
+// settle finds out what became of a commit that wanted to write want. It returns
+// true if the commit took effect. If it returns false, the commit did not and
+// never will: the row was raised to another value, so that a late packet of the
+// commit finds a mark it does not expect. It keeps trying while the database
+// cannot be reached, until ctx ends.
+func (h *Hold) settle(ctx context.Context, want coder.Chain) (committed bool, err error) {
+	if off("settle") {
+		h.held = want
+		return true, nil
+	}
+	mine := map[coder.Chain]bool{h.held: true}
+	for failures := 1; ; failures++ {
+		committed, err = h.trySettle(ctx, want, mine)
+		switch {
+		case err == nil, errors.Is(err, ErrDeposed), errors.Is(err, ErrDataLost):
+			return committed, err
+		}
+		h.cfg.Log.Warn("cannot settle a commit whose outcome is unknown, trying again", "error", err)
+		if err := retry.Database.Wait(ctx, failures); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (h *Hold) trySettle(ctx context.Context, want coder.Chain, mine map[coder.Chain]bool) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	defer cancel()
+	cur, raw, err := readChain(ctx, h.cfg.Store)
+	if err != nil {
+		return false, err
+	}
+	if cur == want {
+		h.held = want
+		return true, nil
+	}
+	if !mine[cur] {
+		return false, h.judge(cur)
+	}
+	raised := cur
+	raised.Sequence++
+	raised.Attempt++
+	batch := h.cfg.Store.BeginBatchWrite()
+	batch.CAS(coder.ChainKey(), coder.EncodeChain(raised), raw)
+	mine[raised] = true
+	switch err := batch.Commit(ctx); {
+	case errors.Is(err, sqlstore.ErrRowMissing):
+		return false, rowMissing(err)
+	case err != nil:
+		return false, err // a conflict too: look again
+	}
+	h.held = raised
+	return false, nil
+}
+
+// judge explains a chain value that this leader did not write.
+func (h *Hold) judge(cur coder.Chain) error { return Judge(h.held, cur) }

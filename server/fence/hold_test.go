@@ -1,0 +1,318 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// faulty is a store whose next commit goes wrong as fault says, once.
+type faulty struct {
+	sqlstore.Store
+	fault func(commit func() error) error
+	reads int
+}
+
+func (f *faulty) Get(ctx context.Context, key []byte) ([]byte, error) {
+	f.reads++
+	return f.Store.Get(ctx, key)
+}
+
+func (f *faulty) BeginBatchWrite() sqlstore.BatchWrite {
+	return &faultyBatch{f.Store.BeginBatchWrite(), f}
+}
+
+type faultyBatch struct {
+	sqlstore.BatchWrite
+	f *faulty
+}
+
+func (b *faultyBatch) Commit(ctx context.Context) error {
+	commit := func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) }
+	fault := b.f.fault
+	if fault == nil {
+		return commit()
+	}
+	b.f.fault = nil
+	return fault(commit)
+}
+
+func newStore(t *testing.T) *faulty {
+	t.Helper()
+	store := memstore.New()
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &faulty{Store: store}
+}
+
+// clock is a lease's clock that a test sets.
+type clock struct{ time.Duration }
+
+func (c *clock) now() time.Duration { return c.Duration }
+
+func take(t *testing.T, store sqlstore.Store, lease *ReadLease) *Hold {
+	t.Helper()
+	h, err := Take(t.Context(), Config{
+		Store: store, Log: slog.New(slog.DiscardHandler), Lease: lease,
+		Verify: func(coder.Chain) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+var row = sqlstore.Row{Key: []byte("row"), Value: []byte("v")}
+
+// commit commits a row that must not exist, at revision rev.
+func commit(t *testing.T, h *Hold, rev int64, expectConflict bool) (Outcome, error) {
+	t.Helper()
+	return h.Commit(t.Context(), h.Next(rev), time.Minute, expectConflict, func(b sqlstore.BatchWrite) { b.PutIfNotExist(row.Key, row.Value) })
+}
+
+func inTable(t *testing.T, store sqlstore.Store) coder.Chain {
+	t.Helper()
+	raw, err := store.Get(t.Context(), coder.ChainKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := coder.DecodeChain(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func newLease() *ReadLease { return NewReadLease(false, false, (&clock{}).now) }
+
+func TestLeaderStopsCommittingAfterFence(t *testing.T) {
+	store := newStore(t)
+	old := take(t, store, newLease())
+	if got, want := old.Value(), (coder.Chain{Sequence: 1, Term: 1, Revision: 1}); got != want || old.PredecessorMayAnswer() {
+		t.Fatalf("an empty table: %+v", got)
+	}
+	if outcome, err := commit(t, old, 2, false); outcome != Written || err != nil {
+		t.Fatal(outcome, err)
+	}
+	young := take(t, store, newLease())
+	if got, want := young.Value(), (coder.Chain{Sequence: 3, Term: 2, Revision: 2}); got != want || !young.PredecessorMayAnswer() {
+		t.Fatalf("the successor: %+v", got)
+	}
+	if outcome, err := commit(t, old, 3, false); outcome != NotWritten || !errors.Is(err, ErrDeposed) {
+		t.Fatalf("the deposed leader: %v, %v", outcome, err)
+	}
+	if got := inTable(t, store); got != young.Value() {
+		t.Fatalf("the chain row holds %+v", got)
+	}
+}
+
+func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
+	store := newStore(t)
+	if err := take(t, store, newLease()).Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if take(t, store, newLease()).PredecessorMayAnswer() {
+		t.Error("it resigned")
+	}
+}
+
+func TestUnknownOutcomesAreSettled(t *testing.T) {
+	lost := func(func() error) error { return fmt.Errorf("%w: made up", sqlstore.ErrUncertain) }
+	t.Run("it took effect", func(t *testing.T) {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		store.fault = func(commit func() error) error { return errors.Join(sqlstore.ErrUncertain, commit()) }
+		if outcome, err := commit(t, h, 2, false); outcome != Written || err != nil || h.Value() != inTable(t, store) {
+			t.Fatal(outcome, err, h.Value())
+		}
+	})
+	t.Run("it did not, and never will", func(t *testing.T) {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		var late func() error
+		store.fault = func(commit func() error) error { late = commit; return lost(commit) }
+		if outcome, err := commit(t, h, 2, false); outcome != NotWritten || err != nil {
+			t.Fatal(outcome, err)
+		}
+		if got, want := h.Value(), (coder.Chain{Sequence: 2, Term: 1, Revision: 1, Attempt: 1}); got != want || inTable(t, store) != want {
+			t.Fatalf("the row was not raised: %+v", got)
+		}
+		var conflict *sqlstore.Conflict
+		if err := late(); !errors.As(err, &conflict) {
+			t.Fatalf("the late packet: %v", err)
+		}
+		if outcome, err := commit(t, h, 2, false); outcome != Written || err != nil {
+			t.Fatal("again:", outcome, err)
+		}
+	})
+	t.Run("the context ends first", func(t *testing.T) {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		ctx, cancel := context.WithCancel(t.Context())
+		store.fault = func(commit func() error) error { cancel(); return lost(commit) }
+		if outcome, err := h.Commit(ctx, h.Next(2), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, context.Canceled) {
+			t.Fatal(outcome, err)
+		}
+	})
+	t.Run("the row went back to an earlier value", func(t *testing.T) {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		older := h.Value()
+		if _, err := commit(t, h, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		store.fault = func(commit func() error) error {
+			putRow(t, store.Store, coder.ChainKey(), coder.EncodeChain(older))
+			return lost(commit)
+		}
+		if outcome, err := h.Commit(t.Context(), h.Next(3), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, ErrDataLost) {
+			t.Fatal(outcome, err)
+		}
+		if got := inTable(t, store); got != older {
+			t.Fatalf("the row was changed: %+v", got)
+		}
+	})
+	t.Run("the row is missing when it is raised", func(t *testing.T) {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		store.fault = func(commit func() error) error {
+			store.fault = func(commit func() error) error { return errors.Join(commit(), sqlstore.ErrRowMissing) }
+			return lost(commit)
+		}
+		if outcome, err := commit(t, h, 2, false); outcome != Unknown || !errors.Is(err, ErrDataLost) {
+			t.Fatal(outcome, err)
+		}
+	})
+}
+
+func TestConflictOfAnotherRowWritesNothing(t *testing.T) {
+	for _, expected := range []bool{false, true} {
+		store := newStore(t)
+		h := take(t, store, newLease())
+		if _, err := commit(t, h, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		before, reads := h.Value(), store.reads
+		var conflict *sqlstore.Conflict
+		if outcome, err := commit(t, h, 3, expected); outcome != NotWritten || !errors.As(err, &conflict) {
+			t.Fatal(outcome, err)
+		}
+		if looked := store.reads > reads; looked == expected || inTable(t, store).Revision != before.Revision {
+			t.Errorf("expected %v: looked %v, the row holds %+v", expected, looked, inTable(t, store))
+		}
+	}
+}
+
+func TestMissingRowIsDataLossOfAWrittenCommit(t *testing.T) {
+	store := newStore(t)
+	h := take(t, store, newLease())
+	store.fault = func(commit func() error) error { return errors.Join(commit(), sqlstore.ErrRowMissing) }
+	if outcome, err := commit(t, h, 2, false); outcome != Written || !errors.Is(err, ErrDataLost) {
+		t.Fatal(outcome, err)
+	}
+}
+
+func TestTakeRefusesDataWithoutAChainRow(t *testing.T) {
+	store := newStore(t)
+	batch := store.BeginBatchWrite()
+	batch.Put(coder.EncodeIndexKey([]byte("k")), []byte("v"))
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(), Verify: func(coder.Chain) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry())}
+	if _, err := Take(t.Context(), cfg); !errors.Is(err, ErrDataLost) {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	cfg.Verify = func(coder.Chain) error { return refused }
+	if _, err := Take(t.Context(), cfg); !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+}
+
+func TestReadLeaseCountsFromTheStartOfACommit(t *testing.T) {
+	store, c := newStore(t), &clock{Duration: time.Hour}
+	lease := NewReadLease(false, false, c.now)
+	h := take(t, store, lease)
+	if lease.Valid() {
+		t.Fatal("valid before a commit")
+	}
+	store.fault = func(commit func() error) error { c.Duration += leaseTime / 2; return commit() }
+	if _, err := commit(t, h, 2, false); err != nil {
+		t.Fatal(err)
+	}
+	if !lease.Valid() {
+		t.Fatal("not valid after a commit")
+	}
+	if c.Duration += leaseTime / 2; lease.Valid() {
+		t.Fatal("valid for longer than the lease after the commit began")
+	}
+	lease.Extend(c.Duration)
+	if c.Duration = -1; lease.Valid() {
+		t.Fatal("valid by a clock that cannot be read")
+	}
+	lease.Extend(c.Duration)
+	if c.Duration = time.Hour; !lease.Valid() {
+		t.Fatal("not valid")
+	}
+	if lease.End(); lease.Valid() || !lease.Ended() {
+		t.Fatal("valid after its end")
+	}
+}
+
+func TestReadLeaseOfAStoreOfOneProcess(t *testing.T) {
+	if !NewReadLease(true, false, nil).Valid() {
+		t.Error("an exclusive store needs no look at the chain row")
+	}
+	if confirmed := NewReadLease(true, true, (&clock{}).now); confirmed.Valid() {
+		t.Error("every read is to be confirmed")
+	} else if confirmed.Extend(0); confirmed.Valid() {
+		t.Error("every read is to be confirmed, whatever was committed")
+	}
+}
+
+func TestCheckLostComparesTheLostRowWithTheChainRow(t *testing.T) {
+	store := newStore(t)
+	h := take(t, store, newLease())
+	if err := CheckLost(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	put := func(value []byte) {
+		t.Helper()
+		batch := store.BeginBatchWrite()
+		batch.Put(coder.LostKey(), value)
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := coder.Lost{Sequence: h.Value().Sequence, Term: 1, Revision: 2, Member: 7}
+	put(coder.EncodeLost(lost))
+	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Fatalf("a revision was lost: %v", err)
+	}
+	if got, _, err := LoadLost(t.Context(), store); err != nil || *got != lost {
+		t.Fatal(got, err)
+	}
+	if _, err := commit(t, h, 2, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckLost(t.Context(), store); err != nil {
+		t.Fatalf("the chain row is not older: %v", err)
+	}
+	put([]byte("damaged"))
+	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Fatalf("a damaged lost row: %v", err)
+	}
+}

@@ -1,0 +1,68 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+var (
+	// ErrDeposed says that another process took the leadership of the table.
+	ErrDeposed = errors.New("another server took over this datastore")
+	// ErrDataLost says that the chain row is gone, or older than what was acknowledged.
+	ErrDataLost = errors.New("the database lost committed data")
+)
+
+const (
+	// RecoveredTerms and RecoveredSequences are what a recovery adds to the chain row's
+	// term and sequence. Some of both may have been lost as well. A server that still
+	// runs, or a late packet, must not find the value that it expects.
+	RecoveredTerms     = 1 << 20
+	RecoveredSequences = 1 << 50
+)
+
+// readChain returns the value of the chain row of a leader's table, decoded and as stored.
+// Errors: ErrDataLost if the row is gone or cannot be decoded, the database's.
+func readChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {
+	raw, err = store.Get(ctx, coder.ChainKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return cur, nil, fmt.Errorf("%w: the chain row is gone", ErrDataLost)
+	}
+	if err != nil {
+		return cur, nil, err
+	}
+	if cur, err = coder.DecodeChain(raw); err != nil {
+		return cur, nil, fmt.Errorf("%w: %w", ErrDataLost, err)
+	}
+	return cur, raw, nil
+}
+
+// Judge compares cur, what the chain row holds, with held, what is known to have been
+// in it before. It returns nil, ErrDeposed with both terms, or ErrDataLost with both
+// values. Terms, sequences and revisions never decrease, whichever server leads: a
+// later term that begins below an acknowledged revision has lost that revision.
+func Judge(held, cur coder.Chain) error {
+	switch {
+	case cur.Sequence < held.Sequence || cur.Revision < held.Revision || cur.Term < held.Term:
+		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term %d, sequence %d)",
+			ErrDataLost, held.Revision, cur.Revision, cur.Term, cur.Sequence, held.Term, held.Sequence)
+	case cur.Term > held.Term:
+		return fmt.Errorf("%w: it is at term %d, this server at %d", ErrDeposed, cur.Term, held.Term)
+	default:
+		return nil
+	}
+}
+
+// JudgeLost returns ErrDataLost if the chain row's value cur is older than what the
+// lost row says was seen.
+func JudgeLost(lost coder.Lost, cur coder.Chain) error {
+	err := Judge(coder.Chain{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
+	if errors.Is(err, ErrDataLost) {
+		return fmt.Errorf("%w; member %x found that at %s; see sqlbrain recover", err, lost.Member, time.Unix(lost.At, 0).UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// The lost row records that the database lost acknowledged data: it says what the member
+// that noticed had seen. Every member looks at it, and does not serve while the chain row
+// is older. It is written outside the chain of commits, with a compare-and-swap on itself,
+// and its values only increase. So a restart does not make a member forget what it saw.
+// "sqlbrain recover" removes the row, after raising the chain row above it. If the right
+// database comes back, its chain row is not older, and the lost row has no effect.
+
+// recordTimeout bounds one attempt to write the lost row.
+const recordTimeout = 5 * time.Second
+
+// LoadLost returns what the lost row says and its bytes, nil if there is none. Errors:
+// ErrDataLost if the row cannot be decoded, the database's.
+func LoadLost(ctx context.Context, store sqlstore.Store) (lost *coder.Lost, raw []byte, err error) {
+	raw, err = store.Get(ctx, coder.LostKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the lost row: %w", err)
+	}
+	l, err := coder.DecodeLost(raw)
+	if err != nil {
+		// The row reports a loss, but its content is unreadable.
+		return nil, raw, fmt.Errorf("%w, says the lost row: %w", ErrDataLost, err)
+	}
+	return &l, raw, nil
+}
+
+// rowMissing returns ErrDataLost for a commit that found a row missing.
+func rowMissing(err error) error { return fmt.Errorf("%w: %w", ErrDataLost, err) }
+
+// CheckLost returns ErrDataLost if a member recorded that the database lost data and it was
+// not recovered since. The chain row is read after the lost row: what was seen there
+// before is there now, or is lost.
+func CheckLost(ctx context.Context, store sqlstore.Store) error {
+	lost, _, err := LoadLost(ctx, store)
+	if lost == nil {
+		return err
+	}
+	var cur coder.Chain
+	raw, err := store.Get(ctx, coder.ChainKey())
+	if err == nil {
+		cur, err = coder.DecodeChain(raw)
+	}
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return fmt.Errorf("reading the chain row: %w", err)
+	}
+	return JudgeLost(*lost, cur)
+}
+
+// LossRecorder writes the lost row when this process notices a loss.
+type LossRecorder struct {
+	store    sqlstore.Store
+	log      *slog.Logger
+	seen     *Seen
+	member   uint64
+	reported chan struct{}
+}
+
+// NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
+// It writes nothing before Run.
+func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64) *LossRecorder {
+	return &LossRecorder{store: store, log: log, seen: seen, member: member, reported: make(chan struct{}, 1)}
+}
+
+// Report makes Run write the row if cause is ErrDataLost. It does not wait.
+func (r *LossRecorder) Report(cause error) {
+	if !errors.Is(cause, ErrDataLost) {
+		return
+	}
+	select {
+	case r.reported <- struct{}{}:
+	default: // reported before
+	}
+}
+
+// Run waits for a report, and then writes the row. It repeats failed attempts, because the
+// process keeps running to say why it does not serve. When ctx ends it makes a last
+// attempt, because what this process knows ends with it.
+func (r *LossRecorder) Run(ctx context.Context) {
+	select {
+	case <-r.reported:
+	case <-ctx.Done():
+		select {
+		case <-r.reported:
+		default:
+			return
+		}
+	}
+	level := slog.LevelError // once
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := r.record(ctx, recordTimeout)
+		if err == nil {
+			return
+		}
+		r.log.Log(ctx, level, "that data was lost cannot be written down, trying again: do not restart this server", "error", err)
+		level = slog.LevelDebug
+		_ = retry.Database.Wait(ctx, failures) // the loop checks ctx
+	}
+	if err := r.record(context.WithoutCancel(ctx), timing.Handover); err != nil {
+		r.log.Error("that data was lost was not written down", "error", err)
+	}
+}
+
+// record makes the row say at least what this process has seen.
+func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	seen := r.seen.Newest()
+	if seen == (coder.Chain{}) {
+		return nil // it has seen nothing: another member has, or the chain row is gone, which every member notices
+	}
+	for {
+		known, raw, err := LoadLost(ctx, r.store)
+		if err != nil && !errors.Is(err, ErrDataLost) {
+			return err
+		}
+		next := coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member, At: time.Now().Unix()}
+		if known != nil {
+			if known.Sequence >= next.Sequence && known.Term >= next.Term && known.Revision >= next.Revision {
+				return nil
+			}
+			next.Sequence, next.Term, next.Revision = max(next.Sequence, known.Sequence), max(next.Term, known.Term), max(next.Revision, known.Revision)
+		}
+		batch := r.store.BeginBatchWrite()
+		if raw == nil {
+			batch.PutIfNotExist(coder.LostKey(), coder.EncodeLost(next))
+		} else {
+			batch.CAS(coder.LostKey(), coder.EncodeLost(next), raw)
+		}
+		err = batch.Commit(ctx)
+		var conflict *sqlstore.Conflict
+		switch {
+		case err == nil:
+			r.log.Error("it is written down that data was lost: no server serves until sqlbrain recover was run",
+				"revision", next.Revision, "term", next.Term, "sequence", next.Sequence)
+			return nil
+		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
+			// Another member was faster, or this attempt took effect: look again.
+			if ctx.Err() != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}

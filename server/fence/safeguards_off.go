@@ -1,0 +1,20 @@
+//go:build sqlbrain_sabotage
+
+package fence
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// sabotaged are the safeguards that SQLBRAIN_SABOTAGE switches off, separated by
+// commas, so that tests of consistency can show that they would find a bug there:
+//
+//   - chain: commits replace the chain row whatever it holds
+//   - fence: leaders answer reads without asking whether they still lead, and new
+//     ones do not wait for old ones
+//   - settle: commits of unknown outcome are taken for done
+var sabotaged = strings.Split(os.Getenv("SQLBRAIN_SABOTAGE"), ",")
+
+func off(safeguard string) bool { return slices.Contains(sabotaged, safeguard) }

@@ -1,0 +1,86 @@
+package fence
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// missingSequences is how far Missing raises the known sequence: farther than members
+// raise the chain row, and less than a recovery does.
+const missingSequences = RecoveredSequences >> 10
+
+// Seen is the newest value of the chain row that this process knows of, and the newest
+// term. If the database later holds older values, it has lost data. Seen is safe for concurrent use.
+type Seen struct {
+	revision func() int64 // the newest revision that this process shows
+	chain    atomic.Pointer[coder.Chain]
+	term     atomic.Int64
+}
+
+// NewSeen returns a Seen that knows nothing yet. revision returns the newest revision that
+// this process shows, 1 if it shows none.
+func NewSeen(revision func() int64) *Seen {
+	s := &Seen{revision: revision}
+	s.chain.Store(&coder.Chain{})
+	return s
+}
+
+// Note takes notice of a value of the chain row.
+func (s *Seen) Note(c coder.Chain) {
+	for {
+		cur := s.chain.Load()
+		if c.Sequence <= cur.Sequence || s.chain.CompareAndSwap(cur, &c) {
+			break
+		}
+	}
+	s.NoteTerm(c.Term)
+}
+
+// NoteTerm takes notice of a term, as a feed reports it.
+func (s *Seen) NoteTerm(term int64) {
+	for {
+		cur := s.term.Load()
+		if term <= cur || s.term.CompareAndSwap(cur, term) {
+			return
+		}
+	}
+}
+
+// Missing takes notice of a commit that took effect although a row that it replaced was
+// missing. The chain row then has the right value and does not show the loss. So the
+// process counts as having seen more than the chain row can reach without a recovery.
+func (s *Seen) Missing() {
+	beyond := s.Chain()
+	beyond.Sequence += missingSequences
+	s.Note(beyond)
+}
+
+// Chain returns the newest value of the chain row that was noted.
+func (s *Seen) Chain() coder.Chain { return *s.chain.Load() }
+
+// Term returns the newest term that was noted.
+func (s *Seen) Term() int64 { return s.term.Load() }
+
+// Newest returns Chain with the newest revision that this process shows, which it may know
+// from the leader and not from the row.
+func (s *Seen) Newest() coder.Chain {
+	newest := s.Chain()
+	if rev := s.revision(); rev > 1 { // a new table is at revision 1 before it has a chain row
+		newest.Revision = max(newest.Revision, rev)
+	}
+	return newest
+}
+
+// Verifier returns a function that returns ErrDataLost for a value of the chain row that
+// is older than what this process has seen now. Call Verifier before reading the row.
+func (s *Seen) Verifier() func(coder.Chain) error {
+	newest := s.Newest()
+	return func(cur coder.Chain) error {
+		if err := Judge(newest, cur); errors.Is(err, ErrDataLost) {
+			return err
+		}
+		return nil
+	}
+}

@@ -1,0 +1,37 @@
+package fence
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
+	revision := int64(1)
+	s := NewSeen(func() int64 { return revision })
+	if err := s.Verifier()(coder.Chain{}); err != nil {
+		t.Errorf("a new process: %v", err)
+	}
+	s.Note(coder.Chain{Sequence: 7, Term: 3, Revision: 5})
+	s.Note(coder.Chain{Sequence: 6, Term: 2, Revision: 4})
+	s.NoteTerm(4)
+	if s.Chain() != (coder.Chain{Sequence: 7, Term: 3, Revision: 5}) || s.Term() != 4 {
+		t.Errorf("%+v, term %d", s.Chain(), s.Term())
+	}
+	revision = 6 // the leader reported one more
+	verify := s.Verifier()
+	if err := verify(coder.Chain{Sequence: 7, Term: 3, Revision: 5}); !errors.Is(err, ErrDataLost) {
+		t.Errorf("an older revision: %v", err)
+	}
+	if err := verify(coder.Chain{Sequence: 9, Term: 4, Revision: 6}); err != nil {
+		t.Errorf("a later term: %v", err)
+	}
+	s.Missing()
+	if err := s.Verifier()(coder.Chain{Sequence: 1 << 30, Term: 4, Revision: 100}); !errors.Is(err, ErrDataLost) {
+		t.Errorf("after a row was missing: %v", err)
+	}
+	if err := s.Verifier()(coder.Chain{Sequence: 7 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 6}); err != nil {
+		t.Errorf("after a recovery: %v", err)
+	}
+}

@@ -1,0 +1,41 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+var (
+	key    = []byte("k")
+	record = &coder.Record{Key: key, Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3, Lease: 4, Sub: 5}
+)
+
+// requireStatus requires that err, of a call, has the code and the text.
+func requireStatus(t *testing.T, err error, code codes.Code, text string) {
+	t.Helper()
+	st := status.Convert(err)
+	require.Equal(t, code.String(), st.Code().String(), "%v", err)
+	require.Contains(t, st.Message(), text)
+}
+
+func opRange(r *pb.RangeRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+}
+
+func opPut(r *pb.PutRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
+}
+
+func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
+}
+
+func opTxn(r *pb.TxnRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
+}

@@ -1,0 +1,171 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// revokeCommand revokes a lease, or one piece of it.
+type revokeCommand struct {
+	l       *Lessor
+	id      int64
+	expired *lease       // revoke only this lease; nil: the one that has the id now
+	marked  bool         // the row is marked: this is not the first piece
+	after   []byte       // the last key of the previous piece
+	keys    *write.Ahead // nil: revoke nothing, because pieces are being revoked already
+
+	// Evaluate sets these.
+	more     bool  // the lease still exists, and its row is marked
+	revision int64 // of the deletion, or the current one if it deletes nothing
+}
+
+// Prepared implements write.Prepared.
+func (c *revokeCommand) Prepared() *write.Ahead { return c.keys }
+
+// Evaluate implements write.Command.
+func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
+	row, ok := tx.Lease(c.id)
+	if !ok {
+		return mvcc.ErrLeaseNotFound
+	}
+	if c.keys == nil {
+		c.more = true
+		return nil
+	}
+	if c.expired != nil {
+		if _, changed := tx.BatchLeases()[c.id]; changed {
+			return write.ErrNextBatch // the id may belong to a lease of this batch
+		}
+		if le, _ := c.l.get(c.id); le != c.expired {
+			return mvcc.ErrLeaseNotFound
+		}
+	}
+	c.more = c.keys.More()
+	for _, rec := range tx.Attached(c.keys) {
+		tx.Delete(rec, false)
+	}
+	c.revision = tx.Revision()
+	switch {
+	case !c.more:
+		tx.SetLease(c.id, nil)
+		tx.OnCommit(func() { c.l.remove(c.id, c.revision) })
+	case !row.Revoking:
+		row.Revoking = true
+		tx.SetLease(c.id, &row)
+		tx.OnCommit(func() { c.l.markRevoking(c.id) })
+	}
+	return nil
+}
+
+// revokePiece reads keys of the lease and executes c: the whole revocation if the lease holds
+// at most revocationKeys keys, else a piece. It waits for room until ctx ends, and then takes
+// at most RequestTimeout.
+func (l *Lessor) revokePiece(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
+	bounded, cancel := l.bound(ctx)
+	c.keys, err = l.pipeline.PrepareLease(bounded, c.id, c.after, write.SmallLease)
+	cancel()
+	if err != nil {
+		return err
+	}
+	room, large := int64(max(c.keys.Len(), 1)), c.keys.More()
+	if large { // its keys are read again when there is room
+		l.pipeline.Settle(c.keys)
+		room = revocationRoom
+	}
+	if err := l.revocations.Acquire(ctx, room); err != nil {
+		l.pipeline.Settle(c.keys)
+		return err
+	}
+	defer l.revocations.Release(room)
+	ctx, cancel = l.bound(ctx)
+	defer cancel()
+	if large {
+		if c.keys, err = l.pipeline.PrepareLease(ctx, c.id, c.after, revocationKeys); err != nil {
+			return err
+		}
+		if c.keys.More() || c.marked {
+			c.keys.Cut(l.pieceSize.get())
+		}
+	}
+	defer l.pipeline.Settle(c.keys)
+	steps := mvcc.StepsOf(ctx)
+	if steps == nil {
+		ctx, steps = mvcc.WithSteps(ctx)
+	}
+	before, n := *steps, c.keys.Len()
+	if err := l.pipeline.Submit(ctx, as, c); err != nil {
+		return err
+	}
+	if c.more {
+		l.pieceSize.learn(n, steps.Evaluate+steps.Commit-before.Evaluate-before.Commit)
+	}
+	return nil
+}
+
+// markRevoking records that the row of lease id is marked. Its next piece is due. If the lease
+// is not in the heap, expire enqueues it.
+func (l *Lessor) markRevoking(id int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if le := l.leases[id]; le != nil {
+		if le.revoking = true; le.position >= 0 {
+			l.schedule(le, l.cfg.Clock())
+		}
+	}
+}
+
+// get returns the lease that has the id, nil if there is none, and whether its row is marked.
+func (l *Lessor) get(id int64) (le *lease, revoking bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if le = l.leases[id]; le == nil {
+		return nil, false
+	}
+	return le, le.revoking
+}
+
+// expire revokes one piece of le, whose time is up or whose row is marked. If the piece failed,
+// or is not the last one, expire enqueues le after the leases that are due by then.
+func (l *Lessor) expire(ctx context.Context, le *lease) {
+	l.mu.Lock()
+	c, gone := &revokeCommand{l: l, id: le.id, expired: le, marked: le.revoking, after: le.after}, l.leases[le.id] != le
+	l.mu.Unlock()
+	if gone {
+		return
+	}
+	err := l.revokePiece(ctx, auth.System, c)
+	switch {
+	case errors.Is(err, mvcc.ErrLeaseNotFound), errors.Is(err, mvcc.ErrNotServing), errors.Is(err, mvcc.ErrNotLeader), errors.Is(err, mvcc.ErrLeaderLost):
+		return
+	case err != nil && ctx.Err() != nil:
+		return
+	case err == nil && !c.marked:
+		l.cfg.Metrics.expired.Inc()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	le.due = l.cfg.Clock()
+	if err == nil {
+		le.after, le.failures = c.keys.Last(), 0
+	} else {
+		le.failures++
+		pause := revoking.Pause(le.failures)
+		le.due = le.due.Add(pause)
+		l.cfg.Metrics.revocationErrors.Inc()
+		l.cfg.Log.Warn("revoking an expired lease failed, trying again",
+			"lease", fmt.Sprintf("%016x", uint64(le.id)), "attempt", le.failures, "pause", pause, "error", err)
+	}
+	if l.leases[le.id] == le {
+		l.enqueue(le)
+	}
+}
+
+// revoking has the pauses between attempts to revoke an expired lease.
+var revoking = retry.Backoff{Min: 100 * time.Millisecond, Max: 30 * time.Second}

@@ -1,0 +1,272 @@
+package compact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+// ErrStalled says that no compacted rows were removed for the Patience of the Remover.
+var ErrStalled = errors.New("no compacted rows were removed")
+
+const (
+	// DefaultPatience is far longer than removing one chunk takes.
+	DefaultPatience = 30 * time.Second
+	// chunkRows is how many rows one statement or transaction removes.
+	chunkRows = 500
+	// maxRest is the longest pause after a chunk.
+	maxRest = time.Second
+)
+
+// Config configures a Remover.
+type Config struct {
+	Store    sqlstore.Store
+	Revision func() int64 // returns the compact revision, -1 if nothing was compacted
+	Patience time.Duration
+	Logger   *slog.Logger
+	Metrics  *Metrics
+}
+
+// Metrics are the metrics of removing rows. They outlive a Remover.
+type Metrics struct {
+	rows, errors prometheus.Counter
+	lag          prometheus.Gauge
+}
+
+// NewMetrics creates the metrics on r.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	make := promauto.With(r)
+	return &Metrics{
+		rows:   make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_removed_rows_total", Help: "Rows removed by compaction."}),
+		errors: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_errors_total", Help: "Failed attempts to remove compacted rows."}),
+		lag: make.NewGauge(prometheus.GaugeOpts{
+			Name: "sqlbrain_compaction_lag_revisions", Help: "Revisions below the compact revision whose garbage is not removed yet.",
+		}),
+	}
+}
+
+// Remover removes the rows that no readable revision needs. Its work list are the log
+// rows below the compact revision: each names the versions that its commit replaced. It
+// removes a log row after the rows that it names, so that it continues after a restart
+// where it stopped. The work is proportional to the number of rows to remove. After each
+// chunk the Remover pauses for as long as the chunk took, at most a second, so that
+// clients get the database too. Safe for concurrent use.
+type Remover struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu       sync.Mutex
+	done     int64         // all rows are removed up to this revision
+	progress chan struct{} // closed, and replaced, when rows were removed
+	failure  error         // of the newest attempt
+}
+
+// NewRemover returns a Remover that begins with what an earlier process left.
+func NewRemover(cfg Config) *Remover {
+	r := &Remover{cfg: cfg, wake: make(chan struct{}, 1), done: -1, progress: make(chan struct{})}
+	r.Wake()
+	return r
+}
+
+// Wake notifies Run that the compact revision has risen.
+func (r *Remover) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns once all rows below rev are removed, or ended is closed, which it reports
+// as false. It waits as long as rows are being removed. Errors: ErrStalled, ctx's.
+func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (removed bool, err error) {
+	patience := time.NewTimer(r.cfg.Patience)
+	defer patience.Stop()
+	for {
+		r.mu.Lock()
+		done, progress, failure := r.done, r.progress, r.failure
+		r.mu.Unlock()
+		if done >= rev {
+			return true, nil
+		}
+		select {
+		case <-progress:
+			patience.Reset(r.cfg.Patience)
+		case <-ended:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-patience.C:
+			r.cfg.Logger.Warn("a physical compaction is answered before its rows are gone, removing them continues", "revision", rev, "error", failure)
+			return false, fmt.Errorf("%w for %s", ErrStalled, r.cfg.Patience)
+		}
+	}
+}
+
+// note records an attempt to remove rows, after which all rows below done are removed.
+func (r *Remover) note(done int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done, r.failure = max(r.done, done), err
+	if err == nil {
+		close(r.progress)
+		r.progress = make(chan struct{})
+	}
+}
+
+// Run removes rows whenever the compact revision has risen, until ctx ends.
+func (r *Remover) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		for failures := 1; ; failures++ {
+			rev := r.cfg.Revision()
+			err := r.removeBelow(ctx, rev)
+			if err == nil {
+				r.note(rev, nil)
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			r.note(-1, err)
+			r.cfg.Metrics.errors.Inc()
+			r.cfg.Logger.Warn("removing compacted rows failed, trying again", "revision", rev, "error", err)
+			if retry.Database.Wait(ctx, failures) != nil {
+				return
+			}
+		}
+	}
+}
+
+// removeBelow works through the log rows of commits that ended below rev.
+func (r *Remover) removeBelow(ctx context.Context, rev int64) error {
+	if rev <= 0 {
+		return nil
+	}
+	lo, hi := coder.LogBounds(0, rev-1)
+	chunk := &garbage{}
+	for row, err := range r.cfg.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		at, _, err := coder.DecodeLogKey(row.Key)
+		if err != nil {
+			return err
+		}
+		r.cfg.Metrics.lag.Set(float64(rev - at))
+		changes, err := coder.DecodeLog(row.Value)
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			chunk.add(change)
+			if chunk.len() >= chunkRows {
+				if err := r.remove(ctx, chunk); err != nil {
+					return err
+				}
+			}
+		}
+		chunk.rows = append(chunk.rows, row.Key)
+	}
+	if chunk.len() > 0 {
+		if err := r.remove(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	r.cfg.Metrics.lag.Set(0)
+	return nil
+}
+
+// garbage is a chunk of rows to remove.
+type garbage struct {
+	rows       [][]byte
+	tombstones []coder.Change // their index rows go too, if they are still the newest
+}
+
+func (g *garbage) len() int { return len(g.rows) + len(g.tombstones) }
+
+// add adds the rows that a change below the compact revision made unnecessary: the
+// version that it replaced and, if it is a tombstone, itself.
+func (g *garbage) add(c coder.Change) {
+	if c.PrevRevision > 0 {
+		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.PrevRevision))
+	}
+	if c.Tombstone {
+		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.Revision))
+		g.tombstones = append(g.tombstones, c)
+	}
+}
+
+// remove removes the chunk's rows and empties it.
+func (r *Remover) remove(ctx context.Context, g *garbage) error {
+	started := time.Now()
+	batch := r.cfg.Store.BeginBatchWrite()
+	// A batch takes a key once, and damaged log rows may name a version twice.
+	slices.SortFunc(g.rows, bytes.Compare)
+	for _, k := range slices.CompactFunc(g.rows, bytes.Equal) {
+		batch.Del(k)
+	}
+	if err := r.addIndexRows(ctx, g.tombstones, batch); err != nil {
+		return err
+	}
+	// Removing a row twice is harmless, so an unknown outcome is simply tried
+	// again from the log rows that are left.
+	if err := batch.Commit(ctx); err != nil {
+		return err
+	}
+	r.note(-1, nil)
+	r.cfg.Metrics.rows.Add(float64(batch.Len()))
+	*g = garbage{}
+	return retry.Sleep(ctx, min(time.Since(started), maxRest))
+}
+
+// addIndexRows adds the index rows of keys that are still deleted. Each is removed
+// only if it did not change. The sequencer may create the key again at any time. It
+// then finds the tombstone or nothing, to the same effect.
+func (r *Remover) addIndexRows(ctx context.Context, tombstones []coder.Change, batch sqlstore.BatchWrite) error {
+	if len(tombstones) == 0 {
+		return nil
+	}
+	newest := make(map[string]int64, len(tombstones))
+	for _, t := range tombstones {
+		newest[string(t.Key)] = t.Revision
+	}
+	keys := make([][]byte, 0, len(newest))
+	revs := make([]int64, 0, len(newest))
+	for k, rev := range newest {
+		keys = append(keys, coder.EncodeIndexKey([]byte(k)))
+		revs = append(revs, rev)
+	}
+	values, err := r.cfg.Store.MultiGet(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		x, err := coder.DecodeIndex(v)
+		if err != nil {
+			return err
+		}
+		if x.Tombstone && x.ModRevision == revs[i] {
+			batch.DelCurrent(keys[i], v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package compact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// table is a store with the rows of commits of one change each.
+type table struct {
+	sqlstore.Store
+	t     *testing.T
+	stuck atomic.Bool // no commit succeeds
+	index map[string]coder.Index
+}
+
+func newTable(t *testing.T) *table {
+	s := &table{Store: memstore.New(), t: t, index: make(map[string]coder.Index)}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+type stuckBatch struct{ sqlstore.BatchWrite }
+
+func (stuckBatch) Commit(context.Context) error {
+	return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+}
+
+func (s *table) BeginBatchWrite() sqlstore.BatchWrite {
+	if s.stuck.Load() {
+		return stuckBatch{s.Store.BeginBatchWrite()}
+	}
+	return s.Store.BeginBatchWrite()
+}
+
+// write writes the rows of a put of key, or of its deletion, at revision rev.
+func (s *table) write(key string, rev int64, tombstone bool) {
+	s.t.Helper()
+	prev := s.index[key]
+	change := coder.Change{Revision: rev, Key: []byte(key), Tombstone: tombstone}
+	if !prev.Tombstone {
+		change.PrevRevision = prev.ModRevision
+	}
+	s.index[key] = coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1, Tombstone: tombstone}
+	b := s.Store.BeginBatchWrite()
+	b.Put(coder.EncodeVersionKey([]byte(key), rev), coder.EncodeVersion(&coder.Record{Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1, Tombstone: tombstone}))
+	b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(s.index[key]))
+	b.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{change})[0])
+	if err := b.Commit(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *table) has(key []byte) bool {
+	s.t.Helper()
+	_, err := s.Get(s.t.Context(), key)
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		s.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// expect checks which of the revisions 2 to upTo of key have a version row.
+func (s *table) expect(key string, upTo int64, left ...int64) {
+	s.t.Helper()
+	want := make(map[int64]bool)
+	for _, rev := range left {
+		want[rev] = true
+	}
+	for rev := int64(2); rev <= upTo; rev++ {
+		if got := s.has(coder.EncodeVersionKey([]byte(key), rev)); got != want[rev] {
+			s.t.Errorf("the version of %q at revision %d is there: %v, want %v", key, rev, got, want[rev])
+		}
+	}
+}
+
+// start runs a Remover whose compact revision is mark, until the test ends.
+func start(t *testing.T, s *table, mark *atomic.Int64, patience time.Duration) *Remover {
+	r := NewRemover(Config{
+		Store: s, Revision: mark.Load, Patience: patience, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return r
+}
+
+func wait(t *testing.T, r *Remover, rev int64) {
+	t.Helper()
+	if removed, err := r.Wait(t.Context(), rev, nil); err != nil || !removed {
+		t.Fatal(removed, err)
+	}
+}
+
+func TestRemoverKeepsWhatRevisionsNeed(t *testing.T) {
+	s := newTable(t)
+	s.write("changed", 2, false)
+	s.write("changed", 3, false)
+	s.write("gone", 4, false)
+	s.write("gone", 5, true)
+	s.write("back", 6, false)
+	s.write("back", 7, true)
+	s.write("changed", 8, false)
+	s.write("back", 9, false)
+	mark := &atomic.Int64{}
+	mark.Store(8)
+	r := start(t, s, mark, time.Minute)
+	wait(t, r, 8)
+	s.expect("changed", 9, 3, 8) // 3 is what watchers at the mark get as the previous version
+	s.expect("gone", 9)
+	s.expect("back", 9, 9)
+	if s.has(coder.EncodeIndexKey([]byte("gone"))) {
+		t.Error("the index row of a deleted key is left")
+	}
+	if !s.has(coder.EncodeIndexKey([]byte("back"))) {
+		t.Error("the index row of a key that was created again is gone")
+	}
+	for rev := int64(2); rev <= 9; rev++ {
+		if got, want := s.has(coder.EncodeLogKey(rev, 1)), rev >= 8; got != want {
+			t.Errorf("the log row of revision %d is there: %v", rev, got)
+		}
+	}
+	mark.Store(9)
+	r.Wake()
+	wait(t, r, 9)
+	s.expect("changed", 9, 8)
+}
+
+// A key that was deleted again after the compact revision exists at revisions in between.
+func TestRemoverKeepsIndexRowsOfLaterDeletions(t *testing.T) {
+	s := newTable(t)
+	s.write("k", 2, false)
+	s.write("k", 3, true)
+	s.write("k", 4, false)
+	s.write("k", 5, true)
+	mark := &atomic.Int64{}
+	mark.Store(4)
+	wait(t, start(t, s, mark, time.Minute), 4)
+	s.expect("k", 5, 4, 5)
+	if !s.has(coder.EncodeIndexKey([]byte("k"))) {
+		t.Error("the index row of the later deletion is gone")
+	}
+}
+
+func TestRemoverContinuesAfterFailures(t *testing.T) {
+	s := newTable(t)
+	for rev := int64(2); rev <= 5; rev++ {
+		s.write("k", rev, false)
+	}
+	s.stuck.Store(true)
+	mark := &atomic.Int64{}
+	mark.Store(5)
+	r := start(t, s, mark, time.Minute)
+	go func() {
+		for r.failed() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		s.stuck.Store(false)
+	}()
+	wait(t, r, 5)
+	s.expect("k", 5, 4, 5)
+}
+
+func (r *Remover) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	s := newTable(t)
+	s.write("k", 2, false)
+	s.write("k", 3, false)
+	s.stuck.Store(true)
+	mark := &atomic.Int64{}
+	mark.Store(3)
+	r := start(t, s, mark, 10*time.Millisecond)
+	if _, err := r.Wait(t.Context(), 3, nil); !errors.Is(err, ErrStalled) {
+		t.Errorf("%v, want ErrStalled", err)
+	}
+	ended := make(chan struct{})
+	close(ended)
+	r.cfg.Patience = time.Minute
+	if removed, err := r.Wait(t.Context(), 3, ended); removed || err != nil {
+		t.Errorf("at the end of the leadership: %v, %v", removed, err)
+	}
+}

@@ -1,0 +1,275 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Snapshot is the content of the table as of one revision. It holds no transaction open:
+// versions of a revision never change, and compaction removes only what no revision after
+// its mark needs.
+type Snapshot struct {
+	Meta
+	Revision int64
+
+	e *Exporter
+	// leases are those that existed before Revision was chosen. The value says whether
+	// they still existed afterwards.
+	leases map[coder.Lease]bool
+	held   map[int64]bool // by keys of Revision
+}
+
+// Version is one version of a key. Next is the revision of the version that replaced it,
+// 0 if there is none up to the revision of the snapshot.
+type Version struct {
+	*coder.Record
+	Next int64
+}
+
+// Needed reports whether a revision of at least compacted sees the version, or its
+// watchers do. Of a tombstone that is its own revision only.
+func (v Version) Needed(compacted int64) bool {
+	if v.Tombstone {
+		return v.ModRevision >= compacted
+	}
+	return v.Next == 0 || v.Next > compacted
+}
+
+// Open returns a snapshot of a revision that includes every write acknowledged before the
+// call. Errors: those of linearizable reads.
+func (e *Exporter) Open(ctx context.Context, as auth.Permit) (*Snapshot, error) {
+	before, err := e.leaseRows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rev, err := e.node.Frontier(ctx, as, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Meta: e.node.Meta(), Revision: rev, e: e, leases: make(map[coder.Lease]bool), held: make(map[int64]bool)}
+	after, err := e.leaseRows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for id, l := range before {
+		if _, still := after[id]; !still {
+			s.leases[l] = false
+		}
+	}
+	for _, l := range after {
+		s.leases[l] = true
+	}
+	return s, nil
+}
+
+func (e *Exporter) leaseRows(ctx context.Context) (map[int64]coder.Lease, error) {
+	lo, hi := coder.LeaseBounds()
+	rows := make(map[int64]coder.Lease)
+	for row, err := range e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, err
+		}
+		l, err := coder.DecodeLease(row.Key, row.Value)
+		if err != nil {
+			return nil, err
+		}
+		rows[l.ID] = l
+	}
+	return rows, nil
+}
+
+// passingLease is the TTL, in seconds, of a lease that was granted and ended while the
+// snapshot was opened, but that keys of the snapshot have.
+const passingLease = 1
+
+// Leases returns the leases, after a call of Versions. A lease makes no revision, so some
+// may have been granted after the snapshot's revision; they have no keys. No lease of a
+// key is missing.
+func (s *Snapshot) Leases() []coder.Lease {
+	var leases []coder.Lease
+	missing := maps.Clone(s.held)
+	for l, still := range s.leases {
+		if still || s.held[l.ID] {
+			leases = append(leases, l)
+		}
+		delete(missing, l.ID)
+	}
+	for id := range missing {
+		leases = append(leases, coder.Lease{ID: id, TTL: passingLease})
+	}
+	return leases
+}
+
+const (
+	// unsettledRows and unsettledBytes bound the versions held back by a versionScan.
+	unsettledRows  = 1000
+	unsettledBytes = 4 << 20
+)
+
+// Versions calls emit with the versions of all keys up to the snapshot's revision: the
+// versions of a key by revision, the keys nearly in order. It returns the compact revision,
+// at most the snapshot's. All versions that are Needed at it were emitted, and perhaps some
+// others. Versions reads the version rows once. emit may keep the records. Errors: emit's,
+// mvcc.ErrCompacted if the compact revision has passed the snapshot's, the database's.
+func (s *Snapshot) Versions(ctx context.Context, emit func(Version) error) (compacted int64, err error) {
+	scan := &versionScan{s: s, emit: emit}
+	if err := scan.run(ctx); err != nil {
+		return 0, err
+	}
+	compacted, err = s.e.node.Mark(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case compacted > s.Revision:
+		return 0, mvcc.ErrCompacted
+	}
+	return compacted, nil
+}
+
+// versionScan walks over the version rows, page by page. Between two pages compaction may
+// remove a tombstone and the version before it, of which the scan has read only the
+// version: the key would exist again. So the scan holds the last version of each key back
+// until it has looked it up again.
+type versionScan struct {
+	s    *Snapshot
+	emit func(Version) error
+
+	last      *coder.Record   // of the current key
+	unsettled []*coder.Record // last versions of the keys before, in their order
+	bytes     int
+}
+
+func (c *versionScan) run(ctx context.Context) error {
+	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
+	for rec, err := range history.EachVersion(ctx, c.s.e.store, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		if rec.ModRevision > c.s.Revision {
+			continue
+		}
+		if err := c.add(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if err := c.holdBack(ctx); err != nil {
+		return err
+	}
+	return c.settle(ctx)
+}
+
+func (c *versionScan) add(ctx context.Context, rec *coder.Record) error {
+	prev := c.last
+	if prev == nil || !bytes.Equal(prev.Key, rec.Key) {
+		if err := c.holdBack(ctx); err != nil {
+			return err
+		}
+		c.last = rec
+		return nil
+	}
+	c.last = rec
+	if !prev.Tombstone && !rec.Tombstone && rec.CreateRevision > prev.ModRevision {
+		return nil // compaction removed a tombstone between them
+	}
+	return c.emit(Version{Record: prev, Next: rec.ModRevision})
+}
+
+// holdBack ends the current key.
+func (c *versionScan) holdBack(ctx context.Context) error {
+	if c.last == nil {
+		return nil
+	}
+	c.unsettled = append(c.unsettled, c.last)
+	c.bytes += len(c.last.Key) + len(c.last.Value)
+	c.last = nil
+	if len(c.unsettled) < unsettledRows && c.bytes < unsettledBytes {
+		return nil
+	}
+	return c.settle(ctx)
+}
+
+// settle emits the versions that are held back, except for those that compaction has removed.
+func (c *versionScan) settle(ctx context.Context) error {
+	gone, err := c.gone(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range c.unsettled {
+		if gone[string(rec.Key)] {
+			continue
+		}
+		if rec.Lease != 0 && !rec.Tombstone {
+			c.s.held[rec.Lease] = true
+		}
+		if err := c.emit(Version{Record: rec}); err != nil {
+			return err
+		}
+	}
+	c.unsettled, c.bytes = nil, 0
+	return nil
+}
+
+// gone returns the keys of unsettled versions whose tombstone compaction removed before it
+// was read. For nearly all keys the index row, which is small, is enough to decide.
+func (c *versionScan) gone(ctx context.Context) (map[string]bool, error) {
+	mark, err := c.s.e.node.Mark(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var below []*coder.Record
+	for _, rec := range c.unsettled {
+		if rec.ModRevision < mark && !rec.Tombstone {
+			below = append(below, rec)
+		}
+	}
+	if len(below) == 0 {
+		return nil, nil
+	}
+	lo, _ := coder.IndexBounds(below[0].Key, nil)
+	_, hi := coder.IndexBounds(below[len(below)-1].Key, nil)
+	current := make(map[string]coder.Index)
+	for row, err := range c.s.e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, err
+		}
+		key, err := coder.DecodeIndexKey(row.Key)
+		if err != nil {
+			return nil, err
+		}
+		if current[string(key)], err = coder.DecodeIndex(row.Value); err != nil {
+			return nil, err
+		}
+	}
+	gone := make(map[string]bool)
+	var keys [][]byte
+	var unsure []*coder.Record
+	for _, rec := range below {
+		x, ok := current[string(rec.Key)]
+		switch {
+		case !ok:
+			gone[string(rec.Key)] = true
+		case x.ModRevision == rec.ModRevision, x.PrevRevision == rec.ModRevision && !x.Gap:
+		default:
+			keys, unsure = append(keys, coder.EncodeVersionKey(rec.Key, rec.ModRevision)), append(unsure, rec)
+		}
+	}
+	// A version is removed together with the tombstone after it, or earlier.
+	values, err := c.s.e.store.MultiGet(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("looking versions up again: %w", err)
+	}
+	for i, v := range values {
+		if v == nil {
+			gone[string(unsure[i].Key)] = true
+		}
+	}
+	return gone, nil
+}

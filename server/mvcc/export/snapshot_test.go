@@ -1,0 +1,76 @@
+package export
+
+import (
+	"context"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// node is at revision 9. frontier is called when the revision of a snapshot is chosen.
+type node struct{ frontier func() }
+
+func (n node) Frontier(context.Context, auth.Permit, bool) (int64, error) {
+	n.frontier()
+	return 9, nil
+}
+
+func (node) Mark(context.Context) (int64, error) { return -1, nil }
+
+func (node) Meta() Meta { return Meta{Term: 3} }
+
+// A lease of a key is in the snapshot even if it has ended while the snapshot was opened,
+// or was granted and ended. A lease without keys is in it only if it still exists.
+func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
+	store := memstore.New()
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	write := func(f func(sqlstore.BatchWrite)) {
+		b := store.BeginBatchWrite()
+		f(b)
+		if err := b.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := func(id int64) coder.Lease { return coder.Lease{ID: id, TTL: 500} }
+	write(func(b sqlstore.BatchWrite) {
+		for i, id := range []int64{5, 6, 7} {
+			rev := int64(2 + i)
+			key := []byte{'k', byte('0' + id)}
+			b.Put(coder.EncodeVersionKey(key, rev), coder.EncodeVersion(&coder.Record{Key: key, CreateRevision: rev, ModRevision: rev, Version: 1, Lease: id}))
+		}
+		for _, id := range []int64{5, 6, 8, 9} { // not 7: it came and went
+			b.Put(coder.EncodeLeaseKey(id), coder.EncodeLease(lease(id)))
+		}
+	})
+	e := New(store, node{frontier: func() {
+		write(func(b sqlstore.BatchWrite) {
+			b.Del(coder.EncodeLeaseKey(6))
+			b.Del(coder.EncodeLeaseKey(9))
+		})
+	}})
+	s, err := e.Open(t.Context(), auth.System)
+	if err != nil || s.Revision != 9 || s.Term != 3 {
+		t.Fatal(s, err)
+	}
+	keys := 0
+	if _, err := s.Versions(t.Context(), func(Version) error { keys++; return nil }); err != nil || keys != 3 {
+		t.Fatal(keys, err)
+	}
+	want := map[coder.Lease]bool{lease(5): true, lease(6): true, lease(8): true, {ID: 7, TTL: passingLease}: true}
+	got := s.Leases()
+	for _, l := range got {
+		if !want[l] {
+			t.Errorf("%+v is in the snapshot", l)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,212 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+const (
+	// maxChanges and maxBytes bound what one call of Changes reads.
+	maxChanges = 5000
+	maxBytes   = 8 << 20
+	// valuesAtATime is how many version rows one statement reads.
+	valuesAtATime = 100
+	// timeout bounds one call. A database that does not answer must not block the hub's
+	// workers. The hub calls again.
+	timeout = 30 * time.Second
+)
+
+// Log reads the history of a table. It implements watch.Source. Safe for concurrent use.
+type Log struct {
+	store sqlstore.Store
+	mark  func(ctx context.Context) (int64, error)
+}
+
+// New returns the history of store's table. mark returns a compact revision such that
+// nothing at or above it was removed before the call.
+func New(store sqlstore.Store, mark func(ctx context.Context) (int64, error)) *Log {
+	return &Log{store: store, mark: mark}
+}
+
+// Changes implements watch.Source.
+func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*watch.Event, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	changes, next, err := l.changes(ctx, key, end, from, to)
+	if err != nil {
+		return nil, 0, err
+	}
+	events, next, err := l.values(ctx, changes, next)
+	mark, merr := l.mark(ctx)
+	if merr != nil {
+		return nil, 0, merr
+	}
+	if from < mark {
+		// Rows may have been removed while they were read.
+		return nil, 0, &watch.CompactedError{Revision: mark}
+	}
+	return events, next, err
+}
+
+// changes returns the changes of whole revisions in [from, to] on keys of the range, and the
+// revision to continue at.
+func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64) (matched []coder.Change, next int64, err error) {
+	lo, hi := coder.LogBounds(from, math.MaxInt64)
+	examined, commit := 0, int64(0)
+	for stored, err := range l.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, 0, err
+		}
+		rev, _, err := coder.DecodeLogKey(stored.Key)
+		if err != nil {
+			return nil, 0, err
+		}
+		if examined >= maxChanges && rev != commit {
+			return matched, commit + 1, nil
+		}
+		commit = rev
+		row, err := coder.DecodeLog(stored.Value)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, c := range row {
+			if c.Revision > to {
+				return matched, to + 1, nil
+			}
+			if c.Revision >= from && coder.Contains(key, end, c.Key) {
+				matched = append(matched, c)
+			}
+		}
+		examined += len(row)
+	}
+	return matched, to + 1, nil
+}
+
+// values turns changes into events: as many whole revisions as have maxBytes, at least one.
+func (l *Log) values(ctx context.Context, changes []coder.Change, next int64) ([]*watch.Event, int64, error) {
+	events := make([]*watch.Event, 0, len(changes))
+	bytes := 0
+	for len(changes) > 0 {
+		some := changes[:min(len(changes), valuesAtATime)]
+		if bytes > maxBytes {
+			some = revisionOf(events[len(events)-1], some)
+			if len(some) == 0 {
+				return events, changes[0].Revision, nil
+			}
+		}
+		batch, err := l.events(ctx, some)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, e := range batch {
+			bytes += len(e.Record.Key) + len(e.Record.Value)
+		}
+		events = append(events, batch...)
+		changes = changes[len(some):]
+	}
+	return events, next, nil
+}
+
+// revisionOf returns the first of changes, as far as they belong to the revision of e.
+func revisionOf(e *watch.Event, changes []coder.Change) []coder.Change {
+	n := 0
+	for n < len(changes) && changes[n].Revision == e.Record.ModRevision {
+		n++
+	}
+	return changes[:n]
+}
+
+func (l *Log) events(ctx context.Context, changes []coder.Change) ([]*watch.Event, error) {
+	keys := make([][]byte, 0, len(changes))
+	revs := make([]int64, 0, len(changes))
+	for _, c := range changes {
+		if !c.Tombstone { // a tombstone has no version to read
+			keys, revs = append(keys, c.Key), append(revs, c.Revision)
+		}
+	}
+	records, err := l.Versions(ctx, keys, revs)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]*watch.Event, len(changes))
+	for i, c := range changes {
+		e := &watch.Event{Type: watch.Put, PrevRevision: c.PrevRevision}
+		if c.Tombstone {
+			e.Type = watch.Delete
+			e.Record = &coder.Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
+		} else {
+			e.Record, records = records[0], records[1:]
+		}
+		if e.Record == nil {
+			mark, err := l.mark(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if c.Revision < mark {
+				return nil, &watch.CompactedError{Revision: mark}
+			}
+			return nil, fmt.Errorf("history: the version row of %q at revision %d is missing", c.Key, c.Revision)
+		}
+		events[i] = e
+	}
+	return events, nil
+}
+
+// Versions implements watch.Source.
+func (l *Log) Versions(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error) {
+	return Versions(ctx, l.store, keys, revs)
+}
+
+// Versions returns the version that each keys[i] and revs[i] name, nil where store has no row.
+func Versions(ctx context.Context, store sqlstore.Store, keys [][]byte, revs []int64) ([]*coder.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	internal := make([][]byte, len(keys))
+	for i := range keys {
+		internal[i] = coder.EncodeVersionKey(keys[i], revs[i])
+	}
+	values, err := store.MultiGet(ctx, internal)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]*coder.Record, len(keys))
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		if records[i], err = coder.DecodeVersion(keys[i], revs[i], v); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// EachVersion ranges over the versions in the version rows of r.
+func EachVersion(ctx context.Context, store sqlstore.Store, r sqlstore.Range) iter.Seq2[*coder.Record, error] {
+	return func(yield func(*coder.Record, error) bool) {
+		for row, err := range store.Iter(ctx, r) {
+			var rec *coder.Record
+			if err == nil {
+				rec, err = decodeVersion(row)
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func decodeVersion(row sqlstore.Row) (*coder.Record, error) {
+	key, rev, err := coder.DecodeVersionKey(row.Key)
+	if err != nil {
+		return nil, err
+	}
+	return coder.DecodeVersion(key, rev, row.Value)
+}

@@ -1,0 +1,162 @@
+package keyspace
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// delta is a key that was created (net 1) or deleted (-1).
+type delta struct {
+	rev int64
+	key []byte
+	net int64
+}
+
+// A piece grows to maxPiece times its size until it is dropped, to be counted again in
+// several. Pieces with less than a maxPiece-th of their size join their neighbors.
+const maxPiece = 4
+
+// Remember keeps that span has n keys at revision rev. A client that lists by pages asks
+// for the count of what follows each page, which is the count before less the page.
+func (v *View) Remember(span coder.Span, rev, n int64) {
+	key := memoKey(span, rev)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.memo.Add(key, n)
+}
+
+func memoKey(span coder.Span, rev int64) string {
+	var short [128]byte // longer keys take one more allocation
+	b := binary.BigEndian.AppendUint64(short[:0], uint64(rev))
+	b = binary.AppendUvarint(b, uint64(len(span.Start)))
+	b = append(b, span.Start...)
+	if span.End == nil {
+		return string(append(b, 0)) // no other end sorts before every key
+	}
+	return string(append(b, span.End...))
+}
+
+// PieceKeys returns how many keys a piece has when it is counted.
+func (v *View) PieceKeys() int { return v.cfg.PieceKeys }
+
+// applyCount adds a change to the pieces.
+func (v *View) applyCount(e *watch.Event) {
+	d := delta{rev: e.Record.ModRevision, key: e.Record.Key}
+	switch {
+	case e.Type == watch.Delete:
+		d.net = -1
+	case e.PrevRevision == 0:
+		d.net = 1
+	default:
+		return
+	}
+	if len(v.deltas) >= 2*v.cfg.Deltas {
+		gone := len(v.deltas) - v.cfg.Deltas
+		v.low = v.deltas[gone-1].rev
+		v.deltas = append(make([]delta, 0, 2*v.cfg.Deltas), v.deltas[gone:]...)
+	}
+	v.deltas = append(v.deltas, d)
+	p := v.pieces.covering(d.key)
+	if p == nil {
+		return
+	}
+	switch p.live += int(d.net); {
+	case p.live > maxPiece*v.cfg.PieceKeys:
+		v.pieces.segments.Delete(p)
+	case d.net < 0 && p.live < v.cfg.PieceKeys/maxPiece:
+		v.join(p)
+	}
+}
+
+// join merges p with its neighbors unless the result were too large. Otherwise pieces whose
+// keys were all deleted would accumulate.
+func (v *View) join(p *segment) {
+	most := 2 * v.cfg.PieceKeys
+	if prev := v.pieces.ending(p.span.Start); prev != nil && prev.live+p.live <= most {
+		prev.live += p.live
+		prev.span.End = p.span.End
+		v.pieces.segments.Delete(p)
+		p = prev
+	}
+	if p.span.End == nil {
+		return
+	}
+	if next := v.pieces.covering(p.span.End); next != nil && next.live+p.live <= most {
+		p.live += next.live
+		p.span.End = next.span.End
+		v.pieces.segments.Delete(next)
+	}
+}
+
+// since returns by how many keys span grew after revision rev.
+func (v *View) since(rev int64, span coder.Span) (net int64) {
+	if span.Empty() {
+		return 0
+	}
+	first, _ := slices.BinarySearchFunc(v.deltas, rev+1, func(d delta, rev int64) int { return cmp.Compare(d.rev, rev) })
+	for i := first; i < len(v.deltas); i++ {
+		if d := &v.deltas[i]; span.Contains(d.key) {
+			net += d.net
+		}
+	}
+	return net
+}
+
+// Rest is what a Count left to be counted: keys that no whole piece counts.
+type Rest struct {
+	coder.Span
+	Within  bool // they are a part of a piece, and so not many
+	Follows bool // a piece ends where they start
+}
+
+// countPieces adds up the pieces at the beginning of span, as Count does.
+func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Rest, ok bool) {
+	if rev < v.low {
+		return 0, nil, false
+	}
+	at, rest := span.Start, &Rest{Span: span}
+	for p := range v.pieces.overlapping(span) {
+		if coder.EndBefore(at, p.span.Start) { // a gap
+			rest.End = p.span.Start
+			break
+		}
+		if coder.EndBefore(p.span.Start, at) || coder.EndBefore(span.End, p.span.End) { // a part of p
+			rest.Within = true
+			if coder.EndBefore(p.span.End, span.End) {
+				rest.End = p.span.End
+			}
+			break
+		}
+		n += int64(p.live)
+		if at = p.span.End; !coder.EndBefore(at, span.End) {
+			return n - v.since(rev, span), nil, true
+		}
+	}
+	rest.Start = at
+	rest.Follows = v.pieces.ending(at) != nil
+	return n - v.since(rev, coder.Span{Start: span.Start, End: at}), rest, true
+}
+
+// AddCount adds a piece: span had n keys at revision rev. It does nothing if that is too
+// old, or if some of span is known.
+func (v *View) AddCount(span coder.Span, rev, n int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if rev < v.low {
+		return
+	}
+	for range v.pieces.overlapping(span) {
+		return
+	}
+	span = coder.Span{Start: bytes.Clone(span.Start), End: bytes.Clone(span.End)}
+	p := &segment{span: span, detail: Counts, live: int(n + v.since(rev, span))}
+	v.pieces.segments.ReplaceOrInsert(p)
+	if p.live < v.cfg.PieceKeys/2 {
+		v.join(p)
+	}
+}

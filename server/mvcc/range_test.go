@@ -1,0 +1,80 @@
+package mvcc
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// records returns a to d: mod revisions fall, versions are equal in pairs.
+func records() (out []*coder.Record) {
+	for i, key := range "abcd" {
+		out = append(out, &coder.Record{
+			Key: []byte(string(key)), Value: []byte{byte('z' - i)}, ModRevision: int64(10 - i), CreateRevision: int64(i + 1), Version: int64(i / 2), Lease: 7,
+		})
+	}
+	return out
+}
+
+func TestFinishSortsFiltersAndLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		q    RangeRequest
+		want string
+	}{
+		"all":                         {RangeRequest{}, "abcd false"},
+		"a limit":                     {RangeRequest{Limit: 3}, "abc true"},
+		"a limit that is reached":     {RangeRequest{Limit: 4}, "abcd false"},
+		"descending":                  {RangeRequest{SortOrder: SortDescend}, "dcba false"},
+		"by revision, without order":  {RangeRequest{SortBy: SortByMod}, "dcba false"},
+		"that limits keys, then":      {RangeRequest{SortBy: SortByMod, Limit: 2}, "cb true"},
+		"by revision, ordered":        {RangeRequest{SortBy: SortByMod, SortOrder: SortAscend, Limit: 2}, "dc true"},
+		"by value":                    {RangeRequest{SortBy: SortByValue, SortOrder: SortDescend}, "abcd false"},
+		"by create revision, filters": {RangeRequest{SortBy: SortByCreate, SortOrder: SortDescend, MinModRevision: 8, MaxCreateRevision: 2}, "ba false"},
+		"filters with a limit":        {RangeRequest{MaxModRevision: 9, MinCreateRevision: 3, Limit: 1}, "c true"},
+	} {
+		res := RangeResult{}
+		c.q.Finish(&res, records())
+		got := ""
+		for _, r := range res.Records {
+			got += string(r.Key)
+		}
+		if got = fmt.Sprintf("%s %v", got, res.More); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestStripLeavesTheRecordsOfOthersAlone(t *testing.T) {
+	for sortBy, lease := range map[SortTarget]int64{SortByKey: 0, SortByValue: 7} {
+		shared := records()
+		stripped := append([]*coder.Record(nil), shared...)
+		(&RangeRequest{KeysOnly: true, SortBy: sortBy}).Strip(stripped)
+		if r := stripped[0]; r.Value != nil || r.Lease != lease || r.ModRevision != 10 {
+			t.Errorf("%+v", r)
+		}
+		if r := shared[0]; r.Value == nil || r.Lease != 7 {
+			t.Errorf("the record of others: %+v", r)
+		}
+	}
+}
+
+func TestPiecemeal(t *testing.T) {
+	several := KeyRange{Key: []byte("a"), End: []byte("b")}
+	for name, c := range map[string]struct {
+		q    RangeRequest
+		want bool
+	}{
+		"one key":       {RangeRequest{KeyRange: KeyRange{Key: []byte("a")}}, true},
+		"a count":       {RangeRequest{KeyRange: several, CountOnly: true}, true},
+		"a page":        {RangeRequest{KeyRange: several, Limit: PageRows}, true},
+		"a long page":   {RangeRequest{KeyRange: several, Limit: PageRows + 1}, false},
+		"a sorted page": {RangeRequest{KeyRange: several, Limit: 1, SortBy: SortByMod}, false},
+		"filtered":      {RangeRequest{KeyRange: several, Limit: 1, MinModRevision: 1}, false},
+		"all":           {RangeRequest{KeyRange: several}, false},
+	} {
+		if got := c.q.Piecemeal(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+// Package read is the read path: ranges, streams of ranges, lists of children and the versions
+// of a key, at one revision of the table.
+//
+// Start with Reader.Stable: it takes the frontier, lets its caller read there, and looks at the
+// compaction mark. A Reading (rows.go, range.go, count.go) answers from keyspace.View as far as
+// that knows, and offers it what it reads from the table.
+//
+// Invariants, and the tests that hold them (reader_test.go unless a package is named):
+//
+//   - A revision's content never changes: TestCountsAgree, and in server/backend
+//     TestRangesFromMemoryEqualTheTable and TestRandomHistoriesMatchTheModel.
+//   - A read below the compact revision never answers with what is left. A reader of rows looks
+//     at the mark afterwards: TestStableReadsAgainWhenCompactionOvertakes,
+//     TestOlderRevisionsAreNotReadAgain, TestStreamsEndWhenCompactionOvertakes.
+//   - A read that needs no row asks the database nothing: TestReadsFromMemoryAskNothing.
+//   - A count costs what its ends cost: TestRepeatedCountReadsOnlyItsEnds in server/backend.
+package read

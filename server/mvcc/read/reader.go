@@ -1,0 +1,160 @@
+package read
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Reader answers requests at a revision, from the view as far as that knows, else from the
+// database. It keeps no snapshot open: rows above the revision are filtered, and replaced by
+// the version that the revision sees. Safe for concurrent use.
+type Reader struct {
+	node      Node
+	store     sqlstore.Store
+	view      *keyspace.View
+	maxSorted int
+	counting  chan struct{} // holds a token while a piece is counted: concurrent requests count the same
+}
+
+// MaxSorted is how many bytes of keys and values a range may have that a stream sorts. The
+// range is in memory as a whole.
+const MaxSorted = 64 << 20
+
+// Node is the state of the node that a Reader reads for.
+type Node interface {
+	// Revision returns the frontier, the newest visible revision.
+	Revision() int64
+	// CompactRevision returns the compact revision that the node knows, -1 if there is none.
+	CompactRevision() int64
+	// Frontier returns the revision to read at, if as permits the request there. A
+	// linearizable one includes every write acknowledged before the call.
+	Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error)
+	// Mark returns a compact revision such that nothing at or above it was removed before
+	// the call.
+	Mark(ctx context.Context) (int64, error)
+	// Await returns once the frontier has reached rev.
+	Await(ctx context.Context, rev int64) error
+	// CountRange counts a range of several keys by whether it read the table.
+	CountRange(table bool)
+}
+
+// New returns a Reader of store and of view, which the node's changes pass through. maxSorted is
+// MaxSorted, or less in tests.
+func New(node Node, store sqlstore.Store, view *keyspace.View, maxSorted int) *Reader {
+	return &Reader{node: node, store: store, view: view, maxSorted: maxSorted, counting: make(chan struct{}, 1)}
+}
+
+// MaxRaces bounds how often a read of the current revision starts again because compaction
+// overtook it.
+const MaxRaces = 8
+
+// Stable calls read with a reading at the frontier, and again at a newer one if compaction
+// overtook it. The result of read is valid only if Stable returns nil. read must start afresh with each
+// call. Its error is mvcc.ErrCompacted only if it asked for an older revision. Errors: read's,
+// those of Node, mvcc.ErrCompacted if compaction overtook the reading MaxRaces times.
+func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool, read func(now *Reading) error) error {
+	for range MaxRaces {
+		now, err := r.Now(ctx, as, linearizable)
+		if err != nil {
+			return err
+		}
+		if err = read(now); errors.Is(err, mvcc.ErrCompacted) {
+			return err
+		}
+		if overtaken := now.Check(ctx); !errors.Is(overtaken, mvcc.ErrCompacted) {
+			return cmp.Or(overtaken, err)
+		}
+		// A follower may hear of a compaction before the revision it is at.
+		if err := r.node.Await(ctx, r.node.CompactRevision()); err != nil {
+			return err
+		}
+	}
+	return mvcc.ErrCompacted
+}
+
+// Reading is what one request reads, at one revision, which was not above the frontier when
+// the reading began. Its results are valid only once Check has returned nil. Not safe for
+// concurrent use.
+type Reading struct {
+	reader *Reader
+	rev    int64
+	table  bool // rows were read
+	// unchecked says that rows were read since the last check: compaction may have removed
+	// some that rev needs.
+	unchecked bool
+	// counted are counts to be remembered once they are checked.
+	counted []countedSpan
+}
+
+// At returns a reading at revision rev, which must not be above the frontier.
+func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }
+
+// Now returns a reading at the frontier, if as permits the request there.
+func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*Reading, error) {
+	frontier, err := r.node.Frontier(ctx, as, linearizable)
+	if err != nil {
+		return nil, err
+	}
+	return r.At(frontier), nil
+}
+
+// Past returns a reading at the revision that a request asks for when now is the newest one:
+// now itself if it asks for none, which is 0 or less. Errors: mvcc.ErrCompacted,
+// mvcc.ErrFutureRevision.
+func (now *Reading) Past(asked int64) (*Reading, error) {
+	switch {
+	case asked <= 0:
+		return now, nil
+	case asked > now.rev:
+		return nil, mvcc.ErrFutureRevision
+	case asked < now.reader.node.CompactRevision():
+		return nil, mvcc.ErrCompacted
+	default:
+		return now.reader.At(asked), nil
+	}
+}
+
+// Revision returns the revision that is read.
+func (r *Reading) Revision() int64 { return r.rev }
+
+// CompactRevision returns the compact revision that the node knows, -1 if there is none.
+func (r *Reading) CompactRevision() int64 { return r.reader.node.CompactRevision() }
+
+// FromTable reports whether rows were read.
+func (r *Reading) FromTable() bool { return r.table }
+
+// Check returns mvcc.ErrCompacted if compaction may have removed rows that the reading needed
+// before they were read. If it returns nil, what was read until the call holds.
+func (r *Reading) Check(ctx context.Context) error {
+	if r.unchecked {
+		mark, err := r.reader.node.Mark(ctx)
+		if err != nil {
+			return err
+		}
+		if r.rev < mark {
+			return mvcc.ErrCompacted
+		}
+		r.unchecked = false
+	}
+	for _, c := range r.counted {
+		r.reader.view.Remember(c.span, r.rev, c.n)
+	}
+	r.counted = nil
+	return nil
+}
+
+// readsTable notes that rows are about to be read.
+func (r *Reading) readsTable() { r.table, r.unchecked = true, true }
+
+// countedSpan is how many keys a span has at a reading's revision.
+type countedSpan struct {
+	span coder.Span
+	n    int64
+}

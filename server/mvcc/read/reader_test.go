@@ -1,0 +1,281 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// testNode is a node, the table it is on, and what writes to both.
+type testNode struct {
+	t       *testing.T
+	store   sqlstore.Store
+	view    *keyspace.View
+	index   map[string]coder.Index
+	rev     int64
+	compact int64
+	marks   int // looks at the mark
+	ranges  map[bool]int
+}
+
+func newTestNode(t *testing.T, cfg keyspace.Config) (*testNode, *Reader) {
+	t.Helper()
+	cfg.Revision = 1
+	view, err := keyspace.New(cfg)
+	require.NoError(t, err)
+	n := &testNode{t: t, store: memstore.New(), view: view, index: make(map[string]coder.Index), rev: 1, compact: -1, ranges: make(map[bool]int)}
+	t.Cleanup(func() { _ = n.store.Close() })
+	return n, New(n, n.store, view, 1000)
+}
+
+func (n *testNode) Revision() int64        { return n.rev }
+func (n *testNode) CompactRevision() int64 { return n.compact }
+func (n *testNode) CountRange(table bool)  { n.ranges[table]++ }
+
+func (n *testNode) Frontier(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
+
+func (n *testNode) Await(_ context.Context, rev int64) error {
+	if rev > n.rev {
+		return fmt.Errorf("revision %d never comes", rev)
+	}
+	return nil
+}
+
+func (n *testNode) Mark(context.Context) (int64, error) {
+	n.marks++
+	return n.compact, nil
+}
+
+// commit writes key in one revision, as often as there are values; nil deletes it.
+func (n *testNode) commit(key string, values ...[]byte) {
+	n.t.Helper()
+	n.rev++
+	prev, existed := n.index[key]
+	batch := n.store.BeginBatchWrite()
+	last := len(values) - 1
+	x := coder.Index{ModRevision: n.rev, PrevRevision: prev.ModRevision, CreateRevision: n.rev, Version: 1, Tombstone: values[last] == nil}
+	switch {
+	case x.Tombstone:
+		x.CreateRevision, x.Version = 0, 0
+	case existed && !prev.Tombstone:
+		x.CreateRevision, x.Version = prev.CreateRevision, prev.Version+1
+	}
+	rec := x.Record([]byte(key))
+	rec.Value = values[last]
+	change := coder.Change{Revision: n.rev, Key: rec.Key, Tombstone: x.Tombstone}
+	e := &watch.Event{Record: rec}
+	if existed && !prev.Tombstone {
+		change.PrevRevision, e.PrevRevision = prev.ModRevision, prev.ModRevision
+	}
+	if x.Tombstone {
+		e.Type = watch.Delete
+	}
+	batch.Put(coder.EncodeVersionKey(rec.Key, n.rev), coder.EncodeVersion(rec))
+	batch.Put(coder.EncodeIndexKey(rec.Key), coder.EncodeIndex(x))
+	batch.Put(coder.EncodeLogKey(n.rev, 1), coder.EncodeLog([]coder.Change{change})[0])
+	require.NoError(n.t, batch.Commit(n.t.Context()))
+	n.index[key] = x
+	n.view.Apply([]*watch.Event{e})
+}
+
+var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
+
+// TestCountsAgree: every way to count gives what a list of the same revision has, whether the
+// view reaches back to it or not.
+func TestCountsAgree(t *testing.T) {
+	for _, cfg := range []keyspace.Config{{PieceKeys: 1, Deltas: 2}, {PieceKeys: 3, Deltas: 100}, {Budget: 1 << 20}} {
+		n, r := newTestNode(t, cfg)
+		want := []int64{0, 0}
+		for i, alive := 0, int64(0); i < 60; i++ {
+			key := fmt.Sprint("k", i*7%13)
+			x, existed := n.index[key]
+			switch {
+			case existed && !x.Tombstone && i%3 == 0:
+				n.commit(key, nil)
+				alive--
+			default:
+				if !existed || x.Tombstone {
+					alive++
+				}
+				n.commit(key, []byte("v"))
+			}
+			want = append(want, alive)
+		}
+		for rev := int64(1); rev <= n.rev; rev++ {
+			now := r.At(rev)
+			listed, err := now.Range(t.Context(), &mvcc.RangeRequest{KeyRange: everything})
+			require.NoError(t, err)
+			require.Len(t, listed.Records, int(want[rev]), "revision %d", rev)
+			for name, count := range map[string]func(context.Context, coder.Span) (int64, error){
+				"count": now.Count, "each": now.countEach, "table": now.countTable, "pieces": now.countPieces,
+			} {
+				got, err := count(t.Context(), everything.Span())
+				require.NoError(t, err)
+				require.Equal(t, want[rev], got, "revision %d counted by %s, %+v", rev, name, cfg)
+			}
+		}
+	}
+}
+
+func TestStableReadsAgainWhenCompactionOvertakes(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	n.commit("k", []byte("1"))
+	var read []int64
+	get := func(now *Reading) error {
+		read = append(read, now.Revision())
+		_, err := now.Get(t.Context(), []byte("k"), true)
+		if len(read) == 1 { // while it was read
+			n.commit("k", []byte("2"))
+			n.compact = n.rev
+			return errors.New("a row is missing")
+		}
+		return err
+	}
+	require.NoError(t, r.Stable(t.Context(), auth.System, true, get))
+	require.Equal(t, []int64{2, 3}, read)
+
+	read = nil
+	err := r.Stable(t.Context(), auth.System, true, func(now *Reading) error {
+		read = append(read, now.Revision())
+		_, err := now.Get(t.Context(), []byte("k"), true)
+		n.commit("k", []byte("3"))
+		n.compact = n.rev
+		return err
+	})
+	require.ErrorIs(t, err, mvcc.ErrCompacted)
+	require.Len(t, read, MaxRaces)
+}
+
+// TestOlderRevisionsAreNotReadAgain: a request for a revision is not answered at a newer
+// one.
+func TestOlderRevisionsAreNotReadAgain(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	n.commit("k", []byte("1"))
+	n.commit("k", []byte("2"))
+	q := &mvcc.RangeRequest{KeyRange: everything, Revision: 4}
+	_, err := r.Range(t.Context(), auth.System, q, true)
+	require.ErrorIs(t, err, mvcc.ErrFutureRevision)
+	q.Revision = 2
+	res, err := r.Range(t.Context(), auth.System, q, true)
+	require.NoError(t, err)
+	require.Equal(t, "1", string(res.Records[0].Value))
+	require.Equal(t, int64(3), res.Revision)
+
+	now := r.At(n.rev)
+	n.store = overtaken{n.store, n}
+	now.reader.store = n.store
+	_, err = now.RangeAt(t.Context(), q)
+	require.ErrorIs(t, err, mvcc.ErrCompacted, "compacted while it was read")
+	_, err = r.Range(t.Context(), auth.System, q, true)
+	require.ErrorIs(t, err, mvcc.ErrCompacted, "compacted before")
+}
+
+// overtaken is a store in which a compaction passes every list.
+type overtaken struct {
+	sqlstore.Store
+	n *testNode
+}
+
+func (s overtaken) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	rows, more, err := s.Store.List(ctx, q)
+	s.n.compact = s.n.rev
+	return rows, more, err
+}
+
+// TestReadsFromMemoryAskNothing: what needs no row needs no look at the mark either.
+func TestReadsFromMemoryAskNothing(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{Budget: 1 << 20})
+	n.commit("a", []byte("1"))
+	n.commit("b", []byte("1"))
+	q := &mvcc.RangeRequest{KeyRange: everything}
+	for range 2 {
+		n.marks = 0
+		res, err := r.Range(t.Context(), auth.System, q, true)
+		require.NoError(t, err)
+		require.Len(t, res.Records, 2)
+	}
+	require.Zero(t, n.marks)
+	require.Equal(t, map[bool]int{true: 1, false: 1}, n.ranges)
+}
+
+// TestStreamsEndWhenCompactionOvertakes: what was sent cannot be taken back, so a stream is not
+// read again.
+func TestStreamsEndWhenCompactionOvertakes(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	for i := range 10 {
+		n.commit(fmt.Sprint("k", i), make([]byte, 100))
+	}
+	q := &mvcc.RangeRequest{KeyRange: everything}
+	stream := func() (sent int, err error) {
+		now, err := r.Now(t.Context(), auth.System, true)
+		require.NoError(t, err)
+		return sent, now.RangeStream(t.Context(), q, 300, func(chunk *mvcc.RangeResult, last bool) error {
+			sent += len(chunk.Records)
+			require.Equal(t, last, chunk.Revision > 0)
+			return nil
+		})
+	}
+	now, err := r.Now(t.Context(), auth.System, true)
+	require.NoError(t, err)
+	n.rev++
+	n.compact = n.rev
+	err = now.RangeStream(t.Context(), q, 300, func(*mvcc.RangeResult, bool) error {
+		t.Error("a chunk is sent that may lack keys")
+		return nil
+	})
+	require.ErrorIs(t, err, mvcc.ErrCompacted)
+	_, err = stream()
+	require.NoError(t, err)
+	q.SortBy = mvcc.SortByMod
+	_, err = stream()
+	require.ErrorIs(t, err, mvcc.ErrSortTooLarge)
+}
+
+// TestKeyHistoryStopsAtCompactRevision: rows that compaction has yet to remove are not shown.
+func TestKeyHistoryStopsAtCompactRevision(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	for _, v := range []string{"one", "two", "three"} {
+		n.commit("k", []byte(v))
+	}
+	q := &KeyHistoryRequest{Key: []byte("k"), Limit: 10, MaxBytes: 1 << 20}
+	versions, err := r.versionsOf(t.Context(), q, 4)
+	require.NoError(t, err)
+	require.Len(t, versions, 3)
+	for mark, want := range map[int64]int{-1: 3, 2: 3, 3: 2, 4: 1} {
+		page, more := q.page(versions, mark)
+		require.Len(t, page, want, "compact revision %d", mark)
+		require.False(t, more)
+	}
+}
+
+func TestChildrenPassOverWhatIsBelow(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	for _, k := range []string{"/a/1", "/a/2", "/b", "/c/1", "/d"} {
+		n.commit(k, []byte("v"))
+	}
+	q := &ChildrenRequest{Prefix: []byte("/"), Delimiter: '/', Limit: 3}
+	var names []string
+	for {
+		page, err := r.Children(t.Context(), auth.System, q)
+		require.NoError(t, err)
+		for _, c := range page.Children {
+			names = append(names, string(c.Name))
+		}
+		if page.Next == nil {
+			break
+		}
+		q.After = page.Next
+	}
+	require.Equal(t, []string{"/a/", "/b", "/c/", "/d"}, names)
+}

@@ -1,0 +1,232 @@
+package read
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Get returns the record of key, nil if there is none.
+func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.Record, error) {
+	if rec, ok := r.reader.view.Get(key, r.rev, needValue); ok {
+		return rec, nil
+	}
+	var fill *keyspace.Fill
+	if needValue {
+		fill = r.reader.view.BeginKey(key)
+	}
+	r.readsTable()
+	lo, hi := coder.IndexBounds(key, nil)
+	page, _, err := r.readRows(ctx, lo, hi, needValue, 1)
+	if err != nil || len(page) == 0 {
+		fill.Drop()
+		return nil, err
+	}
+	rec := page[0].rec
+	if rec != nil && rec.Tombstone {
+		rec = nil
+	}
+	if page[0].newest {
+		fill.KeepKey(rec)
+	} else {
+		fill.Drop()
+	}
+	return rec, nil
+}
+
+// Scan calls emit with the records of span, in key order, some at a time, until emit
+// returns false. want is how many the caller expects to take, 0 for all. Without needValue
+// records may come without their value. The slice is valid during the call only.
+func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, want int64, emit func([]*coder.Record) bool) error {
+	var records []*coder.Record
+	left, again := want, false
+	for {
+		limit := mvcc.PageRows
+		if want > 0 && left < mvcc.PageRows && !again {
+			limit = int(left)
+		}
+		var rest coder.Span
+		var known bool
+		records, rest, known = r.reader.view.Scan(records[:0], span, r.rev, needValue, limit)
+		if !known {
+			var next []byte
+			var err error
+			if records, next, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
+				return err
+			}
+			rest = coder.Span{Start: next, End: span.End}
+			again = true // tombstones may have been among the rows
+		}
+		if len(records) > 0 && !emit(records) || rest.Start == nil || rest.Empty() {
+			return nil
+		}
+		left = max(left-int64(len(records)), 1)
+		span = rest
+	}
+}
+
+// scanTable appends to out the records that up to limit rows of span make at the
+// revision, and offers them to the view. It returns where to continue: the end of span, if
+// that was reached.
+func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool, limit int) (_ []*coder.Record, next []byte, err error) {
+	r.readsTable()
+	fill := r.reader.view.Begin(span, needValue)
+	lo, hi := span.IndexBounds()
+	page, more, err := r.readRows(ctx, lo, hi, needValue, limit)
+	if err != nil {
+		fill.Drop()
+		return nil, nil, err
+	}
+	for i := range page {
+		if rec := page[i].rec; rec != nil && !rec.Tombstone {
+			out = append(out, rec)
+		}
+	}
+	if next = span.End; more && len(page) > 0 {
+		next = coder.KeyAfter(page[len(page)-1].key)
+	}
+	if fill != nil {
+		r.offer(ctx, fill, next, page)
+	}
+	return out, next, nil
+}
+
+// offer gives the view what a fill read, up to next.
+func (r *Reading) offer(ctx context.Context, fill *keyspace.Fill, next []byte, page []resolved) {
+	// At revisions below the mark there may be keys whose tombstones are gone.
+	floor, err := r.reader.node.Mark(ctx)
+	newest := make([]*coder.Record, 0, len(page))
+	for i := 0; i < len(page) && err == nil; i++ {
+		p := &page[i]
+		floor = max(floor, p.index.ModRevision)
+		rec := p.rec
+		switch {
+		case p.index.Tombstone:
+			continue
+		case p.newest:
+		case fill.Values():
+			rec, err = decodeNewest(p)
+		default:
+			rec = p.index.Record(p.key)
+		}
+		newest = append(newest, rec)
+	}
+	if err != nil {
+		fill.Drop()
+		return
+	}
+	fill.Keep(next, newest, floor)
+}
+
+// readRows reads up to limit index rows of [lo, hi), and says whether there may be
+// more.
+func (r *Reading) readRows(ctx context.Context, lo, hi []byte, needValue bool, limit int) (page []resolved, more bool, err error) {
+	rows, more, err := r.reader.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: limit, KeysOnly: !needValue})
+	if err != nil {
+		return nil, false, err
+	}
+	page, err = r.resolve(ctx, rows, needValue)
+	return page, more, err
+}
+
+// resolved is an index row, and the record that the read revision sees, which may
+// be a tombstone, or nil if there is none.
+type resolved struct {
+	key     []byte
+	index   coder.Index
+	version []byte // the newest version's row, if values were asked for
+	rec     *coder.Record
+	newest  bool // rec is the newest version
+}
+
+func decodeNewest(p *resolved) (*coder.Record, error) {
+	if p.version == nil {
+		return nil, fmt.Errorf("backend: the version row of %q at revision %d is missing", p.key, p.index.ModRevision)
+	}
+	return coder.DecodeVersion(p.key, p.index.ModRevision, p.version)
+}
+
+// resolve turns index rows into the records that the revision sees. Keys changed
+// after it are looked up again, all of a page in one or two statements.
+func (r *Reading) resolve(ctx context.Context, rows []sqlstore.ListRow, needValue bool) ([]resolved, error) {
+	page := make([]resolved, len(rows))
+	var exact, floor []int // positions to look up by the previous revision, or by search
+	for i, row := range rows {
+		p := &page[i]
+		p.version = row.Version
+		var err error
+		if p.index, err = coder.DecodeIndex(row.Index); err != nil {
+			return nil, err
+		}
+		if p.key, err = coder.DecodeIndexKey(row.Key); err != nil {
+			return nil, err
+		}
+		switch x := p.index; {
+		case x.ModRevision <= r.rev:
+			p.newest = true
+			if x.Tombstone || !needValue {
+				p.rec = x.Record(p.key)
+			} else if p.rec, err = decodeNewest(p); err != nil {
+				return nil, err
+			}
+		case x.Gap || x.PrevRevision > r.rev:
+			floor = append(floor, i)
+		case x.PrevRevision > 0:
+			exact = append(exact, i)
+		}
+	}
+	if err := r.lookupExact(ctx, page, exact); err != nil {
+		return nil, err
+	}
+	return page, r.lookupFloor(ctx, page, floor)
+}
+
+func (r *Reading) lookupExact(ctx context.Context, page []resolved, at []int) error {
+	if len(at) == 0 {
+		return nil
+	}
+	keys, revs := make([][]byte, len(at)), make([]int64, len(at))
+	for n, i := range at {
+		keys[n], revs[n] = page[i].key, page[i].index.PrevRevision
+	}
+	records, err := history.Versions(ctx, r.reader.store, keys, revs)
+	if err != nil {
+		return err
+	}
+	for n, i := range at {
+		page[i].rec = records[n] // nil: a tombstone that compaction removed
+	}
+	return nil
+}
+
+func (r *Reading) lookupFloor(ctx context.Context, page []resolved, at []int) error {
+	if len(at) == 0 {
+		return nil
+	}
+	ranges := make([]sqlstore.Partition, len(at))
+	for n, i := range at {
+		ranges[n].Start, ranges[n].End = coder.VersionsUpTo(page[i].key, r.rev)
+	}
+	rows, err := r.reader.store.Floor(ctx, ranges)
+	if err != nil {
+		return err
+	}
+	for n, i := range at {
+		if rows[n].Key == nil {
+			continue // created after the revision
+		}
+		_, found, err := coder.DecodeVersionKey(rows[n].Key)
+		if err != nil {
+			return err
+		}
+		if page[i].rec, err = coder.DecodeVersion(page[i].key, found, rows[n].Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package read
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+)
+
+// RangeStream answers q at the revision that it asks for when now is the newest one, in chunks
+// of about chunkBytes bytes read as they are sent. q has no sort order but ascending keys, and no
+// revision filters. If it has another target without an order, the range is sorted by it as
+// Range does, and may have MaxSorted bytes, else the error is mvcc.ErrSortTooLarge. send gets the
+// records of each chunk, in order; only the last call, marked so, has Revision, Count and More,
+// and it may come without records.
+func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
+	read, err := now.Past(q.Revision)
+	if err != nil {
+		return err
+	}
+	s := &rangeStreamer{q: q, read: read, chunkBytes: chunkBytes, send: send, last: &mvcc.RangeResult{Revision: now.rev}}
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	if len(q.End) != 0 {
+		now.reader.node.CountRange(read.table)
+	}
+	return send(s.last, true)
+}
+
+type rangeStreamer struct {
+	q          *mvcc.RangeRequest
+	read       *Reading
+	chunkBytes int
+	send       func(*mvcc.RangeResult, bool) error
+
+	last  *mvcc.RangeResult // collects the chunk that is not sent yet
+	bytes int
+	sent  int64
+	err   error
+}
+
+func (s *rangeStreamer) run(ctx context.Context) error {
+	if s.q.CountOnly || len(s.q.End) == 0 {
+		res, err := s.read.Range(ctx, s.q)
+		if err = cmp.Or(s.read.Check(ctx), err); err != nil {
+			return err
+		}
+		s.last.Records, s.last.Count, s.last.More = res.Records, res.Count, res.More
+		return nil
+	}
+	want := s.q.Limit
+	if want > 0 {
+		want++
+	}
+	if s.q.SortBy != mvcc.SortByKey {
+		return s.runSorted(ctx, want)
+	}
+	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly, want, func(records []*coder.Record) bool {
+		s.q.Strip(records)
+		for _, rec := range records {
+			if !s.take(ctx, rec) {
+				return false
+			}
+		}
+		return true
+	})
+	if s.err != nil {
+		return s.err
+	}
+	if err = cmp.Or(s.read.Check(ctx), err); err != nil {
+		return err
+	}
+	s.last.Count = s.sent
+	return s.count(ctx)
+}
+
+// count makes Count that of the whole range if there is more than was sent.
+func (s *rangeStreamer) count(ctx context.Context) (err error) {
+	if s.last.More {
+		s.last.Count, err = s.read.Count(ctx, s.q.Span())
+		if err == nil {
+			err = s.read.Check(ctx)
+		}
+	}
+	return err
+}
+
+// runSorted reads up to want records, 0 for all, before it sends the first.
+func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
+	var all []*coder.Record
+	size, tooLarge := 0, false
+	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly || s.q.SortBy == mvcc.SortByValue, want, func(records []*coder.Record) bool {
+		for _, rec := range records {
+			if want > 0 && int64(len(all)) == want {
+				return false
+			}
+			size += keyspace.Size(rec)
+			if tooLarge = size > s.read.reader.maxSorted; tooLarge {
+				return false
+			}
+			all = append(all, rec)
+		}
+		return true
+	})
+	if err = cmp.Or(s.read.Check(ctx), err); err != nil {
+		return err
+	}
+	if tooLarge {
+		return mvcc.ErrSortTooLarge
+	}
+	res := &mvcc.RangeResult{}
+	s.q.Finish(res, all)
+	for _, rec := range res.Records {
+		if !s.take(ctx, rec) {
+			return s.err
+		}
+	}
+	s.last.Count, s.last.More = int64(len(res.Records)), res.More
+	return s.count(ctx)
+}
+
+// take adds one record, sending the chunk before if it is full.
+func (s *rangeStreamer) take(ctx context.Context, rec *coder.Record) bool {
+	if s.q.Limit > 0 && s.sent == s.q.Limit {
+		s.last.More = true
+		return false
+	}
+	size := len(rec.Key) + len(rec.Value) + 64
+	if s.bytes > 0 && s.bytes+size > s.chunkBytes {
+		if s.err = s.read.Check(ctx); s.err != nil {
+			return false
+		}
+		if s.err = s.send(&mvcc.RangeResult{Records: s.last.Records}, false); s.err != nil {
+			return false
+		}
+		s.last.Records, s.bytes = nil, 0
+	}
+	s.last.Records = append(s.last.Records, rec)
+	s.bytes += size
+	s.sent++
+	return true
+}

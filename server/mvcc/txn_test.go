@@ -1,0 +1,78 @@
+package mvcc
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+func TestWritesAndPutsLookIntoNestedTransactions(t *testing.T) {
+	put, del, read := Op{Put: &PutRequest{}}, Op{Delete: &DeleteRequest{}}, Op{Range: &RangeRequest{}}
+	nested := func(ops ...Op) Op { return Op{Txn: &Txn{Else: ops}} }
+	for name, c := range map[string]struct {
+		txn          Txn
+		writes, puts bool
+	}{
+		"nothing":         {Txn{}, false, false},
+		"a read":          {Txn{Then: []Op{read}}, false, false},
+		"a put":           {Txn{Then: []Op{read, put}}, true, true},
+		"a delete":        {Txn{Else: []Op{del}}, true, false},
+		"a nested delete": {Txn{Then: []Op{nested(read, del)}}, true, false},
+		"a nested put":    {Txn{Else: []Op{nested(nested(put))}}, true, true},
+	} {
+		if w, p := c.txn.Writes(), c.txn.Puts(); w != c.writes || p != c.puts {
+			t.Errorf("%s: writes %v, puts %v", name, w, p)
+		}
+	}
+}
+
+func TestCreatesNamesTheKeyThatMustNotExist(t *testing.T) {
+	absent := Compare{KeyRange: KeyRange{Key: []byte("k")}, Target: CompareMod}
+	exists, spans := absent, absent
+	exists.Result, spans.End = CompareGreater, []byte("l")
+	put := []Op{{Put: &PutRequest{Key: []byte("k")}}}
+	for name, c := range map[string]struct {
+		txn  Txn
+		want []byte
+	}{
+		"created":         {Txn{Compares: []Compare{absent}, Then: put}, []byte("k")},
+		"another key":     {Txn{Compares: []Compare{absent}, Then: []Op{{Put: &PutRequest{Key: []byte("x")}}}}, nil},
+		"two conditions":  {Txn{Compares: []Compare{absent, absent}, Then: put}, nil},
+		"must exist":      {Txn{Compares: []Compare{exists}, Then: put}, nil},
+		"a range":         {Txn{Compares: []Compare{spans}, Then: put}, nil},
+		"put if it fails": {Txn{Compares: []Compare{absent}, Else: put}, nil},
+	} {
+		if got := c.txn.Creates(); !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestMatches(t *testing.T) {
+	r := &coder.Record{Version: 3, CreateRevision: 5, ModRevision: 9, Lease: 7, Value: []byte("m")}
+	for _, c := range []struct {
+		compare Compare
+		want    [4]bool // equal, greater, less, not equal
+	}{
+		{Compare{Target: CompareVersion, Int: 3}, [4]bool{true, false, false, false}},
+		{Compare{Target: CompareCreate, Int: 6}, [4]bool{false, false, true, true}},
+		{Compare{Target: CompareMod, Int: 8}, [4]bool{false, true, false, true}},
+		{Compare{Target: CompareLease, Int: 7}, [4]bool{true, false, false, false}},
+		{Compare{Target: CompareValue, Value: []byte("z")}, [4]bool{false, false, true, true}},
+	} {
+		for i, result := range []CompareResult{CompareEqual, CompareGreater, CompareLess, CompareNotEqual} {
+			if c.compare.Result = result; c.compare.Matches(r) != c.want[i] {
+				t.Errorf("%+v: %v", c.compare, !c.want[i])
+			}
+		}
+	}
+}
+
+func TestCostIsThatOfTheLargerBranch(t *testing.T) {
+	put := func(n int) Op { return Op{Put: &PutRequest{Key: []byte("k"), Value: make([]byte, n)}} }
+	txn := Txn{Then: []Op{put(10), {Delete: &DeleteRequest{}}}, Else: []Op{put(1), {Txn: &Txn{Then: []Op{put(2)}}}}}
+	if got, want := txn.Cost(), int64(2*256+1+1+1+2); got != want {
+		t.Errorf("cost %d, want %d", got, want)
+	}
+}

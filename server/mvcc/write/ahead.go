@@ -1,0 +1,411 @@
+package write
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+)
+
+// A command that needs a range, or the keys of a lease, reads them before it is queued, in the
+// goroutine of its caller and at the applied revision. Commits note what they change of them
+// until the command is evaluated. So the evaluation needs no statement, regardless of the
+// number of keys, and other writes wait for the commit only.
+
+const (
+	// MaxTxnKeys is the most keys that the ranges of one writing transaction may hold:
+	// its range deletes, range compares and ranges without a small limit, in all
+	// branches together. A transaction with more is refused. A commit of so many
+	// deletes takes some seconds and must fit Config.CommitTimeout.
+	MaxTxnKeys = 120_000
+	// MaxTxnBytes bounds the values that those ranges read.
+	MaxTxnBytes = 64 << 20
+	// aloneKeys is the number of keys above which a command begins a new batch, so that
+	// earlier commands need not wait for its commit.
+	aloneKeys = mvcc.PageRows
+	// SmallLease is the same number for the revocation of a lease.
+	SmallLease = 100
+)
+
+// errUnprepared: the command needs something that was not read ahead. Nothing was written, and
+// the caller must prepare the command again.
+var errUnprepared = errors.New("write: must be prepared again")
+
+// Ahead is what was read for one command before it was queued. Once the command is submitted,
+// only the sequencer may use it.
+type Ahead struct {
+	ranges []*aheadRange
+	lease  *aheadLease
+	past   map[*mvcc.RangeRequest]*mvcc.RangeResult // ranges at old revisions
+	pages  []*mvcc.RangeRequest                     // ranges with a small limit, which the evaluation reads again
+	keys   int                                      // read
+	room   int64                                    // taken of Pipeline.txnRoom
+}
+
+// aheadRange has the records of a range at the revision at which they were read, and what has
+// changed since.
+type aheadRange struct {
+	mvcc.KeyRange
+	values  bool
+	deletes bool
+	records []*coder.Record
+	bases   map[string]indexEntry // of the records, if deletes
+	noted   map[string]notedKey
+}
+
+// notedKey is a key that a commit has changed since it was read.
+type notedKey struct {
+	entry indexEntry
+	rec   *coder.Record // may be a tombstone
+}
+
+// aheads are the preparations in which commits note their changes. Safe for concurrent use.
+type aheads struct {
+	mu     sync.Mutex
+	active map[*Ahead]struct{}
+}
+
+func (as *aheads) add(a *Ahead) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.active == nil {
+		as.active = make(map[*Ahead]struct{})
+	}
+	as.active[a] = struct{}{}
+}
+
+func (as *aheads) remove(a *Ahead) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	delete(as.active, a)
+}
+
+// note notes what a commit changed. The commit must be visible: a preparation that is added
+// later reads at its revision or a newer one.
+func (as *aheads) note(s *batchState) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	for a := range as.active {
+		for i := range s.changes {
+			a.note(s, &s.changes[i])
+		}
+	}
+}
+
+func (a *Ahead) note(s *batchState, c *change) {
+	key := c.rec.Key
+	for _, r := range a.ranges {
+		if coder.Contains(r.Key, r.End, key) {
+			ks := s.keys[string(key)]
+			r.noted[string(key)] = notedKey{ks.entry(), ks.rec}
+		}
+	}
+	if a.lease != nil {
+		a.lease.note(s, c)
+	}
+}
+
+// large reports whether the command begins a new batch.
+func (a *Ahead) large() bool {
+	return a != nil && (a.keys > aloneKeys || a.lease != nil && a.keys > SmallLease)
+}
+
+// of returns what was read of kr, nil if it was not read.
+func (a *Ahead) of(kr mvcc.KeyRange, values bool) *aheadRange {
+	if a == nil {
+		return nil
+	}
+	for _, r := range a.ranges {
+		if bytes.Equal(r.Key, kr.Key) && bytes.Equal(r.End, kr.End) && (r.values || !values) {
+			return r
+		}
+	}
+	return nil
+}
+
+// base returns the index entry of rec, a current record; false if it was not read.
+func (a *Ahead) base(rec *coder.Record) (indexEntry, bool) {
+	if a == nil {
+		return indexEntry{}, false
+	}
+	for _, r := range a.ranges {
+		if !r.deletes || !coder.Contains(r.Key, r.End, rec.Key) {
+			continue
+		}
+		if n, ok := r.noted[string(rec.Key)]; ok {
+			return n.entry, n.entry.of(rec)
+		}
+		if e, ok := r.bases[string(rec.Key)]; ok {
+			return e, e.of(rec)
+		}
+	}
+	return indexEntry{}, false
+}
+
+// current returns the records of the range in the newest committed state, in key
+// order.
+func (r *aheadRange) current() []*coder.Record {
+	if len(r.noted) == 0 {
+		return r.records
+	}
+	merged := overlay{records: make([]*coder.Record, 0, len(r.records)+len(r.noted))}
+	for _, k := range slices.Sorted(maps.Keys(r.noted)) {
+		merged.newer = append(merged.newer, r.noted[k].rec)
+	}
+	for _, rec := range r.records {
+		merged.add(rec)
+	}
+	merged.addNewer(nil)
+	return merged.records
+}
+
+// plan adds the ranges that t reads in all branches.
+func (a *Ahead) plan(t *mvcc.Txn) {
+	for i := range t.Compares {
+		c := &t.Compares[i]
+		a.add(c.KeyRange, c.Target == mvcc.CompareValue, false)
+	}
+	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
+		for _, op := range ops {
+			switch {
+			case op.Delete != nil:
+				a.add(op.Delete.KeyRange, op.Delete.PrevKV, true)
+			case op.Range != nil && op.Range.Revision > 0:
+				if a.past == nil {
+					a.past = make(map[*mvcc.RangeRequest]*mvcc.RangeResult)
+				}
+				a.past[op.Range] = nil
+			case op.Range != nil && op.Range.Piecemeal():
+				a.pages = append(a.pages, op.Range)
+			case op.Range != nil:
+				a.add(op.Range.KeyRange, op.Range.NeedValues(), false)
+			case op.Txn != nil:
+				a.plan(op.Txn)
+			}
+		}
+	}
+}
+
+func (a *Ahead) add(kr mvcc.KeyRange, values, deletes bool) {
+	if len(kr.End) == 0 {
+		return
+	}
+	for _, r := range a.ranges {
+		if bytes.Equal(r.Key, kr.Key) && bytes.Equal(r.End, kr.End) {
+			r.values, r.deletes = r.values || values, r.deletes || deletes
+			return
+		}
+	}
+	a.ranges = append(a.ranges, &aheadRange{KeyRange: kr, values: values, deletes: deletes, noted: make(map[string]notedKey)})
+}
+
+// prepare reads the ranges that t needs. It returns nil if t needs none. The caller must end
+// the preparation with Settle. Errors: mvcc.ErrTooLarge, ctx's, the database's.
+func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
+	a := &Ahead{}
+	if a.plan(t); len(a.ranges) == 0 && len(a.past) == 0 && len(a.pages) == 0 {
+		return nil, nil
+	}
+	p.aheads.add(a)
+	err := p.readRanges(ctx, a)
+	for tries := 1; tries < read.MaxRaces && errors.Is(err, mvcc.ErrCompacted); tries++ {
+		err = p.readRanges(ctx, a)
+	}
+	if err == nil {
+		err = p.readPast(ctx, a)
+	}
+	for _, q := range a.pages {
+		if err == nil && len(q.End) > 0 {
+			// This fills the view with the page and the count.
+			_, err = p.cfg.Reader.At(p.cfg.Revisions.Frontier()).Range(ctx, q)
+		}
+	}
+	if err != nil {
+		p.Settle(a)
+		return nil, err
+	}
+	return a, nil
+}
+
+// Settle ends a preparation; nil is none. Its command must have been answered or abandoned.
+func (p *Pipeline) Settle(a *Ahead) {
+	if a == nil {
+		return
+	}
+	p.aheads.remove(a)
+	if a.room > 0 {
+		p.txnRoom.Release(a.room)
+	}
+}
+
+// readRanges reads the ranges of a at the applied revision.
+func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
+	read, size := p.cfg.Reader.At(p.cfg.Revisions.Frontier()), 0
+	a.keys = 0
+	for _, r := range a.ranges {
+		r.records = nil
+		var failed error
+		err := read.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
+			if r.values {
+				for _, rec := range records {
+					size += len(rec.Value)
+				}
+			}
+			r.records = append(r.records, records...)
+			if a.keys += len(records); size > MaxTxnBytes {
+				failed = fmt.Errorf("%w: its ranges read more than %d bytes", mvcc.ErrTooLarge, MaxTxnBytes)
+			} else if a.keys > aloneKeys && a.room == 0 {
+				failed = p.takeRoom(ctx, a)
+			} else if a.keys > p.cfg.Limits.TxnKeys {
+				failed = tooManyKeys(p.cfg.Limits.TxnKeys)
+			}
+			return failed == nil
+		})
+		if err = errors.Join(failed, err); err != nil {
+			return err
+		}
+	}
+	if err := read.Check(ctx); err != nil {
+		return err
+	}
+	for _, r := range a.ranges {
+		if !r.deletes {
+			continue
+		}
+		keys := make([][]byte, len(r.records))
+		for i, rec := range r.records {
+			keys[i] = rec.Key
+		}
+		var err error
+		// Ahead.base recognizes entries that are newer than the records.
+		if r.bases, err = p.entriesOf(ctx, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tooManyKeys(most int) error {
+	return fmt.Errorf("%w: its ranges hold more than %d keys", mvcc.ErrTooLarge, most)
+}
+
+// takeRoom waits until there is room in memory for all ranges of a. It counts them first, and
+// returns mvcc.ErrTooLarge if they have too many keys.
+func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
+	total, read := int64(0), p.cfg.Reader.At(p.cfg.Revisions.Frontier())
+	for _, r := range a.ranges {
+		n, err := p.countUpTo(ctx, read, r.KeyRange, int64(p.cfg.Limits.TxnKeys)-total)
+		if err != nil {
+			return err
+		}
+		if total += n; total > int64(p.cfg.Limits.TxnKeys) {
+			return tooManyKeys(p.cfg.Limits.TxnKeys)
+		}
+	}
+	total = max(total, 1)
+	if err := p.txnRoom.Acquire(ctx, total); err != nil {
+		return err
+	}
+	a.room = total
+	return nil
+}
+
+// countUpTo counts the keys of kr, and stops soon after most: the first count of a very large
+// range takes seconds.
+func (p *Pipeline) countUpTo(ctx context.Context, read *read.Reading, kr mvcc.KeyRange, most int64) (n int64, err error) {
+	left := kr.Span()
+	for n <= most {
+		lo, hi := left.IndexBounds()
+		row, err := p.cfg.Store.Skip(ctx, lo, hi, int(most)+1)
+		if err != nil {
+			return 0, err
+		}
+		next := left
+		if row != nil { // after most+1 rows, some of which may be tombstones
+			if next.End, err = coder.DecodeIndexKey(row); err != nil {
+				return 0, err
+			}
+		}
+		part, err := read.Count(ctx, next)
+		if err != nil {
+			return 0, err
+		}
+		if n += part; row == nil {
+			break
+		}
+		left.Start = next.End
+	}
+	return n, nil
+}
+
+// entriesOf returns the index entries of keys, from the index cache if they are there. It does
+// not cache the others, so that many keys do not evict those in use.
+func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]indexEntry, error) {
+	entries := make(map[string]indexEntry, len(keys))
+	for chunk := range slices.Chunk(keys, mvcc.PageRows) {
+		var missing []string
+		for _, k := range chunk {
+			if e, ok := p.index.peek(k); ok {
+				entries[string(k)] = e
+			} else {
+				missing = append(missing, string(k))
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		read, err := p.readIndex(ctx, missing)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range read {
+			entries[missing[i]] = e
+		}
+	}
+	return entries, nil
+}
+
+// readPast answers the ranges of a at old revisions, which do not change. The sequencer decides
+// again about those that are refused here.
+func (p *Pipeline) readPast(ctx context.Context, a *Ahead) error {
+	for q := range a.past {
+		res, err := p.cfg.Reader.At(p.cfg.Revisions.Frontier()).RangeAt(ctx, q)
+		switch {
+		case err == nil:
+			a.past[q] = res
+		case errors.Is(err, mvcc.ErrCompacted), errors.Is(err, mvcc.ErrFutureRevision):
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// aheadLease has keys of a lease, and what has changed since they were read.
+type aheadLease struct {
+	id int64
+	// keys are the first keys of the lease, in key order. With more, it has others.
+	keys  [][]byte
+	more  bool
+	bases map[string]indexEntry
+	noted map[string]notedKey
+}
+
+// note notes a change that attaches a key to the lease, or of a key that was attached.
+func (a *aheadLease) note(s *batchState, c *change) {
+	concerns := c.rec.Lease == a.id || c.prev != nil && c.prev.Lease == a.id
+	if !concerns && len(a.noted) > 0 {
+		_, concerns = a.noted[string(c.rec.Key)]
+	}
+	if concerns {
+		ks := s.keys[string(c.rec.Key)]
+		a.noted[string(c.rec.Key)] = notedKey{ks.entry(), ks.rec}
+	}
+}

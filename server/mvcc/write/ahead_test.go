@@ -1,0 +1,88 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// deleteAll returns a transaction that deletes all keys from from up to end.
+func deleteAll(from, end string) *mvcc.Txn {
+	return &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(from), End: []byte(end)}}}}}
+}
+
+// fill writes n keys below k/ in one transaction.
+func fill(t *testing.T, l *testLeader, n int) {
+	t.Helper()
+	large := &mvcc.Txn{}
+	for i := range n {
+		large.Then = append(large.Then, put(fmt.Sprintf("k/%06d", i), "v").Then...)
+	}
+	l.must(t, large)
+}
+
+// Those before it need not wait for its commit.
+func TestALargeCommandIsCommittedAlone(t *testing.T) {
+	l := lead(t, newStore(t))
+	fill(t, l, aloneKeys+1)
+	c, err := l.p.PrepareTxn(t.Context(), deleteAll("k/", "k0"))
+	require.NoError(t, err)
+	defer l.p.Settle(c.Prepared())
+	sequence := l.chain.Sequence
+	for _, err := range l.together(t, NewTxnCommand(put("a", "1")), c, NewTxnCommand(put("b", "1"))) {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, aloneKeys+1, c.result.Results[0].Delete.Deleted)
+	require.EqualValues(t, 3, l.chain.Sequence-sequence)
+}
+
+func TestManyDeletesDoNotEmptyTheIndexCache(t *testing.T) {
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.IndexCache = 100 })
+	fill(t, l, 2*aloneKeys)
+	l.must(t, put("hot", "1"))
+	c, err := l.p.PrepareTxn(t.Context(), deleteAll("k/", "k0"))
+	require.NoError(t, err)
+	defer l.p.Settle(c.Prepared())
+	require.NoError(t, l.together(t, c)[0])
+	require.EqualValues(t, 2*aloneKeys, c.result.Results[0].Delete.Deleted)
+	_, cached := l.p.index.peek([]byte("hot"))
+	require.True(t, cached)
+}
+
+// A preparation ends with its request, whether that was executed or refused.
+func TestPreparationsEndWithTheirRequests(t *testing.T) {
+	const most = 2 * mvcc.PageRows
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.TxnKeys = most })
+	fill(t, l, most+1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	_, err := l.p.Txn(t.Context(), auth.System, deleteAll("k/", "k0"))
+	require.ErrorIs(t, err, mvcc.ErrTooLarge)
+	_, err = l.p.Txn(t.Context(), auth.System, deleteAll("k/", "k/001500"))
+	require.NoError(t, err)
+	require.Zero(t, len(l.p.aheads.active))
+	require.True(t, l.p.txnRoom.TryAcquire(most), "room was not given back")
+}
+
+// The index cache says that a key does not exist, which the table contradicts.
+func TestAStaleIndexIsNotBelieved(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("k", "1"))
+	rev := l.Revision()
+	l.p.index.lru.Add("k", indexEntry{}) // believes that k does not exist
+	l.must(t, put("k", "2"))
+	got, err := l.p.cfg.Reader.At(l.Revision()).Get(t.Context(), []byte("k"), true)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, got.Version)
+	require.Equal(t, rev, got.CreateRevision)
+	require.Equal(t, l.Revision(), got.ModRevision)
+}

@@ -1,0 +1,99 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
+	l := lead(t, newStore(t))
+	first := NewTxnCommand(put("a", "1"))
+	second := NewTxnCommand(&mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("a")}, Target: mvcc.CompareValue, Value: []byte("1")}},
+		Then:     []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all(), PrevKV: true}}, {Range: &mvcc.RangeRequest{KeyRange: all()}}},
+	})
+	third := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
+	outcomes := l.together(t, first, second, third)
+	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], mvcc.ErrKeyNotFound) {
+		t.Fatalf("outcomes: %v", outcomes)
+	}
+	if !second.Result().Succeeded || second.Result().Results[0].Delete.Deleted != 1 || second.Result().Results[1].Range.Count != 0 || second.Result().Revision != 3 {
+		t.Fatalf("the second saw %+v", second.Result())
+	}
+}
+
+func TestAFailedCommandLeavesNothingBehind(t *testing.T) {
+	l := lead(t, newStore(t))
+	bad := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{
+		{Put: &mvcc.PutRequest{Key: []byte("a"), Value: []byte("1")}},
+		{Put: &mvcc.PutRequest{Key: []byte("b"), Value: []byte("1"), Lease: 99}},
+	}})
+	good := NewTxnCommand(put("c", "1"))
+	outcomes := l.together(t, bad, good)
+	if !errors.Is(outcomes[0], mvcc.ErrLeaseNotFound) || outcomes[1] != nil {
+		t.Fatalf("outcomes: %v", outcomes)
+	}
+	if good.Result().Revision != 2 || l.Revision() != 2 {
+		t.Fatalf("the failed command took a revision: %d, %d", good.Result().Revision, l.Revision())
+	}
+	res, err := l.p.cfg.Reader.At(2).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: all()})
+	if err != nil || res.Count != 1 {
+		t.Fatalf("the table holds %+v, %v", res, err)
+	}
+}
+
+// A client may ask for a revision that is being made in the same batch.
+func TestARevisionOfTheSameBatchWaitsForTheNext(t *testing.T) {
+	l := lead(t, newStore(t))
+	ask := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{
+		{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: 2}},
+		{Put: &mvcc.PutRequest{Key: []byte("c"), Value: []byte("1")}},
+	}})
+	outcomes := l.together(t, NewTxnCommand(put("a", "1")), NewTxnCommand(put("b", "1")), ask)
+	if err := errors.Join(outcomes...); err != nil {
+		t.Fatal(err)
+	}
+	if r := ask.Result().Results[0].Range; r.Count != 1 || r.Revision != 3 {
+		t.Fatalf("revision 2 reads %+v", r)
+	}
+	future := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &mvcc.PutRequest{Key: []byte("d")}}}})
+	if err := l.together(t, future)[0]; !errors.Is(err, mvcc.ErrFutureRevision) {
+		t.Fatalf("revision 5 of 4: %v", err)
+	}
+}
+
+// narrow is a store that takes no batch above a size.
+type narrow struct {
+	sqlstore.Store
+	bytes int
+}
+
+type narrowBatch struct {
+	sqlstore.BatchWrite
+	bytes int
+}
+
+func (n *narrow) BeginBatchWrite() sqlstore.BatchWrite {
+	return &narrowBatch{BatchWrite: n.Store.BeginBatchWrite(), bytes: n.bytes}
+}
+
+func (b *narrowBatch) Commit(ctx context.Context) error {
+	if b.Size() > b.bytes {
+		return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
+func TestARequestTooLargeFailsAlone(t *testing.T) {
+	l := lead(t, &narrow{Store: newStore(t), bytes: 2000})
+	outcomes := l.together(t,
+		NewTxnCommand(put("a", "1")), NewTxnCommand(put("b", string(make([]byte, 3000)))), NewTxnCommand(put("c", "1")))
+	if outcomes[0] != nil || !errors.Is(outcomes[1], mvcc.ErrTooLarge) || outcomes[2] != nil || l.Revision() != 3 {
+		t.Fatalf("outcomes %v, revision %d", outcomes, l.Revision())
+	}
+}

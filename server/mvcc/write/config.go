@@ -1,0 +1,124 @@
+package write
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/tso"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Config says what a Pipeline works with. All fields but Tracer are required.
+type Config struct {
+	Limits    Limits
+	Store     sqlstore.Store
+	Hold      *fence.Hold // only the pipeline may use it
+	Reader    *read.Reader
+	View      *keyspace.View
+	Revisions *tso.Oracle
+	Leader    Leader
+	Leases    Leases
+	Metrics   *Metrics
+	Log       *slog.Logger
+	Tracer    trace.Tracer // of writes that are part of a sampled trace; nil: off
+}
+
+// Limits bound what a Pipeline takes in. All must be at least 1.
+type Limits struct {
+	QueueLength   int           // most requests that wait for a batch
+	BatchRequests int           // most requests of one commit
+	BatchRows     int           // most rows of one commit, unless one request has more
+	BatchBytes    int           // most bytes of one commit, unless one request has more
+	IndexCache    int           // most entries of the index cache
+	TxnKeys       int           // most keys of the ranges of one transaction, see MaxTxnKeys
+	CommitTimeout time.Duration // of one attempt to commit, and of what the commands of a batch read
+}
+
+// DefaultLimits returns the default limits.
+func DefaultLimits() Limits {
+	return Limits{
+		QueueLength:   8192,
+		BatchRequests: 256,
+		BatchRows:     1024,
+		BatchBytes:    4 << 20,
+		IndexCache:    200_000,
+		TxnKeys:       MaxTxnKeys,
+		CommitTimeout: 10 * time.Second,
+	}
+}
+
+// Leader is the leadership that a Pipeline writes for.
+type Leader interface {
+	// Confirm returns nil if no other leader can have acknowledged anything before the call.
+	Confirm(ctx context.Context) error
+	// End ends the leadership because of cause, and returns the error of requests that were
+	// not executed.
+	End(cause error) error
+	// Ended is closed when the leadership has ended for the reason that Lost returns.
+	Ended() <-chan struct{}
+	// Lost returns why the leadership ended, nil if it has not, or if this node handed it over.
+	Lost() error
+	// TurnedAway returns the error of a request that was not executed.
+	TurnedAway() error
+	// AuthRows returns the newest users and roles.
+	AuthRows() *auth.Rows
+	// Seen gets each value of the chain row after an attempt to commit.
+	Seen(chain coder.Chain)
+	// Publish makes a durable commit visible. Its error is that of all requests in it.
+	Publish(c Committed) error
+}
+
+// Committed is what a commit changed.
+type Committed struct {
+	Events   []*watch.Event
+	Revision int64      // the newest after it
+	Bytes    int        // about how many it wrote
+	Auth     *auth.Rows // users and roles after it; to be in force before Events are shown
+	// Then is to be run in order once the revision can be read, before watchers see Events.
+	Then []func()
+}
+
+// Leases are the leases in the table, and the policies that grant some.
+type Leases interface {
+	// Lease returns the row of a lease as of the last commit; false if there is none.
+	Lease(id int64) (coder.Lease, bool)
+	// PolicyLease returns the lease for a key that is put without one, 0 if it gets none.
+	// It may grant one in tx. It is called on the sequencer.
+	PolicyLease(tx *Tx, key []byte) (int64, error)
+}
+
+// Metrics are the metrics of writing. They outlive a Pipeline.
+type Metrics struct {
+	queue, commit, batchChanges                 prometheus.Histogram
+	commitRetries, indexMisses, presumedWrongly prometheus.Counter
+}
+
+// NewMetrics creates the metrics on r.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return promauto.With(r).NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(r).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	latency := prometheus.ExponentialBuckets(0.0001, 2, 18)
+	return &Metrics{
+		queue:           histogram("sqlbrain_request_pipeline_duration_seconds", "Time from queueing a write to its answer.", latency),
+		commit:          histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, settling included.", latency),
+		batchChanges:    histogram("sqlbrain_commit_changes", "Key changes in one commit.", prometheus.ExponentialBuckets(1, 2, 12)),
+		commitRetries:   counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
+		indexMisses:     counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating."),
+		presumedWrongly: counter("sqlbrain_presumed_wrongly_total", "Batches evaluated again because a key to be created was there."),
+	}
+}

@@ -1,0 +1,29 @@
+// Package write is the write path of the store. Every change of the table that has an order
+// passes through a Pipeline: transactions of clients, changes of leases, users and roles,
+// alarms, the compaction mark.
+//
+// A Command is queued (Pipeline.Submit), collected into a batch while the batch before it is
+// committed, evaluated by the sequencer against the newest state (Tx), and committed with its
+// batch in one atomic step, together with the chain row (fence.Hold). The data that a command needs from
+// the table is read before the sequencer gets to it: index rows by the collector, ranges and
+// the keys of leases in the goroutine of the caller (Ahead).
+//
+// Invariants, and the tests that hold them:
+//
+//   - Commands take effect in one order, as if each were committed alone, and each sees the
+//     ones before it: TestACommandSeesTheOnesBeforeIt, and in server/backend
+//     TestRandomBatchesMatchTheModel.
+//   - A command that fails writes nothing and takes no revision:
+//     TestAFailedCommandLeavesNothingBehind.
+//   - A commit writes only if the rows that it replaces are what the index cache has:
+//     TestAStaleIndexIsNotBelieved. An entry that was read before a commit changed its row is
+//     not kept: TestAnIndexEntryReadBeforeAChangeIsNotKept.
+//   - A key is presumed absent only if the commit proves it: TestPresumptionsAreProvenOrDropped.
+//   - The sequencer reads no ranges: TestSequencerReadsNoRanges in
+//     server/backend, and TestRevokingReadsNothingOnTheSequencer in server/lease.
+//   - A permit is judged on the state that its command is evaluated on:
+//     TestPermitSeesEarlierAuthChanges in server/backend, and TestPermitSeesKeysOfLease in
+//     server/lease.
+//
+// Start reading at pipeline.go and sequencer.go, then tx.go, evaluate.go and commit.go.
+package write

@@ -1,0 +1,176 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// create returns the transaction that kube-apiserver creates objects with: its
+// failure branch says what is there.
+func create(key, value string) *mvcc.Txn {
+	return &mvcc.Txn{
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod, Result: mvcc.CompareEqual}},
+		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
+		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
+	}
+}
+
+// countedReads counts the index rows that are asked for.
+type countedReads struct {
+	sqlstore.Store
+	keys int
+}
+
+func (c *countedReads) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	for _, k := range keys {
+		if _, err := coder.DecodeIndexKey(k); err == nil {
+			c.keys++
+		}
+	}
+	return c.Store.MultiGet(ctx, keys)
+}
+
+// presuming returns an idle leader whose index cache is empty, over a store that
+// counts, with the key "old" in it.
+func presuming(t *testing.T) (*testLeader, *countedReads) {
+	t.Helper()
+	store := &countedReads{Store: newStore(t)}
+	l := lead(t, store)
+	l.must(t, put("old", "0"), put("gone", "0"), del("gone"))
+	l.p.index.purge()
+	store.keys = 0
+	return l, store
+}
+
+func TestCreatingReadsNothing(t *testing.T) {
+	l, store := presuming(t)
+	first, second := NewTxnCommand(create("new", "1")), NewTxnCommand(create("new", "2"))
+	for _, err := range l.together(t, first, second) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !first.Result().Succeeded || second.Result().Succeeded {
+		t.Fatalf("first %v, second %v", first.Result().Succeeded, second.Result().Succeeded)
+	}
+	if kvs := second.Result().Results[0].Range.Records; len(kvs) != 1 || string(kvs[0].Value) != "1" {
+		t.Fatalf("the second found %v", kvs)
+	}
+	if store.keys != 0 {
+		t.Fatalf("%d index rows were read", store.keys)
+	}
+}
+
+func TestCreatingWhatExists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		key       string
+		succeeded bool
+	}{
+		"live":    {"old", false},
+		"deleted": {"gone", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, store := presuming(t)
+			before := l.Revision()
+			others := []*TxnCommand{NewTxnCommand(create("a", "1")), NewTxnCommand(create("b", "1"))}
+			c := NewTxnCommand(create(tc.key, "1"))
+			for _, err := range l.together(t, others[0], c, others[1]) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.Result().Succeeded != tc.succeeded || !others[0].Result().Succeeded || !others[1].Result().Succeeded {
+				t.Fatalf("succeeded: %v, others %v and %v", c.Result().Succeeded, others[0].Result().Succeeded, others[1].Result().Succeeded)
+			}
+			want := before + 2
+			if tc.succeeded {
+				want++
+			} else if kvs := c.Result().Results[0].Range.Records; len(kvs) != 1 || string(kvs[0].Value) != "0" {
+				t.Fatalf("found %v", kvs)
+			}
+			if got := l.Revision(); got != want || others[1].Result().Revision != want {
+				t.Fatalf("revision %d, the last answer %d, want %d", got, others[1].Result().Revision, want)
+			}
+			if n := testutil.ToFloat64(l.p.cfg.Metrics.presumedWrongly); n != 1 {
+				t.Fatalf("%v batches were presumed wrongly, want 1", n)
+			}
+			// From now on for a while, keys are looked up before.
+			store.keys = 0
+			l.together(t, NewTxnCommand(create("c", "1")))
+			if store.keys != 1 {
+				t.Fatalf("%d index rows were read, want 1", store.keys)
+			}
+		})
+	}
+}
+
+// TestPresumptionsAreProvenOrDropped: an outcome that rests on a key's absence
+// without creating the key is not proven by any commit.
+func TestPresumptionsAreProvenOrDropped(t *testing.T) {
+	l, _ := presuming(t)
+	leased := create("old", "1")
+	leased.Then[0].Put.Lease = 99
+	ignoring := create("old", "1")
+	ignoring.Then[0].Put.IgnoreValue = true
+	for name, txn := range map[string]*mvcc.Txn{"unknown lease": leased, "ignored value": ignoring} {
+		c := NewTxnCommand(txn)
+		if err := l.together(t, c)[0]; err != nil || c.Result().Succeeded {
+			t.Errorf("%s: %v, %+v; want the other branch, because the key is there", name, err, c.Result())
+		}
+		l.p.index.purge()
+	}
+	fresh := create("new", "1")
+	fresh.Then[0].Put.Lease = 99
+	if err := l.together(t, NewTxnCommand(fresh))[0]; !errors.Is(err, mvcc.ErrLeaseNotFound) {
+		t.Errorf("unknown lease of a new key: %v", err)
+	}
+}
+
+// TestPresumingIsResumed: once as many keys as the pause asks for were read ahead.
+func TestPresumingIsResumed(t *testing.T) {
+	var p presumptions
+	p.pause.Store(3)
+	for i, n := range []int{0, 2, 1, 1} {
+		wait := p.pause.Load() > 0
+		if got := p.holdFor(n); got != (n == 0 || !wait) {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+	if !p.hold() {
+		t.Error("still paused")
+	}
+}
+
+func TestTransactionsTakenForCreations(t *testing.T) {
+	key := mvcc.KeyRange{Key: []byte("k")}
+	other := create("k", "")
+	other.Then[0].Put.Key = []byte("other")
+	two := create("k", "")
+	two.Compares = append(two.Compares, mvcc.Compare{KeyRange: mvcc.KeyRange{Key: []byte("l")}, Target: mvcc.CompareLease})
+	for name, tc := range map[string]struct {
+		txn  *mvcc.Txn
+		want bool
+	}{
+		"mod revision":    {create("k", ""), true},
+		"version":         {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareVersion}}, Then: create("k", "").Then}, true},
+		"create revision": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareCreate}}, Then: create("k", "").Then}, true},
+		"lease":           {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareLease}}, Then: create("k", "").Then}, false},
+		"revision 7":      {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod, Int: 7}}, Then: create("k", "").Then}, false},
+		"not equal":       {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod, Result: mvcc.CompareNotEqual}}, Then: create("k", "").Then}, false},
+		"range":           {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Target: mvcc.CompareMod}}, Then: create("k", "").Then}, false},
+		"another key":     {other, false},
+		"two conditions":  {two, false},
+		"put":             {put("k", ""), false},
+	} {
+		if c := NewTxnCommand(tc.txn); (len(c.fresh) == 1) != tc.want || (len(c.keys) == 0) != tc.want {
+			t.Errorf("%s: reads %q, expects %q to be new", name, c.keys, c.fresh)
+		}
+	}
+}

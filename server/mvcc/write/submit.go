@@ -1,0 +1,59 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// Submit executes cmd if as permits it, and waits for the outcome: nil after its changes have
+// become durable and visible, else the reason why it was not executed. If ctx ends during the
+// commit, the caller does not learn the outcome. Errors: those of cmd and as,
+// mvcc.ErrTooManyRequests if the queue is full, mvcc.ErrTimeout, those of Leader, the database's.
+func (p *Pipeline) Submit(ctx context.Context, as auth.Permit, cmd Command) error {
+	for {
+		r := &request{cmd: cmd, as: as, since: time.Now(), done: make(chan error, 1)}
+		err := p.traced(ctx, r)
+		if !errors.Is(err, errUnpermitted) {
+			return err
+		}
+		if err := p.reachVerdicts(ctx, as); err != nil {
+			return mvcc.PublicError(ctx, err)
+		}
+	}
+}
+
+// await queues r and waits for its outcome.
+func (p *Pipeline) await(ctx context.Context, r *request) error {
+	select {
+	case <-p.draining:
+		return p.cfg.Leader.TurnedAway()
+	case <-p.cfg.Leader.Ended():
+		return p.cfg.Leader.TurnedAway()
+	default:
+	}
+	select {
+	case p.queue <- r:
+	default:
+		return mvcc.ErrTooManyRequests
+	}
+	select {
+	case err := <-r.done:
+		r.note(ctx, true)
+		return err
+	case <-ctx.Done():
+		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+			r.note(ctx, false)
+		}
+		r.abandoned.Store(true)
+		return mvcc.PublicError(ctx, ctx.Err())
+	case <-p.sequencerDone:
+		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+			return p.cfg.Leader.TurnedAway()
+		}
+		return <-r.done // the sequencer answers every request that it has taken
+	}
+}

@@ -1,0 +1,121 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// queued returns a request as Submit queues it.
+func queued(t *mvcc.Txn) *request {
+	return &request{cmd: NewTxnCommand(t), as: auth.System, done: make(chan error, 1)}
+}
+
+// keys returns how many keys the table has.
+func (l *testLeader) keys(t *testing.T) int64 {
+	t.Helper()
+	res, err := l.p.cfg.Reader.At(l.Revision()).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: all()})
+	require.NoError(t, err)
+	return res.Count
+}
+
+// The caller of a request that was left in the queue was told that it was not executed.
+func TestRequestLeftInTheQueueIsNotExecuted(t *testing.T) {
+	l := lead(t, newStore(t))
+	left, waiting := queued(put("left", "1")), queued(put("waiting", "1"))
+	left.state.Store(requestLeft)
+	require.Empty(t, l.p.runBatch(t.Context(), []*request{left, waiting}))
+	require.NoError(t, <-waiting.done)
+	require.EqualValues(t, 2, l.Revision())
+	require.EqualValues(t, 1, l.keys(t))
+}
+
+// No caller is waiting for a request that was taken, did not fit in the commit, and was
+// abandoned during that.
+func TestAbandonedRequestIsNotExecutedInALaterBatch(t *testing.T) {
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.BatchRows = 1 })
+	first, second, third := queued(put("a", "1")), queued(put("b", "1")), queued(put("c", "1"))
+	rest := l.p.runBatch(t.Context(), []*request{first, second, third})
+	require.Len(t, rest, 2)
+	second.abandoned.Store(true)
+	for len(rest) > 0 {
+		rest = l.p.runBatch(t.Context(), rest)
+	}
+	require.NoError(t, <-first.done)
+	require.ErrorIs(t, <-second.done, mvcc.ErrTimeout)
+	require.NoError(t, <-third.done)
+	require.EqualValues(t, 3, l.Revision())
+	require.EqualValues(t, 2, l.keys(t))
+}
+
+func TestRequestWhoseContextEndsInTheQueueIsNotExecuted(t *testing.T) {
+	l := lead(t, newStore(t))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.p.Submit(ended, auth.System, NewTxnCommand(put("a", "1"))), context.Canceled)
+	require.Equal(t, 1, l.p.Waiting())
+	require.Empty(t, l.p.runBatch(t.Context(), []*request{<-l.p.queue}))
+	require.EqualValues(t, 1, l.Revision())
+}
+
+// failing is a store whose next commit fails before it reaches the database.
+type failing struct {
+	sqlstore.Store
+	err error
+}
+
+type failingBatch struct {
+	sqlstore.BatchWrite
+	s *failing
+}
+
+func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
+	return failingBatch{s.Store.BeginBatchWrite(), s}
+}
+
+func (b failingBatch) Commit(ctx context.Context) error {
+	if err := b.s.err; err != nil {
+		b.s.err = nil
+		return err
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
+// Nothing is shown, counted or answered of a commit that did not take effect.
+func TestFailedCommitFailsItsRequestsAndTakesNoRevision(t *testing.T) {
+	store := &failing{Store: newStore(t)}
+	l := lead(t, store)
+	store.err = errors.New("made up")
+	for _, err := range l.together(t, NewTxnCommand(put("a", "1")), NewTxnCommand(put("b", "1"))) {
+		require.Error(t, err)
+	}
+	require.EqualValues(t, 1, l.Revision())
+	require.Zero(t, l.keys(t))
+	l.must(t, put("a", "2"))
+	require.EqualValues(t, 2, l.Revision())
+}
+
+// A commit whose outcome was unknown and that did not take effect is tried again, until it is
+// in the table: only then its requests succeed.
+func TestUnwrittenCommitIsRepeatedBeforeItIsAnswered(t *testing.T) {
+	store := &failing{Store: newStore(t)}
+	l := lead(t, store)
+	attempt := l.p.cfg.Hold.Value().Attempt
+	store.err = sqlstore.ErrUncertain
+	l.must(t, put("a", "1"))
+	require.EqualValues(t, 1, l.keys(t))
+	require.Greater(t, l.p.cfg.Hold.Value().Attempt, attempt)
+	raw, err := store.Get(t.Context(), coder.ChainKey())
+	require.NoError(t, err)
+	chain, err := coder.DecodeChain(raw)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, chain.Revision)
+	require.Equal(t, chain, l.chain, "the leader was not told the newest value of the chain row")
+}

@@ -1,0 +1,169 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// A range in a transaction finds each key once, in its newest version, and a count finds as
+// many, whether the table, an earlier command of the batch or the transaction itself wrote it.
+func TestRangesInATransactionSeeTheNewestStateOnce(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("a", "table"), put("b", "table"), put("c", "table"))
+	batch := &mvcc.Txn{Then: append(append(put("b", "batch").Then, del("c").Then...), put("d", "batch").Then...)}
+	own := &mvcc.Txn{Then: append(append(append(put("b", "own").Then, put("e", "own").Then...), del("d").Then...),
+		mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all()}},
+		mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), CountOnly: true}},
+		mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Limit: 1}},
+	)}
+	c := NewTxnCommand(own)
+	for _, err := range l.together(t, NewTxnCommand(batch), c) {
+		require.NoError(t, err)
+	}
+	listed, counted, paged := c.Result().Results[3].Range, c.Result().Results[4].Range, c.Result().Results[5].Range
+	var found string
+	for _, r := range listed.Records {
+		found += fmt.Sprintf("%s=%s ", r.Key, r.Value)
+	}
+	require.Equal(t, "a=table b=own e=own ", found)
+	require.EqualValues(t, 3, listed.Count)
+	require.EqualValues(t, 3, counted.Count)
+	require.EqualValues(t, 3, paged.Count)
+	require.True(t, paged.More)
+}
+
+// The events of a revision are ordered by Sub, from 0, which is their order in the transaction.
+func TestChangesOfATransactionAreNumbered(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("c", "1"))
+	txn := &mvcc.Txn{Then: append(append(put("b", "1").Then, del("c").Then...), put("a", "1").Then...)}
+	l.must(t, txn)
+	lo, hi := coder.LogBounds(l.Revision(), l.Revision())
+	var order string
+	for row, err := range l.p.cfg.Store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi}) {
+		require.NoError(t, err)
+		changes, err := coder.DecodeLog(row.Value)
+		require.NoError(t, err)
+		for _, c := range changes {
+			order += fmt.Sprintf("%s%d ", c.Key, c.Sub)
+		}
+	}
+	require.Equal(t, "b0 c1 a2 ", order)
+	got, err := l.p.cfg.Reader.At(l.Revision()).Get(t.Context(), []byte("a"), true)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, got.Sub)
+}
+
+// A transaction that reads below the compact revision fails before it writes anything.
+func TestTransactionDoesNotReadCompactedRevisions(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("a", "1"), put("a", "2"), put("a", "3"))
+	l.compacted = 3
+	for revision, want := range map[int64]error{3: nil, 2: mvcc.ErrCompacted, -1: mvcc.ErrCompacted} {
+		before := l.Revision()
+		txn := put("b", "1")
+		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: revision}})
+		c, err := l.p.PrepareTxn(t.Context(), txn)
+		require.NoError(t, err)
+		require.ErrorIs(t, l.together(t, c)[0], want, "revision %d", revision)
+		l.p.Settle(c.Prepared())
+		require.Equal(t, want == nil, l.Revision() > before)
+	}
+}
+
+func TestPutKeepsWhatItIgnores(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.leases[7] = coder.Lease{ID: 7, TTL: 60}
+	write := func(p mvcc.PutRequest) *coder.Record {
+		t.Helper()
+		p.Key = []byte("k")
+		l.must(t, &mvcc.Txn{Then: []mvcc.Op{{Put: &p}}})
+		got, err := l.p.cfg.Reader.At(l.Revision()).Get(t.Context(), p.Key, true)
+		require.NoError(t, err)
+		return got
+	}
+	got := write(mvcc.PutRequest{Value: []byte("1"), Lease: 7})
+	require.EqualValues(t, 7, got.Lease)
+	got = write(mvcc.PutRequest{Value: []byte("2"), IgnoreLease: true})
+	require.EqualValues(t, 7, got.Lease)
+	require.Equal(t, "2", string(got.Value))
+	got = write(mvcc.PutRequest{IgnoreValue: true})
+	require.Zero(t, got.Lease)
+	require.Equal(t, "2", string(got.Value))
+	require.EqualValues(t, 3, got.Version)
+	require.EqualValues(t, 2, got.CreateRevision)
+}
+
+// The table has every version of a key that a batch wrote more than once.
+func TestEachRevisionOfABatchIsReadFromTheTable(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("k", "2"), put("k", "3"), put("other", "4"), put("k", "5"), del("k"), put("k", "7"))
+	for rev, want := range map[int64]string{2: "2", 3: "3", 4: "3", 5: "5", 6: "", 7: "7"} {
+		l.view.Purge(l.Revision())
+		got, err := l.p.cfg.Reader.At(rev).Get(t.Context(), []byte("k"), true)
+		require.NoError(t, err)
+		if want == "" {
+			require.Nil(t, got, "revision %d", rev)
+			continue
+		}
+		require.NotNil(t, got, "revision %d", rev)
+		require.Equal(t, want, string(got.Value), "revision %d", rev)
+	}
+}
+
+// A permit is judged on the users and roles that earlier commands of its batch leave.
+func TestPermitSeesAuthChangeOfItsBatch(t *testing.T) {
+	l := lead(t, newStore(t))
+	changed := auth.NewRows()
+	changed.Version = 7
+	var judged []int64
+	as := auth.System
+	for i, err := range l.p.Together(t.Context(),
+		Request{As: as, Command: Func(func(_ context.Context, tx *Tx) error {
+			tx.SetAuth(changed)
+			tx.SetRow([]byte("auth"), []byte("7"))
+			return nil
+		})},
+		Request{As: auth.NewPermit(func(_ context.Context, at auth.View) error {
+			judged = append(judged, at.AuthRows().Version)
+			return nil
+		}), Command: NewTxnCommand(put("a", "1"))},
+	) {
+		require.NoError(t, err, "command %d", i)
+	}
+	// Once before the request is queued, and once on the sequencer.
+	require.Equal(t, []int64{0, 7}, judged)
+}
+
+// A row that the commit replaces must hold what the index cache says, even if it is missing.
+func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
+	store := newStore(t)
+	l := lead(t, store)
+	l.must(t, put("k", "1"))
+	batch := store.BeginBatchWrite()
+	batch.Del(coder.EncodeIndexKey([]byte("k")))
+	require.NoError(t, batch.Commit(t.Context()))
+	rs := &rowSet{}
+	e, ok := l.p.index.peek([]byte("k"))
+	require.True(t, ok)
+	rs.addIndex(&keyState{base: e, rec: &coder.Record{Key: []byte("k"), ModRevision: 3}})
+	conditional := store.BeginBatchWrite()
+	rs.addTo(conditional)
+	var conflict *sqlstore.Conflict
+	require.ErrorAs(t, conditional.Commit(t.Context()), &conflict)
+
+	e.Tombstone = true // compaction removes the index rows of tombstones
+	rs = &rowSet{}
+	rs.addIndex(&keyState{base: e, rec: &coder.Record{Key: []byte("k"), ModRevision: 3}})
+	conditional = store.BeginBatchWrite()
+	rs.addTo(conditional)
+	require.NoError(t, conditional.Commit(t.Context()))
+}

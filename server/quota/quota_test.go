@@ -1,0 +1,201 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// table is a store whose size is set by the test.
+type table struct {
+	sqlstore.Store
+	bytes int64
+	// reading is called while the alarms are read.
+	reading func()
+	sizing  func() // the same for the size
+}
+
+func (s *table) Size(context.Context) (total, inUse int64, err error) {
+	if s.sizing != nil {
+		s.sizing()
+	}
+	return s.bytes, s.bytes, nil
+}
+
+func (s *table) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	if s.reading != nil {
+		s.reading()
+	}
+	return s.Store.Iter(ctx, r)
+}
+
+func newTable(t *testing.T) *table {
+	s := &table{Store: memstore.New()}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
+	store := newTable(t)
+	s := NewSpace(store, NewAlarms(store), 1000)
+	store.bytes = 400
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Grow(300)
+	if err := s.Check(299); err != nil {
+		t.Errorf("a write below the quota: %v", err)
+	}
+	if err := s.Check(300); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("a write that reaches the quota: %v", err)
+	}
+	store.bytes = 500
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(499); err != nil {
+		t.Errorf("what was written is counted twice: %v", err)
+	}
+	store.sizing = func() { s.Grow(300) } // it may be in the size that is being read, or not
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(200); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("what was written during the refresh is not counted: %v", err)
+	}
+	if err := NewSpace(store, NewAlarms(store), 0).Check(1 << 40); err != nil {
+		t.Errorf("without a quota: %v", err)
+	}
+}
+
+func TestExceededQuotaRequestsTheAlarmOnce(t *testing.T) {
+	store := newTable(t)
+	alarms := NewAlarms(store)
+	s := NewSpace(store, alarms, 1)
+	for range 3 {
+		if err := s.Check(1); !errors.Is(err, ErrNoSpace) {
+			t.Fatal(err)
+		}
+	}
+	<-s.Full()
+	alarms.set(Alarm{MemberID: 1, Type: AlarmNoSpace}, true)
+	if err := s.Check(1); !errors.Is(err, ErrNoSpace) {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.Full():
+		t.Error("the alarm is requested although it is raised")
+	default:
+	}
+}
+
+func TestAlarmsRefuseWrites(t *testing.T) {
+	a := NewAlarms(newTable(t))
+	check := func(noSpace, corrupt bool) {
+		t.Helper()
+		switch err := a.CheckWrite(true); {
+		case corrupt && !errors.Is(err, ErrCorrupt), !corrupt && noSpace && !errors.Is(err, ErrNoSpace), !corrupt && !noSpace && err != nil:
+			t.Errorf("a write that takes space: %v", err)
+		}
+		if err := a.CheckWrite(false); corrupt != errors.Is(err, ErrCorrupt) || !corrupt && err != nil {
+			t.Errorf("a write that takes none: %v", err)
+		}
+	}
+	check(false, false)
+	a.set(Alarm{MemberID: 2, Type: AlarmNoSpace}, true)
+	check(true, false)
+	a.set(Alarm{MemberID: 1, Type: AlarmCorrupt}, true)
+	check(true, true)
+	if all := a.All(); !slices.Equal(all, []Alarm{{1, AlarmCorrupt}, {2, AlarmNoSpace}}) {
+		t.Errorf("%v", all)
+	}
+	a.set(Alarm{MemberID: 1, Type: AlarmCorrupt}, false)
+	check(true, false)
+}
+
+// transaction implements Tx.
+type transaction struct {
+	batch sqlstore.BatchWrite
+	then  func()
+}
+
+func (tx *transaction) SetRow(key, value []byte) {
+	if value == nil {
+		tx.batch.Del(key)
+	} else {
+		tx.batch.Put(key, value)
+	}
+}
+
+func (tx *transaction) OnCommit(f func()) { tx.then = f }
+
+func TestChangedAlarmsAreLoadedAgain(t *testing.T) {
+	store := newTable(t)
+	a := NewAlarms(store)
+	first, second := Alarm{MemberID: 1, Type: AlarmCorrupt}, Alarm{MemberID: 2, Type: AlarmNoSpace}
+	for _, change := range []struct {
+		alarm  Alarm
+		raised bool
+		want   []Alarm
+	}{{first, true, []Alarm{first}}, {second, true, []Alarm{first, second}}, {first, false, []Alarm{second}}} {
+		before := a.All()
+		tx := &transaction{batch: store.BeginBatchWrite()}
+		a.Change(tx, change.alarm, change.raised)
+		if !slices.Equal(a.All(), before) {
+			t.Errorf("%+v takes effect before the commit", change)
+		}
+		if err := tx.batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		tx.then()
+		loaded := NewAlarms(store)
+		if err := loaded.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(a.All(), change.want) || !slices.Equal(loaded.All(), change.want) {
+			t.Errorf("after %+v: %v, and in the table %v", change, a.All(), loaded.All())
+		}
+	}
+}
+
+func TestLoadKeepsNewerAlarms(t *testing.T) {
+	store := newTable(t)
+	batch := store.BeginBatchWrite()
+	batch.Put(coder.EncodeAlarmKey(7, AlarmCorrupt), coder.Empty())
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored, newer := Alarm{MemberID: 7, Type: AlarmCorrupt}, Alarm{MemberID: 8, Type: AlarmNoSpace}
+	a := NewAlarms(store)
+	load := func() {
+		t.Helper()
+		if err := a.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.reading = func() { a.set(newer, true) }
+	load()
+	if a.Raised(stored) || !a.Raised(newer) {
+		t.Errorf("a change while loading was overwritten: %v", a.All())
+	}
+	store.reading = a.Distrust
+	load()
+	if a.Raised(stored) {
+		t.Error("a load that Distrust made void took effect")
+	}
+	store.reading = nil
+	load()
+	if !a.Raised(stored) || a.Raised(newer) {
+		t.Errorf("loaded %v", a.All())
+	}
+}

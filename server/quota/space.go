@@ -1,0 +1,117 @@
+package quota
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// refreshInterval is how often Run asks the database for its size.
+const refreshInterval = 5 * time.Second
+
+// Space knows about how much space the table takes: what the database reported last, and
+// what was written since. Safe for concurrent use.
+type Space struct {
+	store  sqlstore.Store
+	alarms *Alarms
+	quota  int64
+	full   chan struct{}
+
+	mu           sync.Mutex
+	total, inUse int64 // bytes, as of the last refresh
+	grown        int64 // bytes written since
+}
+
+// NewSpace returns the space of store's table, with a quota in bytes; 0 is none.
+func NewSpace(store sqlstore.Store, alarms *Alarms, quota int64) *Space {
+	return &Space{store: store, alarms: alarms, quota: quota, full: make(chan struct{}, 1)}
+}
+
+// Refresh asks the database for the size of the table.
+func (s *Space) Refresh(ctx context.Context) error {
+	s.mu.Lock()
+	before := s.grown
+	s.mu.Unlock()
+	total, inUse, err := s.store.Size(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total, s.inUse = total, inUse
+	s.grown -= before
+	return nil
+}
+
+// Run refreshes the size every few seconds until ctx ends.
+func (s *Space) Run(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(refreshInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		bounded, cancel := context.WithTimeout(ctx, refreshInterval)
+		if err := s.Refresh(bounded); err != nil && ctx.Err() == nil {
+			log.Warn("cannot read the size of the database", "error", err)
+		}
+		cancel()
+	}
+}
+
+// Defragment lets the engine release unused space.
+func (s *Space) Defragment(ctx context.Context) error {
+	if err := s.store.Defragment(ctx); err != nil {
+		return err
+	}
+	return s.Refresh(ctx)
+}
+
+// Grow counts n bytes that were written.
+func (s *Space) Grow(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grown += n
+}
+
+// Size returns the bytes that the table has and uses, as of the last refresh.
+func (s *Space) Size() (total, inUse int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total, s.inUse
+}
+
+// Quota returns the space quota in bytes, 0 for none.
+func (s *Space) Quota() int64 { return s.quota }
+
+// Check returns ErrNoSpace if a write of about cost bytes would reach the quota. It then
+// requests the NOSPACE alarm, see Full.
+func (s *Space) Check(cost int64) error {
+	if s.fits(cost) {
+		return nil
+	}
+	if !s.alarms.any(AlarmNoSpace) {
+		select {
+		case s.full <- struct{}{}:
+		default: // requested already
+		}
+	}
+	return ErrNoSpace
+}
+
+// Full receives a value when a write would have reached the quota while no NOSPACE alarm
+// was raised. The leader then raises the alarm.
+func (s *Space) Full() <-chan struct{} { return s.full }
+
+// fits reports whether a write of about cost bytes stays below the quota. Free pages
+// count as free.
+func (s *Space) fits(cost int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quota <= 0 || s.inUse+s.grown+cost < s.quota
+}

@@ -1,0 +1,298 @@
+package repair
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// table is a store with rows written by hand: one put of a key per revision.
+type table struct {
+	*memstore.Store
+	t *testing.T
+}
+
+func newTable(t *testing.T) table {
+	s := memstore.New()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return table{s, t}
+}
+
+func (s table) put(key, value []byte) {
+	s.t.Helper()
+	b := s.BeginBatchWrite()
+	b.Put(key, value)
+	if err := b.Commit(context.Background()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s table) del(key []byte) {
+	s.t.Helper()
+	b := s.BeginBatchWrite()
+	b.Del(key)
+	if err := b.Commit(context.Background()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// fill puts a key at each revision of [from, to], and sets the chain row.
+func (s table) fill(from, to int64) {
+	s.t.Helper()
+	for rev := from; rev <= to; rev++ {
+		key := []byte{'k', byte(rev)}
+		r := &coder.Record{Key: key, CreateRevision: rev, ModRevision: rev, Version: 1}
+		s.put(coder.EncodeVersionKey(key, rev), coder.EncodeVersion(r))
+		s.put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1}))
+		s.put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{{Revision: rev, Key: key}})[0])
+	}
+	s.put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 2 * to, Term: 3, Revision: to}))
+}
+
+func (s table) chain() coder.Chain {
+	s.t.Helper()
+	raw, err := s.Get(context.Background(), coder.ChainKey())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := coder.DecodeChain(raw)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+func (s table) examine() *Findings {
+	s.t.Helper()
+	f, err := Examine(context.Background(), s)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return f
+}
+
+func TestExamineFindsWhatContradicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil    func(table)
+		problems []string
+		newest   int64
+	}{
+		"nothing wrong": {func(table) {}, nil, 20},
+		"the chain row is older": {func(s table) {
+			s.put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 9, Term: 2, Revision: 15}))
+		}, []string{"log rows go up to revision 20, the chain row only to 15", "index rows go up to revision 20"}, 20},
+		"only an index row is newer": {func(s table) {
+			s.put(coder.EncodeIndexKey([]byte("x")), coder.EncodeIndex(coder.Index{ModRevision: 31}))
+		}, []string{"index rows go up to revision 31"}, 31},
+		"the log ends early": {func(s table) { s.del(coder.EncodeLogKey(20, 1)) }, []string{"log rows go up to 19 only"}, 20},
+		"a version row is gone": {func(s table) {
+			s.del(coder.EncodeVersionKey([]byte{'k', 20}, 20))
+		}, []string{"1 of the 1 keys that the newest log row (revision 20) names lack"}, 20},
+		"the chain row is gone": {func(s table) { s.del(coder.ChainKey()) }, []string{"the chain row is missing"}, 20},
+		"the chain row and the log are gone": {func(s table) {
+			s.del(coder.ChainKey())
+			for rev := int64(2); rev <= 20; rev++ {
+				s.del(coder.EncodeLogKey(rev, 1))
+			}
+			s.del(coder.EncodeIndexKey([]byte{'k', 20}))
+		}, []string{"the chain row is missing"}, 20},
+		"the chain row is another's": {func(s table) { s.put(coder.ChainKey(), []byte("?")) }, []string{"the chain row cannot be read"}, 20},
+		"compacted beyond":           {func(s table) { s.put(coder.CompactKey(), coder.EncodeInt64(44)) }, []string{"the compaction mark is at revision 44"}, 44},
+		"compacted": {func(s table) {
+			s.put(coder.CompactKey(), coder.EncodeInt64(20))
+			for rev := int64(2); rev <= 20; rev++ {
+				s.del(coder.EncodeLogKey(rev, 1))
+			}
+		}, nil, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTable(t)
+			s.fill(2, 20)
+			c.spoil(s)
+			f := s.examine()
+			if len(f.Problems) != len(c.problems) || f.Newest() != c.newest {
+				t.Fatalf("problems %q, newest revision %d; want %q, %d", f.Problems, f.Newest(), c.problems, c.newest)
+			}
+			for i, p := range c.problems {
+				if !strings.Contains(f.Problems[i], p) {
+					t.Errorf("problem %q, want %q", f.Problems[i], p)
+				}
+			}
+			// Whatever is wrong, the way out leads beyond all of it.
+			r, err := f.Plan(100, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Recover(context.Background(), s, r); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.chain(); got.Revision != c.newest+100 || got.Term < 1<<20 || got.Sequence < 1<<50 || got != r.Chain {
+				t.Errorf("chain %+v", got)
+			}
+			again := s.examine()
+			if again.CompactRevision != c.newest+100 {
+				t.Errorf("the compaction mark is %d", again.CompactRevision)
+			}
+		})
+	}
+}
+
+func TestNothingToRecover(t *testing.T) {
+	s := newTable(t)
+	s.put(coder.IdentityKey(), []byte("x"))
+	if _, err := Examine(context.Background(), s); !errors.Is(err, ErrNothingToRecover) {
+		t.Errorf("%v, want ErrNothingToRecover", err)
+	}
+}
+
+func TestRecoverPlans(t *testing.T) {
+	s := newTable(t)
+	s.fill(2, 5)
+	f := s.examine()
+	for _, bump := range []int64{0, -1, math.MaxInt64 - 4, math.MaxInt64} {
+		if r, err := f.Plan(bump, true); err == nil {
+			t.Errorf("raised by %d: %+v", bump, r)
+		}
+	}
+	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Chain.Revision != math.MaxInt64 || r.CompactRevision != -1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// A chain row lost twice does not get the same term and sequence twice.
+	s.del(coder.ChainKey())
+	var seen []coder.Chain
+	for range 2 {
+		f := s.examine()
+		r, err := f.Plan(1, true)
+		if err == nil {
+			err = f.Recover(context.Background(), s, r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, r.Chain)
+		s.del(coder.ChainKey())
+	}
+	if seen[1].Term <= seen[0].Term || seen[1].Sequence <= seen[0].Sequence {
+		t.Errorf("recovered to %+v, and then to %+v", seen[0], seen[1])
+	}
+}
+
+func TestRecoverIsRefusedWhileAServerCommits(t *testing.T) {
+	for name, gone := range map[string]bool{"chain row": false, "no chain row": true} {
+		s := newTable(t)
+		s.fill(2, 5)
+		if gone {
+			s.del(coder.ChainKey())
+		}
+		f := s.examine()
+		r, err := f.Plan(10, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := coder.Chain{Sequence: 11, Term: 4, Revision: 5}
+		s.put(coder.ChainKey(), coder.EncodeChain(moved))
+		if err := f.Recover(context.Background(), s, r); !errors.Is(err, ErrChainMoved) {
+			t.Errorf("%s: %v, want ErrChainMoved", name, err)
+		}
+		if v, err := s.Get(context.Background(), coder.CompactKey()); s.chain() != moved || !errors.Is(err, sqlstore.ErrKeyNotFound) {
+			t.Errorf("%s: something was written: %x %v", name, v, err)
+		}
+	}
+}
+
+// doubtful is a store whose commits take effect, or not, and say neither.
+type doubtful struct {
+	table
+	effects []bool
+}
+
+func (d *doubtful) BeginBatchWrite() sqlstore.BatchWrite {
+	return &doubtfulBatch{d.table.BeginBatchWrite(), d}
+}
+
+type doubtfulBatch struct {
+	sqlstore.BatchWrite
+	d *doubtful
+}
+
+func (b *doubtfulBatch) Commit(ctx context.Context) error {
+	if len(b.d.effects) == 0 {
+		return b.BatchWrite.Commit(ctx)
+	}
+	effect := b.d.effects[0]
+	b.d.effects = b.d.effects[1:]
+	if effect {
+		if err := b.BatchWrite.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	return sqlstore.ErrUncertain
+}
+
+func TestRecoverSettlesAnUnknownOutcome(t *testing.T) {
+	for _, effects := range [][]bool{{true}, {false}, {false, true}, {false, false}} {
+		s := newTable(t)
+		s.fill(2, 5)
+		f := s.examine()
+		r, err := f.Plan(10, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Recover(context.Background(), &doubtful{s, effects}, r); err != nil || s.chain() != r.Chain {
+			t.Errorf("outcomes %v: %v, chain %+v", effects, err, s.chain())
+		}
+	}
+}
+
+// partitioned is a table of several partitions, whose borders are between and at rows.
+type partitioned struct{ table }
+
+func (s partitioned) GetPartitions(_ context.Context, start, end []byte) ([]sqlstore.Partition, error) {
+	var parts []sqlstore.Partition
+	for rev := int64(2); rev <= 9; rev += 3 {
+		var border []byte
+		if lo, _ := coder.VersionBounds([]byte{0}, []byte{0}); bytes.HasPrefix(start, lo[:4]) {
+			border = coder.EncodeVersionKey([]byte{'k', byte(rev)}, rev)
+		} else {
+			border = append(coder.EncodeIndexKey([]byte{'k', byte(rev)}), 0)
+		}
+		parts = append(parts, sqlstore.Partition{Start: start, End: border})
+		start = border
+	}
+	return append(parts, sqlstore.Partition{Start: start, End: end}), nil
+}
+
+// TestEveryPartitionIsExamined finds the newest rows in each partition, and returns the
+// error of any.
+func TestEveryPartitionIsExamined(t *testing.T) {
+	t.Parallel()
+	for newest := int64(1); newest <= 10; newest++ {
+		s := partitioned{newTable(t)}
+		s.fill(1, 10)
+		s.del(coder.ChainKey())
+		for rev := newest + 1; rev <= 10; rev++ { // the rows of others are older
+			key := []byte{'k', byte(rev)}
+			s.put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: 1, CreateRevision: 1, Version: 1}))
+			s.del(coder.EncodeVersionKey(key, rev))
+		}
+		f, err := Examine(t.Context(), s)
+		if err != nil || f.NewestIndex != newest || f.NewestVersion != newest {
+			t.Errorf("newest rows at revision %d: found %+v, %v", newest, f, err)
+		}
+		s.put(coder.EncodeIndexKey([]byte{'k', byte(newest)}), []byte("unreadable"))
+		if _, err := Examine(t.Context(), s); err == nil {
+			t.Errorf("an unreadable row in the partition of revision %d is ignored", newest)
+		}
+	}
+}

@@ -1,0 +1,1114 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// FuzzRequests executes a sequence of requests on a whole server over a table in memory, from
+// the transport down: the input decides on the requests, on whether they are sent as protocol
+// buffers or as JSON, and on who sends them. Each answer must be that of requestModel. The
+// server must not crash, nor answer with a code that stands for a fault of its own. In the end
+// every revision that is not compacted must read as the model has it, and each watch must have
+// received exactly the events of its keys, in whole revisions and never after progress.
+func FuzzRequests(f *testing.F) {
+	for _, seed := range requestSeeds {
+		f.Add([]byte(seed))
+	}
+	for seed := range uint64(randomSeeds()) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		script := make([]byte, 100+random.IntN(500))
+		for i := range script {
+			script[i] = byte(random.Uint32())
+		}
+		f.Add(script)
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 1<<10 {
+			return
+		}
+		in := &scriptReader{rest: script}
+		fz := startFuzzed(t, in.byte())
+		for n := 0; n < 60 && len(in.rest) > 0; n++ {
+			fz.step(in)
+		}
+		fz.finish()
+	})
+}
+
+// randomSeeds returns how many random sequences are executed with the other tests:
+// SQLBRAIN_FUZZ_SEEDS, or some.
+func randomSeeds() int {
+	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_FUZZ_SEEDS")); err == nil {
+		return n
+	}
+	return 40
+}
+
+// requestSeeds has sequences of one kind each. The fuzzer mixes them.
+var requestSeeds = []string{
+	"\x00\x00\x01\x01\x00\x00\x00\x00\x00\x01\x02\x01\x00\x00\x00\x03\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x04\x00\x01\x00\x00\x01",
+	"\x00\x00\x01\x01\x00\x00\x00\x00\x05\x00\x01\x01\x01\x00\x01\x00\x02\x00\x01\x00\x03\x00\x02\x01\x00",
+	"\x00\x08\x00\x01\x00\x00\x00\x01\x01\x01\x00\x00\x0b\x00\x01\x09\x00\x01\x0a\x00\x01",
+	"\x00\x0d\x00\x00\x02\x00\x00\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x01\x02\x01\x00\x00\x00\x0f\x00\x0e\x00\x00",
+	"\x00\x00\x00\x01\x01\x00\x00\x00\x07\x00\x02\x00\x0d\x00\x01\x00\x02\x00\x00\x00\x03\x00\x00\x00",
+	"\x00\x10\x00\x10\x01\x10\x02\x10\x03\x10\x04\x10\x05\x00\x03\x01\x02\x03\x04\x05\x06",
+	"\x00\x11\x00\x11\x01\x11\x02\x11\x03\x11\x04\x11\x05\x11\x06\x11\x07\x11\x08",
+	"\x00\x12\x00\x05\x0a\x01a\x12\x01b\x13\x00\x0f{\"key\":\"YQ==\"}",
+	"\x00\x14\x00\x01\x00\x02\x00\x00\x00\x00",
+}
+
+// scriptReader reads decisions from the input of the fuzzer; 0 after its end.
+type scriptReader struct{ rest []byte }
+
+func (s *scriptReader) byte() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	b := s.rest[0]
+	s.rest = s.rest[1:]
+	return b
+}
+
+func (s *scriptReader) pick(n int) int { return int(s.byte()) % n }
+
+func (s *scriptReader) flag() bool { return s.byte()&1 == 1 }
+
+// bytes returns as many bytes as the next one says.
+func (s *scriptReader) bytes() []byte {
+	n := min(int(s.byte()), len(s.rest))
+	b := s.rest[:n]
+	s.rest = s.rest[n:]
+	return b
+}
+
+var fuzzedKeys = []string{"", "a", "b", "a/", "a/1", "a/2", "a0", "a\x00", "c$", "c%", "\x00", "\xff", "\xff\xff"}
+
+func (s *scriptReader) key() []byte { return []byte(fuzzedKeys[s.pick(len(fuzzedKeys))]) }
+
+func (s *scriptReader) end() []byte {
+	switch s.pick(4) {
+	case 0:
+		return nil
+	case 1:
+		return []byte{0}
+	default:
+		return s.key()
+	}
+}
+
+func (s *scriptReader) value() []byte { return bytes.Repeat([]byte{'v'}, s.pick(4)) }
+
+func (s *scriptReader) lease() int64 { return []int64{0, 0, 1, 2, -3, math.MaxInt64}[s.pick(6)] }
+
+// revision returns one next to the newest, to the compact revision, or to a limit.
+func (s *scriptReader) revision(m *requestModel) int64 {
+	b := s.byte()
+	near := int64(b>>4)%4 - 2
+	switch b % 8 {
+	case 0, 1:
+		return 0
+	case 2, 3:
+		return max(m.rev+near, 0)
+	case 4:
+		return max(m.compacted+near, 0)
+	case 5:
+		return near
+	case 6:
+		return int64(b >> 3)
+	default:
+		return []int64{math.MaxInt64, math.MinInt64, -1, 1}[b>>4%4]
+	}
+}
+
+func (s *scriptReader) rangeRequest(m *requestModel) *pb.RangeRequest {
+	r := &pb.RangeRequest{Key: s.key(), RangeEnd: s.end(), Revision: s.revision(m)}
+	options := s.byte()
+	r.KeysOnly, r.CountOnly, r.Serializable = options&1 > 0, options&2 > 0, options&4 > 0
+	if options&8 > 0 {
+		r.Limit = int64(s.byte()) - 2
+	}
+	if options&16 > 0 {
+		r.SortOrder, r.SortTarget = pb.RangeRequest_SortOrder(s.pick(4)), pb.RangeRequest_SortTarget(s.pick(6))
+	}
+	if options&32 > 0 {
+		r.MinModRevision, r.MaxModRevision = s.revision(m), s.revision(m)
+		r.MinCreateRevision, r.MaxCreateRevision = s.revision(m), s.revision(m)
+	}
+	return r
+}
+
+func (s *scriptReader) putRequest() *pb.PutRequest {
+	r := &pb.PutRequest{Key: s.key(), Value: s.value(), Lease: s.lease()}
+	options := s.byte()
+	r.PrevKv, r.IgnoreValue, r.IgnoreLease = options&1 > 0, options&2 > 0, options&4 > 0
+	if options&8 > 0 { // fitting
+		if r.IgnoreValue {
+			r.Value = nil
+		}
+		if r.IgnoreLease {
+			r.Lease = 0
+		}
+	}
+	return r
+}
+
+func (s *scriptReader) deleteRequest() *pb.DeleteRangeRequest {
+	return &pb.DeleteRangeRequest{Key: s.key(), RangeEnd: s.end(), PrevKv: s.flag()}
+}
+
+func (s *scriptReader) txnRequest(m *requestModel, depth int) *pb.TxnRequest {
+	r := &pb.TxnRequest{}
+	shape := s.byte()
+	for range shape % 3 {
+		c := &pb.Compare{Key: s.key(), RangeEnd: s.end(), Result: pb.Compare_CompareResult(s.pick(4))}
+		switch s.pick(6) {
+		case 0:
+			c.Target, c.TargetUnion = pb.Compare_VERSION, &pb.Compare_Version{Version: int64(s.pick(4))}
+		case 1:
+			c.Target, c.TargetUnion = pb.Compare_CREATE, &pb.Compare_CreateRevision{CreateRevision: s.revision(m)}
+		case 2:
+			c.Target, c.TargetUnion = pb.Compare_MOD, &pb.Compare_ModRevision{ModRevision: s.revision(m)}
+		case 3:
+			c.Target, c.TargetUnion = pb.Compare_VALUE, &pb.Compare_Value{Value: s.value()}
+		case 4:
+			c.Target, c.TargetUnion = pb.Compare_LEASE, &pb.Compare_Lease{Lease: s.lease()}
+		}
+		r.Compare = append(r.Compare, c)
+	}
+	ops := func(n byte) (all []*pb.RequestOp) {
+		for range n {
+			all = append(all, s.op(m, depth))
+		}
+		return all
+	}
+	r.Success = ops(shape >> 2 % 4)
+	r.Failure = ops(shape >> 4 % 4)
+	return r
+}
+
+func (s *scriptReader) op(m *requestModel, depth int) *pb.RequestOp {
+	switch kind := s.pick(9); {
+	case kind < 3:
+		return opPut(s.putRequest())
+	case kind < 5:
+		return opDelete(s.deleteRequest())
+	case kind < 7:
+		return opRange(s.rangeRequest(m))
+	case kind == 7 && depth < 3:
+		return opTxn(s.txnRequest(m, depth+1))
+	default:
+		return &pb.RequestOp{}
+	}
+}
+
+// fuzzed is a server and what it must answer.
+type fuzzed struct {
+	t     testing.TB
+	b     *backend.Backend
+	s     *Server
+	conn  *grpc.ClientConn
+	model *requestModel
+	// tokens are those of root and of the user u, whom the role r permits to read and write
+	// [a, b) once the script has set that up.
+	tokens  map[string]string
+	newest  int64 // the highest revision of a header
+	streams []*fuzzedStream
+}
+
+var fuzzedRuns int
+
+// startFuzzed starts a server over an empty table, for the time of the test: with bit 0 of how
+// without caches, with bit 1 with so little room for events that watches read the table.
+func startFuzzed(t testing.TB, how byte) *fuzzed {
+	t.Helper()
+	store := memstore.New()
+	cfg := backend.DefaultConfig()
+	cfg.Logger, cfg.Exclusive, cfg.MinLeaseTTL = slog.New(slog.DiscardHandler), true, modelMinTTL
+	cfg.RequestTimeout = time.Minute // a slow machine is no finding
+	if how&1 > 0 {
+		cfg.RecordCache, cfg.Write.IndexCache = 0, 1
+	}
+	if how&2 > 0 {
+		cfg.Watch.RingEvents, cfg.Watch.QueueEvents = 3, 4
+	}
+	b, err := backend.Open(t.Context(), store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := DefaultConfig()
+	front.ListenClientURLs, front.BcryptCost = []string{"unix://" + filepath.Join(socketDir(t), "s")}, 4
+	front.RequestTimeout = cfg.RequestTimeout
+	s, err := New(front, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := s.gateway.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fz := &fuzzed{t: t, b: b, s: s, conn: conn, model: newRequestModel(), tokens: make(map[string]string)}
+	t.Cleanup(func() {
+		for _, st := range fz.streams {
+			st.close()
+		}
+		cancel()
+		serving.Wait()
+		if err := errors.Join(b.Close(context.Background()), store.Close()); err != nil {
+			t.Error(err)
+		}
+		if fuzzedRuns++; fuzzedRuns%512 == 0 {
+			var mem runtime.MemStats
+			runtime.GC()
+			if runtime.ReadMemStats(&mem); mem.HeapAlloc > 1<<30 {
+				t.Errorf("%d bytes are in use after %d sequences", mem.HeapAlloc, fuzzedRuns)
+			}
+		}
+	})
+	return fz
+}
+
+// socketDir returns a folder whose name is short enough for a socket.
+func socketDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("", "fz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// step executes the next request of the script.
+func (fz *fuzzed) step(in *scriptReader) {
+	m := fz.model
+	kind, how := in.pick(21), in.byte()
+	switch kind {
+	case 0, 1, 2:
+		fz.request(how, in.putRequest())
+	case 3:
+		fz.request(how, in.rangeRequest(m))
+	case 4:
+		fz.request(how, in.deleteRequest())
+	case 5, 6:
+		fz.request(how, in.txnRequest(m, 0))
+	case 7:
+		fz.request(how, &pb.CompactionRequest{Revision: in.revision(m), Physical: in.flag()})
+	case 8:
+		fz.request(how, &pb.LeaseGrantRequest{ID: in.lease(), TTL: []int64{0, -1, 60, 9_000_000_000, 9_000_000_001, math.MinInt64}[in.pick(6)]})
+	case 9:
+		fz.request(how, &pb.LeaseRevokeRequest{ID: in.lease()})
+	case 10:
+		fz.keepAlive(in.lease())
+	case 11:
+		fz.request(how, &pb.LeaseTimeToLiveRequest{ID: in.lease(), Keys: in.flag()})
+	case 12:
+		fz.request(how, &pb.LeaseLeasesRequest{})
+	case 13:
+		fz.watch(in, how)
+	case 14:
+		if len(fz.streams) > 0 {
+			fz.streams[int(how)%len(fz.streams)].cancel(int64(in.pick(5)) - 1)
+		}
+	case 15:
+		if len(fz.streams) > 0 {
+			fz.streams[int(how)%len(fz.streams)].progress()
+		}
+	case 16:
+		fz.auth(in, how)
+	case 17:
+		fz.maintenance(in, how)
+	case 18:
+		fz.raw(in, how)
+	case 19:
+		fz.json(in, how)
+	case 20:
+		fz.rangeStream(in.rangeRequest(m))
+	}
+}
+
+// fuzzedMethod is how a request is called.
+type fuzzedMethod struct {
+	grpc, json string // json: "" if the gateway has no such path
+	answer     proto.Message
+}
+
+var fuzzedMethods = map[string]fuzzedMethod{
+	"RangeRequest":           {"/etcdserverpb.KV/Range", "/v3/kv/range", &pb.RangeResponse{}},
+	"PutRequest":             {"/etcdserverpb.KV/Put", "/v3/kv/put", &pb.PutResponse{}},
+	"DeleteRangeRequest":     {"/etcdserverpb.KV/DeleteRange", "/v3/kv/deleterange", &pb.DeleteRangeResponse{}},
+	"TxnRequest":             {"/etcdserverpb.KV/Txn", "/v3/kv/txn", &pb.TxnResponse{}},
+	"CompactionRequest":      {"/etcdserverpb.KV/Compact", "/v3/kv/compaction", &pb.CompactionResponse{}},
+	"LeaseGrantRequest":      {"/etcdserverpb.Lease/LeaseGrant", "/v3/lease/grant", &pb.LeaseGrantResponse{}},
+	"LeaseRevokeRequest":     {"/etcdserverpb.Lease/LeaseRevoke", "/v3/lease/revoke", &pb.LeaseRevokeResponse{}},
+	"LeaseTimeToLiveRequest": {"/etcdserverpb.Lease/LeaseTimeToLive", "/v3/lease/timetolive", &pb.LeaseTimeToLiveResponse{}},
+	"LeaseLeasesRequest":     {"/etcdserverpb.Lease/LeaseLeases", "/v3/lease/leases", &pb.LeaseLeasesResponse{}},
+
+	"AuthEnableRequest":               {"/etcdserverpb.Auth/AuthEnable", "/v3/auth/enable", &pb.AuthEnableResponse{}},
+	"AuthDisableRequest":              {"/etcdserverpb.Auth/AuthDisable", "/v3/auth/disable", &pb.AuthDisableResponse{}},
+	"AuthStatusRequest":               {"/etcdserverpb.Auth/AuthStatus", "/v3/auth/status", &pb.AuthStatusResponse{}},
+	"AuthenticateRequest":             {"/etcdserverpb.Auth/Authenticate", "/v3/auth/authenticate", &pb.AuthenticateResponse{}},
+	"AuthUserAddRequest":              {"/etcdserverpb.Auth/UserAdd", "/v3/auth/user/add", &pb.AuthUserAddResponse{}},
+	"AuthUserGetRequest":              {"/etcdserverpb.Auth/UserGet", "/v3/auth/user/get", &pb.AuthUserGetResponse{}},
+	"AuthUserListRequest":             {"/etcdserverpb.Auth/UserList", "/v3/auth/user/list", &pb.AuthUserListResponse{}},
+	"AuthUserDeleteRequest":           {"/etcdserverpb.Auth/UserDelete", "/v3/auth/user/delete", &pb.AuthUserDeleteResponse{}},
+	"AuthUserChangePasswordRequest":   {"/etcdserverpb.Auth/UserChangePassword", "/v3/auth/user/changepw", &pb.AuthUserChangePasswordResponse{}},
+	"AuthUserGrantRoleRequest":        {"/etcdserverpb.Auth/UserGrantRole", "/v3/auth/user/grant", &pb.AuthUserGrantRoleResponse{}},
+	"AuthUserRevokeRoleRequest":       {"/etcdserverpb.Auth/UserRevokeRole", "/v3/auth/user/revoke", &pb.AuthUserRevokeRoleResponse{}},
+	"AuthRoleAddRequest":              {"/etcdserverpb.Auth/RoleAdd", "/v3/auth/role/add", &pb.AuthRoleAddResponse{}},
+	"AuthRoleGetRequest":              {"/etcdserverpb.Auth/RoleGet", "/v3/auth/role/get", &pb.AuthRoleGetResponse{}},
+	"AuthRoleDeleteRequest":           {"/etcdserverpb.Auth/RoleDelete", "/v3/auth/role/delete", &pb.AuthRoleDeleteResponse{}},
+	"AuthRoleListRequest":             {"/etcdserverpb.Auth/RoleList", "/v3/auth/role/list", &pb.AuthRoleListResponse{}},
+	"AuthRoleGrantPermissionRequest":  {"/etcdserverpb.Auth/RoleGrantPermission", "/v3/auth/role/grant", &pb.AuthRoleGrantPermissionResponse{}},
+	"AuthRoleRevokePermissionRequest": {"/etcdserverpb.Auth/RoleRevokePermission", "/v3/auth/role/revoke", &pb.AuthRoleRevokePermissionResponse{}},
+
+	"StatusRequest":        {"/etcdserverpb.Maintenance/Status", "/v3/maintenance/status", &pb.StatusResponse{}},
+	"AlarmRequest":         {"/etcdserverpb.Maintenance/Alarm", "/v3/maintenance/alarm", &pb.AlarmResponse{}},
+	"DefragmentRequest":    {"/etcdserverpb.Maintenance/Defragment", "/v3/maintenance/defragment", &pb.DefragmentResponse{}},
+	"HashRequest":          {"/etcdserverpb.Maintenance/Hash", "", &pb.HashResponse{}},
+	"HashKVRequest":        {"/etcdserverpb.Maintenance/HashKV", "/v3/maintenance/hash", &pb.HashKVResponse{}},
+	"MoveLeaderRequest":    {"/etcdserverpb.Maintenance/MoveLeader", "/v3/maintenance/transfer-leadership", &pb.MoveLeaderResponse{}},
+	"DowngradeRequest":     {"/etcdserverpb.Maintenance/Downgrade", "/v3/maintenance/downgrade", &pb.DowngradeResponse{}},
+	"MemberListRequest":    {"/etcdserverpb.Cluster/MemberList", "/v3/cluster/member/list", &pb.MemberListResponse{}},
+	"MemberAddRequest":     {"/etcdserverpb.Cluster/MemberAdd", "/v3/cluster/member/add", &pb.MemberAddResponse{}},
+	"MemberRemoveRequest":  {"/etcdserverpb.Cluster/MemberRemove", "/v3/cluster/member/remove", &pb.MemberRemoveResponse{}},
+	"MemberUpdateRequest":  {"/etcdserverpb.Cluster/MemberUpdate", "/v3/cluster/member/update", &pb.MemberUpdateResponse{}},
+	"MemberPromoteRequest": {"/etcdserverpb.Cluster/MemberPromote", "/v3/cluster/member/promote", &pb.MemberPromoteResponse{}},
+}
+
+// rawMethods are the unary methods in order.
+var rawMethods = func() (names []string) {
+	for name := range fuzzedMethods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}()
+
+// call calls a method as how says, and returns the answer.
+func (fz *fuzzed) call(how byte, r proto.Message) (proto.Message, error) {
+	method := fuzzedMethods[string(proto.MessageName(r).Name())]
+	res := proto.Clone(method.answer)
+	who := []string{"", "root", "u", ""}[how>>1%4]
+	if how&1 == 0 || method.json == "" {
+		return res, fz.conn.Invoke(fz.as(fz.t.Context(), who), method.grpc, r, res)
+	}
+	body, err := protojson.Marshal(r)
+	if err != nil {
+		fz.t.Fatal(err)
+	}
+	code, answer := fz.post(method.json, who, body)
+	if code != http.StatusOK {
+		var failure struct {
+			Code    codes.Code
+			Message string
+		}
+		if err := json.Unmarshal(answer, &failure); err != nil || failure.Code == codes.OK {
+			fz.t.Fatalf("%s %s: status %d, %q: %v", method.json, body, code, answer, err)
+		}
+		return res, status.Error(failure.Code, failure.Message)
+	}
+	if err := protojson.Unmarshal(answer, res); err != nil {
+		fz.t.Fatalf("%s %s: %q: %v", method.json, body, answer, err)
+	}
+	return res, nil
+}
+
+// as returns ctx with the token of a user, if there is one.
+func (fz *fuzzed) as(ctx context.Context, who string) context.Context {
+	if token := fz.tokens[who]; token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "token", token)
+	}
+	return ctx
+}
+
+func (fz *fuzzed) post(path, who string, body []byte) (code int, answer []byte) {
+	r := httptest.NewRequestWithContext(fz.t.Context(), http.MethodPost, path, bytes.NewReader(body))
+	if token := fz.tokens[who]; token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	w := httptest.NewRecorder()
+	fz.s.http.Handler.ServeHTTP(w, r)
+	return w.Code, w.Body.Bytes()
+}
+
+// acceptable fails the test for an error that stands for a fault of the server.
+func (fz *fuzzed) acceptable(r any, err error) {
+	fz.t.Helper()
+	switch status.Code(err) {
+	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange, codes.PermissionDenied,
+		codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented, codes.AlreadyExists:
+	case codes.DataLoss:
+		if len(fz.b.Alarms()) == 0 {
+			fz.t.Fatalf("%T %v: %v", r, r, err)
+		}
+	default:
+		if status.Convert(err).Message() == etcdauth.ErrNoPasswordUser.Error() {
+			return // etcd has no code for it
+		}
+		fz.t.Fatalf("%T %v: %v", r, r, err)
+	}
+}
+
+// header requires that revisions of headers do not decrease.
+func (fz *fuzzed) header(r any, res proto.Message) {
+	fz.t.Helper()
+	with, ok := res.(interface{ GetHeader() *pb.ResponseHeader })
+	if !ok || with.GetHeader() == nil {
+		return
+	}
+	if strings.HasPrefix(string(proto.MessageName(res).Name()), "Member") {
+		return // these have none, as in etcd
+	}
+	rev := with.GetHeader().GetRevision()
+	if rev < fz.newest || rev > fz.b.Revision() {
+		fz.t.Fatalf("%T %v: header revision %d, after %d", r, r, rev, fz.newest)
+	}
+	fz.newest = rev
+}
+
+// plain returns an answer without what a model cannot know.
+func plain(res proto.Message) proto.Message {
+	if with, ok := res.(interface{ GetHeader() *pb.ResponseHeader }); ok && with.GetHeader() != nil {
+		h := with.GetHeader()
+		h.ClusterId, h.MemberId, h.RaftTerm = 0, 0, 0
+	}
+	switch r := res.(type) {
+	case *pb.LeaseTimeToLiveResponse:
+		if r.TTL > 0 {
+			r.TTL = 0
+		}
+	case *pb.TxnResponse:
+		for _, op := range r.Responses {
+			if nested := op.GetResponseTxn(); nested != nil {
+				if nested.Header == nil {
+					nested.Header = &pb.ResponseHeader{}
+				}
+				plain(nested)
+			}
+		}
+	}
+	return res
+}
+
+// request executes a request on the server and on the model, and compares.
+func (fz *fuzzed) request(how byte, r proto.Message) {
+	fz.t.Helper()
+	res, err := fz.call(how, r)
+	fz.acceptable(r, err)
+	if err == nil {
+		fz.header(r, res)
+	}
+	rows := fz.b.AuthRows()
+	if err != nil && (rows.Enabled || len(fz.b.Alarms()) > 0) {
+		switch status.Code(err) {
+		case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.DataLoss:
+			return // not executed; finish finds out if it was
+		case codes.InvalidArgument:
+			if rows.Enabled && strings.Contains(err.Error(), "user name is empty") {
+				return
+			}
+		}
+	}
+	if rows.Enabled && err == nil {
+		fz.permitted(how, r)
+	}
+	want, wantErr := fz.model.execute(r)
+	if errors.Is(wantErr, errNotModelled) {
+		return
+	}
+	if status.Code(err) != status.Code(wantErr) || status.Convert(err).Message() != status.Convert(wantErr).Message() {
+		fz.t.Fatalf("%T %v: error %v, want %v", r, r, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	if g, ok := res.(*pb.LeaseGrantResponse); ok && want.(*pb.LeaseGrantResponse).ID == 0 {
+		if _, used := fz.model.leases[g.ID]; used || g.ID <= 0 {
+			fz.t.Fatalf("the server chose lease %d", g.ID)
+		}
+		fz.model.leases[g.ID] = g.TTL
+		g.ID = 0
+	}
+	if !proto.Equal(plain(res), plain(proto.Clone(want))) {
+		fz.t.Fatalf("%T %v:\n%v\nwant\n%v", r, r, res, want)
+	}
+}
+
+// permitted fails the test if a request succeeded that its caller has no permission for.
+func (fz *fuzzed) permitted(how byte, r proto.Message) {
+	fz.t.Helper()
+	switch who := []string{"", "root", "u", ""}[how>>1%4]; {
+	case fz.tokens[who] == "":
+		if txn, ok := r.(*pb.TxnRequest); ok && !touches(txn) {
+			return // etcd permits it as well
+		}
+		fz.t.Fatalf("%T %v succeeded without a user", r, r)
+	case who == "u":
+		keys := func(key, end []byte) {
+			if string(key) < "a" || len(end) == 0 && string(key) >= "b" || len(end) > 0 && (len(end) == 1 && end[0] == 0 || string(end) > "b") {
+				fz.t.Fatalf("%T %v succeeded without permission", r, r)
+			}
+		}
+		switch r := r.(type) {
+		case *pb.RangeRequest:
+			keys(r.Key, r.RangeEnd)
+		case *pb.PutRequest:
+			keys(r.Key, nil)
+		case *pb.DeleteRangeRequest:
+			keys(r.Key, r.RangeEnd)
+		case *pb.CompactionRequest:
+		}
+	}
+}
+
+// touches reports whether a transaction has a compare or an operation on keys.
+func touches(r *pb.TxnRequest) bool {
+	return len(r.Compare) > 0 || slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+		t := op.GetRequestTxn()
+		return t == nil || touches(t)
+	})
+}
+
+func (fz *fuzzed) keepAlive(id int64) {
+	ctx, cancel := context.WithCancel(fz.as(fz.t.Context(), "root"))
+	defer cancel()
+	stream, err := pb.NewLeaseClient(fz.conn).LeaseKeepAlive(ctx)
+	if err != nil {
+		fz.t.Fatal(err)
+	}
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
+		fz.t.Fatal(err)
+	}
+	res, err := stream.Recv()
+	fz.acceptable("keep alive", err)
+	if err != nil {
+		return
+	}
+	fz.header("keep alive", res)
+	if want := fz.model.leases[id]; res.ID != id || res.TTL != want {
+		fz.t.Fatalf("keep alive of %d: %v, want TTL %d", id, res, want)
+	}
+}
+
+// rangeStream compares the chunks of a stream with the model's range.
+func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
+	stream, err := pb.NewKVClient(fz.conn).RangeStream(fz.as(fz.t.Context(), "root"), r)
+	if err != nil {
+		fz.t.Fatal(err)
+	}
+	got := &pb.RangeResponse{}
+	for {
+		chunk, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		fz.acceptable(r, err)
+		if err != nil {
+			if _, wantErr := fz.model.Range(r); wantErr == nil && status.Code(err) != codes.Unimplemented && !fz.b.AuthRows().Enabled {
+				fz.t.Fatalf("range stream %v: %v", r, err)
+			}
+			return
+		}
+		got.Kvs = append(got.Kvs, chunk.RangeResponse.Kvs...)
+		if h := chunk.RangeResponse.Header; h != nil {
+			got.Header, got.Count, got.More = h, chunk.RangeResponse.Count, chunk.RangeResponse.More
+		}
+	}
+	want, err := fz.model.Range(r)
+	if err != nil || !proto.Equal(plain(got), want) {
+		fz.t.Fatalf("range stream %v:\n%v\nwant\n%v %v", r, got, want, err)
+	}
+}
+
+// auth changes or reads users and roles. Whoever enables authentication gets tokens first.
+func (fz *fuzzed) auth(in *scriptReader, how byte) {
+	name, role := []string{"root", "u", "x", ""}[in.pick(4)], []string{"root", "r", "x", ""}[in.pick(4)]
+	must := func(r proto.Message) { _, err := fz.call(how&1|1<<1, r); fz.acceptable(r, err) }
+	switch in.pick(18) {
+	case 0, 1, 2: // a set-up in which most requests have an effect
+		for _, user := range []string{"root", "u"} {
+			must(&pb.AuthUserAddRequest{Name: user, Password: user})
+		}
+		must(&pb.AuthRoleAddRequest{Name: "root"})
+		must(&pb.AuthRoleAddRequest{Name: "r"})
+		must(&pb.AuthUserGrantRoleRequest{User: "root", Role: "root"})
+		must(&pb.AuthUserGrantRoleRequest{User: "u", Role: "r"})
+		must(&pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{PermType: authpb.Permission_READWRITE, Key: []byte("a"), RangeEnd: []byte("b")}})
+		must(&pb.AuthEnableRequest{})
+		for _, user := range []string{"root", "u"} {
+			r := &pb.AuthenticateRequest{Name: user, Password: user}
+			if res, err := fz.call(0, r); err == nil {
+				fz.tokens[user] = res.(*pb.AuthenticateResponse).Token
+			} else {
+				fz.acceptable(r, err)
+			}
+		}
+	case 3:
+		must(&pb.AuthDisableRequest{})
+	case 4:
+		must(&pb.AuthUserAddRequest{Name: name, Password: name, Options: &authpb.UserAddOptions{NoPassword: in.flag()}})
+	case 5:
+		must(&pb.AuthUserDeleteRequest{Name: name})
+	case 6:
+		must(&pb.AuthUserGetRequest{Name: name})
+	case 7:
+		must(&pb.AuthUserListRequest{})
+	case 8:
+		if name == "u" {
+			role = "r" // permitted knows what u may do
+		}
+		must(&pb.AuthUserGrantRoleRequest{User: name, Role: role})
+	case 9:
+		must(&pb.AuthUserRevokeRoleRequest{Name: name, Role: role})
+	case 10:
+		must(&pb.AuthRoleAddRequest{Name: role})
+	case 11:
+		must(&pb.AuthRoleDeleteRequest{Role: role})
+	case 12:
+		must(&pb.AuthRoleGetRequest{Role: role})
+	case 13:
+		must(&pb.AuthRoleListRequest{})
+	case 14:
+		must(&pb.AuthRoleRevokePermissionRequest{Role: role, Key: in.key(), RangeEnd: in.end()})
+	case 15:
+		must(&pb.AuthStatusRequest{})
+	case 16:
+		must(&pb.AuthUserChangePasswordRequest{Name: name, Password: name})
+	case 17:
+		must(&pb.AuthenticateRequest{Name: name, Password: role})
+	}
+}
+
+func (fz *fuzzed) maintenance(in *scriptReader, how byte) {
+	requests := []proto.Message{
+		&pb.StatusRequest{}, &pb.AlarmRequest{}, &pb.DefragmentRequest{}, &pb.HashRequest{},
+		&pb.HashKVRequest{Revision: in.revision(fz.model)}, &pb.MoveLeaderRequest{TargetID: uint64(in.byte())}, &pb.DowngradeRequest{Action: pb.DowngradeRequest_DowngradeAction(in.pick(4)), Version: "3.6"},
+		&pb.AlarmRequest{Action: pb.AlarmRequest_AlarmAction(in.pick(4)), Alarm: pb.AlarmType(in.pick(4)), MemberID: uint64(in.pick(2))},
+		&pb.MemberListRequest{Linearizable: how&8 > 0}, &pb.MemberAddRequest{PeerURLs: []string{"http://x:1"}}, &pb.MemberRemoveRequest{ID: uint64(in.byte())},
+		&pb.MemberUpdateRequest{ID: uint64(in.byte()), PeerURLs: []string{fmt.Sprintf("http://%x:1", in.key())}}, &pb.MemberPromoteRequest{ID: uint64(in.byte())},
+	}
+	r := requests[in.pick(len(requests)+1)%len(requests)]
+	res, err := fz.call(how, r)
+	fz.acceptable(r, err)
+	if err == nil {
+		fz.header(r, res)
+	}
+}
+
+// bytesCodec sends bytes as they are.
+type bytesCodec struct{}
+
+func (bytesCodec) Marshal(v any) ([]byte, error)   { return v.([]byte), nil }
+func (bytesCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = b; return nil }
+func (bytesCodec) Name() string                    { return "proto" }
+
+// raw sends the script's bytes as a message. What the server took them for is sent again to the
+// model: both decode it in the same way.
+func (fz *fuzzed) raw(in *scriptReader, how byte) {
+	name := rawMethods[int(how)%len(rawMethods)]
+	payload := in.bytes()
+	r := rawRequest(name)
+	if err := proto.Unmarshal(payload, r); err == nil && changesKeys(r) {
+		fz.request(0, r)
+		return
+	}
+	var answer []byte
+	err := fz.conn.Invoke(fz.t.Context(), fuzzedMethods[name].grpc, payload, &answer, grpc.ForceCodec(bytesCodec{}))
+	if status.Code(err) == codes.Internal && strings.Contains(err.Error(), "unmarshal") {
+		return // that is gRPC's own answer to them
+	}
+	fz.acceptable(name, err)
+}
+
+// changesKeys reports whether the model must know of a request.
+func changesKeys(r proto.Message) bool {
+	switch r.(type) {
+	case *pb.RangeRequest, *pb.PutRequest, *pb.DeleteRangeRequest, *pb.CompactionRequest, *pb.LeaseGrantRequest, *pb.LeaseRevokeRequest:
+		return true
+	case *pb.TxnRequest:
+		return true
+	}
+	return false
+}
+
+// rawRequest returns an empty request.
+func rawRequest(name string) proto.Message {
+	types := []proto.Message{
+		&pb.RangeRequest{}, &pb.PutRequest{}, &pb.DeleteRangeRequest{}, &pb.TxnRequest{}, &pb.CompactionRequest{}, &pb.LeaseGrantRequest{}, &pb.LeaseRevokeRequest{},
+	}
+	for _, r := range types {
+		if string(proto.MessageName(r).Name()) == name {
+			return r
+		}
+	}
+	return &pb.StatusRequest{}
+}
+
+// json posts the script's bytes to the gateway. A body that is a request of the model is
+// executed there too.
+func (fz *fuzzed) json(in *scriptReader, how byte) {
+	name := rawMethods[int(how)%len(rawMethods)]
+	body := in.bytes()
+	r := rawRequest(name)
+	if protojson.Unmarshal(body, r) == nil && changesKeys(r) {
+		fz.request(1, r)
+		return
+	}
+	if changesKeys(r) {
+		before := fz.b.Revision()
+		defer func() {
+			if after := fz.b.Revision(); after != before {
+				fz.t.Fatalf("%s %q, which is no request, was executed", name, body)
+			}
+		}()
+	}
+	path := fuzzedMethods[name].json
+	if path == "" {
+		path = "/v3/" + url.PathEscape(string(in.key()))
+	}
+	code, answer := fz.post(path, "", body)
+	if code >= http.StatusInternalServerError && code != http.StatusNotImplemented {
+		fz.t.Fatalf("%s %q: status %d %q", path, body, code, answer)
+	}
+}
+
+// finish compares the whole content of the server with the model's.
+func (fz *fuzzed) finish() {
+	fz.t.Helper()
+	m := fz.model
+	if got := fz.b.Revision(); got != m.rev {
+		fz.t.Fatalf("the server is at revision %d, want %d", got, m.rev)
+	}
+	if fz.b.AuthRows().Enabled && fz.tokens["root"] == "" {
+		return
+	}
+	for rev := max(m.compacted, 1); rev <= m.rev; rev++ {
+		for _, r := range []*pb.RangeRequest{
+			{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev},
+			{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev, CountOnly: true},
+		} {
+			fz.request(1<<1, r)
+		}
+	}
+	if m.compacted > 1 {
+		fz.request(1<<1, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: m.compacted - 1})
+	}
+	for id := range m.leases {
+		fz.request(1<<1, &pb.LeaseTimeToLiveRequest{ID: id, Keys: true})
+	}
+	for _, st := range fz.streams {
+		st.finish()
+	}
+}
+
+// fuzzedStream is a stream of watches.
+type fuzzedStream struct {
+	fz     *fuzzed
+	stream pb.Watch_WatchClient
+	end    context.CancelFunc
+	done   chan struct{}
+
+	mu       sync.Mutex
+	news     sync.Cond
+	err      error // why it ended
+	created  int   // answers to creations
+	watches  map[int64]*fuzzedWatch
+	pending  *fuzzedWatch // the one that is being created
+	requests int          // of progress
+	bad      string       // what was wrong first
+}
+
+// fuzzedWatch is a watch of the stream.
+type fuzzedWatch struct {
+	request   *pb.WatchCreateRequest
+	from      int64 // the first revision that it gets
+	refused   bool
+	reason    string // why it was refused
+	until     int64  // the newest revision when the client cancelled it, 0 if it did not
+	compacted int64  // the compact revision with which the server cancelled it
+	got       []*mvccpb.Event
+	bounds    []int64 // the newest revision of each response
+	progress  []fuzzedProgress
+}
+
+// fuzzedProgress is a progress response to a stream, and how many events a watch had got by then.
+type fuzzedProgress struct {
+	revision int64
+	got      int
+}
+
+// watch creates a watch, on a new stream or on one that exists, and waits for the answer.
+func (fz *fuzzed) watch(in *scriptReader, how byte) {
+	r := &pb.WatchCreateRequest{Key: in.key(), RangeEnd: in.end(), StartRevision: in.revision(fz.model), WatchId: int64(in.pick(4)) - 1}
+	options := in.byte()
+	r.PrevKv, r.Fragment, r.ProgressNotify = options&1 > 0, options&2 > 0, options&4 > 0
+	if options&8 > 0 {
+		r.Filters = append(r.Filters, pb.WatchCreateRequest_FilterType(options>>4&1))
+	}
+	if fz.b.AuthRows().Enabled && fz.tokens["root"] == "" {
+		return
+	}
+	if len(fz.streams) < 3 && (how&3 == 0 || len(fz.streams) == 0) {
+		fz.streams = append(fz.streams, fz.newStream())
+	}
+	st := fz.streams[int(how>>2)%len(fz.streams)]
+	st.create(r)
+}
+
+func (fz *fuzzed) newStream() *fuzzedStream {
+	ctx, cancel := context.WithCancel(fz.as(context.Background(), "root"))
+	stream, err := pb.NewWatchClient(fz.conn).Watch(ctx)
+	if err != nil {
+		fz.t.Fatal(err)
+	}
+	st := &fuzzedStream{fz: fz, stream: stream, end: cancel, done: make(chan struct{}), watches: make(map[int64]*fuzzedWatch)}
+	st.news.L = &st.mu
+	go st.receive()
+	return st
+}
+
+func (st *fuzzedStream) close() {
+	st.end()
+	<-st.done
+}
+
+func (st *fuzzedStream) receive() {
+	defer close(st.done)
+	for {
+		r, err := st.stream.Recv()
+		st.mu.Lock()
+		if err != nil {
+			st.err = err
+		} else {
+			st.take(r)
+		}
+		st.news.Broadcast()
+		st.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (st *fuzzedStream) complain(format string, args ...any) {
+	if st.bad == "" {
+		st.bad = fmt.Sprintf(format, args...)
+	}
+}
+
+// take takes in a response.
+func (st *fuzzedStream) take(r *pb.WatchResponse) {
+	w := st.watches[r.WatchId]
+	switch {
+	case r.Created:
+		st.created++
+		if w = st.pending; w == nil {
+			st.complain("created without a request: %v", r)
+			return
+		}
+		if w.refused, w.reason = r.Canceled, r.CancelReason; !r.Canceled {
+			if st.watches[r.WatchId] != nil && st.watches[r.WatchId].until == 0 {
+				st.complain("watch id %d is given twice", r.WatchId)
+			}
+			st.watches[r.WatchId] = w
+		}
+		return
+	case r.Canceled:
+		if w == nil {
+			st.complain("canceled without a watch: %v", r)
+		} else if r.CompactRevision != 0 {
+			w.compacted = r.CompactRevision
+		} else if w.until == 0 {
+			st.complain("watch %d was cancelled: %v", r.WatchId, r)
+		}
+		return
+	case len(r.Events) == 0:
+		if r.WatchId != -1 || st.requests == 0 {
+			st.complain("a response without events: %v", r)
+		}
+		for _, w := range st.watches {
+			if w.until == 0 && w.compacted == 0 {
+				w.bounds = append(w.bounds, r.Header.Revision)
+				w.progress = append(w.progress, fuzzedProgress{r.Header.Revision, len(w.got)})
+			}
+		}
+		return
+	case w == nil:
+		st.complain("events without a watch: %v", r)
+		return
+	}
+	first, last := r.Events[0].Kv.ModRevision, r.Events[len(r.Events)-1].Kv.ModRevision
+	if n := len(w.bounds); n > 0 && first <= w.bounds[n-1] {
+		st.complain("watch %d: revision %d after %d", r.WatchId, first, w.bounds[n-1])
+	}
+	if !r.Fragment {
+		w.bounds = append(w.bounds, last)
+	}
+	if r.Header.Revision < last {
+		st.complain("watch %d: revision %d under a header of %d", r.WatchId, last, r.Header.Revision)
+	}
+	w.got = append(w.got, r.Events...)
+}
+
+// await waits until reached returns true, or the stream ends.
+func (st *fuzzedStream) await(what string, reached func() bool) {
+	st.fz.t.Helper()
+	late := time.AfterFunc(time.Minute, func() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.complain("waiting for %s took more than a minute", what)
+		st.news.Broadcast()
+	})
+	defer late.Stop()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for !reached() && st.bad == "" && st.err == nil {
+		st.news.Wait()
+	}
+	if st.bad != "" {
+		st.fz.t.Fatal(st.bad)
+	}
+	if st.err != nil {
+		st.fz.t.Fatalf("the stream ended: %v", st.err)
+	}
+}
+
+func (st *fuzzedStream) send(u *pb.WatchRequest) {
+	if err := st.stream.Send(u); err != nil {
+		st.fz.t.Fatal(err)
+	}
+}
+
+func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
+	m := st.fz.model
+	w := &fuzzedWatch{request: r, from: r.StartRevision}
+	if w.from == 0 {
+		w.from = m.rev + 1
+	}
+	st.mu.Lock()
+	before := st.created
+	st.pending = w
+	used := r.WatchId != 0 && st.watches[r.WatchId] != nil && st.watches[r.WatchId].until == 0
+	st.mu.Unlock()
+	key := cmpOr(r.Key, []byte{0})
+	empty := len(r.RangeEnd) > 0 && !bytes.Equal(r.RangeEnd, []byte{0}) && bytes.Compare(key, r.RangeEnd) >= 0
+	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
+	st.await("the creation of a watch", func() bool { return st.created > before })
+	if w.refused && st.fz.b.AuthRows().Enabled && slices.Contains(authReasons, w.reason) {
+		return
+	}
+	if want := r.StartRevision < 0 || empty || used; w.refused != want {
+		st.fz.t.Fatalf("watch %v: refused %v, want %v", r, w.refused, want)
+	}
+	if !w.refused && r.StartRevision > 0 && r.StartRevision < m.compacted && r.StartRevision <= m.rev {
+		st.await("the end of a watch of compacted revisions", func() bool { return w.compacted == m.compacted })
+	}
+}
+
+// authReasons are why a watch may be refused while authentication is on: the script may have
+// removed the user, or the permission.
+var authReasons = []string{
+	rpctypes.ErrGRPCPermissionDenied.Error(), rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(), rpctypes.ErrGRPCAuthOldRevision.Error(),
+}
+
+func cmpOr(b, other []byte) []byte {
+	if len(b) == 0 {
+		return other
+	}
+	return b
+}
+
+func (st *fuzzedStream) cancel(id int64) {
+	st.mu.Lock()
+	if w := st.watches[id]; w != nil && w.until == 0 {
+		w.until = st.fz.model.rev
+	}
+	st.mu.Unlock()
+	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+}
+
+func (st *fuzzedStream) progress() {
+	st.mu.Lock()
+	st.requests++
+	st.mu.Unlock()
+	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+// finish waits for the events of all watches, and compares them with the model's.
+func (st *fuzzedStream) finish() {
+	st.fz.t.Helper()
+	m := st.fz.model
+	for _, w := range st.watches {
+		want := m.watched(w.request, w.from)
+		if w.until == 0 {
+			st.await(fmt.Sprintf("%d events of watch %v", len(want), w.request), func() bool { return len(w.got) >= len(want) || w.compacted != 0 })
+		}
+	}
+	st.close()
+	if st.bad != "" {
+		st.fz.t.Fatal(st.bad)
+	}
+	for id, w := range st.watches {
+		want := m.watched(w.request, w.from)
+		if len(w.got) > len(want) {
+			st.fz.t.Fatalf("watch %d %v got %d events, want %d", id, w.request, len(w.got), len(want))
+		}
+		for _, p := range w.progress {
+			for _, e := range want[p.got:] {
+				if e.Kv.ModRevision <= p.revision {
+					st.fz.t.Fatalf("watch %d %v: progress up to revision %d overtook %v", id, w.request, p.revision, e)
+				}
+			}
+		}
+		for i, e := range w.got {
+			expected := proto.CloneOf(want[i])
+			if !w.request.PrevKv || e.PrevKv == nil && expected.Kv.ModRevision <= m.compacted {
+				expected.PrevKv = nil
+			}
+			if !proto.Equal(e, expected) {
+				st.fz.t.Fatalf("watch %d %v: event %d is\n%v\nwant\n%v", id, w.request, i, e, expected)
+			}
+		}
+	}
+}

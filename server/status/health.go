@@ -1,0 +1,242 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/quota"
+)
+
+// Health serves /health, and /livez and /readyz with their sub-checks.
+type Health struct {
+	node    Node
+	log     *slog.Logger
+	timeout time.Duration // bound on a check
+	answer  Answer
+
+	success, failures prometheus.Counter
+	result            *prometheus.GaugeVec
+	results           *prometheus.CounterVec
+}
+
+// Answer returns the error that a client may see for an error of the node, and logs what the client may not see.
+type Answer func(ctx context.Context, log *slog.Logger, method string, err error) error
+
+// NewHealth returns the checks of n, each bounded by timeout. r gets their metrics.
+func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, r prometheus.Registerer) *Health {
+	metrics := promauto.With(r)
+	return &Health{
+		node:     n,
+		log:      log,
+		timeout:  timeout,
+		answer:   answer,
+		success:  counter(r, "etcd_server_health_success", "The total number of successful health checks"),
+		failures: counter(r, "etcd_server_health_failures", "The total number of failed health checks"),
+		result: metrics.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcd_server_healthcheck",
+			Help: "The result of each kind of healthcheck.",
+		}, []string{"type", "name"}),
+		results: metrics.NewCounterVec(prometheus.CounterOpts{
+			Name: "etcd_server_healthchecks_total",
+			Help: "The total number of each kind of healthcheck.",
+		}, []string{"type", "name", "status"}),
+	}
+}
+
+func (h *Health) register(mux *http.ServeMux) {
+	mux.HandleFunc("/health", getOnly(h.health))
+	serializable := healthCheck{"serializable_read", func(ctx context.Context) error { return h.read(ctx, false) }}
+	h.registerChecks(mux, "livez", serializable)
+	h.registerChecks(mux, "readyz",
+		healthCheck{"data_corruption", func(context.Context) error { return h.corruption() }},
+		serializable,
+		healthCheck{"linearizable_read", func(ctx context.Context) error { return h.read(ctx, true) }},
+		// Nodes are never learners here; the check exists for probes that ask for it.
+		healthCheck{"non_learner", func(context.Context) error { return nil }},
+		// etcd does not have these. They show why reads fail, and find faults that no
+		// read shows.
+		healthCheck{"serving", func(context.Context) error { return h.node.Stopped() }},
+		healthCheck{"leader", h.leader},
+		healthCheck{"watch_feed", func(context.Context) error { return h.node.Fed() }},
+		healthCheck{"database", h.database},
+	)
+}
+
+// health answers with a JSON object. ?exclude=NOSPACE leaves an alarm out, and
+// ?serializable=true asks about this node alone.
+func (h *Health) health(w http.ResponseWriter, r *http.Request) {
+	var answer struct {
+		Health string `json:"health"`
+		Reason string `json:"reason"`
+	}
+	answer.Health = "true"
+	if answer.Reason = h.unhealthy(r); answer.Reason != "" {
+		answer.Health = "false"
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if answer.Health != "true" {
+		h.failures.Inc()
+		h.log.Warn("health check failed", "path", r.URL.Path, "reason", answer.Reason)
+		http.Error(w, string(body), http.StatusServiceUnavailable)
+		return
+	}
+	h.success.Inc()
+	writeBody(w, body)
+}
+
+// unhealthy returns the reason why the node is not healthy, or "".
+func (h *Health) unhealthy(r *http.Request) string {
+	excluded := r.URL.Query()["exclude"]
+	for _, a := range h.node.Alarms() {
+		switch name := pb.AlarmType(a.Type).String(); {
+		case slices.Contains(excluded, name):
+		case a.Type == quota.AlarmNoSpace, a.Type == quota.AlarmCorrupt:
+			return "ALARM " + name
+		default:
+			return "ALARM UNKNOWN"
+		}
+	}
+	linearizable := r.URL.Query().Get("serializable") != "true"
+	if linearizable && h.node.Status().NotServing != nil {
+		return "RAFT NO LEADER"
+	}
+	if err := h.read(r.Context(), linearizable); err != nil {
+		return "RANGE ERROR:" + err.Error()
+	}
+	return ""
+}
+
+// read reads one key, which need not exist. Every caller may see its error.
+func (h *Health) read(ctx context.Context, linearizable bool) error {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	_, err := h.node.Range(ctx, auth.System, &mvcc.RangeRequest{
+		KeyRange: mvcc.KeyRange{Key: []byte("health")},
+		KeysOnly: true,
+		Limit:    1,
+	}, linearizable)
+	if err = h.answer(ctx, h.log, "health", err); err != nil {
+		return errors.New(rpctypes.ErrorDesc(err))
+	}
+	return nil
+}
+
+// leader waits up to leaderPatience for a leader: all members are equally ready while the leader
+// changes, and requests wait too.
+func (h *Health) leader(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, min(h.timeout, leaderPatience))
+	defer cancel()
+	tick := time.NewTicker(leaderPatience / 50)
+	defer tick.Stop()
+	for h.node.Status().Leader == 0 {
+		if h.node.Stopped() != nil {
+			return errNoLeaderKnown
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errNoLeaderKnown
+		}
+	}
+	return nil
+}
+
+// leaderPatience is about what it takes until another member leads.
+const leaderPatience = 2 * time.Second
+
+var errNoLeaderKnown = errors.New("no leader is known")
+
+// database writes a row.
+func (h *Health) database(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	if err := h.answer(ctx, h.log, "health", h.node.Writable(ctx)); err != nil {
+		return fmt.Errorf("a write failed: %s", rpctypes.ErrorDesc(err))
+	}
+	return nil
+}
+
+func (h *Health) corruption() error {
+	for _, a := range h.node.Alarms() {
+		if a.Type == quota.AlarmCorrupt {
+			return fmt.Errorf("alarm activated: %s", pb.AlarmType_CORRUPT)
+		}
+	}
+	return nil
+}
+
+type healthCheck struct {
+	name  string
+	check func(context.Context) error
+}
+
+// registerChecks serves /kind, which runs all checks but those in ?exclude=, and
+// /kind/name for each of them.
+func (h *Health) registerChecks(mux *http.ServeMux, kind string, checks ...healthCheck) {
+	mux.HandleFunc("/"+kind, getOnly(func(w http.ResponseWriter, r *http.Request) {
+		excluded := func(c healthCheck) bool { return slices.Contains(r.URL.Query()["exclude"], c.name) }
+		h.runChecks(w, r, kind, slices.DeleteFunc(slices.Clone(checks), excluded))
+	}))
+	for _, c := range checks {
+		mux.HandleFunc("/"+kind+"/"+c.name, getOnly(func(w http.ResponseWriter, r *http.Request) {
+			h.runChecks(w, r, kind, []healthCheck{c})
+		}))
+	}
+}
+
+// runChecks answers "ok", or 503 with the failed checks; with ?verbose it always lists all
+// results. The checks run concurrently, because each may take its whole timeout while the
+// database does not answer.
+func (h *Health) runChecks(w http.ResponseWriter, r *http.Request, kind string, checks []healthCheck) {
+	results := make([]error, len(checks))
+	var running sync.WaitGroup
+	for i, c := range checks {
+		running.Go(func() { results[i] = c.check(r.Context()) })
+	}
+	running.Wait()
+	var report bytes.Buffer
+	failed := false
+	for i, c := range checks {
+		if err := results[i]; err != nil {
+			failed = true
+			fmt.Fprintf(&report, "[-]%s failed: %v\n", c.name, err)
+			h.result.WithLabelValues(kind, c.name).Set(0)
+			h.results.WithLabelValues(kind, c.name, "error").Inc()
+			continue
+		}
+		fmt.Fprintf(&report, "[+]%s ok\n", c.name)
+		h.result.WithLabelValues(kind, c.name).Set(1)
+		h.results.WithLabelValues(kind, c.name, "success").Inc()
+	}
+	if failed {
+		h.log.Warn("health check failed", "path", r.URL.Path, "reason", report.String())
+		http.Error(w, report.String(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !r.URL.Query().Has("verbose") {
+		report.Reset()
+	}
+	report.WriteString("ok\n")
+	writeBody(w, report.Bytes())
+}

@@ -1,0 +1,184 @@
+// Package timing has the durations by which the members of a cluster notice that a leader
+// is gone, replace it, and keep its answers true in the meantime. They are in one place
+// because they depend on each other: the second half of the file has the relations, and a
+// value that breaks one does not compile.
+//
+// The package depends on nothing. The packages that use a constant are named with it.
+package timing
+
+import "time"
+
+// Fencing (packages fence and backend).
+const (
+	// ReadLease is how long a leader may answer from memory after the start of its last
+	// successful look at, or change of, the chain row.
+	ReadLease = 100 * time.Millisecond
+	// TakeoverWait is how long a new leader serves nothing after its change of the chain
+	// row: then its predecessor's read lease is over, on clocks that differ in speed by less
+	// than half. It changed the row after anything its predecessor can have seen there.
+	// For the same reason, and as long, a follower does not show what it found in the table
+	// and the leader has not reported.
+	TakeoverWait = ReadLease + ReadLease/2
+	// Handover bounds how long a leader that stops on request continues with what is under
+	// way, and writes lease checkpoints.
+	Handover = time.Second
+)
+
+// Member rows (package member).
+const (
+	// MemberHeartbeat is the time between heartbeats of a member that does not lead.
+	MemberHeartbeat = 2 * time.Second
+	// MissedHeartbeats is after how many heartbeats without a change a member counts as
+	// not alive: one may be late, and one may fall between two looks.
+	MissedHeartbeats = 3
+	// Answer is the longest time between looks of a member for a challenge in its row.
+	Answer = 100 * time.Millisecond
+	// MissedAnswers is after how many answer intervals without an answer a process may be
+	// replaced by another one of its name.
+	MissedAnswers = 10
+	// Challenges is how many challenges a process must at least leave unanswered before it
+	// counts as silent. They are at most ChallengeInterval apart.
+	Challenges        = 4
+	ChallengeInterval = 250 * time.Millisecond
+	// RefreshPause is the least time between two looks at the table that Refresh asks for.
+	RefreshPause = 100 * time.Millisecond
+	// HeartbeatTimeout bounds one heartbeat against a database that hangs, GlanceTimeout
+	// one look for challenges and at the lock row, so that the next one has time.
+	HeartbeatTimeout = 5 * time.Second
+	GlanceTimeout    = 500 * time.Millisecond
+)
+
+// The lock (package member): the defaults of flags.
+const (
+	// Lease is for how long the holder of the lock must be silent before another member
+	// takes the lock.
+	Lease = 2 * time.Second
+	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder.
+	RenewDeadline = 1500 * time.Millisecond
+	// RetryPeriod is the time between heartbeats of the holder.
+	RetryPeriod = 250 * time.Millisecond
+	// RetryMargin is how many retry periods, in percent, must be below the renew deadline.
+	RetryMargin = 120
+)
+
+// The leader's feed (package feed).
+const (
+	// FeedHeartbeat is the longest time between two messages of a feed.
+	FeedHeartbeat = 200 * time.Millisecond
+	// FeedSilence is how long a feed may bring nothing before the follower ends it.
+	FeedSilence = 1500 * time.Millisecond
+)
+
+// Following (packages node and backend).
+const (
+	// ReadLog is how often a follower without a feed reads the log.
+	ReadLog = 100 * time.Millisecond
+	// Look is how often a follower looks at the chain row and the alarms, whatever the
+	// feed brings. LookTimeout bounds one look.
+	Look        = time.Second
+	LookTimeout = 5 * time.Second
+	// LeaderSilence is how long a follower that hears nothing of the leader, or of commits,
+	// still reports that there is a leader, and that it knows of commits.
+	LeaderSilence = 3 * time.Second
+	// CutOff is how long calls may wait for the answer of a leader after another member
+	// has taken the lock.
+	CutOff = 500 * time.Millisecond
+	// Probe is how often a member is probed again whose last probe failed. ProbeTimeout
+	// bounds one probe.
+	Probe        = 30 * time.Second
+	ProbeTimeout = 5 * time.Second
+)
+
+// Connections between members (packages link and server).
+const (
+	// PeerPing is how long a connection may be idle before one side sends a ping. gRPC's
+	// clients ping at most every 10 s. An acceptor closes a connection that is pinged more
+	// often than every PeerPingMin.
+	PeerPing    = 10 * time.Second
+	PeerPingMin = 5 * time.Second
+	// PeerPingTimeout is how long the answer to a ping, or to other data, may take before
+	// the connection counts as broken.
+	PeerPingTimeout = 3 * time.Second
+	// PeerConnect bounds one attempt to connect. PeerReconnect is the longest pause
+	// between two attempts.
+	PeerConnect   = 2 * time.Second
+	PeerReconnect = 500 * time.Millisecond
+	// PeerHandshake bounds the handshake of an acceptor, and PeerRefresh the part of a
+	// handshake in which the members are read again.
+	PeerHandshake = 10 * time.Second
+	PeerRefresh   = 2 * time.Second
+)
+
+// Forwarding (package forward).
+const (
+	// ApplyWait bounds how long the leader's answer to a forwarded write waits until this
+	// member has applied the write.
+	ApplyWait = 3 * time.Second
+)
+
+// Leases of clients (package lease).
+const (
+	// LeaseGrace is the time that a new leader adds to the leases in the table. Clients cannot
+	// renew until they, or the members to which they are connected, have found the new leader.
+	// It is etcd's default election timeout, by which etcd's new leaders extend leases.
+	LeaseGrace = time.Second
+)
+
+// Suspicion (package node).
+const (
+	// DeathSilence is for how long a leader that refuses connections must leave challenges
+	// unanswered before its lock is taken.
+	DeathSilence = 240 * time.Millisecond
+	// A leader that refuses connections and answers is not suspected again for Respite,
+	// doubled each time up to LongestRespite, until a feed works again.
+	Respite        = time.Second
+	LongestRespite = time.Minute
+)
+
+// The relations: a negative constant cannot be converted to uint.
+const (
+	// The successor waits out the read lease, with a margin for the speed of clocks.
+	_ = uint(TakeoverWait - ReadLease - ReadLease/2)
+	// A call to the old leader ends after the new one may serve, so it can be repeated.
+	_ = uint(CutOff - 2*TakeoverWait)
+	// A renewal that waits for the old leader can be repeated before the lease ends.
+	_ = uint(LeaseGrace - CutOff - Answer)
+	// A leader that is suspected has two chances to see a challenge and to answer it, and
+	// cannot be suspected again at once.
+	_ = uint(DeathSilence - 2*Answer)
+	_ = uint(Respite - 2*DeathSilence)
+	// Replacing a process of the same name takes more proof than to follow another leader.
+	_ = uint(MissedAnswers*Answer - 2*DeathSilence)
+	// Silence is more challenges than the least, and each leaves time for an answer.
+	_ = uint(ChallengeInterval - 2*Answer)
+	_ = uint(Challenges*ChallengeInterval - MissedAnswers*Answer)
+	// The holder of the lock sends several heartbeats in a lease, and one that hangs leaves
+	// time for another one on another connection.
+	_ = uint(Lease - 6*RetryPeriod)
+	_ = uint(Lease - RenewDeadline - RetryPeriod)
+	_ = uint(RenewDeadline - RetryPeriod*RetryMargin/100 - 1)
+	_ = uint(RenewDeadline/2 - GlanceTimeout)
+	// Candidates and the holder look several times in a retry period.
+	_ = uint(RetryPeriod - 2*Answer)
+	// A leader's lock expires before the member counts as not alive.
+	_ = uint(MissedHeartbeats*MemberHeartbeat - Lease)
+	// Several heartbeats of a feed may be late or lost.
+	_ = uint(FeedSilence - 5*FeedHeartbeat)
+	// A feed that broke is opened again, or the log is read instead, before the follower
+	// reports that there is no leader. So does a leader that steps down in order.
+	_ = uint(LeaderSilence - FeedSilence - Look)
+	_ = uint(LeaderSilence - Lease - ReadLog)
+	_ = uint(LeaderSilence - 2*Handover)
+	// An attempt to connect to a leader ends, and the next one begins, before the follower
+	// reports that there is no leader.
+	_ = uint(LeaderSilence - PeerConnect - PeerReconnect)
+	// A connection that brings nothing is broken by the feed's silence before by a ping.
+	_ = uint(PeerPing + PeerPingTimeout - FeedSilence)
+	_ = uint(PeerPing - 2*PeerPingMin)
+	// A handshake that waits for the members to be read again has time left.
+	_ = uint(PeerHandshake - 2*PeerRefresh)
+	_ = uint(PeerRefresh - RefreshPause - GlanceTimeout)
+	// A follower whose feed broke has read the log before the answer to a forwarded write
+	// stops waiting for it.
+	_ = uint(ApplyWait - FeedSilence - Look - ReadLog)
+)

@@ -1,0 +1,162 @@
+package transport
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// checkBytes fails unless the codec's bytes of m are read back as what protobuf's
+// own bytes of m are read back as.
+func checkBytes(t *testing.T, m proto.Message) {
+	t.Helper()
+	own, err := newCodec().Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Free()
+	theirs, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := m.ProtoReflect().New().Interface(), m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(own.Materialize(), got); err != nil {
+		t.Fatalf("what is written of %T cannot be read: %v", m, err)
+	}
+	if err := proto.Unmarshal(theirs, want); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, want) {
+		t.Fatalf("%T is read back as\n%v, want\n%v", m, got, want)
+	}
+}
+
+// FuzzRangeAnswers: whatever an answer holds, the codec writes all of it.
+func FuzzRangeAnswers(f *testing.F) {
+	f.Add(uint64(1), []byte("/registry/pods/a"), []byte("value"), []byte(nil), uint8(20))
+	f.Add(uint64(2), []byte("\xff\xfe\x00"), []byte(nil), []byte("\x08\x01"), uint8(40))
+	f.Add(uint64(3), []byte(nil), []byte{}, []byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, seed uint64, key, value, unknown []byte, n uint8) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		number := func() int64 {
+			if r.IntN(4) == 0 {
+				return 0
+			}
+			return int64(r.Uint64() >> r.IntN(64))
+		}
+		part := func(b []byte) []byte { return b[:r.IntN(len(b)+1)] }
+		// Bytes of a field that this version of the messages does not have.
+		extra := protoreflect.RawFields(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), unknown))
+		answer := &pb.RangeResponse{Count: number(), More: r.IntN(2) == 0}
+		if r.IntN(4) > 0 {
+			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()), RaftTerm: uint64(number()), Revision: number()}
+		}
+		for range n {
+			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: number(), ModRevision: number(), Version: number(), Lease: number()}
+			switch r.IntN(64) {
+			case 0:
+				kv = nil
+			case 1:
+				kv.ProtoReflect().SetUnknown(extra)
+			}
+			answer.Kvs = append(answer.Kvs, kv)
+		}
+		stream := &pb.RangeStreamResponse{RangeResponse: answer}
+		switch r.IntN(16) {
+		case 0:
+			answer.ProtoReflect().SetUnknown(extra)
+		case 1:
+			stream.ProtoReflect().SetUnknown(extra)
+		case 2:
+			if answer.Header != nil {
+				answer.Header.ProtoReflect().SetUnknown(extra)
+			}
+		}
+		checkBytes(t, answer)
+		checkBytes(t, stream)
+	})
+}
+
+// enough is a number of keys that the codec writes by hand.
+const enough = 32
+
+// full returns a message with every field set that its descriptor names, lists with
+// enough elements to be written by hand.
+func full(t *testing.T, d protoreflect.MessageType) protoreflect.Message {
+	m := d.New()
+	for i := range d.Descriptor().Fields().Len() {
+		field := d.Descriptor().Fields().Get(i)
+		switch {
+		case field.IsMap():
+			t.Fatalf("%s is a map: the test, and the codec, must learn it", field.FullName())
+		case field.IsList():
+			list := m.Mutable(field).List()
+			for range enough {
+				list.Append(some(t, field, list.NewElement()))
+			}
+		default:
+			m.Set(field, some(t, field, m.NewField(field)))
+		}
+	}
+	return m
+}
+
+// some returns a value of field that is not zero.
+func some(t *testing.T, field protoreflect.FieldDescriptor, blank protoreflect.Value) protoreflect.Value {
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		return protoreflect.ValueOfMessage(full(t, blank.Message().Type()))
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(int64(field.Number()))
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(uint64(field.Number()))
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes([]byte(field.Name()))
+	default:
+		t.Fatalf("%s is of kind %s: the test, and the codec, must learn it", field.FullName(), field.Kind())
+		return blank
+	}
+}
+
+// TestEveryFieldOfRangeResponsesIsWritten fails when a release of etcd's API adds a
+// field that the codec does not know.
+func TestEveryFieldOfRangeResponsesIsWritten(t *testing.T) {
+	for _, m := range []proto.Message{&pb.RangeResponse{}, &pb.RangeStreamResponse{}} {
+		checkBytes(t, full(t, m.ProtoReflect().Type()).Interface())
+	}
+}
+
+// TestUnknownFieldsAreKept: elements that are nil, and fields of a newer
+// release, which a follower passes on from its leader.
+func TestUnknownFieldsAreKept(t *testing.T) {
+	extra := protoreflect.RawFields(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 5))
+	answer := func() *pb.RangeResponse {
+		r := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: 5}, Count: enough}
+		for range enough {
+			r.Kvs = append(r.Kvs, &mvccpb.KeyValue{Key: []byte("k")})
+		}
+		return r
+	}
+	for name, change := range map[string]func(*pb.RangeResponse, *pb.RangeStreamResponse){
+		"nil key":                 func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Kvs[7] = nil },
+		"unknown field of a key":  func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Kvs[enough-1].ProtoReflect().SetUnknown(extra) },
+		"of the header":           func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Header.ProtoReflect().SetUnknown(extra) },
+		"of the answer":           func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.ProtoReflect().SetUnknown(extra) },
+		"of the streamed message": func(_ *pb.RangeResponse, s *pb.RangeStreamResponse) { s.ProtoReflect().SetUnknown(extra) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := answer()
+			s := &pb.RangeStreamResponse{RangeResponse: r}
+			change(r, s)
+			checkBytes(t, r)
+			checkBytes(t, s)
+		})
+	}
+}

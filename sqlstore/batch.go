@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+)
+
+// OpKind says what a change of a batch does; see BatchWrite.
+type OpKind uint8
+
+// The kinds of changes, named after the methods of BatchWrite.
+const (
+	OpPutIfNotExist OpKind = iota
+	OpCAS
+	OpCASOrPut
+	OpPut
+	OpDel
+	OpDelCurrent
+)
+
+// Op is one change of a batch. Value is nil for Del; Old is the value that CAS,
+// CASOrPut and DelCurrent expect, nil otherwise.
+type Op struct {
+	Kind  OpKind
+	Key   []byte
+	Value []byte
+	Old   []byte
+}
+
+// Errors of a batch that breaks the contract of BatchWrite; nothing is written.
+var (
+	ErrCommitted    = errors.New("sqlstore: batch was committed before")
+	ErrDuplicateKey = errors.New("sqlstore: key occurs twice in a batch")
+	ErrNotMarked    = errors.New("sqlstore: CASOrPut needs a marked row and the mark it replaces")
+)
+
+// batch implements BatchWrite over a function that commits.
+type batch struct {
+	commit    func(context.Context, []Op) error
+	ops       []Op
+	size      int
+	committed bool
+}
+
+// NewBatch returns an empty batch, for implementations of KvStorage. It checks the
+// batch and calls commit at most once, with at least one change and no key twice.
+// commit may reorder the changes and must not keep them.
+func NewBatch(commit func(context.Context, []Op) error) BatchWrite { return &batch{commit: commit} }
+
+func (b *batch) PutIfNotExist(key, val []byte)       { b.add(OpPutIfNotExist, key, val, nil) }
+func (b *batch) CAS(key, newVal, oldVal []byte)      { b.add(OpCAS, key, newVal, oldVal) }
+func (b *batch) CASOrPut(key, newVal, oldVal []byte) { b.add(OpCASOrPut, key, newVal, oldVal) }
+func (b *batch) Put(key, val []byte)                 { b.add(OpPut, key, val, nil) }
+func (b *batch) Del(key []byte)                      { b.add(OpDel, key, nil, nil) }
+func (b *batch) DelCurrent(key, val []byte)          { b.add(OpDelCurrent, key, nil, val) }
+func (b *batch) Len() int                            { return len(b.ops) }
+func (b *batch) Size() int                           { return b.size }
+
+// Commit implements BatchWrite.
+func (b *batch) Commit(ctx context.Context) error {
+	if b.committed {
+		return ErrCommitted
+	}
+	b.committed = true
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(b.ops) == 0 {
+		return nil
+	}
+	if err := b.check(); err != nil {
+		return err
+	}
+	return b.commit(ctx, b.ops)
+}
+
+func (b *batch) check() error {
+	keys := make([][]byte, len(b.ops))
+	for i, op := range b.ops {
+		keys[i] = op.Key
+		if op.Kind == OpCASOrPut && !op.Marked() {
+			return fmt.Errorf("%w: key %x", ErrNotMarked, op.Key)
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	for i := 1; i < len(keys); i++ {
+		if bytes.Equal(keys[i-1], keys[i]) {
+			return fmt.Errorf("%w: %x", ErrDuplicateKey, keys[i])
+		}
+	}
+	return nil
+}
+
+// Marked reports whether a CAS or CASOrPut can be judged by marks alone: a
+// marked row whose new value says that it replaces the old value's mark, and is
+// itself another one.
+func (op Op) Marked() bool {
+	if !coder.IsMarkedKey(op.Key) {
+		return false
+	}
+	mark, prev, ok := coder.Marks(op.Value)
+	old, _, okOld := coder.Marks(op.Old)
+	return ok && okOld && prev == old && mark != old
+}
+
+func (b *batch) add(kind OpKind, key, val, old []byte) {
+	b.ops = append(b.ops, Op{Kind: kind, Key: key, Value: val, Old: old})
+	b.size += len(key) + len(val)
+}

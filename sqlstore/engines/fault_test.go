@@ -1,0 +1,481 @@
+package engines_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// broken is a store whose connections can be broken, and another one on the same
+// database that sees what is really there.
+type broken struct {
+	faults         *faultdriver.Injector
+	store, witness *sqldb.Store
+	chain          coder.Chain
+	n              int
+}
+
+func openBroken(t testing.TB, database func(testing.TB) string) *broken {
+	t.Helper()
+	raw := database(t)
+	b := &broken{faults: faultdriver.New(), chain: coder.Chain{Sequence: 1}}
+	b.witness = openURL(t, raw, sqlstore.Options{Shared: true})
+	b.store = openURL(t, raw, sqlstore.Options{Shared: true, WrapConnector: b.faults.Wrap})
+	w := b.witness.BeginBatchWrite()
+	w.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(b.chain))
+	w.Put([]byte("plain"), []byte("0"))
+	w.Put([]byte("doomed"), []byte("x"))
+	if err := w.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// shapes are batches of the two ways to commit. Both swap the chain row and
+// create rows; the second one has changes that no single upsert can express.
+var shapes = map[string]func(w sqlstore.BatchWrite, n int, plain []byte){
+	"one statement": func(sqlstore.BatchWrite, int, []byte) {},
+	"transaction": func(w sqlstore.BatchWrite, n int, plain []byte) {
+		w.CAS([]byte("plain"), fmt.Append(nil, n), plain)
+		w.Put([]byte("put"), fmt.Append(nil, n))
+		w.Del([]byte("doomed"))
+		w.DelCurrent([]byte("other"), []byte("x"))
+	},
+}
+
+// commit commits the next batch of a shape and finds out whether it took effect.
+// It fails the test if only a part did.
+func (b *broken) commit(ctx context.Context, t testing.TB, shape func(sqlstore.BatchWrite, int, []byte)) (applied bool, err error) {
+	t.Helper()
+	b.n++
+	bg := context.Background()
+	created := [][]byte{fmt.Appendf(nil, "created %06d a", b.n), fmt.Appendf(nil, "created %06d b", b.n)}
+	plain, err := b.witness.Get(bg, []byte("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := coder.Chain{Sequence: b.chain.Sequence + 1, Attempt: int64(b.n)}
+	w := b.store.BeginBatchWrite()
+	w.PutIfNotExist(created[0], []byte("x"))
+	w.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(b.chain))
+	shape(w, b.n, plain)
+	w.PutIfNotExist(created[1], []byte("x"))
+	commitErr := w.Commit(ctx)
+	b.faults.Set(nil)
+
+	values, err := b.witness.MultiGet(bg, append(created, coder.ChainKey()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied = bytes.Equal(values[2], coder.EncodeChain(next))
+	if (values[0] != nil) != applied || (values[1] != nil) != applied {
+		t.Fatalf("a part of the batch was written: rows %q, chain written %v (Commit said %v)", values[:2], applied, commitErr)
+	}
+	if applied {
+		b.chain = next
+	} else if !bytes.Equal(values[2], coder.EncodeChain(b.chain)) {
+		t.Fatalf("the chain row is %x, neither old nor new", values[2])
+	}
+	return applied, commitErr
+}
+
+// truthful fails the test if Commit's answer is a lie.
+func truthful(t testing.TB, what string, applied bool, err error) {
+	t.Helper()
+	switch {
+	case err == nil && !applied:
+		t.Errorf("%s: committed, but it is not there", what)
+	case err != nil && applied && !errors.Is(err, sqlstore.ErrUncertain):
+		t.Errorf("%s: said %v, but it is there", what, err)
+	}
+}
+
+// setup reports whether s belongs to the set-up of a new connection.
+func setup(s faultdriver.Statement) bool {
+	return s.Kind == faultdriver.Connect || strings.HasPrefix(s.Text, "SET ") || strings.HasPrefix(s.Text, "PRAGMA ")
+}
+
+func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
+	t.Parallel()
+	lost := faultdriver.ErrLost
+	faults := map[string]faultdriver.Fault{
+		"bad connection":                {Before: driver.ErrBadConn, Cut: true},
+		"lost before":                   {Before: lost, Cut: true},
+		"lost after":                    {After: lost, Cut: true},
+		"lost before, connection stays": {Before: lost},
+		"lost after, connection stays":  {After: lost},
+		"context ends before":           {Hang: true, Cut: true},
+		"context ends after":            {Hang: true, After: lost, Cut: true},
+	}
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		for shapeName, shape := range shapes {
+			t.Run(shapeName, func(t *testing.T) {
+				b := openBroken(t, database)
+				for name, f := range faults {
+					// Statement after statement, until the commit has no more.
+					for n := 1; ; n++ {
+						ctx, cancel := context.WithCancel(context.Background())
+						var hit *faultdriver.Statement
+						b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+							if s.N != n {
+								return faultdriver.Fault{}
+							}
+							hit = &s
+							if f.Hang && f.After == nil {
+								cancel()
+							}
+							f := f
+							f.Then = cancel // of a statement that hangs afterwards
+							if !f.Hang {
+								f.Then = nil
+							}
+							return f
+						})
+						applied, err := b.commit(ctx, t, shape)
+						cancel()
+						if hit == nil {
+							if err != nil || !applied {
+								t.Fatalf("%s: without a fault: %v", name, err)
+							}
+							break
+						}
+						what := fmt.Sprintf("%s at statement %d (%s %.40q)", name, n, hit.Kind, hit.Text)
+						truthful(t, what, applied, err)
+						deciding := hit.Kind == faultdriver.Commit || hit.Kind == faultdriver.Exec && !setup(*hit) && shapeName == "one statement" && b.store.Database().DialectName() == sqlstore.DialectMySQL
+						switch {
+						case name == "bad connection" && deciding && err != nil && b.store.Database().DialectName() == sqlstore.DialectMySQL:
+							t.Errorf("%s: %v, want it to be repeated: nothing was sent", what, err)
+						case !deciding && errors.Is(err, sqlstore.ErrUncertain):
+							t.Errorf("%s: %v, but nothing was committed for sure", what, err)
+						case deciding && f.After != nil && !f.Hang && !errors.Is(err, sqlstore.ErrUncertain):
+							t.Errorf("%s: %v, want ErrUncertain", what, err)
+						case err != nil && !errors.Is(err, sqlstore.ErrUncertain) && !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, context.Canceled):
+							t.Errorf("%s: %v wraps no sentinel", what, err)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestManyCommitsUnderRandomFaults is a pipeline that settles unknown outcomes by
+// the chain row, as the server does: in the end every batch took effect once or
+// was refused.
+func TestManyCommitsUnderRandomFaults(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		const seed = 5
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		b := openBroken(t, database)
+		count, uncertain := 0, 0
+		names := []string{"one statement", "transaction"}
+		for i := range 150 {
+			at, after, cut := 1+rnd.IntN(12), rnd.IntN(2) == 0, rnd.IntN(3) > 0
+			n := 0
+			b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+				if setup(s) {
+					return faultdriver.Fault{}
+				}
+				if n++; n != at {
+					return faultdriver.Fault{}
+				}
+				if after {
+					return faultdriver.Fault{After: faultdriver.ErrLost, Cut: cut}
+				}
+				return faultdriver.Fault{Before: faultdriver.ErrLost, Cut: cut}
+			})
+			applied, err := b.commit(context.Background(), t, shapes[names[rnd.IntN(2)]])
+			truthful(t, fmt.Sprintf("seed %d commit %d", seed, i), applied, err)
+			if applied {
+				count++
+			}
+			if errors.Is(err, sqlstore.ErrUncertain) {
+				uncertain++
+			}
+		}
+		if b.chain.Sequence != int64(count+1) {
+			t.Errorf("%d commits took effect, the chain counts %d", count, b.chain.Sequence-1)
+		}
+		if uncertain == 0 || count == 0 || count == 150 {
+			t.Errorf("%d of 150 took effect, %d were uncertain: the faults do not do what they should", count, uncertain)
+		}
+	})
+}
+
+// errRefused stands for an error that wraps none of the sentinels: the statement
+// was refused, and would be again.
+var errRefused = errors.New("refused")
+
+// serverErrors are the numbers whose meaning is known, by what Commit answers
+// when the server gives one instead of committing.
+var serverErrors = map[error][]uint16{
+	nil: { // undone, and repeated: the commit takes effect
+		1020, 1205, 1213, 1243, 1412, 1615, 3101, 8002, 8005, 8022, 8028, 9007,
+	},
+	sqlstore.ErrUnavailable: { // nothing was done
+		1021, 1040, 1041, 1044, 1045, 1047, 1049, 1114, 1129, 1130, 1142, 1203, 1226, 1227, 1698, 1820, 1907,
+		3032, 3168, 3796, 3797, 3798, 3799, 8027, 8120,
+		1036, 1290, 1792, 1836, 1874, 1881, // read-only
+	},
+	sqlstore.ErrTooLarge: {1118, 1153, 1197, 1406, 8004, 8025},
+	sqlstore.ErrUncertain: { // the commit may have happened
+		1026, 1030, 1053, 1105, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1317, 1598, 1927, 1969,
+		2003, 2006, 2013, 2999, 3024, 3100, 3169, 4031, 8000, 8999, 9001, 9002, 9003, 9004, 9005, 9006, 9999,
+	},
+	errRefused: {1064, 1054, 1146, 1364, 8141, 8147},
+}
+
+func TestServerErrorsKeepTheirMeaning(t *testing.T) {
+	t.Parallel()
+	b := openBroken(t, enginetest.Database)
+	for want, numbers := range serverErrors {
+		for _, number := range numbers {
+			for shapeName, shape := range shapes {
+				done := false
+				b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+					deciding := s.Kind == faultdriver.Commit || shapeName == "one statement" && s.Kind == faultdriver.Exec && !setup(s)
+					if !deciding || done {
+						return faultdriver.Fault{}
+					}
+					done = true
+					return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}}
+				})
+				applied, err := b.commit(context.Background(), t, shape)
+				want := want
+				ok := errors.Is(err, want)
+				switch {
+				case want == errRefused && shapeName == "one statement":
+					ok = err != nil
+					for _, sentinel := range []error{sqlstore.ErrUncertain, sqlstore.ErrUnavailable, sqlstore.ErrTooLarge} {
+						ok = ok && !errors.Is(err, sentinel)
+					}
+				case want == errRefused: // COMMIT knows of no refusal
+					ok = errors.Is(err, sqlstore.ErrUncertain)
+				case want != nil && want != sqlstore.ErrUncertain:
+					ok = ok && !errors.Is(err, sqlstore.ErrUncertain)
+				}
+				if !ok || applied != (want == nil) {
+					t.Errorf("%s, error %d: applied %v, %v; want %v", shapeName, number, applied, err, want)
+				}
+			}
+		}
+	}
+	// An error that comes every time is not repeated for ever.
+	n := 0
+	b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+		if s.Kind != faultdriver.Exec || setup(s) {
+			return faultdriver.Fault{}
+		}
+		n++
+		return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1213}}
+	})
+	if applied, err := b.commit(context.Background(), t, shapes["one statement"]); applied || !errors.Is(err, sqlstore.ErrUnavailable) || n < 2 || n > 10 {
+		t.Errorf("after %d deadlocks: %v", n, err)
+	}
+}
+
+func TestUnreachableDatabase(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		b := openBroken(t, database)
+		ctx := context.Background()
+		b.faults.SetUnreachable(true)
+		for i := range 4 {
+			applied, err := b.commit(ctx, t, shapes["transaction"])
+			if applied || !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
+				t.Errorf("commit %d: applied %v, %v; want ErrUnavailable", i, applied, err)
+			}
+			if _, err := b.store.Get(ctx, []byte("plain")); !errors.Is(err, sqlstore.ErrUnavailable) {
+				t.Errorf("Get: %v, want ErrUnavailable", err)
+			}
+		}
+		b.faults.SetUnreachable(false)
+		if applied, err := b.commit(ctx, t, shapes["one statement"]); err != nil || !applied {
+			t.Errorf("reachable again: %v", err)
+		}
+	})
+}
+
+func TestReadsAreNeverCutShort(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		ctx := context.Background()
+		b := openBroken(t, database)
+		var keys [][]byte
+		w := b.witness.BeginBatchWrite()
+		for i := range 700 {
+			raw := fmt.Appendf(nil, "%04d", i)
+			r := &coder.Record{Key: raw, ModRevision: 7, Version: 1}
+			keys = append(keys, coder.EncodeIndexKey(raw))
+			w.PutIfNotExist(coder.EncodeIndexKey(raw), coder.EncodeIndex(coder.Index{ModRevision: 7, Version: 1}))
+			w.PutIfNotExist(coder.EncodeVersionKey(raw, 7), coder.EncodeVersion(r))
+		}
+		if err := w.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+		floors := make([]sqlstore.Partition, 0, len(keys))
+		for _, key := range keys {
+			floors = append(floors, sqlstore.Partition{Start: key, End: append(bytes.Clone(key), 0)})
+		}
+		reads := map[string]func() (int, error){
+			"Get": func() (int, error) { v, err := b.store.Get(ctx, keys[0]); return len(v), err },
+			"MultiGet": func() (n int, err error) {
+				values, err := b.store.MultiGet(ctx, keys)
+				for _, v := range values {
+					if v != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+			"Iter": func() (n int, err error) {
+				for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, PageBytes: 10_000}) {
+					if err != nil {
+						return n, err
+					}
+					n++
+				}
+				return n, nil
+			},
+			"List": func() (int, error) {
+				rows, _, err := b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
+				return len(rows), err
+			},
+			"Count": func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err },
+			"Floor": func() (n int, err error) {
+				rows, err := b.store.Floor(ctx, floors)
+				for _, row := range rows {
+					if row.Key != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+		}
+		for name, read := range reads {
+			want, err := read()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for _, cut := range []bool{false, true} {
+				for _, rows := range []int{0, 1, 13} {
+					b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+						if s.Kind != faultdriver.Query {
+							return faultdriver.Fault{}
+						}
+						return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
+					})
+					if got, err := read(); err == nil && got != want || err != nil && !errors.Is(err, sqlstore.ErrUnavailable) {
+						t.Errorf("%s broken off after %d rows: %d of %d, error %v", name, rows, got, want, err)
+					}
+					// Broken off once: it is read again.
+					first := true
+					b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+						if s.Kind != faultdriver.Query || !first {
+							return faultdriver.Fault{}
+						}
+						first = false
+						return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
+					})
+					if got, err := read(); err != nil || got != want {
+						t.Errorf("%s broken off once after %d rows: %d of %d, error %v", name, rows, got, want, err)
+					}
+				}
+			}
+			b.faults.Set(nil)
+		}
+	})
+}
+
+// TestRepeatedReadForgetsTheFirstAttempt: rows that an attempt read before its
+// connection broke, and that are gone by the next one, are not in the answer.
+func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		ctx := context.Background()
+		b := openBroken(t, database)
+		lo, hi := []byte("read/"), []byte("read0")
+		keys := [][]byte{[]byte("read/1"), []byte("read/2")}
+		reads := map[string]func() (found int, err error){
+			"Get": func() (int, error) {
+				v, err := b.store.Get(ctx, keys[0])
+				if errors.Is(err, sqlstore.ErrKeyNotFound) {
+					return 0, nil
+				}
+				return 1 + len(v), err
+			},
+			"MultiGet": func() (n int, err error) {
+				values, err := b.store.MultiGet(ctx, keys)
+				for _, v := range values {
+					if v != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+			"Floor": func() (n int, err error) {
+				rows, err := b.store.Floor(ctx, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
+				for _, row := range rows {
+					if row.Key != nil {
+						n++
+					}
+				}
+				return n, err
+			},
+			"Skip": func() (int, error) { k, err := b.store.Skip(ctx, lo, hi, 0); return len(k), err },
+			"Iter": func() (n int, err error) {
+				for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+					if err != nil {
+						return n, err
+					}
+					n++
+				}
+				return n, nil
+			},
+		}
+		for name, read := range reads {
+			fill := b.witness.BeginBatchWrite()
+			for _, k := range keys {
+				fill.Put(k, []byte("there"))
+			}
+			if err := fill.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			first := true
+			b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+				if !first || !strings.Contains(s.Text, "internal_key") || s.Kind != faultdriver.Query {
+					return faultdriver.Fault{}
+				}
+				first = false
+				return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: 1, Cut: true, Then: func() {
+					empty := b.witness.BeginBatchWrite()
+					for _, k := range keys {
+						empty.Del(k)
+					}
+					if err := empty.Commit(ctx); err != nil {
+						t.Error(err)
+					}
+				}}
+			})
+			if n, err := read(); err != nil || n != 0 || first {
+				t.Errorf("%s found %d (%v) in a table that was empty when it was read again", name, n, err)
+			}
+			b.faults.Set(nil)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package engines_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+)
+
+// TestStatementsArePreparedOnce: preparing for a single use would be slower than
+// not preparing at all.
+func TestStatementsArePreparedOnce(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		faults := faultdriver.New()
+		s := openURL(t, database(t), sqlstore.Options{WrapConnector: faults.Wrap, MaxOpenConns: 1})
+		createChain(t, s)
+		ctx := context.Background()
+		work := func(from, to int64) {
+			t.Helper()
+			for n := from; n <= to; n++ {
+				if err := swapChain(ctx, s, n); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Get(ctx, coder.ChainKey()); err != nil {
+					t.Fatal(err)
+				}
+				b := s.BeginBatchWrite()
+				for i := range 20 {
+					b.PutIfNotExist(fmt.Appendf(nil, "%d/%d", n, i), []byte("x"))
+				}
+				if err := b.Commit(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		work(2, 4)
+		faults.Set(nil)
+		work(5, 8)
+		for _, statement := range faults.Seen() {
+			if statement.Kind == faultdriver.Prepare {
+				t.Errorf("prepared again: %.60s", statement.Text)
+			}
+		}
+	})
+}

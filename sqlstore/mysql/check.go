@@ -1,0 +1,127 @@
+package mysql
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+const (
+	// packetMargin is what a packet holds in addition to a row: the statement, lengths,
+	// and the two other keys that come with a row in the answer of a list.
+	packetMargin = 64 << 10
+	minPacket    = 1 << 20
+)
+
+// Check implements sqldb.Engine. It reads the settings of conn's session, which hold for all
+// connections, because all are set up alike.
+func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error) {
+	vars, err := variables(ctx, conn)
+	if err != nil {
+		return sqldb.Info{}, err
+	}
+	info := sqldb.Info{Product: "MySQL", Version: vars["version"], MaxRow: sqldb.MaxKey + sqldb.MaxValue}
+	switch {
+	case strings.Contains(info.Version, "TiDB"):
+		info.Product = productTiDB
+		if err := checkTiDB(vars, &info); err != nil {
+			return info, err
+		}
+	case strings.Contains(info.Version, "MariaDB"):
+		info.Product = "MariaDB"
+	}
+	info.MaxPacket, err = strconv.Atoi(vars["max_allowed_packet"])
+	if err != nil || info.MaxPacket < minPacket {
+		return info, sqldb.Unfit("max_allowed_packet is %q: set it to at least %d bytes on the server", vars["max_allowed_packet"], minPacket)
+	}
+	info.MaxRow = min(info.MaxRow, info.MaxPacket-packetMargin)
+	for _, mode := range []string{"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} {
+		if !strings.Contains(vars["sql_mode"], mode) {
+			return info, sqldb.Unfit("sql_mode is %q although every session sets it to %q: a proxy seems to reset sessions", vars["sql_mode"], sqlMode)
+		}
+	}
+	level := vars["transaction_isolation"]
+	if level == "" {
+		level = vars["tx_isolation"]
+	}
+	if level != strings.ReplaceAll(isolation, " ", "-") {
+		return info, sqldb.Unfit("the isolation level is %q although every session sets it to %s: a proxy seems to reset sessions", level, isolation)
+	}
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
+		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
+			return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", name, v)
+		}
+	}
+	if err := checkReplicated(vars); err != nil {
+		return info, err
+	}
+	e.grouped.Store(vars["group_replication_group_name"] != "")
+	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
+		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
+	}
+	if v := vars["sync_binlog"]; v != "" && v != "1" && vars["log_bin"] == "ON" {
+		e.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1", "sync_binlog", v)
+	}
+	return info, checkMySQLTable(ctx, conn)
+}
+
+func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
+	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
+		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
+		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability',
+		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+		'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads', 'group_replication_group_name', 'group_replication_consistency')`
+	var rows []struct {
+		Name  string `db:"Variable_name"`
+		Value string `db:"Value"`
+	}
+	if err := conn.SelectContext(ctx, &rows, text); err != nil {
+		return nil, err
+	}
+	vars := make(map[string]string, len(rows))
+	for _, row := range rows {
+		vars[row.Name] = row.Value
+	}
+	return vars, nil
+}
+
+func checkMySQLTable(ctx context.Context, conn *sqlx.Conn) error {
+	var engines []string
+	err := conn.SelectContext(ctx, &engines, "SELECT COALESCE(engine, 'none') FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'object'")
+	if err != nil {
+		return err
+	}
+	if len(engines) == 0 {
+		return sqldb.Unfit(sqldb.NoTable)
+	}
+	if !strings.EqualFold(engines[0], "InnoDB") {
+		return sqldb.Unfit("the storage engine of table object is %s, which has no transactions: it must be InnoDB", engines[0])
+	}
+	var columns []struct {
+		Name     string `db:"name"`
+		Type     string `db:"type"`
+		Length   int64  `db:"length"`
+		Nullable string `db:"nullable"`
+		Key      string `db:"colkey"`
+	}
+	err = conn.SelectContext(ctx, &columns, `SELECT column_name AS name, LOWER(data_type) AS type, COALESCE(character_maximum_length, 0) AS length,
+		is_nullable AS nullable, column_key AS colkey FROM information_schema.columns
+		WHERE table_schema = DATABASE() AND table_name = 'object' ORDER BY ordinal_position`)
+	if err != nil {
+		return err
+	}
+	ok := len(columns) == 2
+	if ok {
+		k, v := columns[0], columns[1]
+		ok = k.Name == "internal_key" && k.Type == "varbinary" && k.Length >= sqldb.MaxKey && k.Key == "PRI" &&
+			v.Name == "object_value" && (v.Type == "mediumblob" || v.Type == "longblob") && v.Nullable == "NO" && v.Key == ""
+	}
+	if !ok {
+		return sqldb.Unfit("table object is %+v; it must be (internal_key VARBINARY(%d) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL): "+sqldb.OtherTable, columns, sqldb.MaxKey)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/mysql/failover"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+const (
+	defaultReadConns = 32
+	writeConns       = 4
+	// Servers, and proxies in front of them, drop idle connections, and a new
+	// primary is found by dialling again.
+	maxIdleTime = 5 * time.Minute
+	maxLifetime = 30 * time.Minute
+)
+
+// engine implements sqldb.Engine for MySQL 8 and later, MariaDB 10.6 and later, and
+// TiDB.
+type engine struct {
+	logger  *slog.Logger
+	primary *failover.Primary
+	upserts statementTexts
+	// patient makes connections for writing whose reads have no time bound.
+	patient driver.Connector
+	// grouped: the server is configured for Group Replication, as of the last Check.
+	grouped atomic.Bool
+}
+
+// OpenDB makes the pools of the database u names. It does not connect.
+func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
+	o = o.WithDefaults(defaultReadConns)
+	bounded, patient, err := connectors(u)
+	if err != nil {
+		return nil, err
+	}
+	if o.WrapConnector != nil {
+		for i, base := range bounded {
+			bounded[i] = o.WrapConnector(base)
+		}
+	}
+	e := &engine{logger: o.Logger}
+	e.primary = failover.New(failover.Config{
+		Logger: o.Logger, Servers: u.Addresses(), Equals: u.Scheme == "tidb", Consistency: setReplicatedReads,
+	})
+	pool := func(servers []driver.Connector, write bool) driver.Connector {
+		sessions := make([]*sqldb.Session, len(servers))
+		for i, base := range servers {
+			sessions[i] = &sqldb.Session{Base: base, Statements: sessionStatements(write), MayRefuse: mayRefuse}
+		}
+		return e.primary.Connector(sessions)
+	}
+	e.patient = pool(patient, true)
+	db := sqldb.NewDatabase(u, o.Logger, e, sqldb.Pools{
+		Read: pool(bounded, false), Write: pool(bounded, true), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
+		MaxIdleTime: maxIdleTime, MaxLifetime: maxLifetime, Remote: true,
+	})
+	e.primary.OnChange(db.DropIdle)
+	return db, nil
+}
+
+// Name implements sqldb.Engine.
+func (*engine) Name() string { return sqlstore.DialectMySQL }
+
+// Lock implements sqldb.Engine: servers are made for several processes.
+func (*engine) Lock() (io.Closer, error) { return nil, nil }
+
+// Serve implements sqldb.Engine: a store needs the primary, and TiDB has none.
+func (e *engine) Serve(info sqldb.Info) {
+	if info.Product != productTiDB {
+		e.primary.Demand(e.grouped.Load())
+	}
+}
+
+// Failed implements sqldb.Engine.
+func (e *engine) Failed(err error) {
+	if elsewhere(err) {
+		e.primary.GiveUp(err)
+	}
+}
+
+// Reconnects implements sqldb.Engine.
+func (e *engine) Reconnects() int64 { return e.primary.Lost() }
+
+// Bounds implements sqldb.Engine: only TiDB shows where it keeps rows.
+func (*engine) Bounds(ctx context.Context, info sqldb.Info, q sqldb.Querier) ([][]byte, error) {
+	if info.Product != productTiDB {
+		return nil, nil
+	}
+	return regionBounds(ctx, q)
+}

@@ -1,0 +1,105 @@
+package failover
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// Connector returns a connector to the primary. sessions make the connections to each
+// server, in the order of Config.Servers.
+func (p *Primary) Connector(sessions []*sqldb.Session) driver.Connector {
+	return &connector{primary: p, hosts: hosts{names: p.servers, sessions: sessions}}
+}
+
+type connector struct {
+	primary *Primary
+	hosts   hosts
+}
+
+// Driver implements driver.Connector.
+func (c *connector) Driver() driver.Driver { return c.hosts.sessions[0].Driver() }
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	era := c.primary.era.Load() // as of before it was dialled
+	conn, err := c.hosts.connect(ctx, c.open)
+	if err != nil {
+		return nil, err
+	}
+	conn.era = c.primary.admit(conn.server, era)
+	return conn, nil
+}
+
+// open makes a connection to one server, which it refuses if it is not the primary.
+func (c *connector) open(ctx context.Context, s *sqldb.Session) (*conn, error) {
+	base, err := s.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, opened := c.primary, &conn{Conn: base, primary: c.primary}
+	if p.demanded.Load() || len(p.servers) > 1 && !p.equals {
+		opened.server, err = p.ask(ctx, base)
+		opened.asked = time.Now()
+	}
+	if err == nil && p.demanded.Load() {
+		err = p.agree(ctx, base)
+	}
+	if err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	return opened, nil
+}
+
+// conn is a connection that the pool replaces once it may not reach the primary. Not
+// safe for concurrent use.
+type conn struct {
+	*sqldb.Conn
+	primary *Primary
+	era     int64
+	server  string // it was dialled to, "" if it was not asked
+	asked   time.Time
+}
+
+// ResetSession implements driver.SessionResetter. If it fails, the pool replaces the
+// connection.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if err := c.Conn.ResetSession(ctx); err != nil {
+		return err
+	}
+	if !c.still(ctx) {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool { return c.current() && c.Conn.IsValid() }
+
+// current reports whether the connection is of the present era.
+func (c *conn) current() bool { return c.era == c.primary.era.Load() }
+
+// still reports whether the connection may be used. It asks the server again if the last
+// answer is older than primaryRecheck.
+func (c *conn) still(ctx context.Context) bool {
+	if !c.current() {
+		return false
+	}
+	if !c.primary.demanded.Load() || time.Since(c.asked) < primaryRecheck {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, primaryWait)
+	defer cancel()
+	server, err := c.primary.ask(ctx, c.Conn)
+	if err != nil {
+		if errors.Is(err, ErrNotPrimary) {
+			c.primary.GiveUp(err)
+		}
+		return false
+	}
+	c.asked = time.Now()
+	return c.primary.agrees(server)
+}

@@ -1,0 +1,268 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+)
+
+// ordinaryUser makes a user that may do everything with the database of rootURL,
+// and nothing else: read_only holds for it, as it does not for root.
+func ordinaryUser(t *testing.T, rootURL string) string {
+	t.Helper()
+	u, err := url.Parse(rootURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Exec(t, rootURL, "CREATE USER app@'%' IDENTIFIED BY 'secret'")
+	enginetest.Exec(t, rootURL, "GRANT ALL ON `"+strings.TrimPrefix(u.Path, "/")+"`.* TO app@'%'")
+	u.User = url.UserPassword("app", "secret")
+	return u.String()
+}
+
+// writers are the two ways to commit, each a step of its own.
+var writers = map[string]func(ctx context.Context, s sqlstore.Store) error{
+	"one statement": func(ctx context.Context, s sqlstore.Store) error {
+		value, err := s.Get(ctx, coder.ChainKey())
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		c, err := coder.DecodeChain(value)
+		if err != nil {
+			return err
+		}
+		return swapChain(ctx, s, c.Sequence+1)
+	},
+	"transaction": func(ctx context.Context, s sqlstore.Store) error {
+		b := s.BeginBatchWrite()
+		b.Put([]byte("put"), []byte("x"))
+		return b.Commit(ctx)
+	},
+}
+
+// unavailable fails the test unless err is the definite error of a server that
+// takes no writes.
+func unavailable(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) || !strings.Contains(fmt.Sprint(err), "read-only") {
+		t.Errorf("%s: %v; want ErrUnavailable, and that the server is read-only", what, err)
+	}
+}
+
+func TestServerTurnsReadOnly(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		registry := prometheus.NewRegistry()
+		s := openURL(t, ordinaryUser(t, server.URL()), sqlstore.Options{Registerer: registry})
+		createChain(t, s)
+		ctx := context.Background()
+		for name, write := range writers {
+			if err := write(ctx, s); err != nil {
+				t.Fatal(err)
+			}
+			held, err := s.Get(ctx, coder.ChainKey())
+			if err != nil {
+				t.Fatal(err)
+			}
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
+			b := s.BeginBatchWrite()
+			b.Put([]byte("refused"), []byte("x"))
+			b.Put(coder.ChainKey(), chainValue(99))
+			if name == "one statement" {
+				b = s.BeginBatchWrite()
+				b.PutIfNotExist([]byte("refused"), []byte("x"))
+			}
+			unavailable(t, name, b.Commit(ctx))
+			// The connections are gone, and none that reads is made either: this may
+			// be a replica by now, and behind.
+			for range 3 {
+				unavailable(t, name+", again", writers["transaction"](ctx, s))
+				_, err := s.Get(ctx, coder.ChainKey())
+				unavailable(t, name+", read", err)
+			}
+
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+			values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("refused")})
+			if err != nil || string(values[0]) != string(held) || values[1] != nil {
+				t.Errorf("%s: the refused commit left %x (%v)", name, values, err)
+			}
+			if err := write(ctx, s); err != nil {
+				t.Errorf("%s, writable again: %v", name, err)
+			}
+		}
+		failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"), gathered(t, registry, "sqlbrain_sql_reconnects_total")
+		if failures["read_only"] < 2 || reconnects[""] < 1 {
+			t.Errorf("failures %v, reconnects %v", failures, reconnects)
+		}
+
+		// Who only reads finds out as well.
+		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
+		limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		for {
+			_, err := s.Get(limit, coder.ChainKey())
+			if err != nil {
+				unavailable(t, "reading only", err)
+				break
+			}
+		}
+	})
+}
+
+// gathered returns the counters of a name by the value of their last label.
+func gathered(t *testing.T, registry *prometheus.Registry, name string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				label := ""
+				for _, l := range m.GetLabel() {
+					label = l.GetValue()
+				}
+				values[label] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+// TestAnotherServerAnswers: behind the name in the URL another server takes over.
+func TestAnotherServerAnswers(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		old, promoted := p.StartServer(t), p.StartServer(t)
+		ctx := context.Background()
+		// What a replica would have got, and a row that tells the servers apart.
+		for name, server := range map[string]*enginetest.Server{"old": old, "promoted": promoted} {
+			ordinaryUser(t, server.URL())
+			w := openURL(t, server.URL(), sqlstore.Options{})
+			createChain(t, w)
+			b := w.BeginBatchWrite()
+			b.Put([]byte("server"), []byte(name))
+			if err := b.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var target atomic.Value // of new connections
+		target.Store(parse(t, old.URL()).Address)
+		at := enginetest.Forward(t, func() string { return target.Load().(string) })
+		s, err := open(ctx, parse(t, "mysql://app:secret@"+at+"/sqlbrain"), sqlstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		reached := func() string {
+			t.Helper()
+			value, err := s.Get(ctx, []byte("server"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(value)
+		}
+		step := func(n int64) error { return swapChain(ctx, s, n) }
+		if err := step(2); err != nil || reached() != "old" {
+			t.Fatalf("before: %v", err)
+		}
+
+		t.Run("in order", func(t *testing.T) {
+			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
+			target.Store(parse(t, promoted.URL()).Address)
+			// It finds out by the refusal, or, a while after the last one, by asking
+			// before it begins; then the promoted server refuses what it never got.
+			var conflict *sqlstore.Conflict
+			if err := step(3); !errors.As(err, &conflict) {
+				unavailable(t, "the write that finds out", err)
+			}
+			if got := reached(); got != "promoted" {
+				t.Errorf("reads are answered by the %s server", got)
+			}
+			if err := step(2); err != nil { // it never got the first
+				t.Errorf("on the promoted server: %v", err)
+			}
+		})
+		t.Run("though the old one goes on", func(t *testing.T) {
+			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 0")
+			target.Store(parse(t, old.URL()).Address)
+			// Only the connection that writes breaks; those that read are alive.
+			conn, err := s.Database().SQL().Conn(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = conn.ExecContext(ctx, "KILL CONNECTION_ID()")
+			if err == nil {
+				t.Error("KILL answered")
+			}
+			_ = conn.Close() // it is broken
+			limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
+				if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {
+					t.Fatal(err)
+				}
+			}
+			if got := reached(); got != "old" {
+				t.Errorf("writes reach the old server again, and reads the %s one", got)
+			}
+		})
+	})
+}
+
+// TestErrorsThatGiveUpTheConnections: behind them another server is looked for.
+func TestErrorsThatGiveUpTheConnections(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[uint16]float64{
+		1290: 1, 1836: 1, 1792: 1, 1874: 1, 1047: 1, 1053: 1, 3100: 1, 3032: 1, 3797: 1,
+		1213: 0, 1205: 0, 1040: 0, 1317: 0, 1062: 0, 9001: 0,
+	} {
+		registry, faults := prometheus.NewRegistry(), faultdriver.New()
+		s := openURL(t, enginetest.Database(t), sqlstore.Options{Registerer: registry, WrapConnector: faults.Wrap})
+		createChain(t, s)
+		conns := faults.Conns()
+		faults.Set(func(st faultdriver.Statement) faultdriver.Fault {
+			if st.Kind != faultdriver.Exec || strings.HasPrefix(st.Text, "SET ") {
+				return faultdriver.Fault{}
+			}
+			return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}}
+		})
+		if err := swapChain(context.Background(), s, 2); err == nil {
+			t.Errorf("error %d: no error", number)
+		}
+		faults.Set(nil)
+		if got := gathered(t, registry, "sqlbrain_sql_reconnects_total")[""]; got != want {
+			t.Errorf("error %d: connections were given up %v times, want %v", number, got, want)
+		}
+		if n := faults.Conns(); (n == 0) != (want == 1) {
+			t.Errorf("error %d: %d of %d connections are open", number, n, conns)
+		}
+		if err := swapChain(context.Background(), s, 2); err != nil {
+			t.Errorf("behind error %d: %v", number, err)
+		}
+		if n, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total"); err != nil || number != 1062 && n == 0 {
+			t.Errorf("error %d is not counted (%v)", number, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
+)
+
+// regionKey prints an internal key as TiDB does in SHOW TABLE … REGIONS:
+// util/codec's EncodeBytes behind the flag of bytes.
+func regionKey(key []byte) string {
+	coded := []byte{1}
+	for i := 0; i <= len(key); i += 8 {
+		group := make([]byte, 8)
+		n := copy(group, key[i:])
+		coded = append(append(coded, group...), byte(255-(8-n)))
+	}
+	return "t_104_r_" + hex.EncodeToString(coded)
+}
+
+// openDisguised opens a store on a server that says it is a TiDB.
+func openDisguised(t testing.TB, d *enginetest.TiDB) *sqldb.Store {
+	t.Helper()
+	return openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: d.Wrap})
+}
+
+// TestConformanceAsOnTiDB runs what is sent to TiDB where it can be run.
+func TestConformanceAsOnTiDB(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) sqlstore.Store {
+		s := openDisguised(t, &enginetest.TiDB{Regions: []string{"t_104_", regionKey([]byte("b")), regionKey([]byte("mmmmmmmmm"))}})
+		if s.Info().Product != "TiDB" {
+			t.Fatalf("the disguise does not work: %+v", s.Info())
+		}
+		return s
+	})
+}
+
+func TestPartitionsAreRegions(t *testing.T) {
+	t.Parallel()
+	long := bytes.Repeat([]byte{0, 0xff, 'x'}, 9)
+	s := openDisguised(t, &enginetest.TiDB{Regions: []string{
+		"t_104_",                      // the table's beginning
+		regionKey([]byte("c")),        // out of order: what is wanted is the order of the keys
+		regionKey([]byte("a")),        // is the range's own beginning
+		regionKey([]byte("bbbbbbbb")), // exactly a group
+		regionKey(append([]byte("c"), long...)),
+		"t_104_r_3485349823",                          // eight bytes are printed as a number
+		"t_104_r_0161",                                // cut off
+		"t_104_r_01" + strings.Repeat("61", 8) + "00", // no such padding
+		"7480000000000000ff",                          // another table's
+		regionKey([]byte("z")),
+		regionKey([]byte("zz")),
+	}})
+	parts, err := s.GetPartitions(context.Background(), []byte("a"), []byte("z"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounds := [][]byte{[]byte("a"), []byte("bbbbbbbb"), []byte("c"), append([]byte("c"), long...), []byte("z")}
+	if len(parts) != len(bounds)-1 {
+		t.Fatalf("partitions %q, want those between %q", parts, bounds)
+	}
+	for i, p := range parts {
+		if !bytes.Equal(p.Start, bounds[i]) || !bytes.Equal(p.End, bounds[i+1]) {
+			t.Errorf("partition %d is %q, want it from %q to %q", i, p, bounds[i], bounds[i+1])
+		}
+	}
+}
+
+// TestPartitionsWithoutRegions: some editions of TiDB do not show them.
+func TestPartitionsWithoutRegions(t *testing.T) {
+	t.Parallel()
+	s := openDisguised(t, &enginetest.TiDB{})
+	parts, err := s.GetPartitions(context.Background(), []byte("a"), []byte("z"))
+	if err != nil || len(parts) != 1 || string(parts[0].Start) != "a" || string(parts[0].End) != "z" {
+		t.Errorf("%q, %v; want one", parts, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.GetPartitions(ctx, []byte("a"), []byte("z")); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the context ended", err)
+	}
+}
+
+// TestLimitsOfTiDB: what does not fit an entry or a transaction of TiDB is refused
+// before anything is sent, and what fits is sent in statements that the packet
+// holds.
+func TestLimitsOfTiDB(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tidb enginetest.TiDB
+		fits int // bytes of a value
+		not  int
+	}{
+		"by default":        {enginetest.TiDB{}, 6<<20 - 100<<10, 6 << 20},
+		"the configuration": {enginetest.TiDB{Variables: map[string]string{"tidb_txn_entry_size_limit": "0"}}, 6<<20 - 100<<10, 6 << 20},
+		"as the variable":   {enginetest.TiDB{Variables: map[string]string{"tidb_txn_entry_size_limit": "9437184"}}, 9<<20 - 100<<10, 9 << 20},
+	} {
+		faults := faultdriver.New()
+		// The disguise is above: what the faults see is what is sent.
+		s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(base driver.Connector) driver.Connector { return c.tidb.Wrap(faults.Wrap(base)) }})
+		put := func(n, rows int) error {
+			b := s.BeginBatchWrite()
+			for i := range rows {
+				b.PutIfNotExist(fmt.Appendf(nil, "%d/%d", n, i), make([]byte, n))
+			}
+			return b.Commit(context.Background())
+		}
+		if err := put(c.fits, 1); err != nil {
+			t.Errorf("%s: a value of %d bytes: %v", name, c.fits, err)
+		}
+		faults.Set(nil)
+		if err := put(c.not, 1); !errors.Is(err, sqlstore.ErrTooLarge) {
+			t.Errorf("%s: a value of %d bytes: %v, want ErrTooLarge", name, c.not, err)
+		}
+		if err := put(1<<20, 100); !errors.Is(err, sqlstore.ErrTooLarge) {
+			t.Errorf("%s: a batch of 100 MiB: %v, want ErrTooLarge", name, err)
+		}
+		if seen := faults.Seen(); len(seen) != 0 {
+			t.Errorf("%s: %d statements were sent for what does not fit", name, len(seen))
+		}
+	}
+}
+
+// TestTiDBMayRefuseSettingsThatAreRight: TiDB Cloud does not let sessions set some variables. They may
+// have the right values already.
+func TestTiDBMayRefuseSettingsThatAreRight(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"tidb_guarantee_linearizability": true, "tidb_txn_mode": false} {
+		faults, refused := faultdriver.New(), 0
+		faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+			if strings.HasPrefix(s.Text, "SET SESSION") && strings.Contains(s.Text, name) {
+				refused++
+				return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1238, Message: name + " is read only"}}
+			}
+			return faultdriver.Fault{}
+		})
+		raw := enginetest.Database(t)
+		migrate(t, raw)
+		d := &enginetest.TiDB{Variables: map[string]string{"tidb_guarantee_linearizability": "ON"}}
+		s, err := open(context.Background(), parse(t, raw), sqlstore.Options{
+			WrapConnector: func(base driver.Connector) driver.Connector { return faults.Wrap(d.Wrap(base)) }})
+		if (err == nil) != want || refused == 0 {
+			t.Errorf("%s was refused %d times: %v", name, refused, err)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestTiDBWithOtherSettingsIsRefused: what sessions rely on is verified.
+func TestTiDBWithOtherSettingsIsRefused(t *testing.T) {
+	t.Parallel()
+	raw := enginetest.Database(t)
+	migrate(t, raw)
+	for name, value := range map[string]string{"tidb_txn_mode": "optimistic", "tidb_guarantee_linearizability": "OFF",
+		"tidb_low_resolution_tso": "ON", "tidb_enable_external_ts_read": "ON", "tidb_constraint_check_in_place_pessimistic": "OFF",
+		"tidb_super_read_only": "ON", "tidb_txn_entry_size_limit": "1000"} {
+		d := &enginetest.TiDB{Variables: map[string]string{name: value}}
+		s, err := open(context.Background(), parse(t, raw), sqlstore.Options{WrapConnector: d.Wrap})
+		if !errors.Is(err, sqlstore.ErrUnfit) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s = %s: %v, want ErrUnfit that names it", name, value, err)
+		}
+		if err == nil {
+			t.Error(s.Close())
+		}
+	}
+}

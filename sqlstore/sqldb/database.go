@@ -1,0 +1,126 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Database is the connection pools of one database, with or without the table.
+// Safe for concurrent use.
+type Database struct {
+	url    *sqlstore.URL
+	logger *slog.Logger
+	engine Engine
+	pools  Pools
+	// read serves queries, write serves commits and everything else that changes the
+	// database.
+	read, write *sqlx.DB
+
+	mu   sync.Mutex
+	lock io.Closer // see Lock
+}
+
+// NewDatabase makes the pools of the database u names. It does not connect.
+func NewDatabase(u *sqlstore.URL, logger *slog.Logger, engine Engine, pools Pools) *Database {
+	pool := func(connector driver.Connector, conns int) *sqlx.DB {
+		p := sql.OpenDB(connector)
+		p.SetMaxOpenConns(conns)
+		p.SetMaxIdleConns(conns)
+		p.SetConnMaxIdleTime(pools.MaxIdleTime)
+		p.SetConnMaxLifetime(pools.MaxLifetime)
+		return sqlx.NewDb(p, engine.Name())
+	}
+	return &Database{
+		url: u, logger: logger, engine: engine, pools: pools,
+		read: pool(pools.Read, pools.ReadConns), write: pool(pools.Write, pools.WriteConns),
+	}
+}
+
+// SQL returns the pool that may write: for migrations and diagnosis. On SQLite
+// it has one connection.
+func (db *Database) SQL() *sql.DB { return db.write.DB }
+
+// Read and Write return the pools, for the engine.
+func (db *Database) Read() *sqlx.DB  { return db.read }
+func (db *Database) Write() *sqlx.DB { return db.write }
+
+// DialectName returns sqlstore.DialectMySQL or another.
+func (db *Database) DialectName() string { return db.engine.Name() }
+
+// URL returns what the database was opened with.
+func (db *Database) URL() *sqlstore.URL { return db.url }
+
+// DropIdle closes the connections that are not in use.
+func (db *Database) DropIdle() {
+	for pool, conns := range map[*sqlx.DB]int{db.read: db.pools.ReadConns, db.write: db.pools.WriteConns} {
+		pool.SetMaxIdleConns(-1)
+		pool.SetMaxIdleConns(conns)
+	}
+}
+
+// Lock keeps other processes, and other Databases of this one, from locking the
+// same SQLite file until Close. It returns sqlstore.ErrInUse, naming the holder, if
+// one of them has locked it. A process that only reads, or that relies on SQLite's
+// own locks, need not lock. On servers, which many processes use, it does nothing.
+func (db *Database) Lock() (err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.lock == nil {
+		db.lock, err = db.engine.Lock()
+	}
+	return err
+}
+
+// Close closes the pools. Connections in use close when their call is done. The
+// lock is released last.
+func (db *Database) Close() error {
+	err := errors.Join(db.read.Close(), db.write.Close())
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.lock != nil {
+		err = errors.Join(err, db.lock.Close())
+		db.lock = nil
+	}
+	return err
+}
+
+// Check verifies that the engine is one a store can work on: reachable, not
+// read-only, its sessions strict, the table there and of the right types. Its
+// error says what is wrong and what to do; it wraps sqlstore.ErrUnavailable if
+// trying again may help, sqlstore.ErrUnfit if something must be changed.
+func (db *Database) Check(ctx context.Context) (Info, error) {
+	conn, err := db.write.Connx(ctx)
+	if err != nil {
+		return Info{}, fmt.Errorf("connect to %s: %w", db.url, Definite(ctx, db.engine, err))
+	}
+	defer conn.Close() // only returns it to the pool
+	info, err := db.engine.Check(ctx, conn)
+	if err != nil && !errors.Is(err, sqlstore.ErrUnfit) {
+		err = Definite(ctx, db.engine, err)
+	}
+	if err != nil {
+		return Info{}, fmt.Errorf("check %s: %w", db.url, err)
+	}
+	return info, nil
+}
+
+// NoTable and OtherTable are the parts of Check's errors about the table.
+const (
+	NoTable    = "table object does not exist: apply the migrations (sqlbrain migrate up)"
+	OtherTable = "it was not made by the migrations; use another database, or move the table out of the way and apply them (sqlbrain migrate up)"
+)
+
+// Unfit returns an error that wraps sqlstore.ErrUnfit.
+func Unfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", sqlstore.ErrUnfit, fmt.Sprintf(format, args...))
+}

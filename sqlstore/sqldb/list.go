@@ -1,0 +1,143 @@
+package sqldb
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// defaultListBytes is the bound of a List that names none.
+const defaultListBytes = 4 << 20
+
+// List implements sqlstore.Store.
+func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore.ListRow, more bool, err error) {
+	err = s.call(ctx, "list", func(ctx context.Context) error {
+		if bytes.Compare(q.Start, q.End) >= 0 {
+			return nil
+		}
+		rows, more, err = s.listPage(ctx, q)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return rows, more, nil
+}
+
+func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore.ListRow, more bool, err error) {
+	maxBytes, text, limit := q.MaxBytes, s.texts.List, 0
+	if maxBytes <= 0 {
+		maxBytes = defaultListBytes
+	}
+	if q.KeysOnly {
+		text, limit = s.texts.ListKeys, maxPageRows
+	} else {
+		limit = s.list.rows(maxBytes)
+	}
+	if q.Limit > 0 && q.Limit < limit {
+		limit = q.Limit + 1 // one more, to know whether there are any
+	}
+	size := 0
+	err = s.read(ctx, func(db Querier) error {
+		rows, size, more = nil, 0, false
+		return s.page(ctx, db, text, []any{NotNil(q.Start), NotNil(q.End), limit}, limit, func(r *sql.Rows) (int, bool, error) {
+			if q.Limit > 0 && len(rows) == q.Limit {
+				more = true
+				return 0, false, nil
+			}
+			var row sqlstore.ListRow
+			dest := []any{&row.Key, &row.Index, &row.Version}
+			if q.KeysOnly {
+				dest = dest[:2]
+			}
+			if err := r.Scan(dest...); err != nil {
+				return 0, false, err
+			}
+			rows = append(rows, row)
+			n := len(row.Key) + len(row.Index) + len(row.Version)
+			size += n
+			return n, size < maxBytes, nil
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if !q.KeysOnly {
+		s.list.learn(len(rows), size)
+	}
+	return rows, more || size >= maxBytes || len(rows) == limit, nil
+}
+
+// Count implements sqlstore.Store.
+func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
+	at := binary.BigEndian.AppendUint64(nil, uint64(max(rev, 0)))
+	if _, err = s.readRow(ctx, "count", s.texts.Count, []any{at, at, NotNil(start), NotNil(end)}, &live, &newer); err != nil {
+		return 0, 0, err
+	}
+	return live, newer, nil
+}
+
+// SkipText takes two bounds and a number of rows.
+const SkipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
+
+// Skip implements sqlstore.Store.
+func (s *Store) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
+	found, err := s.readRow(ctx, "skip", SkipText, []any{NotNil(start), NotNil(end), n}, &key)
+	if !found {
+		return nil, err
+	}
+	return key, nil
+}
+
+// floorRanges bounds the ranges of one statement of Floor.
+const floorRanges = 64
+
+// Floor implements sqlstore.Store.
+func (s *Store) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+	rows := make([]sqlstore.Row, len(ranges))
+	err := s.call(ctx, "floor", func(ctx context.Context) error {
+		return s.read(ctx, func(q Querier) error {
+			clear(rows)
+			first := 0
+			for chunk := range slices.Chunk(ranges, floorRanges) {
+				if err := floorChunk(ctx, q, s.texts.Floor, chunk, rows[first:]); err != nil {
+					return err
+				}
+				first += len(chunk)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// floorChunk repeats the statement one for each range. Like an IN list it is padded, with
+// empty ranges.
+func floorChunk(ctx context.Context, q Querier, one string, ranges []sqlstore.Partition, rows []sqlstore.Row) error {
+	n := padded(len(ranges))
+	args := make([]any, 0, 3*n)
+	for i := range n {
+		if i < len(ranges) {
+			args = append(args, i, NotNil(ranges[i].Start), NotNil(ranges[i].End))
+		} else {
+			args = append(args, i, []byte{}, []byte{})
+		}
+	}
+	return EachRow(ctx, q, one+strings.Repeat(" UNION ALL "+one, n-1), args, func(r *sql.Rows) (bool, error) {
+		var i int
+		var row sqlstore.Row
+		if err := r.Scan(&i, &row.Key, &row.Value); err != nil {
+			return false, err
+		}
+		rows[i] = sqlstore.Row{Key: NotNil(row.Key), Value: NotNil(row.Value)}
+		return true, nil
+	})
+}

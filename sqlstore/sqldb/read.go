@@ -1,0 +1,252 @@
+package sqldb
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+const (
+	// MaxKey and MaxValue bound a row on every engine, in bytes.
+	MaxKey   = coder.MaxInternalKey
+	MaxValue = 1<<24 - 1 // MEDIUMBLOB
+	// InKeys bounds an IN list. Between 4,000 and 8,000 keys, MySQL scans the whole table
+	// instead of using the index.
+	InKeys = 500
+	// readAttempts bounds how often a read is tried when its connection breaks.
+	readAttempts = 2
+)
+
+// Querier is a pool, or a connection with a snapshot.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// EachRow runs a statement and calls scan for each row until it returns false.
+func EachRow(ctx context.Context, q Querier, text string, args []any, scan func(*sql.Rows) (bool, error)) (err error) {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if more, err := scan(rows); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// read runs f on the read pool, and again if the connection broke: a read may be repeated.
+// f must start from the beginning each time.
+func (s *Store) read(ctx context.Context, f func(Querier) error) error {
+	var err error
+	for range readAttempts {
+		if err = f(s.db.read); err == nil {
+			return nil
+		}
+		c := Classify(s.db.engine, err)
+		if ctx.Err() != nil || c != FailureLost && c != FailureNotSent && c != FailureRetry {
+			break
+		}
+	}
+	return Definite(ctx, s.db.engine, err)
+}
+
+// readRow reads the first row of a statement into dest, and reports whether there is one. If
+// there is none, dest may still hold a row of an attempt that failed. It is one call of the
+// store, named name.
+func (s *Store) readRow(ctx context.Context, name, text string, args []any, dest ...any) (found bool, err error) {
+	err = s.call(ctx, name, func(ctx context.Context) error {
+		return s.read(ctx, func(q Querier) error {
+			found = false
+			return EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) {
+				found = true
+				return false, r.Scan(dest...)
+			})
+		})
+	})
+	return found && err == nil, err
+}
+
+// readSnapshot is read with one snapshot for all statements of f.
+func (s *Store) readSnapshot(ctx context.Context, f func(Querier) error) error {
+	return s.read(ctx, func(Querier) (err error) {
+		conn, err := s.db.read.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			Rollback(ctx, conn)
+			_ = conn.Close() // returns it to the pool
+		}()
+		for _, text := range s.texts.Snapshot {
+			if _, err := conn.ExecContext(ctx, text); err != nil {
+				return err
+			}
+		}
+		return f(conn)
+	})
+}
+
+// Get implements sqlstore.KvStorage.
+func (s *Store) Get(ctx context.Context, key []byte) (value []byte, err error) {
+	found, err := s.readRow(ctx, "get", "SELECT object_value FROM object WHERE internal_key = ?", []any{NotNil(key)}, &value)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, fmt.Errorf("%w: %x", sqlstore.ErrKeyNotFound, key)
+	}
+	return NotNil(value), nil
+}
+
+// MultiGet implements sqlstore.KvStorage.
+func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	at := make(map[string][]int, len(keys))
+	distinct := make([][]byte, 0, len(keys))
+	for i, key := range keys {
+		k := string(key)
+		if at[k] == nil {
+			distinct = append(distinct, key)
+		}
+		at[k] = append(at[k], i)
+	}
+	slices.SortFunc(distinct, bytes.Compare) // the engine walks its tree in one direction
+	err := s.call(ctx, "multiget", func(ctx context.Context) error {
+		if len(keys) == 0 {
+			return nil
+		}
+		run := s.read
+		if len(distinct) > InKeys {
+			run = s.readSnapshot
+		}
+		return run(ctx, func(q Querier) error {
+			clear(values)
+			for chunk := range slices.Chunk(distinct, InKeys) {
+				text, args := InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ", chunk)
+				err := EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) {
+					var key sql.RawBytes
+					var value []byte
+					if err := r.Scan(&key, &value); err != nil {
+						return false, err
+					}
+					for n, i := range at[string(key)] {
+						values[i] = NotNil(value)
+						if n > 0 {
+							values[i] = NotNil(bytes.Clone(value)) // no two share a slice
+						}
+					}
+					return true, nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// InList appends a list of keys to text. It pads the list to a power of two with the last
+// key, so that few different statements are prepared.
+func InList(text string, keys [][]byte) (string, []any) {
+	n := padded(len(keys))
+	args := make([]any, n)
+	for i := range args {
+		args[i] = NotNil(keys[min(i, len(keys)-1)])
+	}
+	return text + "(?" + strings.Repeat(",?", n-1) + ")", args
+}
+
+// padded rounds n up to a power of two, but not above InKeys.
+func padded(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	if n <= InKeys {
+		p = min(p, InKeys)
+	}
+	return p
+}
+
+// Timestamp implements sqlstore.KvStorage.
+func (s *Store) Timestamp(ctx context.Context) (time.Time, error) {
+	var micros int64
+	if _, err := s.readRow(ctx, "timestamp", s.texts.Timestamp, nil, &micros); err != nil {
+		return time.Time{}, err
+	}
+	return time.UnixMicro(micros), nil
+}
+
+// GetPartitions implements sqlstore.KvStorage. Not every edition of an engine lets
+// ordinary users ask for its partitions. They only serve speed, so that an error
+// means one partition.
+func (s *Store) GetPartitions(ctx context.Context, start, end []byte) (p []sqlstore.Partition, err error) {
+	err = s.call(ctx, "partitions", func(ctx context.Context) error {
+		bounds, err := s.db.engine.Bounds(ctx, s.info, s.db.read)
+		if err != nil {
+			if ctx.Err() != nil {
+				return Definite(ctx, s.db.engine, err)
+			}
+			s.db.logger.DebugContext(ctx, "the table's regions are not to be had", "error", err)
+			bounds = nil
+		}
+		p = split(start, end, bounds)
+		return nil
+	})
+	return p, err
+}
+
+// split cuts [start, end) at those bounds that lie in it.
+func split(start, end []byte, bounds [][]byte) []sqlstore.Partition {
+	parts := []sqlstore.Partition{{Start: bytes.Clone(start), End: bytes.Clone(end)}}
+	for _, b := range bounds {
+		last := &parts[len(parts)-1]
+		if bytes.Compare(b, last.Start) > 0 && bytes.Compare(b, end) < 0 {
+			last.End = b
+			parts = append(parts, sqlstore.Partition{Start: bytes.Clone(b), End: bytes.Clone(end)})
+		}
+	}
+	return parts
+}
+
+// Size implements sqlstore.Store.
+func (s *Store) Size(ctx context.Context) (total, inUse int64, err error) {
+	err = s.call(ctx, "size", func(ctx context.Context) error {
+		return s.read(ctx, func(Querier) error {
+			total, inUse, err = s.db.engine.Size(ctx, s.db)
+			return err
+		})
+	})
+	return total, inUse, err
+}
+
+// Defragment implements sqlstore.Store.
+func (s *Store) Defragment(ctx context.Context) error {
+	return s.call(ctx, "defragment", func(ctx context.Context) error {
+		return Definite(ctx, s.db.engine, s.db.engine.Defragment(ctx, s.db))
+	})
+}
+
+// NotNil returns b, or an empty slice for nil, which drivers use for NULL.
+func NotNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,58 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// Session is a connector that sets up every new connection, so that no connection is
+// ever used without its settings, and gives it a statement cache.
+type Session struct {
+	// Base makes the connections.
+	Base driver.Connector
+	// Statements are executed on each new connection.
+	Statements []string
+	// MayRefuse reports whether a session can do without a statement that failed;
+	// nil: without none.
+	MayRefuse func(statement string, err error) bool
+}
+
+// Driver implements driver.Connector.
+func (s *Session) Driver() driver.Driver { return s.Base.Driver() }
+
+// Connect implements driver.Connector.
+func (s *Session) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := s.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Open is Connect with the connection's type.
+func (s *Session) Open(ctx context.Context) (*Conn, error) {
+	base, err := s.Base.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := newConn(base)
+	if err == nil {
+		err = s.setUp(ctx, conn)
+	}
+	if err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	return conn, nil
+}
+
+func (s *Session) setUp(ctx context.Context, conn *Conn) error {
+	for _, statement := range s.Statements {
+		_, err := conn.DriverConn.ExecContext(ctx, statement, nil)
+		if err != nil && (s.MayRefuse == nil || !s.MayRefuse(statement, err)) {
+			return fmt.Errorf("set up the session with %q: %w", statement, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package sqldb
+
+import (
+	"container/list"
+	"database/sql/driver"
+	"errors"
+	"testing"
+)
+
+// closing is a connection whose Close returns err.
+type closing struct {
+	DriverConn
+	err error
+}
+
+func (c closing) Close() error { return c.err }
+
+// Closing a store must not fail because the database ended an idle connection before.
+func TestConnThatTheServerEndedClosesWithoutError(t *testing.T) {
+	other := errors.New("other")
+	for _, c := range []struct{ err, want error }{{driver.ErrBadConn, nil}, {nil, nil}, {other, other}} {
+		conn := &Conn{DriverConn: closing{err: c.err}, recent: list.New()}
+		if err := conn.Close(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%v makes %v, want %v", c.err, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package sqldbtest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqlite"
+)
+
+func TestStoreHasTheTable(t *testing.T) {
+	s := sqldbtest.Opener(sqlite.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{})
+	sqldbtest.CreateChain(t, s)
+	require.NoError(t, sqldbtest.SwapChain(t.Context(), s, 2))
+	require.Error(t, sqldbtest.SwapChain(t.Context(), s, 2), "the row is at step 2 already")
+	value, err := s.Get(t.Context(), coder.ChainKey())
+	require.NoError(t, err)
+	require.Equal(t, sqldbtest.ChainValue(2), value)
+}

@@ -1,0 +1,74 @@
+package sqlite
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"runtime"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// engine implements sqldb.Engine for a file in write-ahead mode: one connection
+// writes, the others read the state before. One store at a time has the file (see
+// lock.go). Other programs may read it, and even write: SQLite's locks serialise all
+// transactions.
+type engine struct {
+	path   string
+	logger *slog.Logger
+}
+
+// OpenDB makes the pools of the database u names. It opens no file; the directory of
+// the database is created (mode 0700) if it does not exist.
+func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
+	o = o.WithDefaults(defaultReadConns())
+	base, err := connect(u)
+	if err != nil {
+		return nil, err
+	}
+	if o.WrapConnector != nil {
+		base = o.WrapConnector(base)
+	}
+	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger}, sqldb.Pools{
+		Read:  &sqldb.Session{Base: base, Statements: sessionStatements(false)},
+		Write: &sqldb.Session{Base: base, Statements: sessionStatements(true)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
+	}), nil
+}
+
+func defaultReadConns() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
+
+// PageCacheBytes returns the most memory of this process that SQLite's caches take, in
+// bytes, with maxOpenConns as in sqlstore.Options. It is twice what they hold, because the
+// allocator rounds a page and its header up to a power of two. It is 0 for other engines.
+func PageCacheBytes(u *sqlstore.URL, maxOpenConns int) int64 {
+	if u.Dialect != sqlstore.DialectSQLite {
+		return 0
+	}
+	readers := sqlstore.Options{MaxOpenConns: maxOpenConns}.WithDefaults(defaultReadConns()).MaxOpenConns
+	return 2 * (writerCacheBytes + int64(readers)*readerCacheBytes)
+}
+
+// Name implements sqldb.Engine.
+func (*engine) Name() string { return sqlstore.DialectSQLite }
+
+// Lock implements sqldb.Engine.
+func (e *engine) Lock() (io.Closer, error) {
+	l, err := lockFile(e.path)
+	if err != nil {
+		return nil, err // not a Closer that holds nil
+	}
+	return l, nil
+}
+
+// Serve implements sqldb.Engine.
+func (e *engine) Serve(sqldb.Info) { warnOfModes(e.logger, e.path) }
+
+// Failed implements sqldb.Engine: a file has no other server.
+func (*engine) Failed(error) {}
+
+// Reconnects implements sqldb.Engine.
+func (*engine) Reconnects() int64 { return 0 }
+
+// Bounds implements sqldb.Engine: a file is one partition.
+func (*engine) Bounds(context.Context, sqldb.Info, sqldb.Querier) ([][]byte, error) { return nil, nil }

@@ -1,0 +1,35 @@
+package sqlite
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
+)
+
+func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
+	t.Parallel()
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	lo, hi := sqldbtest.FillPlans(t, s)
+	statements := sqldbtest.Plans(&texts, lo, hi)
+	for _, text := range []string{insertText, putText, swapOrPutText, swapText, deleteText, deleteIfText} {
+		statements[text] = []any{lo, lo, lo}[:strings.Count(text, "?")]
+	}
+	for text, args := range statements {
+		var rows []struct {
+			Detail string `db:"detail"`
+		}
+		if err := s.Database().Write().Unsafe().Select(&rows, "EXPLAIN QUERY PLAN "+text, args...); err != nil {
+			t.Fatalf("EXPLAIN %.80s: %v", text, err)
+		}
+		for _, row := range rows {
+			if strings.HasPrefix(row.Detail, "SCAN object") || strings.HasPrefix(row.Detail, "SCAN i") || strings.HasPrefix(row.Detail, "SCAN v") || strings.Contains(row.Detail, "TEMP B-TREE") || strings.Contains(row.Detail, "AUTOMATIC") {
+				t.Errorf("%.80s: %s", text, row.Detail)
+			}
+		}
+		if text == texts.List && (len(rows) != 2 || !strings.Contains(rows[1].Detail, "SEARCH v USING INDEX sqlite_autoindex_object_1 (internal_key=?)")) {
+			t.Errorf("the join of a list: %+v", rows)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// Run runs the whole suite as subtests of t, each on a new store.
+func Run(t *testing.T, open Opener) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, sqlstore.Store)
+	}{
+		{"KeysAreOrderedBytewise", testOrder},
+		{"ValuesAreBinary", testBinaryValues},
+		{"IterCoversTheRange", testIterRanges},
+		{"IterEndsAnyTime", testIterEnds},
+		{"SlicesBelongToTheCaller", testOwnership},
+		{"GetAndMultiGet", testGet},
+		{"MultiGetOfThousands", testMultiGetMany},
+		{"MultiGetIsOneSnapshot", testMultiGetSnapshot},
+		{"ListIsOneSnapshot", testListSnapshot},
+		{"ListPages", testListPages},
+		{"ListMissingVersion", testListMissingVersion},
+		{"CountJudgesRevisionAndTombstone", testCount},
+		{"SkipFindsTheRowBehind", testSkip},
+		{"FloorOfManyRanges", testFloor},
+		{"ChangesOnPlainRows", testChangesPlain},
+		{"ChangesOnMarkedRows", testChangesMarked},
+		{"CompareAndSwapOnMissingMarkedRow", testMissingMarkedRow},
+		{"MarksOfZeroAreValues", testZeroMarks},
+		{"ConflictLeavesNothing", testAtomicConflict},
+		{"PipelineShapedBatches", testPipelineBatches},
+		{"BatchMisuseIsRefused", testBatchMisuse},
+		{"LargeValues", testLargeValues},
+		{"BigBatches", testBigBatches},
+		{"TooLargeIsRefused", testTooLarge},
+		{"OneOfManySwapsWins", testConcurrentCAS},
+		{"SwapsAddUp", testConcurrentCounter},
+		{"CommittedIsVisible", testReadYourCommit},
+		{"ContextEndsCalls", testContext},
+		{"CloseEndsEverything", testClose},
+		{"PartitionsCoverTheRange", testPartitions},
+		{"SizeAndDefragment", testSize},
+		{"TimestampIsATime", testTimestamp},
+		{"RandomHistories", testHistory},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store := open(t)
+			t.Cleanup(func() {
+				if err := store.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			test.run(t, store)
+		})
+	}
+}
