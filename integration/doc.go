@@ -1,14 +1,14 @@
-// Package integration drives the built sqlbrain binary as its users do: with
-// etcdctl, with etcd's client, and with a database that goes away underneath.
-// It is a module of its own, so that etcd's server and etcdctl stay out of the
-// product's dependencies.
+// Package integration runs the built sqlbrain program as its users do. README.md explains how to run the tests, how a
+// test starts a node, what each package claims, and which environment variables make the tests longer.
 //
-// The tests of this package read as the claims they check; README.md tells how
-// to run them and which environment variables make them longer. Under them lie
+// All test packages below this folder are one module, so that the dependencies of the tests stay out of the product's. The
+// modules of programs/ hold no code: each pins a program that tests run, with the dependencies of its release.
 //
-//   - internal/harness: builds and runs sqlbrain (or etcd in its place, which
-//     shows that the tests themselves are right) as processes,
-//   - internal/history: records what clients were told, and verifies it against
-//     what a watch from the beginning tells afterwards,
+// The packages that tests share:
+//
+//   - internal/harness: builds and runs sqlbrain, or etcd in its place,
+//   - internal/cluster: several nodes over one database, with proxies between them,
+//   - internal/replicated: database servers that replicate,
+//   - internal/history: records what clients observed, and verifies it against a watch from the first revision,
 //   - internal/load: concurrent writers and readers that feed the recorder.
 package integration

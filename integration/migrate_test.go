@@ -54,7 +54,7 @@ func TestStockMigrateTool(t *testing.T) {
 	// A server takes what the tool made.
 	n := harness.StartNodeOn(t, raw, "--migrate=verify")
 	n.Stop()
-	// What the tool calls dirty sqlbrain does too, and the other way round.
+	// sqlbrain and the tool agree on whether the schema is dirty.
 	enginetest.Exec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
 	require.Contains(t, own("version"), "did not finish")
 	stock("force", "1")

@@ -17,7 +17,7 @@ func main() {
 	stop()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
-			err = errors.New("interrupted: --resume goes on")
+			err = errors.New("interrupted: continue with --resume")
 		}
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -26,7 +26,7 @@ func main() {
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure sqlbrain beside etcd and kine", SilenceUsage: true, SilenceErrors: true,
+		Use: "bench", Short: "Measure sqlbrain, etcd and kine", SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	cmd.AddCommand(newRunCommand(), newGrowthCommand(), newReportCommand())

@@ -69,7 +69,7 @@ func testPlace(t *testing.T) *place {
 	return p
 }
 
-func TestEverythingIsMeasuredAndGoneOnWith(t *testing.T) {
+func TestMeasuresEverythingAndResumes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	p := testPlace(t)
@@ -104,7 +104,7 @@ func TestEverythingIsMeasuredAndGoneOnWith(t *testing.T) {
 	}
 	left, err := os.ReadDir(p.data)
 	require.NoError(t, err)
-	require.Empty(t, left, "data left behind")
+	require.Empty(t, left, "leftover data")
 }
 
 func TestGrowthIsMeasured(t *testing.T) {
@@ -133,7 +133,7 @@ func TestGrowthIsMeasured(t *testing.T) {
 	require.FileExists(t, filepath.Join(p.out, growthPageName))
 }
 
-func TestASystemThatDoesNotStartLosesNobodyElsesFigures(t *testing.T) {
+func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 	p := testPlace(t)
 	p.systems, p.programs = []string{"etcd", "sqlbrain-sqlite"}, t.TempDir()
 	var programs system.Programs

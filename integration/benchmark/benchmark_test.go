@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
 const (
 	pkgTool = "go.etcd.io/etcd/v3/tools/benchmark"
 	// runWait bounds one run of the tool at scale 1.
-	runWait = 2 * time.Minute
+	runWait = 5 * time.Minute
 )
 
 // run is one call of the tool. TOTAL in args is its total.
@@ -119,7 +119,7 @@ type target struct {
 
 var rate = regexp.MustCompile(`(?m)^\s*Requests/sec:\s*([0-9.]+)`)
 
-// on runs the tool against node and returns the rates it tells.
+// on runs the tool against node and returns the rates that it prints.
 func (r run) on(t *testing.T, node *harness.Node, scale int) []string {
 	args := strings.Fields(strings.ReplaceAll(r.args, "TOTAL", strconv.Itoa(r.total*scale)))
 	out := harness.Run(t, runWait*time.Duration(scale), "", tool(t), append(args, "--endpoints", node.Host())...)

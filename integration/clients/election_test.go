@@ -12,7 +12,7 @@ import (
 )
 
 // TestElection: candidates lead one after the other, in the order of their
-// campaigns, and an observer is told of each.
+// campaigns, and an observer sees each of them.
 func TestElection(t *testing.T) {
 	const candidates = 4
 	n, ctx := start(t), bounded(t)
@@ -33,7 +33,7 @@ func TestElection(t *testing.T) {
 				return err
 			}
 			if got := string(leader.Kvs[0].Value); got != name || leader.Kvs[0].CreateRevision != e.Rev() {
-				return fmt.Errorf("%s leads, and is told that %s does", name, got)
+				return fmt.Errorf("%s leads, but the answer names %s", name, got)
 			}
 			// The observer must see the word before it is taken back.
 			if err := e.Proclaim(ctx, name+" again"); err != nil {

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(harness.Main(enginetest.Main(m))) }
 
 // wait bounds what a test waits for; nothing takes so long unless it hangs.
-const wait = time.Minute
+const wait = 3 * time.Minute
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
@@ -32,7 +32,7 @@ func start(t *testing.T) *harness.Node {
 	return harness.StartNode(t, harness.SQLite)
 }
 
-// newSession returns a session of a client of its own. Closing it revokes its
+// newSession returns a session of a separate client. Closing it revokes its
 // lease, unless the test has ended the session already.
 func newSession(t *testing.T, n *harness.Node, ttl int) *concurrency.Session {
 	t.Helper()

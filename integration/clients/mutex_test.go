@@ -58,7 +58,7 @@ func increment(ctx context.Context, c *clientv3.Client, m *concurrency.Mutex) er
 			return err
 		}
 	}
-	// As owner only, as the documentation tells users to.
+	// As owner only, as the documentation demands.
 	w, err := c.Txn(ctx).If(m.IsOwner()).Then(clientv3.OpPut("counter", strconv.Itoa(count+1))).Commit()
 	if err == nil && !w.Succeeded {
 		err = concurrency.ErrSessionExpired
@@ -91,12 +91,12 @@ func TestMutexPassesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, ctx := start(t), bounded(t)
-			holder, waiter := newSession(t, n, 2), newSession(t, n, 60)
+			holder, waiter := newSession(t, n, 5), newSession(t, n, 60)
 			held, wanted := concurrency.NewMutex(holder, "/lock"), concurrency.NewMutex(waiter, "/lock")
 			require.NoError(t, held.Lock(ctx))
 			locked := make(chan error, 1)
 			go func() { locked <- wanted.Lock(ctx) }()
-			// It waits behind the holder's key once its own is there.
+			// Once its own key exists, it waits for the holder's key.
 			queued := waiter.Client().Watch(ctx, "/lock", clientv3.WithPrefix(), clientv3.WithRev(held.Header().Revision+1))
 			require.Len(t, (<-queued).Events, 1)
 			require.NoError(t, end(holder))
@@ -106,17 +106,17 @@ func TestMutexPassesOn(t *testing.T) {
 	}
 }
 
-// TestSessionEndsWithItsLease: whoever revokes it.
+// TestSessionEndsWithItsLease: also if another client revokes the lease.
 func TestSessionEndsWithItsLease(t *testing.T) {
 	n, ctx := start(t), bounded(t)
 	s := newSession(t, n, 3)
 	_, err := n.Client().Revoke(ctx, s.Lease())
 	require.NoError(t, err)
-	// It is told by the next keepalive, which comes after a third of the time.
+	// The session learns it from the next keepalive, after a third of the TTL.
 	select {
 	case <-s.Done():
 	case <-ctx.Done():
-		t.Fatal("the session goes on without its lease")
+		t.Fatal("the session continues without its lease")
 	}
 	require.ErrorIs(t, concurrency.NewMutex(s, "/lock").Lock(ctx), rpctypes.ErrLeaseNotFound)
 }

@@ -75,7 +75,7 @@ func TestRWMutex(t *testing.T) {
 					}
 					readers.Add(1)
 					if writers.Load() != 0 {
-						t.Error("a reader beside a writer")
+						t.Error("a reader at the same time as a writer")
 					}
 					readers.Add(-1)
 					if err := m.RUnlock(); err != nil {
@@ -100,7 +100,7 @@ func TestRWMutex(t *testing.T) {
 	require.NoError(t, group.Wait())
 }
 
-// TestBarriers: nobody passes before all are there.
+// TestBarriers: no client passes before all have arrived.
 func TestBarriers(t *testing.T) {
 	const parties = 4
 	n := start(t)

@@ -109,7 +109,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// TestMirror: the base, in its pages, and the updates behind it make the same
+// TestMirror: the base, in its pages, and the updates after it make the same
 // store elsewhere.
 func TestMirror(t *testing.T) {
 	const keys = 2500 // the base comes in pages of 1000

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // clientOf returns a user's client of some nodes.
@@ -26,8 +27,8 @@ func clientOf(t *testing.T, user, password string, endpoints ...string) *clientv
 	return c
 }
 
-// TestUsersOfAllNodes: whoever is asked, all nodes know the same users, and what was
-// taken from a user is taken on all of them at once.
+// TestUsersOfAllNodes: all nodes know the same users, whichever node is asked, and a
+// revoked permission is revoked on all of them at once.
 func TestUsersOfAllNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -78,7 +79,7 @@ func TestUsersOfAllNodes(t *testing.T) {
 		}
 	}
 
-	// What is acknowledged by one node holds on every other for what begins then.
+	// A change that one node acknowledged applies to every request that begins later, on every node.
 	root := make([]*clientv3.Client, c.Size())
 	for i := range root {
 		root[i] = clientOf(t, "root", "rootpw", c.Node(i).Endpoint())
@@ -124,12 +125,12 @@ func TestUsersOfAllNodes(t *testing.T) {
 	everywhere := clientOf(t, "ann", "annpw", c.Endpoints()...)
 	do(everywhere.Put(ctx, "a/2", "before"))
 	c.Kill(leader)
-	require.Eventually(t, func() bool {
+	eventually.True(t, "a write by the user on every node", func() bool {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, err := everywhere.Put(attempt, "a/2", "after")
 		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	})
 	put, get := annDoes(as, follower)
 	require.NoError(t, put)
 	require.NoError(t, get)
@@ -145,6 +146,6 @@ func TestUsersOfAllNodes(t *testing.T) {
 	do(root[follower].AuthDisable(ctx))
 	c.Start(leader)
 	for i := range plain {
-		require.Eventually(t, func() bool { _, err := plain[i].Put(ctx, "b", "v"); return err == nil }, time.Minute, 10*time.Millisecond)
+		eventually.True(t, "a write without a user", func() bool { _, err := plain[i].Put(ctx, "b", "v"); return err == nil })
 	}
 }

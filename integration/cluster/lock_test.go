@@ -94,7 +94,7 @@ func increment(ctx context.Context, client *clientv3.Client) error {
 }
 
 // TestElectionsOfClients: candidates on different nodes lead one after the other,
-// and observers on every node are told of each of them.
+// and observers on every node see each of them.
 func TestElectionsOfClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -131,7 +131,7 @@ func TestElectionsOfClients(t *testing.T) {
 		for i := range services {
 			seen, err := observers[i].Recv()
 			require.NoError(t, err)
-			require.Equal(t, led.Leader.Key, seen.Kv.Key, "what the observer on node %d is told", i)
+			require.Equal(t, led.Leader.Key, seen.Kv.Key, "leader that the observer on node %d sees", i)
 			leader = string(seen.Kv.Value)
 		}
 		at, err := strconv.Atoi(leader)

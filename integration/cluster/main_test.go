@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)),
-		// toxiproxy leaves a goroutine behind when a connection ends while a toxic is
+		// toxiproxy leaks a goroutine when a connection ends while a toxic is
 		// added to it or removed.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }

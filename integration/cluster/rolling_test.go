@@ -14,8 +14,8 @@ import (
 const workers = 12
 
 // TestRollingRestart restarts all nodes, one after the other, under load of
-// clients that know all of them: none of their requests fails, everything they
-// were told is so, and their watches miss nothing.
+// clients that know all of them: none of their requests fails, every answer is
+// correct, and their watches miss nothing.
 func TestRollingRestart(t *testing.T) {
 	c := cluster.Start(t, cluster.Config{})
 	s := siege.Lay(t, c, workers, wait)
@@ -36,7 +36,7 @@ func TestRollingRestart(t *testing.T) {
 }
 
 // TestKilledNodes kills all nodes, one after the other, the leader first each
-// time: requests may fail, and everything the clients were told is so.
+// time: requests may fail, but every answer is correct.
 func TestKilledNodes(t *testing.T) {
 	c := cluster.Start(t, cluster.Config{})
 	s := siege.Lay(t, c, workers, wait)

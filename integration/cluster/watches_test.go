@@ -28,7 +28,7 @@ const (
 
 // TestManyWatches spreads watches of single keys over all nodes, and one of
 // everything on each, while keys are written at a steady rate: each watch gets
-// every write of its keys, in order, with the revision the writer was told.
+// every write of its keys, in order, with the revision that the writer received.
 func TestManyWatches(t *testing.T) {
 	watches := harness.Number(t, "SQLBRAIN_WATCHES", 500, 10_000)
 	perSecond := harness.Number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
@@ -85,7 +85,7 @@ func TestManyWatches(t *testing.T) {
 		time.Since(start.Add(took)).Round(time.Millisecond), memory(t, c))
 }
 
-// written is a key and the revisions its writer was told.
+// written is a key and the revisions that its writer received.
 type written struct {
 	key       string
 	revisions []int64
@@ -201,7 +201,7 @@ func (f *follower) await(deadline <-chan time.Time, n int) error {
 	}
 }
 
-// memory tells the most that each node has used.
+// memory returns the maximum memory that each node has used.
 func memory(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var all []string

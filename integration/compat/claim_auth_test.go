@@ -26,7 +26,7 @@ func password(user string) string { return user + "-password" }
 
 func (c *checker) auth(method string, req proto.Message) answer { return c.ask("Auth/"+method, req) }
 
-// as makes the requests that follow those of a user, "" for nobody, with a new token.
+// as makes the following requests as a user with a new token, or without a token if user is "".
 func (c *checker) as(user string) {
 	c.t.Helper()
 	c.withTokens(func(*side) string { return "" })
@@ -56,7 +56,7 @@ func (c *checker) withTokens(token func(*side) string) {
 }
 
 // users makes root, ann, who may read and write what begins with a/, and ron, who may
-// only read that, and switches authentication on. All is gone behind the claim.
+// only read that, and switches authentication on. All of it is removed after the claim.
 func (c *checker) users() {
 	c.t.Helper()
 	for _, u := range []string{"root", "ann", "ron"} {
@@ -275,7 +275,7 @@ func TestAuth(t *testing.T) {
 			c.web("POST", "/v3/auth/status", `{}`)
 			c.web("POST", "/v3/auth/disable", `{}`)
 			c.web("POST", "/v3/auth/enable", `{}`)
-			c.as("") // health checks are nobody's
+			c.as("") // health checks are unauthenticated
 			c.web("GET", "/health", "")
 			c.web("GET", "/readyz?verbose", "")
 		}),

@@ -186,7 +186,7 @@ func (c *checker) callAll(permitted bool) {
 	if permitted {
 		return
 	}
-	// That both refuse them tells nothing about what else the page says of them.
+	// A refusal by both servers shows nothing about the other facts on the page.
 	defer func(was bool) { c.rec.onPage = was }(c.rec.onPage)
 	c.rec.onPage = false
 	for _, call := range c.rootCalls() {
@@ -214,7 +214,7 @@ func (c *checker) callAllOld() {
 	}
 }
 
-// TestAuthMatrix makes calls of every RPC as everybody that there can be.
+// TestAuthMatrix calls every RPC as every kind of caller.
 func TestAuthMatrix(t *testing.T) {
 	matrix := func(text string, permitted bool, become func(c *checker)) claim {
 		return bound(text, func(c *checker) {

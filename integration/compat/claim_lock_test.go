@@ -79,7 +79,7 @@ func (s *side) awaitPut(key string, from int64) error {
 		return err
 	}
 	if !w.await(0, func(rs []*pb.WatchResponse) bool { return len(rs) > 1 }) {
-		return fmt.Errorf("%s: nobody puts %q", s.name, key)
+		return fmt.Errorf("%s: no client puts %q", s.name, key)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func TestLock(t *testing.T) {
 			c.holds(second.end().err == nil, "the second has it")
 		}},
 		{"a lease that runs out unlocks", func(c *checker) {
-			// Each server revokes at a time of its own, in a revision of the same number.
+			// The servers revoke at different times, but in a revision of the same number.
 			c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 2})
 			c.grant(2, 3600)
 			c.lock("l", 1)

@@ -208,7 +208,7 @@ func canonical(body []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// httpClient leaves no connections behind.
+// httpClient keeps no connections open.
 var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func TestHTTP(t *testing.T) {

@@ -226,7 +226,7 @@ func TestTxn(t *testing.T) {
 			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), opPut(&pb.PutRequest{Key: b("b"), Lease: 99}))}, codes.NotFound, "etcdserver: requested lease not found")
 			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), nested(ops(opPut(&pb.PutRequest{Key: b("b"), IgnoreValue: true})), nil))}, codes.InvalidArgument, "etcdserver: key not found")
 			c.holds(c.get("a") == nil && c.revision == before, "nothing was written")
-			// What the other path asks for does not matter.
+			// The operations of the other path do not matter.
 			c.holds(c.txn(&pb.TxnRequest{Success: ops(opsPut("a", "1")), Failure: ops(opRange(&pb.RangeRequest{Key: b("a"), Revision: 999}))}).Header != nil, "accepted")
 		}},
 		{"a value compare on a missing key is false, other targets compare with 0", func(c *checker) {

@@ -59,8 +59,8 @@ func messageDifference(etcd, subject proto.Message) string {
 // where values are large.
 const longestDiffed = 64 << 10
 
-// masked returns a copy of m without what may differ. An id that is there is told
-// apart from one that is not.
+// masked returns a copy of m without the parts that may differ. It distinguishes a
+// set id from a missing one.
 func masked(c call, m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	switch r := m.(type) {
@@ -99,7 +99,7 @@ func masked(c call, m proto.Message) proto.Message {
 
 var simpleToken = regexp.MustCompile(`^[a-zA-Z]{16}\.[0-9]+$`)
 
-// tokenForm tells what kind of token it is, as tokens themselves are random.
+// tokenForm returns the kind of a token, because tokens themselves are random.
 func tokenForm(token string) string {
 	switch {
 	case simpleToken.MatchString(token):
@@ -156,7 +156,7 @@ func joinChunks(chunks []proto.Message, err error) (joined []proto.Message, wron
 	}
 	for i := range all.Kvs[min(1, len(all.Kvs)):] {
 		if bytes.Compare(all.Kvs[i].Key, all.Kvs[i+1].Key) >= 0 {
-			wrong = cmp.Or(wrong, fmt.Sprintf("key %q behind %q", all.Kvs[i+1].Key, all.Kvs[i].Key))
+			wrong = cmp.Or(wrong, fmt.Sprintf("key %q after %q", all.Kvs[i+1].Key, all.Kvs[i].Key))
 		}
 	}
 	return []proto.Message{all}, wrong

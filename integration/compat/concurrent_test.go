@@ -99,7 +99,7 @@ func load(w *world, seed uint64, length int) (answered []recorded) {
 				a := w.p.subject.ask(c)
 				mine.learn(a)
 				if a.err != nil || c.method == "Lease/LeaseRevoke" {
-					continue // no telling at which revision
+					continue // its revision is not known
 				}
 				rec := recorded{call: c, answer: a}
 				for _, m := range a.messages {
@@ -185,7 +185,7 @@ func replay(w *world, answered []recorded) {
 		if rec.revision > w.revision+1 || rec.revision == w.revision+1 && !rec.wrote {
 			// A revision that no client made: that of the lease's end.
 			if revoked {
-				w.differ(rec.call.String(), fmt.Sprintf("revision %d is nobody's", w.revision+1))
+				w.differ(rec.call.String(), fmt.Sprintf("revision %d belongs to no request", w.revision+1))
 				return
 			}
 			w.trace = append(w.trace, revoke.String())

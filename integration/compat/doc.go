@@ -1,7 +1,7 @@
 // Package compat shows that one sqlbrain node answers exactly like etcd. The
-// reference is a real etcd that runs beside it: every request goes to both, and
-// what comes back is compared field by field. No test here has an expectation of
-// its own about an answer that etcd did not give in the same run.
+// reference is a real etcd that runs next to it: every request goes to both, and
+// the answers are compared field by field. The tests here contain no expected
+// answers: every expected answer comes from etcd in the same run.
 //
 // Three kinds of tests:
 //
@@ -16,13 +16,13 @@
 //   - Mutations (on request): deliberate mistakes planted in a copy of the product,
 //     each of which the tests above must find.
 //
-// What was compared is recorded (record_test.go), and docs/compatibility.md is
-// written from that: all that etcd's descriptors name (surface_test.go), with what
-// the tests found about it (page_test.go).
+// The tests record what they compare (record_test.go), and docs/compatibility.md is
+// generated from that: all that etcd's descriptors name (surface_test.go), with the
+// results of the tests (page_test.go).
 //
-// What is not compared: cluster and member ids and raft terms beyond being there,
-// raft indexes, sizes, ids of leases that the server chose, and what time has left
-// of a lease beyond a tolerance. README.md lists the differences that are known
+// Not compared are: cluster and member ids and raft terms beyond being set,
+// raft indexes, sizes, ids of leases that the server chose, and the remaining time
+// of a lease within a tolerance. README.md lists the differences that are known
 // and accepted, and the environment variables.
 //
 // Start reading at history_test.go, then world_test.go, and claim_test.go.

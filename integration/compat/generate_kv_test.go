@@ -205,8 +205,8 @@ func largeTxn(r *rand.Rand) *pb.TxnRequest {
 }
 
 // acceptedByAccident reports whether t puts a key that it also deletes in a way
-// that etcd may fail to see: a delete of all keys from one on, or two nested
-// transactions beside each other. See README.md.
+// that etcd may fail to see: a delete of all keys starting at some key, or two sibling
+// nested transactions. See README.md.
 func acceptedByAccident(t *pb.TxnRequest) bool {
 	return slices.ContainsFunc([][]*pb.RequestOp{t.Success, t.Failure}, func(ops []*pb.RequestOp) bool {
 		var puts [][]byte

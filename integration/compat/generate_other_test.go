@@ -127,8 +127,8 @@ func (w *world) watch(i int, q *pb.WatchCreateRequest) *pb.WatchResponse {
 	return a
 }
 
-// stepCancelWatch and stepProgress settle before and behind what they do, since
-// neither has to be answered.
+// stepCancelWatch and stepProgress settle before and after their request, because
+// neither request has to be answered.
 func stepCancelWatch(w *world, r *rand.Rand) {
 	i, id := r.IntN(streamsOpen), one[int64](r, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, -7, -1, 1000)
 	w.cancelWatch(i, id)

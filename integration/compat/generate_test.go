@@ -149,8 +149,7 @@ func (w *world) pastRevision(r *rand.Rand) int64 {
 	return low + r.Int64N(max(1, w.revision-low+1))
 }
 
-// anyLease draws the id of a lease: none, mostly one that there is, sometimes one
-// that there is not.
+// anyLease draws the id of a lease: none, mostly an existing one, sometimes a missing one.
 func (w *world) anyLease(r *rand.Rand) int64 {
 	switch n := r.IntN(20); {
 	case n < 12:

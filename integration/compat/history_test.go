@@ -75,7 +75,7 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	}
 	shrinks := os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == ""
 	if shrinks {
-		t.Logf("the servers differ behind %d steps, which are run again; the difference was %s\nThe subject's log ends with\n%s", len(steps), found.diff, found.log)
+		t.Logf("the servers differ after %d steps, which are run again; the difference was %s\nThe subject's log ends with\n%s", len(steps), found.diff, found.log)
 	}
 	switch {
 	case shrinks && !differs(steps):
@@ -102,13 +102,13 @@ type finding struct {
 // logShown is how much of a server's log a failure shows.
 const logShown = 2000
 
-// kind tells differences apart, so that shrinking does not slip from one to another.
+// kind classifies differences, so that shrinking does not switch from one to another.
 func (f finding) kind() string {
 	kind, _, _ := strings.Cut(f.diff, " ")
 	return kind
 }
 
-// runHistory runs the steps on servers of its own.
+// runHistory runs the steps on a fresh pair of servers.
 func runHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) (f finding) {
 	t.Helper()
 	t.Run("run", func(t *testing.T) {
@@ -136,7 +136,7 @@ func shrink(steps []int, fails func([]int) bool) []int {
 			rest := append(append([]int(nil), steps[:at]...), steps[min(at+size, len(steps)):]...)
 			if len(rest) > 0 && fails(rest) {
 				steps, left = rest, true
-				continue // what came behind is now at the same place
+				continue // the later steps have moved to this position
 			}
 			at += size
 		}

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(telling{harness.Main(enginetest.Main(m))})
 }
 
-// telling says after the tests how much was compared.
+// telling prints after the tests how much was compared.
 type telling struct{ inner interface{ Run() int } }
 
 func (r telling) Run() int {

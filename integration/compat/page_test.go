@@ -21,7 +21,7 @@ import (
 // envPage set to "write" makes TestPage write the page instead of comparing it.
 const envPage = "SQLBRAIN_COMPAT_PAGE"
 
-// What histories contribute to the page: these are part of every run.
+// The histories that contribute to the page. They are part of every run.
 const (
 	pageSeeds = 2
 	pageSteps = 200
@@ -30,8 +30,8 @@ const (
 // pageFile is the page, from here.
 var pageFile = filepath.Join("..", "..", "docs", "compatibility.md")
 
-// TestPage fails if docs/compatibility.md is not what the results of the tests
-// before it say. It stands behind them: the go tool runs a package's tests in the
+// TestPage fails if docs/compatibility.md differs from the results of the tests before
+// it. Its file sorts after theirs, because the go tool runs a package's tests in the
 // order of its files.
 func TestPage(t *testing.T) {
 	for _, name := range []string{"test.run", "test.skip", "test.shuffle"} {
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, e := range harness.Engines() {
 		if !slices.Contains(engines, e.Name) {
-			t.Skipf("the page needs results on %s, and there is no such server", e.Name)
+			t.Skipf("the page needs results on %s, which is not available", e.Name)
 		}
 	}
 	p := &page{subject: newSide(t, "subject", harness.StartNode(t, harness.SQLite, "--enable-pprof"))}
@@ -91,10 +91,10 @@ const (
 	refused     = "refused as by etcd"
 	notCompared = "**not compared**"
 	notYet      = "**not yet**"
-	differs     = "differs, as told above"
+	differs     = "differs, as listed above"
 )
 
-// knownToDiffer are options that no test compares because README.md tells of a
+// knownToDiffer are options that no test compares because README.md lists a
 // difference.
 var knownToDiffer = map[string]bool{
 	"Cluster/MemberAdd isLearner":        true,
@@ -160,7 +160,7 @@ of its packages, with what those tests found. A test fails when the page says an
 | %s | sqlbrain answers `+"`Unimplemented`"+`, or 404 |
 
 *Claims* are named tests, one for each sentence about what a compatible server must get right; *histories* are seeded random
-requests. How both work is told in [integration/compat](../integration/compat/README.md).
+requests. Both are described in [integration/compat](../integration/compat/README.md).
 `, version.Version, asEtcd, refused, notCompared, notYet)
 	p.differences(t)
 	p.rpcs(t)
@@ -224,7 +224,7 @@ func (p *page) paths(t *testing.T) {
 }
 
 func (p *page) options() {
-	fmt.Fprintf(p, "\n## Options of requests\nNested requests of the same kind are not told apart: what `request_txn` may hold is listed once.\n")
+	fmt.Fprintf(p, "\n## Options of requests\nNested requests of the same kind are not distinguished: `request_txn` is listed once.\n")
 	for _, r := range etcdRPCs() {
 		all := options(r.method.Input())
 		if _, ok := on(func(e *engineResults) (mark, bool) { m, ok := e.rpcs[r.full()]; return m, ok }); !ok || len(all) == 0 {

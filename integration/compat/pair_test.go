@@ -25,7 +25,7 @@ import (
 )
 
 // callWait bounds every request, and every wait for what a stream must bring.
-const callWait = 30 * time.Second
+const callWait = 2 * time.Minute
 
 // quota is given to both servers, since Status shows it.
 const quota = "--quota-backend-bytes=2147483648"
@@ -47,8 +47,8 @@ type side struct {
 	caller metadata.MD
 }
 
-// startPair starts both servers with flags that both know. What etcd stores need
-// not outlive the machine, but does outlive a restart.
+// startPair starts both servers with flags that both know. etcd's data survives a
+// restart, but need not survive a crash of the machine.
 func startPair(t testing.TB, e harness.Engine, flags ...string) *pair {
 	t.Helper()
 	return startPairWith(t, e, nil, flags...)
@@ -175,7 +175,7 @@ func (s *side) ask(c call) answer {
 		if err := s.conn.Invoke(ctx, "/"+fullMethod(c.method), c.req, resp); err != nil {
 			return answer{err: err}
 		}
-		// An etcd that has just started tells an old storage version for a while, or none.
+		// An etcd that has just started reports an old storage version for a while, or none.
 		if st, ok := resp.(*pb.StatusResponse); !ok || st.StorageVersion != "" && st.StorageVersion != "3.5.0" {
 			return answer{messages: []proto.Message{resp}}
 		}
@@ -213,7 +213,7 @@ func firstOf[T any](stream grpc.ServerStreamingClient[T], err error) answer {
 	return answer{messages: []proto.Message{any(m).(proto.Message)}}
 }
 
-// firstOfWatch creates a watch on a stream of its own, and returns the first answer.
+// firstOfWatch creates a watch on a separate stream, and returns the first answer.
 func (s *side) firstOfWatch(ctx context.Context, r *pb.WatchCreateRequest) answer {
 	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *side) firstOfWatch(ctx context.Context, r *pb.WatchCreateRequest) answe
 	return answer{messages: []proto.Message{m}}
 }
 
-// keepAlive renews a lease on a stream of its own, which it ends in order.
+// keepAlive renews a lease on a separate stream, which it then closes.
 func (s *side) keepAlive(ctx context.Context, r *pb.LeaseKeepAliveRequest) answer {
 	stream, err := pb.NewLeaseClient(s.conn).LeaseKeepAlive(ctx)
 	if err != nil {

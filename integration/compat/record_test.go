@@ -49,7 +49,7 @@ type engineResults struct {
 	asks map[string]map[string]bool // query parameters, by the same
 }
 
-// mark tells how something was compared.
+// mark records how something was compared.
 type mark struct {
 	claims, histories bool
 	// answered says that one request at least was not refused.
@@ -131,7 +131,7 @@ const (
 func optionValue(field, value string) string { return field + " = " + value }
 
 // walkRequest calls f with the options that m uses. Those of a message inside one
-// of its own kind are not told apart.
+// of the same kind are not distinguished.
 func walkRequest(m protoreflect.Message, path string, inside []protoreflect.FullName, f func(option string)) {
 	d := m.Descriptor()
 	if slices.Contains(inside, d.FullName()) {

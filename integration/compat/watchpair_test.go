@@ -106,8 +106,8 @@ type watchPair struct {
 	asked         []watchAsked // since the last comparison
 	seen          [2]int       // responses compared so far, of etcd and the subject
 	creates       int          // sent so far
-	// slow says that the subject's queues are so small that any watch may fall
-	// behind. As in etcd, it is told then what it missed with the header of now.
+	// slow reports that the subject's queues are so small that any watch may lag.
+	// As in etcd, such a watch then gets the missed events with the current header.
 	slow    bool
 	fences  int64
 	watches map[int64]*watchSpec // by id, ended ones too
@@ -124,8 +124,8 @@ type watchSpec struct {
 	asked            *pb.WatchCreateRequest
 	prevKV, fragment bool
 	ended            bool
-	// live says that etcd tells the watch of every revision as it is made: how
-	// responses are grouped and what their headers say is certain then.
+	// live reports that etcd sends the watch every revision as it is made. Then the
+	// grouping of responses and their headers are deterministic.
 	live bool
 }
 
@@ -222,8 +222,8 @@ func (wp *watchPair) nothing() error {
 	return wp.send(m)
 }
 
-// beginFence creates a watch on the fence key. Its answer is behind the answers
-// to everything that was sent before.
+// beginFence creates a watch on the fence key. Its answer follows the answers to all
+// earlier requests.
 func (wp *watchPair) beginFence(revision int64) (id int64, err error) {
 	wp.fences++
 	id = fenceID + wp.fences
@@ -258,8 +258,8 @@ func (wp *watchPair) endFence(id, revision int64) (err error) {
 	return nil
 }
 
-// awaitFence waits until etcd has told of the fence itself all watches that it is
-// going to tell: it does so in no order. That it does is not taken for granted.
+// awaitFence waits until etcd has sent the event of the fence to all watches that cover
+// it, which it does in no fixed order. The wait is bounded, and a missing event is not an error here.
 func (wp *watchPair) awaitFence(revision int64) {
 	expected := make(map[int64]bool)
 	for id, spec := range wp.watches {
@@ -364,8 +364,8 @@ func (wp *watchPair) watchDifference(id int64, etcd, subject []*pb.WatchResponse
 	}
 	a, aCuts := normalWatch(spec, etcd, true)
 	b, bCuts := normalWatch(spec, subject, false)
-	// What else etcd's responses hold, and so how they are cut, is not certain
-	// without prev_kv: see normalWatch.
+	// Without prev_kv, the remaining contents of etcd's responses, and thus their
+	// boundaries, are not deterministic: see normalWatch.
 	if len(a) == len(b) && spec.live && spec.prevKV && !slices.Equal(aCuts, bCuts) {
 		return fmt.Sprintf("fragments: etcd has events %v in each, the subject %v", aCuts, bCuts)
 	}
@@ -429,9 +429,9 @@ func splitRevision(rs []*pb.WatchResponse) string {
 	return ""
 }
 
-// normalWatch returns copies of rs without what is not certain: fragments are put
-// together, and what a watch that is not live is told comes one event a response,
-// without a header. cuts are the numbers of events of the responses as they came.
+// normalWatch returns copies of rs without the parts that are not deterministic. It
+// joins fragments. For a watch that is not live, it splits the events into one response
+// each, without a header. cuts are the numbers of events of the original responses.
 func normalWatch(spec *watchSpec, rs []*pb.WatchResponse, etcd bool) (out []*pb.WatchResponse, cuts []int) {
 	var begun *pb.WatchResponse // fragments so far
 	for _, r := range rs {

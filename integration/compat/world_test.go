@@ -45,7 +45,7 @@ func (w *world) close() {
 	}
 }
 
-// failed reports whether a difference was found: nothing behind it means much.
+// failed reports whether a difference was found. Later results are then meaningless.
 func (w *world) failed() bool { return w.diff != "" }
 
 func (w *world) differ(where, d string) {
@@ -87,7 +87,7 @@ func (w *world) learn(a answer) {
 }
 
 // run executes the steps of a history in order, until both servers differ. Each
-// step draws from a source of its own, so that any steps can be left out.
+// step draws from a separate source, so that any steps can be left out.
 func (w *world) run(seed uint64, steps []int) {
 	for _, step := range steps {
 		r := rand.New(rand.NewPCG(seed, uint64(step)))
@@ -164,7 +164,7 @@ func (w *world) putFence() {
 
 // awaitCaughtUp waits until etcd has caught up every watch that starts in the
 // past. etcd does so for all of them together, from time to time, so that one
-// more such watch tells.
+// more such watch shows when it is done.
 func (w *world) awaitCaughtUp() {
 	w.putFence()
 	s, err := w.p.etcd.openWatch(context.Background())
@@ -185,8 +185,8 @@ func (w *world) awaitCaughtUp() {
 	}
 }
 
-// events returns all events from revision from on, as one server tells them, each
-// in a response of its own.
+// events returns all events starting at revision from, as one server sends them, each
+// in a separate response.
 func (s *side) events(from, to int64) ([]proto.Message, error) {
 	watch, err := s.openWatch(context.Background())
 	if err != nil {

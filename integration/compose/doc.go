@@ -1,7 +1,7 @@
 // Package compose tests what people start first: docker-compose.yml and Dockerfile.
-// It is a module of its own, because its tools, Docker Compose and golang-migrate's
-// command, have hundreds of dependencies. The tools are built from source, so that
-// what runs is the version that go.mod names and not what happens to be installed.
+// Docker Compose and golang-migrate's command are built from source, so that tests run
+// the versions that go.mod files name (Compose: ../programs/compose), not those that
+// happen to be installed.
 //
 // The tests need a Docker engine (20.10 or later, as DOCKER_HOST or the default socket
 // says), and without one are skipped; with SQLBRAIN_REQUIRE_ENGINES=1 they fail instead.
@@ -20,7 +20,7 @@
 // not stood in for: the TiDB profile is looked at by TestConfig only.
 //
 // All else is removed in the end: a project's containers, networks, volumes and image,
-// also those that a killed run left behind.
+// also those left over from a killed run.
 //
 // Start reading at mysql_test.go, then project_test.go and standin_test.go.
 package compose

@@ -20,6 +20,8 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // projectPrefix begins the names of the tests' projects; the process id follows.
@@ -38,7 +40,7 @@ func newEngine(t *testing.T) *engine {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := c.Ping(ctx); err != nil {
 		unavailable(t, "no Docker engine answers: start one (apt-get install docker.io; dockerd) or name it with DOCKER_HOST: %v", err)
@@ -99,9 +101,9 @@ func (e *engine) remove(ctx context.Context, kind, id string) error {
 	}
 }
 
-// removeAbandoned removes what runs that were killed left behind, if the engine is
-// this machine's, whose processes are known. Errors are left to the next one: another
-// run may be doing the same.
+// removeAbandoned removes the leftovers of killed runs, if the engine is this machine's,
+// whose processes are known. It ignores errors, because another run may be doing the
+// same; the next run tries again.
 func (e *engine) removeAbandoned() {
 	if !strings.HasPrefix(e.DaemonHost(), "unix://") {
 		return
@@ -174,7 +176,7 @@ func (e *engine) mysqlImage() string {
 // health waits until the container is healthy.
 func (e *engine) health(id string, limit time.Duration) {
 	e.t.Helper()
-	eventually(e.t, limit, func(ctx context.Context) error {
+	eventually.Nil(e.t, limit, func(ctx context.Context) error {
 		c, err := e.ContainerInspect(ctx, id)
 		switch {
 		case err != nil:

@@ -9,6 +9,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const prefix = "test/"
@@ -16,7 +18,7 @@ const prefix = "test/"
 // history is what was acknowledged, and what watches through each node show of it.
 type history struct {
 	t       *testing.T
-	last    *clientv3.Client // whoever writes the last key
+	last    *clientv3.Client // the client that writes the last key
 	written []write
 	watches []*watch
 }
@@ -71,7 +73,7 @@ func (w *watch) run(answers clientv3.WatchChan) {
 func (h *history) put(c *clientv3.Client, key string) {
 	h.t.Helper()
 	attempt := 0
-	eventually(h.t, time.Minute, func(ctx context.Context) error {
+	eventually.Nil(h.t, time.Minute, func(ctx context.Context) error {
 		attempt++
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -106,7 +108,7 @@ func (h *history) rejoin(p *project, n *node, all []*node) {
 	h.t.Helper()
 	begin := time.Now()
 	require.NoError(h.t, p.e.ContainerStart(h.t.Context(), p.container(n.service).ID, container.StartOptions{}))
-	eventually(h.t, 2*time.Minute, n.ready)
+	eventually.Nil(h.t, 2*time.Minute, n.ready)
 	h.t.Logf("%s was ready again after %s", n.service, time.Since(begin).Round(10*time.Millisecond))
 	h.put(n.client, "back-"+n.service+fmt.Sprint(len(h.written)))
 	h.requireReadBy(all...)

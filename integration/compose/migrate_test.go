@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	// What golang-migrate's command needs of its module for MySQL. The command itself
+	// The packages of golang-migrate's module for MySQL that its command needs. The command itself
 	// would be a tool in go.mod, if that did not bring the drivers of all databases in.
 	_ "github.com/golang-migrate/migrate/v4/database/mysql"
 	_ "github.com/golang-migrate/migrate/v4/source/file"

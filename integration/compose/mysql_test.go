@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestMySQLProfile does what the head of docker-compose.yml says one may: it starts
@@ -57,7 +59,7 @@ func TestMySQLProfile(t *testing.T) {
 	h.rejoin(p, leader, nodes)
 
 	h.requireWatched()
-	require.NotContains(t, p.run(time.Minute, "logs", "--no-color"), "environment variable is no setting")
+	require.NotContains(t, p.run(time.Minute, "logs", "--no-color"), "that is not a setting")
 }
 
 // node is a container, and a client that knows it alone.
@@ -66,7 +68,7 @@ type node struct {
 	client            *clientv3.Client
 }
 
-// connect returns the nodes, at the addresses that they tell clients themselves.
+// connect returns the nodes, at the addresses that they advertise to clients.
 func connect(t *testing.T, p *project, services []string) []*node {
 	t.Helper()
 	members, err := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N2_PORT"]).MemberList(t.Context())
@@ -76,7 +78,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 	for i, service := range services {
 		name := fmt.Sprintf("n%d", i+1)
 		at := slices.IndexFunc(members.Members, func(m *pb.Member) bool { return m.Name == name })
-		require.GreaterOrEqual(t, at, 0, "%s is no member: %v", name, members.Members)
+		require.GreaterOrEqual(t, at, 0, "%s is not a member: %v", name, members.Members)
 		m := members.Members[at]
 		require.Equal(t, []string{"https://" + service + ":2380"}, m.PeerURLs)
 		require.Equal(t, []string{"http://127.0.0.1:" + p.env["SQLBRAIN_N"+name[1:]+"_PORT"]}, m.ClientURLs)
@@ -92,7 +94,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 // leaderOf waits until the nodes agree on one of them that leads.
 func leaderOf(t *testing.T, nodes []*node) (leader *node, others []*node) {
 	t.Helper()
-	eventually(t, time.Minute, func(ctx context.Context) error {
+	eventually.Nil(t, time.Minute, func(ctx context.Context) error {
 		leader, others = nil, nil
 		var led uint64
 		for _, n := range nodes {
@@ -154,7 +156,7 @@ func requireSound(t *testing.T, p *project) {
 func requireEnded(t *testing.T, p *project, service string, code int) {
 	t.Helper()
 	var state *container.State
-	eventually(t, time.Minute, func(context.Context) error {
+	eventually.Nil(t, time.Minute, func(context.Context) error {
 		if state = p.container(service).State; state.Running || state.Restarting {
 			return fmt.Errorf("%s is %s", service, state.Status)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// project is docker-compose.yml under a name, ports and images of its own.
+// project is docker-compose.yml with a separate name, ports and images.
 type project struct {
 	t    *testing.T
 	e    *engine // nil if nothing is started
@@ -59,7 +59,7 @@ func newProject(t *testing.T, e *engine) *project {
 	return p
 }
 
-// freePort returns a port of the loopback interface that nobody uses. The UDP port
+// freePort returns an unused port of the loopback interface. The UDP port
 // of the same number is held until t ends: sqlstore/enginetest's FreePort, in whatever
 // process, takes that for "given away".
 func freePort(t *testing.T) string {
@@ -94,7 +94,7 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file", filepath.Join("..", "..", "docker-compose.yml"), "--ansi=never"}, args...)...)
 	for _, pair := range os.Environ() {
-		// What the one who runs the tests has set for docker-compose.yml is not meant.
+		// The caller's own settings for docker-compose.yml must not affect the test.
 		if name, _, _ := strings.Cut(pair, "="); !strings.HasPrefix(name, "SQLBRAIN_") && !strings.HasPrefix(name, "COMPOSE_") {
 			cmd.Env = append(cmd.Env, pair)
 		}
@@ -112,7 +112,7 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// run is try for what must succeed within limit. What it took is logged.
+// run is try for commands that must succeed within limit. It logs the time.
 func (p *project) run(limit time.Duration, args ...string) string {
 	p.t.Helper()
 	_, err := composeTool() // the first use builds it, which limit is not about

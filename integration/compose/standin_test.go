@@ -147,7 +147,7 @@ func (e *engine) goImage() string {
 	if e.hasImage(real) {
 		return real
 	}
-	// Not go.sum: that does not tell which modules are used.
+	// Not go.sum: that does not show which modules are used.
 	modules := e.listBinary("-f={{with .Module}}{{.Path}} {{.Version}}{{end}}")
 	goroot := strings.TrimSpace(e.output("go", "env", "GOROOT"))
 	return e.standIn("sqlbrain-standin/golang:1.26", fingerprint([]byte(runtime.Version()), []byte(modules)), func(l *layer) {
@@ -188,7 +188,7 @@ func (e *engine) modules() string {
 
 // compiled adds what this machine's Go has compiled of the packages that the binary is
 // built of, in the way of the Dockerfile, to be the image's build cache: without it
-// the first build takes minutes. What is not found there is compiled then.
+// the first build takes minutes. Missing packages are compiled by the build.
 func (e *engine) compiled(l *layer, name string) {
 	ids := e.listBinary("-f={{.BuildID}}", "GOFLAGS=-export -trimpath", "CGO_ENABLED=0")
 	cache := strings.TrimSpace(e.output("go", "env", "GOCACHE"))

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,13 +16,15 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
 	// seeWait bounds the wait for what a page is to show.
-	seeWait = 30 * time.Second
+	seeWait = 2 * time.Minute
 	// testWait bounds everything that one browser does.
-	testWait = 5 * time.Minute
+	testWait = 10 * time.Minute
 
 	envChromium = "SQLBRAIN_TEST_CHROMIUM"
 	envPictures = "SQLBRAIN_CONSOLE_PICTURES"
@@ -46,7 +49,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// tab is one page of a browser of its own.
+// tab is one page of a separate browser.
 type tab struct {
 	t       *testing.T
 	ctx     context.Context
@@ -150,18 +153,14 @@ func (p *tab) await(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, seeWait)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	if err := eventually.Poll(ctx, func(ctx context.Context) error {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
-		if err == nil && is {
-			return
+		if err == nil && !is {
+			err = errors.New("false")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatalf("not so within %s: %s: %v\nthe page shows:\n%s", seeWait, expression, err, p.text())
-		}
+		return err
+	}); err != nil {
+		p.t.Fatalf("not true within %s: %s: %v\nthe page shows:\n%s", seeWait, expression, err, p.text())
 	}
 }
 
@@ -196,7 +195,7 @@ func (p *tab) fill(label, text string) {
 	p.run(fmt.Sprintf("const c = %s.control; c.focus(); c.value = %q; c.dispatchEvent(new Event('input', {bubbles: true}))", find, text))
 }
 
-// visit leads to a page by its address behind #.
+// visit opens a page by its fragment, the part of the address after #.
 func (p *tab) visit(hash string) {
 	p.t.Helper()
 	p.run(fmt.Sprintf("location.hash = %q", hash))

@@ -67,7 +67,7 @@ func fill(t *testing.T, c *clientv3.Client) (revision int64) {
 	require.NoError(t, err)
 	put(t, c, "leased", []byte("x"), clientv3.WithLease(lease.ID))
 
-	// What web-07 went through: another image, gone, and back.
+	// The history of web-07: a changed image, a deletion, and a new creation.
 	const key = "/registry/pods/default/web-07"
 	changed := pod("web-07", "example.org/web:1.1")
 	changed.Spec.NodeName = "node-2"

@@ -2,9 +2,12 @@
 // Chromium, driven by chromedp, walks its pages, logs in, is refused and changes
 // things.
 //
-// What it upholds: nothing is waited for without a bound; whatever the browser's
-// console reports as an error or a violation of the page's policy fails the test,
-// but for the answers that a test asks for; no browser outlives its test.
+// Invariants:
+//
+//   - Every wait is bounded.
+//   - Every error and every violation of the page's policy that the browser's console
+//     reports fails the test, except for the answers that a test asks for.
+//   - No browser outlives its test.
 //
 // Chromium is looked for in PATH, or is what SQLBRAIN_TEST_CHROMIUM names. Without one
 // the tests are skipped and say so; with SQLBRAIN_REQUIRE_ENGINES=1 they fail. With

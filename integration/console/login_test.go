@@ -66,7 +66,7 @@ func TestLoginAndChanges(t *testing.T) {
 	p.await(`document.querySelector("#who").innerText.includes("alice")`)
 	require.Empty(t, of[string](p, `document.cookie`), "no script sees the token")
 
-	// What alice may not.
+	// Denied to alice:
 	p.click("Keys")
 	p.see("etcdserver: permission denied", "Your roles permit you to read:")
 	p.click("/app/")
@@ -82,7 +82,7 @@ func TestLoginAndChanges(t *testing.T) {
 	p.see("etcdserver: permission denied")
 	require.Empty(t, value(t, root, "/app/theirs/b"))
 
-	// What alice may.
+	// Permitted to alice:
 	p.visit("#/key/" + param("/app/mine/a"))
 	p.see("Save")
 	p.fill("Value", "one\nthree\n")
@@ -167,7 +167,7 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"alice", "root"}, users.Users)
 
-	// What etcd refuses is said in its words.
+	// Refusals have etcd's error texts.
 	p.run(`document.querySelector("[aria-label='Delete the user root']").click()`)
 	p.sure()
 	p.see("etcdserver: invalid auth management")

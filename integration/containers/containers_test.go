@@ -2,7 +2,6 @@ package containers
 
 import (
 	"context"
-	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,14 +11,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestMain(m *testing.M) {
-	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would tell of each attempt while a server starts
+	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would log each attempt while a server starts
 	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
 }
 
@@ -30,28 +30,14 @@ func TestImages(t *testing.T) {
 			i.start(t)
 			p := i.product()
 			t.Run("storage suite", func(t *testing.T) {
-				storetest.Run(t, func(t testing.TB) sqlstore.Store { return open(t, p.Database(t)) })
+				storetest.Run(t, func(t testing.TB) sqlstore.Store {
+					return sqldbtest.Opener(engines.OpenDB).Store(t, p.Database(t), sqlstore.Options{})
+				})
 			})
 			t.Run("tour", func(t *testing.T) { tour(t, p.Database(t)) })
 			t.Run("history", func(t *testing.T) { history(t, p) })
 		})
 	}
-}
-
-// open makes the table and opens the store.
-func open(t testing.TB, raw string) sqlstore.Store {
-	t.Helper()
-	ctx := context.Background()
-	u, err := sqlstore.ParseURL(raw)
-	require.NoError(t, err)
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-	require.NoError(t, err)
-	require.NoError(t, migrations.Up(ctx, db.DialectName(), db.SQL()))
-	require.NoError(t, db.Close())
-	s, err := sqlstore.Open(ctx, u, sqlstore.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
 }
 
 // history runs a history and a concurrent one of integration/compat, which compare

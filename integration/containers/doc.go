@@ -6,7 +6,5 @@
 // is skipped and says so. With SQLBRAIN_REQUIRE_ENGINES=1 it fails, except on
 // images that stand-ins cannot be made of: see image_test.go.
 //
-// It is a module of its own, because testcontainers-go brings Docker's client.
-//
 // Start reading at containers_test.go.
 package containers

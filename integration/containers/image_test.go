@@ -34,7 +34,7 @@ type image struct {
 	name string // of the subtest
 	ref  string // unless the environment variable env names another
 	env  string
-	// given is the variable by which enginetest is told of the server.
+	// given is the environment variable that names the server to enginetest.
 	given    string
 	port     string
 	user     *url.Userinfo
@@ -80,7 +80,7 @@ func (i image) product() enginetest.Product {
 	}
 }
 
-// start starts a container of the image for t, and tells enginetest of it.
+// start starts a container of the image for t, and sets enginetest's variable for it.
 func (i image) start(t *testing.T) {
 	t.Helper()
 	ref := i.ref
@@ -184,7 +184,7 @@ func logTail(c *testcontainers.DockerContainer) string {
 	return string(all[max(0, len(all)-logShown):])
 }
 
-// quiet drops what testcontainers-go tells of its work; its errors are returned.
+// quiet drops the log of testcontainers-go. Errors are returned, not logged.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}

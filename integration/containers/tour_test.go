@@ -65,7 +65,7 @@ func tour(t *testing.T, datastore string) {
 	// Keys end with their lease, whether it is revoked or runs out.
 	revoked, err := c.Grant(ctx, 3600)
 	require.NoError(t, err)
-	expires, err := c.Grant(ctx, 1)
+	expires, err := c.Grant(ctx, 5) // long enough to put the key
 	require.NoError(t, err)
 	_, err = c.Put(ctx, "/revoked", "x", clientv3.WithLease(revoked.ID))
 	require.NoError(t, err)

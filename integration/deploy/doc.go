@@ -2,6 +2,5 @@
 // for metrics that a server exports, and that its unit and its manifests set what
 // sqlbrain knows.
 //
-// It is a module of its own since it reads them with Prometheus' and Kubernetes'
-// own code.
+// It reads them with Prometheus' and Kubernetes' own code.
 package deploy

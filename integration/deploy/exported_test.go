@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,12 +12,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
-	"github.com/sqlbrain/sqlbrain/server/backend"
-	"github.com/sqlbrain/sqlbrain/server/cluster"
+	"github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
 // metrics are the names of what a server exports, as they are queried, with their
@@ -30,7 +29,7 @@ var scraped = metrics{"up": {}}
 
 var targetLabels = []string{"job", "instance"}
 
-// description is how prometheus.Desc shows itself: it has no other way to tell.
+// description parses the String of a prometheus.Desc, which has no accessors.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 // exported returns what a member of a cluster exports, also what has no value yet,
@@ -84,33 +83,23 @@ func describe(c prometheus.Collector) (all []string) {
 // alone, on SQLite: metrics of the store and of the cluster are the same there.
 func openMember(t *testing.T) *prometheus.Registry {
 	ctx, registry := t.Context(), prometheus.NewRegistry()
-	u, err := sqlstore.ParseURL("sqlite://" + filepath.Join(t.TempDir(), "sqlbrain.db"))
-	require.NoError(t, err)
-	createSchema(t, u)
-	store, err := sqlstore.Open(ctx, u, sqlstore.Options{Registerer: registry})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{Registerer: registry})
 
-	n, err := cluster.Join(ctx, cluster.Config{
-		Store: store, Name: "n1", Version: "test", Backend: backend.Config{Registerer: registry}, Registerer: registry,
-	})
+	own := node.DefaultConfig()
+	own.Store, own.Name, own.Version = store, "n1", "test"
+	own.Registerer, own.Backend.Registerer = registry, registry
+	n, err := node.Join(ctx, own)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.Close(context.WithoutCancel(ctx))) })
 	audited, err := audit.Open(audit.Config{To: audit.ToLog, Logger: slog.New(slog.DiscardHandler), Registerer: registry})
 	require.NoError(t, err)
 	t.Cleanup(audited.Close)
-	s, err := server.New(server.Config{
-		Audit: audited, Name: "n1", ListenClientURLs: []string{"http://127.0.0.1:0"}, Registry: registry,
-		Members: n.Members(), PeerNode: cluster.Peer{Node: n}, Router: cluster.Connection{Node: n}, Mover: n,
-	}, n.Backend())
+	cfg := server.DefaultConfig()
+	cfg.Audit, cfg.Name, cfg.ListenClientURLs, cfg.Registry = audited, "n1", []string{"http://127.0.0.1:0"}, registry
+	cfg.PeerURLs = nil
+	cfg.Members, cfg.PeerNode, cfg.Router, cfg.Mover = n.Members(), node.Peer{Node: n}, node.Connection{Node: n}, n
+	s, err := server.New(cfg, n.Backend())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return registry
-}
-
-func createSchema(t *testing.T, u *sqlstore.URL) {
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-	require.NoError(t, err)
-	require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
-	require.NoError(t, db.Close())
 }

@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // variants are the folders with manifests that can be applied.
@@ -184,12 +186,10 @@ func TestClientsHaveTLS(t *testing.T) {
 
 // The migration has the members' settings, without their files and their own names.
 func TestMigrationRuns(t *testing.T) {
-	binary, err := binary()
-	require.NoError(t, err)
 	for _, variant := range variants {
 		m := read(t, variant)
 		pod := &m.job.Spec.Template.Spec
-		migrate := exec.Command(binary, pod.Containers[0].Args...)
+		migrate := exec.Command(harness.Sqlbrain(t), pod.Containers[0].Args...)
 		for name, value := range m.environmentOf(t, pod) {
 			migrate.Env = append(migrate.Env, name+"="+value)
 		}
@@ -307,7 +307,7 @@ func TestMembersAreReached(t *testing.T) {
 	}
 	for _, e := range pod.Spec.Containers[0].Env {
 		if strings.Contains(e.Name, "ADVERTISE") {
-			assert.Contains(t, e.Value, "."+members.Name+".", "%s is no name of the members' service", e.Name)
+			assert.Contains(t, e.Value, "."+members.Name+".", "%s is not a name of the members' service", e.Name)
 		}
 	}
 	c := pod.Spec.Containers[0]

@@ -88,7 +88,7 @@ func (all metrics) check(t *testing.T, where, query string) {
 	}
 }
 
-func TestWhatIsMissingIsFound(t *testing.T) {
+func TestMissingMetricsAndLabelsAreFound(t *testing.T) {
 	all := exported(t)
 	for query, want := range map[string]string{
 		`rate(sqlbrain_commit_settled_total[5m])`:                  "",

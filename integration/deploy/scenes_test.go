@@ -26,8 +26,8 @@ func strange(name, values string) string {
 // job: the alert is the cluster's.
 var job = []string{""}
 
-// scenes are those of each alert: some in which it has to fire, and some in which
-// somebody would be woken for nothing.
+// scenes are the scenes of each alert: some in which it must fire, and some in which
+// it would be a false alarm.
 var scenes = map[string][]scene{
 	"SqlbrainMemberDown": {
 		{"one of two is away", []string{a("up", "", "1x12"), b("up", "", "0x12")}, []string{"b"}},
@@ -128,7 +128,7 @@ var scenes = map[string][]scene{
 			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+999x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+1000x40"),
 			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+1000x40"),
 		}, nil},
-		{"nobody writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
+		{"no writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
 	},
 	"SqlbrainWritesQueue": {
 		{"for two seconds", []string{
@@ -186,6 +186,6 @@ var scenes = map[string][]scene{
 	"SqlbrainRangeCacheThrashes": {
 		{"all the time", []string{a("sqlbrain_range_cache_evictions_total", "", "0+60x150")}, []string{"a"}},
 		{"at times", []string{a("sqlbrain_range_cache_evictions_total", "", "0+15x150")}, nil},
-		{"somebody lists everything", []string{a("sqlbrain_range_cache_evictions_total", "", "0x10 9000x140")}, nil},
+		{"a client lists everything", []string{a("sqlbrain_range_cache_evictions_total", "", "0x10 9000x140")}, nil},
 	},
 }

@@ -8,39 +8,19 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
-
-// binary builds sqlbrain once.
-var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(built, "sqlbrain")
-	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/sqlbrain").CombinedOutput()
-	if err != nil {
-		err = &buildError{err, out}
-	}
-	return path, err
-})
-
-type buildError struct {
-	error
-	output []byte
-}
-
-func (e *buildError) Error() string { return e.error.Error() + ": " + string(e.output) }
-
-func (e *buildError) Unwrap() error { return e.error }
 
 var flagInHelp = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
 
 // known returns the variables that are settings, by what the binary says of itself.
 func known(t *testing.T) map[string]bool {
-	path, err := binary()
-	require.NoError(t, err)
-	help, err := exec.Command(path, "--help").Output()
+	help, err := exec.Command(harness.Sqlbrain(t), "--help").Output()
 	require.NoError(t, err)
 	variables := make(map[string]bool)
 	for _, flag := range flagInHelp.FindAllSubmatch(help, -1) {
@@ -56,7 +36,7 @@ var (
 )
 
 // readEnvironment returns the settings of a file for systemd or kustomize. Those that
-// are commented out are settings too: somebody will take the # away.
+// are commented out are settings too, because users may enable them.
 func readEnvironment(t *testing.T, file string) []string {
 	text, err := os.ReadFile(folder + file)
 	require.NoError(t, err)
@@ -84,7 +64,7 @@ func TestSettingsExist(t *testing.T) {
 	}
 }
 
-// What the image of a release is built from is known by its digest, or the build fails.
+// TestImagesAreBuiltFromDigests: a release image names its base images by digest, or the build fails.
 func TestImagesAreBuiltFromDigests(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
 	require.NoError(t, err)
@@ -129,8 +109,7 @@ func TestUnit(t *testing.T) {
 		t.Skip("systemd-analyze is not installed")
 	}
 	// It demands that the program is there.
-	path, err := binary()
-	require.NoError(t, err)
+	path := harness.Sqlbrain(t)
 	const installed = "/usr/local/bin/sqlbrain"
 	require.Contains(t, string(text), "ExecStart="+installed+" serve\n")
 	unit := filepath.Join(t.TempDir(), "sqlbrain.service")

@@ -9,10 +9,12 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
 // An API server keeps an object across its own restart, and stops in order.
 func TestAPIServer(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		store := harness.StartNode(t, e)
 		api := controlplane.StartAPIServer(t, controlplane.NewCredentials(t), controlplane.APIConfig{Store: []string{store.Endpoint()}})

@@ -24,9 +24,10 @@ import (
 )
 
 // kubeadm takes sqlbrain for an external etcd: its certificates serve for it, its
-// check of etcd's version passes, and the API server that it describes runs. What
-// needs a kubelet and container images is not tried.
+// check of etcd's version passes, and the API server that it describes runs. Phases
+// that need a kubelet and container images are not run.
 func TestKubeadmExternalEtcd(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	harness.NeedsDatabase(t)
 	k := kubeadm{t: t, dir: t.TempDir(), apiPort: enginetest.FreePort(t), storePort: enginetest.FreePort(t)}
 	pki := filepath.Join(k.dir, "pki")

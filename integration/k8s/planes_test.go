@@ -13,11 +13,13 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
-// Two control planes with prefixes of their own on one sqlbrain, as a host of
-// control planes may run them, know nothing of each other.
+// TestPlanesShareAStore runs two control planes with separate prefixes on one
+// sqlbrain, as a host of control planes may do. They do not see each other's objects.
 func TestPlanesShareAStore(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	store := harness.StartNode(t, harness.SQLite)
 	var planes []*controlplane.APIServer
 	for i := range 2 {

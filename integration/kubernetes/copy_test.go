@@ -3,13 +3,12 @@ package kubernetes
 import (
 	"bytes"
 	"context"
-	"embed"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -21,8 +20,11 @@ const (
 
 const testServer = "pkg/storage/etcd3/testserver"
 
-//go:embed testdata/testserver/*.go
-var replacement embed.FS
+// replacements are the folders whose Go files are copied, by where to below testServer.
+var replacements = map[string]string{
+	"":        "testdata/testserver",
+	"process": "../../sqlstore/enginetest/process", // which imports the standard library only
+}
 
 // copyModule returns the directory of a copy of the module, whose tests run on
 // sqlbrain if replaced.
@@ -62,8 +64,7 @@ func moduleDir(ctx context.Context, workDir string) (string, error) {
 	return answer.Dir, nil
 }
 
-// replaceServer puts the files of testdata/testserver into the package in dir,
-// in place of its RunEtcd.
+// replaceServer puts the files of replacements into the package in dir, in place of its RunEtcd.
 func replaceServer(dir string) error {
 	original := filepath.Join(dir, "test_server.go")
 	source, err := os.ReadFile(original)
@@ -77,18 +78,26 @@ func replaceServer(dir string) error {
 	if err := os.WriteFile(original, bytes.Replace(source, []byte(old), []byte(other), 1), 0o600); err != nil {
 		return err
 	}
-	const ours = "testdata/testserver"
-	files, err := replacement.ReadDir(ours)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		source, err := replacement.ReadFile(path.Join(ours, f.Name()))
+	for below, from := range replacements {
+		to := filepath.Join(dir, below)
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(from), "*.go"))
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, f.Name()), source, 0o600); err != nil {
-			return err
+		for _, f := range files {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(to, filepath.Base(f)), source, 0o600); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

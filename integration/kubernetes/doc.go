@@ -4,8 +4,8 @@
 //
 // The module's directory is copied out of the module cache into a temporary one,
 // and the one function through which those tests start a server is replaced
-// (testdata/testserver): each test gets a sqlbrain of its own on an empty
-// database. The results are told test by test, as if they were written here.
+// (testdata/testserver): each test gets a separate sqlbrain on an empty database.
+// The results are reported test by test, like tests of this package.
 //
 // They run on one node over SQLite, MariaDB and MySQL, and through a follower, a node
 // that does not lead, one of three.
@@ -19,8 +19,8 @@
 // With SQLBRAIN_INTEGRATION_TARGET=etcd nothing is replaced, and the tests run
 // on the etcd they were written for.
 //
-// What was found is a block in docs/kubernetes.md, which is written by
-// make k8s-storage. TestPage sees that it tells of the tests that are here.
+// The results are a block in docs/kubernetes.md, which is written by
+// make k8s-storage. TestPage checks that the block lists the current tests.
 //
 // Start reading at suite_test.go.
 package kubernetes

@@ -140,11 +140,11 @@ func cutBlock(page []byte) (before, block, after []byte, err error) {
 	return before, block, after, nil
 }
 
-// TestPage: what docs/kubernetes.md tells is about the tests that are here: the same
-// version, every subject with all tests, every exception, and nothing that failed.
+// TestPage: docs/kubernetes.md describes the current tests: the same version, every
+// subject with all tests, every exception, and no failure.
 func TestPage(t *testing.T) {
 	if enginetest.OnTiDB() {
-		t.Skip("the page does not tell of TiDB")
+		t.Skip("the page does not cover TiDB")
 	}
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestPage(t *testing.T) {
 	}
 	rows, same := strings.CutPrefix(string(block), heading())
 	if !same {
-		t.Errorf("the page tells of other tests: write it with make k8s-storage")
+		t.Errorf("the page describes other tests: write it with make k8s-storage")
 	}
 	for _, s := range sqlbrainSubjects() {
 		checkRow(t, rowOf(rows, s), s)
@@ -177,7 +177,7 @@ func checkRow(t *testing.T, row string, s subject) {
 	checkCell(t, s, cells[len(packages)+1], total)
 	for name, reason := range exceptions[s.name] {
 		if want := fmt.Sprintf("%s does not pass: %s", name, reason); !strings.Contains(row, want) {
-			t.Errorf("%s: %q is not told", s.title, want)
+			t.Errorf("%s: %q is missing", s.title, want)
 		}
 	}
 }

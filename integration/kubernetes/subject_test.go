@@ -45,8 +45,8 @@ func subjects() []subject {
 	return sqlbrainSubjects()
 }
 
-// environment is what the module's tests are told, and the version of the database
-// server. It skips t where there is no such server.
+// environment returns the environment variables for the module's tests, and the version
+// of the database server. It skips t if the server is not available.
 func (s subject) environment(t *testing.T) (env []string, version string) {
 	t.Helper()
 	if harness.TargetIsEtcd() {

@@ -69,8 +69,8 @@ func TestAPIServerStorage(t *testing.T) {
 	}
 }
 
-// testAll runs the tests that match run of all packages, and tells the page if they
-// are all.
+// testAll runs the tests of all packages that match run. If it ran all tests, it
+// passes the results to the page.
 func (s subject) testAll(t *testing.T, dir, run string) {
 	env, version := s.environment(t)
 	r := &result{on: s}
@@ -142,7 +142,7 @@ func again(t *testing.T, outcomes []*gotest.Outcome, dir, pkg string, env []stri
 	return nil
 }
 
-// tell makes each outcome a subtest.
+// tell reports each outcome as a subtest.
 func tell(t *testing.T, outcomes []*gotest.Outcome, exceptions map[string]string) {
 	count := map[string]int{}
 	for _, o := range outcomes {

@@ -3,11 +3,11 @@
 // database's servers are killed and frozen under load: nothing that was acknowledged
 // is lost, revisions are contiguous, and watches on every node are exact.
 //
-//   - failover_test.go: the primary goes, and how long nobody can write
+//   - failover_test.go: the primary ends, and how long writes fail
 //   - paths_test.go: the ways to the database: several hosts in the URL, a proxy
 //     that follows the primary, and another server for each node
 //
-// What is measured is told by -v:
+// Option -v prints the measurements:
 //
-//	go test -v ./replicated -run TestFailover
+//	go test -v ./replicated -run 'TestGalera|TestGroupReplication'
 package replicated

@@ -10,41 +10,57 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 )
 
-// settled is how many writes show that all goes on again.
+// settled is the number of writes after which the cluster counts as recovered.
 const settled = 200
 
-// TestFailover lets the server that takes the writes go, again and again, under
-// load: it is killed, or frozen as a machine that is gone. The nodes know all
-// servers by their URL. How long the database itself is away is told beside how
-// long nobody could write.
-func TestFailover(t *testing.T) {
-	for _, p := range replicated.Products {
-		t.Run(p.Name, func(t *testing.T) {
-			db := start(t, p)
-			t.Run("doctor", func(t *testing.T) { examine(t, db) })
-			c := nodesOn(t, func(int) string { return db.URL() })
-			s := besiege(t, c)
-			rounds := harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
-			for _, w := range waysToGo(p) {
-				var gaps, database []time.Duration
-				for range rounds {
-					s.Progress(settled)
-					gone := db.Primary()
-					since := time.Now()
-					w.leave(db, gone)
-					db.Successor(gone)
-					database = append(database, time.Since(since))
-					s.Progress(settled)
-					gaps = append(gaps, s.gap(since))
-					w.enter(db, gone)
-				}
-				report(t, p.Name+", "+w.name+", the database", database)
-				report(t, p.Name+", "+w.name+", nobody could write", gaps)
-			}
-			s.Progress(settled)
-			s.end()
-		})
+// TestGroupReplication loses primaries of a Group Replication under load.
+func TestGroupReplication(t *testing.T) { failOver(t, start(t, replicated.Group)) }
+
+// TestGalera is everything that needs a Galera, whose start takes long.
+func TestGalera(t *testing.T) {
+	db := start(t, replicated.Galera)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *replicated.Database)
+	}{
+		{"reads see what was committed elsewhere", readsSeeWhatWasCommittedElsewhere},
+		{"another server for each node", anotherServerForEachNode},
+		{"failover", failOver},
+	} {
+		if !t.Run(test.name, func(t *testing.T) { test.run(t, db) }) {
+			return // servers may be down
+		}
+		db.Empty()
 	}
+}
+
+// failOver lets the server that takes the writes go, again and again, under
+// load: it is killed, or frozen like a machine that disappears. The nodes know all
+// servers by their URL. The test reports how long the database itself was away and
+// how long writes failed.
+func failOver(t *testing.T, db *replicated.Database) {
+	t.Run("doctor", func(t *testing.T) { examine(t, db) })
+	c := nodesOn(t, func(int) string { return db.URL() })
+	s := besiege(t, c)
+	rounds := harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
+	for _, w := range waysToGo(db.Name()) {
+		var gaps, database []time.Duration
+		for range rounds {
+			s.Progress(settled)
+			gone := db.Primary()
+			since := time.Now()
+			w.leave(db, gone)
+			db.Successor(gone)
+			database = append(database, time.Since(since))
+			s.Progress(settled)
+			gaps = append(gaps, s.gap(since))
+			w.enter(db, gone)
+		}
+		report(t, db.Name()+", "+w.name+", the database", database)
+		report(t, db.Name()+", "+w.name+", no write possible", gaps)
+	}
+	s.Progress(settled)
+	s.end()
 }
 
 // wayToGo is how a server ceases to be the primary, and comes back.
@@ -53,17 +69,17 @@ type wayToGo struct {
 	leave, enter func(db *replicated.Database, i int)
 }
 
-func waysToGo(p replicated.Product) []wayToGo {
+func waysToGo(product string) []wayToGo {
 	killed := wayToGo{"killed", (*replicated.Database).Kill, (*replicated.Database).Start}
 	frozen := wayToGo{"frozen", (*replicated.Database).Pause, func(db *replicated.Database, i int) { db.Resume(i); db.Rejoin(i) }}
-	// In order, as for maintenance: the old one goes on as a secondary, with all
-	// connections that were open.
+	// In order, as for maintenance: the old primary continues as a secondary and keeps
+	// all open connections.
 	moved := wayToGo{"moved", func(db *replicated.Database, i int) {
 		next := (i + 1) % db.Size()
 		db.Exec(i, "SELECT group_replication_set_as_primary('"+db.Query(next, "SELECT @@server_uuid")+"')")
 	}, func(*replicated.Database, int) {}}
 	switch {
-	case p.Name == replicated.Galera.Name: // has no primary to move
+	case product == replicated.Galera.Name: // has no primary to move
 		return []wayToGo{killed, frozen}
 	case harness.Long():
 		return []wayToGo{killed, frozen, moved}
@@ -72,8 +88,8 @@ func waysToGo(p replicated.Product) []wayToGo {
 	}
 }
 
-// examine asks sqlbrain doctor about a database that is as it should be, and about
-// a server of it that is no primary.
+// examine runs sqlbrain doctor on a healthy database, and on one of its servers that
+// is not the primary.
 func examine(t *testing.T, db *replicated.Database) {
 	primary := db.Primary()
 	for _, datastore := range []string{db.URL(), db.URL(primary)} {

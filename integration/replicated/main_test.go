@@ -11,6 +11,6 @@ import (
 )
 
 // wait bounds what must happen at some time.
-const wait = 2 * time.Minute
+const wait = 4 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(harness.Main(enginetest.Main(m))) }

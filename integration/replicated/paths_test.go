@@ -7,11 +7,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 )
 
-// TestAnotherServerForEachNode lets each node use another server of a Galera, which
+// anotherServerForEachNode lets each node use another server of a Galera, which
 // all take writes, so that a node reads where it did not write, and leaders change
-// between servers. Servers go meanwhile, and each node goes on with the next one.
-func TestAnotherServerForEachNode(t *testing.T) {
-	db := replicated.Start(t, replicated.Galera)
+// between servers. Servers end during the test, and each node continues with the next one.
+func anotherServerForEachNode(t *testing.T, db *replicated.Database) {
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
 	s := besiege(t, c)
 	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
@@ -34,7 +33,7 @@ func TestAnotherServerForEachNode(t *testing.T) {
 // Connections that are open stay where they are.
 func TestProxyThatFollowsThePrimary(t *testing.T) {
 	if !harness.Long() {
-		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/primary_test.go shows the same on single servers")
+		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/mysql/failover_test.go shows the same on single servers")
 	}
 	db := start(t, replicated.Group)
 	proxy, url := harness.StartProxy(t, db.URL(db.Primary()))

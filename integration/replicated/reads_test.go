@@ -11,22 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
-// TestReadsSeeWhatWasCommittedElsewhere commits large batches on one server of a
+// readsSeeWhatWasCommittedElsewhere commits large batches on one server of a
 // Galera and reads the last row of each on another one at once, which has to apply
-// it first. It tells what the wait costs, and how often a session without it
+// it first. It reports the cost of the wait, and how often a session without it
 // misses the row.
-func TestReadsSeeWhatWasCommittedElsewhere(t *testing.T) {
+func readsSeeWhatWasCommittedElsewhere(t *testing.T, db *replicated.Database) {
 	const (
 		batches = 20
 		rows    = 1500
 		reads   = 200
 	)
-	db := replicated.Start(t, replicated.Galera)
-	here, there := openStore(t, db.URL(0)), openStore(t, db.URL(1))
+	open := sqldbtest.Opener(engines.OpenDB)
+	here, there := open.Store(t, db.URL(0), sqlstore.Options{}), open.Store(t, db.URL(1), sqlstore.Options{})
 	unaware, err := there.Database().SQL().Conn(t.Context())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unaware.Close()) }()
@@ -68,17 +69,4 @@ func TestReadsSeeWhatWasCommittedElsewhere(t *testing.T) {
 		return unaware.QueryRowContext(context.Background(), "SELECT object_value FROM object WHERE internal_key = ?", last).Scan(&value)
 	})
 	t.Logf("a read that waits took %s, one that does not %s", waiting, alone)
-}
-
-func openStore(t *testing.T, datastore string) *sqlstore.DBStore {
-	t.Helper()
-	u, err := sqlstore.ParseURL(datastore)
-	require.NoError(t, err)
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-	require.NoError(t, err)
-	require.NoError(t, errors.Join(migrations.Up(t.Context(), db.DialectName(), db.SQL()), db.Close()))
-	s, err := sqlstore.Open(t.Context(), u, sqlstore.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
 }

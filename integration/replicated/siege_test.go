@@ -62,7 +62,7 @@ func (s *timed) end() {
 	s.done.Wait()
 }
 
-// report tells the median and the longest of the gaps.
+// report logs the median and the longest of the gaps.
 func report(t *testing.T, what string, gaps []time.Duration) {
 	t.Helper()
 	slices.Sort(gaps)

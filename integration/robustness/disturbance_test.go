@@ -41,7 +41,7 @@ type disturbance struct {
 	name          string
 	do            func(*world)
 	needsProxy    bool
-	needsDatabase bool // of its own, to kill
+	needsDatabase bool // a private one, to kill
 }
 
 // disturbances are those that need nothing but a server.
@@ -85,5 +85,5 @@ var databaseDisturbances = []disturbance{
 	}},
 }
 
-// pass lets traffic pass for about so long: there is no event to wait for.
+// pass lets traffic run for about d, because no event exists to wait for.
 func pass(d time.Duration) { <-time.After(d*4/5 + rand.N(d*2/5+1)) }

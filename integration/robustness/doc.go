@@ -9,8 +9,6 @@
 // changed, version rows what to. A trigger keeps the rows that compaction
 // deletes. So the clients' answers are judged by the data, not by the server.
 //
-// It is a module of its own because etcd's test framework brings much along.
-//
 //	go test .                                   about half a minute an engine
 //	SQLBRAIN_LONG=1 go test . -timeout 60m      every disturbance, five times
 //	SQLBRAIN_ROBUSTNESS_ROUNDS=50 go test . -timeout 600m

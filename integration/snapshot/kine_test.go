@@ -16,7 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
-// buildKine builds the kine that integration/bench compares with, in its module.
+// buildKine builds kine as released, in its module.
 func buildKine(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -26,7 +26,7 @@ func buildKine(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/k3s-io/kine")
-	build.Dir = filepath.Join("..", "bench", "peers", "kine")
+	build.Dir = filepath.Join("..", "programs", "kine")
 	build.Env = append(build.Environ(), "CGO_ENABLED=1")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -49,17 +49,7 @@ func TestFromKine(t *testing.T) {
 		}
 		return err
 	}
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for create("/registry/pods/0", "v") != nil {
-		select {
-		case <-poll.C:
-		case <-kine.Exited():
-			t.Fatalf("kine ended\n%s", kine.LogTail(2000))
-		case <-ctx.Done():
-			t.Fatalf("kine takes no key\n%s", kine.LogTail(2000))
-		}
-	}
+	kine.Await(t, func(context.Context) error { return create("/registry/pods/0", "v") })
 	const pods = 1200 // more than two pages
 	for i := 1; i < pods; i++ {
 		require.NoError(t, create(fmt.Sprintf("/registry/pods/%d", i), fmt.Sprint(i)))
@@ -92,7 +82,7 @@ func TestFromKine(t *testing.T) {
 	got, err := c.Get(ctx, "", clientv3.WithFromKey())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(got.Kvs), pods)
-	// kine tells no versions.
+	// kine reports no versions.
 	told := func(kvs []*mvccpb.KeyValue) (lines []string) {
 		for _, kv := range kvs {
 			lines = append(lines, fmt.Sprintf("%s=%s of %d, created at %d, lease %x", kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision, kv.Lease))

@@ -35,31 +35,19 @@ func asRoot(t testing.TB, n *harness.Node) *clientv3.Client {
 
 func awaitClient(t testing.TB, n *harness.Node, cfg clientv3.Config) *clientv3.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	cfg.Endpoints, cfg.Logger, cfg.DialTimeout = []string{n.Endpoint()}, zap.NewNop(), 2*time.Second
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		c, err := clientv3.New(cfg)
-		if err == nil {
-			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err = c.Get(attempt, "x") // which every user of these tests may read
-			cancel()
-			if err == nil {
-				t.Cleanup(func() { _ = c.Close() })
-				return c
-			}
+	var c *clientv3.Client
+	n.Process().Await(t, func(ctx context.Context) (err error) {
+		if c, err = clientv3.New(cfg); err != nil {
+			return err
+		}
+		if _, err = c.Get(ctx, "x"); err != nil { // which every user of these tests may read
 			_ = c.Close()
 		}
-		select {
-		case <-n.Process().Exited():
-			t.Fatalf("ended while starting\n%s", n.Process().LogTail(4000))
-		case <-ctx.Done():
-			t.Fatalf("does not serve: %v\n%s", err, n.Process().LogTail(4000))
-		case <-poll.C:
-		}
-	}
+		return err
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // member returns a node that is not started: harness's own wait is that of a client

@@ -77,7 +77,7 @@ type state struct {
 	Leases, Users       []string
 }
 
-// stateOf asks. The compact revision is what HashKV tells.
+// stateOf reads the state. The compact revision is that of HashKV.
 func stateOf(t testing.TB, ctx context.Context, c *clientv3.Client) *state {
 	t.Helper()
 	newest, err := c.HashKV(ctx, c.Endpoints()[0], 0)
@@ -91,7 +91,7 @@ func stateOf(t testing.TB, ctx context.Context, c *clientv3.Client) *state {
 			s.Keys[rev] += brief(kv) + "\n"
 		}
 		if rev == s.Compacted {
-			continue // etcd tells what it had when it compacted, from memory
+			continue // etcd returns the hash that it took when it compacted, from memory
 		}
 		h, err := c.HashKV(ctx, c.Endpoints()[0], rev)
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestFromAServerWithTLS(t *testing.T) {
 	defer cancel()
 	servers, clients, others := tlstest.NewAuthority(t, "servers"), tlstest.NewAuthority(t, "clients"), tlstest.NewAuthority(t, "others")
 	serverCert, serverKey, serverCA := files(t, servers, "server")
-	// A user's name is no name in the certificate: who has no password and no token is nobody.
+	// The certificate's name does not authenticate a user: a client without password and token is unauthenticated.
 	cert, key, clientCA := files(t, clients, "nobody")
 	otherCert, otherKey, otherCA := files(t, others, "nobody")
 	host, peer := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t)), fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))

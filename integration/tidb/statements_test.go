@@ -3,7 +3,6 @@ package tidb
 import (
 	"context"
 	"database/sql/driver"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +18,10 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
@@ -164,17 +165,6 @@ func isolation(t *testing.T, text string, n *ast.SetStmt) {
 // suite collects what the storage suite sends. disguise may be nil.
 func (c *collection) suite(t *testing.T, disguise func(driver.Connector) driver.Connector) {
 	storetest.Run(t, func(t testing.TB) sqlstore.Store {
-		u := parseURL(t, enginetest.Database(t))
-		db, err := sqlstore.OpenDB(u, sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := migrations.Up(context.Background(), db.DialectName(), db.SQL()); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
 		faults := faultdriver.New()
 		faults.Set(c.plan)
 		wrap := faults.Wrap
@@ -182,11 +172,7 @@ func (c *collection) suite(t *testing.T, disguise func(driver.Connector) driver.
 			// The other way round, what the disguise answers itself would not be seen.
 			wrap = func(base driver.Connector) driver.Connector { return faults.Wrap(disguise(base)) }
 		}
-		s, err := sqlstore.Open(context.Background(), u, sqlstore.Options{WrapConnector: wrap, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
+		return sqldbtest.Opener(engines.OpenDB).Store(t, enginetest.Database(t), sqlstore.Options{WrapConnector: wrap})
 	})
 }
 
@@ -194,7 +180,7 @@ func (c *collection) suite(t *testing.T, disguise func(driver.Connector) driver.
 func (c *collection) migrations(t *testing.T) {
 	faults := faultdriver.New()
 	faults.Set(c.plan)
-	db, err := sqlstore.OpenDB(parseURL(t, enginetest.Database(t)), sqlstore.Options{WrapConnector: faults.Wrap})
+	db, err := engines.OpenDB(sqldbtest.Parse(t, enginetest.Database(t)), sqlstore.Options{WrapConnector: faults.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +223,4 @@ func (c *collection) program(t *testing.T) {
 	if n := c.addLog(t, log); n < 50 {
 		t.Errorf("the server logged %d statements only", n)
 	}
-}
-
-func parseURL(t testing.TB, raw string) *sqlstore.URL {
-	t.Helper()
-	u, err := sqlstore.ParseURL(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
-// Config says what to start; the zero value is three nodes on a database server
-// of their own.
+// Config says what to start. The zero value is three nodes on a private database
+// server.
 type Config struct {
 	// Etcd starts etcd, whatever the target is.
 	Etcd bool
-	// Product is the database server's, which is started for the cluster then; if it
-	// is empty, it makes no difference.
+	// Product selects the database server to start for the cluster. If it is empty, any
+	// product will do.
 	Product enginetest.Product
 	// Size is the number of nodes, 3 if it is 0.
 	Size int
@@ -30,8 +30,8 @@ type Config struct {
 	Ports []int
 	// Network puts proxies between the nodes, and between them and the database.
 	Network bool
-	// Datastore, if set, returns the URL of node i's database, which is there already:
-	// no server is started then. Not with Network, nor with etcd.
+	// Datastore, if set, returns the URL of node i's existing database, and no server is
+	// started. It must not be combined with Network or etcd.
 	Datastore func(i int) string
 	// Extra are flags for every node.
 	Extra []string
@@ -40,8 +40,8 @@ type Config struct {
 	Prepare func(datastore string)
 }
 
-// Cluster is a running cluster. Its methods end the test when they fail, so they
-// are for the test's own goroutine.
+// Cluster is a running cluster. Its methods end the test when they fail, so only the
+// test's own goroutine may call them.
 type Cluster struct {
 	t           testing.TB
 	etcd        bool
@@ -54,8 +54,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster on an empty database, and returns when every node
-// serves. It skips t where there is no engine. A server
-// that the environment names is used if there is one; Database is nil then.
+// serves. It skips t if no engine is available. If the environment names a server,
+// Start uses it, and Database is nil.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	switch {
@@ -90,8 +90,8 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		m.InitialCluster = all
 		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, cfg.Extra...))
 	}
-	// All before any: etcd's members wait for each other, and sqlbrain's meet an
-	// empty database at once.
+	// Start all nodes before waiting for any: etcd's members wait for each other, and
+	// sqlbrain's members must find the database empty at the same time.
 	for i := range c.nodes {
 		c.startWithoutWaiting(i)
 	}
@@ -123,7 +123,7 @@ func (c *Cluster) members(cfg Config) (members []harness.Member, all string) {
 // DataDirs are the directories of etcd's members; none with sqlbrain.
 func (c *Cluster) DataDirs() []string { return c.directories }
 
-// datastoreOf returns what node i is told of its data.
+// datastoreOf returns the database URL or data directory that node i is configured with.
 func (c *Cluster) datastoreOf(i int) string {
 	switch {
 	case c.etcd:
@@ -144,14 +144,14 @@ func (c *Cluster) Datastore() string { return c.datastore }
 // Database is the database server; nil if it is etcd, or not ours.
 func (c *Cluster) Database() *enginetest.Server { return c.database }
 
-// Network is what lies between the nodes and the database; nil without.
+// Network is the set of proxies between the nodes and the database, nil without proxies.
 func (c *Cluster) Network() *Network { return c.network }
 
 // Size is the number of nodes, running or not.
 func (c *Cluster) Size() int { return len(c.nodes) }
 
-// Node returns a node, which may be down. It is started, stopped and killed by the
-// cluster's methods, as the network has to know.
+// Node returns a node, which may be down. Only the cluster's methods may start, stop
+// and kill it, because they notify the network.
 func (c *Cluster) Node(i int) *harness.Node { return c.nodes[i] }
 
 // Kill ends a node at once (SIGKILL).
@@ -201,11 +201,11 @@ func (c *Cluster) Client() *clientv3.Client {
 	return harness.ClientOf(c.t, c.Endpoints()...)
 }
 
-// leaderWait is how long a cluster may take to have a leader that all know of.
+// leaderWait bounds the time until all nodes know the leader.
 const leaderWait = time.Minute
 
-// Leader returns the node that leads, when it is the one with the newest term
-// and says so itself. It waits for one, at most a minute.
+// Leader returns the leader: the node that reports the newest term and itself as its
+// leader. It waits for one, at most a minute.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), leaderWait)

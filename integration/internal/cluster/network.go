@@ -34,8 +34,8 @@ type Network struct {
 	pids map[int]int // by node
 }
 
-// door is where the peers of a node connect. It refuses them while there is
-// nobody behind it, as the system does that a process has left.
+// door is the listener to which the peers of a node connect. While the node is down,
+// it refuses connections, as the kernel does for a port without a listener.
 type door struct {
 	address  string
 	listener net.Listener // nil while it is shut
@@ -131,7 +131,7 @@ func (n *Network) shut(i int) {
 	d.listener = nil
 }
 
-// came and went note that node i runs, as which process, and that it does not.
+// came records that node i runs and its process; went records that it has ended.
 func (n *Network) came(i, pid int) {
 	n.mu.Lock()
 	n.pids[i] = pid
@@ -214,8 +214,8 @@ func Reset(w *way, t testing.TB) {
 	}
 }
 
-// Swallow lets connections be made, and passes nothing on, as a dropped route
-// does. What was swallowed stays lost: its connections end when it is over.
+// Swallow accepts connections and forwards nothing, like a dropped route. The
+// swallowed bytes stay lost: the connections end when the fault ends.
 func Swallow(w *way, t testing.TB) {
 	w.toxic(t, "timeout", `{"timeout": 0}`)
 }
@@ -275,8 +275,8 @@ func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*way) 
 // Database does f to the way between node i and the database.
 func (n *Network) Database(i int, f Fault) { n.t.Helper(); f(n.database[i], n.t) }
 
-// Peers does f to all ways between node i and other nodes, both directions. A node
-// that nobody can connect to refuses, as a firewall does.
+// Peers does f to all ways between node i and other nodes, in both directions. If f
+// cuts them, connections are refused, as by a firewall.
 func (n *Network) Peers(i int, f Fault) {
 	n.t.Helper()
 	reachable := false

@@ -11,9 +11,9 @@ import (
 )
 
 // originOf returns which of the processes opened a connection that was accepted
-// here, -1 if none of them did or it has gone meanwhile. The kernel's table of
-// connections names the inode of the other end's socket; the process that has
-// that inode among its open files is the one.
+// here, or -1 if none of them did or the process has ended. The kernel's table of
+// connections names the inode of the other end's socket; the process that opened the
+// connection has that inode among its open files.
 func originOf(conn net.Conn, pids map[int]int) int {
 	inode := inodeOf(conn.RemoteAddr(), conn.LocalAddr())
 	if inode == "" {

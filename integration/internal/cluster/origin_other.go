@@ -4,5 +4,5 @@ package cluster
 
 import "net"
 
-// originOf: only Linux tells.
+// originOf is implemented on Linux only.
 func originOf(net.Conn, map[int]int) int { return -1 }

@@ -1,3 +1,3 @@
-// Package gotest builds the tests of packages that others wrote, and runs them with
-// a test of ours: each of their top-level tests becomes an Outcome.
+// Package gotest builds and runs the tests of third-party packages from within our
+// tests. Each of their top-level tests becomes an Outcome.
 package gotest

@@ -16,7 +16,7 @@ import (
 // runWait bounds one package's tests.
 const runWait = time.Hour
 
-// Outcome is what became of one top-level test.
+// Outcome is the result of one top-level test.
 type Outcome struct {
 	Name   string // of the test, as TestWatch
 	Result string // pass, fail or skip; "" if it did not end
@@ -42,8 +42,8 @@ type Program struct {
 }
 
 // Run runs the tests that match run ("": all), and returns the top-level ones in the
-// order they started, as it tells progress. The error tells of anything but
-// failed tests.
+// order they started. It reports progress. The error covers everything except failed
+// tests.
 func (p Program) Run(ctx context.Context, run string, progress io.Writer) ([]*Outcome, error) {
 	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", p.Path,
 		"-test.v=test2json", "-test.timeout="+runWait.String(), "-test.run="+run)

@@ -1,10 +1,12 @@
-// Package harness builds and runs the programs the integration tests are about:
-// sqlbrain, etcd and etcdctl, as processes of their own.
+// Package harness builds sqlbrain, etcd and etcdctl and runs each as a separate
+// process.
 //
-// What it upholds: a node is ready only when it answers a Get, not when its port
-// is open; no process outlives the test binary, however that ends (on Linux);
-// nothing is waited for without a bound; a failed test shows the logs of its
-// processes.
+// Invariants:
+//
+//   - A node is ready only when it answers a Get, not when its port is open.
+//   - No process outlives the test binary, however that ends (on Linux).
+//   - Every wait is bounded.
+//   - A failed test shows the logs of its processes.
 //
 // With SQLBRAIN_INTEGRATION_TARGET=etcd every node is a real etcd. The tests
 // hold there too, except those about databases.

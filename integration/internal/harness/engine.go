@@ -18,7 +18,7 @@ func TargetIsEtcd() bool { return os.Getenv(EnvTarget) == "etcd" }
 type Engine struct {
 	Name string
 	// Datastore makes an empty database that is gone when t ends, and returns
-	// its URL. It skips t where there is no such engine.
+	// its URL. It skips t if the engine is not available.
 	Datastore func(t testing.TB) string
 	// StartServer starts a server of the engine's own for t; nil if it has none.
 	StartServer func(t testing.TB) *enginetest.Server
@@ -41,8 +41,8 @@ func Engines() []Engine {
 	return engines
 }
 
-// ForEachEngine runs a subtest on every engine; only one if the target is etcd,
-// which has its own.
+// ForEachEngine runs a subtest on every engine, for tests to which the engine matters: how it fails, what it refuses,
+// what a killed process leaves in it. If the target is etcd, there is one, which is etcd's own.
 func ForEachEngine(t *testing.T, test func(t *testing.T, e Engine)) {
 	t.Helper()
 	engines := Engines()
@@ -52,6 +52,18 @@ func ForEachEngine(t *testing.T, test func(t *testing.T, e Engine)) {
 	for _, e := range engines {
 		t.Run(e.Name, func(t *testing.T) { test(t, e) })
 	}
+}
+
+// OnAnyEngine is ForEachEngine for tests to which the engine makes no difference: they are about what is above
+// package sqlstore, whose own tests compare the engines. It runs a subtest on SQLite, and on every engine only if
+// Long. A test on several nodes takes any database server (cluster.Config.Product).
+func OnAnyEngine(t *testing.T, test func(t *testing.T, e Engine)) {
+	t.Helper()
+	if Long() || TargetIsEtcd() {
+		ForEachEngine(t, test)
+		return
+	}
+	t.Run(SQLite.Name, func(t *testing.T) { test(t, SQLite) })
 }
 
 // ForEachServer runs a subtest on every product of a database server.

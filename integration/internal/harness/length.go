@@ -10,8 +10,9 @@ import (
 // Long reports whether the tests that have a long form are to take it.
 func Long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
 
-// Number returns the positive number in an environment variable; without one the
-// usual one, or that of the long form. What is no such number ends the test.
+// Number returns the positive number in an environment variable. If the variable is not
+// set, it returns the usual number, or that of the long form. A value that is not a
+// positive number ends the test.
 func Number(t testing.TB, env string, usual, long int) int {
 	t.Helper()
 	s := os.Getenv(env)
@@ -28,11 +29,11 @@ func Number(t testing.TB, env string, usual, long int) int {
 	return n
 }
 
-// envSeed has the requests of an earlier run made again.
+// envSeed is the seed of an earlier run whose requests are to be repeated.
 const envSeed = "SQLBRAIN_SEED"
 
-// Seed returns the seed in SQLBRAIN_SEED, or a random one. Who draws from it must
-// tell it.
+// Seed returns the seed in SQLBRAIN_SEED, or a random one. The caller must print it, so
+// that a failure can be repeated.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	s := os.Getenv(envSeed)

@@ -8,21 +8,25 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
-	readyWait = 60 * time.Second
+	readyWait = 3 * time.Minute
 	readyPoll = 20 * time.Millisecond
 )
 
-// Node is one server with its data: it can end and come back. Its methods end
-// the test when they fail, so they are for the test's own goroutine.
+// Node is one server with its data. It can be stopped and restarted. Its methods end
+// the test when they fail, so only the test's own goroutine may call them.
 type Node struct {
 	t         testing.TB
 	datastore string
@@ -38,8 +42,8 @@ type Node struct {
 type Member struct {
 	Name       string
 	ClientPort int
-	// PeerURL is where it listens for the others, AdvertisedPeerURL where they
-	// find it: a proxy, for one.
+	// PeerURL is the URL at which it listens for peers. AdvertisedPeerURL is the URL to
+	// which peers connect, for example a proxy.
 	PeerURL, AdvertisedPeerURL string
 	// InitialCluster names all members and their advertised URLs, as
 	// name=url,name=url. Only etcd wants it: the others find each other in the
@@ -157,57 +161,31 @@ func (n *Node) AwaitReady() {
 	}
 }
 
-// Ready is AwaitReady for those who go on without the node.
+// Ready is AwaitReady for callers that can continue without the node.
 func (n *Node) Ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
-	defer cancel()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
 	c, err := NewClient(n.Endpoint())
 	if err != nil {
 		return err
 	}
 	defer closeClient(n.t, c)
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, time.Second)
-		_, err := c.Get(attempt, "ready")
-		cancelAttempt()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-n.process.Exited():
-			return fmt.Errorf("ended while starting: %v\n%s", n.process.err, n.process.LogTail(4000))
-		case <-ctx.Done():
-			return fmt.Errorf("does not serve within %s: %w\n%s", readyWait, err, n.process.LogTail(4000))
-		case <-poll.C:
-		}
-	}
+	return n.process.program.Await(context.Background(), readyWait, readyPoll, func(ctx context.Context) error {
+		_, err := c.Get(ctx, "ready")
+		return err
+	})
 }
 
-// AwaitStorageVersion returns when the node tells the storage version that it is
-// going to keep: an etcd on new data tells 3.5.0, or none, for some seconds.
+// AwaitStorageVersion returns when the node reports its final storage version. An etcd
+// on new data reports 3.5.0, or none, for some seconds.
 func (n *Node) AwaitStorageVersion() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
-	defer cancel()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
 	c := n.Client()
-	for {
+	eventually.Nil(n.t, readyWait, func(ctx context.Context) error {
 		st, err := c.Status(ctx, n.Endpoint())
-		if err != nil {
-			n.t.Fatal(err)
+		if err == nil && (st.StorageVersion == "" || st.StorageVersion == "3.5.0") {
+			err = fmt.Errorf("the storage version is %q", st.StorageVersion)
 		}
-		if st.StorageVersion != "" && st.StorageVersion != "3.5.0" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			n.t.Fatalf("the storage version is %q after %s", st.StorageVersion, readyWait)
-		case <-poll.C:
-		}
-	}
+		return err
+	})
 }
 
 // Kill ends the node at once (SIGKILL).
@@ -278,4 +256,13 @@ func (n *Node) Host() string {
 		n.t.Fatal(err)
 	}
 	return u.Host
+}
+
+// Code returns the gRPC code of an error of etcd's client.
+func Code(err error) codes.Code {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return status.Code(err)
 }

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-const stopWait = 30 * time.Second
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
+)
 
 // logShown is how much of its log, in bytes, each process of a failed test shows: a
 // cluster has several.
@@ -23,12 +23,7 @@ const logShown = 3000
 
 // Process is a running program whose output goes to a file. A test that fails
 // shows the end of it.
-type Process struct {
-	cmd     *exec.Cmd
-	logPath string
-	exited  chan struct{} // closed when the program has ended, after err is set
-	err     error
-}
+type Process struct{ program *process.Process }
 
 // StartProcess runs a program until the test ends, or earlier.
 func StartProcess(t testing.TB, name string, args ...string) *Process {
@@ -36,113 +31,81 @@ func StartProcess(t testing.TB, name string, args ...string) *Process {
 	return StartProcessAs(t, nil, name, args...)
 }
 
-// StartProcessAs is StartProcess as another user, for who may do that. Nil is the
-// user of this process.
-func StartProcessAs(t testing.TB, user *syscall.Credential, name string, args ...string) *Process {
+// StartProcessAs is StartProcess as another user, which only root may do.
+func StartProcessAs(t testing.TB, user *process.User, name string, args ...string) *Process {
 	t.Helper()
-	p := &Process{logPath: filepath.Join(t.TempDir(), "log"), exited: make(chan struct{})}
-	log, err := os.Create(p.logPath)
+	program, err := process.Start(process.Options{Log: filepath.Join(t.TempDir(), "log"), As: user}, name, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	p.cmd = exec.Command(name, args...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.start(user); err != nil {
-		t.Fatal(err)
-	}
+	p := &Process{program}
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {
-			// Not to t, whose own output comes when it is done: what failed is
-			// then said behind the logs, and not buried under them.
+			// Not to t, whose output comes when the test is done: the failure is then
+			// printed after the logs, not before them.
 			fmt.Fprintf(os.Stderr, "%s: end of the log of %s %s:\n%s\n", t.Name(), filepath.Base(name), strings.Join(args, " "), p.LogTail(logShown))
 		}
 	})
 	return p
 }
 
-// start starts the program and a goroutine that waits for its end. It does not
-// outlive this process.
-func (p *Process) start(user *syscall.Credential) error {
-	p.cmd.SysProcAttr = dieWithParent()
-	p.cmd.SysProcAttr.Credential = user
-	started := make(chan error, 1)
-	go func() {
-		release := holdThread()
-		defer release()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	return <-started
-}
+// ID returns the process id.
+func (p *Process) ID() int { return p.program.ID() }
 
-// ID is the process id.
-func (p *Process) ID() int { return p.cmd.Process.Pid }
-
-// LogPath is where the program's output goes.
-func (p *Process) LogPath() string { return p.logPath }
+// LogPath returns the file of the program's output.
+func (p *Process) LogPath() string { return p.program.Log() }
 
 // Exited is closed when the program has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+func (p *Process) Exited() <-chan struct{} { return p.program.Exited() }
 
 // Running reports whether the program has not ended.
-func (p *Process) Running() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
+func (p *Process) Running() bool { return p.program.Running() }
+
+// Await fails t if ready does not return nil within readyWait, or the program ends first.
+func (p *Process) Await(t testing.TB, ready func(context.Context) error) {
+	t.Helper()
+	if err := p.program.Await(context.Background(), readyWait, readyPoll, ready); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // Kill ends the program at once (SIGKILL) and waits for its end.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.program.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-p.exited
 }
 
 // Stop asks the program to end (SIGTERM), waits for it, and fails the test if it
 // takes too long, ends with an error, or had ended before.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("stop: %v", err)
+	if !p.Running() {
+		t.Fatalf("it had ended before SIGTERM: %v\n%s", p.program.Err(), p.LogTail(4000))
 	}
-	select {
-	case <-p.exited:
-		// etcd ends itself with the signal it was sent; that is no failure.
-		var exit *exec.ExitError
-		if errors.As(p.err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && filepath.Base(p.cmd.Path) == "etcd" {
-			return
-		}
-		if p.err != nil {
-			t.Fatalf("after SIGTERM: %v\n%s", p.err, p.LogTail(4000))
-		}
-	case <-time.After(stopWait):
-		p.Kill(t)
-		t.Fatalf("did not stop within %s of SIGTERM\n%s", stopWait, p.LogTail(4000))
+	if err := p.program.Stop(); err != nil {
+		t.Fatalf("%v\n%s", err, p.LogTail(4000))
+	}
+	err := p.program.Err()
+	// etcd ends itself with the signal it was sent, which is not a failure.
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && p.program.Name() == "etcd" {
+		return
+	}
+	if err != nil {
+		t.Fatalf("after SIGTERM: %v\n%s", err, p.LogTail(4000))
 	}
 }
 
-// Pause and Resume freeze the program and let it go on.
+// Pause and Resume freeze the program and let it continue.
 func (p *Process) Pause(t testing.TB)  { t.Helper(); p.signal(t, syscall.SIGSTOP) }
 func (p *Process) Resume(t testing.TB) { t.Helper(); p.signal(t, syscall.SIGCONT) }
 
 func (p *Process) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.program.Signal(s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -154,15 +117,8 @@ var stackTrace = regexp.MustCompile(`,"stacktrace":"(?:[^"\\]|\\.)*"`)
 // LogTail returns the last bytes of the program's output, without stack traces of
 // etcd's.
 func (p *Process) LogTail(most int) string {
-	b, err := os.ReadFile(p.logPath)
-	if err != nil {
-		return err.Error()
-	}
-	b = stackTrace.ReplaceAll(b, nil)
-	if len(b) > most {
-		b = b[len(b)-most:]
-	}
-	return string(b)
+	s := stackTrace.ReplaceAllString(p.program.LogTail(16*int64(most)), "")
+	return s[max(0, len(s)-most):]
 }
 
 // Output is what a program that ended by itself left.

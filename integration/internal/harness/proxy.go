@@ -18,7 +18,7 @@ type Proxy struct {
 	refuse bool
 	flow   chan struct{} // closed while bytes may pass
 	made   int           // connections so far
-	silent int           // those up to this one pass nothing any more
+	silent int           // connections up to this number pass nothing
 }
 
 // StartProxy starts a proxy to the server that datastore names and returns it
@@ -63,24 +63,24 @@ func (p *Proxy) Refuse() {
 	p.cut()
 }
 
-// Lead has new connections go to another server, by its host and port; open ones
-// stay where they are.
+// Lead directs new connections to another server, given by host and port. Open
+// connections keep their server.
 func (p *Proxy) Lead(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Swallow lets connections be, and be made, and passes nothing on: what a
-// dropped route looks like.
+// Swallow keeps connections open and accepts new ones, but forwards nothing, like a
+// dropped route.
 func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flow = make(chan struct{})
 }
 
-// Silence makes all connections swallow everything for ever; new ones work.
-// It is what a server looks like whose address has moved to another machine.
+// Silence makes all connections swallow everything permanently; new ones work. A server
+// whose address has moved to another machine behaves like this.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,14 +11,19 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
-// Terminal is a program that runs beside what the test does else, and that the test
-// types to and reads from. It ends with the test, or earlier. Its methods end the
+// closeWait is how long a program may take to end after an interrupt.
+const closeWait = time.Minute
+
+// Terminal is a program that runs in the background of a test. The test writes to its
+// input and reads its output. It ends with the test, or earlier. Its methods end the
 // test when they fail.
 type Terminal struct {
 	t              testing.TB
-	process        *Process // without a log
+	process        *process.Process // without a log
 	name           string
 	input          io.WriteCloser
 	stdout, stderr screen
@@ -45,17 +50,21 @@ func (s *screen) text() string {
 // OpenTerminal starts a program.
 func OpenTerminal(t testing.TB, name string, args ...string) *Terminal {
 	t.Helper()
-	w := &Terminal{t: t, name: describe(name, args), process: &Process{cmd: exec.Command(name, args...), exited: make(chan struct{})}}
-	w.process.cmd.Stdout, w.process.cmd.Stderr = &w.stdout, &w.stderr
-	w.process.cmd.WaitDelay = 5 * time.Second // for programs that it has started
+	w, cmd := &Terminal{t: t, name: describe(name, args)}, exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &w.stdout, &w.stderr
+	cmd.WaitDelay = 5 * time.Second // for programs that it has started
 	var err error
-	if w.input, err = w.process.cmd.StdinPipe(); err != nil {
+	if w.input, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.process.start(nil); err != nil {
+	if w.process, err = process.Launch(cmd, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.process.Kill(t) })
+	t.Cleanup(func() {
+		if err := w.process.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
 	return w
 }
 
@@ -77,7 +86,7 @@ func (w *Terminal) Await(text string, limit time.Duration) {
 	defer poll.Stop()
 	for !strings.Contains(w.stdout.text(), text) && !strings.Contains(w.stderr.text(), text) {
 		select {
-		case <-w.process.exited:
+		case <-w.process.Exited():
 			if !strings.Contains(w.printed(), text) {
 				w.t.Fatalf("%s ended without printing %q\n%s", w.name, text, w.printed())
 			}
@@ -93,15 +102,20 @@ func (w *Terminal) Await(text string, limit time.Duration) {
 // what it left. The code of one that the signal has ended is -1.
 func (w *Terminal) Close() Output {
 	w.t.Helper()
-	if err := w.process.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := w.process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		w.t.Fatal(err)
 	}
 	select {
-	case <-w.process.exited:
-	case <-time.After(stopWait):
+	case <-w.process.Exited():
+	case <-time.After(closeWait):
 		w.t.Fatalf("%s does not end\n%s", w.name, w.printed())
 	}
-	return Output{Stdout: w.stdout.text(), Stderr: w.stderr.text(), Code: w.process.cmd.ProcessState.ExitCode()}
+	out := Output{Stdout: w.stdout.text(), Stderr: w.stderr.text()}
+	var exit *exec.ExitError
+	if err := w.process.Err(); errors.As(err, &exit) {
+		out.Code = exit.ExitCode()
+	}
+	return out
 }
 
 func (w *Terminal) printed() string {
@@ -109,7 +123,7 @@ func (w *Terminal) printed() string {
 }
 
 // RunUntil runs a program that does not end by itself, and ends it (SIGINT) when
-// its output has the text until. Its exit code is not told.
+// its output contains the text until. It does not return the exit code.
 func RunUntil(t testing.TB, limit time.Duration, until, name string, args ...string) Output {
 	t.Helper()
 	w := OpenTerminal(t, name, args...)

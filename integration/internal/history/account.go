@@ -29,7 +29,7 @@ type Revision struct {
 	Events []Event
 }
 
-// Account reads the store's own account of all keys: the revisions from one on,
+// Account reads the store's own account of all keys: the revisions starting at one, up
 // to the one that is current when it is called. The contents are not checked
 // beyond the order that grouping needs; see Verifier.Apply.
 func Account(ctx context.Context, c *clientv3.Client, from int64) ([]Revision, error) {
@@ -96,7 +96,7 @@ func (s *Stream) Add(r clientv3.WatchResponse) error {
 	return nil
 }
 
-// FromProto converts what a client was told.
+// FromProto converts an event that a client received.
 func FromProto(kv *mvccpb.KeyValue) KV {
 	return KV{
 		Key: string(kv.Key), Value: string(kv.Value), Lease: kv.Lease,

@@ -1,8 +1,8 @@
-// Package history tells whether a store kept its promises: it records what
-// clients asked for and were told, and verifies that against the store's own
-// account, a watch from the first revision on.
+// Package history checks whether a store kept its promises. It records the requests
+// of clients and their answers, and verifies them against the store's own account,
+// a watch that starts at the first revision.
 //
-// A Verifier holds a store to these:
+// A Verifier checks these rules:
 //
 //   - Revisions are contiguous: each exactly once, in order, with at least one
 //     event, and all the events of one transaction in one revision.
@@ -10,8 +10,8 @@
 //     it: nothing is half applied, applied twice, or from nowhere.
 //   - A request that was acknowledged with a revision has that revision. One
 //     with an unknown outcome has one or none. One that was refused has none.
-//   - Real time is kept: whatever anybody was told before a request began is
-//     older than the request.
+//   - Real time is respected: everything that a client received before a request
+//     began is older than the request.
 //   - A read shows exactly the state at the revision in its header, or at the one
 //     it asked for; versions, create revisions, leases and prev_kv included.
 //   - A watch shows exactly the events of its range, in order, each once.

@@ -43,7 +43,7 @@ func (r Range) Contains(key string) bool {
 	}
 }
 
-// Outcome is what the client that sent a request was told.
+// Outcome is the result that the client received for a request.
 type Outcome int
 
 // The outcomes.
@@ -55,13 +55,13 @@ const (
 	// NotApplied: acknowledged, without an effect: a compare was false, or there
 	// was nothing to delete. Revision is the one in the header.
 	NotApplied
-	// Refused: an error that says that there was and will be no effect.
+	// Refused: an error that excludes any effect, also a later one.
 	Refused
-	// Unknown: an error that leaves it open.
+	// Unknown: an error that does not show whether the request took effect.
 	Unknown
 )
 
-// Op is a request that writes, and what became of it. If every key in Compare
+// Op is a request that writes, with its outcome. If every key in Compare
 // has the mod revision named there (0: absent), then Puts and Deletes take
 // effect, in this order, in one revision.
 type Op struct {
@@ -72,7 +72,7 @@ type Op struct {
 	// Revoke is the lease to be revoked; such an Op has no other part.
 	Revoke int64
 
-	// MinRevision is the newest revision anybody was told of before it was sent.
+	// MinRevision is the newest revision that any client knew when the request was sent.
 	MinRevision int64
 
 	Outcome Outcome
@@ -138,7 +138,7 @@ type Read struct {
 	KVs          []KV
 }
 
-// Lease is a lease that somebody tried to grant.
+// Lease is a lease that a client tried to grant.
 type Lease struct {
 	ID int64
 	// Granted: the grant was acknowledged. Otherwise its outcome is unknown.

@@ -10,7 +10,7 @@ import (
 type Recorder struct {
 	mu     sync.Mutex
 	lastID int
-	newest int64 // the newest revision anybody was told of
+	newest int64 // the newest revision that any client received
 	ops    []*Op
 	reads  []*Read
 	leases map[int64]*Lease
@@ -90,7 +90,7 @@ func (r *Recorder) FinishGrant(id int64) {
 
 func (r *Recorder) saw(revision int64) { r.newest = max(r.newest, revision) }
 
-// Newest returns the newest revision anybody was told of; 0 if nobody was.
+// Newest returns the newest revision that any client received, 0 if none was.
 func (r *Recorder) Newest() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *Recorder) AwaitAcked(ctx context.Context, n int) error {
 	}
 }
 
-// take hands over what was recorded since the last call. Ops without an answer
-// are handed over too; nobody may finish them any more.
+// take returns what was recorded since the last call, including ops without an answer.
+// The caller must ensure that no client finishes those afterwards.
 func (r *Recorder) take() (ops []*Op, reads []*Read, leases map[int64]*Lease, newest int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Settle is Round and CheckStore in one, with the account that c reads: again,
-// as long as the store moves on.
+// Settle runs Round and CheckStore with the account that c reads. It repeats both as
+// long as the store's revision changes.
 func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
 	var found []string
 	for {
@@ -29,14 +29,14 @@ func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Ran
 	}
 }
 
-// ErrMoved is CheckStore's answer about a store that does not stand still.
+// ErrMoved is returned by CheckStore if the store's revision changed during the check.
 var ErrMoved = errors.New("the store has moved on")
 
 // CheckStore verifies that what the store answers now is what the account says:
-// the current state, the states at as many random revisions from oldest on as
-// samples tells, and the leases. It is to be called after Round, with no load.
-// ErrMoved says that the store has moved on since, as it may when a request
-// with an unknown outcome took effect late: another Round is due.
+// the current state, the leases, and the states at samples random revisions, none
+// older than oldest. It must be called after Round, without load.
+// It returns ErrMoved if the store's revision has changed since, for example because a
+// request with an unknown outcome took effect late. Then another Round is needed.
 func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
 	v.violations = nil
 	all := Range{Key: "\x00", End: "\x00"}
@@ -187,7 +187,7 @@ func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Str
 		default:
 			continue
 		}
-		break // everything behind the first difference differs too
+		break // everything after the first difference differs too
 	}
 	return v.violations
 }

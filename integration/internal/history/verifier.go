@@ -10,7 +10,7 @@ const maxViolations = 20
 
 // Verifier compares a Recorder's requests with the store's account of them. It
 // is used in rounds: the load runs and ends, the account since the last round
-// is read, and Round tells what does not fit. It is not safe for concurrent use.
+// is read, and Round reports differences. It is not safe for concurrent use.
 type Verifier struct {
 	recorder *Recorder
 	model    *model
@@ -43,9 +43,9 @@ func (v *Verifier) Revision() int64 { return v.model.revision }
 // Base is the oldest revision whose state is known.
 func (v *Verifier) Base() int64 { return v.model.base }
 
-// Round verifies what was recorded since the last round, when account is what
-// the store tells of the revisions since then. Nobody may be waiting for an
-// answer any more. It returns what is wrong, in words; nothing if all is right.
+// Round verifies what was recorded since the last round against account, the store's
+// revisions since then. No client may be waiting for an answer. It returns the
+// violations as text, nothing if there are none.
 func (v *Verifier) Round(account []Revision) []string {
 	v.violations = nil
 	ops, reads, leases, newest := v.recorder.take()
@@ -57,7 +57,7 @@ func (v *Verifier) Round(account []Revision) []string {
 		v.apply(r)
 	}
 	if newest > v.model.revision {
-		v.fail("clients were told of revision %d, the account ends at %d", newest, v.model.revision)
+		v.fail("clients received revision %d, the account ends at %d", newest, v.model.revision)
 	}
 	for rev, op := range v.byRevision {
 		v.fail("lost: %v", op)
@@ -229,7 +229,7 @@ func (v *Verifier) checkRead(r *Read) {
 	}
 }
 
-// sameEvent compares all there is to an event.
+// sameEvent compares all fields of two events.
 func sameEvent(a, b Event) bool {
 	if a.KV != b.KV || a.Deleted != b.Deleted || (a.Prev == nil) != (b.Prev == nil) {
 		return false

@@ -10,7 +10,7 @@ import (
 )
 
 // scene is a small history in which everything is right. Each case of
-// TestVerifierFinds spoils one thing.
+// TestVerifierFindsViolations spoils one thing.
 type scene struct {
 	r       *Recorder
 	account []Revision
@@ -71,14 +71,14 @@ func newScene() *scene {
 	return s
 }
 
-func TestVerifierAcceptsWhatIsRight(t *testing.T) {
+func TestVerifierAcceptsCorrectHistory(t *testing.T) {
 	s := newScene()
 	require.Len(t, s.account, 8)
 	v := NewVerifier(s.r, 1)
 	require.Empty(t, v.Round(s.account))
 	require.EqualValues(t, 9, v.Revision())
 
-	// A second round goes on where the first ended, and an unknown request of the
+	// A second round continues where the first ended, and an unknown request of the
 	// first may still take effect in it.
 	late := s.r.Begin(func(id int) Op { return Op{Puts: []Put{{Key: "late", Value: Token(id)}}} })
 	require.Empty(t, v.Round(nil))
@@ -94,7 +94,7 @@ func TestVerifierAcceptsWhatIsRight(t *testing.T) {
 	require.NotEmpty(t, v.CheckWatch(Range{Key: "a"}, 3, 9, false, &w), "prev_kv was not asked for")
 }
 
-func TestVerifierFinds(t *testing.T) {
+func TestVerifierFindsViolations(t *testing.T) {
 	at := func(s *scene, rev int64) *Revision { return &s.account[rev-2] }
 	cases := []struct {
 		name, want string
@@ -115,10 +115,10 @@ func TestVerifierFinds(t *testing.T) {
 		{"another previous value", "request 3", func(s *scene) { at(s, 4).Events[0].Prev.Value = "x" }},
 		{"no previous value", "request 3", func(s *scene) { at(s, 4).Events[0].Prev = nil }},
 		{"a lost lease", "request 8", func(s *scene) { at(s, 7).Events[0].Lease = 0 }},
-		{"a write of nobody", "revision 10 is from nowhere", func(s *scene) {
+		{"a write without a request", "revision 10 is from nowhere", func(s *scene) {
 			s.account = append(s.account, Revision{10, []Event{{KV: KV{Key: "x", ModRevision: 10}}}})
 		}},
-		{"a deletion of nobody", "revision 10 is from nowhere", func(s *scene) {
+		{"a deletion without a request", "revision 10 is from nowhere", func(s *scene) {
 			s.account = append(s.account, Revision{10, s.state.effects(&Op{Deletes: []Range{{Key: "e"}}}, 9)})
 		}},
 		{"an unknown request applied twice", "applied twice, at 6 and 10", func(s *scene) {
@@ -145,7 +145,7 @@ func TestVerifierFinds(t *testing.T) {
 		{"a stale read", "where 9 was known", func(s *scene) { s.r.reads[0].Header = 8 }},
 		{"a read without a key", "a read of", func(s *scene) { s.r.reads[0].KVs = s.r.reads[0].KVs[1:] }},
 		{"a read at an old revision that changed", "at revision 3", func(s *scene) { s.r.reads[1].KVs[0].Value = "x" }},
-		{"a revision in a header beyond the account", "clients were told of revision 10", func(s *scene) { s.r.reads[0].Header = 10; s.r.newest = 10 }},
+		{"a revision in a header beyond the account", "clients received revision 10", func(s *scene) { s.r.reads[0].Header = 10; s.r.newest = 10 }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 // retryDelay is what a worker waits after an error that leaves the outcome
-// open, so that a store that is away is not asked thousands of times a second.
+// open, so that an unavailable store does not get thousands of requests a second.
 const retryDelay = 20 * time.Millisecond
 
 // Config configures a load.
@@ -28,7 +28,7 @@ type Config struct {
 	Clients  []*clientv3.Client // workers take turns
 	Workers  int
 	Seed     uint64
-	// Round tells the leases of loads with one Recorder and one Seed apart.
+	// Round distinguishes the leases of loads that share a Recorder and a Seed.
 	Round int
 	// RequestTimeout bounds each request.
 	RequestTimeout time.Duration
@@ -51,7 +51,7 @@ type errorCount struct {
 	first error
 }
 
-// Run starts a load that goes on until ctx ends or Stop is called.
+// Run starts a load that continues until ctx ends or Stop is called.
 func Run(ctx context.Context, cfg Config) *Load {
 	l := &Load{cfg: cfg, stop: make(chan struct{}), errors: make(map[codes.Code]*errorCount)}
 	for i := range cfg.Workers {
@@ -61,9 +61,9 @@ func Run(ctx context.Context, cfg Config) *Load {
 	return l
 }
 
-// Stop ends the load and returns when nobody waits for an answer any more.
-// Requests under way are awaited: one that is cut off may take effect at any
-// later time, which would make the verification wait for nobody knows what.
+// Stop ends the load and returns when no worker is waiting for an answer. It waits for
+// requests in flight: a cancelled request may take effect at any later time, so the
+// verification could not know how long to wait for it.
 func (l *Load) Stop() {
 	close(l.stop)
 	l.done.Wait()
@@ -85,7 +85,7 @@ func (l *Load) Errors() []codes.Code {
 	return slices.Sorted(maps.Keys(l.errors))
 }
 
-// Describe tells the errors in words.
+// Describe returns the errors as text.
 func (l *Load) Describe() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func code(err error) codes.Code {
 	}
 }
 
-// outcomeOf tells what an error says about the request's effect. Only errors
-// that the store gives before it does anything say that there was none.
+// outcomeOf returns what an error implies about the request's effect. Only errors that
+// the store returns before it does anything exclude an effect.
 func outcomeOf(err error) history.Outcome {
 	switch code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition,

@@ -10,9 +10,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 )
 
-// Watch follows a range from a revision on, for as long as it can. etcd's client
-// takes a broken stream up again where it was, so a Watch outlives any number
-// of restarts of the server.
+// Watch follows a range starting at a revision, for as long as it can. etcd's client
+// resumes a broken stream at its last revision, so a Watch survives any number of
+// restarts of the server.
 type Watch struct {
 	Range  history.Range
 	Start  int64

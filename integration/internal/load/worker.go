@@ -20,8 +20,8 @@ const (
 	counters = 4  // shared by all, changed by compare-and-swap
 	groups   = 4  // shared by all, three keys that are always written together
 
-	// leaseTTL is long, so that no lease expires: what the store does on its own
-	// accord is not recorded.
+	// leaseTTL is long, so that no lease expires: actions of the store that no client
+	// requested are not recorded.
 	leaseTTL = 3600
 
 	maxPadding = 2000 // bytes
@@ -91,7 +91,7 @@ func (w *worker) next(ctx context.Context) {
 	}
 }
 
-// step does one action, and gives a store in trouble a moment.
+// step does one action. After an error that leaves the outcome open, it waits retryDelay.
 func (w *worker) step(ctx context.Context, do func(*worker, context.Context) error) {
 	request, cancel := context.WithTimeout(ctx, w.load.cfg.RequestTimeout)
 	defer cancel()
@@ -257,8 +257,8 @@ func (w *worker) putWithLease(ctx context.Context) error {
 	return w.putOne(ctx, fmt.Sprintf("%sleased%d", Prefix(w.number), w.rnd.IntN(ownKeys)), lease)
 }
 
-// renew renews a lease. A server that stops ends the stream; the client's
-// KeepAliveOnce means to go on elsewhere then, but does not recognise the error.
+// renew renews a lease. A server that stops ends the stream. The client's KeepAliveOnce
+// is meant to continue on another server then, but does not recognise the error.
 func (w *worker) renew(ctx context.Context, lease int64) error {
 	for {
 		_, err := w.kv.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
@@ -276,8 +276,8 @@ func (w *worker) revoke(ctx context.Context) error {
 	lease := w.leases[i]
 	w.leases = append(w.leases[:i], w.leases[i+1:]...)
 	op := w.rec.Begin(func(int) history.Op { return history.Op{Revoke: lease} })
-	// Not the client's Revoke either: of one that it sent again, "not found" would
-	// not tell whether the first one worked.
+	// Not the client's Revoke either: after a retry, "not found" would not show whether
+	// the first attempt took effect.
 	client := etcdserverpb.NewLeaseClient(w.kv.ActiveConnection())
 	r, err := client.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: lease})
 	if err != nil {

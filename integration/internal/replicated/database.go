@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,17 +16,18 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
 const (
-	password = "sqlbrain"
-	// user is whom servers of sqlbrain log in as: an ordinary user, who has rights
-	// on its own database only, and may see the members of the group.
+	password = enginetest.Password
+	// user is the account that sqlbrain's servers log in with. It is an ordinary user
+	// with rights on its own database only, and may see the members of the group.
 	user     = "brain"
 	database = "sqlbrain"
 
 	servers = 3
-	// patience bounds what only a broken or starved machine takes so long for.
+	// patience bounds operations that exceed it only on a broken or starved machine.
 	patience = 5 * time.Minute
 	poll     = 50 * time.Millisecond
 )
@@ -37,19 +37,20 @@ var errMissing = errors.New("no such database")
 
 // Product is a way to replicate.
 type Product struct {
-	Name string
-	find func() (*program, error)
+	Name   string
+	engine enginetest.Product
+	find   func() (*program, error)
 	// settings are those that replication adds for member i.
 	settings func(d *Database, i int) []string
-	// begin, if set, returns what member i is told at this start; first makes it the
-	// first of a new cluster.
+	// begin, if set, returns additional arguments for this start of member i; first makes
+	// it the first of a new cluster.
 	begin func(d *Database, i int, first bool) ([]string, error)
 	// join takes a member that runs into the cluster and returns when it serves.
 	join func(ctx context.Context, d *Database, i int, first bool) error
 	// members is a query for the number of members.
 	members string
-	// primary is the member that takes the writes, judged by what a member says; -1
-	// if it says none.
+	// primary is the member that accepts writes according to the answer of one member; -1
+	// if that answer names none.
 	primary func(ctx context.Context, d *Database) int
 }
 
@@ -57,14 +58,14 @@ type Product struct {
 var Products = []Product{Group, Galera}
 
 // Database is three servers that replicate. Its methods end the test when they
-// fail, so they are for the test's own goroutine.
+// fail, so only the test's own goroutine may call them.
 type Database struct {
 	t       testing.TB
 	product Product
 	program *program
 	id      string // of the cluster, a UUID
 	dir     string
-	user    *syscall.Credential // whom the servers run as; nil: this process's
+	user    *process.User // whom the servers run as; nil: this process's
 	members []*member
 }
 
@@ -77,7 +78,7 @@ type member struct {
 }
 
 // Start starts the servers with extra arguments each, and creates an empty
-// database. It skips t where the product is not to be had.
+// database. It skips t if the product is not available.
 func Start(t testing.TB, p Product, extra ...string) *Database {
 	t.Helper()
 	program, err := p.find()
@@ -88,10 +89,8 @@ func Start(t testing.TB, p Product, extra ...string) *Database {
 		t.Fatal(err)
 	}
 	d := &Database{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
-	if d.user, err = ownerOf(d.dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := program.install(d.user, filepath.Join(d.dir, "template")); err != nil {
+	template := filepath.Join(d.dir, "template")
+	if d.user, err = p.engine.Initialise(template); err != nil {
 		t.Fatal(err)
 	}
 	for i := range servers {
@@ -99,10 +98,7 @@ func Start(t testing.TB, p Product, extra ...string) *Database {
 		for range 3 {
 			m.groupPorts = append(m.groupPorts, enginetest.FreePort(t))
 		}
-		if err := os.CopyFS(d.data(m), os.DirFS(filepath.Join(d.dir, "template"))); err != nil {
-			t.Fatal(err)
-		}
-		if err := give(d.data(m), d.user); err != nil {
+		if err := enginetest.CopyData(d.data(m), template, d.user); err != nil {
 			t.Fatal(err)
 		}
 		d.members = append(d.members, m)
@@ -113,7 +109,7 @@ func Start(t testing.TB, p Product, extra ...string) *Database {
 		// In a file: Galera's scripts would split some at the command line.
 		text := "[mysqld]\n" + strings.ReplaceAll(strings.Join(settings, "\n"), "--", "") + "\n"
 		file := d.data(m) + ".cnf"
-		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), give(file, d.user)); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		d.start(i, i == 0)
@@ -156,7 +152,7 @@ func (d *Database) URL(order ...int) string {
 	return d.URLOf(strings.Join(hosts, ","))
 }
 
-// URLOf is the URL of the database behind an address: a proxy's, for one.
+// URLOf is the URL of the database that is reached at an address, for example a proxy's.
 func (d *Database) URLOf(address string) string {
 	u := url.URL{Scheme: "mysql", User: url.UserPassword(user, password), Host: address, Path: "/" + database}
 	return u.String()
@@ -165,7 +161,8 @@ func (d *Database) URLOf(address string) string {
 // Kill ends server i at once (SIGKILL).
 func (d *Database) Kill(i int) { d.t.Helper(); d.members[i].process.Kill(d.t) }
 
-// Pause freezes server i (SIGSTOP), as a machine that is gone: nobody is told.
+// Pause freezes server i (SIGSTOP). Like a machine that disappears, it closes no
+// connections.
 func (d *Database) Pause(i int) { d.t.Helper(); d.members[i].process.Pause(d.t) }
 
 // Resume ends a Pause.
@@ -238,7 +235,7 @@ func (d *Database) Successor(gone int) int {
 func (d *Database) canWrite(ctx context.Context, i int) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	// Another value each time: what changes nothing asks nobody.
+	// Another value each time: a statement that changes nothing is not replicated.
 	_, err := d.members[i].admin.ExecContext(ctx, "REPLACE INTO "+database+"_watch.t VALUES (1, ?)", newUUID())
 	return err
 }
@@ -246,18 +243,8 @@ func (d *Database) canWrite(ctx context.Context, i int) error {
 // Running reports whether server i was started and has not ended.
 func (d *Database) Running(i int) bool { return d.members[i].process.Running() }
 
-// AwaitMembers waits until server i says that so many are members.
-func (d *Database) AwaitMembers(i, members int) {
-	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for d.Query(i, d.product.members) != fmt.Sprint(members) {
-		d.wait(ctx, fmt.Sprintf("there are not %d members", members))
-	}
-}
-
-// AwaitWhole returns when every server that runs has what all others wrote, the
-// user who was made last for one.
+// AwaitWhole returns when every running server has all writes of the others, including
+// the user that was created last.
 func (d *Database) AwaitWhole() {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -286,6 +273,12 @@ func (d *Database) Query(i int, statement string) string {
 	return s.String
 }
 
+// Empty removes what is in the database.
+func (d *Database) Empty() {
+	d.t.Helper()
+	d.exec(d.Primary(), "DROP DATABASE "+database, "CREATE DATABASE "+database)
+}
+
 // Exec runs statements on server i as its administrator.
 func (d *Database) Exec(i int, statements ...string) { d.t.Helper(); d.exec(i, statements...) }
 
@@ -309,7 +302,7 @@ func (d *Database) wait(ctx context.Context, reason string) {
 	}
 }
 
-// command is what a server is always told.
+// command returns the command line that every start of a server has.
 func (d *Database) command(m *member) []string {
 	return []string{"--defaults-file=" + d.data(m) + ".cnf"}
 }
@@ -342,14 +335,14 @@ func (d *Database) start(i int, first bool) {
 			d.t.Fatalf("server %d ended while starting\n%s", i, m.process.LogTail(8000))
 		}
 		if ctx.Err() != nil {
-			d.t.Fatalf("server %d is no member after %s: %v\n%s", i, patience, err, m.process.LogTail(8000))
+			d.t.Fatalf("server %d is not a member after %s: %v\n%s", i, patience, err, m.process.LogTail(8000))
 		}
 		d.wait(ctx, err.Error())
 	}
 }
 
-// open makes a pool for the administrator. A server that does not answer soon is
-// asked again by whoever waits for it.
+// open makes a pool for the administrator. Its connect timeout is short, because callers
+// that wait for a server retry.
 func (d *Database) open(m *member) *sql.DB {
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", m.port)

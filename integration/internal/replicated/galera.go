@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // Galera is MariaDB's synchronous replication, whose servers all take writes.
-var Galera = Product{Name: "galera", find: findGalera, settings: galeraSettings, begin: beginGalera, join: joinGalera, primary: galeraPrimary,
+var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings, begin: beginGalera, join: joinGalera, primary: galeraPrimary,
 	members: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'"}
 
-// answerWait is how long a member may take to say how it is; a frozen one does
-// not.
+// answerWait bounds a query for a member's state; a frozen member never answers.
 const answerWait = 2 * time.Second
 
 // libraries are where distributions put Galera.
@@ -31,7 +32,7 @@ func library() string {
 }
 
 func findGalera() (*program, error) {
-	path, err := lookPath("mariadbd")
+	path, err := enginetest.FindProgram("mariadbd")
 	if err != nil {
 		return nil, fmt.Errorf("%w: no mariadbd (apt-get install mariadb-server)", errMissing)
 	}
@@ -39,16 +40,11 @@ func findGalera() (*program, error) {
 		return nil, fmt.Errorf("%w: no libgalera_smm.so (apt-get install galera-4)", errMissing)
 	}
 	for _, tool := range []string{"mariadb-install-db", "wsrep_sst_rsync", "rsync", "ss"} {
-		if _, err := lookPath(tool); err != nil {
+		if _, err := enginetest.FindProgram(tool); err != nil {
 			return nil, fmt.Errorf("%w: Galera needs %s here (apt-get install mariadb-server rsync iproute2)", errMissing, tool)
 		}
 	}
-	install, err := lookPath("mariadb-install-db")
-	return &program{
-		path: path, runs: true,
-		installer: []string{install, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"},
-		small:     []string{"--innodb-log-file-size=32M"},
-	}, err
+	return &program{path: path, small: "--innodb-log-file-size=32M"}, nil
 }
 
 func galeraSettings(d *Database, i int) []string {
@@ -75,8 +71,8 @@ func beginGalera(d *Database, i int, first bool) ([]string, error) {
 	case m.process == nil:
 		return nil, nil
 	}
-	// A server that was killed does not know how far it had come. Told, it asks for
-	// what it missed; else for everything.
+	// A killed server does not know its last position. With the position it requests only
+	// the missing transactions, otherwise a full copy.
 	position, err := recoveredPosition(d, m)
 	return []string{"--wsrep-start-position=" + position}, err
 }
@@ -106,7 +102,7 @@ func galeraServes(ctx context.Context, m *member) bool {
 	if err != nil {
 		return false
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	good := 0
 	for rows.Next() {
 		var name, value string

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -14,24 +12,15 @@ import (
 )
 
 // Group is MySQL's Group Replication in single-primary mode.
-var Group = Product{Name: "group", find: findMySQL, settings: groupSettings, join: joinGroup, primary: groupPrimary,
+var Group = Product{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup, primary: groupPrimary,
 	members: "SELECT COUNT(*) FROM performance_schema.replication_group_members"}
 
 func findMySQL() (*program, error) {
-	path, err := os.Getenv(enginetest.EnvMySQL), error(nil)
-	if path == "" {
-		if path, err = lookPath("mysqld"); err != nil {
-			return nil, fmt.Errorf("%w: no mysqld in PATH, and %s names none", errMissing, enginetest.EnvMySQL)
-		}
-	}
-	version, err := exec.Command(path, "--no-defaults", "--version").Output()
+	path, err := enginetest.MySQL.Program()
 	if err != nil {
-		return nil, fmt.Errorf("%s --version: %w", path, err)
+		return nil, fmt.Errorf("%w: %w", errMissing, err)
 	}
-	if strings.Contains(string(version), "MariaDB") {
-		return nil, fmt.Errorf("%w: %s is MariaDB's, which has no Group Replication; %s can name MySQL's", errMissing, path, enginetest.EnvMySQL)
-	}
-	return &program{path: path, installer: []string{path, "--initialize-insecure"}, small: []string{"--innodb-redo-log-capacity=64M"}}, nil
+	return &program{path: path, small: "--innodb-redo-log-capacity=64M"}, nil
 }
 
 func groupSettings(d *Database, i int) []string {
@@ -46,7 +35,7 @@ func groupSettings(d *Database, i int) []string {
 		"--group-replication-group-name=" + d.id, "--group-replication-start-on-boot=OFF",
 		"--group-replication-local-address=" + seeds[i], "--group-replication-group-seeds=" + strings.Join(seeds, ","),
 		"--group-replication-recovery-get-public-key=ON", "--group-replication-recovery-reconnect-interval=5",
-		// Until it has joined, nobody may write to it.
+		// Writes must be rejected until it has joined.
 		"--super-read-only=ON",
 	}
 }
@@ -84,7 +73,7 @@ func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
 	if state != "ONLINE" {
 		return fmt.Errorf("its state is %q", state)
 	}
-	// One that was frozen does not know at once that it was expelled: the primary does.
+	// A member that was frozen does not know at once that it was expelled. The primary does.
 	p := groupPrimary(ctx, d)
 	if p < 0 {
 		return errors.New("the group has no primary")
@@ -107,7 +96,7 @@ func groupState(ctx context.Context, m *member) (string, error) {
 }
 
 // groupPrimary returns the member that the majority says is the primary, if it takes
-// writes: one that was frozen goes on to think so of itself for a while.
+// writes: a member that was frozen still believes for a while that it is the primary.
 func groupPrimary(ctx context.Context, d *Database) int {
 	votes := map[int]int{} // by port
 	for _, m := range d.members {

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // written, and the one that was killed comes back.
 func TestServersReplicate(t *testing.T) {
 	if !harness.Long() {
-		t.Skip("integration/replicated shows as much; this is for whoever changes this package: SQLBRAIN_LONG=1")
+		t.Skip("integration/replicated covers this too; run it after changes of this package: SQLBRAIN_LONG=1")
 	}
 	for _, p := range replicated.Products {
 		t.Run(p.Name, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package siege keeps a cluster under load, with watches of it, while a test does
-// harm to it, and verifies afterwards all that clients and watches were told.
+// harm to it, and afterwards verifies all answers and all events of watches.
 //
 // Start reading at siege.go.
 package siege

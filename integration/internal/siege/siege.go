@@ -22,9 +22,9 @@ const (
 )
 
 // Siege is a cluster under load, with watches of it. Its methods end the test when
-// they fail, so they are for the test's own goroutine.
+// they fail, so only the test's own goroutine may call them.
 type Siege struct {
-	// Recorder is told each request and its answer.
+	// Recorder records each request and its answer.
 	Recorder *history.Recorder
 	// Load makes the requests.
 	Load *load.Load
@@ -36,9 +36,9 @@ type Siege struct {
 	rnd     *rand.Rand
 }
 
-// Lay starts load on an empty cluster, of so many workers, each of whose clients
-// knows all nodes. There are watches on each node, and one that may go from node to
-// node. Wait bounds a request, and each thing that must happen at some time.
+// Lay starts a load of the given number of workers on an empty cluster. Each worker's
+// client knows all nodes. Each node has watches, and one watch may switch between nodes.
+// wait bounds each request and each condition that must become true eventually.
 func Lay(t testing.TB, c *cluster.Cluster, workers int, wait time.Duration) *Siege {
 	t.Helper()
 	seed := harness.Seed(t)
@@ -72,7 +72,7 @@ func (s *Siege) Progress(n int) {
 	require.NoError(s.t, s.Recorder.AwaitAcked(ctx, s.Recorder.Acked()+n), "after %d writes: %s", s.Recorder.Acked(), s.Load.Describe())
 }
 
-// End ends the load and verifies all that clients and watches were told.
+// End ends the load and verifies all answers and all events of watches.
 func (s *Siege) End() {
 	s.t.Helper()
 	s.Load.Stop()

@@ -15,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
-// TestCompaction: the API server compacts its store, again and again. What is older
-// is gone, for it and for everybody, and what is current stays.
+// TestCompaction: the API server compacts its store repeatedly. Older revisions are
+// gone for it and for all clients, and current objects stay.
 func TestCompaction(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	forEachStore(t, func(t *testing.T, st *store) {
 		s := startServer(t, controlplane.NewCredentials(t), st, "--etcd-compaction-interval=5s")
 		ctx := within(t, 5*time.Minute)

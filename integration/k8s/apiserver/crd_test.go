@@ -106,7 +106,7 @@ func testCustomResources(t *testing.T, s *server) {
 	require.Equal(t, made.Object["spec"], got.Object["spec"])
 	require.Equal(t, "v1", s.storedVersion(t, "gadgets", ns, "g"))
 
-	// The other version becomes the stored one: what is written from then on is.
+	// The other version becomes the storage version: all later writes use it.
 	d, err = s.crds.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, d.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage = false, true

@@ -14,13 +14,15 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
 // TestDisturbances: nodes of the store and the database under it are killed, stopped
 // and frozen under a running API server. Nothing that it acknowledged is lost,
 // no read is stale, watches and informers agree with a fresh list in the end, and
-// the API server itself goes on.
+// the API server itself continues.
 func TestDisturbances(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	forEachStore(t, func(t *testing.T, st *store) {
 		s := startServer(t, controlplane.NewCredentials(t), st)
 		ns := s.namespace(t)
@@ -93,8 +95,8 @@ func disturbances(st *store) (all []disturbance) {
 	return all
 }
 
-// settle lists when nothing is under way any more: a write without an answer may
-// take effect until the API server gives it up.
+// settle lists when no request is in flight: a write without an answer may
+// take effect until the API server abandons it.
 func settle(t *testing.T, s *server, ns string) *corev1.ConfigMapList {
 	t.Helper()
 	ctx := within(t, 2*time.Minute)

@@ -2,8 +2,8 @@
 // Kubernetes' own clients ask: client-go's typed, dynamic and discovery clients,
 // informers and the client of custom resource definitions.
 //
-// What it claims: objects that the API server acknowledged are there, at the
-// resource versions it said; lists, watches and informers agree, while nodes of
+// The tests verify: objects that the API server acknowledged exist, at the resource
+// versions it returned; lists, watches and informers agree, while nodes of
 // sqlbrain or the database under it end and come back; and the API server's own
 // checks (readiness, consistent reads from its cache, the digest of its cache
 // against the store) say so too.

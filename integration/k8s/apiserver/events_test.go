@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// testEvents: events go when their time is over, by a lease, not before, and a watch
-// tells so.
+// testEvents: a lease removes events when their time is over, not before, and a watch
+// shows the deletions.
 func testEvents(t *testing.T, s *server) {
 	ctx := within(t, eventTTL+2*time.Minute)
 	ns := s.namespace(t)

@@ -23,7 +23,7 @@ func testHealth(t *testing.T, s *server) {
 	}
 	require.NoError(t, awaitEvery(within(t, 2*time.Minute), pollMetrics, func() error {
 		if s.metric("apiserver_storage_size_bytes") == 0 {
-			return fmt.Errorf("no size is told")
+			return fmt.Errorf("no size is reported")
 		}
 		return nil
 	}))
@@ -43,7 +43,7 @@ func testCacheChecks(t *testing.T, s *server) {
 	require.Zero(t, s.metric(consistencyChecks, `status="error"`), "the cache could not be compared")
 }
 
-// awaitChecks waits for checks from now on.
+// awaitChecks waits for checks that begin after the call.
 func awaitChecks(t *testing.T, s *server) {
 	t.Helper()
 	const enough = 5

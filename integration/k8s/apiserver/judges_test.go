@@ -45,9 +45,9 @@ func aTraffic(t *testing.T) (*traffic, *findings) {
 	return tr, f
 }
 
-// TestJudgesSee: a loss, a stale read and what nobody asked for are found, and what
-// may be is not.
-func TestJudgesSee(t *testing.T) {
+// TestJudgesFindViolations: the judges find a loss, a stale read and a change that no client
+// requested, and accept allowed histories.
+func TestJudgesFindViolations(t *testing.T) {
 	a, c := stored("a", "2", 6), stored("c", "3", 9)
 	for _, l := range []struct {
 		name  string
@@ -60,7 +60,7 @@ func TestJudgesSee(t *testing.T) {
 		{"an object is lost", nil, 1},
 		{"a deletion is lost", []corev1.ConfigMap{a, stored("b", "1", 7)}, 1},
 		{"another value than asked for", []corev1.ConfigMap{a, stored("c", "4", 9)}, 1},
-		{"an object nobody made", []corev1.ConfigMap{a, stored("d", "1", 9)}, 1},
+		{"an object that no client made", []corev1.ConfigMap{a, stored("d", "1", 9)}, 1},
 	} {
 		tr, f := aTraffic(t)
 		tr.check(l.list)
@@ -84,8 +84,8 @@ func TestJudgesSee(t *testing.T) {
 	require.Equal(t, 4, f.count, "nothing explains it")
 }
 
-// TestObserverSees: a watch that repeats, goes back or leaves out is found.
-func TestObserverSees(t *testing.T) {
+// TestObserverFindsViolations: a watch that repeats, goes back or leaves out is found.
+func TestObserverFindsViolations(t *testing.T) {
 	type event struct {
 		kind  string
 		state corev1.ConfigMap
@@ -109,7 +109,7 @@ func TestObserverSees(t *testing.T) {
 		"goes back":             {good[0], good[2], {"MODIFIED", stored("a", "2", 6)}},
 		"left out a creation":   {good[1]},
 		"left out a deletion":   {good[0], {"ADDED", stored("a", "2", 6)}},
-		"tells an old bookmark": {good[0], good[1], {"BOOKMARK", stored("", "", 5)}},
+		"sends an old bookmark": {good[0], good[1], {"BOOKMARK", stored("", "", 5)}},
 		"deletes what is not":   {{"DELETED", stored("b", "1", 8)}},
 	} {
 		_, _, err := follow(events...)
@@ -122,7 +122,7 @@ func TestObserverSees(t *testing.T) {
 	tr, _ := aTraffic(t)
 	o.check(list, tr)
 	require.Zero(t, f.count)
-	delete(o.events, 6) // as if the update had not been told, the state still being right
+	delete(o.events, 6) // as if the watch had missed the update, with a correct state
 	o.check(list, tr)
 	require.Equal(t, 1, f.count)
 	o.gaps = [][2]int64{{5, 6}} // unless the watch was refused there

@@ -157,8 +157,8 @@ func testConsistentLists(t *testing.T, s *server) {
 	t.Logf("lists answered by the store instead: %v", s.metric(name, `fallback="true"`)-fromStore)
 }
 
-// testWatch: a watch from the version of a list tells every change after it, once,
-// in order; another one from a version in the middle tells the rest.
+// testWatch: a watch from the version of a list shows every later change, once,
+// in order. Another watch from a version in the middle shows the rest.
 func testWatch(t *testing.T, s *server) {
 	ctx := within(t, time.Minute)
 	ns := s.namespace(t)
@@ -187,7 +187,7 @@ func testWatch(t *testing.T, s *server) {
 	}
 	first := collect(t, w, len(want))
 	for i := range want {
-		// A deletion's own version is not told to the client that deletes.
+		// The client that deletes does not receive the deletion's own version.
 		require.Equal(t, want[i], first[i].text[:len(want[i])])
 		if i > 0 {
 			require.Greater(t, first[i].revision, first[i-1].revision)
@@ -218,8 +218,8 @@ func collect(t *testing.T, w watch.Interface, n int) (events []told) {
 	return events
 }
 
-// testWatchList: with sendInitialEvents a watch begins with what there is, tells
-// where that ends, and goes on.
+// testWatchList: with sendInitialEvents a watch begins with the existing objects, marks
+// where they end, and continues.
 func testWatchList(t *testing.T, s *server) {
 	ctx := within(t, time.Minute)
 	ns := s.namespace(t)

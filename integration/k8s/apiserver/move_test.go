@@ -15,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -24,6 +25,7 @@ const moveWait = 5 * time.Minute
 // by snapshots. The API server finds every object at its version, old lists go on where
 // they were, and its watchers see what is written after the moves and nothing twice.
 func TestMove(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	if harness.TargetIsEtcd() {
 		t.Skip("a move from etcd to sqlbrain and back has both")
 	}
@@ -72,7 +74,7 @@ func testMove(t *testing.T, e harness.Engine) {
 		require.NoError(t, err)
 		require.Equal(t, was.Items, is.Items)
 
-		// What was read before the move may be changed behind it, once.
+		// An object that was read before the move may be changed after it, once.
 		changed.Data = map[string]string{"moved": fmt.Sprint(i)}
 		stale := changed.DeepCopy()
 		changed, err = maps.Update(ctx, changed, metav1.UpdateOptions{})
@@ -84,7 +86,7 @@ func testMove(t *testing.T, e harness.Engine) {
 		requireEvent(t, w, apiwatch.Modified, changed.Name, changed.ResourceVersion)
 		requireEvent(t, w, apiwatch.Deleted, gone, "")
 
-		// A list that began before both moves goes on as of then.
+		// A list that began before both moves continues at its revision.
 		next, err := maps.List(ctx, metav1.ListOptions{Limit: 5, Continue: page.Continue})
 		require.NoError(t, err)
 		require.Equal(t, page.ResourceVersion, next.ResourceVersion)
@@ -111,7 +113,7 @@ func requireEvent(t *testing.T, w apiwatch.Interface, kind apiwatch.EventType, n
 	}
 }
 
-// member returns a node of its own that is not started.
+// member returns a separate node that is not started.
 func member(t *testing.T, etcd bool, datastore string) *harness.Node {
 	t.Helper()
 	peer := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))

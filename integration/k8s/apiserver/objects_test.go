@@ -22,14 +22,16 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
 // eventTTL is how long events live in the API servers of these tests.
 const eventTTL = 10 * time.Second
 
-// TestAPI: what clients of Kubernetes ask for, each in a namespace of its own, on
+// TestAPI: the requests of Kubernetes' clients, each in a separate namespace, on
 // one API server per store.
 func TestAPI(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	forEachStore(t, func(t *testing.T, st *store) {
 		s := startServer(t, controlplane.NewCredentials(t), st, "--event-ttl="+eventTTL.String())
 		for _, c := range []struct {
@@ -47,7 +49,7 @@ func TestAPI(t *testing.T) {
 			{"pages of a list are of one version", testPages},
 			{"lists answer the version asked for", testVersions},
 			{"lists are consistent, from the cache", testConsistentLists},
-			{"a watch tells everything once, in order", testWatch},
+			{"a watch shows every change once, in order", testWatch},
 			{"a watch begins with the list if asked", testWatchList},
 			{"events end", testEvents},
 			{"custom resources are served in all versions", testCustomResources},
@@ -134,7 +136,7 @@ func testConflicts(t *testing.T, s *server) {
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 }
 
-// increment counts up by one, again and again until nobody was in between.
+// increment counts up by one. It retries until no other write came in between.
 func increment(ctx context.Context, maps typedcorev1.ConfigMapInterface) error {
 	for {
 		c, err := maps.Get(ctx, "counter", metav1.GetOptions{})
@@ -250,7 +252,7 @@ func testDeleteCollection(t *testing.T, s *server) {
 }
 
 // testLease has eight holders at once pass a lease around, each only taking it when
-// nobody has it, as leader election does.
+// no other holds it, as leader election does.
 func testLease(t *testing.T, s *server) {
 	ctx := within(t, 2*time.Minute)
 	leases := s.CoordinationV1().Leases(s.namespace(t))

@@ -18,7 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// observer is a watch from the beginning, which goes on where it was when it is cut.
+// observer is a watch from the beginning, which resumes at its position after a cut.
 type observer struct {
 	t      testing.TB
 	cancel context.CancelFunc
@@ -62,7 +62,7 @@ func (o *observer) stop() {
 	<-o.done
 }
 
-// watch follows one watch to its end; the error says that what it told is wrong.
+// watch follows one watch to its end. It returns an error if the watch showed a wrong event.
 func (o *observer) watch(ctx context.Context, client typedcorev1.ConfigMapInterface) error {
 	w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: strconv.FormatInt(o.last, 10), AllowWatchBookmarks: true})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -136,7 +136,7 @@ func (o *observer) list(ctx context.Context, client typedcorev1.ConfigMapInterfa
 	return nil
 }
 
-// agrees returns an error unless the watch has told all that the list has.
+// agrees returns an error unless the watch has shown all objects of the list.
 func (o *observer) agrees(list *corev1.ConfigMapList) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -154,8 +154,8 @@ func (o *observer) agrees(list *corev1.ConfigMapList) error {
 	return nil
 }
 
-// check waits until the watch agrees with the list, and holds it against every
-// version that a writer was told.
+// check waits until the watch agrees with the list, and compares it with every
+// version that a writer received.
 func (o *observer) check(list *corev1.ConfigMapList, tr *traffic) {
 	o.t.Helper()
 	require.NoError(o.t, await(within(o.t, 2*time.Minute), func() error { return o.agrees(list) }))
@@ -165,10 +165,10 @@ func (o *observer) check(list *corev1.ConfigMapList, tr *traffic) {
 	defer tr.mu.Unlock()
 	for r, key := range tr.revisions {
 		if _, told := o.events[r]; !told && !o.missed(r) {
-			o.t.Errorf("the watch did not tell %s at %d, which was acknowledged", key, r)
+			o.t.Errorf("the watch did not show %s at %d, which was acknowledged", key, r)
 		}
 	}
-	o.t.Logf("the watch told %d creates and updates, and had to list %d times", len(o.events), len(o.gaps))
+	o.t.Logf("the watch showed %d creates and updates, and had to list %d times", len(o.events), len(o.gaps))
 }
 
 func (o *observer) missed(r int64) bool {

@@ -17,11 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
 	poll = 50 * time.Millisecond
-	// pollMetrics is for what metrics tell: there are megabytes of them.
+	// pollMetrics is the interval for reading metrics, which are megabytes.
 	pollMetrics = 2 * time.Second
 )
 
@@ -61,19 +62,7 @@ func startServerNumber(t testing.TB, creds *controlplane.Credentials, number int
 func await(ctx context.Context, f func() error) error { return awaitEvery(ctx, poll, f) }
 
 func awaitEvery(ctx context.Context, interval time.Duration, f func() error) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+	return eventually.Every(ctx, interval, func(context.Context) error { return f() })
 }
 
 // within returns a context that ends after d, or with the test.

@@ -13,13 +13,15 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
 // TestSeveralAPIServers: one API server on each of two nodes of the store, and one
-// that knows all nodes, with the events in a store of their own. What one
-// acknowledged the others show, at once; watches on one tell the writes of the
-// others; and all of that goes on when the leader of the store is killed.
+// that knows all nodes, with the events in a separate store. The others show at once
+// what one acknowledged. Watches on one show the writes of the others. All of that
+// continues when the leader of the store is killed.
 func TestSeveralAPIServers(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	forEachCluster(t, testSeveralAPIServers)
 }
 
@@ -36,10 +38,10 @@ func testSeveralAPIServers(t *testing.T, st *store) {
 		servers = append(servers, startServerNumber(t, creds, i, &store{endpoints: endpoints, cluster: st.cluster},
 			"--etcd-servers-overrides=/events#"+events.Endpoint(), "--event-ttl=10m"))
 	}
-	t.Run("all are told as endpoints of the service", func(t *testing.T) { testEndpoints(t, servers) })
+	t.Run("all are endpoints of the service", func(t *testing.T) { testEndpoints(t, servers) })
 	t.Run("a write is seen by all", func(t *testing.T) { testSeenByAll(t, servers) })
 	t.Run("a count by all loses nothing", func(t *testing.T) { testCountByAll(t, servers) })
-	t.Run("events have a store of their own", func(t *testing.T) { testEventsApart(t, servers, st.client(t), events.Client()) })
+	t.Run("events have a separate store", func(t *testing.T) { testEventsApart(t, servers, st.client(t), events.Client()) })
 	t.Run("a definition made through one is served by all", func(t *testing.T) {
 		d := definition("things", "Thing")
 		servers[0].define(t, d)

@@ -204,7 +204,7 @@ func (tr *traffic) check(list []corev1.ConfigMap) {
 	}
 	delete(states, "kube-root-ca.crt")
 	if len(states) > 0 {
-		tr.t.Errorf("nobody asked for %v", states)
+		tr.t.Errorf("no client asked for %v", states)
 	}
 	tr.t.Logf("%d writes acknowledged, %d without an answer, %d reads without one; longest time without an acknowledged write %s",
 		tr.acked.Load(), tr.unknown.Load(), tr.refused.Load(), time.Duration(tr.longest.Load()).Round(time.Millisecond))

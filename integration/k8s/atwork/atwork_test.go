@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) {
 const large = 100
 
 func TestClusterAtWork(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	sz := sizeOf(t)
 	var results []result
 	for _, name := range storesWanted(t) {

@@ -28,7 +28,7 @@ func of(group, version, resource, prefix string) kind {
 	return kind{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, "/registry/" + prefix + "/"}
 }
 
-// kinds are those that a cluster without users of its own has objects of.
+// kinds are those of which a cluster without additional users has objects.
 var kinds = []kind{
 	of("", "v1", "pods", "pods"),
 	of("", "v1", "nodes", "minions"),
@@ -78,8 +78,8 @@ func (p *plane) compareWithStore(t *testing.T) (objects int) {
 	return objects
 }
 
-// stored returns the revisions that the keys of a prefix were last changed at, as one
-// node of the store tells.
+// stored returns the revisions that the keys of a prefix were last changed at, as
+// reported by one node of the store.
 func (p *plane) stored(t *testing.T, endpoint, prefix, revision string) map[string]string {
 	t.Helper()
 	var at int64

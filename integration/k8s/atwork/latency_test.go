@@ -14,7 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
 )
 
-// metrics are what a program tells at /metrics, by name.
+// metrics are the metrics of a program's /metrics page, by name.
 type metrics map[string]*dto.MetricFamily
 
 func metricsOf(t *testing.T, api *controlplane.APIServer) metrics {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// result is what one cluster told, on one store.
+// result holds the measurements of one cluster on one store.
 type result struct {
 	Store       string       `json:"store"`
 	Description string       `json:"description"`
@@ -41,8 +41,8 @@ type stepResult struct {
 	Seconds   float64            `json:"seconds"`
 	Revisions int64              `json:"revisions"`
 	CPU       map[string]float64 `json:"cpu_seconds"`
-	// Others is the CPU time of all that is no part of the cluster: the test, and what
-	// else the machine did.
+	// Others is the CPU time of everything outside the cluster: the test and other
+	// processes of the machine.
 	Others      float64          `json:"others_cpu_seconds"`
 	Resident    map[string]int64 `json:"resident_bytes"`
 	PodsStarted int              `json:"pods_started,omitempty"`
@@ -55,7 +55,7 @@ func (s stepResult) String() string {
 		s.Name, s.Seconds, s.Revisions, s.CPU[roleStore], s.CPU[roleDatabase], s.CPU["kube-apiserver"], s.Others, s.PodsStarted, s.PodStartP50, s.PodStartP99)
 }
 
-// tell prints the tables, and writes them if there is a directory for them.
+// tell prints the tables, and writes them to a directory if one is set.
 func tell(t *testing.T, sz size, results []result) {
 	t.Helper()
 	table := markdown(sz, results)

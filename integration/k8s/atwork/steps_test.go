@@ -189,7 +189,7 @@ func container(version string) corev1.Container {
 }
 
 // deployed demands that every deployment has as many pods of the version, all of
-// them running, and that there are no others.
+// them running, and no others.
 func (p *plane) deployed(replicas int32, version string) error {
 	all, err := p.seen.Apps().V1().Deployments().Lister().List(labels.Everything())
 	if err != nil {

@@ -150,8 +150,8 @@ func openDatabase(t *testing.T, datastore string) *database {
 	return d
 }
 
-// enlarge gives a server the memory and the redo log of one that anybody runs
-// Kubernetes on; the tests' own are small.
+// enlarge gives a server the memory and the redo log of a typical server under
+// Kubernetes; those of the tests are small.
 func (d *database) enlarge(t *testing.T) {
 	t.Helper()
 	redo := "innodb_redo_log_capacity"

@@ -34,6 +34,7 @@ var suites = []struct {
 // TestIntegration: Kubernetes' integration tests pass on one node over SQLite, and
 // through a follower of three over each database server.
 func TestIntegration(t *testing.T) {
+	programs.NeedsKubernetes(t)
 	if harness.TargetIsEtcd() {
 		t.Run("etcd", func(t *testing.T) { testSuites(t, harness.StartEtcd(t).Endpoint()) })
 		return

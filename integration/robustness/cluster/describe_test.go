@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 )
 
-// describe tells how much a round held.
+// describe returns the number of requests, watches and events of a round.
 func describe(s seen) string {
 	var requests, unanswered, watches, events int
 	var revision int64

@@ -3,8 +3,8 @@
 // porcupine, over etcd's model, whether all of them together are linearizable;
 // the watch validators whether every watch on every node was ordered, unique,
 // atomic, complete and resumable, with the right previous values and no progress
-// that overtakes events. A judge of our own adds that what a watch has shown is
-// known to every linearizable request from then on.
+// that overtakes events. An additional judge checks that every later linearizable
+// request knows what a watch has shown.
 //
 // Clients, keys and faults come from a seed. A failure prints it, with the plan
 // of faults:
@@ -14,7 +14,7 @@
 //	SQLBRAIN_ROBUSTNESS_TIME=… rounds with new seeds for so long, as 30m
 //	SQLBRAIN_INTEGRATION_TARGET=etcd
 //
-// What was made durable is read from the table, or with etcd from its log.
+// The durable writes are read from the table, or with etcd from its log.
 //
 // Leases end by themselves, which those judges cannot follow. TestLeases has rounds
 // with other clients and another judge: lease_test.go, lease_judge_test.go.

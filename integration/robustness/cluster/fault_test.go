@@ -90,8 +90,7 @@ func init() {
 }
 
 // run carries the step out, and returns when the cluster serves again; or false
-// when it does not, which is an error of its own, and the judges are asked all the
-// same.
+// when it does not. That is a separate error, and the judges still check the history.
 func (r *round) run(s step) bool {
 	r.t.Helper()
 	nodes := make([][]int, len(s.faults))
@@ -152,8 +151,8 @@ func (r *round) serves() bool {
 	return true
 }
 
-// moveLeader hands the leadership to another node. It may fail, as anybody's
-// request may.
+// moveLeader hands the leadership to another node. It may fail, like any client's
+// request.
 func (r *round) moveLeader(node int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
@@ -174,7 +173,7 @@ func (r *round) moveLeader(node int) {
 	}
 }
 
-// pass lets traffic pass for so long: there is no event to wait for.
+// pass lets traffic run for d, because no event exists to wait for.
 func (r *round) pass(d time.Duration) {
 	select {
 	case <-time.After(d):

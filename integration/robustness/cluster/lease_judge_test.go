@@ -61,9 +61,9 @@ func judgeLease(l *leaseHistory) (wrong []string) {
 }
 
 // tooEarly is the first judge. A grant or renewal that was acknowledged promises that
-// the lease lives for its TTL, counted from before it was asked for. What shows that the
-// lease, or a key of it, is gone must not be seen before that end, unless the client
-// has asked to revoke it. What is seen late proves nothing, so the judge never errs.
+// the lease lives for its TTL, counted from before the request was sent. No client may see
+// before that end that the lease, or a key of it, is gone, unless a client
+// has asked to revoke it. A late observation proves nothing, so the judge has no false positives.
 func tooEarly(l *leaseHistory) (wrong []string) {
 	promised := leaseCall{asked: -1 << 62}
 	revoked := time.Duration(1<<63 - 1)
@@ -136,7 +136,7 @@ func lateness(l *leaseHistory) time.Duration {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
-// String tells the lease's history, in order.
+// String returns the lease's history as text, in order.
 func (l *leaseHistory) String() string {
 	type line struct {
 		at   time.Duration
@@ -165,9 +165,9 @@ func (l *leaseHistory) String() string {
 	return b.String()
 }
 
-// TestLeaseJudgeSees: a lease's history that is right is not after one thing in it was
-// changed.
-func TestLeaseJudgeSees(t *testing.T) {
+// TestLeaseJudgeFindsViolations: the judge accepts a lease's correct history, and
+// rejects it after each single change.
+func TestLeaseJudgeFindsViolations(t *testing.T) {
 	const s = time.Second
 	right := func() *leaseHistory {
 		return &leaseHistory{

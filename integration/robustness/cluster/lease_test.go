@@ -19,6 +19,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
@@ -197,11 +198,11 @@ func (r *leaseRound) awaitEnd(ctx context.Context) {
 	require.NoError(r.t, err)
 	_, err = client.Delete(ctx, leasePrefix)
 	require.NoError(r.t, err)
-	require.Eventually(r.t, func() bool {
+	eventually.True(r.t, "every watch to see the end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(last.deleted) == r.c.Size()
-	}, settleTime, 20*time.Millisecond, "a watch did not see the end")
+	})
 }
 
 // watch notes what a node's watch shows.
@@ -330,8 +331,8 @@ func (c *tenancy) call(ctx context.Context, kind callKind, key string) bool {
 	return made.acknowledged()
 }
 
-// request makes one attempt, without the client's own repetitions. gone says that the
-// answer was that there is no such lease or key.
+// request makes one attempt, without the client's own retries. gone reports that the
+// lease or key does not exist.
 func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind callKind, key string) (gone bool, err error) {
 	conn := client.ActiveConnection()
 	switch kind {

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // the judges make much garbage
 	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)),
-		// toxiproxy leaves a goroutine behind when a connection ends while a toxic is
+		// toxiproxy leaks a goroutine when a connection ends while a toxic is
 		// added to it or removed.
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 )
 
-// realTime is a judge that etcd's validators do not have: once anybody was shown a
+// realTime is a judge that etcd's validators do not have: once any client was shown a
 // revision, by an answer or by a watch, every linearizable request that begins
 // later is answered at that revision or a newer one. Of answers alone porcupine
 // would say so too, but not which two of them contradict each other.

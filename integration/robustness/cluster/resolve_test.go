@@ -10,10 +10,10 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 )
 
-// resolve tells, of each unanswered request, what the log says became of it: the
-// revision it made, or that it made none, and then it is dropped. The judges
-// would come to the same, by trying every place in the order for each of them,
-// which takes longer than anybody waits where failovers leave dozens.
+// resolve determines the outcome of each unanswered request from the log: the
+// revision it made. A request that made none is dropped. The judges would reach the
+// same result by trying every place in the order for each of them, but that takes
+// too long when failovers leave dozens.
 //
 // Puts are recognised by their values. Of requests that only delete, the log has
 // no more than the effect, and the earliest request that fits is taken: as no
@@ -102,7 +102,7 @@ func written(p model.PutOptions) model.PutOptions {
 	return model.PutOptions{Key: p.Key, Value: p.Value}
 }
 
-// claimAnswered takes out the deletions that somebody was told of.
+// claimAnswered removes the deletions whose client received an answer.
 func (l *effects) claimAnswered(reports []report.ClientReport) {
 	at := map[int64]*deletion{}
 	for i := range l.deletes {
@@ -115,7 +115,7 @@ func (l *effects) claimAnswered(reports []report.ClientReport) {
 			if response.Error != "" || d == nil || !same(d.request, request) {
 				continue
 			}
-			// A delete that deleted nothing tells a revision that is not its own. So
+			// A delete that deleted nothing returns the revision of another request. So
 			// does a revocation, but a lease is revoked once.
 			if request.Type == model.LeaseRevoke || response.Txn.Results[0].Deleted > 0 {
 				d.claimed = true

@@ -25,6 +25,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
@@ -53,8 +54,8 @@ type round struct {
 	// limiter bounds the clients' requests.
 	limiter *rate.Limiter
 	faults  int
-	// stuck: not every node serves any more, which has been told. What was seen is
-	// judged all the same.
+	// stuck: at least one node no longer serves, which has been reported. The history is
+	// still judged.
 	stuck bool
 }
 
@@ -186,10 +187,10 @@ func (r *round) term() uint64 {
 	return s.RaftTerm
 }
 
-// awaitRevision waits until clients were told of a revision.
+// awaitRevision waits until a client has received a revision.
 func (r *round) awaitRevision(revision int64) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.tr.newest.Load() >= revision }, settleTime, 20*time.Millisecond)
+	eventually.True(r.t, "the watches to see the last revision", func() bool { return r.tr.newest.Load() >= revision })
 }
 
 // drive runs traffic and watches, carries the plan out, and returns what the

@@ -12,7 +12,7 @@ import (
 )
 
 // envSabotage names safeguards that a sqlbrain built with the tag
-// sqlbrain_sabotage leaves out; see server/backend/safeguards_off.go.
+// sqlbrain_sabotage leaves out; see server/fence/safeguards_off.go.
 const envSabotage = "SQLBRAIN_SABOTAGE"
 
 // verdict is what a judge says of a history that is wrong, or the log of one that
@@ -20,7 +20,7 @@ const envSabotage = "SQLBRAIN_SABOTAGE"
 var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|real time: |` +
 	`the log goes from revision|the log has change|the chain row is at revision|contradict each other|no such version row`)
 
-// noticed is a server's own verdict: that another leader's commits are behind it.
+// noticed is a server's own verdict that the database has lost committed data.
 var noticed = regexp.MustCompile(`the database lost committed data`)
 
 // undecided is when a judge came to no end.
@@ -39,12 +39,12 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		plan    string
 		by      *regexp.Regexp
 	}{
-		// A leader that was frozen goes on answering, while another one writes.
+		// A leader that was frozen continues to answer while another leader writes.
 		{"fence", "pause@leader/3s pause@leader/3s pause@leader/3s", verdict},
-		// It goes on writing. Terms that go back, and log rows that are there already,
-		// are a second line of defence: the servers give up before anything is told wrong.
+		// The frozen leader continues to write. Decreasing terms and existing log rows are a
+		// second line of defence: the servers stop before they give a wrong answer.
 		{"chain", "pause@leader/3s pause@leader/3s pause@leader/3s", noticed},
-		// What the database did not carry out is acknowledged.
+		// Writes that the database did not commit are acknowledged.
 		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {
 		t.Run(c.missing, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 	}
 }
 
-// child runs one round in a process of its own, on a binary of its own.
+// child runs one round in a separate process, on a separate binary.
 func child(t *testing.T, seed uint64, missing, plan string) (out string, failed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLinearizable$", "-test.v")

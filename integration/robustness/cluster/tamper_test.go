@@ -14,9 +14,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 )
 
-// TestJudgesSee: a history that is right is not after one thing in it was
-// changed.
-func TestJudgesSee(t *testing.T) {
+// TestJudgesFindViolations: the judges accept a correct history, and reject it
+// after each single change.
+func TestJudgesFindViolations(t *testing.T) {
 	s := play(t, harness.Seed(t), plan{}) // short: what is wrong takes longer to judge
 	require.NoError(t, judge(s).Error())
 	for name, tamper := range map[string]func(*testing.T, *seen){
@@ -39,7 +39,7 @@ func TestJudgesSee(t *testing.T) {
 		},
 		"a write is from nowhere": func(t *testing.T, s *seen) {
 			r, i := find(t, s.reports, func(q model.EtcdRequest, a model.MaybeEtcdResponse) bool {
-				// A delete may have deleted nothing, and then nobody can miss it.
+				// A delete may have deleted nothing, and then its loss has no effect.
 				return q.Type == model.Txn && a.Error == "" && !a.Txn.Failure && a.Revision > 20 &&
 					len(q.Txn.OperationsOnSuccess) > 0 && q.Txn.OperationsOnSuccess[0].Type == model.PutOperation
 			})

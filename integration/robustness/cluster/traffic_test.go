@@ -39,7 +39,7 @@ type traffic struct {
 	ambiguous chan struct{} // holds a token for each such request under way
 	stop      chan struct{}
 	done      sync.WaitGroup
-	newest    atomic.Int64 // the newest revision anybody was told of
+	newest    atomic.Int64 // the newest revision that any client received
 }
 
 func newTraffic(set *client.ClientSet) *traffic {
@@ -121,8 +121,8 @@ func (w *worker) run(ctx context.Context) {
 			do = w.draw()
 			continue
 		}
-		// A client of its own connects at once, where the old one would wait. And a
-		// read comes next, so that unanswered writes do not pile up.
+		// A new client connects at once; the old one would wait. The next request is
+		// a read, so that unanswered writes do not pile up.
 		_ = w.c.Close()
 		w.c, do = nil, (*worker).list
 		select {
@@ -160,7 +160,7 @@ func (w *worker) someKeys(n int) (k []string) {
 	return k
 }
 
-// value is one that nobody writes again: it tells whose write it was.
+// value returns a value that no other write has, so that it identifies the write.
 func (w *worker) value() string { return strconv.Itoa(w.set.IdentityProvider().NewRequestID()) }
 
 func (w *worker) put(ctx context.Context) error {

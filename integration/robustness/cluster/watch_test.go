@@ -20,8 +20,8 @@ const (
 
 // watch starts a client that follows keys from some revision on, old or yet to
 // come, for a while, and then does so again: on its own node, or wherever the
-// client finds one. What a watch saw before its connection broke, and after etcd's
-// client took it up again, is judged as one.
+// client finds one. The events before a broken connection and after etcd's client
+// resumed the watch are judged as one watch.
 func (tr *traffic) watch(ctx context.Context, endpoints []string, rnd *rand.Rand) {
 	tr.done.Go(func() {
 		for ctx.Err() == nil && !tr.stopped() {

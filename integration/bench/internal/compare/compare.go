@@ -105,7 +105,7 @@ func (cfg *Config) missing(s system.System, round int, file *result.File) []plan
 }
 
 func (cfg *Config) tell(format string, args ...any) {
-	// A lost line of progress harms nobody.
+	// Progress is informational; a failed write is ignored.
 	_, _ = fmt.Fprintf(cfg.Progress, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 

@@ -15,12 +15,12 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/process"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
-// Bounds of a workload beside its duration: loading and checking on a slow system.
+// Bounds of a workload in addition to its duration: loading and checking on a slow system.
 const (
 	workloadWait = 10 * time.Minute
 	requestTime  = "20s"
@@ -97,10 +97,7 @@ func bench(ctx context.Context, program string, r *system.Running, step plan.Ste
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endWait
-	cmd.SysProcAttr = process.Attributes(nil)
-	release := process.HoldThread()
-	defer release()
-	err := cmd.Run()
+	err := process.Run(cmd, nil)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("it did not end: %w", ctx.Err())
 	}
@@ -128,7 +125,7 @@ func fill(f *result.Figure, rep *report, r *system.Running, step plan.Step) {
 				measured = append(measured, o)
 			}
 		}
-		// Of watches, what is used is told of the writes beside them.
+		// For watches, the usage is reported with the writes that run at the same time.
 		watched := step.Workload == "watch-latency" && p.Name == "update"
 		if len(measured) > 0 && !watched {
 			add(f, measured, p.Seconds)
@@ -156,7 +153,7 @@ func add(f *result.Figure, ops []op, seconds float64) {
 	}
 }
 
-// use tells what each operation of a phase used.
+// use sets the resources that each operation of a phase used.
 func use(f *result.Figure, client *usage, server []usage, ops []op, r *system.Running) {
 	var n int64
 	for _, o := range ops {

@@ -52,7 +52,7 @@ func (m *measurement) compaction(ctx context.Context) error {
 	}
 	m.tell("compaction of %d versions %.2f s, CPU %.2f + %.2f s, calls of the database %.2f s", keys, took.Seconds(), m.p.Compaction.ServerCPU,
 		m.p.Compaction.DatabaseCPU, m.p.Compaction.DatabaseSeconds)
-	// What is left must be right.
+	// Check the remaining data.
 	_, err = drive(ctx, m.r, m.clients, 1, 0, shared(m.jump))
 	return err
 }
@@ -67,7 +67,7 @@ func (m *measurement) databaseSeconds(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A connection of its own, which leaves nothing behind.
+	// A separate connection, closed after the request.
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return 0, err

@@ -42,8 +42,8 @@ type Point struct {
 	DiskBytes int64   `json:"disk_bytes"`
 	Get       *Series `json:"get,omitempty"`
 	Page      *Series `json:"page,omitempty"` // of 500, the next one of a list each
-	// Jump is a page of 500 from a random key on: the server has to count what is
-	// behind it anew.
+	// Jump is a page of 500 that starts at a random key: the server has to count the keys
+	// after the page anew.
 	Jump   *Series `json:"jump,omitempty"`
 	Count  *Series `json:"count,omitempty"` // of all
 	Create *Series `json:"create,omitempty"`
@@ -86,8 +86,8 @@ const (
 	garbage = 10_000
 )
 
-// Measure loads the data into a fresh system and measures everything. What failed is
-// in the point; an error means that ctx ended, or that the system was not removed.
+// Measure loads the data into a fresh system and measures everything. The point records
+// failures. An error means that ctx ended, or that the system was not removed.
 func (cfg *Config) Measure(ctx context.Context, s system.System, d Dataset) (_ *Point, err error) {
 	d.versioned = s.Product != system.Kine
 	p := &Point{System: s.Name(), Dataset: d, Started: time.Now().UTC(), Load: machine.Load()}
@@ -182,8 +182,8 @@ func (m *measurement) get(ctx context.Context, c *clientv3.Client, r *rand.Rand)
 	return m.d.check(resp.Kvs[0])
 }
 
-// follow lists everything page by page, as kube-apiserver does: the later ones at the
-// revision of the first and from behind the last key; then again from the start.
+// follow lists everything page by page, as kube-apiserver does. Later pages are read at
+// the revision of the first, starting after the last key. Then it starts again.
 func (m *measurement) follow() step {
 	var from int
 	var rev int64
@@ -261,6 +261,6 @@ func (m *measurement) disconnect() error {
 }
 
 func (m *measurement) tell(format string, args ...any) {
-	// A lost line of progress harms nobody.
+	// Progress is informational; a failed write is ignored.
 	_, _ = fmt.Fprintf(m.cfg.Progress, "%s   "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }

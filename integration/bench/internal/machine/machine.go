@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what figures depend on beside the programs.
+// Machine holds the properties of the machine on which figures depend.
 type Machine struct {
 	Cores      int     `json:"cores"`
 	Processor  string  `json:"processor"`

@@ -53,7 +53,7 @@ type Cell struct {
 	ValueSize int      `json:"value_size"`
 	Phase     string   `json:"phase"` // of the report, which is measured
 	Op        string   `json:"op"`    // of the phase; "": all
-	Needs     string   `json:"-"`     // ID of the cell whose data this one goes on with; "": none, or the base
+	Needs     string   `json:"-"`     // ID of the cell whose data this one continues with; "": none, or the base
 	Args      []string `json:"-"`     // of sqlbrain bench
 }
 
@@ -75,7 +75,7 @@ func (o Options) common(workload string, clients, size int, prefix string) []str
 func (o Options) duration() []string { return []string{"--duration", o.Duration.String()} }
 
 // Steps are the steps of one round on one system, in order. Reads come first and
-// find what was loaded; updates come behind, because they leave history.
+// find the loaded data. Updates come last, because they leave history.
 func (o Options) Steps() []Step {
 	var steps []Step
 	small := 0
@@ -140,7 +140,7 @@ func (o Options) Steps() []Step {
 			prefix := fmt.Sprintf("/registry/create-%d-%d", size, n)
 			created := add("create", n, "create", "create", prefix, "", o.duration()...)
 			if size == o.ValueSize {
-				// What was created is deleted, for as long as it lasts.
+				// Deletes the created keys, until none is left.
 				add("delete", n, "delete", "delete", prefix, created, o.duration()...)
 			}
 		}

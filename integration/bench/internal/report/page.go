@@ -82,7 +82,7 @@ func conditions(f *result.File, workloads bool) string {
 	}
 	load := result.SpreadOf(loads)
 	fmt.Fprintf(&b, "The machine's load when a figure was begun: median %.1f, at most %.1f.\n\n", load.Median, load.Max)
-	b.WriteString("Workloads; the number behind a name is that of clients, of watchers for watches:\n\n")
+	b.WriteString("Workloads; the number after a name is that of clients, of watchers for watches:\n\n")
 	for _, a := range about {
 		fmt.Fprintf(&b, "- `%s`: %s\n", a.workload, a.text)
 	}
@@ -139,7 +139,7 @@ func table(f *result.File, number func(*result.Figure) float64, ratios bool) str
 	})
 }
 
-// mark tells figures that came with wrong answers.
+// mark returns a mark for figures that came with wrong answers.
 func mark(f *result.File, s, cell string) string {
 	for _, g := range f.Of(s, cell) {
 		if g.Status == result.Wrong {
@@ -190,7 +190,7 @@ func memory(f *result.File) string {
 	})
 }
 
-// notes says why there is no figure, or what was wrong with it.
+// notes says why a figure is missing, or what was wrong with it.
 func notes(f *result.File) string {
 	var b strings.Builder
 	for _, s := range f.Systems {
@@ -213,7 +213,8 @@ func notes(f *result.File) string {
 	return b.String()
 }
 
-// whole writes a number with at most three digits behind the first, thousands apart.
+// whole formats a number below 10 with one decimal, others as an integer with
+// separated thousands.
 func whole(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)

@@ -78,11 +78,11 @@ func TestTargetsThatWereNotMeasuredAreNotMet(t *testing.T) {
 	require.Contains(t, page, "- etcd, create-64: failed: it broke")
 }
 
-func TestWrongAnswersAreTold(t *testing.T) {
+func TestWrongAnswersAreReported(t *testing.T) {
 	f := measured(map[string][]float64{"etcd": {100}, "sqlbrain-sqlite": {900}})
 	for i := range f.Figures {
 		switch g := &f.Figures[i]; {
-		case g.System == "etcd" && g.ID == "get-64": // a few: told beside the figure
+		case g.System == "etcd" && g.ID == "get-64": // a few: reported next to the figure
 			g.Status, g.Bad, g.Answers = result.Wrong, 1, 1000
 		case g.System == "etcd" && g.ID == "get-512": // many: no figure
 			g.Status, g.Bad, g.Answers = result.Wrong, 500, 1000

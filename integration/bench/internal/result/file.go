@@ -73,7 +73,7 @@ type Figure struct {
 }
 
 // Measured reports whether the figure has numbers that mean something: a few wrong
-// answers are told beside them.
+// answers are reported next to them.
 func (f *Figure) Measured() bool {
 	return f.Status == OK || f.Status == Wrong && f.Succeeded > 0 && f.Bad*100 < f.Answers+f.Events
 }
@@ -109,7 +109,7 @@ func Write(path string, content any) error {
 	return os.Rename(path+".new", path)
 }
 
-// Continues reports whether figures of f may stand beside those of a run with
+// Continues reports whether figures of f are comparable with those of a run with
 // these options.
 func (f *File) Continues(versions map[string]string, o plan.Options) bool {
 	return reflect.DeepEqual(f.Versions, versions) && reflect.DeepEqual(f.Options, o)

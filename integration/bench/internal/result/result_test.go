@@ -16,7 +16,7 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{3, 1, 9}, SpreadOf([]float64{9, 1, 2, 4}))
 }
 
-func TestAFileComesBackAndIsGoneOnWith(t *testing.T) {
+func TestFileIsReadBackAndContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "results.json")
 	f, err := Read[File](path)
 	require.NoError(t, err)

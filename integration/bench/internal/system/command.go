@@ -14,7 +14,7 @@ import (
 // command returns the program of a node with its arguments.
 func (r *Running) command(n *node) (name string, args []string, err error) {
 	e := r.env
-	peer := fmt.Sprintf("http://127.0.0.1:%d", n.peer.Number)
+	peer := fmt.Sprintf("http://127.0.0.1:%d", n.peer.number)
 	switch r.System.Product {
 	case Etcd:
 		quota := e.Quota
@@ -52,7 +52,7 @@ func (r *Running) command(n *node) (name string, args []string, err error) {
 			endpoint = r.db.kineEndpoint("kine")
 		}
 		return e.Programs.Kine, []string{
-			"--endpoint", endpoint, "--listen-address", fmt.Sprintf("127.0.0.1:%d", n.client.Number), "--metrics-bind-address", "0",
+			"--endpoint", endpoint, "--listen-address", fmt.Sprintf("127.0.0.1:%d", n.client.number), "--metrics-bind-address", "0",
 		}, nil
 	}
 	return "", nil, fmt.Errorf("no such product: %q", r.System.Product)

@@ -10,13 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// EnvMySQL and EnvMariaDB name the servers to run, if they are not in the usual places;
-// the tests of the product look there too.
-const (
-	EnvMySQL   = "SQLBRAIN_TEST_MYSQLD"
-	EnvMariaDB = "SQLBRAIN_TEST_MARIADBD"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // Programs are the files that are run; "" if there is none.
@@ -25,47 +20,21 @@ type Programs struct {
 	MySQL, MariaDB, MariaDBInstall string
 }
 
-// FindDatabases looks for the programs of database servers on this machine.
+// FindDatabases looks for the programs of database servers on this machine, where the tests of the product look too.
 func (p *Programs) FindDatabases() error {
-	named := []string{os.Getenv(EnvMySQL), os.Getenv(EnvMariaDB)}
-	for i, name := range append(named, "mysqld", "mariadbd") {
-		path, err := lookPath(name)
-		if err != nil {
-			if i < len(named) && name != "" {
-				return err
-			}
-			continue
-		}
-		version, err := databaseVersion(path)
-		switch {
-		case err != nil:
+	for product, path := range map[enginetest.Product]*string{enginetest.MySQL: &p.MySQL, enginetest.MariaDB: &p.MariaDB} {
+		var err error
+		if *path, err = product.Program(); err != nil && !errors.Is(err, enginetest.ErrNoEngine) {
 			return err
-		case strings.Contains(version, "MariaDB") && p.MariaDB == "":
-			p.MariaDB = path
-		case !strings.Contains(version, "MariaDB") && p.MySQL == "":
-			p.MySQL = path
 		}
 	}
 	if p.MariaDB != "" {
 		var err error
-		if p.MariaDBInstall, err = lookPath("mariadb-install-db"); err != nil {
+		if p.MariaDBInstall, err = enginetest.FindProgram("mariadb-install-db"); err != nil {
 			p.MariaDB = "" // it cannot be set up
 		}
 	}
 	return nil
-}
-
-// lookPath searches PATH, and where distributions put servers.
-func lookPath(name string) (string, error) {
-	if name == "" {
-		return "", exec.ErrNotFound
-	}
-	for _, dir := range []string{"", "/usr/sbin", "/usr/libexec", "/usr/local/sbin"} {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
 }
 
 func databaseVersion(path string) (string, error) {
@@ -104,9 +73,9 @@ func (p *Programs) Lacks(s System) error {
 	return nil
 }
 
-// Build builds the products in dir, from the module in module and those of the
-// peers below it. What is there already is built again, which takes seconds if
-// nothing changed, unless module is "": then it is used as it is. The first time takes
+// Build builds the products in dir. module is the directory of integration/bench; the peers are
+// built in the modules of integration/programs. Existing programs are built again, which takes seconds if
+// nothing changed. If module is "", they are used as they are. The first build takes
 // minutes for kine.
 func (p *Programs) Build(ctx context.Context, module, dir string, products ...Product) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -118,9 +87,9 @@ func (p *Programs) Build(ctx context.Context, module, dir string, products ...Pr
 		path    *string
 	}{
 		{Sqlbrain, filepath.Join(module, "..", ".."), "./cmd/sqlbrain", &p.Sqlbrain},
-		{Etcd, filepath.Join(module, "peers", "etcd"), "go.etcd.io/etcd/server/v3", &p.Etcd},
+		{Etcd, filepath.Join(module, "..", "programs", "etcd"), "go.etcd.io/etcd/server/v3", &p.Etcd},
 		// With a C compiler kine has the SQLite driver that it is released with.
-		{Kine, filepath.Join(module, "peers", "kine"), "github.com/k3s-io/kine", &p.Kine},
+		{Kine, filepath.Join(module, "..", "programs", "kine"), "github.com/k3s-io/kine", &p.Kine},
 	} {
 		if !slices.Contains(products, b.product) {
 			continue
@@ -144,7 +113,7 @@ func (p *Programs) Build(ctx context.Context, module, dir string, products ...Pr
 	return nil
 }
 
-// Versions tells what the programs are.
+// Versions returns the version of each program.
 func (p *Programs) Versions() map[string]string {
 	versions := map[string]string{}
 	for product, path := range map[Product]string{Sqlbrain: p.Sqlbrain, Etcd: p.Etcd, Kine: p.Kine} {

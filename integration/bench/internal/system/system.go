@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/process"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
 const (
@@ -42,7 +44,7 @@ const (
 	MariaDB Engine = "mariadb"
 )
 
-// Server reports whether the engine is a server of its own.
+// Server reports whether the engine is a separate server.
 func (e Engine) Server() bool { return e == MySQL || e == MariaDB }
 
 // System is a product on an engine.
@@ -101,7 +103,7 @@ type Environment struct {
 	// ends before the data does.
 	Quota int64
 
-	initialised map[Engine]string // a data directory of each, to be copied
+	initialised map[Engine]template
 }
 
 // Running is a system with its data. It is not safe for concurrent use.
@@ -110,21 +112,32 @@ type Running struct {
 	env    *Environment
 	dir    string
 	nodes  []*node
-	db     *database // nil: the engine is no server
+	db     *database // nil: the engine is not a server
+}
+
+// port is a TCP port of the loopback interface that is reserved until Close.
+type port struct {
+	io.Closer
+	number int
+}
+
+func reservePort() (p port, err error) {
+	p.number, p.Closer, err = enginetest.ReservePort()
+	return p, err
 }
 
 // node is one process of the product.
 type node struct {
 	name      string
-	client    *process.Port
-	peer      *process.Port
+	client    port
+	peer      port
 	process   *process.Process
 	log       string
 	directory string
 }
 
-// Start starts a system on fresh data, and returns when it answers. Whoever calls
-// it closes what it returns, also after an error.
+// Start starts a system on fresh data, and returns when it answers. The caller must
+// close the returned value, also after an error.
 func (e *Environment) Start(ctx context.Context, s System) (*Running, error) {
 	dir, err := os.MkdirTemp(e.Dir, s.Name()+"-")
 	if err != nil {
@@ -149,11 +162,11 @@ func (r *Running) AddNode(ctx context.Context) error {
 	n.log = filepath.Join(r.dir, n.name+".log")
 	n.directory = filepath.Join(r.dir, n.name)
 	var err error
-	if n.client, err = process.ReservePort(); err != nil {
+	if n.client, err = reservePort(); err != nil {
 		return err
 	}
-	if n.peer, err = process.ReservePort(); err != nil {
-		return errors.Join(err, n.client.Release())
+	if n.peer, err = reservePort(); err != nil {
+		return errors.Join(err, n.client.Close())
 	}
 	r.nodes = append(r.nodes, n)
 	return r.StartNode(ctx, len(r.nodes)-1)
@@ -189,7 +202,7 @@ func Connect(endpoints ...string) (*clientv3.Client, error) {
 	})
 }
 
-func (n *node) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.client.Number) }
+func (n *node) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.client.number) }
 
 // Endpoint is the client URL of a node, counted from 0.
 func (r *Running) Endpoint(i int) string { return r.nodes[i].endpoint() }
@@ -225,7 +238,7 @@ func (r *Running) StopNode(i int) error { return r.nodes[i].process.Stop() }
 // KillNode ends a node at once.
 func (r *Running) KillNode(i int) error { return r.nodes[i].process.Kill() }
 
-// Ended returns what a process that was to run left behind; nil while all run.
+// Ended returns an error if a process ended unexpectedly, nil while all run.
 func (r *Running) Ended() error {
 	var processes []*process.Process
 	for _, n := range r.nodes {
@@ -236,7 +249,7 @@ func (r *Running) Ended() error {
 	}
 	for _, p := range processes {
 		if !p.Running() {
-			return fmt.Errorf("%s ended by itself\n%s", p.Name(), p.LogTail())
+			return fmt.Errorf("%s ended by itself\n%s", p.Name(), p.LogTail(4000))
 		}
 	}
 	return nil
@@ -271,7 +284,7 @@ func (r *Running) Close() error {
 		if n.process != nil {
 			errs = append(errs, n.process.Kill())
 		}
-		errs = append(errs, n.client.Release(), n.peer.Release())
+		errs = append(errs, n.client.Close(), n.peer.Close())
 	}
 	if r.db != nil {
 		errs = append(errs, r.db.close())

@@ -26,7 +26,7 @@ const (
 type APIConfig struct {
 	// Store are the client URLs of etcd or sqlbrain.
 	Store []string
-	// Number tells the API servers of one cluster apart: 0, 1, …
+	// Number distinguishes the API servers of one cluster: 0, 1, …
 	Number int
 	// Flags are more flags, which win over ours of the same name.
 	Flags []string
@@ -75,7 +75,7 @@ func (a *APIServer) args() []string {
 		"--etcd-servers=" + strings.Join(a.cfg.Store, ","),
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", a.port),
-		// An address for examples: Kubernetes refuses loopback here, and nobody connects to it.
+		// An address for examples: Kubernetes refuses loopback here, and no client connects to it.
 		fmt.Sprintf("--advertise-address=192.0.2.%d", a.cfg.Number+1),
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--tls-cert-file=" + a.creds.path(certificateFile),
@@ -120,8 +120,8 @@ func await(ctx context.Context, p *harness.Process, check func(context.Context) 
 	}
 }
 
-// Get returns what the server answers an administrator at a path, as /metrics or
-// /readyz?verbose; an error if it is no success.
+// Get returns the server's answer to an administrator at a path such as /metrics or
+// /readyz?verbose. It returns an error if the status is not success.
 func (a *APIServer) Get(ctx context.Context, path string) ([]byte, error) {
 	client, err := kubernetes.NewForConfig(a.Config(Admin))
 	if err != nil {

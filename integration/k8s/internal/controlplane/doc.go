@@ -7,8 +7,8 @@
 //	client := api.Client()                      // an administrator's
 //	controlplane.StartControllerManager(t, api)
 //
-// What is started ends with the test, or with the test's process if that is
-// killed. A test that fails shows the ends of all logs and keeps them whole in its
+// Started programs end with the test, or with the test's process if that is
+// killed. A test that fails shows the ends of all logs and keeps the whole logs in its
 // artifact directory (go test -artifacts).
 //
 // Start reading at apiserver.go.

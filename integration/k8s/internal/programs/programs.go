@@ -19,7 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-const thisModule = "github.com/sqlbrain/sqlbrain/integration/k8s"
+const thisModule = "github.com/sqlbrain/sqlbrain/integration"
 
 // buildWait bounds the build of one program; the first one compiles most of
 // Kubernetes.
@@ -45,6 +45,18 @@ var sources = map[string]source{
 	"kubectl":                 ofKubernetes("kubectl"),
 	"kubeadm":                 ofKubernetes("kubeadm"),
 	"kwok":                    {"kwok", "sigs.k8s.io/kwok/cmd/kwok", ""},
+}
+
+// EnvKubernetes set to 1 lets tests build and run Kubernetes, as make k8s-e2e does.
+const EnvKubernetes = "SQLBRAIN_K8S"
+
+// NeedsKubernetes skips a test that runs Kubernetes' programs, unless EnvKubernetes is 1:
+// their first build takes 20 minutes, and the tests take longer.
+func NeedsKubernetes(t testing.TB) {
+	t.Helper()
+	if os.Getenv(EnvKubernetes) != "1" {
+		t.Skip("runs Kubernetes itself: make k8s-e2e, or " + EnvKubernetes + "=1")
+	}
 }
 
 // one builds at a time: the compiler uses all cores by itself.
@@ -111,8 +123,8 @@ func cacheDir(dir string) (string, error) {
 	return keep, os.MkdirAll(keep, 0o755)
 }
 
-// build puts the program at path, whole or not at all: other test runs may look
-// for it meanwhile.
+// build puts the program at path atomically, because other test runs may look for
+// it at the same time.
 func build(ctx context.Context, s source, module, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, buildWait)
 	defer cancel()
@@ -128,7 +140,7 @@ func build(ctx context.Context, s source, module, path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover harms nobody
+	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover is harmless
 	out := filepath.Join(unfinished, filepath.Base(path))
 	if _, err := run(ctx, module, "build", "-trimpath", "-ldflags", flags, "-o", out, s.pkg); err != nil {
 		return fmt.Errorf("build %s: %w", filepath.Base(path), err)

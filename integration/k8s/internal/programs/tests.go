@@ -61,7 +61,7 @@ func buildTests(ctx context.Context, pkg, module, path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover harms nobody
+	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover is harmless
 	out := filepath.Join(unfinished, filepath.Base(path))
 	if _, err := run(ctx, module, "test", "-c", "-vet=off", "-trimpath", "-ldflags", "-s -w", "-o", out, pkg); err != nil {
 		return fmt.Errorf("build the tests of %s: %w", pkg, err)

@@ -1,6 +1,6 @@
-// Put beside kube-apiserver's own test server when its tests run on sqlbrain:
-// RunEtcd below takes the place of the function of that name, whose other parts
-// (configuration, ports) stay as they are.
+// This file is copied next to kube-apiserver's own test server when its tests run on
+// sqlbrain. RunEtcd below replaces the function of that name, whose other parts
+// (configuration, ports) are unchanged.
 
 package testserver
 
@@ -12,10 +12,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,12 +22,13 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver/process" // a copy of sqlstore/enginetest/process
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 )
 
-// What the runner tells: the program, where to get empty databases from (none: a
-// SQLite file in the test's directory), and whether the test is to talk to a
-// follower ("1") rather than to a server that is alone.
+// Environment variables that the runner sets: the program, the server that provides
+// empty databases (none: a SQLite file in the test's directory), and whether the test
+// talks to a follower ("1") instead of a single server.
 const (
 	envProgram    = "SQLBRAIN_PROGRAM"
 	envDatastores = "SQLBRAIN_DATASTORES"
@@ -38,8 +37,7 @@ const (
 
 const (
 	startWait = 60 * time.Second
-	stopWait  = 20 * time.Second
-	// Ports are picked before they are listened on: somebody else may get one.
+	// Ports are chosen before the server listens on them: another process may take one.
 	startAttempts = 3
 )
 
@@ -76,8 +74,8 @@ func RunEtcd(t testing.TB, cfg *embed.Config) *kubernetes.Client {
 		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if !own || attempt == startAttempts || !errors.Is(err, errExited) {
-			t.Fatalf("sqlbrain: %v\n%s", err, p.log())
+		if !own || attempt == startAttempts || !errors.Is(err, process.ErrEnded) {
+			t.Fatalf("sqlbrain: %v", err)
 		}
 	}
 }
@@ -139,55 +137,27 @@ func ask(method, url, body string) (answer string, err error) {
 	return string(b), err
 }
 
-// process is a running sqlbrain.
-type process struct {
-	cmd     *exec.Cmd
-	logFile string
-	exited  chan struct{} // closed after err is set
-	err     error
-	ready   bool // it has answered; only for the test's goroutine
+// server is a running sqlbrain.
+type server struct {
+	*process.Process
+	ready bool // it has answered; only for the test's goroutine
 }
-
-var errExited = errors.New("ended while starting")
 
 // startSqlbrain starts a server that is stopped when the test ends.
-func startSqlbrain(t testing.TB, args []string) *process {
+func startSqlbrain(t testing.TB, args []string) *server {
 	t.Helper()
-	p := launch(t, args)
-	t.Cleanup(func() { p.stop(t) })
-	return p
+	s := launch(t, args)
+	t.Cleanup(func() { s.stop(t) })
+	return s
 }
 
-func launch(t testing.TB, args []string) *process {
+func launch(t testing.TB, args []string) *server {
 	t.Helper()
-	p := &process{logFile: filepath.Join(t.TempDir(), "log"), exited: make(chan struct{})}
-	log, err := os.Create(p.logFile)
+	p, err := process.Start(process.Options{Log: filepath.Join(t.TempDir(), "log")}, os.Getenv(envProgram), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	p.cmd = exec.Command(os.Getenv(envProgram), args...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = dieWithParent()
-	started := make(chan error, 1)
-	go func() {
-		release := holdThread()
-		defer release()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return &server{Process: p}
 }
 
 // arguments are those of a node with the settings of cfg. One that is alone has no
@@ -225,69 +195,26 @@ func arguments(datastore string, cfg *embed.Config, name, clientURL, peerURL str
 }
 
 // awaitReady returns nil when the server answers a Get.
-func (p *process) awaitReady(client *clientv3.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startWait)
-	defer cancel()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		attempt, cancelAttempt := context.WithTimeout(ctx, time.Second)
-		// Not through client.KV, which counts.
-		_, err := clientv3.NewKV(client).Get(attempt, "ready")
-		cancelAttempt()
-		if err == nil {
-			p.ready = true
-			return nil
-		}
-		select {
-		case <-p.exited:
-			return fmt.Errorf("%w: %v", errExited, p.err)
-		case <-ctx.Done():
-			return fmt.Errorf("does not serve within %s: %w", startWait, err)
-		case <-poll.C:
-		}
-	}
+func (s *server) awaitReady(client *clientv3.Client) error {
+	err := s.Await(context.Background(), startWait, 10*time.Millisecond, func(ctx context.Context) error {
+		_, err := clientv3.NewKV(client).Get(ctx, "ready") // client.KV would count it
+		return err
+	})
+	s.ready = err == nil
+	return err
 }
 
-// stop ends the server in order; whether it does is part of every test.
-func (p *process) stop(t testing.TB) {
-	select {
-	case <-p.exited:
-		if p.ready {
-			t.Errorf("sqlbrain ended under the test: %v", p.err)
+// stop ends the server in order; that it does is part of every test.
+func (s *server) stop(t testing.TB) {
+	switch {
+	case s.Running():
+		if err := errors.Join(s.Stop(), s.Err()); err != nil {
+			t.Errorf("sqlbrain, after SIGTERM: %v", err)
 		}
-	default:
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("stop sqlbrain: %v", err)
-		}
-		select {
-		case <-p.exited:
-			if p.err != nil {
-				t.Errorf("sqlbrain, after SIGTERM: %v", p.err)
-			}
-		case <-time.After(stopWait):
-			t.Errorf("sqlbrain did not stop within %s of SIGTERM", stopWait)
-			p.kill(t)
-		}
+	case s.ready:
+		t.Errorf("sqlbrain ended during the test: %v", s.Err())
 	}
 	if t.Failed() {
-		t.Logf("end of sqlbrain's log:\n%s", p.log())
+		t.Logf("end of sqlbrain's log:\n%s", s.LogTail(6000))
 	}
-}
-
-// kill ends the server at once.
-func (p *process) kill(t testing.TB) {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
-	<-p.exited
-}
-
-func (p *process) log() string {
-	const most = 6000
-	b, err := os.ReadFile(p.logFile)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b[max(0, len(b)-most):])
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"k8s.io/apiserver/pkg/storage/etcd3/testserver/process"
 )
 
 // startOthers starts the two other nodes of a cluster of three, one of which leads
@@ -23,23 +24,23 @@ func startOthers(t testing.TB, datastore string, cfg *embed.Config) {
 	others := []*other{startOther(t, datastore, cfg, "other0"), startOther(t, datastore, cfg, "other1")}
 	for _, o := range others {
 		err := o.awaitReady(cfg)
-		for attempt := 1; attempt < startAttempts && errors.Is(err, errExited); attempt++ {
+		for attempt := 1; attempt < startAttempts && errors.Is(err, process.ErrEnded); attempt++ {
 			o = startOther(t, datastore, cfg, o.name)
 			err = o.awaitReady(cfg)
 		}
 		if err != nil {
-			t.Fatalf("sqlbrain %s: %v\n%s", o.name, err, o.process.log())
+			t.Fatalf("sqlbrain %s: %v", o.name, err)
 		}
 	}
 }
 
 type other struct {
 	name, endpoint string
-	process        *process
+	server         *server
 }
 
-// startOther starts a node with the settings of cfg at ports of its own. It is killed
-// when the test ends: only the node that the test talks to has to stop in order.
+// startOther starts a node with the settings of cfg on separate ports. It is killed
+// when the test ends: only the node that the test talks to must stop gracefully.
 func startOther(t testing.TB, datastore string, cfg *embed.Config, name string) *other {
 	t.Helper()
 	ports, err := getAvailablePorts(2)
@@ -49,7 +50,11 @@ func startOther(t testing.TB, datastore string, cfg *embed.Config, name string) 
 	clientURL, peerURL := cfg.ListenClientUrls[0], fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	clientURL.Host = fmt.Sprintf("%s:%d", clientURL.Hostname(), ports[0])
 	p := launch(t, arguments(datastore, cfg, name, clientURL.String(), peerURL))
-	t.Cleanup(func() { p.kill(t) })
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
 	return &other{name, clientURL.String(), p}
 }
 
@@ -58,10 +63,10 @@ func (o *other) awaitReady(cfg *embed.Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(o.process.awaitReady(client), client.Close())
+	return errors.Join(o.server.awaitReady(client), client.Close())
 }
 
-// newPlainClient returns a client that nobody counts the requests of.
+// newPlainClient returns a client whose requests are not counted.
 func newPlainClient(cfg *embed.Config, endpoint string) (*clientv3.Client, error) {
 	tlsConfig, err := cfg.ClientTLSInfo.ClientConfig()
 	if err != nil {

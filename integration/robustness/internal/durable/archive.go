@@ -19,6 +19,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 // Archive reads the history out of a database. Compaction deletes history, so a
@@ -46,32 +48,32 @@ func NewArchive(t testing.TB, datastore string) *Archive {
 	return a
 }
 
-func (a *Archive) open(t testing.TB) *sqlstore.Database {
+func (a *Archive) open(t testing.TB) *sqldb.Database {
 	t.Helper()
 	u, err := sqlstore.ParseURL(a.datastore)
 	require.NoError(t, err)
-	db, err := sqlstore.OpenDB(u, sqlstore.Options{})
+	db, err := engines.OpenDB(u, sqlstore.Options{})
 	require.NoError(t, err)
 	return db
 }
 
-func blob(db *sqlstore.Database, mysql string) string {
+func blob(db *sqldb.Database, mysql string) string {
 	if db.DialectName() == sqlstore.DialectSQLite {
 		return "BLOB"
 	}
 	return mysql
 }
 
-func body(db *sqlstore.Database, statement string) string {
+func body(db *sqldb.Database, statement string) string {
 	if db.DialectName() == sqlstore.DialectSQLite {
 		return "BEGIN " + statement + "; END"
 	}
 	return statement
 }
 
-// Requests returns what the table says was made durable, as the model's
-// requests in the order of their revisions. The clients' reports only settle
-// what the table does not tell: see deletion and compactions.
+// Requests returns the durable writes of the table, as the model's requests in the
+// order of their revisions. The clients' reports only decide what the table does not
+// show: see deletion and compactions.
 func (a *Archive) Requests(t testing.TB, reports []report.ClientReport) []model.EtcdRequest {
 	t.Helper()
 	h := a.read(t)

@@ -1,3 +1,3 @@
-// Package durable tells etcd's validators what sqlbrain made durable: it reads
-// the requests from the table, independently of the server.
+// Package durable provides etcd's validators with the writes that sqlbrain made
+// durable. It reads them from the table, independently of the server.
 package durable

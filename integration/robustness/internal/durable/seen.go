@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 )
 
-// seen is what the clients know of requests that the table does not tell apart.
+// seen is what the clients know of requests that the table does not distinguish.
 type seen struct {
 	revokes map[int64][]model.MaybeEtcdResponse  // by lease
 	deletes map[string][]model.MaybeEtcdResponse // by key
@@ -51,9 +51,9 @@ func (s *seen) noteDeletes(branch []model.EtcdOperation, response model.MaybeEtc
 }
 
 // revoked returns the lease whose revocation made a revision, 0 if it was
-// something else. A revocation deletes all keys of a lease and nothing else, and
-// so may a delete; then the revision that a client was told decides. If nobody
-// was told, a client that asked for it does.
+// something else. A revocation deletes all keys of a lease and nothing else, but a
+// delete may do the same. Then the revision that a client received decides. If no
+// client received it, an unanswered request for the revocation decides.
 func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64) int64 {
 	if len(leases) != len(ops) || leases[0] == 0 || slices.ContainsFunc(leases, func(l int64) bool { return l != leases[0] }) {
 		return 0
@@ -72,17 +72,17 @@ func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64
 	case slices.ContainsFunc(s.revokes[lease], unanswered):
 		return lease
 	}
-	return 0 // nobody asked for it: linearization will fail
+	return 0 // no client asked for it: linearization will fail
 }
 
-// deleted reports whether an answered transaction deleted anything. If not, the
-// revision it tells is somebody else's.
+// deleted reports whether an answered transaction deleted anything. If not, its
+// revision belongs to another request.
 func deleted(r model.MaybeEtcdResponse) bool {
 	return r.Txn != nil && slices.ContainsFunc(r.Txn.Results, func(o model.EtcdOperationResult) bool { return o.Deleted > 0 })
 }
 
 // compactions returns the compactions that may have taken effect although the
-// client was not told: those the mark has reached. The validators drop the
+// client got no answer: those the mark has reached. The validators drop the
 // others, and leave open when these did, as they come last.
 func (s *seen) compactions(mark int64) (requests []model.EtcdRequest) {
 	for _, revision := range s.failed {

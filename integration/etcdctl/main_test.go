@@ -1,0 +1,14 @@
+package etcdctl
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+}

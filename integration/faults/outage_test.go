@@ -1,0 +1,154 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/load"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// outageTime is how long a database is away where that is a choice.
+func outageTime(t *testing.T) time.Duration {
+	return time.Duration(harness.Number(t, "SQLBRAIN_OUTAGE_SECONDS", 3, 30)) * time.Second
+}
+
+// database is what goes away in these tests: the server under sqlbrain, or etcd
+// itself where that is the target.
+type database interface {
+	Start()
+	Stop()
+	Kill()
+	Pause()
+	Resume()
+}
+
+// etcdAsDatabase lets the same tests be run with etcd.
+type etcdAsDatabase struct {
+	*harness.Node
+	t *testing.T
+}
+
+func (e etcdAsDatabase) Pause()  { e.Process().Pause(e.t) }
+func (e etcdAsDatabase) Resume() { e.Process().Resume(e.t) }
+
+// forEachDatabase runs test on a node over each product of a database server, or
+// on etcd.
+func forEachDatabase(t *testing.T, test func(t *testing.T, node *harness.Node, db database)) {
+	t.Helper()
+	if harness.TargetIsEtcd() {
+		node := harness.StartNodeOn(t, t.TempDir())
+		test(t, node, etcdAsDatabase{node, t})
+		return
+	}
+	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		test(t, harness.StartNodeOn(t, server.URL()), server)
+	})
+}
+
+// outage runs a load over an outage and verifies everything. The server must continue
+// by itself when the database is back.
+func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege)) {
+	t.Helper()
+	s := newSiege(t, node)
+	for range rounds {
+		s.under(func(l *load.Load) {
+			s.progress(100 + s.rnd.IntN(200))
+			away(s)
+			s.progress(100)
+			t.Logf("errors during the outage: %s", l.Describe())
+		})
+	}
+	if !harness.TargetIsEtcd() {
+		require.True(t, node.Process().Running(), "the server ended")
+	}
+}
+
+// TestDatabaseRestarts shuts the database down in order and starts it again.
+func TestDatabaseRestarts(t *testing.T) {
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, 2, func(*siege) {
+			db.Stop()
+			db.Start()
+		})
+	})
+}
+
+// TestDatabaseKilled kills the database (SIGKILL) and starts it again.
+func TestDatabaseKilled(t *testing.T) {
+	rounds := harness.Number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20)
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, rounds, func(*siege) {
+			db.Kill()
+			db.Start()
+		})
+	})
+}
+
+// TestDatabasePaused freezes the database: connections are open, and silent.
+func TestDatabasePaused(t *testing.T) {
+	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
+		outage(t, node, 1, func(*siege) {
+			db.Pause()
+			<-time.After(outageTime(t))
+			db.Resume()
+		})
+	})
+}
+
+// TestDatabaseNetwork makes the network between sqlbrain and the database fail.
+func TestDatabaseNetwork(t *testing.T) {
+	harness.NeedsDatabase(t)
+	harness.ForEachServer(t, databaseNetwork)
+}
+
+func databaseNetwork(t *testing.T, p enginetest.Product) {
+	start := func(t *testing.T) (*harness.Node, *harness.Proxy) {
+		proxy, url := harness.StartProxy(t, p.Database(t))
+		return harness.StartNodeOn(t, url), proxy
+	}
+	t.Run("refuses", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(*siege) {
+			proxy.Refuse()
+			<-time.After(outageTime(t))
+			proxy.Heal()
+		})
+	})
+	t.Run("swallows", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(*siege) {
+			proxy.Swallow()
+			<-time.After(outageTime(t))
+			proxy.Heal()
+		})
+	})
+	// Only a timeout reveals a dead connection. The usual run uses shorter timeouts
+	// than the default settings.
+	t.Run("connections go silent", func(t *testing.T) {
+		proxy, url := harness.StartProxy(t, p.Database(t))
+		flags := []string{"--commit-timeout=1s"}
+		if harness.Long() {
+			flags = nil
+		} else {
+			url += "?timeout=1s"
+		}
+		node := harness.StartNodeOn(t, url, flags...)
+		outage(t, node, 2, func(*siege) { proxy.Silence() })
+	})
+	// The commits under way are carried out or not, and sqlbrain has to find out.
+	t.Run("cuts connections", func(t *testing.T) {
+		node, proxy := start(t)
+		outage(t, node, 1, func(s *siege) {
+			for range harness.Number(t, "SQLBRAIN_CUTS", 20, 500) {
+				s.progress(1 + s.rnd.IntN(30))
+				<-time.After(time.Duration(s.rnd.IntN(3000)) * time.Microsecond)
+				proxy.Cut()
+			}
+		})
+	})
+}

@@ -1,0 +1,6 @@
+// Package model checks the protocol of several nodes with Spin: *.pml are models in Promela, whose every reachable
+// state is visited. The tests also take each safeguard out of the models, and expect that Spin finds what goes wrong.
+// docs/model.md explains the models, what they leave out, and which code they stand for.
+//
+// The tests need spin and a C compiler. Without them they are skipped; with SQLBRAIN_REQUIRE_ENGINES=1 they fail.
+package model

@@ -1,0 +1,253 @@
+/*
+ * The election: glances, heartbeats, challenges, the lock row. docs/model.md explains the model.
+ *
+ * A tick is timing.Answer: a process that runs glances once in a tick while it can read the database.
+ */
+
+#ifndef GRANTS
+#define GRANTS 3
+#endif
+#define NODES 2
+#define LEASE 3   /* ticks without a change of the holder's row, timing.Lease */
+#define RETRY 2   /* ticks between heartbeats of the holder, timing.RetryPeriod */
+#define SILENCE 1 /* ticks without an answer to a challenge, timing.DeathSilence */
+
+#ifdef CLOCK_COUNTS_OUTAGE
+#define GAP LEASE
+#else
+#define GAP 1
+#endif
+
+#define reach(k) assert(k)
+
+/* What a glance decided. */
+#define NOTHING 0
+#define TAKE 1    /* the lock was released */
+#define DEPOSE 2  /* its holder is silent */
+#define RELEASE 3
+
+typedef Node {
+	bool paused;
+	bool glanced;    /* in this tick */
+	byte intent;
+	bool heartbeat;  /* to be sent */
+	bool challenged; /* the member row has a challenge */
+	byte age;        /* ticks since the last heartbeat */
+	byte leads;      /* the grant with which the process leads; 0: none */
+	byte spent;      /* the grant of its last leadership that is over */
+	byte led;        /* the newest grant with which it has led */
+	byte wants;      /* the member to which it releases the lock; 0: none */
+
+	/* What it knows of the other node, and of the lock row. */
+	bool beaten;     /* there was a heartbeat since the last glance */
+	bool rowChanged; /* the other's row has changed since the last glance */
+	bool lockChanged;
+	bool newLock;    /* the lock row has changed since the last glance: silence counts from now */
+	byte silent;     /* ticks of its own clock */
+	byte gap;        /* ticks since its last read */
+	bool gone;       /* the other's process left challenges unanswered */
+	byte suspects;   /* challenges without an answer; 0: no suspicion */
+	bool waited;     /* a tick since the last challenge */
+	bool answered;
+
+	byte healthy;    /* ticks for which it has run, and could write, since it was paused */
+}
+Node node[NODES];
+byte holder = 0; /* the lock row; node n is n + 1 */
+byte grant = 0;
+bool up = true;  /* the database */
+
+#define other (1 - n)
+#define name(n) ((n) + 1)
+
+inline writeLock(n, member) {
+	holder = member;
+	grant++;
+	node[0].lockChanged = true; node[1].lockChanged = true;
+	node[0].newLock = true; node[1].newLock = true
+}
+
+inline challenge(n) {
+	node[other].challenged = true;
+	node[n].rowChanged = true
+}
+
+/* Registry.beat */
+inline beat(n) {
+	node[n].heartbeat = false; node[n].challenged = false; node[n].age = 0;
+	node[other].beaten = true; node[other].rowChanged = true; node[other].answered = true
+}
+
+inline begin(n) {
+	assert(grant > node[n].led); /* once for each grant */
+	node[n].led = grant;
+	node[n].leads = grant;
+	node[n].heartbeat = true
+}
+
+/* Registry.glance, view.glanced and elector.step */
+inline glance(n) {
+	node[n].glanced = true;
+#ifdef CLOCK_COUNTS_OUTAGE
+	node[n].silent = (node[n].silent + node[n].gap > LEASE -> LEASE : node[n].silent + node[n].gap);
+#else
+	if
+	:: node[n].gap && node[n].silent < LEASE -> node[n].silent++
+	:: else
+	fi;
+#endif
+	node[n].gap = 0;
+	if
+	:: node[n].beaten -> node[n].silent = 0; node[n].gone = false; node[n].beaten = false
+	:: else
+	fi;
+	if
+	:: node[n].newLock -> node[n].silent = 0; node[n].newLock = false
+	:: else
+	fi;
+	node[n].rowChanged = false; node[n].lockChanged = false;
+	node[n].intent = NOTHING;
+#ifdef GRANT_NOT_COMPARED
+#define lost(n) (holder != name(n))
+#else
+#define lost(n) (holder != name(n) || grant != node[n].leads)
+#endif
+	if
+	:: node[n].leads && lost(n) -> node[n].spent = node[n].leads; node[n].leads = 0; reach(1)
+	:: else
+	fi;
+	if
+	:: node[n].leads
+	:: !node[n].leads && holder == name(n) ->
+		if
+#ifndef SPENT_NOT_REMEMBERED
+		:: grant == node[n].spent -> node[n].intent = RELEASE
+#endif
+		:: else -> begin(n); reach(2)
+		fi
+	:: !node[n].leads && holder == 0 && grant < GRANTS && (grant > 0 || n == 0) -> node[n].intent = TAKE
+	:: !node[n].leads && holder == name(other) && grant < GRANTS && (node[n].silent == LEASE || node[n].gone) ->
+		node[n].intent = DEPOSE
+	:: else
+	fi;
+	if
+#ifndef CHALLENGE_NOT_ANSWERED
+	:: node[n].challenged -> node[n].heartbeat = true
+#endif
+	:: node[n].leads && node[n].age >= RETRY -> node[n].heartbeat = true
+	:: else
+	fi
+}
+
+/* The process gets the answer and begins to lead, or sees the grant with its next glance. */
+inline known(n) {
+	if
+	:: begin(n)
+	:: true
+	fi
+}
+
+/* elector.swap: one commit. It replaces what the glance has read, or nothing. */
+inline act(n) {
+	if
+	:: node[n].intent == TAKE && !node[n].lockChanged -> writeLock(n, name(n)); known(n)
+#ifdef NO_CHALLENGE_IN_TAKE
+	:: node[n].intent == DEPOSE && !node[n].lockChanged ->
+#else
+	:: node[n].intent == DEPOSE && !node[n].lockChanged && !node[n].rowChanged ->
+#endif
+		/* A leader that runs, and can write, is not deposed. */
+		assert(!node[other].leads || node[other].healthy < 2);
+		if
+		:: node[n].gone -> reach(3)
+		:: else -> reach(4)
+		fi;
+		writeLock(n, name(n));
+		challenge(n);
+		known(n)
+#ifdef RELEASE_UNCONDITIONAL
+	:: node[n].intent == RELEASE ->
+#else
+	:: node[n].intent == RELEASE && !node[n].lockChanged ->
+#endif
+		assert(holder == name(n) && grant == node[n].spent); /* a release takes nothing from another process */
+		writeLock(n, node[n].wants);
+		node[n].wants = 0
+	:: true /* a conflict, or it fails */
+	fi;
+	node[n].intent = NOTHING
+}
+
+/* member.challenge: the leader's address refuses connections. */
+inline suspect(n) {
+	if
+	:: node[n].suspects > 0 && node[n].answered -> node[n].suspects = 0; node[n].waited = false; reach(5)
+	:: node[n].suspects > SILENCE && !node[n].answered -> node[n].gone = true; node[n].suspects = 0; node[n].waited = false
+	:: else ->
+		if
+		:: node[n].suspects == 0 -> node[n].answered = false
+		:: else
+		fi;
+		node[n].suspects++;
+		node[n].waited = false;
+		challenge(n)
+	fi
+}
+#define maySuspect(n) (n == 1 && (node[n].suspects == 0 && holder == name(other) && !node[n].gone || node[n].suspects > 0 && node[n].waited))
+
+proctype Process(byte n) {
+	do
+	:: atomic { !node[n].paused && up && !node[n].glanced && !node[n].heartbeat && !node[n].intent -> glance(n) }
+	:: atomic { !node[n].paused && up && node[n].heartbeat -> beat(n) }
+	:: atomic { !node[n].paused && up && node[n].intent -> act(n) }
+	:: atomic { !node[n].paused && up && maySuspect(n) -> suspect(n) }
+	/* Leading ends by itself, or is to be transferred; the next glance releases the lock. */
+	:: atomic { !node[n].paused && node[n].leads -> node[n].spent = node[n].leads; node[n].leads = 0 }
+	:: atomic { !node[n].paused && node[n].leads && grant < GRANTS ->
+		node[n].spent = node[n].leads; node[n].leads = 0; node[n].wants = name(other) }
+	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0 }
+	:: atomic { node[n].paused -> node[n].paused = false }
+	od
+}
+
+/* A process that runs has glanced, and sent what it has to, before the tick ends, if it could. */
+#define ready(n) (node[n].paused || !up || node[n].glanced && !node[n].heartbeat && !node[n].intent)
+inline tick(n) {
+	node[n].glanced = false;
+	if
+	:: node[n].gap < GAP -> node[n].gap++
+	:: else
+	fi;
+	if
+	:: node[n].age < RETRY -> node[n].age++
+	:: else
+	fi;
+	if
+	:: node[n].suspects -> node[n].waited = true
+	:: else
+	fi;
+	if
+	:: !node[n].paused && up && node[n].healthy < 2 -> node[n].healthy++
+	:: else
+	fi
+}
+proctype Time() {
+	do
+	:: atomic {
+		ready(0) && ready(1) ->
+		tick(0); tick(1);
+		if
+		:: up = true
+		:: up = false
+		fi
+	}
+	od
+}
+
+init {
+	atomic {
+		run Process(0);
+		run Process(1);
+		run Time()
+	}
+}

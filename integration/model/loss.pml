@@ -1,0 +1,258 @@
+/*
+ * A database that loses its newest commits. docs/model.md explains the model.
+ *
+ * What chain.pml checks is assumed here: a commit is one step, and every node may try to lead at any time.
+ */
+
+#ifndef TERMS
+#define TERMS 3
+#endif
+#ifndef CHANGES
+#define CHANGES 5 /* of the chain row, in one history */
+#endif
+#ifndef LOSSES
+#define LOSSES 1
+#endif
+#define NODES 2
+
+#define reach(k) assert(k)
+
+/* coder.Chain without the attempt number, which nothing compares here. */
+typedef Chain { byte seq; byte term; byte rev }
+inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev }
+/* fence.Judge: A is what was seen, B what the row holds. */
+#define older(A, B) (B.seq < A.seq || B.rev < A.rev || B.term < A.term)
+
+typedef Node {
+	bool leads;
+	Chain held;
+	Chain seen;   /* fence.Seen.Newest */
+	byte front;
+	bool checked; /* CheckLost found nothing: Take follows */
+	bool late;    /* ... before a loss was recorded */
+	bool stopped; /* it serves nothing */
+	bool report;  /* LossRecorder has to write the lost row */
+	byte view[CHANGES]; /* who wrote each revision, as this node has shown it: the term */
+}
+Node node[NODES];
+
+Chain chain;
+Chain past[CHANGES + 1]; /* the values of the row, by sequence */
+byte writer[CHANGES];    /* the term that wrote a revision, as the table has it */
+bool recorded;
+Chain lost;              /* the lost row */
+byte losses;
+byte i;
+
+inline note(n) {
+	if
+	:: chain.seq > node[n].seen.seq -> node[n].seen.seq = chain.seq
+	:: else
+	fi;
+	if
+	:: chain.term > node[n].seen.term -> node[n].seen.term = chain.term
+	:: else
+	fi;
+	if
+	:: chain.rev > node[n].seen.rev -> node[n].seen.rev = chain.rev
+	:: else
+	fi
+}
+
+/* leader.End, Backend.stopServing */
+inline stops(n) {
+	node[n].leads = false; node[n].checked = false; node[n].stopped = true; node[n].report = true;
+	node[n].held.seq = 0; node[n].held.term = 0; node[n].held.rev = 0
+}
+inline deposed(n) {
+	node[n].leads = false;
+	node[n].held.seq = 0; node[n].held.term = 0; node[n].held.rev = 0
+}
+
+/*
+ * A node shows the table up to the row's revision. If that has grown past everything that the node has seen, the
+ * node cannot tell that an older revision was replaced: a limit of the protocol.
+ */
+inline shows(n) {
+	for (i : 1 .. CHANGES - 1) {
+		if
+		:: i <= node[n].front && i <= chain.rev && node[n].view[i] != writer[i] -> reach(1)
+		:: i > node[n].front && i <= chain.rev -> node[n].view[i] = writer[i]
+		:: else
+		fi
+	}
+	i = 0;
+	if
+	:: chain.rev > node[n].front -> node[n].front = chain.rev
+	:: else
+	fi
+}
+
+#ifdef NO_LOSS_CHECK
+#define lostSeen(n) false
+#else
+#define lostSeen(n) older(node[n].seen, chain)
+#endif
+#ifdef NO_LOST_ROW
+#define lossRecorded false
+#else
+#define lossRecorded (recorded && older(lost, chain))
+#endif
+
+/* fence.CheckLost, before Take and before a replica is brought up to date */
+inline check(n) {
+	if
+	:: lossRecorded -> stops(n); reach(2)
+	:: else -> node[n].checked = true; node[n].late = !recorded
+	fi
+}
+
+/* fence.Take */
+#define canTake(n) (node[n].checked && !node[n].leads && chain.term < TERMS && chain.seq < CHANGES)
+inline take(n) {
+	node[n].checked = false;
+	if
+	:: lostSeen(n) -> stops(n); reach(3)
+	:: else ->
+		chain.seq++; chain.term++;
+		copy(past[chain.seq], chain);
+		copy(node[n].held, chain);
+		note(n);
+		shows(n);
+		node[n].leads = true
+	fi
+}
+
+/* fence.Judge: the leader looks at the row. */
+inline judge(n) {
+	if
+	:: lostSeen(n) -> stops(n); reach(4)
+	:: !lostSeen(n) && chain.term > node[n].held.term -> deposed(n); reach(5)
+	:: else ->
+		assert(!older(node[n].seen, chain)) /* an answer knows everything that its node has seen */
+	fi
+}
+
+/* fence.Hold.Commit; a conflict is settled and judged. */
+inline commit(n) {
+	if
+	:: chain.seq == node[n].held.seq && chain.term == node[n].held.term ->
+		chain.seq++; chain.rev++;
+		/* What a stopped node has recorded is not replaced by a leader that looked at the record. */
+		assert(node[n].late || !recorded || chain.rev > lost.rev);
+		writer[chain.rev] = chain.term;
+		copy(past[chain.seq], chain);
+		copy(node[n].held, chain);
+		note(n);
+		shows(n)
+	:: else -> judge(n)
+	fi
+}
+
+/* Backend.Check and CatchUp */
+inline catchUp(n) {
+	node[n].checked = false;
+	if
+	:: lostSeen(n) -> stops(n); reach(6)
+	:: else ->
+		assert(!older(node[n].seen, chain));
+		note(n);
+		shows(n)
+	fi
+}
+
+/* Backend.Apply: the feed reports revisions and the term, not the row. */
+#define fed(n, m) (node[m].leads && !node[n].leads && !node[n].stopped && node[n].front < node[m].front)
+inline apply(n, m) {
+	if
+	:: node[n].front > 0 && node[n].view[node[n].front] != node[m].view[node[n].front] -> reach(7)
+	:: else
+	fi;
+	node[n].front++;
+	node[n].view[node[n].front] = node[m].view[node[n].front];
+	if
+	:: node[n].front > node[n].seen.rev -> node[n].seen.rev = node[n].front
+	:: else
+	fi;
+	if
+	:: node[m].held.term > node[n].seen.term -> node[n].seen.term = node[m].held.term
+	:: else
+	fi
+}
+
+/* fence.LossRecorder */
+inline record(n) {
+	node[n].report = false;
+	recorded = true;
+	if
+	:: node[n].seen.seq > lost.seq -> lost.seq = node[n].seen.seq
+	:: else
+	fi;
+	if
+	:: node[n].seen.term > lost.term -> lost.term = node[n].seen.term
+	:: else
+	fi;
+	if
+	:: node[n].seen.rev > lost.rev -> lost.rev = node[n].seen.rev
+	:: else
+	fi
+}
+
+inline restart(n) {
+	deposed(n);
+	node[n].stopped = false; node[n].report = false; node[n].checked = false; node[n].late = false;
+	node[n].front = 0;
+	node[n].seen.seq = 0; node[n].seen.term = 0; node[n].seen.rev = 0;
+	for (i : 0 .. CHANGES - 1) { node[n].view[i] = 0 }
+	i = 0
+}
+
+/* The database loses its newest commits: an asynchronous replica became the primary, or a backup was restored. */
+inline lose(s) {
+	losses++;
+	copy(chain, past[s]);
+	for (i : 1 .. CHANGES - 1) {
+		if
+		:: i > chain.rev -> writer[i] = 0
+		:: else
+		fi
+	}
+	i = 0
+}
+
+proctype Process(byte n) {
+	do
+	:: atomic { !node[n].leads && !node[n].stopped && !node[n].checked -> check(n) }
+	:: atomic { canTake(n) -> take(n) }
+	:: atomic { node[n].leads && chain.seq < CHANGES && chain.rev < CHANGES - 1 -> commit(n) }
+	:: atomic { node[n].leads -> judge(n) }
+	:: atomic { node[n].leads && lossRecorded -> stops(n); reach(8) } /* Authority.Watch */
+	:: atomic { node[n].leads -> deposed(n) }
+	:: atomic { node[n].checked -> catchUp(n) }
+	:: atomic { fed(n, 1 - n) -> apply(n, 1 - n) }
+	:: atomic { node[n].report -> record(n) }
+	:: atomic { restart(n) }
+	od
+}
+
+proctype Database() {
+	byte s;
+	do
+	:: atomic {
+		losses < LOSSES && chain.seq > 1 ->
+		select(s : 1 .. chain.seq - 1);
+		lose(s);
+		s = 0
+	}
+	od
+}
+
+init {
+	atomic {
+		chain.seq = 1;
+		copy(past[1], chain);
+		run Process(0);
+		run Process(1);
+		run Database()
+	}
+}

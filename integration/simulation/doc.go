@@ -1,0 +1,31 @@
+// Package simulation runs a whole cluster in one process and in simulated time: three nodes,
+// their clients, the database and the network between them, in a bubble of testing/synctest.
+// A seed decides what clients do and which faults occur when, so that thousands of histories
+// can be tried, and one that fails can be tried again.
+//
+// The nodes are the product's own (node.Join, server.New), wired as the command wires them.
+// Three things are replaced, through their configuration:
+//
+//   - The network (network.go): listeners and dialers in memory, with latency, partitions,
+//     connections that break or hang, and machines that are off.
+//   - The database (database.go): a store in memory, whose statements are slow, fail before or
+//     after they are executed, or are executed long after their caller has given up; or a
+//     simulated TiDB (tidb_test.go), below the product's own store.
+//   - The clocks that correctness depends on, those of the read lease and of clients' leases
+//     (node.go): each machine's has its own rate, and stands still while the machine is suspended.
+//
+// Everything is recorded and judged at the end (judge.go): histories are linearizable and
+// revisions contiguous, watches exact, leases end neither early nor late, acknowledged writes
+// are kept, and each node answers writes soon after the last fault is over. The bubble fails
+// if a goroutine is left.
+//
+// Limits: a goroutine cannot be stopped from outside. A paused or suspended
+// machine sends and receives nothing, but its timers and its computing continue. A process
+// that stops between a check and its effect is therefore seen only where the effect is a
+// message or a statement.
+//
+// With the overlay of package deterministic a seed also decides the order of goroutines, and repeats
+// a history exactly. Package runner builds and runs that; go test of this package runs without it.
+//
+// Start reading at plan.go and world.go.
+package simulation

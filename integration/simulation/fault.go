@@ -1,0 +1,99 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// cause causes a fault, and returns when it is over.
+func (w *world) cause(cl *clients, f Fault) {
+	rnd := rand.New(rand.NewPCG(f.Seed, 0))
+	name := f.Host
+	if name == Leader {
+		name = nodes[rnd.IntN(len(nodes))]
+		if m := w.leader(); m != nil {
+			name = m.name
+		}
+	}
+	w.trace(name, "fault %v begins", f)
+	defer w.trace(name, "fault %v ends", f)
+	m := w.machines[name]
+	switch f.Kind {
+	case Crash, PowerOff:
+		if !m.occupy() {
+			return
+		}
+		ended := m.crash(f.Kind == PowerOff)
+		w.crashed.Go(func() { <-ended })
+		time.Sleep(f.For)
+		w.network.restart(name)
+		w.database.flush()
+		m.launch()
+	case Stop:
+		if !m.occupy() {
+			return
+		}
+		began := time.Now()
+		m.halt()
+		time.Sleep(f.For - time.Since(began))
+		m.launch()
+	case Pause:
+		w.network.stall(name, 1)
+		time.Sleep(f.For)
+		w.network.stall(name, -1)
+		w.database.flush()
+	case Suspend:
+		w.network.stall(name, 1)
+		m.suspend(1)
+		time.Sleep(f.For)
+		m.suspend(-1)
+		w.network.stall(name, -1)
+		w.database.flush()
+	case Partition, PartitionTo:
+		there, back := direction{name, f.Peer}, direction{f.Peer, name}
+		w.network.partition(there, 1)
+		if f.Kind == Partition {
+			w.network.partition(back, 1)
+		}
+		time.Sleep(f.For)
+		w.network.partition(there, -1)
+		if f.Kind == Partition {
+			w.network.partition(back, -1)
+		}
+		w.database.flush()
+	case Slow:
+		d := direction{name, f.Peer}
+		w.network.delay(d, time.Duration(rnd.Int64N(int64(200*time.Millisecond))))
+		time.Sleep(f.For)
+		w.network.delay(d, 0)
+	case Reset:
+		w.network.reset(name, rnd, rnd.Float64())
+	case Hang:
+		w.network.hang(name, rnd, rnd.Float64())
+	case Statements:
+		draw := func() int { return rnd.IntN(2) * rnd.IntN(200) }
+		w.database.setTrouble(name, trouble{before: draw(), after: draw(), lost: draw(), late: draw(), hang: draw() / 4})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
+	case SlowStatements:
+		w.database.setTrouble(name, trouble{slow: time.Duration(rnd.Int64N(int64(time.Second)))})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
+	case Outage:
+		w.database.setDown(1)
+		time.Sleep(f.For)
+		w.database.setDown(-1)
+	case Loss:
+		w.lose(cl, f.For)
+	case Move:
+		to := m.running()
+		if from := w.leader(); from != nil && to != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			if leads := from.running(); leads != nil {
+				w.trace(from.name, "moved to %s: %v", name, leads.MoveLeader(ctx, to.Backend().MemberID()))
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is what a seed decides: the workload, and the faults with their times. A plan can be
+// cut down: without one of its faults, the others stay what they are.
+type Plan struct {
+	Seed uint64
+	// Duration is for how long clients send requests. Faults are over before its end.
+	Duration time.Duration
+	Faults   []Fault
+	Workload Workload
+}
+
+// Workload says what clients do.
+type Workload struct {
+	Clients  int           // that read and write, on each node
+	Watchers int           // that watch, in all
+	Leases   int           // clients with leases that expire, in all
+	Keys     int           // few keys make clients meet
+	Think    time.Duration // the longest pause of a client between two requests
+	Compact  time.Duration // between compactions; 0: none
+}
+
+// Fault is something that goes wrong between At and At+For, in simulated time from the
+// start of the clients.
+type Fault struct {
+	At, For time.Duration
+	Kind    Kind
+	// Host is a node, or Leader: the node that leads then.
+	Host string
+	// Peer is the other side of a partition: a node, or the database.
+	Peer string
+	// Seed decides on what the fault draws.
+	Seed uint64
+}
+
+// Leader stands for the node that leads when a fault begins.
+const Leader = "leader"
+
+// Kind is a kind of fault.
+type Kind string
+
+// The kinds of faults.
+const (
+	// Crash kills a process. Its host refuses connections until it is started again.
+	Crash Kind = "crash"
+	// PowerOff turns a machine off. Nothing answers until it is started again.
+	PowerOff Kind = "power-off"
+	// Stop stops a process in order.
+	Stop Kind = "stop"
+	// Pause stalls all that a host sends and receives.
+	Pause Kind = "pause"
+	// Suspend is Pause while the host's monotonic clock stands still.
+	Suspend Kind = "suspend"
+	// Partition loses all packets between two hosts, PartitionTo those from Host to Peer.
+	Partition   Kind = "partition"
+	PartitionTo Kind = "partition-to"
+	// Slow adds latency to what Host sends to Peer.
+	Slow Kind = "slow"
+	// Reset breaks connections of a host, Hang lets them bring nothing more.
+	Reset Kind = "reset"
+	Hang  Kind = "hang"
+	// Statements makes the host's statements fail: before or after the database executes them.
+	Statements Kind = "statements"
+	// SlowStatements makes them slow.
+	SlowStatements Kind = "slow-statements"
+	// Outage makes the database refuse all statements.
+	Outage Kind = "outage"
+	// Loss lets the database lose the commits of the last For. It is the only fault of a plan.
+	Loss Kind = "loss"
+	// Move moves the leadership to Host.
+	Move Kind = "move"
+)
+
+func (f Fault) String() string {
+	s := fmt.Sprintf("%s %s@%s", f.At, f.Kind, f.Host)
+	if f.Peer != "" {
+		s += ">" + f.Peer
+	}
+	if f.For > 0 {
+		s += "/" + f.For.String()
+	}
+	return fmt.Sprintf("%s #%x", s, f.Seed)
+}
+
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %s, %+v", p.Seed, p.Duration, p.Workload)
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "\n  %v", f)
+	}
+	return b.String()
+}
+
+// nodes are the hosts of the cluster's nodes.
+var nodes = []string{"n1", "n2", "n3"}
+
+// NewPlan returns the plan of a seed.
+func NewPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, hash("plan")))
+	between := func(lo, hi time.Duration) time.Duration {
+		return (lo + time.Duration(r.Int64N(int64(hi-lo)))).Round(time.Millisecond)
+	}
+	p := Plan{Seed: seed, Duration: between(8*time.Second, 15*time.Second), Workload: Workload{
+		Clients: 1 + r.IntN(2), Watchers: 2 + r.IntN(4), Leases: 1 + r.IntN(3), Keys: 3 + r.IntN(8),
+		Think: between(40*time.Millisecond, 300*time.Millisecond),
+	}}
+	if r.IntN(3) > 0 {
+		p.Workload.Compact = between(300*time.Millisecond, 3*time.Second)
+	}
+	if r.IntN(20) == 0 {
+		age := between(50*time.Millisecond, time.Second)
+		p.Faults = []Fault{{At: p.Duration - 2*time.Second - age, For: age, Kind: Loss, Host: databaseHost}}
+		return p
+	}
+	last := p.Duration - 500*time.Millisecond
+	faults := 1 + r.IntN(7)
+	if r.IntN(4) == 0 {
+		faults += 10 // one after the other leaves no time to recover
+	}
+	for range faults {
+		f := Fault{At: between(0, last-time.Second), Seed: r.Uint64()}
+		f.Kind = kinds[r.IntN(len(kinds))]
+		f.Host = nodes[r.IntN(len(nodes))]
+		if f.Kind != Move && r.IntN(2) == 0 {
+			f.Host = Leader
+		}
+		longest := 4 * time.Second
+		switch f.Kind {
+		case Partition, PartitionTo, Slow:
+			f.Peer = append(slices.Clone(nodes), databaseHost, databaseHost)[r.IntN(len(nodes)+2)]
+		case Outage:
+			f.Host, longest = databaseHost, 2*time.Second
+		case Pause, Suspend:
+			if r.IntN(2) == 0 {
+				longest = 500 * time.Millisecond
+			}
+		}
+		f.For = min(between(20*time.Millisecond, longest), last-f.At)
+		switch f.Kind {
+		case Reset, Hang, Move:
+			f.For = 0
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// kinds are those that plans draw from; frequent ones occur more than once.
+var kinds = []Kind{
+	Crash, Crash, PowerOff, Stop, Pause, Pause, Suspend, Partition, PartitionTo, PartitionTo, Slow, Reset, Hang,
+	Statements, Statements, Statements, SlowStatements, Outage, Move, Move,
+}

@@ -1,0 +1,95 @@
+package simulation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+const (
+	// envSeed is the first seed that is simulated, envSeeds is how many are.
+	envSeed, envSeeds = "SQLBRAIN_SEED", "SQLBRAIN_SEEDS"
+	// envTrace is a directory that gets the trace of each seed.
+	envTrace = "SQLBRAIN_TRACE"
+)
+
+// sometimes are texts that must occur in some of enough traces. Otherwise the simulation no
+// longer causes what it is to try.
+var sometimes = []string{
+	"has to be settled", "executed late", "answer lost", "gave up", "took over", "process is gone", "compact revision", "refused",
+	"hangs", "handed the lock over", "history needed to catch up",
+}
+
+// enough is how many seeds show all of sometimes.
+const enough = 100
+
+// TestSeeds simulates seeds.
+func TestSeeds(t *testing.T) {
+	first, count := seeds(t, 20, 2000)
+	seen := make(map[string]bool)
+	for seed := first; seed < first+count; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			p := NewPlan(seed)
+			t.Log(p) // first: a panic ends the test
+			r := Run(t, p)
+			report(t, p, r)
+			for _, text := range sometimes {
+				seen[text] = seen[text] || r.has(text)
+			}
+		})
+	}
+	for _, text := range sometimes {
+		if count >= enough && !seen[text] {
+			t.Errorf("%q occurs in no trace", text)
+		}
+	}
+}
+
+// seeds returns the first seed to simulate, and how many: few, or many in the long form.
+func seeds(t *testing.T, few, many int) (first, count uint64) {
+	t.Helper()
+	first = 1
+	if os.Getenv(envSeed) != "" {
+		first = harness.Seed(t)
+	}
+	return first, uint64(harness.Number(t, envSeeds, few, many))
+}
+
+func (r Result) has(text string) bool {
+	for _, line := range r.Trace {
+		if strings.Contains(line, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// report logs what a simulation found, and fails the test if that was wrong.
+func report(t *testing.T, p Plan, r Result) {
+	t.Helper()
+	if dir := os.Getenv(envTrace); dir != "" {
+		name := filepath.Join(dir, strconv.FormatUint(p.Seed, 10)+".txt")
+		if err := os.WriteFile(name, []byte(strings.Join(r.Trace, "\n")+"\n"), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d trace lines, %+v", len(r.Trace), r.Stats)
+	if len(r.Violations) > 0 {
+		t.Errorf("%s\n%v\n%s", strings.Join(r.Violations, "\n"), p, again(t, p.Seed))
+	}
+}
+
+// again is the command that simulates a seed again.
+func again(t *testing.T, seed uint64) string {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	sabotage, tags := "", ""
+	if missing := os.Getenv(envSabotage); missing != "" {
+		sabotage, tags = envSabotage+"="+missing+" ", " -tags sqlbrain_sabotage"
+	}
+	return fmt.Sprintf("repeat: %s%s=%d %s=1 go test%s ./simulation -run %s", sabotage, envSeed, seed, envSeeds, tags, test)
+}
