@@ -1,14 +1,11 @@
-# sqlbrain. `make help` lists the targets; .ci/run calls `make test`.
+# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, and gosec.
 
 GO       ?= go
 BIN      := bin/sqlbrain
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS  := -X main.version=$(VERSION)
+# Without the symbol table and DWARF, which no traceback or profile needs.
+LDFLAGS  := -s -w -X main.version=$(VERSION)
 PACKAGES := ./...
-# Modules of their own: their dependencies stay out of the product's.
-MODULES  := integration integration/robustness integration/benchmark integration/bench integration/tidb integration/containers integration/compose integration/deploy integration/console
-# Those whose tests are no part of `make test`: they build Kubernetes.
-LINTED   := $(MODULES) integration/k8s
 
 # The race detector needs cgo and a C compiler; without them the tests run plain.
 CC_FOUND := $(shell command -v $$($(GO) env CC) 2>/dev/null)
@@ -30,35 +27,62 @@ build: ## Build bin/sqlbrain, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/sqlbrain
 
 .PHONY: run
-run: build ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data/
+run: ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data/
+	@echo "Building $(BIN). The first time downloads modules and compiles for some minutes."
+	@$(MAKE) --no-print-directory build
+	@echo "Starting it. Try in another terminal:  etcdctl put greeting hello;  etcdctl get greeting"
 	$(BIN) serve --log-format text
 
 .PHONY: test
-test: lint unit integration ## Everything CI runs: lint, unit tests, storage suite, integration
+test: ## Everything CI runs: lint, then unit tests and storage suite, next to integration, which takes longest
+	$(MAKE) -j2 integration lint-and-unit
+
+.PHONY: lint-and-unit
+lint-and-unit: lint
+	$(MAKE) unit
 
 .PHONY: unit
 unit: ## Unit tests and the storage suite, with the race detector where there is a C compiler
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	$(GO) test $(RACE) -timeout 30m $(PACKAGES)
 
+# What the tests of integration run: built once, and not by each package.
+.PHONY: programs
+programs:
+	$(GO) build -o bin/programs/sqlbrain ./cmd/sqlbrain
+	cd integration && $(GO) build -o ../bin/programs/etcdctl go.etcd.io/etcd/etcdctl/v3
+	cd integration && $(GO) build -o ../bin/programs/etcdutl go.etcd.io/etcd/etcdutl/v3
+	cd integration && $(GO) build -o ../bin/programs/etcd go.etcd.io/etcd/server/v3
+
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
+# More packages at a time than there are cores, usually: the tests wait more than they compute.
+PARALLEL ?= 3
+
 .PHONY: integration
-integration: ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
-	set -e; for m in $(MODULES); do (cd $$m && $(GO) test -count=1 -timeout 30m ./...); done
+integration: programs ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
+	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -p $(PARALLEL) -timeout 60m $(INTEGRATION_ARGS) ./...
 
 .PHONY: compose-test
 compose-test: ## docker-compose.yml and Dockerfile on a Docker engine: build, start, lose the leader, remove
-	cd integration/compose && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v .
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./compose
 
 .PHONY: test-tidb
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
 	@test -n "$$SQLBRAIN_TEST_TIDB_URL" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases"; exit 2; }
 	$(GO) test -count=1 -timeout 60m $(PACKAGES)
-	set -e; for m in integration integration/robustness integration/tidb; do (cd $$m && $(GO) test -count=1 -timeout 60m ./...); done
+	cd integration && $(GO) test -count=1 -timeout 60m . ./clients ./cluster ./compat ./etcdctl ./faults ./internal/... ./kubernetes ./replicated ./snapshot ./robustness/... ./tidb
+
+.PHONY: model
+model: ## Check the model of the protocol with Spin, and that it needs each safeguard; docs/model.md
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./model
 
 .PHONY: compat
 compat: ## Every claim of compatibility and random histories beside etcd, for half an hour; COMPATTIME bounds it
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -count=1 -timeout $(or $(COMPATTIME),2h) -v ./compat
+
+.PHONY: mutants
+mutants: ## Plant each mistake of integration/mutants, run the unit tests, and write docs/mutants.md: over an hour; MUTANT=text, MUTANT_ARGS=-missing
+	cd integration && $(GO) run ./cmd/mutants -run '$(MUTANT)' $(MUTANT_ARGS)
 
 .PHONY: compatibility
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
@@ -66,7 +90,12 @@ compatibility: ## Write docs/compatibility.md from the results of integration/co
 
 .PHONY: robustness
 robustness: ## Three nodes while nodes, network and database fail, twice for TIME (default 10m): linearizable, watches exact; leases kept
-	cd integration/robustness && SQLBRAIN_ROBUSTNESS_TIME=$(or $(TIME),10m) $(GO) test -count=1 -timeout 0 -v -run 'TestLinearizable|TestLeases' ./cluster
+	cd integration && SQLBRAIN_ROBUSTNESS_TIME=$(or $(TIME),10m) $(GO) test -count=1 -timeout 0 -v -run 'TestLinearizable|TestLeases' ./robustness/cluster
+
+.PHONY: simulate
+simulate: ## Three nodes in simulated time: SEEDS of them (default 1000), or one SEED and its trace; SHRINK=1 looks for a smaller plan that fails
+	cd integration && $(GO) run ./cmd/simulate $(if $(SEED),-seed $(SEED)) $(if $(BATCH),-batch $(BATCH)) $(if $(SHRINK),-shrink) \
+	  $(if $(SEEDS),-seeds $(SEEDS)) $(if $(FIRST),-first $(FIRST)) $(if $(TIME),-time $(TIME))
 
 .PHONY: cluster
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C
@@ -79,41 +108,54 @@ k8s-storage: ## kube-apiserver's storage tests on every engine and through a fol
 
 .PHONY: k8s-e2e
 k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
-	cd integration/k8s && $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./...
+	cd integration && SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
 
 .PHONY: k8s-cluster
 k8s-cluster: ## A cluster of NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain; tables in bin/k8s-cluster
-	cd integration/k8s && SQLBRAIN_K8S_NODES=$(or $(NODES),50) SQLBRAIN_K8S_PODS=$(or $(PODS),1000) SQLBRAIN_K8S_STORES=$(STORES) \
-	  SQLBRAIN_K8S_REPORT=$(CURDIR)/bin/k8s-cluster $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./atwork
+	cd integration && SQLBRAIN_K8S=1 SQLBRAIN_K8S_NODES=$(or $(NODES),50) SQLBRAIN_K8S_PODS=$(or $(PODS),1000) SQLBRAIN_K8S_STORES=$(STORES) \
+	  SQLBRAIN_K8S_REPORT=$(CURDIR)/bin/k8s-cluster $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
-	set -e; for m in $(MODULES); do (cd $$m && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...); done
+	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
 
 .PHONY: lint
-lint: fmt-check vet staticcheck ## Format check, go vet and staticcheck, all modules
+lint: fmt-check deps-check vet staticcheck ## Format check, linked packages, go vet and staticcheck, all modules
 
 .PHONY: fmt-check
 fmt-check:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 
+# How many packages of other projects and of the standard library the binary may link.
+MAX_DEPS := 502
+
+.PHONY: deps-check
+deps-check: ## Fail if the binary links packages of Kubernetes, or more than MAX_DEPS packages of others
+	@deps=$$(CGO_ENABLED=0 $(GO) list -deps ./cmd/sqlbrain | grep -v '^github.com/sqlbrain/'); \
+	  if echo "$$deps" | grep k8s.io; then echo "these packages of Kubernetes are for tests only"; exit 1; fi; \
+	  n=$$(echo "$$deps" | wc -l); [ "$$n" -le $(MAX_DEPS) ] || { echo "the binary links $$n packages of others, more than $(MAX_DEPS)"; exit 1; }
+
 .PHONY: vet
 vet:
 	$(GO) vet $(PACKAGES)
-	set -e; for m in $(LINTED); do (cd $$m && $(GO) vet ./...); done
+	cd integration && $(GO) vet ./...
 
 .PHONY: staticcheck
 staticcheck:
-	$(GO) tool staticcheck $(PACKAGES)
 	$(GO) build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	set -e; for m in $(LINTED); do (cd $$m && $(CURDIR)/bin/staticcheck ./...); done
+	bin/staticcheck $(PACKAGES)
+	cd integration && ../bin/staticcheck ./...
+
+.PHONY: generate
+generate: ## Write the Go code of .proto files; a test of integration/cmd/protogo fails if it is not up to date
+	$(GO) generate ./...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the codecs, the checks and what reads settings, FUZZTIME each (default 30s)
+fuzz: ## Fuzz the codecs, the checks, sequences of requests and what reads settings, FUZZTIME each (default 30s)
 	@set -e; for file in $$(git ls-files '*_test.go' | grep -v '^integration/'); do \
 	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(f \*testing\.F\).*/\1/p' $$file); do \
 	    echo "$$target in $$file"; \
-	    $(GO) test -run xxx -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file); done; done
+	    $(GO) test -run xxx -fuzz "^$$target\$$" -fuzzminimizetime 5s -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file); done; done
 
 .PHONY: vuln
 vuln: ## Known vulnerabilities in what the root module uses; asks vuln.go.dev
@@ -121,7 +163,7 @@ vuln: ## Known vulnerabilities in what the root module uses; asks vuln.go.dev
 
 # Not looked for: integers that are converted (revisions are int64, raft's terms uint64), files that settings
 # name, random numbers that spread retries, and errors that nobody can do anything about.
-GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.0 -quiet -exclude=G104,G115,G304,G404 \
+GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.0 -quiet -exclude=G104,G115,G304,G404 -exclude-generated \
   -exclude-dir=integration -exclude-dir=sqlstore/enginetest -exclude-dir=server/tlsfiles/tlstest
 
 .PHONY: gosec
