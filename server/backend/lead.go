@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -33,19 +36,26 @@ func (b *Backend) Lead(ctx context.Context, leading func(term int64)) error {
 	return l.run(ctx, leading)
 }
 
-// takeOver makes this node the leader, but does not serve as one yet.
-func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
+// takeOver makes this node the leader, but does not serve as one yet. It fails with errSilent
+// if the database keeps it waiting and another node could lead instead.
+func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	if err := b.Stopped(); err != nil {
 		return nil, err
 	}
+	limit := timing.TakeoverSilence
+	if b.cfg.Leadership == nil {
+		limit = math.MaxInt64
+	}
+	ctx, patience := newPatience(ctx, limit)
+	defer func() { err = patience.stop(err) }()
+	store := patience.attended(b.store)
 	l := &leader{b: b, ended: make(chan struct{})}
 	l.lease = fence.NewReadLease(b.cfg.Exclusive, b.cfg.ConfirmReads, b.cfg.FenceClock)
 	l.authority = fence.NewAuthority(fence.AuthorityConfig{
 		Store: b.store, Log: b.log, Lease: l.lease, Seen: b.seen, Await: l.awaitRevision, End: l.End,
 	})
 	l.alive, l.die = context.WithCancel(context.Background())
-	var err error
-	if err := fence.CheckLost(ctx, b.store); err != nil {
+	if err := fence.CheckLost(ctx, store); err != nil {
 		return nil, err
 	}
 	if l.hold, err = fence.Take(ctx, fence.Config{
@@ -53,6 +63,7 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	}); err != nil {
 		return nil, err
 	}
+	patience.answered()
 	taken := time.Now()
 	l.lessor = lease.New(lease.Config{
 		Store: b.store, Leader: l, View: b, MinTTL: b.cfg.MinLeaseTTL, Policies: b.cfg.TTLPolicies, RequestTimeout: b.cfg.RequestTimeout,
@@ -67,7 +78,7 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	}
 	// A restore that began since this node was opened has found its chain row, and
 	// ended there, or brought its own.
-	if err := repair.RefuseRestoring(ctx, b.store); err != nil {
+	if err := repair.RefuseRestoring(ctx, store); err != nil {
 		return nil, err
 	}
 	held := l.hold.Value()
@@ -76,13 +87,15 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 	if err := b.alarms.Load(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.lessor.Load(ctx, l.pipeline); err != nil {
+	patience.answered()
+	if err := l.lessor.Load(ctx, store, l.pipeline); err != nil {
 		return nil, err
 	}
 	if _, err := b.users.Load(ctx); err != nil {
 		return nil, err
 	}
-	if l.tokens, err = auth.LoadTokens(ctx, b.store, b.cfg.TokenTTL); err != nil {
+	patience.answered()
+	if l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); err != nil {
 		return nil, err
 	}
 	l.remover = compact.NewRemover(compact.Config{
@@ -93,8 +106,9 @@ func (b *Backend) takeOver(ctx context.Context) (*leader, error) {
 			return nil, err
 		}
 	}
+	patience.answered()
 	// Not earlier: the predecessor may not know its last commits yet.
-	if err := b.catchUpTo(ctx, held.Revision); err != nil {
+	if err := b.catchUpTo(ctx, history.New(store, b.mark), held.Revision); err != nil {
 		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
 	}
 	return l, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -67,7 +68,7 @@ func (b *Backend) CatchUp(ctx context.Context) error {
 		return err
 	}
 	b.visible.find(cur, time.Now())
-	if err := b.catchUpTo(ctx, min(cur, b.visible.newest(time.Now()))); err != nil {
+	if err := b.catchUpTo(ctx, b.history, min(cur, b.visible.newest(time.Now()))); err != nil {
 		return err
 	}
 	b.noteFed()
@@ -113,14 +114,14 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	return cur.Revision, err
 }
 
-// catchUpTo reads the compaction mark, and shows the changes in the log rows up to rev.
-func (b *Backend) catchUpTo(ctx context.Context, rev int64) error {
+// catchUpTo reads the compaction mark, and shows the changes in log up to rev.
+func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) error {
 	if _, err := b.readMark(ctx); err != nil {
 		return err
 	}
 	for b.Revision() < rev {
 		from := b.Revision() + 1
-		events, next, err := b.history.Changes(ctx, []byte{0}, []byte{0}, from, rev)
+		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, from, rev)
 		var compacted *watch.CompactedError
 		switch {
 		case errors.As(err, &compacted):

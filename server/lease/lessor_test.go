@@ -189,7 +189,7 @@ func TestClocksDoNotRunBeforeStart(t *testing.T) {
 		id := l.grant(0, 10)
 		l.crash()
 		next := New(l.lessor.cfg)
-		require.NoError(t, next.Load(t.Context(), l.pipeline))
+		require.NoError(t, next.Load(t.Context(), store, l.pipeline))
 		time.Sleep(time.Minute)
 		expired, _, _ := next.takeDue(time.Now())
 		require.Empty(t, expired)

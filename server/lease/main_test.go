@@ -79,7 +79,7 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 		Metrics: write.NewMetrics(prometheus.NewRegistry()), Log: log,
 	})
 	require.NoError(t, err)
-	require.NoError(t, l.lessor.Load(t.Context(), l.pipeline))
+	require.NoError(t, l.lessor.Load(t.Context(), store, l.pipeline))
 	l.lessor.Start()
 	return l
 }

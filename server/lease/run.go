@@ -59,13 +59,13 @@ func (l *Lessor) Start() {
 	}
 }
 
-// Load reads all leases from the table. From now on they change through p. Load must be
+// Load reads all leases from store's table. From now on they change through p. Load must be
 // called after the leader's change of the chain row, so that no other leader changes their
 // rows afterwards. The clocks of the leases stand still until Start.
-func (l *Lessor) Load(ctx context.Context, p *write.Pipeline) error {
+func (l *Lessor) Load(ctx context.Context, store sqlstore.Store, p *write.Pipeline) error {
 	l.pipeline = p
 	lo, hi := coder.LeaseBounds()
-	for stored, err := range l.cfg.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+	for stored, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return fmt.Errorf("reading the leases: %w", err)
 		}

@@ -19,6 +19,9 @@ const (
 	// For the same reason, and as long, a follower does not show what it found in the table
 	// and the leader has not reported.
 	TakeoverWait = ReadLease + ReadLease/2
+	// TakeoverSilence is how long the database may answer nothing to a new leader before the
+	// leader releases the lock, so that another member can try.
+	TakeoverSilence = 5 * time.Second
 	// Handover bounds how long a leader that stops on request continues with what is under
 	// way, and writes lease checkpoints.
 	Handover = time.Second
@@ -139,6 +142,11 @@ const (
 const (
 	// The successor waits out the read lease, with a margin for the speed of clocks.
 	_ = uint(TakeoverWait - ReadLease - ReadLease/2)
+	// A new leader is as patient with the database as a follower. If it is cut off from the
+	// database altogether, it loses the lock first. Its wait is not silence of the database.
+	_ = uint(TakeoverSilence - LookTimeout)
+	_ = uint(TakeoverSilence - Lease - RenewDeadline)
+	_ = uint(TakeoverSilence - 2*TakeoverWait)
 	// A call to the old leader ends after the new one may serve, so it can be repeated.
 	_ = uint(CutOff - 2*TakeoverWait)
 	// A renewal that waits for the old leader can be repeated before the lease ends.

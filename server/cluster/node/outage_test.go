@@ -121,3 +121,34 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 
 // heartbeat returns the leader's heartbeat, as it last saw it in its row.
 func heartbeat(m *testNode) uint64 { return m.Members().Self().Heartbeat }
+
+// A member that was granted the lock cannot read a row that a new leader needs, while its
+// heartbeats arrive. It releases the lock, and another member leads.
+func TestTakeoverThatHangsLeavesTheLockToOthers(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 3)
+	first := g.leader()
+	mustPut(t, first, "k", "1")
+	stuck := g.others(first)[0]
+	hung := stuck.line.hang(coder.RestoringKey())
+	require.NoError(t, first.MoveLeader(t.Context(), stuck.id()))
+	require.NoError(t, <-hung) // it reads
+	require.Error(t, <-hung)   // and has given up
+	var next *testNode
+	eventually.True(t, "another member to lead", func() bool {
+		for _, m := range g.others(stuck) {
+			if m.Backend().Leading() {
+				next = m
+			}
+		}
+		return next != nil
+	})
+	mustPut(t, next, "k", "2")
+	stuck.line.hang(nil)
+	g.leader()
+	requireGet(t, stuck, "k", "2")
+	// It can lead later.
+	require.NoError(t, next.MoveLeader(t.Context(), stuck.id()))
+	eventually.True(t, stuck.name+" to lead", stuck.Backend().Leading)
+	mustPut(t, stuck, "k", "3")
+}
