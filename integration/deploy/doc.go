@@ -1,6 +1,6 @@
 // Package deploy tests the folder deploy/: that its alerts and its dashboard ask
-// for metrics that a server exports, and that its unit and its manifests set what
-// sqlbrain knows.
+// for metrics that a server exports, and that its unit, its manifests and its chart
+// set what sqlbrain knows.
 //
-// It reads them with Prometheus' and Kubernetes' own code.
+// It reads them with Prometheus', Kubernetes' and Helm's own code.
 package deploy

@@ -28,10 +28,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// variants are the folders with manifests that can be applied.
-var variants = []string{"kubernetes", "kubernetes-tls"}
+// variants are what can be installed: folders that kustomize reads, and the chart with the values of a cluster.
+var variants = []string{"kubernetes", "kubernetes-tls", "helm"}
 
-// manifests are what kustomize makes of such a folder.
+// manifests are what kustomize or Helm makes of a variant.
 type manifests struct {
 	configMaps map[string]*corev1.ConfigMap
 	services   map[string]*corev1.Service
@@ -39,42 +39,63 @@ type manifests struct {
 	set        appsv1.StatefulSet
 	policies   map[string]*networkingv1.NetworkPolicy
 	budget     policyv1.PodDisruptionBudget
+	custom     map[string]map[string]any // of kinds that are not Kubernetes' own, by kind
 }
 
-// read decodes strictly: a field that does not exist is an error.
+func newManifests() *manifests {
+	return &manifests{
+		configMaps: make(map[string]*corev1.ConfigMap), services: make(map[string]*corev1.Service),
+		policies: make(map[string]*networkingv1.NetworkPolicy), custom: make(map[string]map[string]any),
+	}
+}
+
+// read returns the manifests of a variant.
 func read(t *testing.T, variant string) *manifests {
+	t.Helper()
+	if variant == "helm" {
+		m, _ := readChart(t, clusterValues)
+		return m
+	}
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder+variant)
 	require.NoError(t, err)
-	m := &manifests{
-		configMaps: make(map[string]*corev1.ConfigMap), services: make(map[string]*corev1.Service),
-		policies: make(map[string]*networkingv1.NetworkPolicy),
-	}
+	m := newManifests()
 	for _, r := range resources.Resources() {
-		var into any
-		switch r.GetKind() {
-		case "ConfigMap":
-			c := new(corev1.ConfigMap)
-			m.configMaps[r.GetName()], into = c, c
-		case "Service":
-			s := new(corev1.Service)
-			m.services[r.GetName()], into = s, s
-		case "Job":
-			into = &m.job
-		case "StatefulSet":
-			into = &m.set
-		case "NetworkPolicy":
-			p := new(networkingv1.NetworkPolicy)
-			m.policies[r.GetName()], into = p, p
-		case "PodDisruptionBudget":
-			into = &m.budget
-		default:
-			require.Fail(t, "nothing is known of it", r.GetKind())
-		}
 		text, err := r.AsYAML()
 		require.NoError(t, err)
-		require.NoError(t, yaml.UnmarshalStrict(text, into), r.GetName())
+		m.add(t, r.GetKind(), r.GetName(), text)
 	}
 	return m
+}
+
+// add decodes an object strictly: a field that does not exist is an error.
+func (m *manifests) add(t *testing.T, kind, name string, text []byte) {
+	t.Helper()
+	var into any
+	switch kind {
+	case "ConfigMap":
+		c := new(corev1.ConfigMap)
+		m.configMaps[name], into = c, c
+	case "Service":
+		s := new(corev1.Service)
+		m.services[name], into = s, s
+	case "Job":
+		require.Empty(t, m.job.Name, "a second job")
+		into = &m.job
+	case "StatefulSet":
+		require.Empty(t, m.set.Name, "a second StatefulSet")
+		into = &m.set
+	case "NetworkPolicy":
+		p := new(networkingv1.NetworkPolicy)
+		m.policies[name], into = p, p
+	case "PodDisruptionBudget":
+		into = &m.budget
+	case "ServiceMonitor", "PrometheusRule":
+		o := make(map[string]any)
+		m.custom[kind], into = o, &o
+	default:
+		require.Fail(t, "nothing is known of it", kind)
+	}
+	require.NoError(t, yaml.UnmarshalStrict(text, into), "%s\n%s", name, text)
 }
 
 func TestStrictness(t *testing.T) {
@@ -209,6 +230,48 @@ func selects(t *testing.T, s *metav1.LabelSelector, l map[string]string) bool {
 	return selector.Matches(labels.Set(l))
 }
 
+// openPorts returns to which ports of a pod others in the namespace may connect.
+func openPorts(t *testing.T, m *manifests, pod, from map[string]string) (ports []string) {
+	t.Helper()
+	for _, p := range m.policies {
+		if !selects(t, &p.Spec.PodSelector, pod) {
+			continue
+		}
+		for _, rule := range p.Spec.Ingress {
+			require.NotEmpty(t, rule.From, "%s lets everyone in", p.Name)
+			require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
+			for _, peer := range rule.From {
+				if peer.NamespaceSelector == nil && selects(t, peer.PodSelector, from) {
+					for _, port := range rule.Ports {
+						ports = append(ports, port.Port.String())
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// reachedPorts returns to which ports a pod may connect.
+func reachedPorts(t *testing.T, m *manifests, pod map[string]string) (ports []int) {
+	t.Helper()
+	for _, p := range m.policies {
+		if !selects(t, &p.Spec.PodSelector, pod) {
+			continue
+		}
+		assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, p.Spec.PolicyTypes)
+		for _, rule := range p.Spec.Egress {
+			require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
+			for _, port := range rule.Ports {
+				ports = append(ports, port.Port.IntValue())
+			}
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
 func TestNetworkPolicies(t *testing.T) {
 	for _, variant := range variants {
 		t.Run(variant, func(t *testing.T) { testNetworkPolicies(t, read(t, variant)) })
@@ -218,64 +281,29 @@ func TestNetworkPolicies(t *testing.T) {
 func testNetworkPolicies(t *testing.T, m *manifests) {
 	member, migration := m.set.Spec.Template.Labels, m.job.Spec.Template.Labels
 	stranger := map[string]string{"app": "another"}
-	// open returns to which ports of a pod others in the namespace may connect.
-	open := func(pod, from map[string]string) []string {
-		var ports []string
-		for _, p := range m.policies {
-			if !selects(t, &p.Spec.PodSelector, pod) {
-				continue
-			}
-			for _, rule := range p.Spec.Ingress {
-				require.NotEmpty(t, rule.From, "%s lets everyone in", p.Name)
-				require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
-				for _, peer := range rule.From {
-					if peer.NamespaceSelector == nil && selects(t, peer.PodSelector, from) {
-						for _, port := range rule.Ports {
-							ports = append(ports, port.Port.String())
-						}
-					}
-				}
-			}
-		}
-		slices.Sort(ports)
-		return ports
-	}
-	assert.Empty(t, open(member, stranger))
-	assert.Equal(t, []string{"client"}, open(member, map[string]string{"sqlbrain-client": "true"}))
-	assert.Equal(t, []string{"metrics"}, open(member, map[string]string{"sqlbrain-metrics": "true"}))
-	assert.Equal(t, []string{"peer"}, open(member, member))
+	assert.Empty(t, openPorts(t, m, member, stranger))
+	assert.Equal(t, []string{"client"}, openPorts(t, m, member, map[string]string{"sqlbrain-client": "true"}))
+	assert.Equal(t, []string{"metrics"}, openPorts(t, m, member, map[string]string{"sqlbrain-metrics": "true"}))
+	assert.Equal(t, []string{"peer"}, openPorts(t, m, member, member))
 	for _, from := range []map[string]string{stranger, {"sqlbrain-client": "true"}, member, migration} {
-		assert.Empty(t, open(migration, from))
+		assert.Empty(t, openPorts(t, m, migration, from))
 	}
 
-	// reached returns to which ports a pod may connect.
-	reached := func(pod map[string]string) []int {
-		var ports []int
-		for _, p := range m.policies {
-			if !selects(t, &p.Spec.PodSelector, pod) {
-				continue
-			}
-			assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, p.Spec.PolicyTypes)
-			for _, rule := range p.Spec.Egress {
-				require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
-				for _, port := range rule.Ports {
-					ports = append(ports, port.Port.IntValue())
-				}
-			}
-		}
-		slices.Sort(ports)
-		return slices.Compact(ports)
-	}
 	datastore, err := url.Parse(m.environmentOf(t, &m.job.Spec.Template.Spec)["SQLBRAIN_DATASTORE"])
 	require.NoError(t, err)
 	database, err := strconv.Atoi(datastore.Port())
 	require.NoError(t, err)
-	assert.Equal(t, []int{53, 2380, database}, reached(member))
-	assert.Equal(t, []int{53, database}, reached(migration))
+	assert.Equal(t, []int{53, 2380, database}, reachedPorts(t, m, member))
+	assert.Equal(t, []int{53, database}, reachedPorts(t, m, migration))
 }
 
 func TestMembersAreReached(t *testing.T) {
-	m := read(t, "kubernetes")
+	for _, variant := range variants {
+		t.Run(variant, func(t *testing.T) { testMembersAreReached(t, read(t, variant)) })
+	}
+}
+
+func testMembersAreReached(t *testing.T, m *manifests) {
 	pod := m.set.Spec.Template
 	members := m.services[m.set.Spec.ServiceName]
 	require.NotNil(t, members, "the StatefulSet's service does not exist")

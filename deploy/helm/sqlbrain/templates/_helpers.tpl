@@ -1,0 +1,194 @@
+{{- define "sqlbrain.name" -}}
+{{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* Names of members are names of pods, FULLNAME-0; -members and -migrate are added to it. */ -}}
+{{- define "sqlbrain.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end -}}
+{{- end }}
+
+{{- define "sqlbrain.selector" -}}
+app.kubernetes.io/name: {{ include "sqlbrain.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "sqlbrain.members" -}}
+{{ include "sqlbrain.selector" . }}
+app.kubernetes.io/component: server
+{{- end }}
+
+{{- define "sqlbrain.migration" -}}
+{{ include "sqlbrain.selector" . }}
+app.kubernetes.io/component: migrate
+{{- end }}
+
+{{- define "sqlbrain.labels" -}}
+{{ include "sqlbrain.selector" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+{{- end }}
+
+{{- define "sqlbrain.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "sqlbrain.replicas" -}}
+{{- if .Values.replicas -}}
+{{ .Values.replicas }}
+{{- else -}}
+{{ ternary 3 1 (ne .Values.datastore.url "") }}
+{{- end -}}
+{{- end }}
+
+{{- define "sqlbrain.scheme" -}}
+{{ ternary "https" "http" (ne .Values.tls.secretName "") }}
+{{- end }}
+
+{{- /* The port of the database: the last host's in the URL, unless it is set. */ -}}
+{{- define "sqlbrain.databasePort" -}}
+{{- if .Values.networkPolicy.database.port -}}
+{{ .Values.networkPolicy.database.port }}
+{{- else -}}
+{{- $found := regexFind ":[0-9]+/" .Values.datastore.url -}}
+{{- if $found -}}
+{{ trimAll ":/" $found }}
+{{- else -}}
+{{ ternary 4000 3306 (hasPrefix "tidb://" .Values.datastore.url) }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Variables that say how the database is reached. Members and the migration have them. */ -}}
+{{- define "sqlbrain.datastoreEnv" -}}
+{{- if .Values.datastore.url }}
+- {name: SQLBRAIN_DATASTORE, value: {{ .Values.datastore.url | quote }}}
+{{- if .Values.datastore.passwordSecret.name }}
+- {name: SQLBRAIN_DATASTORE_PASSWORD_FILE, value: /run/secrets/datastore/password}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sqlbrain.datastoreMounts" -}}
+{{- if .Values.datastore.passwordSecret.name }}
+- {name: datastore, mountPath: /run/secrets/datastore, readOnly: true}
+{{- end }}
+{{- if .Values.datastore.caSecret.name }}
+- {name: database-ca, mountPath: /run/secrets/database-ca, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "sqlbrain.datastoreVolumes" -}}
+{{- with .Values.datastore.passwordSecret }}
+{{- if .name }}
+- name: datastore
+  secret: {secretName: {{ .name }}, defaultMode: 0440, items: [{key: {{ .key }}, path: password}]}
+{{- end }}
+{{- end }}
+{{- with .Values.datastore.caSecret }}
+{{- if .name }}
+- name: database-ca
+  secret: {secretName: {{ .name }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sqlbrain.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "sqlbrain.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* Names and the database: what the members and the migration may reach. */ -}}
+{{- define "sqlbrain.databaseEgress" -}}
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+  to:
+    - namespaceSelector:
+        matchLabels: {kubernetes.io/metadata.name: kube-system}
+    - ipBlock: {cidr: 169.254.20.10/32} # where a node's own cache of names listens
+- ports: [{port: {{ include "sqlbrain.databasePort" . }}, protocol: TCP}]
+  {{- with .Values.networkPolicy.database.to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{- /* Values that the schema cannot refuse. */ -}}
+{{- define "sqlbrain.check" -}}
+{{- $own := list "name" "datastore" "datastore-password-file" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" -}}
+{{- range $name, $_ := .Values.settings -}}
+{{- if has $name $own -}}
+{{- fail (printf "settings.%s: the chart sets this flag from other values" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not .Values.datastore.url) (gt (int (include "sqlbrain.replicas" .)) 1) -}}
+{{- fail "replicas: SQLite allows one server; set datastore.url for more" -}}
+{{- end -}}
+{{- if and (eq .Values.auth.token "jwt") (not .Values.auth.jwt.secretName) -}}
+{{- fail "auth.jwt.secretName: JWTs need a secret with keys" -}}
+{{- end -}}
+{{- $pdb := .Values.podDisruptionBudget.minAvailable -}}
+{{- if and $pdb (ge (int $pdb) (int (include "sqlbrain.replicas" .))) -}}
+{{- fail "podDisruptionBudget.minAvailable: with as many as there are replicas, no node could be drained" -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Settings that are the same on all members. */ -}}
+{{- define "sqlbrain.settings" -}}
+{{- $scheme := include "sqlbrain.scheme" . }}
+SQLBRAIN_LISTEN_CLIENT_URLS: {{ $scheme }}://0.0.0.0:2379
+SQLBRAIN_LISTEN_METRICS_URLS: http://0.0.0.0:2381
+SQLBRAIN_SNAPSHOT_DIR: /snapshots
+{{- if .Values.datastore.url }}
+SQLBRAIN_MIGRATE: verify
+SQLBRAIN_LISTEN_PEER_URLS: https://0.0.0.0:2380
+{{- else }}
+SQLBRAIN_DATA_DIR: /data
+{{- end }}
+{{- if .Values.tls.secretName }}
+SQLBRAIN_CERT_FILE: /run/secrets/tls/tls.crt
+SQLBRAIN_KEY_FILE: /run/secrets/tls/tls.key
+SQLBRAIN_TLS_MIN_VERSION: {{ .Values.tls.minVersion }}
+{{- if .Values.tls.clientCertAuth }}
+SQLBRAIN_TRUSTED_CA_FILE: /run/secrets/tls/ca.crt
+SQLBRAIN_CLIENT_CERT_AUTH: "true"
+{{- end }}
+{{- end }}
+{{- if and .Values.datastore.url .Values.peerTLS.volume }}
+SQLBRAIN_PEER_CERT_FILE: /run/secrets/peer-tls/tls.crt
+SQLBRAIN_PEER_KEY_FILE: /run/secrets/peer-tls/tls.key
+SQLBRAIN_PEER_TRUSTED_CA_FILE: /run/secrets/peer-tls/ca.crt
+{{- end }}
+{{- with .Values.auth }}
+{{- if eq .token "jwt" }}
+SQLBRAIN_AUTH_TOKEN: {{ printf "jwt,pub-key=/run/secrets/jwt/%s,priv-key=/run/secrets/jwt/%s,sign-method=%s,ttl=%s" .jwt.publicKey .jwt.privateKey .jwt.signMethod .jwt.ttl | quote }}
+{{- else }}
+SQLBRAIN_AUTH_TOKEN: simple
+SQLBRAIN_AUTH_TOKEN_TTL: {{ .tokenTTL | int64 | quote }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+{{- /* Numbers in YAML are floats here: 8589934592 must not become 8.589934592e+09. */}}
+SQLBRAIN_{{ $name | upper | replace "-" "_" }}: {{ kindIs "float64" $value | ternary ($value | int64 | toString) ($value | toString) | quote }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,301 @@
+package deploy
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/helmchart"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+const chart = folder + "helm/sqlbrain"
+
+// namespace and the release's name are those of the rendered manifests.
+const namespace, release = "storage", "sqlbrain"
+
+// clusterValues make what Kustomize's base makes.
+var clusterValues = map[string]any{
+	"datastore": map[string]any{
+		"url":            "mysql://sqlbrain@db.example:3306/sqlbrain?tls=true",
+		"passwordSecret": map[string]any{"name": "sqlbrain-datastore"},
+	},
+}
+
+// readChart renders the chart and decodes the objects strictly.
+func readChart(t *testing.T, values map[string]any) (*manifests, *helmchart.Release) {
+	t.Helper()
+	r, err := helmchart.Render(t.Context(), chart, release, namespace, values)
+	require.NoError(t, err)
+	m := newManifests()
+	for _, o := range r.Objects {
+		m.add(t, o.Kind, o.Name, o.YAML)
+	}
+	return m, r
+}
+
+// values reads a file of the chart's folder ci.
+func values(t *testing.T, name string) map[string]any {
+	t.Helper()
+	v, err := helmchart.ReadValues(filepath.Join(chart, "ci", name+"-values.yaml"))
+	require.NoError(t, err)
+	return v
+}
+
+func TestChartLint(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, version := range []string{"v1.29.0", "v1.37.0"} {
+		kube, err := common.ParseKubeVersion(version)
+		require.NoError(t, err)
+		for _, file := range files {
+			v, err := helmchart.ReadValues(file)
+			require.NoError(t, err)
+			result := lint.RunAll(chart, v, namespace, lint.WithKubeVersion(kube))
+			for _, m := range result.Messages {
+				assert.LessOrEqual(t, m.Severity, support.InfoSev, "%s on Kubernetes %s: %s", file, version, m)
+			}
+		}
+	}
+}
+
+func TestChartRefusesValues(t *testing.T) {
+	const url = "mysql://u@h/d"
+	tests := map[string]struct{ values, says string }{
+		"unknown value":          {`{replica: 3}`, "replica"},
+		"SQLite on two servers":  {`{replicas: 2}`, "SQLite allows one server"},
+		"password in the URL":    {`{datastore: {url: "mysql://u:secret@h/d"}}`, "/datastore/url"},
+		"another database":       {`{datastore: {url: "postgres://u@h/d"}}`, "/datastore/url"},
+		"flag of the chart":      {`{settings: {listen-peer-urls: x}}`, "settings.listen-peer-urls"},
+		"flag with dashes":       {`{settings: {--console: true}}`, "--console"},
+		"fraction":               {`{settings: {quota-backend-bytes: 1.5}}`, "/settings/quota-backend-bytes"},
+		"tag as digest":          {`{image: {digest: v1}}`, "/image/digest"},
+		"JWT without keys":       {`{auth: {token: jwt}}`, "auth.jwt.secretName"},
+		"no memory is requested": {`{resources: {requests: {memory: null}}}`, "memory"},
+		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`, "podDisruptionBudget.minAvailable"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var v map[string]any
+			require.NoError(t, yaml.Unmarshal([]byte(tt.values), &v))
+			_, err := helmchart.Render(t.Context(), chart, release, namespace, v)
+			assert.ErrorContains(t, err, tt.says)
+		})
+	}
+}
+
+// Every file that a setting names lies in a mounted volume, and every volume is used.
+func TestChartMountsWhatItNames(t *testing.T) {
+	variables := known(t)
+	for _, name := range []string{"sqlite", "mysql", "tidb"} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := readChart(t, values(t, name))
+			pods := map[string]*corev1.PodSpec{"members": &m.set.Spec.Template.Spec}
+			if name != "sqlite" {
+				pods["migration"] = &m.job.Spec.Template.Spec
+			}
+			for who, pod := range pods {
+				mounted := make(map[string]bool)
+				for _, v := range pod.Containers[0].VolumeMounts {
+					mounted[v.MountPath] = true
+				}
+				used := make(map[string]bool)
+				for k, v := range m.environmentOf(t, pod) {
+					if k != "NAMESPACE" {
+						assert.Contains(t, variables, k, who)
+					}
+					for _, file := range regexp.MustCompile(`(?:^|=)(/[a-z][^,?]*)`).FindAllStringSubmatch(v, -1) {
+						dir := file[1]
+						if path.Ext(dir) != "" || path.Base(dir) == "password" {
+							dir = path.Dir(dir)
+						}
+						assert.Contains(t, mounted, dir, "%s: %s=%s", who, k, v)
+						used[dir] = true
+					}
+				}
+				assert.Equal(t, used, mounted, who)
+			}
+		})
+	}
+}
+
+func TestChartOnSQLite(t *testing.T) {
+	m, r := readChart(t, values(t, "sqlite"))
+	assert.EqualValues(t, 1, *m.set.Spec.Replicas)
+	assert.Empty(t, m.job.Name, "the server migrates its own file")
+	assert.Empty(t, m.budget.Name, "the only pod could never be evicted")
+	assert.Empty(t, m.custom)
+	environment := m.environmentOf(t, &m.set.Spec.Template.Spec)
+	assert.NotContains(t, environment, "SQLBRAIN_DATASTORE")
+	require.Len(t, m.set.Spec.VolumeClaimTemplates, 1)
+	claim := m.set.Spec.VolumeClaimTemplates[0]
+	assert.Contains(t, m.set.Spec.Template.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim.Name, MountPath: environment["SQLBRAIN_DATA_DIR"]})
+	assert.Contains(t, r.Notes, "data-sqlbrain-0", "the volume that outlives the release")
+	for _, p := range m.policies {
+		assert.Empty(t, p.Spec.Egress)
+		assert.NotContains(t, openPorts(t, m, m.set.Spec.Template.Labels, m.set.Spec.Template.Labels), "peer")
+	}
+	for _, s := range m.services {
+		for _, p := range s.Spec.Ports {
+			assert.NotEqual(t, "peer", p.Name)
+		}
+	}
+}
+
+// sqlbrain takes the chart's settings, and serves with them.
+func TestChartSettingsStartAServer(t *testing.T) {
+	v := values(t, "sqlite")
+	v["settings"] = values(t, "mysql")["settings"]
+	m, _ := readChart(t, v)
+	environment := m.environmentOf(t, &m.set.Spec.Template.Spec)
+	assert.Equal(t, "8589934592", environment["SQLBRAIN_QUOTA_BACKEND_BYTES"], "not in the form of a float")
+	args := []string{"serve"}
+	var clients string
+	for k, value := range environment {
+		switch k {
+		case "NAMESPACE", "SQLBRAIN_NAME", "SQLBRAIN_MEMORY_LIMIT_BYTES": // Kubernetes fills them in
+			continue
+		case "SQLBRAIN_DATA_DIR", "SQLBRAIN_SNAPSHOT_DIR":
+			value = t.TempDir()
+		case "SQLBRAIN_LISTEN_CLIENT_URLS", "SQLBRAIN_LISTEN_METRICS_URLS":
+			scheme, _, _ := strings.Cut(value, "://")
+			value = scheme + "://127.0.0.1:" + strconv.Itoa(enginetest.FreePort(t))
+			if k == "SQLBRAIN_LISTEN_CLIENT_URLS" {
+				clients = value
+			}
+		}
+		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "SQLBRAIN_"), "_", "-"))
+		args = append(args, "--"+flag+"="+value)
+	}
+	server := harness.StartProcess(t, harness.Sqlbrain(t), args...)
+	server.Await(t, func(ctx context.Context) error {
+		return exec.CommandContext(ctx, harness.Sqlbrain(t), "health", "--listen-client-urls", clients).Run()
+	})
+	server.Stop(t)
+}
+
+func TestChartWithEverything(t *testing.T) {
+	m, r := readChart(t, values(t, "mysql"))
+	pod := &m.set.Spec.Template.Spec
+	environment := m.environmentOf(t, pod)
+	assert.Regexp(t, `^registry\.example/sqlbrain@sha256:[0-9a-f]{64}$`, pod.Containers[0].Image)
+	assert.Equal(t, pod.Containers[0].Image, m.job.Spec.Template.Spec.Containers[0].Image)
+	assert.EqualValues(t, 3, *m.set.Spec.Replicas)
+	assert.EqualValues(t, 2, m.budget.Spec.MinAvailable.IntVal)
+	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
+	assert.Equal(t, "TLS1.3", environment["SQLBRAIN_TLS_MIN_VERSION"])
+	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m", environment["SQLBRAIN_AUTH_TOKEN"])
+	assert.Equal(t, []int{53, 2380, 3307, 4317}, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 3307}, reachedPorts(t, m, m.job.Spec.Template.Labels))
+	assert.NotContains(t, r.Notes, "WARNING")
+	_, unprotected := readChart(t, clusterValues)
+	assert.Contains(t, unprotected.Notes, "WARNING: clients are served in plain text")
+	assert.Contains(t, unprotected.Notes, "etcdctl auth enable")
+
+	monitor := m.custom["ServiceMonitor"]["spec"].(map[string]any)
+	selector := make(labels.Set)
+	for k, v := range monitor["selector"].(map[string]any)["matchLabels"].(map[string]any) {
+		selector[k] = v.(string)
+	}
+	selected := 0
+	for _, s := range m.services {
+		if selector.AsSelector().Matches(labels.Set(s.Labels)) {
+			selected++
+			assert.Equal(t, corev1.ClusterIPNone, s.Spec.ClusterIP, "each member is scraped")
+			var ports []any
+			for _, p := range s.Spec.Ports {
+				ports = append(ports, p.Name)
+			}
+			assert.Contains(t, ports, monitor["endpoints"].([]any)[0].(map[string]any)["port"])
+		}
+	}
+	assert.Equal(t, 1, selected, "a member in two services would be scraped twice")
+	job := monitor["endpoints"].([]any)[0].(map[string]any)["relabelings"].([]any)[0].(map[string]any)
+	assert.Equal(t, map[string]any{"targetLabel": "job", "replacement": "sqlbrain/storage/sqlbrain"}, job, "alerts look for sqlbrain in job")
+}
+
+// The chart's rules and dashboard are those of the folders deploy/prometheus and deploy/grafana.
+func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	text, err := os.ReadFile(ruleFile)
+	require.NoError(t, err)
+	var rules map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &rules))
+	require.NotEmpty(t, rules["groups"])
+	assert.Equal(t, rules, m.custom["PrometheusRule"]["spec"])
+
+	text, err = os.ReadFile(folder + "grafana/sqlbrain.json")
+	require.NoError(t, err)
+	board := m.configMaps["sqlbrain-dashboard"]
+	require.NotNil(t, board)
+	assert.Equal(t, "1", board.Labels["grafana_dashboard"])
+	assert.JSONEq(t, string(text), board.Data["sqlbrain.json"])
+}
+
+// Hooks run before any other object of the release exists, and an upgrade can be repeated.
+func TestChartMigrationNeedsNothingOfTheRelease(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	pod := &m.job.Spec.Template.Spec
+	assert.Empty(t, pod.Containers[0].EnvFrom)
+	for _, v := range pod.Volumes {
+		assert.NotNil(t, v.Secret, "%s is made by hand", v.Name)
+	}
+	policy := m.policies["sqlbrain-migrate"]
+	require.NotNil(t, policy)
+	assert.True(t, selects(t, &policy.Spec.PodSelector, m.job.Spec.Template.Labels))
+	assert.False(t, selects(t, &policy.Spec.PodSelector, m.set.Spec.Template.Labels))
+	for _, annotations := range []map[string]string{m.job.Annotations, policy.Annotations} {
+		assert.Equal(t, "pre-install,pre-upgrade", annotations["helm.sh/hook"])
+		assert.Contains(t, annotations["helm.sh/hook-delete-policy"], "before-hook-creation", "a job cannot be changed")
+		assert.NotContains(t, annotations["helm.sh/hook-delete-policy"], "hook-failed", "the log of a failure is needed")
+	}
+	assert.Equal(t, "0", m.job.Annotations["helm.sh/hook-weight"])
+	assert.Equal(t, "-5", policy.Annotations["helm.sh/hook-weight"], "before the job")
+}
+
+func TestChartReplacesPodsWhenSettingsChange(t *testing.T) {
+	annotations := func(settings map[string]any) map[string]string {
+		m, _ := readChart(t, map[string]any{"settings": settings})
+		return m.set.Spec.Template.Annotations
+	}
+	assert.Equal(t, annotations(nil), annotations(nil))
+	assert.NotEqual(t, annotations(nil), annotations(map[string]any{"console": true}))
+}
+
+// Two releases in one namespace share nothing.
+func TestChartReleasesAreApart(t *testing.T) {
+	names := make(map[string]bool)
+	var sets []labels.Selector
+	var pods []labels.Set
+	for _, name := range []string{"sqlbrain", "second"} {
+		r, err := helmchart.Render(t.Context(), chart, name, namespace, values(t, "mysql"))
+		require.NoError(t, err)
+		m := newManifests()
+		for _, o := range r.Objects {
+			assert.False(t, names[o.Kind+"/"+o.Name], "%s %s exists in both", o.Kind, o.Name)
+			names[o.Kind+"/"+o.Name] = true
+			m.add(t, o.Kind, o.Name, o.YAML)
+		}
+		sets, pods = append(sets, labels.SelectorFromSet(m.set.Spec.Selector.MatchLabels)), append(pods, m.set.Spec.Template.Labels)
+	}
+	assert.True(t, sets[0].Matches(pods[0]))
+	assert.False(t, sets[0].Matches(pods[1]))
+	assert.False(t, sets[1].Matches(pods[0]))
+}
