@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -21,7 +22,7 @@ type Authority struct {
 	looks *coalesce.Group[struct{}]
 }
 
-// AuthorityConfig says how to look at the chain row. All fields are required.
+// AuthorityConfig says how to look at the chain row. All fields but Trace are required.
 type AuthorityConfig struct {
 	Store sqlstore.Store
 	Log   *slog.Logger
@@ -33,7 +34,8 @@ type AuthorityConfig struct {
 	Await func(ctx context.Context, revision int64) error
 	// End ends the leadership because of cause, ErrDeposed or ErrDataLost. It returns the
 	// error of requests.
-	End func(cause error) error
+	End   func(cause error) error
+	Trace *protocol.Trace // nil: steps are not recorded
 }
 
 // NewAuthority returns the authority of a leader that has taken the chain row.
@@ -62,6 +64,7 @@ func (a *Authority) Confirm(ctx context.Context) error {
 func (a *Authority) look(ctx context.Context) (struct{}, error) {
 	acknowledged := a.cfg.Seen.Chain()
 	started := a.cfg.Lease.Now()
+	step := protocol.Step{Kind: protocol.Look, Began: a.cfg.Trace.Now()}
 	cur, _, err := readChain(ctx, a.cfg.Store)
 	if errors.Is(err, ErrDataLost) {
 		return struct{}{}, a.cfg.End(err)
@@ -69,7 +72,9 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 	if err != nil {
 		return struct{}{}, fmt.Errorf("confirming the leadership: %w", err)
 	}
+	step.Chain = cur
 	if err := Judge(acknowledged, cur); err != nil {
+		a.cfg.Trace.Record(step)
 		return struct{}{}, a.cfg.End(err)
 	}
 	// A commit of this leader may be in the table before the leader has its answer. Followers
@@ -77,6 +82,7 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 	if err := a.cfg.Await(ctx, cur.Revision); err != nil {
 		return struct{}{}, err
 	}
+	a.cfg.Trace.Record(step) // before the lease is extended, so that no read within it comes first
 	a.cfg.Lease.Extend(started)
 	return struct{}{}, nil
 }

@@ -16,7 +16,7 @@ func TestTheLeaseClockCountsSuspension(t *testing.T) {
 		}
 		return time.Duration(ts.Nano())
 	}
-	before, now, after := boot(), leaseClock(), boot()
+	before, now, after := boot(), Clock(), boot()
 	if now < before || now > after {
 		t.Errorf("the lease's clock says %s, between %s and %s since the system started", now, before, after)
 	}

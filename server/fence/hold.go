@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
@@ -26,7 +27,7 @@ type Hold struct {
 	replaced coder.Chain
 }
 
-// Config says how to take and keep the chain row. All fields are required.
+// Config says how to take and keep the chain row. All fields but Trace are required.
 type Config struct {
 	Store sqlstore.Store
 	Log   *slog.Logger
@@ -35,6 +36,7 @@ type Config struct {
 	// Verify judges what the row holds before it is replaced.
 	Verify  func(coder.Chain) error
 	Metrics *Metrics
+	Trace   *protocol.Trace // nil: steps are not recorded
 }
 
 // Value returns what this leader last wrote to the chain row.
@@ -74,7 +76,9 @@ func Take(ctx context.Context, cfg Config) (*Hold, error) {
 			c.held = coder.Chain{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision}
 			batch.CAS(coder.ChainKey(), coder.EncodeChain(c.held), old)
 		}
+		cfg.Trace.Record(protocol.Step{Kind: protocol.Take, Chain: c.held, Expected: c.replaced})
 		err = batch.Commit(ctx)
+		cfg.Trace.Answer(err)
 		var conflict *sqlstore.Conflict
 		switch {
 		case err == nil:
@@ -124,6 +128,7 @@ func (h *Hold) PredecessorMayAnswer() bool {
 func (h *Hold) Resign(ctx context.Context) error {
 	batch := h.cfg.Store.BeginBatchWrite()
 	batch.CAS(coder.ChainKey(), coder.EncodeChain(h.held.Resigned()), coder.EncodeChain(h.held))
+	h.cfg.Trace.Record(protocol.Step{Kind: protocol.Resign, Chain: h.held.Resigned(), Expected: h.held})
 	err := batch.Commit(ctx)
 	if errors.Is(err, sqlstore.ErrRowMissing) {
 		return rowMissing(err)
@@ -171,9 +176,11 @@ func (h *Hold) Commit(ctx context.Context, next coder.Chain, timeout time.Durati
 	}
 	fill(batch)
 	started := h.cfg.Lease.Now()
+	h.cfg.Trace.Record(protocol.Step{Kind: protocol.Commit, Chain: next, Expected: h.held})
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	err := batch.Commit(bounded)
 	cancel()
+	h.cfg.Trace.Answer(err)
 	var conflict *sqlstore.Conflict
 	switch {
 	case err == nil:
@@ -234,10 +241,12 @@ func (h *Hold) settle(ctx context.Context, want coder.Chain) (committed bool, er
 func (h *Hold) trySettle(ctx context.Context, want coder.Chain, mine map[coder.Chain]bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
 	defer cancel()
+	began := h.cfg.Trace.Now()
 	cur, raw, err := readChain(ctx, h.cfg.Store)
 	if err != nil {
 		return false, err
 	}
+	h.cfg.Trace.Record(protocol.Step{Kind: protocol.Settle, Began: began, Chain: cur})
 	if cur == want {
 		h.held = want
 		return true, nil
@@ -251,7 +260,10 @@ func (h *Hold) trySettle(ctx context.Context, want coder.Chain, mine map[coder.C
 	batch := h.cfg.Store.BeginBatchWrite()
 	batch.CAS(coder.ChainKey(), coder.EncodeChain(raised), raw)
 	mine[raised] = true
-	switch err := batch.Commit(ctx); {
+	h.cfg.Trace.Record(protocol.Step{Kind: protocol.Raise, Chain: raised, Expected: cur})
+	err = batch.Commit(ctx)
+	h.cfg.Trace.Answer(err)
+	switch {
 	case errors.Is(err, sqlstore.ErrRowMissing):
 		return false, rowMissing(err)
 	case err != nil:

@@ -24,7 +24,7 @@ const (
 type ReadLease struct {
 	always bool                 // the store is this process's alone
 	never  bool                 // every question is the database's
-	now    func() time.Duration // leaseClock
+	now    func() time.Duration // Clock
 	until  atomic.Int64         // on that clock, in nanoseconds
 	ended  atomic.Bool          // given up for good
 }
@@ -34,7 +34,7 @@ type ReadLease struct {
 // never is. clock replaces the system's clock; nil: that one.
 func NewReadLease(exclusive, confirm bool, clock func() time.Duration) *ReadLease {
 	if clock == nil {
-		clock = leaseClock
+		clock = Clock
 	}
 	return &ReadLease{always: exclusive && !confirm, never: confirm, now: clock}
 }

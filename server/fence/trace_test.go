@@ -1,0 +1,121 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// record lets h record its steps, and returns them.
+func record(h *Hold) func() []protocol.Step {
+	var steps []protocol.Step
+	h.cfg.Trace = protocol.New("n1", func() time.Duration { return 0 }, func(s protocol.Step) {
+		s.Node = ""
+		steps = append(steps, s)
+	})
+	return func() []protocol.Step { return steps }
+}
+
+func requireSteps(t *testing.T, got []protocol.Step, want ...protocol.Step) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("steps\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestStepsOfACommit(t *testing.T) {
+	store := newStore(t)
+	h := take(t, store, newLease())
+	steps, held := record(h), h.Value()
+	next := h.Next(2)
+	if _, err := commit(t, h, 2, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	requireSteps(t, steps(),
+		protocol.Step{Kind: protocol.Commit, Chain: next, Expected: held},
+		protocol.Step{Kind: protocol.Answer, Result: protocol.Written},
+		protocol.Step{Kind: protocol.Resign, Chain: next.Resigned(), Expected: next})
+}
+
+func TestStepsOfATakeover(t *testing.T) {
+	store := newStore(t)
+	first := take(t, store, newLease())
+	steps := record(first)
+	cfg := first.cfg
+	store.fault = func(commit func() error) error { return errors.Join(sqlstore.ErrUncertain, commit()) }
+	second, err := Take(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two, three := first.Value(), coder.Chain{Sequence: 2, Term: 2, Revision: 1}, coder.Chain{Sequence: 3, Term: 3, Revision: 1}
+	if second.Value() != three {
+		t.Errorf("holds %+v", second.Value())
+	}
+	requireSteps(t, steps(),
+		protocol.Step{Kind: protocol.Take, Chain: two, Expected: one},
+		protocol.Step{Kind: protocol.Answer, Result: protocol.Unknown},
+		protocol.Step{Kind: protocol.Take, Chain: three, Expected: two},
+		protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+}
+
+func TestStepsOfSettling(t *testing.T) {
+	store := newStore(t)
+	h := take(t, store, newLease())
+	steps, held := record(h), h.Value()
+	next := h.Next(2)
+	store.fault = func(func() error) error { return sqlstore.ErrUncertain }
+	if outcome, err := commit(t, h, 2, false); outcome != NotWritten || err != nil {
+		t.Fatalf("%v, %v", outcome, err)
+	}
+	raised := held
+	raised.Sequence++
+	raised.Attempt++
+	requireSteps(t, steps(),
+		protocol.Step{Kind: protocol.Commit, Chain: next, Expected: held},
+		protocol.Step{Kind: protocol.Answer, Result: protocol.Unknown},
+		protocol.Step{Kind: protocol.Settle, Chain: held},
+		protocol.Step{Kind: protocol.Raise, Chain: raised, Expected: held},
+		protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+}
+
+func TestStepsOfLooks(t *testing.T) {
+	store := newStore(t)
+	lease := newLease()
+	h := take(t, store, lease)
+	steps, held := record(h), h.Value()
+	seen := NewSeen(func() int64 { return 1 })
+	seen.Note(held)
+	waited := false
+	a := NewAuthority(AuthorityConfig{
+		Store: store, Log: h.cfg.Log, Lease: lease, Seen: seen, Trace: h.cfg.Trace,
+		Await: func(context.Context, int64) error {
+			waited = len(steps()) == 0
+			return nil
+		},
+		End: func(cause error) error { return cause },
+	})
+	defer a.Close(ErrDeposed)
+	if err := a.Confirm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !waited {
+		t.Error("the look was recorded before the leader showed what it found")
+	}
+	successor := take(t, store, newLease())
+	lease.Expire()
+	if err := a.Confirm(t.Context()); !errors.Is(err, ErrDeposed) {
+		t.Fatal(err)
+	}
+	requireSteps(t, steps(),
+		protocol.Step{Kind: protocol.Look, Chain: held},
+		protocol.Step{Kind: protocol.Look, Chain: successor.Value()})
+}
