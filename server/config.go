@@ -99,8 +99,10 @@ type Config struct {
 	// ExtensiveMetrics adds a latency histogram of every RPC.
 	ExtensiveMetrics bool
 
-	// Tests shorten handshakeTimeout and defaultIdleTimeout.
+	// Tests change handshakeTimeout and defaultIdleTimeout.
 	headTimeout, idleTimeout time.Duration
+	// Tests set these of forward.Config.
+	readAttempt, applyWait time.Duration
 }
 
 const (

@@ -172,10 +172,10 @@ func TestFollowersForwardCallsOfTheLeader(t *testing.T) {
 }
 
 func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
-	p := newPair(t, func(c *Config) { c.RequestTimeout = 5 * time.Minute })
+	p := newPair(t, func(c *Config) { c.RequestTimeout = 5 * time.Hour })
 	seen := make(chan context.Context, 1)
 	p.leader.onTxn = func(ctx context.Context) error { seen <- ctx; return nil }
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "authorization", "other", "sqlbrain-user-bin", "root", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
 		"binary-bin", "\x00\xff", link.MetadataPrefix+"forwarded-for", "somebody else", "sqlbrain-cluster", "ff", link.MetadataPrefix+"not-leader", "true")
@@ -196,7 +196,7 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	want, _ := ctx.Deadline()
 	got, ok := at.Deadline()
 	require.True(t, ok)
-	require.WithinDuration(t, want, got, 30*time.Second, "not the server's own bound, which is later")
+	require.WithinDuration(t, want, got, time.Hour, "not the server's own bound, which is later")
 }
 
 func TestErrorOfTheLeaderIsReturned(t *testing.T) {
@@ -309,7 +309,7 @@ func TestCallToASilentLeaderTimesOut(t *testing.T) {
 
 // A read that the leader does not answer is repeated in time, at the current leader.
 func TestReadIsRepeatedIfTheLeaderIsSilent(t *testing.T) {
-	p := newPair(t, func(c *Config) { c.RequestTimeout = 4 * time.Second })
+	p := newPair(t, func(c *Config) { c.RequestTimeout, c.readAttempt = time.Hour, 500*time.Millisecond })
 	held := make(chan struct{})
 	defer close(held)
 	p.leader.onLookUp = func() error { <-held; return nil }

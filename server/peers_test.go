@@ -24,6 +24,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -232,19 +233,23 @@ func TestStopEndsFeeds(t *testing.T) {
 
 // gRPC waits for connections that say nothing, for much longer than a stop may take.
 func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
-	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) { c.StopTimeout = 20 * time.Millisecond })
+	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
+		c.StopTimeout = 20 * time.Millisecond
+		c.headTimeout = time.Hour // after that gRPC would give the connection up by itself
+	})
 	stop := runServer(t, s)
 	mute, err := net.Dial("tcp", strings.TrimPrefix(s.PeerURLs()[0], "http://"))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, mute.Close()) }()
+	defer func() { _ = mute.Close() }()
 	_, err = feed.NewClient(peerClient(t, 44, s.PeerURLs())).Position(testContext(t))
 	require.NoError(t, err, "a later connection was accepted, so the mute one was")
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	select {
 	case <-stopped:
-	case <-time.After(handshakeTimeout * 3 / 4): // when gRPC would give the connection up by itself
+	case <-time.After(eventually.Patience):
 		t.Error("the server waits for a connection that says nothing")
+		require.NoError(t, mute.Close())
 		<-stopped
 	}
 }

@@ -36,7 +36,7 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 	}, func() float64 { return float64(g.Revision()) })
 	r.MustRegister(g.Collectors()...)
 	if cfg.Router != nil {
-		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout})
+		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout, ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
 		r.MustRegister(s.forward.Collectors()...)
 	}
 	members := cfg.Members

@@ -71,12 +71,16 @@ type Guard interface {
 	Refresh(ctx context.Context) (version int64, err error)
 }
 
-// Config configures a Forwarder. All fields are required.
+// Config configures a Forwarder.
 type Config struct {
 	Router  Router
 	Node    Node
 	Guard   Guard
 	Timeout time.Duration // bound of a call, in addition to the caller's deadline
+
+	// Tests change these, which may be zero.
+	ReadAttempt time.Duration // bound of one attempt at a read; 0: a quarter of Timeout
+	ApplyWait   time.Duration // longest wait until this node has applied a write; 0: timing.ApplyWait
 }
 
 // Forwarder sends calls to the leader that this member cannot execute because it does not
@@ -93,7 +97,6 @@ type Config struct {
 // durable, and an error would suggest that it may not be.
 type Forwarder struct {
 	cfg       Config
-	applyWait time.Duration // timing.ApplyWait; tests change it
 	replies   replyTypes
 	outcomes  *prometheus.CounterVec
 	unapplied prometheus.Counter
@@ -101,8 +104,14 @@ type Forwarder struct {
 
 // New returns a Forwarder.
 func New(cfg Config) *Forwarder {
+	if cfg.ReadAttempt == 0 {
+		cfg.ReadAttempt = cfg.Timeout / 4
+	}
+	if cfg.ApplyWait == 0 {
+		cfg.ApplyWait = timing.ApplyWait
+	}
 	return &Forwarder{
-		cfg: cfg, applyWait: timing.ApplyWait,
+		cfg: cfg,
 		unapplied: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_forwarded_unapplied_total",
 			Help: "Forwarded writes that were answered before this node had applied them, since that took too long.",
@@ -136,7 +145,7 @@ func (f *Forwarder) Unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 // awaitApplied waits, for a bounded time, until this node has applied the write req,
 // which the leader has answered with resp.
 func (f *Forwarder) awaitApplied(ctx context.Context, method string, req proto.Message, resp any) {
-	wait := f.applyWait
+	wait := f.cfg.ApplyWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2) // the answer must reach the client in time
 	}
@@ -265,7 +274,7 @@ func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 	if reads {
 		// The node may be gone without a trace, and another one lead by now.
 		var cancel context.CancelFunc
-		attempt, cancel = context.WithTimeout(ctx, f.cfg.Timeout/4)
+		attempt, cancel = context.WithTimeout(ctx, f.cfg.ReadAttempt)
 		defer cancel()
 	}
 	var (

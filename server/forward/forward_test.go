@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
@@ -13,7 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Whatever a member may be asked, its answer can be received.
@@ -70,6 +74,40 @@ func TestOnlyTheClientsDeadlineIsReportedAsExceeded(t *testing.T) {
 	}
 	require.NoError(t, ended(far, bounded, nil))
 	require.Equal(t, context.Canceled, ended(far, bounded, context.Canceled))
+}
+
+// lagging is a node that never applies anything.
+type lagging struct{ Node }
+
+func (lagging) AwaitApplied(ctx context.Context, _ backend.Update) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// The answer to a write waits for timing.ApplyWait at most, and so short that it reaches the client before the
+// client's deadline.
+func TestWaitForTheWriteIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(Config{Node: lagging{}, Timeout: time.Hour})
+		resp := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: 5}}
+		for timeout, want := range map[time.Duration]time.Duration{
+			time.Second:              time.Second / 2,
+			2 * timing.ApplyWait:     timing.ApplyWait,
+			1000 * time.Hour:         timing.ApplyWait,
+			timing.ApplyWait * 2 / 3: timing.ApplyWait / 3,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			began := time.Now()
+			f.awaitApplied(ctx, "/etcdserverpb.KV/Put", &pb.PutRequest{}, resp)
+			require.Equal(t, want, time.Since(began), "a client that waits for %s", timeout)
+			require.NoError(t, ctx.Err())
+			cancel()
+		}
+		began := time.Now()
+		f.awaitApplied(t.Context(), "/etcdserverpb.KV/Put", &pb.PutRequest{}, resp)
+		require.Equal(t, timing.ApplyWait, time.Since(began), "a client without a deadline")
+		require.EqualValues(t, 5, testutil.ToFloat64(f.unapplied))
+	})
 }
 
 func TestMoveLeaderIsForTheLeaderOnly(t *testing.T) {
