@@ -47,12 +47,19 @@ func newTestLog(t *testing.T, to string, change ...func(*Log)) (*Log, *buffer) {
 	var process buffer
 	l, err := newLog(Config{To: to, Logger: slog.New(slog.NewJSONHandler(&process, nil)), Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
+	l.maxWait = time.Hour // a slow disk is not what most tests are about
 	for _, c := range change {
 		c(l)
 	}
 	l.start(slog.String("version", "v1"))
 	t.Cleanup(l.Close)
 	return l, &process
+}
+
+// closeLog closes l, and waits until its writer has ended, however long that takes.
+func closeLog(l *Log) {
+	l.Close()
+	<-l.stopped
 }
 
 // linesOf returns the lines of a file.
@@ -99,7 +106,7 @@ func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, fileMode, info.Mode().Perm())
-	l.Close()
+	closeLog(l)
 	require.Equal(t, []string{"start", "change", "stop"}, kinds(linesOf(t, path)))
 	l.Record(Change, true, event) // must not block or panic
 }
@@ -151,7 +158,7 @@ func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
 	for range 2 * limitRate {
 		l.Record(Denied, false, event)
 	}
-	l.Close()
+	closeLog(l)
 	count := map[string]int{}
 	var suppressions float64
 	for _, line := range linesOf(t, path) {
@@ -221,6 +228,8 @@ func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 	l, process := newTestLog(t, path, func(l *Log) {
 		l.maxWait = time.Millisecond
 		l.sink = stuck{l.sink, release}
+		now := time.Now()
+		l.now = func() time.Time { return now } // else more than limitBurst are admitted, the longer the more
 	})
 	for range queueLength {
 		l.Record(Denied, false, event) // never waits
@@ -231,7 +240,7 @@ func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 	require.Contains(t, process.String(), `"msg":"audit"`)
 	require.NotZero(t, testutil.ToFloat64(l.failures.WithLabelValues(fateLogged)))
 	close(release)
-	l.Close()
+	closeLog(l)
 	require.EqualValues(t, limitBurst, testutil.ToFloat64(l.failures.WithLabelValues(fateLost)))
 }
 
@@ -240,7 +249,7 @@ func TestProcessLogAsAuditLogIgnoresItsLevel(t *testing.T) {
 	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process, &slog.HandlerOptions{Level: slog.LevelError}))})
 	require.NoError(t, err)
 	l.Record(Change, true, event)
-	l.Close()
+	closeLog(l)
 	require.Contains(t, process.String(), "msg=audit event=change method=/m user=ann")
 }
 
