@@ -19,6 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -186,7 +187,15 @@ func (noMembers) Refresh(context.Context) error { return nil }
 // newClient returns a client of the member at url, which has no certificate.
 func newClient(t testing.TB, url string) *Client {
 	t.Helper()
-	return NewClient(newMember(t, memberID, url))
+	return clientOf(newMember(t, memberID, url))
+}
+
+// clientOf returns a client that waits for a leader that is silent because the machine is
+// busy.
+func clientOf(m *link.Client) *Client {
+	c := NewClient(m)
+	c.silence = time.Hour
+	return c
 }
 
 func newMember(t testing.TB, id uint64, url string) *link.Client {
@@ -203,7 +212,7 @@ func newMember(t testing.TB, id uint64, url string) *link.Client {
 }
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

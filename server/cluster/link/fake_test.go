@@ -17,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const (
@@ -176,7 +177,7 @@ func newClient(t *testing.T, url string, change ...func(*Config)) *Client {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

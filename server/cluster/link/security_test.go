@@ -419,13 +419,17 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 	d := newDialer(memberID, must(parseURLs([]string{url})), newPool(t, func(c *Config) { c.Security = client.Security }))
 	for _, words := range []string{"", "GET / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 100)} {
 		address := strings.TrimPrefix(url, "http://")
-		raw, err := d.dial(testContext(t), address)
-		require.NoError(t, err)
-		require.IsType(t, &net.TCPConn{}, raw, "gRPC bounds how long its data may go unacknowledged")
-		conn, err := d.handshake(testContext(t), address, raw)
-		require.NoError(t, err)
-		_, err = conn.Write([]byte(words))
-		require.NoError(t, err)
+		var conn net.Conn
+		eventually.Nil(t, eventually.Patience, func(ctx context.Context) error { // its time may be over before the handshake is
+			raw, err := d.dial(ctx, address)
+			require.NoError(t, err)
+			require.IsType(t, &net.TCPConn{}, raw, "gRPC bounds how long its data may go unacknowledged")
+			if conn, err = d.handshake(ctx, address, raw); err != nil {
+				_ = raw.Close()
+			}
+			return err
+		})
+		_, err := conn.Write([]byte(words))
 		for err == nil {
 			_, err = conn.Read(make([]byte, 100))
 		}
