@@ -15,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -222,7 +223,7 @@ func wait[T any](t testing.TB, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(eventually.Patience):
 		require.Fail(t, "waited in vain", "for %s", what)
 		panic("unreachable")
 	}

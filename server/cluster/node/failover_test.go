@@ -56,8 +56,9 @@ func TestKilledLeaderIsReplacedBeforeItsLockExpires(t *testing.T) {
 func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 3)
+	putAnywhere(t, g.all(), "k", "1")
 	old := g.leader()
-	mustPut(t, old, "k", "1")
+	term := old.Backend().Status().Term
 	followers := g.others(old)
 
 	began := time.Now()
@@ -71,13 +72,13 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 		_, err := feed.NewClient(client).Position(context.Background())
 		answered <- err
 	}()
-	young := leader(t, followers)
-	report(t, "a leader froze, another one leads (lease 1s)", began)
-	rev := mustPut(t, young, "k", "2")
+	rev := putAnywhere(t, followers, "k", "2")
+	report(t, "a leader froze, another one leads (lease 3s)", began)
 	select {
 	case err := <-answered:
 		report(t, "a call to the frozen one ended", began)
-		require.Equal(t, codes.Canceled, status.Code(errors.Unwrap(err)), "%v", err)
+		// Unavailable if the connection was not made yet when the leader froze.
+		require.Contains(t, []codes.Code{codes.Canceled, codes.Unavailable}, status.Code(errors.Unwrap(err)), "%v", err)
 	case <-time.After(patience):
 		require.Fail(t, "a call waits for the frozen leader")
 	}
@@ -111,12 +112,11 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 	}
 	old.thaw()
 	require.Error(t, <-write)
-	again := g.leader()
+	require.Greater(t, g.leader().Backend().Status().Term, term)
 	close(over)
 	readers.Wait()
-	require.NotSame(t, old, again)
 	requireGet(t, old, "k", "2")
-	mustPut(t, again, "k", "3")
+	putAnywhere(t, g.all(), "k", "3")
 	requireGet(t, old, "k", "3")
 }
 

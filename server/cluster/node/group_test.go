@@ -24,15 +24,16 @@ import (
 )
 
 // patience ends a wait for something that does not come.
-const patience = time.Minute
+const patience = eventually.Patience
 
 // lockTimes are the durations of the lock.
 type lockTimes struct{ lease, deadline, retry time.Duration }
 
-// In a quick group the lock expires after a second. In a slow one it never does
-// within a test: who leads changes for a better reason, or not at all.
+// In a quick group the lock expires after some seconds, on a busy machine also that of a
+// leader that lives: tests write with putAnywhere there. In a slow one it never does within
+// a test: who leads changes for a better reason, or not at all.
 var (
-	quick = lockTimes{lease: time.Second, deadline: 800 * time.Millisecond, retry: 50 * time.Millisecond}
+	quick = lockTimes{lease: 3 * time.Second, deadline: 2400 * time.Millisecond, retry: 50 * time.Millisecond}
 	slow  = lockTimes{lease: time.Hour, deadline: 50 * time.Minute, retry: 20 * time.Millisecond}
 )
 
@@ -259,6 +260,20 @@ func mustPut(t testing.TB, m *testNode, key, value string) int64 {
 	r, err := m.Backend().Txn(t.Context(), auth.System, put(key, value), true)
 	require.NoError(t, err)
 	return r.Revision
+}
+
+// putAnywhere writes at the one of the nodes that leads, and returns the revision. It starts
+// again if that one leads no longer.
+func putAnywhere(t testing.TB, nodes []*testNode, key, value string) (rev int64) {
+	t.Helper()
+	eventually.Nil(t, patience, func(ctx context.Context) error {
+		r, err := leader(t, nodes).Backend().Txn(ctx, auth.System, put(key, value), true)
+		if err == nil {
+			rev = r.Revision
+		}
+		return err
+	})
+	return rev
 }
 
 // get reads a key at a node; "" is a key that does not exist.

@@ -25,8 +25,8 @@ func TestSuccessorThatLostTheLockServesNoStaleReads(t *testing.T) {
 	eventually.True(t, "the lock to be taken", late.locked.Load)
 	late.freeze()
 	others := g.others(late)
+	putAnywhere(t, others, "k", "1")
 	leads := leader(t, others)
-	mustPut(t, leads, "k", "1")
 
 	over := make(chan struct{})
 	var reader sync.WaitGroup
