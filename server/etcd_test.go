@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // etcdBinary names the environment variable with the path of an etcd 3.7 server.
@@ -231,7 +231,7 @@ func startEtcd(t *testing.T, binary string) *grpc.ClientConn {
 	conn, err := grpc.NewClient(strings.TrimPrefix(urls[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 	defer cancel()
 	_, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: key}, grpc.WaitForReady(true))
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/server/transport"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // dialURL connects to url without speaking to it.
@@ -31,7 +32,7 @@ func dialURL(t *testing.T, url string) net.Conn {
 // requireClosed reads from c until the server closes it.
 func requireClosed(t *testing.T, c net.Conn) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Patience)))
 	_, err := io.Copy(io.Discard, c)
 	var timeout net.Error
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "the connection is still open")
@@ -47,7 +48,7 @@ func TestFloodOfSettingsReachesGRPC(t *testing.T) {
 	c := dialURL(t, s.ClientURLs()[0])
 	_, err := io.WriteString(c, http2.ClientPreface+strings.Repeat("\x00\x00\x00\x04\x00\x00\x00\x00\x00", routedBytes/9+1))
 	require.NoError(t, err)
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(30*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Patience)))
 	for framer := http2.NewFramer(c, c); ; {
 		f, err := framer.ReadFrame()
 		require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -13,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -48,7 +48,7 @@ func testConfig(t *testing.T) Config {
 	cfg := DefaultConfig()
 	cfg.ListenClientURLs = []string{loopback}
 	cfg.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
-	cfg.StopTimeout = 10 * time.Second
+	cfg.StopTimeout = eventually.Patience
 	return cfg
 }
 

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // bed is a hub over a history, with the steps tests are made of.
@@ -95,7 +96,7 @@ func (b *bed) next(s *Stream) string {
 
 func (b *bed) response(s *Stream) *Response {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 	defer cancel()
 	r, err := s.Next(ctx)
 	require.NoError(b.t, err)

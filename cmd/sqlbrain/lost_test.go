@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // A server under which an older state of the database comes back says so, and after a
@@ -19,7 +19,7 @@ import (
 func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 	eachRecoverable(t, func(r recoverable) {
 		t := r.t
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 		defer cancel()
 		n := startNode(t, "--datastore", r.datastore)
 		c := n.client(t)

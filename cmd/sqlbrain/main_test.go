@@ -53,7 +53,7 @@ func execute(t *testing.T, args ...string) answer {
 func executeEnv(t *testing.T, environ []string, args ...string) answer {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	a := answer{code: run(ctx, args, environ, &stdout, &stderr)}
 	a.stdout, a.stderr = stdout.String(), stderr.String()

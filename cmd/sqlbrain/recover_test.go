@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // recoverable is a database whose rows can be set back, as by a replica that was
@@ -89,7 +89,7 @@ func (r recoverable) run(args ...string) recoverReport {
 func (r recoverable) with(f func(context.Context, *clientv3.Client)) {
 	r.t.Helper()
 	n := startNode(r.t, "--datastore", r.datastore)
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), eventually.Patience)
 	defer cancel()
 	f(ctx, n.client(r.t))
 	require.Zero(r.t, n.stop())

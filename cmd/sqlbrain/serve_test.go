@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -24,6 +23,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestServeIsTheDefaultCommandAndKeepsData(t *testing.T) {
@@ -236,7 +236,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then it is killed, and fails the test
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience) // then it is killed, and fails the test
 	t.Cleanup(cancel)
 	p := &process{exec.CommandContext(ctx, self, args...), newLogBuffer()}
 	p.Env = append(os.Environ(), envRunMain+"=1")
@@ -271,11 +271,11 @@ func TestSignals(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	_, err = db.Exec("PRAGMA busy_timeout = 10000; BEGIN IMMEDIATE")
+	_, err = db.Exec("PRAGMA busy_timeout = 300000; BEGIN IMMEDIATE")
 	require.NoError(t, err)
 	n := &node{endpoint: endpoint}
 	c := n.client(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	put := make(chan error, 1)
 	go func() { _, err := c.Put(ctx, "a", "b"); put <- err }()

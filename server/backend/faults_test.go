@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -200,7 +201,7 @@ func runCounters(t *testing.T, b *Backend, workers, increments int) map[string]i
 // expectContiguous reads one event for each revision in [from, to].
 func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	last := make(map[string]*coder.Record)
 	for next := from; next <= to; {

@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -118,7 +119,7 @@ func TestWatchersSeeExpiryOfLease(t *testing.T) {
 
 func expectDelete(t *testing.T, stream *watch.Stream, key string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	for {
 		resp, err := stream.Next(ctx)

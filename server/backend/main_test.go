@@ -5,13 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -59,7 +59,7 @@ func testLogger(t testing.TB) *slog.Logger {
 
 func closeBackend(t testing.TB, b *Backend) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 	defer cancel()
 	if err := b.Close(ctx); err != nil && !errors.Is(err, mvcc.ErrNotServing) {
 		t.Error(err)

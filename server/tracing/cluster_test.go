@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,7 +26,7 @@ import (
 )
 
 // patience ends a wait for something that does not come.
-const patience = time.Minute
+const patience = eventually.Patience
 
 // member is one member of a cluster whose database, for once, is an SQLite file.
 type member struct {
@@ -66,7 +65,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
-	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, 10*time.Second
+	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, patience
 	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
 	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node

@@ -21,7 +21,7 @@ import (
 const EnvRequire = "SQLBRAIN_REQUIRE_ENGINES"
 
 // connectWait bounds one administrative statement, connecting included.
-const connectWait = 30 * time.Second
+const connectWait = 3 * time.Minute
 
 // shared are the servers that all tests of this process use.
 var shared = struct {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 )
 
@@ -112,7 +112,7 @@ func TestServerTurnsReadOnly(t *testing.T) {
 
 		// Who only reads finds out as well.
 		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-		limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+		limit, cancel := context.WithTimeout(ctx, eventually.Patience)
 		defer cancel()
 		for {
 			_, err := s.Get(limit, coder.ChainKey())
@@ -217,7 +217,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 				t.Error("KILL answered")
 			}
 			_ = conn.Close() // it is broken
-			limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
 			defer cancel()
 			for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
 				if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {

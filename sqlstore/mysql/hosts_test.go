@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestTheHostThatTakesWritesIsUsed: of several hosts, whichever it is, and however
@@ -48,7 +48,7 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 	// reaches waits until commits and reads are answered by a server.
 	reaches := func(name string) {
 		t.Helper()
-		limit, cancel := context.WithTimeout(ctx, 30*time.Second)
+		limit, cancel := context.WithTimeout(ctx, eventually.Patience)
 		defer cancel()
 		for {
 			b := s.BeginBatchWrite()

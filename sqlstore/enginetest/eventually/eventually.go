@@ -11,7 +11,7 @@ import (
 
 // Patience is how long a test waits for what takes milliseconds on a quiet machine. It is so long that only
 // something that never happens exhausts it, however busy the machine is.
-const Patience = 2 * time.Minute
+const Patience = 5 * time.Minute
 
 // The pause between two attempts starts short, because most conditions are true soon, and doubles.
 const (

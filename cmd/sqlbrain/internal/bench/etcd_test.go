@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -52,7 +53,7 @@ func runEtcd(t *testing.T) (endpoint string, kill func()) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
