@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -42,6 +43,7 @@ type Config struct {
 	Watch          watch.Config
 	Registerer     prometheus.Registerer // nil: metrics are kept, not registered
 	Tracer         trace.Tracer          // of writes that are part of a sampled trace; nil: off
+	Trace          *protocol.Trace       // of the steps of the protocol; nil: off
 }
 
 // DefaultConfig returns the default configuration. A setting that etcd has too has etcd's

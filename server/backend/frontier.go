@@ -7,6 +7,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -32,8 +33,12 @@ func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64,
 	if err := b.Stopped(); err != nil {
 		return 0, err
 	}
-	if l := b.leading.Load(); !linearizable || l != nil && l.lease.Valid() {
+	if !linearizable {
 		return b.Revision(), nil
+	}
+	began := b.cfg.Trace.Now()
+	if l := b.leading.Load(); l != nil && l.lease.Valid() {
+		return b.traceRead(began, b.Revision(), true), nil
 	}
 	defer b.confirmed(ctx, time.Now())
 	ctx, cancel := b.bound(ctx)
@@ -45,12 +50,12 @@ func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64,
 		var err error
 		if l := b.leading.Load(); l != nil {
 			if err = l.Confirm(ctx); err == nil {
-				return b.Revision(), nil // after Confirm, which may have waited for a commit
+				return b.traceRead(began, b.Revision(), false), nil // after Confirm, which may have waited for a commit
 			}
 		} else if b.cfg.Leadership == nil {
 			return 0, mvcc.ErrNotLeader
 		} else if frontier, ferr := b.askFrontier(ctx); ferr == nil {
-			return frontier, nil
+			return b.traceRead(began, frontier, false), nil
 		} else {
 			err = ferr
 		}
@@ -61,6 +66,12 @@ func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64,
 			return 0, mvcc.PublicError(ctx, err)
 		}
 	}
+}
+
+// traceRead records a linearizable read at rev, and returns rev.
+func (b *Backend) traceRead(began time.Duration, rev int64, leased bool) int64 {
+	b.cfg.Trace.Record(protocol.Step{Kind: protocol.Read, Began: began, Revision: rev, Leased: leased})
+	return rev
 }
 
 // slowConfirm is the time after which a confirmation counts as slow, as in etcd.

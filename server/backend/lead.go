@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
@@ -52,14 +53,14 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	l := &leader{b: b, ended: make(chan struct{})}
 	l.lease = fence.NewReadLease(b.cfg.Exclusive, b.cfg.ConfirmReads, b.cfg.FenceClock)
 	l.authority = fence.NewAuthority(fence.AuthorityConfig{
-		Store: b.store, Log: b.log, Lease: l.lease, Seen: b.seen, Await: l.awaitRevision, End: l.End,
+		Store: b.store, Log: b.log, Lease: l.lease, Seen: b.seen, Await: l.awaitRevision, End: l.End, Trace: b.cfg.Trace,
 	})
 	l.alive, l.die = context.WithCancel(context.Background())
 	if err := fence.CheckLost(ctx, store); err != nil {
 		return nil, err
 	}
 	if l.hold, err = fence.Take(ctx, fence.Config{
-		Store: b.store, Log: b.log, Lease: l.lease, Verify: b.seen.Verifier(), Metrics: b.metrics.fence,
+		Store: b.store, Log: b.log, Lease: l.lease, Verify: b.seen.Verifier(), Metrics: b.metrics.fence, Trace: b.cfg.Trace,
 	}); err != nil {
 		return nil, err
 	}
@@ -118,6 +119,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	term := l.hold.Value().Term
 	l.lessor.Start() // not earlier: see lease.Lessor
+	l.b.cfg.Trace.Record(protocol.Step{Kind: protocol.Lead, Chain: l.hold.Value()})
 	l.b.leading.Store(l)
 	l.b.log.Info("leading", "term", term, "revision", l.b.Revision(), "compact_revision", l.b.CompactRevision(), "leases", l.lessor.Len())
 	if leading != nil {

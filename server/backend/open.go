@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -45,6 +46,9 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backen
 	if cfg.Leadership != nil {
 		// The leader may not know the newest commit yet, see visibility.
 		if err := retry.Sleep(ctx, fence.TakeoverWait); err != nil {
+			return nil, errors.Join(err, b.Close(ctx))
+		}
+		if err := b.advance(b.Revision()); err != nil {
 			return nil, errors.Join(err, b.Close(ctx))
 		}
 	}
@@ -115,10 +119,12 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err := b.space.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("reading the size of the database: %w", err)
 	}
+	began := cfg.Trace.Now()
 	rev, err := b.firstRevision(ctx)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Trace.Record(protocol.Step{Kind: protocol.Open, Began: began, Revision: rev})
 	b.tso, b.published = tso.New(rev), tso.New(rev)
 	b.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, PieceKeys: cfg.countPieceKeys, Deltas: cfg.countChanges})
 	if err != nil {

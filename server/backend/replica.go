@@ -9,6 +9,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -47,7 +48,7 @@ func (b *Backend) Apply(u Update) error {
 // the events afterwards.
 func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	b.view.Apply(events)
-	if err := b.tso.Advance(rev); err != nil {
+	if err := b.advance(rev); err != nil {
 		return b.stopServing(err)
 	}
 	for _, f := range then {
@@ -59,14 +60,23 @@ func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
 	return b.published.Advance(rev)
 }
 
+// advance makes everything up to rev readable.
+func (b *Backend) advance(rev int64) error {
+	b.cfg.Trace.Record(protocol.Step{Kind: protocol.Show, Revision: rev})
+	defer b.cfg.Trace.Record(protocol.Step{Kind: protocol.Shown, Revision: rev})
+	return b.tso.Advance(rev)
+}
+
 // CatchUp applies log rows up to the newest revision that the node may show, see visibility.
 // Like Apply it must not be called concurrently, nor while the node leads. Errors: those of
 // Check.
 func (b *Backend) CatchUp(ctx context.Context) error {
+	began := b.cfg.Trace.Now()
 	cur, err := b.Check(ctx)
 	if err != nil {
 		return err
 	}
+	b.cfg.Trace.Record(protocol.Step{Kind: protocol.Find, Began: began, Revision: cur})
 	b.visible.find(cur, time.Now())
 	if err := b.catchUpTo(ctx, b.history, min(cur, b.visible.newest(time.Now()))); err != nil {
 		return err
@@ -144,7 +154,7 @@ func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) er
 func (b *Backend) jump(rev int64) error {
 	b.log.Warn("history needed to catch up was compacted, discarding caches", "from", b.Revision(), "to", rev)
 	b.view.Purge(rev)
-	if err := b.tso.Advance(rev); err != nil {
+	if err := b.advance(rev); err != nil {
 		return b.stopServing(err)
 	}
 	b.hub.Jump(rev)

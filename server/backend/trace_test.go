@@ -1,0 +1,73 @@
+package backend
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
+)
+
+// recorded has the steps that two nodes record.
+type recorded struct {
+	mu    sync.Mutex
+	steps []protocol.Step
+}
+
+func (r *recorded) of(node string) *protocol.Trace {
+	start := time.Now()
+	return protocol.New(node, func() time.Duration { return time.Since(start) }, func(s protocol.Step) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.steps = append(r.steps, s)
+	})
+}
+
+// without returns the kinds of the steps of a node so far, except those that depend on time, and forgets all.
+func (r *recorded) without(node string, kinds ...protocol.Kind) (got []protocol.Kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps {
+		if s.Node == node && !slices.Contains(kinds, s.Kind) {
+			got = append(got, s.Kind)
+		}
+	}
+	r.steps = nil
+	return got
+}
+
+func TestStepsOfANode(t *testing.T) {
+	var r recorded
+	p := newPairWith(t, newStore(t), func(c *Config) { c.Trace = r.of(c.Name) })
+	requireKinds := func(node string, want ...protocol.Kind) {
+		t.Helper()
+		// A leader looks at the chain row every second, and when its read lease is over.
+		if got := r.without(node, protocol.Look); !slices.Equal(got, want) {
+			t.Errorf("%s: steps %v, want %v", node, got, want)
+		}
+	}
+	requireKinds("n1", protocol.Open, protocol.Show, protocol.Shown)
+
+	p.lead(0)
+	requireKinds("n0", protocol.Take, protocol.Answer, protocol.Lead)
+
+	mustTxn(t, p.nodes[0], put("k", "v"))
+	requireKinds("n0", protocol.Commit, protocol.Answer, protocol.Show, protocol.Shown)
+
+	mustRange(t, p.nodes[0], &mvcc.RangeRequest{KeyRange: all()})
+	requireKinds("n0", protocol.Read)
+
+	if err := catchUp(t, p.nodes[1]); err != nil {
+		t.Fatal(err)
+	}
+	requireKinds("n1", protocol.Find, protocol.Show, protocol.Shown)
+	mustRange(t, p.nodes[1], &mvcc.RangeRequest{KeyRange: all()})
+	requireKinds("n1", protocol.Read)
+
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	requireKinds("n0", protocol.Resign)
+}
