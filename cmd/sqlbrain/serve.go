@@ -14,6 +14,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
@@ -67,6 +69,12 @@ func (p *program) serve(ctx context.Context) (err error) {
 	defer closeTracing(ctx, c.Server.Tracing, logger, c.Server.StopTimeout)
 	if err := p.prepareSchema(ctx, logger); err != nil {
 		return err
+	}
+	if c.ProtocolTrace != "" {
+		if c.Backend.Trace, err = protocol.OpenFile(c.ProtocolTrace, c.Node.Name, fence.Clock, logger); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.Backend.Trace.Close()) }()
 	}
 	store, err := engines.Open(ctx, u, c.Store)
 	if err != nil {

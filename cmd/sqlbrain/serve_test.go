@@ -82,6 +82,22 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
 }
 
+func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "steps")
+	n := startNode(t, "--datastore", sqliteURL(t), "--trace-protocol", file, "--name=n1")
+	_, err := n.client(t).Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	require.Zero(t, n.stop())
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, kind := range []string{"open", "take", "lead", "commit", "show"} {
+		require.Contains(t, string(content), `{"node":"n1","kind":"`+kind+`"`)
+	}
+
+	none := filepath.Join(t.TempDir(), "none", "steps")
+	execute(t, "serve", "--datastore", sqliteURL(t), "--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
+}
+
 func TestSettingsReachTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--name=n1", "--max-txn-ops=1", "--max-request-bytes=2000",
 		"--advertise-client-urls=http://etcd.example:2379", "--listen-metrics-urls=http://127.0.0.1:0",

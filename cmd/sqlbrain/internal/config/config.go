@@ -34,7 +34,8 @@ type Config struct {
 	LogOutputs []string
 
 	EnableTracing bool
-	MemoryLimit   int64 // bytes; 0: none
+	ProtocolTrace string // file; empty: none
+	MemoryLimit   int64  // bytes; 0: none
 
 	Store   sqlstore.Options
 	Backend backend.Config

@@ -114,6 +114,8 @@ func (s *Settings) define() {
 	value(f.StringVar, &s.Tracing.Service, "distributed-tracing-service-name", "service name in spans, the same for all members")
 	value(f.StringVar, &s.Tracing.Instance, "distributed-tracing-instance-id", "service instance in spans, another for each member (default: --name)")
 	number(s, f.IntVar, &s.Tracing.SamplingRate, "distributed-tracing-sampling-rate", 0, tracing.PerMillion, "how many of a million requests are followed whose client does not say that they are")
+
+	value(f.StringVar, &s.ProtocolTrace, "trace-protocol", "`file` to append the steps of the protocol between members and database to, for tests that validate them; at most 256 MiB, and slow")
 }
 
 // value defines a flag that takes any value of its type; set is pflag's method for that type.
