@@ -1,0 +1,47 @@
+package coder
+
+import (
+	"bytes"
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Members of other versions, and tables that exist, have rows in these bytes. A change of one needs a format byte that
+// older versions refuse: docs/releasing.md.
+func TestRowsKeepTheirBytes(t *testing.T) {
+	raw := []byte("k%")
+	for _, row := range []struct {
+		name  string
+		bytes []byte
+		want  string
+	}{
+		{"version key", EncodeVersionKey(raw, 258), "57fb808b6b2525240000000000000102"},
+		{"version", EncodeVersion(&Record{Value: []byte("v"), CreateRevision: 1, Version: 2, Lease: 3, Sub: 4}), "01000000000000000001000000000000000200000000000000030000000476"},
+		{"tombstone", EncodeVersion(&Record{Tombstone: true, Sub: 1}), "010100000000000000000000000000000000000000000000000000000001"},
+		{"index key", EncodeIndexKey(raw), "57fb808a6b2525240000000000000000"},
+		{"index", EncodeIndex(Index{ModRevision: 1, PrevRevision: 2, CreateRevision: 3, Version: 4, Lease: 5, Gap: true}), "010000000000000001000000000000000200000000000000030000000000000004000000000000000502"},
+		{"log key", EncodeLogKey(258, 1), "57fb808c00000000000001020001"},
+		{"log", bytes.Join(EncodeLog([]Change{{Revision: 300, Sub: 1, PrevRevision: 2, Key: raw}, {Revision: 301, Key: raw, Tombstone: true}}), nil), "01ac02010002026b25ad02000100026b25"},
+		{"lease key", EncodeLeaseKey(7), "57fb808d8000000000000007"},
+		{"lease", EncodeLease(Lease{ID: 7, TTL: 60, Remaining: 30, Policy: true, Revoking: true}), "0103000000000000003c000000000000001e"},
+		{"attachment key", EncodeAttachmentKey(7, raw), "57fb808e80000000000000076b252524"},
+		{"chain key", ChainKey(), "57fb8091636861696e0000000000000000"},
+		{"chain", EncodeChain(Chain{Sequence: 2, Term: 3, Revision: 4, Attempt: 5}), "0100000000000000020000000000000001000000000000000300000000000000040000000000000005"},
+		{"lock key", LockKey(), "57fb80916c6f636b0000000000000000"},
+		{"lock", EncodeLock(2, []byte("{}")), "01000000000000000200000000000000017b7d"},
+		{"lost", EncodeLost(Lost{Sequence: 1, Term: 2, Revision: 3, Member: 4, At: 5}), "0100000000000000010000000000000002000000000000000300000000000000040000000000000005"},
+		{"compaction mark", EncodeInt64(258), "010000000000000102"},
+		{"alarm key", EncodeAlarmKey(1, 2), "57fb8091616c61726d2f000000000000000100000002"},
+		{"member key", EncodeMemberKey("n1"), "57fb80906e31"},
+		{"user key", EncodeAuthKey(AuthUser, "root"), "57fb808f75726f6f7424"},
+		{"role key", EncodeAuthKey(AuthRole, "root"), "57fb808f72726f6f7424"},
+		{"user", EncodeAuthValue([]byte("u")), "0175"},
+		{"settings of authentication", EncodeAuthSettings(AuthSettings{Enabled: true, Version: 1, Revision: 2, Epoch: 3}), "0101000000000000000100000000000000020000000000000003"},
+		{"token", EncodeToken(Token{User: "u", Epoch: 1, Password: 2}), "010000000000000001000000000000000275"},
+		{"token that expires", EncodeToken(Token{User: "u", Epoch: 1, Password: 2, Until: 3}), "0200000000000000010000000000000002000000000000000375"},
+	} {
+		require.Equal(t, row.want, hex.EncodeToString(row.bytes), row.name)
+	}
+}
