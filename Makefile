@@ -62,8 +62,30 @@ PARALLEL ?= 3
 integration: programs ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -p $(PARALLEL) -timeout 60m $(INTEGRATION_ARGS) ./...
 
+DB ?= tidb
+NODES_tidb   := n1 n2 n3
+NODES_mysql  := mysql-n1 mysql-n2 mysql-n3
+NODES_sqlite := sqlite-n1
+
+.PHONY: up
+up: ## Start docker-compose.yml over DB=tidb (default), mysql or sqlite, MONITORING=1 with Grafana; wait until it is ready, and say what to try
+	@test -n '$(NODES_$(DB))' || { echo "DB is tidb, mysql or sqlite"; exit 2; }
+	docker compose --profile $(DB) $(if $(MONITORING),--profile monitoring) up --build --detach --wait $(NODES_$(DB)) $(if $(MONITORING),grafana)
+	@echo 'Ready. Try:'
+	@echo '  export ETCDCTL_ENDPOINTS=127.0.0.1:2379$(if $(filter sqlite,$(DB)),,$(comma)127.0.0.1:22379$(comma)127.0.0.1:32379)'
+	@echo '  etcdctl put greeting hello;  etcdctl get greeting;  etcdctl endpoint status --cluster --write-out table'
+	@echo '  docker compose logs --follow $(firstword $(NODES_$(DB)))'
+	@$(if $(filter sqlite,$(DB)),,echo '  docker compose kill $(firstword $(NODES_$(DB)))        # the others continue')
+	@$(if $(MONITORING),echo '  the dashboard: http://127.0.0.1:3000    alerts: http://127.0.0.1:9090/alerts')
+	@echo 'make down removes it, with the data.'
+comma := ,
+
+.PHONY: down
+down: ## Remove what make up or docker compose up started, with the data
+	docker compose --profile '*' down --volumes
+
 .PHONY: compose-test
-compose-test: ## docker-compose.yml and Dockerfile on a Docker engine: build, start, lose the leader, remove
+compose-test: ## docker-compose.yml and Dockerfile on a Docker engine: build, start on MySQL and SQLite, lose the leader, remove
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./compose
 
 .PHONY: test-tidb
@@ -191,6 +213,20 @@ cover: ## Test coverage of the root module, into coverage.html
 tidy-check: ## Fail if go.mod or go.sum is not tidy
 	$(GO) mod tidy -e -diff
 
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GORELEASER := $(shell command -v goreleaser)
+
+.PHONY: release-check
+release-check: ## Check workflows, packages, chart and docker-compose.yml; with a goreleaser in PATH, build a release into dist/. docs/releasing.md
+	$(GO) run $(ACTIONLINT)
+	cd integration && $(GO) test -count=1 -run 'Release|Workflows|Chart|Unit|Images' ./deploy && $(GO) test -count=1 -run 'Config|Migrate|Every|Make' ./compose
+ifneq ($(GORELEASER),)
+	goreleaser check
+	goreleaser release --snapshot --clean --skip=sign,sbom
+else
+	@echo "no goreleaser in PATH: .goreleaser.yaml was read by a test, nothing was built from it"
+endif
+
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
-	rm -rf bin coverage.out coverage.html
+	rm -rf bin dist coverage.out coverage.html

@@ -4,13 +4,20 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/common/promslog"
+	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery/dns"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 // databases are the profiles: what each starts, and in which order.
@@ -69,13 +76,87 @@ func TestConfig(t *testing.T) {
 		}
 		for _, c := range s.Configs {
 			require.NotEmpty(t, all.Configs[c.Source].Content)
-			require.Contains(t, strings.Join(s.Command, " "), c.Target)
+			if len(s.Command) > 0 { // else the program looks for it there
+				require.Contains(t, strings.Join(s.Command, " "), c.Target)
+			}
 		}
 	}
 	require.Contains(t, all.Services, "tikv")
 	for _, part := range []string{"tikv", "pd"} {
 		require.Equal(t, tag(all, "tidb", "pingcap/tidb"), tag(all, part, "pingcap/"+part), "one release of all")
 	}
+}
+
+func TestSQLiteConfig(t *testing.T) {
+	p := &project{t: t, name: projectPrefix + "config"}
+	services := p.config("--profile", "sqlite").Services
+	require.Equal(t, []string{"sqlite-n1"}, slices.Sorted(maps.Keys(services)), "SQLite allows one server")
+	s := services["sqlite-n1"]
+	require.NotEmpty(t, s.Build.Context)
+	require.NotContains(t, s.Environment, "SQLBRAIN_DATASTORE")
+	require.Len(t, s.Volumes, 1)
+	require.Equal(t, s.Environment["SQLBRAIN_DATA_DIR"], s.Volumes[0].Target, "the data outlives the container")
+	require.Equal(t, s.Environment["SQLBRAIN_ADVERTISE_CLIENT_URLS"], fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published))
+}
+
+// Prometheus scrapes the nodes of every profile, and loads the alerts. Grafana loads the dashboard and asks Prometheus.
+func TestMonitoringConfig(t *testing.T) {
+	p := &project{t: t, name: projectPrefix + "config"}
+	all := p.config("--profile", "monitoring")
+	require.Equal(t, []string{"grafana", "prometheus"}, slices.Sorted(maps.Keys(all.Services)), "it is added to another profile")
+	prometheus, grafana := all.Services["prometheus"], all.Services["grafana"]
+
+	// The rule file is looked for next to the settings.
+	require.Len(t, prometheus.Configs, 1)
+	dir := t.TempDir()
+	settings := filepath.Join(dir, filepath.Base(prometheus.Configs[0].Target))
+	require.NoError(t, os.WriteFile(settings, []byte(all.Configs[prometheus.Configs[0].Source].Content), 0o600))
+	c, err := promconfig.LoadFile(settings, false, promslog.NewNopLogger())
+	require.NoError(t, err)
+	require.Len(t, c.RuleFiles, 1)
+	rel, err := filepath.Rel(dir, c.RuleFiles[0])
+	require.NoError(t, err)
+	rules := filepath.Join(filepath.Dir(prometheus.Configs[0].Target), rel)
+	at := slices.IndexFunc(prometheus.Volumes, func(v serviceVolume) bool { return v.Target == rules })
+	require.NotEqual(t, -1, at, "%s is not mounted", rules)
+	_, errs := rulefmt.ParseFile(prometheus.Volumes[at].Source, false, model.LegacyValidation)
+	require.Empty(t, errs)
+
+	require.Len(t, c.ScrapeConfigs, 1)
+	scrape := c.ScrapeConfigs[0]
+	require.Contains(t, scrape.JobName, "sqlbrain", "alerts look for it")
+	require.Len(t, scrape.ServiceDiscoveryConfigs, 1)
+	names, ok := scrape.ServiceDiscoveryConfigs[0].(*dns.SDConfig)
+	require.True(t, ok)
+	for profile, nodes := range map[string][]string{"tidb": databases["tidb"].nodes, "mysql": databases["mysql"].nodes, "sqlite": {"sqlite-n1"}} {
+		services := p.config("--profile", profile).Services
+		for _, node := range nodes {
+			require.Equal(t, names.Names, services[node].Networks["default"].Aliases, node)
+			require.Equal(t, names.Port, services[node].Ports[0].Target, node)
+		}
+	}
+
+	var datasources struct{ Datasources []struct{ Type, URL string } }
+	var dashboards struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	for _, c := range grafana.Configs {
+		content := []byte(all.Configs[c.Source].Content)
+		switch path.Base(path.Dir(c.Target)) {
+		case "datasources":
+			require.NoError(t, yaml.Unmarshal(content, &datasources))
+		case "dashboards":
+			require.NoError(t, yaml.Unmarshal(content, &dashboards))
+		}
+	}
+	require.Len(t, datasources.Datasources, 1)
+	require.Equal(t, "prometheus", datasources.Datasources[0].Type)
+	require.Equal(t, fmt.Sprintf("http://prometheus:%d", prometheus.Ports[0].Target), datasources.Datasources[0].URL)
+	require.Len(t, dashboards.Providers, 1)
+	require.Len(t, grafana.Volumes, 1)
+	require.Equal(t, dashboards.Providers[0].Options.Path, path.Dir(grafana.Volumes[0].Target))
+	require.FileExists(t, grafana.Volumes[0].Source)
+	require.Equal(t, grafana.Volumes[0].Target, grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
 }
 
 // tag returns the tag of a service's image.

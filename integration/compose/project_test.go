@@ -157,10 +157,13 @@ type service struct {
 		Target    int
 		Published string
 	}
-	Volumes []struct {
-		Type, Source, Target string
-		ReadOnly             bool `json:"read_only"`
-	}
+	Volumes  []serviceVolume
+	Networks map[string]struct{ Aliases []string }
+}
+
+type serviceVolume struct {
+	Type, Source, Target string
+	ReadOnly             bool `json:"read_only"`
 }
 
 // config reads docker-compose.yml as Docker Compose does.
