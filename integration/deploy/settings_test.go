@@ -110,10 +110,10 @@ func TestUnit(t *testing.T) {
 	}
 	// It demands that the program is there.
 	path := harness.Sqlbrain(t)
-	const installed = "/usr/local/bin/sqlbrain"
-	require.Contains(t, string(text), "ExecStart="+installed+" serve\n")
+	const installed = "ExecStart=sqlbrain "
+	require.Contains(t, string(text), "\n"+installed+"serve\n")
 	unit := filepath.Join(t.TempDir(), "sqlbrain.service")
-	require.NoError(t, os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installed), []byte(path)), 0o600))
+	require.NoError(t, os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installed), []byte("ExecStart="+path+" ")), 0o600))
 	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
 	assert.NoError(t, err, "%s", out)
 	assert.NotContains(t, string(out), unit, "what it does not understand it only warns of")
