@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -20,7 +21,7 @@ const (
 	// stopWait is how long a program that was asked to end may take.
 	stopWait = 3 * time.Minute
 	// attemptWait bounds one attempt of Await: a server that is coming up may never answer it.
-	attemptWait = 2 * time.Second
+	attemptWait = 5 * time.Second
 )
 
 // User is a user of this machine.
@@ -59,6 +60,7 @@ func Start(o Options, name string, args ...string) (*Process, error) {
 
 // Launch starts a command that the caller prepared, as a user. It has no log.
 func Launch(cmd *exec.Cmd, as *User) (*Process, error) {
+	catchInterrupts()
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	cmd.SysProcAttr = attributes(as)
 	started := make(chan error, 1)
@@ -76,6 +78,14 @@ func Launch(cmd *exec.Cmd, as *User) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return p, nil
+}
+
+// catchInterrupts makes programs that are started end at an interrupt (SIGINT) where this process ignores it, as
+// a shell's job in the background does: they would inherit that, but not that it is caught.
+func catchInterrupts() {
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 }
 
 // Run runs a command that the caller prepared to its end, as a user.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +47,17 @@ func TestStopWaitsForTheEnd(t *testing.T) {
 	require.NoError(t, p.Stop(), "of a program that has ended")
 	require.NoError(t, p.Kill(), "of a program that has ended")
 	require.ErrorIs(t, p.Signal(os.Interrupt), os.ErrProcessDone)
+}
+
+// A shell ignores interrupts for its jobs in the background, and so does what they start.
+func TestInterruptEndsAProgramOfAJobInTheBackground(t *testing.T) {
+	signal.Ignore(os.Interrupt)
+	defer signal.Reset(os.Interrupt)
+	p := start(t, "exec sleep 600")
+	require.NoError(t, p.Signal(os.Interrupt))
+	var exit *exec.ExitError
+	require.ErrorAs(t, p.Err(), &exit)
+	require.Equal(t, syscall.SIGINT, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
 func TestAwaitReturnsTheReason(t *testing.T) {
