@@ -209,12 +209,12 @@ func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 	short := func(c *Config) { c.TokenTTL = 50 * time.Millisecond }
 	b := open(t, store, short)
 	now = coder.Token{User: "u", Epoch: 3, Password: 9}
-	before := b.Revision()
+	before, last := b.Revision(), b.Status().Sequence
 	token, rev, err := b.IssueToken(t.Context(), auth.System, "abc", describe)
 	if err != nil || rev != before || b.Revision() != before {
 		t.Fatalf("%d, %v", rev, err)
 	}
-	if want := fmt.Sprintf("abc.%d", b.Status().Sequence); token != want {
+	if want := fmt.Sprintf("abc.%d", last+1); token != want {
 		t.Fatalf("token %s, want %s: the number of its commit", token, want)
 	}
 	gone := func(b *Backend, token string) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -29,6 +30,9 @@ type Config struct {
 	RecordCache    int // most bytes of the key space in memory; 0: off
 	TTLPolicies    []lease.Policy
 	TokenTTL       time.Duration // how long an unused token stays valid
+	// Handover bounds each step of a voluntary stop of a leader: the checkpoints of leases, the
+	// current commit, and the resignation.
+	Handover time.Duration
 	// Tests lower these, see keyspace.Config, compact.Config and read.MaxSorted.
 	countPieceKeys, countChanges int // 0: keyspace's own
 	maxSortedStream              int
@@ -56,6 +60,7 @@ func DefaultConfig() Config {
 		Write:           write.DefaultLimits(),
 		RecordCache:     64 << 20,
 		TokenTTL:        300 * time.Second,
+		Handover:        timing.Handover,
 		AutoCompaction:  compact.Auto{Mode: compact.Periodic},
 		Watch:           watch.DefaultConfig(),
 		maxSortedStream: read.MaxSorted,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -317,18 +318,20 @@ func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Lis
 }
 
 func TestUnansweredReadDoesNotBlockWrites(t *testing.T) {
-	store := &silent{Store: newStore(t)}
-	b := open(t, store, func(c *Config) { c.Write.CommitTimeout = 500 * time.Millisecond })
-	store.on.Store(true)
-	for _, txn := range []*mvcc.Txn{put("k", "v"), {Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}} {
-		if _, err := b.Txn(t.Context(), auth.System, txn, true); !errors.Is(err, mvcc.ErrTimeout) {
-			t.Errorf("while the database is silent: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		store := &silent{Store: newStore(t)}
+		b := open(t, store, func(c *Config) { c.Write.CommitTimeout = 500 * time.Millisecond })
+		store.on.Store(true)
+		for _, txn := range []*mvcc.Txn{put("k", "v"), {Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}} {
+			if _, err := b.Txn(t.Context(), auth.System, txn, true); !errors.Is(err, mvcc.ErrTimeout) {
+				t.Errorf("while the database is silent: %v", err)
+			}
 		}
-	}
-	store.on.Store(false)
-	if res := mustTxn(t, b, put("k", "v")); res.Revision != 2 {
-		t.Errorf("the first write took revision %d", res.Revision)
-	}
+		store.on.Store(false)
+		if res := mustTxn(t, b, put("k", "v")); res.Revision != 2 {
+			t.Errorf("the first write took revision %d", res.Revision)
+		}
+	})
 }
 
 func TestTableWithDataButNoChainRowIsNotLed(t *testing.T) {

@@ -142,7 +142,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	// Requests find that this node does not lead before they are turned away.
 	l.b.leading.CompareAndSwap(l, nil)
 	l.pipeline.Drain()
-	cut := time.AfterFunc(handoverTimeout, cancel)
+	cut := time.AfterFunc(l.b.cfg.Handover, cancel)
 	<-l.pipeline.Done()
 	cut.Stop()
 	cancel()
@@ -159,7 +159,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 
 // handOver writes the checkpoints of leases, for the next leader.
 func (l *leader) handOver() {
-	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.b.cfg.Handover)
 	defer cancel()
 	if err := l.lessor.HandOver(ctx); err != nil && l.Lost() == nil {
 		l.b.log.Warn("failed to write lease checkpoints, leases will live longer", "error", err)
@@ -173,7 +173,7 @@ func (l *leader) resign() {
 	if l.b.cfg.Exclusive || l.Lost() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handoverTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.b.cfg.Handover)
 	defer cancel()
 	err := l.hold.Resign(ctx)
 	if errors.Is(err, fence.ErrDataLost) {

@@ -14,13 +14,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
-	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
-
-// handoverTimeout bounds each step of a voluntary stop: the checkpoints of leases, the current
-// commit, and the resignation.
-const handoverTimeout = timing.Handover
 
 // leader is one leadership: what a backend has only while it leads. It implements
 // write.Leader.

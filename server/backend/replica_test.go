@@ -383,7 +383,7 @@ func TestFollowerStopsServingAfterDataLoss(t *testing.T) {
 // TestHandoverAnswersEveryRequest: requests that the leader does not get to are
 // turned away, so that they can be made elsewhere; none is lost or done twice.
 func TestHandoverAnswersEveryRequest(t *testing.T) {
-	p := newPair(t, newStore(t))
+	p := newPairWith(t, newStore(t), func(c *Config) { c.Handover = eventually.Patience })
 	p.lead(0)
 	var writers sync.WaitGroup
 	var mu sync.Mutex
@@ -424,7 +424,7 @@ func TestHandoverAnswersEveryRequest(t *testing.T) {
 // the next one that nobody else answers; nothing else does.
 func TestResignationShortensTakeover(t *testing.T) {
 	store := newStore(t)
-	p := newPair(t, store)
+	p := newPairWith(t, store, func(c *Config) { c.Handover = eventually.Patience })
 	p.lead(0)
 	if p.nodes[0].leading.Load().hold.PredecessorMayAnswer() {
 		t.Error("nobody led before the first leader")
