@@ -23,6 +23,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -53,6 +54,7 @@ func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariza
 func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, stop func()) {
 	store := memstore.New()
 	own := backend.DefaultConfig()
+	own.RequestTimeout = eventually.Patience
 	own.Logger = slog.New(slog.DiscardHandler)
 	b, err := backend.Open(context.Background(), store, own)
 	require.NoError(t, err)

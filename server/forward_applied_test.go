@@ -85,6 +85,8 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		own := clusternode.DefaultConfig()
 		own.Store, own.Name, own.Version, own.PeerURLs = store, name, "test", []string{peerURL}
 		own.Backend.Logger, own.Logger = log, log
+		// A busy machine does not change the leader, and ends no request.
+		own.LeaseDuration, own.RenewDeadline, own.Backend.RequestTimeout = time.Hour, 50*time.Minute, eventually.Patience
 		node, err := clusternode.Join(t.Context(), own)
 		require.NoError(t, err)
 		cfg := DefaultConfig()
@@ -92,7 +94,7 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 		cfg.Members, cfg.PeerNode, cfg.PeerCredentials = node.Members(), clusternode.Peer{Node: node}, node.PeerCredentials()
 		cfg.Router, cfg.Mover = clusternode.Connection{Node: node}, node
-		cfg.applyWait = time.Hour // a busy machine is no reason to answer before
+		cfg.RequestTimeout, cfg.applyWait = eventually.Patience, time.Hour
 		s, err := New(cfg, node.Backend())
 		require.NoError(t, err)
 		t.Cleanup(func() {

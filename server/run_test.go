@@ -50,7 +50,7 @@ func testConfig(t *testing.T) Config {
 	cfg.ListenClientURLs = []string{loopback}
 	cfg.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	cfg.StopTimeout = eventually.Patience
-	cfg.SlowRequest = time.Hour // a busy machine is not to be logged
+	cfg.RequestTimeout, cfg.SlowRequest = eventually.Patience, time.Hour // a busy machine makes no difference
 	return cfg
 }
 
@@ -84,7 +84,9 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 // startBackend returns a server over a real backend on an empty store.
 func startBackend(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
-	return startBackendOf(t, backend.DefaultConfig(), change...)
+	own := backend.DefaultConfig()
+	own.RequestTimeout = eventually.Patience
+	return startBackendOf(t, own, change...)
 }
 
 // startBackendOf is startBackend with settings of the backend.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -43,6 +44,7 @@ func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	store, out := memstore.New(), &lockedBuffer{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	own := backend.DefaultConfig()
+	own.RequestTimeout = eventually.Patience
 	own.Logger = log
 	b, err := backend.Open(context.Background(), store, own)
 	require.NoError(t, err)

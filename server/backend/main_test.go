@@ -37,6 +37,7 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Backend {
 func testConfig(t testing.TB, change ...func(*Config)) Config {
 	cfg := DefaultConfig()
 	cfg.Logger = testLogger(t)
+	cfg.RequestTimeout = eventually.Patience // for a busy machine
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -37,6 +37,7 @@ func startBackend(t *testing.T, change ...func(*server.Config)) (string, *backen
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
 	own := backend.DefaultConfig()
+	own.RequestTimeout = eventually.Patience
 	own.Logger, own.Exclusive = log, true
 	b, err := backend.Open(t.Context(), store, own)
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,10 +63,13 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	own := node.DefaultConfig()
 	own.Store, own.Name, own.Version, own.PeerURLs, own.PeerStats = store, name, "test", []string{peerURL}, m.tracing.Client()
 	own.Backend.Logger, own.Backend.Tracer, own.Logger = log, m.tracing.Tracer(), log
+	// A busy machine does not change the leader, and ends no request.
+	own.LeaseDuration, own.RenewDeadline, own.Backend.RequestTimeout = time.Hour, 50*time.Minute, patience
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
 	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, patience
+	cfg.RequestTimeout = patience
 	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
 	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node

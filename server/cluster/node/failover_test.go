@@ -124,7 +124,8 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 // resigned follows it, and routes requests to it.
 func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 3)
+	g := newGroup(t, newMemory(t), slow, 0)
+	g.joinThree(func(c *Config) { c.Backend.Handover = patience })
 	old := g.leader()
 	watcher := watchAll(t, g.others(old)[0])
 	var (

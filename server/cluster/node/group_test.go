@@ -138,6 +138,14 @@ func (g *group) join(name, address string, change ...func(*Config)) *testNode {
 	return m
 }
 
+// joinThree joins nodes called a, b and c.
+func (g *group) joinThree(change func(*Config)) {
+	g.t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		g.join(name, freeAddress(g.t), change)
+	}
+}
+
 // close ends all nodes; those that were killed may use the database for that, which
 // a process that is gone need not.
 func (g *group) close() {

@@ -19,9 +19,7 @@ import (
 func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 0)
-	for _, name := range []string{"a", "b", "c"} {
-		g.join(name, freeAddress(t), func(c *Config) { c.Backend.RequestTimeout = patience }) // the outage is shorter
-	}
+	g.joinThree(func(c *Config) { c.Backend.RequestTimeout = patience }) // the outage is shorter
 	leads := g.leader()
 	watcher := watchAll(t, g.others(leads)[0])
 	mustPut(t, leads, "k", "1")
