@@ -20,7 +20,7 @@ import (
 func clientOf(t *testing.T, user, password string, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, Username: user, Password: password, DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+		Endpoints: endpoints, Username: user, Password: password, DialTimeout: wait, Logger: zap.NewNop(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // its token may be refused by then
@@ -30,9 +30,9 @@ func clientOf(t *testing.T, user, password string, endpoints ...string) *clientv
 // TestUsersOfAllNodes: all nodes know the same users, whichever node is asked, and a
 // revoked permission is revoked on all of them at once.
 func TestUsersOfAllNodes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{Extra: []string{"--bcrypt-cost=4"}})
+	c := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--bcrypt-cost=4"}})
 	leader, err := c.AwaitLeader(ctx)
 	require.NoError(t, err)
 	follower := (leader + 1) % c.Size()

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,9 +22,9 @@ import (
 // two steps are not lost.
 func TestLocksExclude(t *testing.T) {
 	const increments = 10
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{})
+	c := cluster.Start(t, cluster.Config{Patient: true})
 	var group errgroup.Group
 	var holders atomic.Int32
 	locked := func(client *clientv3.Client) error {
@@ -96,9 +95,9 @@ func increment(ctx context.Context, client *clientv3.Client) error {
 // TestElectionsOfClients: candidates on different nodes lead one after the other,
 // and observers on every node see each of them.
 func TestElectionsOfClients(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{})
+	c := cluster.Start(t, cluster.Config{Patient: true})
 	name := []byte("election")
 	var services []v3electionpb.ElectionClient
 	var observers []v3electionpb.Election_ObserveClient

@@ -13,8 +13,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// wait bounds what must happen at some time.
-const wait = 3 * time.Minute
+const (
+	// wait bounds what must happen at some time, attemptWait one attempt.
+	wait        = 5 * time.Minute
+	attemptWait = 10 * time.Second
+)
 
 // TestPartitionedFollower parts a node that does not lead from the others: it must
 // not answer a linearizable read with what it last knew, and is as good as the
@@ -34,7 +37,7 @@ func TestPartitionedFollower(t *testing.T) {
 
 			c.Network().Heal()
 			require.EventuallyWithT(t, func(t *assert.CollectT) {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), attemptWait)
 				defer cancel()
 				r, err := here.Get(ctx, "k")
 				require.NoError(t, err)
@@ -87,11 +90,11 @@ func cannotRead(t *testing.T, c *clientv3.Client) {
 	require.Error(t, err, "a node that is cut off answered a linearizable read: %v", r)
 }
 
-// write puts, again and again until it works: a minute at most.
+// write puts, again and again until it works.
 func write(t *testing.T, c *clientv3.Client, key, value string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), attemptWait)
 		defer cancel()
 		_, err := c.Put(ctx, key, value)
 		require.NoError(t, err)

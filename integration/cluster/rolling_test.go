@@ -17,7 +17,7 @@ const workers = 12
 // clients that know all of them: none of their requests fails, every answer is
 // correct, and their watches miss nothing.
 func TestRollingRestart(t *testing.T) {
-	c := cluster.Start(t, cluster.Config{})
+	c := cluster.Start(t, cluster.Config{Patient: true})
 	s := siege.Lay(t, c, workers, wait)
 	for range harness.Number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
 		for n := range c.Size() {

@@ -34,7 +34,7 @@ func TestManyWatches(t *testing.T) {
 	perSecond := harness.Number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
 	seconds := harness.Number(t, "SQLBRAIN_WATCH_SECONDS", 5, 60)
 
-	c := cluster.Start(t, cluster.Config{})
+	c := cluster.Start(t, cluster.Config{Patient: true})
 	keys := make([]*written, max(1, watches/watchesAKey))
 	for i := range keys {
 		keys[i] = &written{key: fmt.Sprintf("/watched/%06d", i)}

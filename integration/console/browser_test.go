@@ -22,9 +22,9 @@ import (
 
 const (
 	// seeWait bounds the wait for what a page is to show.
-	seeWait = 2 * time.Minute
+	seeWait = eventually.Patience
 	// testWait bounds everything that one browser does.
-	testWait = 10 * time.Minute
+	testWait = 30 * time.Minute
 
 	envChromium = "SQLBRAIN_TEST_CHROMIUM"
 	envPictures = "SQLBRAIN_CONSOLE_PICTURES"
@@ -67,7 +67,7 @@ func open(t *testing.T, endpoint string) *tab {
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WindowSize(1100, 800),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true),
-		chromedp.WSURLReadTimeout(2*time.Minute),
+		chromedp.WSURLReadTimeout(eventually.Patience),
 	)
 	bounded, cancel := context.WithTimeout(context.Background(), testWait)
 	t.Cleanup(cancel)

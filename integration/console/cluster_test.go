@@ -11,7 +11,7 @@ import (
 // A follower answers reads itself, and sends on what changes something.
 func TestAFollowersConsole(t *testing.T) {
 	chromium(t)
-	nodes := cluster.Start(t, cluster.Config{Extra: []string{"--console", "--console-write"}})
+	nodes := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--console", "--console-write"}})
 	follower := (nodes.Leader() + 1) % nodes.Size()
 	c := nodes.Client()
 	put(t, c, "greeting", []byte("hello"))

@@ -4,12 +4,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // step is one call of etcdctl. Args are split at spaces, after LEASE in them was
@@ -198,7 +198,7 @@ func (c *session) run(s step) harness.Output {
 	var out harness.Output
 	if s.until != "" {
 		args = append([]string{"--endpoints", c.node.Endpoint()}, args...)
-		out = harness.RunUntil(c.t, time.Minute, s.until, harness.Etcdctl(c.t), args...)
+		out = harness.RunUntil(c.t, eventually.Patience, s.until, harness.Etcdctl(c.t), args...)
 		out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
 	} else {
 		out = c.node.Etcdctl(s.input, args...)

@@ -90,7 +90,7 @@ func leases(r *reader) {
 	r.etcdctl("put node healthy --lease " + id)
 
 	// Nobody keeps this one alive; it lives until a watch has been opened and a key put.
-	short := r.find(granted, "lease grant 10")
+	short := r.find(granted, "lease grant 20")
 	w := r.open("watch node --prev-kv --rev 4")
 	r.etcdctl("put node healthy --lease " + short)
 	w.await("PUT\nnode\nhealthy\n")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // Config says what to start. The zero value is three nodes on a private database
@@ -35,6 +36,9 @@ type Config struct {
 	Datastore func(i int) string
 	// Extra are flags for every node.
 	Extra []string
+	// Patient nodes are for tests that judge answers and not times: however busy the machine
+	// is, they do not replace a leader that lives, and do not give a request up.
+	Patient bool
 	// Prepare, if set, is called with the URL of the empty database before a node
 	// is started; not with etcd.
 	Prepare func(datastore string)
@@ -88,7 +92,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	members, all := c.members(cfg)
 	for i, m := range members {
 		m.InitialCluster = all
-		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, cfg.Extra...))
+		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, c.flags(cfg)...))
 	}
 	// Start all nodes before waiting for any: etcd's members wait for each other, and
 	// sqlbrain's members must find the database empty at the same time.
@@ -99,6 +103,20 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		n.AwaitReady()
 	}
 	return c
+}
+
+func (c *Cluster) flags(cfg Config) []string {
+	switch {
+	case !cfg.Patient:
+		return cfg.Extra
+	case c.etcd:
+		return append([]string{"--heartbeat-interval=500", "--election-timeout=5000"}, cfg.Extra...)
+	default:
+		return append([]string{
+			"--leader-elect-lease-duration=5m", "--leader-elect-renew-deadline=10s",
+			"--request-timeout=2m", "--stop-timeout=2m",
+		}, cfg.Extra...)
+	}
 }
 
 // members returns the nodes' names and peer URLs, and all of them in one line.
@@ -202,10 +220,13 @@ func (c *Cluster) Client() *clientv3.Client {
 }
 
 // leaderWait bounds the time until all nodes know the leader.
-const leaderWait = time.Minute
+const leaderWait = eventually.Patience
+
+// askWait bounds the answer of one node, which may be frozen.
+const askWait = 3 * time.Second
 
 // Leader returns the leader: the node that reports the newest term and itself as its
-// leader. It waits for one, at most a minute.
+// leader. It waits for one.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), leaderWait)
@@ -244,7 +265,7 @@ func (c *Cluster) leader(ctx context.Context, client *clientv3.Client) int {
 		if !n.Running() {
 			continue
 		}
-		ask, cancel := context.WithTimeout(ctx, time.Second)
+		ask, cancel := context.WithTimeout(ctx, askWait)
 		s, err := client.Status(ask, n.Endpoint())
 		cancel()
 		switch {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	readyWait = 3 * time.Minute
+	readyWait = eventually.Patience
 	readyPoll = 20 * time.Millisecond
 )
 
@@ -245,8 +245,8 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 // 2 s for a connection and 5 s for an answer.
 func (n *Node) Etcdctl(input string, args ...string) Output {
 	n.t.Helper()
-	all := append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=20s", "--command-timeout=20s"}, args...)
-	return Run(n.t, time.Minute, input, Etcdctl(n.t), all...)
+	all := append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=2m", "--command-timeout=2m"}, args...)
+	return Run(n.t, eventually.Patience, input, Etcdctl(n.t), all...)
 }
 
 // Host returns the host and port of the node's endpoint.

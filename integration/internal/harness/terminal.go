@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
 // closeWait is how long a program may take to end after an interrupt.
-const closeWait = time.Minute
+const closeWait = eventually.Patience
 
 // Terminal is a program that runs in the background of a test. The test writes to its
 // input and reads its output. It ends with the test, or earlier. Its methods end the
