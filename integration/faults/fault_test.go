@@ -58,7 +58,14 @@ type embedded struct {
 	stop     func() error
 }
 
+// startEmbedded starts it with short timeouts if statements fail, and with the default ones if inject is nil.
 func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injector) (e *embedded, err error) {
+	own, cfg := backend.DefaultConfig(), server.DefaultConfig()
+	if inject != nil {
+		own.RequestTimeout, own.Write.CommitTimeout, cfg.RequestTimeout = faultRequestTimeout, faultCommitTimeout, faultRequestTimeout
+	} else {
+		inject = faultdriver.New()
+	}
 	u, err := sqlstore.ParseURL("sqlite://" + path)
 	if err != nil {
 		return nil, err
@@ -70,19 +77,17 @@ func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injecto
 	if err != nil {
 		return nil, err
 	}
-	own := backend.DefaultConfig()
-	own.RequestTimeout, own.Write.CommitTimeout, own.Logger = faultRequestTimeout, faultCommitTimeout, discard
+	own.Logger = discard
 	b, err := backend.Open(ctx, store, own)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	closeAll := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyWait)
 		defer cancel()
 		return errors.Join(b.Close(ctx), store.Close())
 	}
-	cfg := server.DefaultConfig()
-	cfg.ListenClientURLs, cfg.RequestTimeout, cfg.Logger = []string{"http://127.0.0.1:0"}, faultRequestTimeout, discard
+	cfg.ListenClientURLs, cfg.Logger = []string{"http://127.0.0.1:0"}, discard
 	s, err := server.New(cfg, b)
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
@@ -141,13 +146,13 @@ func TestEveryStatementFails(t *testing.T) {
 // answers while the node runs, and again after a restart.
 func underFault(t *testing.T, inject *faultdriver.Injector) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), verifyWait)
 	defer cancel()
 	path := filepath.Join(t.TempDir(), "data.db")
 	node, err := startEmbedded(ctx, path, inject)
 	if err != nil {
 		// A node may refuse to start on a database that fails. It must start next time.
-		node, err = startEmbedded(ctx, path, faultdriver.New())
+		node, err = startEmbedded(ctx, path, nil)
 	}
 	require.NoError(t, err)
 	c, err := harness.NewClient(node.endpoint)
@@ -191,7 +196,7 @@ func underFault(t *testing.T, inject *faultdriver.Injector) {
 	require.NoError(t, c.Close())
 	_ = node.stop() // its last statements may be the ones that fail
 
-	node, err = startEmbedded(ctx, path, faultdriver.New())
+	node, err = startEmbedded(ctx, path, nil)
 	require.NoError(t, err)
 	c, err = harness.NewClient(node.endpoint)
 	require.NoError(t, err)

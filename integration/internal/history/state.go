@@ -7,25 +7,50 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Settle runs Round and CheckStore with the account that c reads. It repeats both as
-// long as the store's revision changes.
+// long as the store's revision changes, and until ctx ends if the store does not answer in time.
 func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
 	var found []string
 	for {
 		account, err := Account(ctx, c, v.Revision()+1)
+		if late(ctx, err) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, v.Round(account)...)
 		wrong, err := v.CheckStore(ctx, c, rnd, oldest, samples)
-		if !errors.Is(err, ErrMoved) {
+		if !errors.Is(err, ErrMoved) && !late(ctx, err) {
 			return append(found, wrong...), err
 		}
+	}
+}
+
+// late reports whether err is that of a store without an answer, which may have one before
+// ctx ends. It takes a moment if so.
+func late(ctx context.Context, err error) bool {
+	code := status.Code(err)
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		code = e.Code()
+	}
+	if code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(50 * time.Millisecond):
+		return true
 	}
 }
 
