@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/tests/v3/robustness/client"
 	"go.etcd.io/etcd/tests/v3/robustness/identity"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
@@ -21,6 +22,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
@@ -42,12 +44,12 @@ var profiles = []struct {
 const (
 	// trafficTime is how long the traffic runs before and after a disturbance.
 	trafficTime = time.Second
-	settleTime  = time.Minute
+	settleTime  = 5 * time.Minute
 	// validateTime bounds the search for a linearization. It grows beyond all
 	// bounds with some combinations of unanswered requests, which say nothing:
 	// then there is another attempt.
 	validateTime = time.Minute
-	attempts     = 3
+	attempts     = 5
 	// leastRevisions is what the traffic must have written to prove anything.
 	leastRevisions = 50
 )
@@ -155,6 +157,14 @@ func drive(t *testing.T, w *world, tf traffic.Traffic, load traffic.KeyValue, d 
 	defer end()
 	simulate(ctx, t, &running, finish, endpoints, clients, tf, load)
 	pass(trafficTime)
+	revision := w.node.Client()
+	eventually.Nil(t, settleTime, func(ctx context.Context) error { // on a slow machine, it takes longer
+		r, err := revision.Get(ctx, "revision", clientv3.WithSerializable())
+		if err == nil && r.Header.Revision < 2*leastRevisions {
+			err = fmt.Errorf("the traffic has come to revision %d only", r.Header.Revision)
+		}
+		return err
+	})
 	d.do(w)
 	pass(trafficTime)
 	end()
@@ -164,8 +174,13 @@ func drive(t *testing.T, w *world, tf traffic.Traffic, load traffic.KeyValue, d 
 	defer stop()
 	last, err := clients.NewClient(endpoints)
 	require.NoError(t, err)
-	put, err := last.Put(settle, "tombstone", "true")
-	require.NoError(t, err)
+	var put *clientv3.PutResponse
+	tries := 0
+	eventually.Nil(t, settleTime, func(ctx context.Context) (err error) {
+		tries++
+		put, err = last.Put(ctx, "tombstone", fmt.Sprint(tries))
+		return err
+	})
 	newest <- put.Header.Revision
 	close(newest)
 	select {

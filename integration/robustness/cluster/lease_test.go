@@ -36,8 +36,10 @@ const (
 	beforeTheEnd = 30 * time.Millisecond
 	// leaseEndWait bounds how long after the last fault the last lease may live: its
 	// TTL, what a change of leader adds, and what a request that its client gave up may
-	// take until it is executed, on a machine that does much else.
-	leaseEndWait = (longestTTL + 30) * time.Second
+	// take until it is executed, on a machine that does much else. leaseAskWait bounds one
+	// question for what is left.
+	leaseEndWait = eventually.Patience
+	leaseAskWait = 10 * time.Second
 	// leastLeases is how many leases must have ended to prove anything.
 	leastLeases = 50
 )
@@ -153,9 +155,22 @@ func (r *leaseRound) play(p plan) {
 		}
 		r.pass(calm)
 	}
+	eventually.True(r.t, "leases to end", func() bool { return r.endedWithKeys() > leastLeases }) // on a slow machine, it takes longer
 	close(r.stop)
 	r.done.Wait()
 	r.awaitEnd(ctx)
+}
+
+// endedWithKeys returns how many leases with keys have ended.
+func (r *leaseRound) endedWithKeys() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.ended {
+		if len(l.deleted) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitEnd waits until no lease and no key is left, and every watch has seen that.
@@ -164,7 +179,7 @@ func (r *leaseRound) awaitEnd(ctx context.Context) {
 	client := r.c.Client()
 	var left []string
 	poll := func() bool {
-		request, cancel := context.WithTimeout(ctx, requestTimeout)
+		request, cancel := context.WithTimeout(ctx, leaseAskWait)
 		defer cancel()
 		left = nil
 		keys, err := client.Get(request, leasePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -194,10 +209,8 @@ func (r *leaseRound) awaitEnd(ctx context.Context) {
 	// Watches deliver in order: a key that is deleted last comes last.
 	last := &leaseHistory{}
 	r.hold(leasePrefix, last)
-	_, err := client.Put(ctx, leasePrefix, "")
-	require.NoError(r.t, err)
-	_, err = client.Delete(ctx, leasePrefix)
-	require.NoError(r.t, err)
+	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Put(ctx, leasePrefix, ""); return err })
+	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Delete(ctx, leasePrefix); return err })
 	eventually.True(r.t, "every watch to see the end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()

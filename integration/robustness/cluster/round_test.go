@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/tests/v3/robustness/client"
 	"go.etcd.io/etcd/tests/v3/robustness/identity"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
@@ -36,10 +37,10 @@ const (
 	// Clients, of each node and of all together.
 	clientsOfNode, clientsOfAll   = 3, 4
 	watchersOfNode, watchersOfAll = 1, 2
-	settleTime                    = time.Minute
+	settleTime                    = 5 * time.Minute
 	// judgeTime bounds the search for a linearization. As resolve leaves nothing
 	// open, it takes seconds; one without an end may as well be one without a result.
-	judgeTime = 2 * time.Minute
+	judgeTime = 5 * time.Minute
 	// leastRevisions is what a round must have written to prove anything.
 	leastRevisions = 50
 )
@@ -259,8 +260,13 @@ func (r *round) drive(p plan) []report.ClientReport {
 	defer stop()
 	last, err := clients.NewClient(all)
 	require.NoError(r.t, err)
-	put, err := last.Put(settle, "last", "true")
-	require.NoError(r.t, err)
+	var put *clientv3.PutResponse
+	tries := 0
+	eventually.Nil(r.t, settleTime, func(ctx context.Context) (err error) { // a busy machine may change the leader
+		tries++
+		put, err = last.Put(ctx, "last", strconv.Itoa(tries))
+		return err
+	})
 	newest <- put.Header.Revision
 	close(newest)
 	select {

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
@@ -20,6 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
@@ -27,12 +27,12 @@ import (
 // trigger puts what is deleted aside.
 type Archive struct{ datastore string }
 
-const readWait = time.Minute
+const readWait = eventually.Patience
 
 // NewArchive makes the schema in an empty database, and the trigger.
 func NewArchive(t testing.TB, datastore string) *Archive {
 	t.Helper()
-	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "migrate", "up", "--datastore", datastore)
+	out := harness.Run(t, readWait, "", harness.Sqlbrain(t), "migrate", "up", "--datastore", datastore)
 	require.Zero(t, out.Code, "sqlbrain migrate up: %s%s", out.Stdout, out.Stderr)
 	a := &Archive{datastore: datastore}
 	db := a.open(t)
