@@ -103,7 +103,7 @@ func TestLease(t *testing.T) {
 		}},
 		{"an expired lease's keys are deleted in one revision, in key order", func(c *checker) {
 			c.watch(0, &pb.WatchCreateRequest{Key: b("k"), RangeEnd: b("l"), PrevKv: true})
-			c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 50, TTL: 5}) // long enough to put the keys
+			c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 50, TTL: 15}) // long enough to put the keys on a busy machine
 			for _, k := range []string{"k3", "k1", "k2"} {
 				c.kv("Put", &pb.PutRequest{Key: b(k), Lease: 50})
 			}

@@ -177,7 +177,7 @@ func TestLock(t *testing.T) {
 		}},
 		{"a lease that runs out unlocks", func(c *checker) {
 			// The servers revoke at different times, but in a revision of the same number.
-			c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 2})
+			c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 15}) // long enough to take the lock
 			c.grant(2, 3600)
 			c.lock("l", 1)
 			c.holds(c.queueLock("l", 2).end().err == nil, "the second has it")

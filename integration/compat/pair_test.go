@@ -25,7 +25,7 @@ import (
 )
 
 // callWait bounds every request, and every wait for what a stream must bring.
-const callWait = 2 * time.Minute
+const callWait = 5 * time.Minute
 
 // quota is given to both servers, since Status shows it.
 const quota = "--quota-backend-bytes=2147483648"
