@@ -35,7 +35,7 @@ func asRoot(t testing.TB, n *harness.Node) *clientv3.Client {
 
 func awaitClient(t testing.TB, n *harness.Node, cfg clientv3.Config) *clientv3.Client {
 	t.Helper()
-	cfg.Endpoints, cfg.Logger, cfg.DialTimeout = []string{n.Endpoint()}, zap.NewNop(), 2*time.Second
+	cfg.Endpoints, cfg.Logger, cfg.DialTimeout = []string{n.Endpoint()}, zap.NewNop(), 20*time.Second
 	var c *clientv3.Client
 	n.Process().Await(t, func(ctx context.Context) (err error) {
 		if c, err = clientv3.New(cfg); err != nil {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -46,7 +45,7 @@ func TestFromAServerWithTLS(t *testing.T) {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
 		"--cert-file", serverCert, "--key-file", serverKey, "--client-cert-auth", "--trusted-ca-file", clientCA)
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{address}, TLS: servers.ClientConfig(t, clients), Logger: zap.NewNop(), DialTimeout: time.Minute,
+		Endpoints: []string{address}, TLS: servers.ClientConfig(t, clients), Logger: zap.NewNop(), DialTimeout: programWait,
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
@@ -57,7 +56,7 @@ func TestFromAServerWithTLS(t *testing.T) {
 	restore := func(from string, flags ...string) (datastore string, out harness.Output) {
 		t.Helper()
 		datastore = harness.SQLite.Datastore(t)
-		return datastore, harness.Run(t, time.Minute, "", harness.Sqlbrain(t), append([]string{"restore", "--from", from, "--datastore", datastore, "--tmpdir", t.TempDir()}, flags...)...)
+		return datastore, harness.Run(t, programWait, "", harness.Sqlbrain(t), append([]string{"restore", "--from", from, "--datastore", datastore, "--tmpdir", t.TempDir()}, flags...)...)
 	}
 	same := func(flags ...string) {
 		t.Helper()
