@@ -176,21 +176,22 @@ func badDatabases(t *testing.T, p enginetest.Product) {
 	t.Run("read-only for a while", func(t *testing.T) {
 		node := harness.StartNodeOn(t, asUser(t, at("sqlbrain"), "owner", secret), "--request-timeout=2s")
 		c := node.Client()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), giveUpWait)
 		defer cancel()
-		_, err := c.Put(ctx, "k", "before")
-		require.NoError(t, err)
+		put := func(value string) error { _, err := c.Put(ctx, "k", value); return err }
+		eventually.True(t, "a write", func() bool { return put("before") == nil })
 		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-		_, err = c.Put(ctx, "k", "meanwhile")
+		err := put("meanwhile")
 		require.Equal(t, codes.Unavailable, harness.Code(err), "%v", err)
-		got, err := c.Get(ctx, "k", clientv3.WithSerializable())
-		require.NoError(t, err)
-		require.Equal(t, "before", string(got.Kvs[0].Value))
-		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
-		eventually.True(t, "a write", func() bool {
-			_, err := c.Put(ctx, "k", "after")
-			return err == nil
+		eventually.Nil(t, giveUpWait, func(ctx context.Context) error {
+			got, err := c.Get(ctx, "k", clientv3.WithSerializable())
+			if err == nil {
+				require.Equal(t, "before", string(got.Kvs[0].Value))
+			}
+			return err
 		})
+		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+		eventually.True(t, "a write", func() bool { return put("after") == nil })
 	})
 }
 
@@ -199,7 +200,7 @@ func TestTooLarge(t *testing.T) {
 	harness.NeedsDatabase(t)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		c := harness.StartNode(t, e).Client()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), giveUpWait)
 		defer cancel()
 		put := func(key, value string) error {
 			_, err := c.Put(ctx, key, value)
@@ -227,7 +228,7 @@ func TestSmallPackets(t *testing.T) {
 	server := enginetest.StartServer(t)
 	enginetest.Exec(t, server.URL(), "SET GLOBAL max_allowed_packet = 1048576")
 	c := harness.StartNodeOn(t, server.URL()).Client()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), giveUpWait)
 	defer cancel()
 	_, err := c.Put(ctx, "value", strings.Repeat("v", 1300<<10))
 	require.Equal(t, codes.InvalidArgument, harness.Code(err), "%v", err)

@@ -70,7 +70,7 @@ func testPlace(t *testing.T) *place {
 }
 
 func TestMeasuresEverythingAndResumes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	p := testPlace(t)
 	path := filepath.Join(p.out, resultsName)
@@ -108,7 +108,7 @@ func TestMeasuresEverythingAndResumes(t *testing.T) {
 }
 
 func TestGrowthIsMeasured(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	p := testPlace(t)
 	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100, duration: 20 * time.Millisecond, repeats: 2}

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(harness.Main(enginetest.Main(m))) }
 
 // wait bounds what a test waits for; nothing takes so long unless it hangs.
-const wait = 3 * time.Minute
+const wait = 5 * time.Minute
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()

@@ -91,7 +91,7 @@ func TestMutexPassesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n, ctx := start(t), bounded(t)
-			holder, waiter := newSession(t, n, 5), newSession(t, n, 60)
+			holder, waiter := newSession(t, n, 15), newSession(t, n, 60)
 			held, wanted := concurrency.NewMutex(holder, "/lock"), concurrency.NewMutex(waiter, "/lock")
 			require.NoError(t, held.Lock(ctx))
 			locked := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestMutexPassesOn(t *testing.T) {
 // TestSessionEndsWithItsLease: also if another client revokes the lease.
 func TestSessionEndsWithItsLease(t *testing.T) {
 	n, ctx := start(t), bounded(t)
-	s := newSession(t, n, 3)
+	s := newSession(t, n, 15)
 	_, err := n.Client().Revoke(ctx, s.Lease())
 	require.NoError(t, err)
 	// The session learns it from the next keepalive, after a third of the TTL.

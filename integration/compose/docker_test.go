@@ -83,7 +83,7 @@ func (e *engine) each(ctx context.Context, filter filters.Args, f func(kind, id,
 
 // removeAll removes what has the label of a project.
 func (e *engine) removeAll(project string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.t.Context()), eventually.Patience)
 	defer cancel()
 	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel+"="+project)), func(kind, id, _ string) {
 		require.NoError(e.t, e.remove(ctx, kind, id))
@@ -108,7 +108,7 @@ func (e *engine) removeAbandoned() {
 	if !strings.HasPrefix(e.DaemonHost(), "unix://") {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(e.t.Context(), eventually.Patience)
 	defer cancel()
 	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel)), func(kind, id, project string) {
 		if abandoned(project) {

@@ -73,7 +73,7 @@ func (w *watch) run(answers clientv3.WatchChan) {
 func (h *history) put(c *clientv3.Client, key string) {
 	h.t.Helper()
 	attempt := 0
-	eventually.Nil(h.t, time.Minute, func(ctx context.Context) error {
+	eventually.Nil(h.t, eventually.Patience, func(ctx context.Context) error {
 		attempt++
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -91,7 +91,7 @@ func (h *history) put(c *clientv3.Client, key string) {
 func (h *history) requireReadBy(nodes ...*node) {
 	h.t.Helper()
 	for _, n := range nodes {
-		ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(h.t.Context(), eventually.Patience)
 		r, err := n.client.Get(ctx, prefix, clientv3.WithPrefix())
 		cancel()
 		require.NoError(h.t, err)
@@ -108,7 +108,7 @@ func (h *history) rejoin(p *project, n *node, all []*node) {
 	h.t.Helper()
 	begin := time.Now()
 	require.NoError(h.t, p.e.ContainerStart(h.t.Context(), p.container(n.service).ID, container.StartOptions{}))
-	eventually.Nil(h.t, 2*time.Minute, n.ready)
+	eventually.Nil(h.t, eventually.Patience, n.ready)
 	h.t.Logf("%s was ready again after %s", n.service, time.Since(begin).Round(10*time.Millisecond))
 	h.put(n.client, "back-"+n.service+fmt.Sprint(len(h.written)))
 	h.requireReadBy(all...)
@@ -127,7 +127,7 @@ func (h *history) requireWatched() {
 	for _, w := range h.watches {
 		select {
 		case <-w.done:
-		case <-time.After(time.Minute):
+		case <-time.After(eventually.Patience):
 			h.t.Fatalf("the watch through %s has not ended", w.service)
 		}
 		require.NoError(h.t, w.err, w.service)

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestImage builds the Dockerfile and runs it by itself, over SQLite.
@@ -53,7 +55,7 @@ func TestImage(t *testing.T) {
 	// The data is in the volume, which a second life of the container finds.
 	for life := range 2 {
 		require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
-		e.health(created.ID, 2*time.Minute)
+		e.health(created.ID, eventually.Patience)
 		c := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N1_PORT"])
 		if life == 0 {
 			_, err = c.Put(t.Context(), "k", "v")
@@ -106,7 +108,7 @@ func requireOnlyTheBinary(t *testing.T, e *engine, id string) {
 // newClient returns a client of the nodes named only, until t ends or it is closed.
 func newClient(t *testing.T, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: time.Minute, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: eventually.Patience, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // closed already, perhaps
 	return c

@@ -50,7 +50,7 @@ func TestMySQLProfile(t *testing.T) {
 	leader, others = leaderOf(t, nodes)
 	t.Logf("stopping the leader, %s", leader.service)
 	begin = time.Now()
-	p.run(time.Minute, "stop", leader.service)
+	p.run(eventually.Patience, "stop", leader.service)
 	for _, n := range others {
 		h.put(n.client, "stopped-"+n.service)
 	}
@@ -59,7 +59,7 @@ func TestMySQLProfile(t *testing.T) {
 	h.rejoin(p, leader, nodes)
 
 	h.requireWatched()
-	require.NotContains(t, p.run(time.Minute, "logs", "--no-color"), "that is not a setting")
+	require.NotContains(t, p.run(eventually.Patience, "logs", "--no-color"), "that is not a setting")
 }
 
 // node is a container, and a client that knows it alone.
@@ -94,7 +94,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 // leaderOf waits until the nodes agree on one of them that leads.
 func leaderOf(t *testing.T, nodes []*node) (leader *node, others []*node) {
 	t.Helper()
-	eventually.Nil(t, time.Minute, func(ctx context.Context) error {
+	eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
 		leader, others = nil, nil
 		var led uint64
 		for _, n := range nodes {
@@ -129,10 +129,10 @@ func requireSchemaFirst(t *testing.T, p *project, services []string) {
 	for _, s := range services {
 		require.True(t, made.Before(instant(t, p.container(s).State.StartedAt)), "%s started before the schema was there", s)
 	}
-	out := p.run(time.Minute, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root", "--password=development", "--batch", "--skip-column-names",
+	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root", "--password=development", "--batch", "--skip-column-names",
 		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
 	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
-	require.Contains(t, p.run(time.Minute, "logs", "--no-color", "mysql-migrate"), "1/u object")
+	require.Contains(t, p.run(eventually.Patience, "logs", "--no-color", "mysql-migrate"), "1/u object")
 }
 
 func instant(t *testing.T, s string) time.Time {
@@ -145,10 +145,10 @@ func instant(t *testing.T, s string) time.Time {
 // requireSound asks doctor about the database, from where the nodes are.
 func requireSound(t *testing.T, p *project) {
 	t.Helper()
-	out := p.run(time.Minute, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
+	out := p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
 	require.Contains(t, out, "innodb_flush_log_at_trx_commit", "it looked at what makes commits durable")
 	require.NotContains(t, out, "FAIL")
-	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n", p.run(time.Minute, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
+	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n", p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
 }
 
 // requireEnded demands that the service's container ended with code, and was not
@@ -156,7 +156,7 @@ func requireSound(t *testing.T, p *project) {
 func requireEnded(t *testing.T, p *project, service string, code int) {
 	t.Helper()
 	var state *container.State
-	eventually.Nil(t, time.Minute, func(context.Context) error {
+	eventually.Nil(t, eventually.Patience, func(context.Context) error {
 		if state = p.container(service).State; state.Running || state.Restarting {
 			return fmt.Errorf("%s is %s", service, state.Status)
 		}

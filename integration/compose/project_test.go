@@ -17,6 +17,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // project is docker-compose.yml with a separate name, ports and images.
@@ -129,7 +131,7 @@ func (p *project) run(limit time.Duration, args ...string) string {
 // container inspects the container of a service, running or not.
 func (p *project) container(service string) container.InspectResponse {
 	p.t.Helper()
-	id := strings.TrimSpace(p.run(time.Minute, "ps", "--all", "--quiet", service))
+	id := strings.TrimSpace(p.run(eventually.Patience, "ps", "--all", "--quiet", service))
 	c, err := p.e.ContainerInspect(p.t.Context(), id)
 	require.NoError(p.t, err)
 	return c
@@ -170,6 +172,6 @@ type serviceVolume struct {
 func (p *project) config(args ...string) config {
 	p.t.Helper()
 	var c config
-	require.NoError(p.t, json.Unmarshal([]byte(p.run(time.Minute, append(args, "config", "--format=json")...)), &c))
+	require.NoError(p.t, json.Unmarshal([]byte(p.run(eventually.Patience, append(args, "config", "--format=json")...)), &c))
 	return c
 }

@@ -3,7 +3,6 @@ package replicated
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,7 +12,7 @@ import (
 // doctor returns the status of each check of `sqlbrain doctor`.
 func doctor(t *testing.T, datastore string) map[string]string {
 	t.Helper()
-	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "doctor", "--output", "json", "--datastore", datastore)
+	out := harness.Run(t, wait, "", harness.Sqlbrain(t), "doctor", "--output", "json", "--datastore", datastore)
 	var report struct {
 		Findings []struct{ Check, Status, Detail string }
 	}

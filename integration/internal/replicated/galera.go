@@ -18,7 +18,7 @@ var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGaler
 	members: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'"}
 
 // answerWait bounds a query for a member's state; a frozen member never answers.
-const answerWait = 2 * time.Second
+const answerWait = 5 * time.Second
 
 // libraries are where distributions put Galera.
 var libraries = []string{"/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so", "/usr/lib64/galera/libgalera_smm.so"}

@@ -36,7 +36,7 @@ const (
 )
 
 const (
-	startWait = 60 * time.Second
+	startWait = 5 * time.Minute
 	// Ports are chosen before the server listens on them: another process may take one.
 	startAttempts = 3
 )
