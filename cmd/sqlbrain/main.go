@@ -5,7 +5,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// repeated is how long further signals count as repetitions of the first. A terminal signals a program and the one that
+// started it, which may pass the signal on.
+const repeated = time.Second
 
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -15,14 +20,24 @@ func main() {
 	// giving them back to the system after the first one would leave a moment in
 	// which a second one is lost.
 	go func() {
-		<-signals
-		cancel()
-		second := <-signals
 		code := 1
-		if s, ok := second.(syscall.Signal); ok {
+		if s, ok := stopOn(signals, cancel, time.Now).(syscall.Signal); ok {
 			code = 128 + int(s) // as shells report an end by a signal
 		}
 		os.Exit(code)
 	}()
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// stopOn calls stop at the first signal, and returns the first later one that does not
+// repeat it.
+func stopOn(signals <-chan os.Signal, stop func(), now func() time.Time) os.Signal {
+	<-signals
+	first := now()
+	stop()
+	for {
+		if s := <-signals; now().Sub(first) >= repeated {
+			return s
+		}
+	}
 }

@@ -53,6 +53,19 @@ func (p *program) needs(cmd *cobra.Command, flags ...string) {
 	cmd.PreRunE = func(*cobra.Command, []string) error { return p.settings.Load(p.environ) }
 }
 
+// noArgs refuses arguments, which are most often misspelt commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	err := cobra.NoArgs(cmd, args)
+	if err == nil {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2 // replaced, missing or superfluous letters
+	if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+		return fmt.Errorf("%w: did you mean %q?", err, names[0])
+	}
+	return err
+}
+
 // usageError is a command line that cannot be understood.
 type usageError struct{ error }
 
@@ -74,7 +87,9 @@ environment, which beats the file.`
 	root.SetVersionTemplate("sqlbrain {{.Version}}\n")
 	root.SilenceErrors = true
 	root.SilenceUsage = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{config.FlagError(err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{config.FlagError(cmd.Flags(), err)}
+	})
 	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), newBenchCommand())
 	return root
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -302,9 +304,40 @@ func TestSignals(t *testing.T) {
 
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.NotNil(t, p.log.await("stopping"))
-	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
-	err = p.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	for again := time.NewTicker(100 * time.Millisecond); ; {
+		select {
+		case <-again.C:
+			if err := p.Process.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+				require.NoError(t, err)
+			}
+			continue
+		case err = <-ended:
+			again.Stop()
+		}
+		break
+	}
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	require.Equal(t, 128+int(syscall.SIGTERM), exit.ExitCode(), "the second signal ends it at once")
+	require.Equal(t, 128+int(syscall.SIGTERM), exit.ExitCode(), "a signal that does not repeat the first ends it at once")
+}
+
+// A signal that comes twice, as from a terminal and from the program that started this one, is one request to stop.
+func TestRepeatedSignalsAreOne(t *testing.T) {
+	signals := make(chan os.Signal, 4)
+	for _, s := range []os.Signal{os.Interrupt, os.Interrupt, syscall.SIGTERM, os.Interrupt} {
+		signals <- s
+	}
+	// When each of them arrives.
+	times := []time.Duration{0, time.Millisecond, repeated, 2 * repeated}
+	var stopped int
+	last := stopOn(signals, func() { stopped++ }, func() time.Time {
+		at := time.Unix(0, 0).Add(times[0])
+		times = times[1:]
+		return at
+	})
+	require.Equal(t, syscall.SIGTERM, last)
+	require.Equal(t, 1, stopped)
+	require.Len(t, signals, 1)
 }

@@ -44,7 +44,11 @@ func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--no-such-flag", "unknown flag: --no-such-flag; see sqlbrain --help"},
 		{"serve --no-such-flag", "see sqlbrain serve --help"},
-		{"serv", `unknown command "serv"`},
+		{"serv", `unknown command "serv" for "sqlbrain": did you mean "serve"?`},
+		{"docotr", `did you mean "doctor"?`},
+		{"migrate downn", `unknown command "downn" for "sqlbrain migrate": did you mean "down"?`},
+		{"migrate up --datastor=x", "unknown flag: --datastor: did you mean --datastore?; see sqlbrain migrate up --help"},
+		{"--election-timeout=1000", "--election-timeout is a flag of etcd that sqlbrain does not have"},
 		{"serve now", `unknown command "now"`},
 		{"--max-txn-ops=many", `--max-txn-ops: invalid value "many": not a number`},
 		{"--max-txn-ops=0", "--max-txn-ops: 0 is too small"},

@@ -28,7 +28,7 @@ func load(args, environ []string) (*config.Settings, error) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	s.Bind(fs)
 	if err := fs.Parse(args); err != nil {
-		return s, config.FlagError(err)
+		return s, config.FlagError(fs, err)
 	}
 	return s, s.Load(environ)
 }
@@ -178,7 +178,7 @@ func TestFilesWithMistakesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"nam: x":                               `:1: unknown setting "nam": did you mean "name"?`,
 		"\nlisten_client_url: x":               `:2: unknown setting "listen_client_url": did you mean "listen-client-urls"?`,
-		"initial-cluster-token: x":             `:1: unknown setting "initial-cluster-token"`,
+		"initial-cluster-token: x":             `:1: unknown setting "initial-cluster-token", which etcd has: members find each other in the database`,
 		"name: a\nname: b":                     ":2: name is set in line 1 already",
 		"name: [a, b]":                         ":1: name takes one value, not a list",
 		"name: {a: b}":                         ":1: name: must be a value or a list of values",
@@ -277,6 +277,10 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--datastore=mysql://u:p@h/d --datastore-password-command=true", "holds a password as well"},
 		{"--datastore=mysql://root@h/d --datastore-password-file=/dev/null", "is empty"},
 		{"--unknown", "unknown flag"},
+		{"--listen-client-url=x", "unknown flag: --listen-client-url: did you mean --listen-client-urls?"},
+		{"--max_txn_op=1", "did you mean --max-txn-ops?"},
+		{"--initial-cluster=n1=http://n1:2380", "--initial-cluster is a flag of etcd that sqlbrain does not have: members find each other in the database"},
+		{"-x", "unknown shorthand flag"},
 	} {
 		_, err := load(strings.Fields(c.args), nil)
 		require.ErrorContains(t, err, c.want, c.args)

@@ -7,7 +7,8 @@
 //
 // Guarantees:
 //
-//   - A key of the file that is not a setting is refused, with the nearest name.
+//   - A flag or a key of the file that is not a setting is refused, with the nearest name.
+//     If etcd has it, the error says why sqlbrain does not (etcd.go).
 //   - A value that is not valid is refused with one line that says where it
 //     comes from, before anything is opened.
 //   - No error and no description of the settings holds a password.

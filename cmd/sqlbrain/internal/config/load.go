@@ -79,13 +79,27 @@ func (s *Settings) set(f *pflag.Flag, origin string, values ...string) error {
 	return nil
 }
 
-// FlagError words an error of parsing the command line.
-func FlagError(err error) error {
+// FlagError words an error of parsing the command line of a command with these flags.
+func FlagError(flags *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		return unknownFlag(flags, unknown.GetSpecifiedName())
+	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		return invalidValue("--"+invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
 	}
 	return err
+}
+
+func unknownFlag(flags *pflag.FlagSet, name string) error {
+	if why := etcdFlags[name]; why != "" {
+		return fmt.Errorf("--%s is a flag of etcd that sqlbrain does not have: %s", name, why)
+	}
+	if best := nearest(flags, name); best != "" {
+		return fmt.Errorf("unknown flag: --%s: did you mean --%s?", name, best)
+	}
+	return fmt.Errorf("unknown flag: --%s", name)
 }
 
 // invalidValue must not be called with the datastore's URL; that one takes any

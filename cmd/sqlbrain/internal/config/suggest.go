@@ -7,19 +7,27 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// suggest names the setting that key most likely was meant to be.
+// suggest names the setting that key most likely was meant to be, or says why sqlbrain does not have it.
 func (s *Settings) suggest(key string) string {
+	if why := etcdFlags[key]; why != "" {
+		return ", which etcd has: " + why
+	}
+	if best := nearest(s.flags, key); best != "" {
+		return fmt.Sprintf(": did you mean %q?", best)
+	}
+	return ""
+}
+
+// nearest returns the flag whose name is most like key, or "" if none is.
+func nearest(flags *pflag.FlagSet, key string) (best string) {
 	key = strings.ToLower(strings.ReplaceAll(key, "_", "-"))
-	best, distance := "", len(key)/3+2 // more than a typing error
-	s.flags.VisitAll(func(f *pflag.Flag) {
-		if d := editDistance(key, f.Name); d < distance {
+	distance := len(key)/3 + 2 // more than a typing error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if d := editDistance(key, f.Name); d < distance && !f.Hidden {
 			best, distance = f.Name, d
 		}
 	})
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(": did you mean %q?", best)
+	return best
 }
 
 // editDistance counts the bytes to insert, delete or replace to make b of a.
