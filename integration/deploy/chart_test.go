@@ -16,6 +16,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
@@ -247,6 +249,19 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	require.NotNil(t, board)
 	assert.Equal(t, "1", board.Labels["grafana_dashboard"])
 	assert.JSONEq(t, string(text), board.Data["sqlbrain.json"])
+}
+
+// A package holds the files that links lead to, and renders as the folder does.
+func TestChartPackage(t *testing.T) {
+	c, err := loader.Load(chart)
+	require.NoError(t, err)
+	file, err := chartutil.Save(c, t.TempDir())
+	require.NoError(t, err)
+	packed, err := helmchart.Render(t.Context(), file, release, namespace, values(t, "mysql"))
+	require.NoError(t, err)
+	folder, err := helmchart.Render(t.Context(), chart, release, namespace, values(t, "mysql"))
+	require.NoError(t, err)
+	assert.Equal(t, folder, packed)
 }
 
 // Hooks run before any other object of the release exists, and an upgrade can be repeated.
