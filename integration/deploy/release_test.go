@@ -130,7 +130,7 @@ type workflow struct {
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(repository + ".github/workflows/*.yml")
 	require.NoError(t, err)
-	require.Len(t, files, 3)
+	require.NotEmpty(t, files)
 	makefile, compose := readText(t, "Makefile"), readText(t, "docker-compose.yml")
 	target := regexp.MustCompile(`(?m)\bmake ([a-z-]+)`)
 	script := regexp.MustCompile(`(?m)(?:^|\s)(\.ci/[a-z-]+)`)
