@@ -56,7 +56,7 @@ func (r *runner) current() *phase {
 	return r.phases[len(r.phases)-1]
 }
 
-// measured runs step as the configuration says: for so long or so many times,
+// measured runs step as the configuration says: for so long or so many times, at least once,
 // at most limit times (0: no limit), at the rate.
 func (r *runner) measured(ctx context.Context, name string, limit int64, step func(context.Context, *worker, int64) error) {
 	total := r.cfg.Total
@@ -109,7 +109,7 @@ func (r *runner) drive(ctx context.Context, p *phase, step func(context.Context,
 						return
 					}
 				}
-				if !p.until.IsZero() && time.Now().After(p.until) {
+				if n > 0 && !p.until.IsZero() && time.Now().After(p.until) {
 					return
 				}
 				err := step(ctx, w, n)

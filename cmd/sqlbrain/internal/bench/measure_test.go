@@ -190,3 +190,12 @@ func TestDriveEndsWithItsContext(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, p.steps.Load(), int64(51))
 }
+
+func TestDriveTakesAStepHoweverLateItIs(t *testing.T) {
+	r := testRunner()
+	r.cfg.Clients = 7
+	p := r.begin("x", 0)
+	p.until = p.started.Add(-time.Second)
+	r.drive(t.Context(), p, func(context.Context, *worker, int64) error { return nil })
+	require.EqualValues(t, 1, p.steps.Load())
+}
