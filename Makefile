@@ -98,6 +98,11 @@ test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAI
 model: ## Check the model of the protocol with Spin, and that it needs each safeguard; docs/model.md
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./model
 
+.PHONY: traces
+traces: ## Take the steps that nodes record in the model of the protocol: of SEEDS simulated runs (default 5), and of corrupted ones
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v -run TestRunsAreValidated ./model
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(if $(SEEDS),SQLBRAIN_SEEDS=$(SEEDS)) $(GO) test -count=1 -timeout 0 -v -run TestStepsAreThoseOfTheModel ./simulation
+
 .PHONY: compat
 compat: ## Every claim of compatibility and random histories beside etcd, for half an hour; COMPATTIME bounds it
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -count=1 -timeout $(or $(COMPATTIME),2h) -v ./compat

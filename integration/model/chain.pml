@@ -4,6 +4,8 @@
  *
  * A step is one inline below. A process takes its steps in any order and stops for any time between two of
  * them, so a paused process, a slow database and a delayed message need no steps of their own.
+ *
+ * With REPLAY there are no processes: replay.pml takes the steps of a run that was recorded.
  */
 
 #ifndef NODES
@@ -26,22 +28,30 @@
 #endif
 
 /* The durations of server/timing, in ticks: two to three, as ReadLease to TakeoverWait. */
+#ifndef REPLAY
 #define LEASE 2
 #ifdef SHORT_NEW_LEADER_WAIT
 #define WAIT 2
 #else
 #define WAIT 3
 #endif
+#endif
 
+#ifdef REPLAY
+#define number int
+#define reach(k) skip
+#else
+#define number byte
 /* reach(k) marks a place that must be reachable. Spin lists the statements that it did not reach. */
 #define reach(k) assert(k)
+#endif
 
 #define bit(b) (1 << (b))
 #define max(a, b) ((a) > (b) -> (a) : (b))
 
 /* coder.Chain. RESIGNED is the attempt number of a leader that has stopped. */
-#define RESIGNED 255
-typedef Chain { byte seq; byte term; byte rev; byte att }
+#define RESIGNED 255 /* far more than the raises of one term */
+typedef Chain { number seq; number term; number rev; number att }
 #define same(A, B) (A.seq == B.seq && A.term == B.term && A.rev == B.rev && A.att == B.att)
 inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev; A.att = B.att }
 inline setChain(A, Seq, Term, Rev, Att) { A.seq = Seq; A.term = Term; A.rev = Rev; A.att = Att }
@@ -51,7 +61,7 @@ inline setChain(A, Seq, Term, Rev, Att) { A.seq = Seq; A.term = Term; A.rev = Re
 #define COMMIT 1
 #define RAISE 2
 #define RESIGN 3
-typedef Stmt { byte op; byte oseq; byte oterm; Chain val; byte batch }
+typedef Stmt { byte op; number oseq; number oterm; Chain val; byte batch }
 inline clear(X) { X.op = NONE; X.oseq = 0; X.oterm = 0; setChain(X.val, 0, 0, 0, 0); X.batch = 0 }
 
 /* Roles. From LEAD on a node has a leadership. */
@@ -73,43 +83,42 @@ inline clear(X) { X.op = NONE; X.oseq = 0; X.oterm = 0; setChain(X.val, 0, 0, 0,
 
 typedef Node {
 	byte role;
-	Chain held;    /* fence.Hold.held */
-	byte front;    /* the newest revision that the node shows */
-	Stmt s;        /* the statement for whose answer it waits */
-	byte ans;      /* SENT, or the answer that is on its way back */
-	byte age;      /* ticks since s was sent, on the clock of the read lease */
-	bool fresh;    /* TAKING: the predecessor has resigned */
-	bool settling; /* the outcome of a commit is unknown */
-	bool definite; /* settling: the commit certainly did not take effect */
-	Chain want;    /* what that commit would have written */
-	byte batch;    /* the batch to be settled, or to be shown and acknowledged */
+	Chain held;      /* fence.Hold.held */
+	number front;    /* the newest revision that the node shows */
+	Stmt s;          /* the statement for whose answer it waits */
+	byte ans;        /* SENT, or the answer that is on its way back */
+	number age;      /* ticks since s was sent, on the clock of the read lease */
+	bool fresh;      /* TAKING: the predecessor has resigned */
+	bool settling;   /* the outcome of a commit is unknown */
+	bool definite;   /* settling: the commit certainly did not take effect */
+	Chain want;      /* what that commit would have written */
+	byte batch;      /* the batch to be settled, or to be shown and acknowledged */
 	bool unshown;
-	byte lease;    /* ticks for which the read lease is still valid */
-	byte wait;     /* ticks until WAITING ends */
-	byte look;     /* a look at the chain row: 0 none, 1 sent, 2 answered */
-	byte lookAge;
-	byte lookTerm;
-	byte lookRev;
-	byte lookFloor; /* known when the look began */
-	byte found;     /* a revision that was found in the table and not reported by the leader; 0: none */
-	byte foundWait; /* ticks until it may be shown */
-	byte ask;       /* a linearizable read of a follower, see ASKED; 0: none */
-	byte askFloor;  /* known when the read began */
-	byte position;  /* the answer */
-	byte lag;       /* the clock of the read lease may be slow: it may omit one tick in three */
+	number lease;    /* ticks for which the read lease is still valid */
+	number wait;     /* ticks until WAITING ends */
+	byte look;       /* a look at the chain row: 0 none, 1 sent, 2 answered */
+	number lookAge;
+	number lookTerm;
+	number lookRev;
+	number lookFloor; /* known when the look began */
+	number found;    /* a revision that was found in the table and not reported by the leader; 0: none */
+	number foundWait; /* ticks until it may be shown */
+	byte ask;        /* a linearizable read of a follower, see ASKED; 0: none */
+	number askFloor; /* known when the read began */
+	number position; /* the answer */
+	byte lag;        /* the clock of the read lease may be slow: it may omit one tick in three */
 }
 Node node[NODES];
 
 /* The database. */
 Chain chain;
 Stmt late[LATE];
-byte content[BATCHES + 1]; /* the batch that wrote a revision */
 
 /* What is only observed: sets of batches, the newest revision that any client can know. */
-byte batches;
-byte landed;
-byte refused; /* reported as not written */
-byte known;
+number batches;
+number landed;
+number refused; /* reported as not written */
+number known;
 
 byte m; /* of loops in inlines */
 
@@ -128,6 +137,31 @@ inline shows(n, revision) {
 #define leaseIsRight(n) (node[n].lease == 0 || node[n].front >= known)
 
 /* ---- the database ---- */
+
+#ifdef REPLAY
+#include "replay_database.pml"
+#else
+byte content[BATCHES + 1]; /* the batch that wrote a revision */
+inline writes(X) {
+	assert(X.val.rev == chain.rev + 1); /* contiguous */
+	assert(content[X.val.rev] == 0);    /* never changed */
+	content[X.val.rev] = X.batch
+}
+inline nextBatch() { batches++ }
+
+/* A statement may take effect later, or never. */
+inline postpone(X) {
+	for (m : 0 .. LATE - 1) {
+		if
+		:: late[m].op == NONE ->
+			late[m].op = X.op; late[m].oseq = X.oseq; late[m].oterm = X.oterm;
+			copy(late[m].val, X.val); late[m].batch = X.batch;
+			break
+		:: else
+		fi
+	}
+}
+#endif
 
 #ifdef NO_CHAIN_CAS
 #define matches(x) (x.op == COMMIT || chain.seq == x.oseq && chain.term == x.oterm)
@@ -148,10 +182,7 @@ inline execute(X, res) {
 			assert(!(refused & bit(X.batch))); /* nothing is applied that was reported as not written */
 			landed = landed | bit(X.batch);
 			if
-			:: X.val.rev != chain.rev ->
-				assert(X.val.rev == chain.rev + 1); /* contiguous */
-				assert(content[X.val.rev] == 0);    /* never changed */
-				content[X.val.rev] = X.batch
+			:: X.val.rev != chain.rev -> writes(X)
 			:: else
 			fi
 		:: else
@@ -164,19 +195,6 @@ inline execute(X, res) {
 
 /* A statement of a node takes effect. Its answer is on its way. */
 #define canExecute(n) (node[n].s.op != NONE && node[n].ans == SENT)
-
-/* A statement may take effect later, or never. */
-inline postpone(X) {
-	for (m : 0 .. LATE - 1) {
-		if
-		:: late[m].op == NONE ->
-			late[m].op = X.op; late[m].oseq = X.oseq; late[m].oterm = X.oterm;
-			copy(late[m].val, X.val); late[m].batch = X.batch;
-			break
-		:: else
-		fi
-	}
-}
 
 /* The node does not get the answer. */
 inline loseAnswer(n) {
@@ -218,7 +236,12 @@ inline end(n) {
  * fence.Take. It reads the chain row, and swaps it if it is still the same: so both are one step here. A swap
  * that takes effect when no process waits for it any more is a step whose answer is lost.
  */
-#define canTake(n) (n < LEADERS && node[n].role == FOLLOW && chain.term < TERMS && (chain.term > 0 || n == 0))
+#ifdef REPLAY
+#define mayBeFirst(n) true
+#else
+#define mayBeFirst(n) (n == 0) /* nodes are equal */
+#endif
+#define canTake(n) (n < LEADERS && node[n].role == FOLLOW && chain.term < TERMS && (chain.term > 0 || mayBeFirst(n)))
 inline take(n) {
 	for (m : 0 .. LATE - 1) {
 		if
@@ -273,7 +296,7 @@ inline lead(n) {
 #define canCommit(n) (node[n].role == LEAD && idle(n) && batches < BATCHES)
 /* fence.Hold.Commit sends. revisions is 0 for a batch that writes no key, such as a checkpoint of a lease. */
 inline commit(n, revisions) {
-	batches++;
+	nextBatch();
 	node[n].s.op = COMMIT;
 	node[n].s.oseq = node[n].held.seq; node[n].s.oterm = node[n].held.term;
 	setChain(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev + revisions, node[n].held.att);
@@ -317,6 +340,12 @@ inline committed(n) {
 		drop(n)
 	:: else -> unknown(n, true)
 	fi
+}
+
+/* The database answers with an error that says that nothing was written, and not because a row was not as expected. */
+inline refuse(n) {
+	refused = refused | bit(node[n].s.batch);
+	drop(n)
 }
 
 /* fence.Hold.trySettle looks at the chain row, and sends a raise if the commit did not take effect. */
@@ -533,6 +562,7 @@ inline restart(n) {
 
 /* ---- processes ---- */
 
+#ifndef REPLAY
 
 proctype Process(byte n) {
 	do
@@ -546,6 +576,8 @@ proctype Process(byte n) {
 	:: atomic { canExecute(n) -> execute(node[n].s, node[n].ans) }
 	:: atomic { node[n].s.op == COMMIT && node[n].ans != SENT -> committed(n) }
 	:: atomic { node[n].s.op == COMMIT && node[n].ans != CONFLICT -> loseAnswer(n); unknown(n, false) }
+	:: atomic { node[n].s.op == COMMIT && node[n].ans == SENT -> node[n].ans = CONFLICT } /* of another row */
+	:: atomic { node[n].s.op == COMMIT && node[n].ans == SENT -> refuse(n) }
 	:: atomic { canSettle(n) -> settle(n) }
 	:: atomic { node[n].s.op == RAISE && node[n].ans != SENT -> raised(n) }
 	:: atomic { node[n].s.op == RAISE && node[n].ans != CONFLICT -> loseAnswer(n); drop(n) }
@@ -695,3 +727,4 @@ init {
 #endif
 	}
 }
+#endif

@@ -1,0 +1,36 @@
+/* What chain.pml says about the database, for runs of any length: see replay.pml. */
+
+/* A batch has any number of revisions: those after the newest one. */
+inline writes(X) { need(X.val.rev > chain.rev, NOT_NEXT) }
+
+inline nextBatch() {
+	batches = (batches % BATCHES) + 1;
+	landed = landed & ~bit(batches);
+	refused = refused & ~bit(batches)
+}
+
+/* As in chain.pml. Statements that can no longer take effect, or are on their way already, take no room. */
+inline postpone(X) {
+	room = LATE;
+	for (m : 0 .. LATE - 1) {
+		if
+		:: late[m].op != NONE && late[m].oseq != chain.seq -> clear(late[m])
+		:: else
+		fi;
+		if
+		:: late[m].op == NONE && room == LATE -> room = m
+		:: late[m].op == X.op && late[m].oseq == X.oseq && late[m].batch == X.batch && same(late[m].val, X.val) ->
+			room = LATE + 1;
+			break
+		:: else
+		fi
+	}
+	if
+	:: room > LATE || X.oseq != chain.seq
+	:: else ->
+		need(room < LATE, TOO_MANY_LATE);
+		late[room].op = X.op; late[room].oseq = X.oseq; late[room].oterm = X.oterm;
+		copy(late[room].val, X.val); late[room].batch = X.batch
+	fi;
+	room = 0
+}

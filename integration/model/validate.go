@@ -1,0 +1,271 @@
+package model
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed" // of the model
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
+
+//go:embed chain.pml
+var chainModel []byte
+
+//go:embed replay.pml
+var replayModel []byte
+
+//go:embed replay_database.pml
+var databaseModel []byte
+
+//go:embed replay.h
+var replayHeader []byte
+
+// ErrNoTools says that Spin or a C compiler is missing.
+var ErrNoTools = errors.New("spin, gcc or cpp is missing: apt-get install spin gcc")
+
+// Replay is the model as a program that takes the steps of recorded runs. Use NewReplay.
+type Replay struct{ dir string }
+
+// NewReplay builds the model in dir, an empty directory that must exist while the Replay is used. lease is the longest
+// read lease on the clock of the steps: timing.ReadLease if that is the clock of the leases.
+func NewReplay(ctx context.Context, dir string, lease time.Duration) (*Replay, error) {
+	for _, name := range []string{"spin", "gcc", "cpp"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return nil, ErrNoTools
+		}
+	}
+	for name, content := range map[string][]byte{
+		"chain.pml": chainModel, "replay.pml": replayModel, "replay_database.pml": databaseModel, "replay.h": replayHeader,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	r := &Replay{dir: dir}
+	define := fmt.Sprintf("-DLEASE=%d", lease.Microseconds())
+	if out, err := r.run(ctx, dir, "spin", define, "-a", "replay.pml"); err != nil || bytes.Contains(out, []byte("Error")) {
+		return nil, fmt.Errorf("spin: %w\n%s", cmp.Or(err, errors.New("an error of the model")), out)
+	}
+	if out, err := r.run(ctx, dir, "gcc", "-O1", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-DMEMLIM=3000", define, "-o", "pan", "pan.c"); err != nil {
+		return nil, fmt.Errorf("gcc: %w\n%s", err, out)
+	}
+	return r, nil
+}
+
+func (r *Replay) run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	return cmd.CombinedOutput()
+}
+
+// Account says what of a run was validated.
+type Account struct {
+	Steps   int // of the run
+	Records int // that the model took
+	Reads   int // that were among them
+}
+
+// Refusal is the first step of a run that the model does not allow, whatever the database did in between.
+type Refusal struct {
+	Step protocol.Step
+	// At is the time since the first step of the run.
+	At time.Duration
+	// Before are the last steps before it.
+	Before []protocol.Step
+	// Reasons say what the model demands there. Several are for different courses of events.
+	Reasons []string
+}
+
+func (r *Refusal) Error() string {
+	text := fmt.Sprintf("the model does not allow what %s does at %s: it %s\n  %s\nbefore:",
+		r.Step.Node, r.At.Round(time.Microsecond), Describe(r.Step), strings.Join(r.Reasons, "\n  or "))
+	for _, s := range r.Before {
+		text += fmt.Sprintf("\n  %s %s %s", r.At-(r.Step.At-s.At), s.Node, Describe(s))
+	}
+	return text
+}
+
+// Validate takes the steps of a run in the model. Steps must be in the order of time, as Read returns them. Errors:
+// *Refusal, or that the run could not be validated.
+func (r *Replay) Validate(ctx context.Context, steps []protocol.Step) (Account, error) {
+	t, err := newTable(steps)
+	if err != nil {
+		return Account{}, err
+	}
+	dir, err := os.MkdirTemp(r.dir, "run")
+	if err != nil {
+		return Account{}, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "records"), t.text(), 0o600); err != nil {
+		return Account{}, err
+	}
+	depth := 10000 + 80*len(t.records)                                                                 // statements of Promela
+	out, err := r.run(ctx, dir, filepath.Join(r.dir, "pan"), "-E", "-w16", fmt.Sprintf("-m%d", depth)) // -w: a small table of states, which grows
+	if err != nil {
+		return Account{}, fmt.Errorf("the search failed: %w\n%s", err, out)
+	}
+	a := Account{Steps: len(steps), Records: len(t.records), Reads: t.reads}
+	result := out[bytes.LastIndexByte(bytes.TrimSpace(out), '\n')+1:]
+	if string(bytes.TrimSpace(result)) == "accepted" {
+		return a, nil
+	}
+	for _, incomplete := range []string{"max search depth too small", "Search not completed", "out of memory", "aborted"} {
+		if bytes.Contains(out, []byte(incomplete)) {
+			return a, fmt.Errorf("the search was not exhaustive:\n%s", out)
+		}
+	}
+	numbers := strings.Fields(string(result))
+	if len(numbers) < 3 || numbers[0] != "refused" {
+		return a, fmt.Errorf("the search gave no result:\n%s", out)
+	}
+	return a, t.refusal(steps, numbers[1:])
+}
+
+// contextSteps is how many steps before the one that was refused are reported.
+const contextSteps = 20
+
+// refusal explains the report of replay.h: the number of a record and reasons.
+func (t *table) refusal(steps []protocol.Step, numbers []string) error {
+	at, err := strconv.Atoi(numbers[0])
+	if err != nil || at < 0 || at >= len(t.records) {
+		return fmt.Errorf("the search reports record %q", numbers[0])
+	}
+	step := t.records[at].step
+	r := &Refusal{Step: steps[step], At: t.records[at].at - t.records[0].at, Before: steps[max(0, step-contextSteps):step]}
+	lines := strings.Split(string(chainModel), "\n")
+	for _, n := range numbers[1:] {
+		switch reason, err := strconv.Atoi(n); {
+		case err != nil || reason > len(lines):
+			return fmt.Errorf("the search reports the reason %q", n)
+		case reason > 0:
+			r.Reasons = append(r.Reasons, fmt.Sprintf("chain.pml:%d: %s", reason, strings.TrimSpace(lines[reason-1])))
+		default:
+			r.Reasons = append(r.Reasons, conditions[-reason])
+		}
+	}
+	return r
+}
+
+// conditions are what replay.pml demands of a step, by the numbers there.
+var conditions = map[int]string{
+	1:  "the node has not finished the commit before",
+	2:  "the node does not lead",
+	3:  "the node did not write, or take, the value of the chain row that it builds on",
+	4:  "the value of the chain row is not the next one",
+	5:  "the node already leads",
+	6:  "the node waits for no answer",
+	7:  "the chain row cannot have been as the statement expects, so the statement cannot have been carried out",
+	8:  "the statement was carried out",
+	9:  "the chain row was as the statement expects, so the statement cannot have conflicted",
+	10: "the node has not taken the chain row, or gave up",
+	11: "the read lease of the leader before may still be valid",
+	12: "the node does not show everything that was committed before its term",
+	13: "the node has not found out that it must raise the attempt number",
+	14: "the chain row cannot have held that value in the meantime",
+	15: "no commit of the node is known to be written and not shown",
+	16: "no other node has shown that revision, and it was not found in the table long enough before",
+	17: "some client could know a newer revision when the read began",
+	18: "the node does not show that revision",
+	19: "the read lease was not valid in the meantime",
+	20: "the node does not show yet what its look has found",
+	21: "a node has a valid read lease, and does not show everything that any client can know",
+	22: "more statements are on their way than the model follows",
+}
+
+// Describe says in words what a step does.
+func Describe(s protocol.Step) string {
+	value := func(c coder.Chain) string {
+		text := fmt.Sprintf("revision %d, term %d, sequence %d", c.Revision, c.Term, c.Sequence)
+		switch {
+		case c.IsResigned():
+			text += ", resigned"
+		case c.Attempt > 0:
+			text += fmt.Sprintf(", attempt %d", c.Attempt)
+		}
+		return text
+	}
+	switch s.Kind {
+	case protocol.Open:
+		return fmt.Sprintf("starts, and has found revision %d", s.Revision)
+	case protocol.Take:
+		return fmt.Sprintf("takes the chain row (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
+	case protocol.Commit:
+		return fmt.Sprintf("sends a commit (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
+	case protocol.Raise:
+		return fmt.Sprintf("sends a raise (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
+	case protocol.Resign:
+		return fmt.Sprintf("resigns (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
+	case protocol.Answer:
+		return fmt.Sprintf("learns that its statement is %s", s.Result)
+	case protocol.Lead:
+		return fmt.Sprintf("begins to lead (%s)", value(s.Chain))
+	case protocol.Settle:
+		return fmt.Sprintf("settles a commit, and has found %s", value(s.Chain))
+	case protocol.Look:
+		return fmt.Sprintf("has looked at the chain row, and found %s", value(s.Chain))
+	case protocol.Find:
+		return fmt.Sprintf("has found revision %d in the table", s.Revision)
+	case protocol.Show:
+		return fmt.Sprintf("makes revision %d readable", s.Revision)
+	case protocol.Shown:
+		return fmt.Sprintf("has made revision %d readable", s.Revision)
+	case protocol.Read:
+		return fmt.Sprintf("has answered a read, begun %s before, at revision %d", (s.At - s.Began).Round(time.Microsecond), s.Revision)
+	default:
+		return string(s.Kind)
+	}
+}
+
+// Read reads files of steps, of one or several nodes each, and returns their steps in the order of time. The clocks of
+// the nodes must be the same. The last line of a process that was killed may be incomplete, and is then left out.
+func Read(files ...string) ([]protocol.Step, error) {
+	var all []protocol.Step
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		lines := bytes.Split(bytes.TrimSpace(content), []byte("\n"))
+		for i, line := range lines {
+			s, err := decode(line)
+			switch {
+			case err == nil:
+				all = append(all, s)
+			case i < len(lines)-1:
+				return nil, fmt.Errorf("%s, line %d: %w", name, i+1, err)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b protocol.Step) int { return cmp.Compare(a.At, b.At) })
+	return all, nil
+}
+
+// decode decodes a line. It may begin with an incomplete one of a process that was killed before another one wrote.
+func decode(line []byte) (s protocol.Step, err error) {
+	if err = json.Unmarshal(line, &s); err == nil {
+		return s, nil
+	}
+	if i := bytes.LastIndex(line, []byte(`{"node":`)); i > 0 {
+		s = protocol.Step{}
+		if json.Unmarshal(line[i:], &s) == nil {
+			return s, nil
+		}
+	}
+	return s, err
+}
+
+// ReadLease is the read lease of real nodes, see NewReplay.
+const ReadLease = timing.ReadLease
