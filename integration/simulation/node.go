@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 )
 
 // process is one start of a program on a host.
@@ -157,6 +158,11 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	cfg.Backend.RecordCache = 1 << 20
 	cfg.Backend.Watch.ProgressInterval = 700 * time.Millisecond
 	cfg.Backend.FenceClock, cfg.Backend.LeaseClock = m.sinceBoot, m.monotonic
+	cfg.Backend.Trace = protocol.New(m.name, m.w.stepTime, func(s protocol.Step) {
+		if !p.dead() {
+			m.w.step(s)
+		}
+	})
 	n, err := clusternode.Join(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("join: %w", err)

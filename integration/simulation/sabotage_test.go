@@ -18,26 +18,35 @@ const (
 	envRounds = "SQLBRAIN_SABOTAGE_ROUNDS"
 )
 
-// TestSafeguardsAreNeeded simulates seeds without a safeguard: the judges must notice that.
+// TestSafeguardsAreNeeded simulates seeds without a safeguard: the judges must notice that, and so must the model that
+// takes the steps.
 func TestSafeguardsAreNeeded(t *testing.T) {
 	if !harness.Long() && os.Getenv(envRounds) == "" {
 		t.Skipf("minutes: SQLBRAIN_LONG=1, or %s, for how many seeds are tried", envRounds)
 	}
 	most := harness.Number(t, envRounds, 300, 300)
 	for _, missing := range []string{"settle", "fence", "chain"} {
-		t.Run(missing, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-timeout=0", "-tags=sqlbrain_sabotage", "-run=^TestSeeds$", ".")
-			cmd.Env = append(os.Environ(), envSabotage+"="+missing, fmt.Sprintf("%s=%d", envSeeds, most), envSeed+"=1")
-			out, err := cmd.CombinedOutput()
-			seed := regexp.MustCompile(`repeat: .*` + envSeed + `=(\d+)`).FindSubmatch(out)
-			switch {
-			case seed != nil:
-				t.Logf("noticed with seed %s", seed[1])
-			case err != nil:
-				t.Fatalf("%v\n%s", err, out)
-			default:
-				t.Errorf("not noticed in %d seeds", most)
-			}
-		})
+		t.Run(missing, func(t *testing.T) { requireNoticed(t, "TestSeeds", missing, most) })
+		t.Run(missing+"/steps", func(t *testing.T) { requireNoticed(t, "TestStepsAreThoseOfTheModel", missing, most) })
+	}
+}
+
+// requireNoticed runs a test on a build in which a safeguard is missing, and requires that it fails for one of the first seeds.
+func requireNoticed(t *testing.T, test, missing string, seeds int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-timeout=0", "-tags=sqlbrain_sabotage", "-run=^"+test+"$", ".")
+	cmd.Env = append(os.Environ(), envSabotage+"="+missing, fmt.Sprintf("%s=%d", envSeeds, seeds), envSeed+"=1")
+	out, err := cmd.CombinedOutput()
+	seed := regexp.MustCompile(`repeat: .*` + envSeed + `=(\d+)`).FindSubmatch(out)
+	switch {
+	case seed != nil:
+		t.Logf("noticed with seed %s", seed[1])
+		if refusal := regexp.MustCompile(`the model does not allow[^\n]*\n[^\n]*`).Find(out); refusal != nil {
+			t.Logf("%s", refusal)
+		}
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	default:
+		t.Errorf("not noticed in %d seeds", seeds)
 	}
 }

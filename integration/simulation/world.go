@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -23,7 +24,9 @@ type Result struct {
 	Trace []string
 	// Violations are what the judges found; none if everything was right.
 	Violations []string
-	Stats      Stats
+	// Steps are those of the protocol that nodes recorded, in order. Their time is the simulated one.
+	Steps []protocol.Step
+	Stats Stats
 }
 
 // Stats count what happened.
@@ -52,7 +55,7 @@ func RunOn(t *testing.T, p Plan, open func() sqlstore.Store) (result Result) {
 		if err := w.database.store.Close(); err != nil {
 			w.fail("closing the database: %v", err)
 		}
-		result = Result{Trace: w.lines, Violations: w.violations, Stats: w.stats}
+		result = Result{Trace: w.lines, Violations: w.violations, Steps: w.steps, Stats: w.stats}
 	})
 	return result
 }
@@ -70,6 +73,8 @@ type world struct {
 	lost       *loss // nil: nothing
 	lines      []string
 	violations []string
+	steps      []protocol.Step
+	lastStep   time.Duration
 	stats      Stats
 }
 
@@ -95,6 +100,22 @@ func hash(s string) uint64 {
 
 func (w *world) trace(host, format string, args ...any) {
 	w.note(host, fmt.Sprintf(format, args...))
+}
+
+// stepTime returns the time for a step of a node: the simulated time, and different for each call, so that it also has
+// the order of what happens at the same time.
+func (w *world) stepTime() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lastStep = max(w.lastStep+1, time.Since(w.start))
+	return w.lastStep
+}
+
+// step records a step of a node.
+func (w *world) step(s protocol.Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps = append(w.steps, s)
 }
 
 // note is trace without a format.

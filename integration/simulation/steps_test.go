@@ -1,0 +1,42 @@
+package simulation
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/integration/model"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
+
+// longestLease is the longest read lease in simulated time: that of the slowest clock of newMachine, rounded up.
+const longestLease = timing.ReadLease*4/3 + time.Microsecond
+
+// TestStepsAreThoseOfTheModel simulates seeds, and takes the steps that their nodes recorded in the model of the protocol.
+func TestStepsAreThoseOfTheModel(t *testing.T) {
+	replay, err := model.NewReplay(t.Context(), t.TempDir(), longestLease)
+	if errors.Is(err, model.ErrNoTools) && os.Getenv("SQLBRAIN_REQUIRE_ENGINES") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, count := seeds(t, 5, 500)
+	for seed := first; seed < first+count; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			p := NewPlan(seed)
+			t.Log(p) // first: a panic ends the test
+			r := Run(t, p)
+			if r.Stats.Lost > 0 {
+				t.Skip("the database lost data, which this model does not have")
+			}
+			account, err := replay.Validate(t.Context(), r.Steps)
+			if err != nil {
+				t.Errorf("%v\n%v\n%s", err, p, again(t, seed))
+			}
+			t.Logf("%d steps, %d linearizable reads among them, %d leaders", account.Steps, account.Reads, r.Stats.Leaders)
+		})
+	}
+}
