@@ -19,6 +19,9 @@
 // Leases end by themselves, which those judges cannot follow. TestLeases has rounds
 // with other clients and another judge: lease_test.go, lease_judge_test.go.
 //
+// The nodes record the steps of the protocol between them and the database, and the model of the protocol has to allow
+// each of them: trace_test.go, docs/model.md.
+//
 // Two controls show that the judges see: tamper_test.go changes a right history,
 // and sabotage_test.go runs a sqlbrain in which a safeguard is missing.
 //

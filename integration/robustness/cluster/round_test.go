@@ -24,6 +24,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	protocol "github.com/sqlbrain/sqlbrain/integration/model"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -70,6 +71,7 @@ type seen struct {
 
 // TestPlans runs the plans that once found something.
 func TestPlans(t *testing.T) {
+	replay := newReplay(t)
 	for _, text := range []string{
 		// A follower that loses the leader's feed and reads the table shows commits
 		// that the leader, to whom the database is slow, does not know of yet.
@@ -81,33 +83,42 @@ func TestPlans(t *testing.T) {
 			}
 			p, err := parsePlan(text)
 			require.NoError(t, err)
-			judged(t, harness.Seed(t), p)
+			judged(t, replay, harness.Seed(t), p)
 		})
 	}
 }
 
 // TestLinearizable runs rounds of clients and faults, and has each judged.
 func TestLinearizable(t *testing.T) {
-	first, limit := harness.Seed(t), duration(t)
+	first, limit, replay := harness.Seed(t), duration(t), newReplay(t)
 	start := time.Now()
 	for i := uint64(0); ; i++ {
 		if limit == 0 && i == usualRounds || limit > 0 && i > 0 && time.Since(start) > limit {
 			return
 		}
-		if !t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) { judged(t, first+i, nil) }) {
+		if !t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) { judged(t, replay, first+i, nil) }) {
 			return
 		}
 	}
 }
 
-// judged runs a round and has it judged.
-func judged(t *testing.T, seed uint64, p plan) {
+// judged runs a round and has it judged. replay may be nil.
+func judged(t *testing.T, replay *protocol.Replay, seed uint64, p plan) {
 	t.Helper()
-	s := play(t, seed, p)
+	var steps string
+	var flags []string
+	if replay != nil {
+		steps, flags = traced(t)
+	}
+	s := play(t, seed, p, flags...)
 	begun := time.Now()
 	result := judge(s)
 	t.Logf("judged within %s: %s", time.Since(begun).Round(time.Millisecond), describe(s))
-	if err := errors.Join(result.Error(), realTime(s.reports)); err != nil {
+	err := errors.Join(result.Error(), realTime(s.reports))
+	if replay != nil {
+		err = errors.Join(err, validateSteps(t, replay, steps))
+	}
+	if err != nil {
 		durable.Keep(t, result, s.reports, s.persisted)
 		t.Fatal(err)
 	}
@@ -131,15 +142,15 @@ func product(seed uint64) enginetest.Product {
 }
 
 // play runs clients on a fresh cluster while the plan of the seed, or the one
-// given, is carried out, and returns what they saw.
-func play(t *testing.T, seed uint64, p plan) seen {
+// given, is carried out, and returns what they saw. flags are for every node.
+func play(t *testing.T, seed uint64, p plan, flags ...string) seen {
 	t.Helper()
 	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
 	var archive *durable.Archive
 	r.c = cluster.Start(t, cluster.Config{
 		Product: product(seed),
 		Network: true,
-		Extra:   []string{"--watch-progress-notify-interval", "100ms"},
+		Extra:   append([]string{"--watch-progress-notify-interval", "100ms"}, flags...),
 		Prepare: func(datastore string) { archive = durable.NewArchive(t, datastore) },
 	})
 	if p == nil { // none was given; an empty one has no faults
