@@ -13,8 +13,9 @@ import (
 const (
 	// maxBytes is the most that a file of steps grows to.
 	maxBytes = 256 << 20
-	// patience bounds how long a step may wait for the file.
-	patience = 200 * time.Millisecond
+	// patience bounds how long a step may wait for the file. A recording that ends is lost to the test that wants
+	// it, so that this is longer than a busy machine keeps a write waiting.
+	patience = 10 * time.Second
 )
 
 // OpenFile returns a trace that appends steps to a file, a line of JSON each. Each step is written before Record
@@ -91,6 +92,12 @@ func (f *file) append(line []byte) error {
 		f.size += int64(len(line))
 		return err
 	case <-timer.C:
+	}
+	select {
+	case err := <-f.results: // it came while this process did not run
+		f.size += int64(len(line))
+		return err
+	default:
 		return errSlow
 	}
 }
