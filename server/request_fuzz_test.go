@@ -36,6 +36,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -259,7 +260,7 @@ func startFuzzed(t testing.TB, how byte) *fuzzed {
 	store := memstore.New()
 	cfg := backend.DefaultConfig()
 	cfg.Logger, cfg.Exclusive, cfg.MinLeaseTTL = slog.New(slog.DiscardHandler), true, modelMinTTL
-	cfg.RequestTimeout = time.Minute // a slow machine is no finding
+	cfg.RequestTimeout = eventually.Patience // a slow machine is no finding
 	if how&1 > 0 {
 		cfg.RecordCache, cfg.Write.IndexCache = 0, 1
 	}
@@ -994,10 +995,10 @@ func (st *fuzzedStream) take(r *pb.WatchResponse) {
 // await waits until reached returns true, or the stream ends.
 func (st *fuzzedStream) await(what string, reached func() bool) {
 	st.fz.t.Helper()
-	late := time.AfterFunc(time.Minute, func() {
+	late := time.AfterFunc(eventually.Patience, func() {
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		st.complain("waiting for %s took more than a minute", what)
+		st.complain("waiting for %s took more than %s", what, eventually.Patience)
 		st.news.Broadcast()
 	})
 	defer late.Stop()
