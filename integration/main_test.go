@@ -3,12 +3,11 @@ package integration
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
 }

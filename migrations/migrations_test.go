@@ -22,12 +22,13 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // golang-migrate leaves the goroutine that reads a file behind if the version
 // cannot be recorded before the file is run. A process that cannot migrate ends.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(enginetest.Main(m), goleak.IgnoreAnyFunction("github.com/golang-migrate/migrate/v4.(*Migration).Buffer"))
+	eventually.NoLeaks(enginetest.Main(m), goleak.IgnoreAnyFunction("github.com/golang-migrate/migrate/v4.(*Migration).Buffer"))
 }
 
 // target is one empty database.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -32,7 +31,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	goleak.VerifyTestMain(enginetest.Main(m))
+	eventually.NoLeaks(enginetest.Main(m))
 }
 
 // secret is the password of every database user that these tests make.

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(programsOf{m}) }
+func TestMain(m *testing.M) { eventually.NoLeaks(programsOf{m}) }
 
 // built is where the tests' programs are built, once for all.
 var built string

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(harness.Main(enginetest.Main(m))) }
+func TestMain(m *testing.M) { eventually.NoLeaks(harness.Main(enginetest.Main(m))) }
 
 // wait bounds what a test waits for; nothing takes so long unless it hangs.
 const wait = 5 * time.Minute

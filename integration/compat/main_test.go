@@ -5,14 +5,13 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(telling{harness.Main(enginetest.Main(m))})
+	eventually.NoLeaks(telling{harness.Main(enginetest.Main(m))})
 }
 
 // telling prints after the tests how much was compared.

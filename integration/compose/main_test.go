@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 // composeTool returns the path of Docker Compose, which Go builds in its module and keeps in its cache.
 var composeTool = sync.OnceValues(func() (string, error) {

@@ -8,19 +8,19 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestMain(m *testing.M) {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would log each attempt while a server starts
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
 }
 
 // TestImages starts each image once and runs everything on it.

@@ -3,11 +3,10 @@ package deploy
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 const folder = "../../deploy/" // of the files under test
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(harness.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(harness.Main(m)) }

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/gotest"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
 }
 
 // packages of the module whose tests start a server, with the number of their

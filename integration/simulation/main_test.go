@@ -4,10 +4,10 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // a simulation makes much garbage and keeps little
-	goleak.VerifyTestMain(m)
+	eventually.NoLeaks(m)
 }

@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
 }
 
 const (

@@ -14,18 +14,18 @@ import (
 	"github.com/pingcap/tidb/pkg/parser"
 	"github.com/pingcap/tidb/pkg/parser/ast"
 	_ "github.com/pingcap/tidb/pkg/parser/test_driver" // the values of literals
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 
 // expected are the kinds of statements there are: without one of these the
 // collection is not what it should be.

@@ -17,12 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 // buffer is a process log.
 type buffer struct {

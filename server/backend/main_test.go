@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -15,7 +13,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 // open returns a leader over store that is closed with the test. It takes the
 // store for its own, and so waits for nobody, unless change says otherwise.

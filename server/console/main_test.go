@@ -3,10 +3,10 @@ package console
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 // testViewer has fingerprints that a test can tell.
 var testViewer = viewer{fingerprint: func(b []byte) string { return "of " + string(b[:1]) }}

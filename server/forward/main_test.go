@@ -3,7 +3,7 @@ package forward
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }

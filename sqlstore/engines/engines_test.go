@@ -3,16 +3,15 @@ package engines_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 
 var (
 	opener    = sqldbtest.Opener(engines.OpenDB)

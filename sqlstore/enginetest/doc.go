@@ -1,6 +1,6 @@
 // Package enginetest gives tests a real MySQL or MariaDB.
 //
-//	func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+//	func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 //
 //	func TestSomething(t *testing.T) {
 //		url := enginetest.Database(t) // mysql://user:password@127.0.0.1:port/database

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"modernc.org/sqlite"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 func open(t *testing.T) (*faultdriver.Injector, *sql.DB) {
 	t.Helper()

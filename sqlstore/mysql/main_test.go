@@ -3,13 +3,12 @@ package mysql
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 
 var (
 	opener    = sqldbtest.Opener(OpenDB)

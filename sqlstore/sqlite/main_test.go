@@ -3,12 +3,11 @@ package sqlite
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 var (
 	opener  = sqldbtest.Opener(OpenDB)

@@ -7,10 +7,11 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)),
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)),
 		// client-go keeps idle connections for as long as the process lives, and klog
 		// a goroutine that flushes.
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(harness.Main(enginetest.Main(m)))
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
 }
 
 // large clusters are watched for longer.

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 
 // onEngines runs f on an empty store of each kind.
 func onEngines(t *testing.T, f func(t *testing.T, store sqlstore.Store)) {

@@ -3,9 +3,8 @@ package node
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(enginetest.Main(m)) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }

@@ -5,8 +5,11 @@ package eventually
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // Patience is how long a test waits for what takes milliseconds on a quiet machine. It is so long that only
@@ -61,4 +64,26 @@ func Every(ctx context.Context, interval time.Duration, f func(context.Context) 
 		case <-timer.C:
 		}
 	}
+}
+
+// NoLeaks is for TestMain: it runs the tests of a package, and then waits until all goroutines have ended but those
+// that options name. It is goleak's VerifyTestMain, which waits for half a second.
+func NoLeaks(m goleak.TestingM, options ...goleak.Option) {
+	code := m.Run()
+	if code == 0 {
+		if err := noLeaks(leakPatience, options...); err != nil {
+			fmt.Fprintf(os.Stderr, "the tests passed, and left goroutines: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// leakPatience is how long NoLeaks waits. A goroutine that was not stopped exhausts it.
+const leakPatience = time.Minute
+
+func noLeaks(limit time.Duration, options ...goleak.Option) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return Poll(ctx, func(context.Context) error { return goleak.Find(options...) })
 }

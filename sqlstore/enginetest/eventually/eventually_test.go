@@ -34,3 +34,11 @@ func TestPollReturnsTheLastError(t *testing.T) {
 		require.Error(t, ctx.Err())
 	})
 }
+
+func TestGoroutinesMayTakeAWhileToEnd(t *testing.T) {
+	end := make(chan struct{})
+	go func() { <-end }()
+	require.ErrorContains(t, noLeaks(time.Millisecond), "TestGoroutinesMayTakeAWhileToEnd")
+	time.AfterFunc(time.Second, func() { close(end) }) // longer than goleak waits
+	require.NoError(t, noLeaks(Patience))
+}

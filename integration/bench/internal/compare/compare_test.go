@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
@@ -15,7 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
 // children are this process's running programs of a name.
 func children(t *testing.T, name string) []*os.Process {
