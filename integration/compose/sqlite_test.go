@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestSQLiteProfile starts the profile. The data is still there when the container was replaced.
@@ -29,5 +31,5 @@ func TestSQLiteProfile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1)
 	require.Equal(t, "v", string(got.Kvs[0].Value))
-	require.NotContains(t, p.run(time.Minute, "logs", "--no-color"), "that is not a setting")
+	require.NotContains(t, p.run(eventually.Patience, "logs", "--no-color"), "that is not a setting")
 }
