@@ -22,6 +22,7 @@ typedef Chain { byte seq; byte term; byte rev }
 inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev }
 /* fence.Judge: A is what was seen, B what the row holds. */
 #define older(A, B) (B.seq < A.seq || B.rev < A.rev || B.term < A.term)
+#define BEYOND 100 /* Seen.Missing: no leader reaches that */
 
 typedef Node {
 	bool leads;
@@ -32,6 +33,8 @@ typedef Node {
 	bool late;    /* ... before a loss was recorded */
 	bool stopped; /* it serves nothing */
 	bool report;  /* LossRecorder has to write the lost row */
+	bool follows; /* it has the feed of the other node, which leads */
+	byte term;    /* the last term in which its revisions were compared with the table */
 	byte view[CHANGES]; /* who wrote each revision, as this node has shown it: the term */
 }
 Node node[NODES];
@@ -42,6 +45,7 @@ byte writer[CHANGES];    /* the term that wrote a revision, as the table has it 
 bool recorded;
 Chain lost;              /* the lost row */
 byte losses;
+bool termLost;           /* a term was lost with its commits, so another leader may have the same term: a limit */
 byte i;
 
 inline note(n) {
@@ -62,21 +66,31 @@ inline note(n) {
 /* leader.End, Backend.stopServing */
 inline stops(n) {
 	node[n].leads = false; node[n].checked = false; node[n].stopped = true; node[n].report = true;
+	node[n].follows = false; node[1 - n].follows = false;
 	node[n].held.seq = 0; node[n].held.term = 0; node[n].held.rev = 0
 }
 inline deposed(n) {
-	node[n].leads = false;
+	node[n].leads = false; node[1 - n].follows = false;
 	node[n].held.seq = 0; node[n].held.term = 0; node[n].held.rev = 0
 }
 
 /*
- * A node shows the table up to the row's revision. If that has grown past everything that the node has seen, the
- * node cannot tell that an older revision was replaced: a limit of the protocol.
+ * Backend.verify compares the newest revision. The chain row may have grown past everything that the node has seen
+ * there. A commit is told from another one by its term.
  */
+#ifdef NO_CONTENT_CHECK
+#define replaced(n) false
+#else
+#define replaced(n) (node[n].front > 0 && node[n].view[node[n].front] != writer[node[n].front])
+#endif
+/* Backend.replaced */
+inline finds(n) { node[n].seen.seq = BEYOND; stops(n) }
+
+/* A node shows the table up to the row's revision. */
 inline shows(n) {
 	for (i : 1 .. CHANGES - 1) {
 		if
-		:: i <= node[n].front && i <= chain.rev && node[n].view[i] != writer[i] -> reach(1)
+		:: i <= node[n].front && i <= chain.rev -> assert(termLost || node[n].view[i] == writer[i])
 		:: i > node[n].front && i <= chain.rev -> node[n].view[i] = writer[i]
 		:: else
 		fi
@@ -116,10 +130,16 @@ inline take(n) {
 	:: else ->
 		chain.seq++; chain.term++;
 		copy(past[chain.seq], chain);
-		copy(node[n].held, chain);
-		note(n);
-		shows(n);
-		node[n].leads = true
+		if
+		:: replaced(n) -> finds(n); reach(9)
+		:: else ->
+			copy(node[n].held, chain);
+			note(n);
+			shows(n);
+			node[n].term = chain.term;
+			node[n].follows = false;
+			node[n].leads = true
+		fi
 	fi
 }
 
@@ -154,20 +174,33 @@ inline catchUp(n) {
 	node[n].checked = false;
 	if
 	:: lostSeen(n) -> stops(n); reach(6)
+	:: !lostSeen(n) && replaced(n) -> finds(n); reach(1)
 	:: else ->
 		assert(!older(node[n].seen, chain));
 		note(n);
-		shows(n)
+		shows(n);
+		node[n].term = chain.term
+	fi
+}
+
+/* Position: a leader that finds its value in the row answers. */
+#define answers(m) (node[m].leads && chain.seq == node[m].held.seq && chain.term == node[m].held.term)
+
+/* The first update of a feed. Backend.Verify */
+#define canFollow(n, m) (answers(m) && !node[n].leads && !node[n].stopped && !node[n].follows && node[n].front <= node[m].front)
+inline follow(n, m) {
+	if
+	:: replaced(n) -> finds(n); reach(7)
+	:: else ->
+		node[n].follows = true;
+		node[n].term = node[m].held.term
 	fi
 }
 
 /* Backend.Apply: the feed reports revisions and the term, not the row. */
-#define fed(n, m) (node[m].leads && !node[n].leads && !node[n].stopped && node[n].front < node[m].front)
+#define fed(n, m) (node[n].follows && node[n].front < node[m].front)
 inline apply(n, m) {
-	if
-	:: node[n].front > 0 && node[n].view[node[n].front] != node[m].view[node[n].front] -> reach(7)
-	:: else
-	fi;
+	assert(termLost || node[n].front == 0 || node[n].view[node[n].front] == node[m].view[node[n].front]);
 	node[n].front++;
 	node[n].view[node[n].front] = node[m].view[node[n].front];
 	if
@@ -177,6 +210,27 @@ inline apply(n, m) {
 	if
 	:: node[m].held.term > node[n].seen.term -> node[n].seen.term = node[m].held.term
 	:: else
+	fi
+}
+
+/* A linearizable read of a follower, which is answered once it shows the leader's revision. Backend.awaitShown */
+#define canAsk(n, m) (answers(m) && !node[n].leads && !node[n].stopped)
+inline ask(n, m) {
+	if
+	:: node[m].held.term != node[n].term && replaced(n) -> finds(n); reach(10)
+	:: else ->
+		node[n].term = node[m].held.term;
+		if
+		:: node[n].front >= node[m].front ->
+			for (i : 1 .. CHANGES - 1) {
+				if
+				:: i <= node[m].front && node[n].view[i] != writer[i] -> assert(termLost); reach(11)
+				:: else
+				fi
+			}
+			i = 0
+		:: else
+		fi
 	fi
 }
 
@@ -201,7 +255,7 @@ inline record(n) {
 inline restart(n) {
 	deposed(n);
 	node[n].stopped = false; node[n].report = false; node[n].checked = false; node[n].late = false;
-	node[n].front = 0;
+	node[n].front = 0; node[n].term = 0; node[n].follows = false;
 	node[n].seen.seq = 0; node[n].seen.term = 0; node[n].seen.rev = 0;
 	for (i : 0 .. CHANGES - 1) { node[n].view[i] = 0 }
 	i = 0
@@ -210,6 +264,7 @@ inline restart(n) {
 /* The database loses its newest commits: an asynchronous replica became the primary, or a backup was restored. */
 inline lose(s) {
 	losses++;
+	termLost = past[s].term != chain.term;
 	copy(chain, past[s]);
 	for (i : 1 .. CHANGES - 1) {
 		if
@@ -229,7 +284,10 @@ proctype Process(byte n) {
 	:: atomic { node[n].leads && lossRecorded -> stops(n); reach(8) } /* Authority.Watch */
 	:: atomic { node[n].leads -> deposed(n) }
 	:: atomic { node[n].checked -> catchUp(n) }
+	:: atomic { canFollow(n, 1 - n) -> follow(n, 1 - n) }
+	:: atomic { node[n].follows -> node[n].follows = false }
 	:: atomic { fed(n, 1 - n) -> apply(n, 1 - n) }
+	:: atomic { canAsk(n, 1 - n) -> ask(n, 1 - n) }
 	:: atomic { node[n].report -> record(n) }
 	:: atomic { restart(n) }
 	od

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/fence"
@@ -36,6 +37,8 @@ type Backend struct {
 	compacted *compact.Mark
 	seen      *fence.Seen
 	visible   visibility // which revisions in the table a follower may show
+	shown     shown
+	caughtUp  coder.Chain // the chain row at the last CatchUp that compared shown; CatchUp's
 	hub       *watch.Hub
 	history   *history.Log
 	reader    *read.Reader
@@ -49,6 +52,7 @@ type Backend struct {
 	positions *coalesce.Group[Update] // the leader's
 	marks     *coalesce.Group[int64]  // the compaction mark in the table
 	authLoads *coalesce.Group[*auth.Rows]
+	verifies  *coalesce.Group[struct{}] // of shown with the table
 	probe     *probe
 	fed       atomic.Int64 // when the node last knew the newest commit, since processStart
 

@@ -112,6 +112,9 @@ func (b *Backend) AwaitApplied(ctx context.Context, u Update) error {
 
 // awaitShown is AwaitApplied without waiting for watchers.
 func (b *Backend) awaitShown(ctx context.Context, u Update) error {
+	if err := b.Verify(ctx, u.Term, false); err != nil {
+		return err
+	}
 	if u.CompactRevision > 0 {
 		b.noteCompacted(u.CompactRevision)
 	}

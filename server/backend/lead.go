@@ -112,6 +112,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	if err := b.catchUpTo(ctx, history.New(store, b.mark), held.Revision); err != nil {
 		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
 	}
+	b.shown.term.Store(held.Term)
 	return l, nil
 }
 

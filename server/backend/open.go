@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -44,6 +45,9 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backen
 		return nil, errors.Join(err, b.Close(ctx))
 	}
 	if cfg.Leadership != nil {
+		if err := b.rememberNewest(ctx); err != nil {
+			return nil, errors.Join(err, b.Close(ctx))
+		}
 		// The leader may not know the newest commit yet, see visibility.
 		if err := retry.Sleep(ctx, fence.TakeoverWait); err != nil {
 			return nil, errors.Join(err, b.Close(ctx))
@@ -95,6 +99,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		alarms: quota.NewAlarms(store), compacted: compact.NewMark(store),
 	}
 	b.seen = fence.NewSeen(b.Revision)
+	b.shown.seed = maphash.MakeSeed()
 	b.space = quota.NewSpace(store, b.alarms, cfg.QuotaBytes)
 	b.marks = coalesce.New(cfg.RequestTimeout, b.readMark)
 	b.probe = newProbe(b)
@@ -102,6 +107,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	b.noteFed()
 	b.users = auth.NewUsers(store)
 	b.authLoads = coalesce.New(cfg.RequestTimeout, b.users.Load)
+	b.verifies = coalesce.New(cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.verify(ctx, b.history) })
 	if cfg.Leadership != nil {
 		b.positions = coalesce.New(cfg.RequestTimeout, cfg.Leadership.Position)
 	}
@@ -173,6 +179,7 @@ func (b *Backend) Close(context.Context) error {
 	b.marks.Close(errClosed)
 	b.probe.writes.Close(errClosed)
 	b.authLoads.Close(errClosed)
+	b.verifies.Close(errClosed)
 	if b.positions != nil {
 		b.positions.Close(errClosed)
 	}

@@ -18,8 +18,9 @@ import (
 var errGap = errors.New("backend: revisions are missing")
 
 // Apply makes commits of the leader visible on this node. It must not be called concurrently,
-// nor while the node leads. LoadAuth must have loaded the users and roles of the update
-// before. Errors: ErrNotServing, or errGap, after which the caller must call CatchUp.
+// nor while the node leads. Verify must have been called for the first update of a feed, and
+// LoadAuth must have loaded the users and roles of the update before. Errors: ErrNotServing, or
+// errGap, after which the caller must call CatchUp.
 func (b *Backend) Apply(u Update) error {
 	if err := b.Stopped(); err != nil {
 		return err
@@ -47,6 +48,9 @@ func (b *Backend) Apply(u Update) error {
 // frontier, calls then, and publishes to watchers, in that order. The caller must not change
 // the events afterwards.
 func (b *Backend) show(events []*watch.Event, rev int64, then ...func()) error {
+	if b.cfg.Leadership != nil {
+		b.shown.add(events)
+	}
 	b.view.Apply(events)
 	if err := b.advance(rev); err != nil {
 		return b.stopServing(err)
@@ -78,7 +82,14 @@ func (b *Backend) CatchUp(ctx context.Context) error {
 	}
 	b.cfg.Trace.Record(protocol.Step{Kind: protocol.Find, Began: began, Revision: cur})
 	b.visible.find(cur, time.Now())
-	if err := b.catchUpTo(ctx, b.history, min(cur, b.visible.newest(time.Now()))); err != nil {
+	to, chain := min(cur, b.visible.newest(time.Now())), b.seen.Chain()
+	if to <= b.Revision() && chain == b.caughtUp {
+		_, err = b.readMark(ctx)
+	} else if err = b.catchUpTo(ctx, b.history, to); err == nil {
+		b.caughtUp = chain
+		b.shown.term.Store(chain.Term)
+	}
+	if err != nil {
 		return err
 	}
 	b.noteFed()
@@ -124,10 +135,14 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	return cur.Revision, err
 }
 
-// catchUpTo reads the compaction mark, and shows the changes in log up to rev.
+// catchUpTo reads the compaction mark, and shows the changes in log up to rev. After each read it
+// compares the revisions that the node has shown with log, so that the new ones continue them.
 func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) error {
 	if _, err := b.readMark(ctx); err != nil {
 		return err
+	}
+	if b.Revision() >= rev {
+		return b.continues(ctx, log)
 	}
 	for b.Revision() < rev {
 		from := b.Revision() + 1
@@ -142,6 +157,9 @@ func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) er
 		case err != nil:
 			return fmt.Errorf("reading the log: %w", err)
 		}
+		if err := b.continues(ctx, log); err != nil {
+			return err
+		}
 		if err := b.show(events, min(next-1, rev)); err != nil {
 			return err
 		}
@@ -150,10 +168,12 @@ func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) er
 }
 
 // jump moves to revision rev without the events before it, whose log rows were compacted. It
-// discards the key space view. Watchers read the table, or are cancelled as compacted.
+// discards the key space view, and forgets what it has shown. Watchers read the table, or are
+// cancelled as compacted.
 func (b *Backend) jump(rev int64) error {
 	b.log.Warn("history needed to catch up was compacted, discarding caches", "from", b.Revision(), "to", rev)
 	b.view.Purge(rev)
+	b.shown.forget()
 	if err := b.advance(rev); err != nil {
 		return b.stopServing(err)
 	}

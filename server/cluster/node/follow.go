@@ -90,6 +90,11 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 		if err != nil {
 			return fed, err
 		}
+		if !fed {
+			if err := n.backend.Verify(ctx, u.Term, true); err != nil {
+				return false, err
+			}
+		}
 		fed = true
 		n.fed.Store(true)
 		n.hear()

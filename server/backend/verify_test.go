@@ -1,0 +1,292 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// atLeader is the Leadership of members that all know who leads.
+type atLeader struct{ leader atomic.Pointer[Backend] }
+
+func (a *atLeader) Position(ctx context.Context) (Update, error) {
+	b := a.leader.Load()
+	if b == nil {
+		return Update{}, mvcc.ErrNotLeader
+	}
+	return b.Position(ctx)
+}
+
+func (a *atLeader) Leader() uint64 {
+	if b := a.leader.Load(); b != nil {
+		return b.MemberID()
+	}
+	return 0
+}
+
+func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string) *Backend {
+	t.Helper()
+	b, err := OpenReplica(t.Context(), store, testConfig(t, func(c *Config) { c.Name, c.Leadership = name, a }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeBackend(t, b) })
+	return b
+}
+
+// lead makes b lead until resign is called.
+func (a *atLeader) lead(t *testing.T, b *Backend) (resign func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	leading, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
+	select {
+	case <-leading:
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	}
+	a.leader.Store(b)
+	stopped := false
+	resign = func() {
+		if !stopped {
+			stopped = true
+			a.leader.Store(nil)
+			cancel()
+			if err := <-ended; err != nil && !errors.Is(err, fence.ErrDataLost) {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(resign)
+	return resign
+}
+
+// replacedTable is a table that lost its newest revisions, which were written again.
+type replacedTable struct {
+	atLeader
+	store sqlstore.Store
+	// former led before; follower and idle have shown what it wrote. follower has it in
+	// memory, and idle was opened after the last commit.
+	former, follower, idle *Backend
+	next                   *Backend // leads now
+	resign                 func()
+}
+
+// newReplaced loses two revisions, whose values were first, and lets after make others.
+func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *replacedTable {
+	t.Helper()
+	r := &replacedTable{store: newStore(t)}
+	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.store, "follower")
+	resign := r.lead(t, r.former)
+	mustTxn(t, r.former, put("k", "kept"))
+	old := backup(t, r.store)
+	mustTxn(t, r.former, put("k", first))
+	mustTxn(t, r.former, put("k", first))
+	if err := catchUp(t, r.follower); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*Backend{r.former, r.follower} {
+		if _, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.idle = r.join(t, r.store, "idle")
+	resign()
+	old.restore(t, r.store)
+	after(r)
+	return r
+}
+
+// continueWith lets another member write the lost revisions again, and one more.
+func continueWith(t *testing.T, value string) func(*replacedTable) {
+	return func(r *replacedTable) {
+		r.next = r.join(t, r.store, "next")
+		r.resign = r.lead(t, r.next)
+		for range 2 {
+			mustTxn(t, r.next, put("k", value))
+		}
+		mustTxn(t, r.next, put("other", value))
+	}
+}
+
+// A member that did not look at the table between a loss and the commits that took the place of
+// the lost ones stops serving, whatever it does next, and records the loss.
+func TestReplacedRevisionsAreDataLoss(t *testing.T) {
+	catchesUp := func(t *testing.T, _ *replacedTable, b *Backend) error { return catchUp(t, b) }
+	leads := func(t *testing.T, r *replacedTable, b *Backend) error {
+		r.resign()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		return b.Lead(ctx, func(int64) { cancel() })
+	}
+	follows := func(t *testing.T, r *replacedTable, b *Backend) error {
+		return b.Verify(t.Context(), r.next.Status().Term, true)
+	}
+	reads := func(t *testing.T, _ *replacedTable, b *Backend) error {
+		_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		return err
+	}
+	for name, act := range map[string]func(t *testing.T, r *replacedTable, b *Backend) error{
+		"reads the log": catchesUp, "leads": leads, "follows a feed": follows, "answers a linearizable read": reads,
+	} {
+		for role, member := range map[string]func(r *replacedTable) *Backend{
+			"former leader":       func(r *replacedTable) *Backend { return r.former },
+			"follower":            func(r *replacedTable) *Backend { return r.follower },
+			"member just started": func(r *replacedTable) *Backend { return r.idle },
+		} {
+			t.Run(role+" "+name, func(t *testing.T) {
+				r := newReplaced(t, "lost", continueWith(t, "replaced"))
+				b := member(r)
+				if err := act(t, r, b); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
+					t.Fatal(err)
+				}
+				awaitLostRow(t, r.store)
+				if err := fence.CheckLost(t.Context(), r.store); !errors.Is(err, fence.ErrDataLost) {
+					t.Errorf("other members see: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// If the same was written again, nothing is lost.
+func TestSameRevisionsAreNotDataLoss(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	for _, b := range []*Backend{r.former, r.follower, r.idle} {
+		if err := catchUp(t, b); err != nil {
+			t.Error(err)
+		}
+		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); len(res.Records) != 2 {
+			t.Errorf("%d keys", len(res.Records))
+		}
+	}
+}
+
+// A member whose newest revisions cannot be compared, because they were compacted, discards what
+// it has in memory.
+func TestCompactedRevisionsAreForgotten(t *testing.T) {
+	r := newReplaced(t, "lost", func(r *replacedTable) {
+		continueWith(t, "replaced")(r)
+		if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, b := range []*Backend{r.former, r.follower, r.idle} {
+		if err := catchUp(t, b); err != nil {
+			t.Fatal(err)
+		}
+		res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
+		if got := string(res.Records[0].Value); got != "replaced" {
+			t.Errorf("k is %s", got)
+		}
+	}
+}
+
+// A member that was frozen during the loss and the recovery does not record the loss once more.
+func TestRecoveredLossIsNotRecordedAgain(t *testing.T) {
+	for _, markCompacted := range []bool{true, false} {
+		t.Run(fmt.Sprint("compacted ", markCompacted), func(t *testing.T) {
+			r := newReplaced(t, "lost", func(r *replacedTable) {
+				f, err := repair.Examine(t.Context(), r.store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := f.Plan(10, markCompacted)
+				if err == nil {
+					err = f.Recover(t.Context(), r.store, plan)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				continueWith(t, "recovered")(r)
+			})
+			err := catchUp(t, r.follower)
+			if markCompacted {
+				if err != nil {
+					t.Fatal(err)
+				}
+				res := mustRange(t, r.follower, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
+				if got := string(res.Records[0].Value); got != "recovered" {
+					t.Errorf("k is %s", got)
+				}
+			} else if !errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrDataLost) {
+				t.Error(err)
+			}
+			if _, recorded := lostRow(t, r.store); recorded {
+				t.Error("the loss was recorded again")
+			}
+		})
+	}
+}
+
+// The leader, a follower that reads the log, and one that gets events in another form have the
+// same fingerprints of everything that a transaction can do.
+func TestFingerprintsAgree(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	leader, follower := p.nodes[0], p.nodes[1]
+	if _, err := leader.LeaseGrant(t.Context(), auth.System, 7, 3600); err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 3 * remembered {
+		txn := &mvcc.Txn{}
+		for k := range 1 + rnd.IntN(3) {
+			key := fmt.Appendf(nil, "%d-%d", k, rnd.IntN(3))
+			op := mvcc.Op{Put: &mvcc.PutRequest{Key: key, Value: fmt.Append(nil, i), Lease: int64(7 * rnd.IntN(2))}}
+			switch rnd.IntN(4) {
+			case 0:
+				op = mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: key}}}
+			case 1:
+				op.Put.Value = nil
+			}
+			txn.Then = append(txn.Then, op)
+		}
+		mustTxn(t, leader, txn)
+		if i%5 == 0 {
+			if err := catchUp(t, follower); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := catchUp(t, follower); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leader.shown.list()); n != remembered {
+		t.Errorf("%d revisions are remembered", n)
+	}
+	for _, b := range p.nodes {
+		if err := b.Verify(t.Context(), 1, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNewestRevisions(t *testing.T) {
+	var events []*watch.Event
+	for _, rev := range []int64{2, 3, 3, 4, 5, 5} {
+		events = append(events, &watch.Event{Record: &coder.Record{ModRevision: rev}})
+	}
+	for n, want := range map[int][]int64{0: nil, 1: {5, 5}, 3: {3, 3, 4, 5, 5}, 4: {2, 3, 3, 4, 5, 5}, 9: {2, 3, 3, 4, 5, 5}} {
+		var got []int64
+		for _, e := range newest(events, n) {
+			got = append(got, e.Record.ModRevision)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the last %d: %v, want %v", n, got, want)
+		}
+	}
+}
