@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -165,6 +166,27 @@ var leaving = map[uint16]bool{
 func elsewhere(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (leaving[e.Number] || failures[e.Number] == sqldb.FailureReadOnly)
+}
+
+// passing are TiDB's errors of a read whose storage did not answer in time, or whose snapshot is
+// too old. A read of the same rows a moment later may succeed.
+var passing = map[uint16]bool{
+	9001: true, // TiDB: PD server timeout
+	9002: true, // TiDB: TiKV server timeout
+	9003: true, // TiDB: TiKV server is busy
+	9004: true, // TiDB: resolve lock timeout
+	9005: true, // TiDB: region is unavailable
+	9006: true, // TiDB: GC life time is shorter than transaction duration
+}
+
+// repeatable is in the text of TiDB's errors after which a client may repeat what it did, with
+// or without a number (TxnRetryableMark in pkg/kv).
+const repeatable = "[try again later]"
+
+// Passing implements sqldb.Engine.
+func (*engine) Passing(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (passing[e.Number] || e.Number == 1105 && strings.Contains(e.Message, repeatable))
 }
 
 // Classify implements sqldb.Engine.

@@ -28,6 +28,9 @@ type Engine interface {
 	// Classify says what an error of the driver means that the function Classify does
 	// not know.
 	Classify(err error) Failure
+	// Passing reports whether a read that failed with err may succeed after a pause: the
+	// engine's storage did not answer, and its server works.
+	Passing(err error) bool
 	// Commit chooses how to carry out a batch. statement names it in metrics.
 	Commit(info Info, ops []sqlstore.Op) (statement string, attempt Attempt)
 	// Bounds returns the keys, in order, at which the engine splits the table into

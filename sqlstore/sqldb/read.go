@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 const (
@@ -21,9 +22,15 @@ const (
 	// InKeys bounds an IN list. Between 4,000 and 8,000 keys, MySQL scans the whole table
 	// instead of using the index.
 	InKeys = 500
-	// readAttempts bounds how often a read is tried when its connection breaks.
-	readAttempts = 2
+	// readAttempts bounds how often a read is tried when its connection breaks, and
+	// pausedAttempts how often when the engine says that it may succeed after a pause.
+	readAttempts   = 2
+	pausedAttempts = 6
 )
+
+// readPause is the pause between attempts of a read: about a second in all. A TiDB server has
+// tried for longer before it reports the error.
+var readPause = retry.Backoff{Min: 50 * time.Millisecond, Max: 400 * time.Millisecond}
 
 // Querier is a pool, or a connection with a snapshot.
 type Querier interface {
@@ -45,20 +52,28 @@ func EachRow(ctx context.Context, q Querier, text string, args []any, scan func(
 	return rows.Err()
 }
 
-// read runs f on the read pool, and again if the connection broke: a read may be repeated.
-// f must start from the beginning each time.
+// read runs f on the read pool, and again if that may succeed: a read may be repeated. f must
+// start from the beginning each time.
 func (s *Store) read(ctx context.Context, f func(Querier) error) error {
-	var err error
-	for range readAttempts {
-		if err = f(s.db.read); err == nil {
-			return nil
-		}
-		c := Classify(s.db.engine, err)
-		if ctx.Err() != nil || c != FailureLost && c != FailureNotSent && c != FailureRetry {
-			break
+	for failures := 1; ; failures++ {
+		err := f(s.db.read)
+		if err == nil || !s.readAgain(ctx, err, failures) {
+			return Definite(ctx, s.db.engine, err)
 		}
 	}
-	return Definite(ctx, s.db.engine, err)
+}
+
+// readAgain reports whether to repeat a read that has failed so many times, the last time with
+// err. It pauses first if the engine needs time.
+func (s *Store) readAgain(ctx context.Context, err error, failures int) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	switch Classify(s.db.engine, err) {
+	case FailureLost, FailureNotSent, FailureRetry:
+		return failures < readAttempts
+	}
+	return failures < pausedAttempts && s.db.engine.Passing(err) && readPause.Wait(ctx, failures) == nil
 }
 
 // readRow reads the first row of a statement into dest, and reports whether there is one. If

@@ -10,6 +10,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
+// Passing implements sqldb.Engine: SQLite waits by itself.
+func (*engine) Passing(error) bool { return false }
+
 // Classify implements sqldb.Engine.
 func (*engine) Classify(err error) sqldb.Failure {
 	var file *fs.PathError

@@ -30,14 +30,16 @@ const (
 	RegionMoved Fault = "region moved"
 
 	// A statement that reads or locks fails.
-	RegionUnavailable Fault = "region unavailable" // 9005
-	PDTimeout         Fault = "PD timeout"         // 9001
-	TiKVTimeout       Fault = "TiKV timeout"       // 9002
-	TiKVBusy          Fault = "TiKV busy"          // 9003
-	GCTooEarly        Fault = "GC too early"       // 9006, of a read at a snapshot
-	LockWait          Fault = "lock wait timeout"  // 1205, of a statement in a transaction
-	Deadlock          Fault = "deadlock"           // 1213, which rolls the transaction back
-	LocksLost         Fault = "locks lost"         // of the transaction, without an error
+	RegionUnavailable  Fault = "region unavailable"                 // 9005
+	PDTimeout          Fault = "PD timeout"                         // 9001
+	TiKVTimeout        Fault = "TiKV timeout"                       // 9002
+	TiKVBusy           Fault = "TiKV busy"                          // 9003
+	GCTooEarly         Fault = "GC too early"                       // 9006, of a read at a snapshot
+	ReadResolveTimeout Fault = "resolve lock timeout of a read"     // 9004
+	ReadSchemaChanged  Fault = "schema changed, no code, of a read" // 1105
+	LockWait           Fault = "lock wait timeout"                  // 1205, of a statement in a transaction
+	Deadlock           Fault = "deadlock"                           // 1213, which rolls the transaction back
+	LocksLost          Fault = "locks lost"                         // of the transaction, without an error
 
 	// A commit fails and is rolled back.
 	WriteConflict         Fault = "write conflict"                 // 9007
@@ -60,7 +62,7 @@ const (
 // The faults of each moment.
 var (
 	sendFaults   = []Fault{BadConn, LostBefore, LostLate}
-	readFaults   = []Fault{RegionUnavailable, PDTimeout, TiKVTimeout, TiKVBusy}
+	readFaults   = []Fault{RegionUnavailable, PDTimeout, TiKVTimeout, TiKVBusy, ReadResolveTimeout, ReadSchemaChanged}
 	snapFaults   = []Fault{GCTooEarly}
 	lockFaults   = []Fault{RegionUnavailable, PDTimeout, TiKVTimeout, TiKVBusy, LockWait, Deadlock}
 	commitFaults = []Fault{
@@ -71,7 +73,7 @@ var (
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return slices.Concat([]Fault{ConnRefused, LostAfter, LostRows, RegionMoved, LocksLost}, sendFaults, lockFaults, snapFaults, commitFaults)
+	return slices.Concat([]Fault{ConnRefused, LostAfter, LostRows, RegionMoved, LocksLost, ReadResolveTimeout, ReadSchemaChanged}, sendFaults, lockFaults, snapFaults, commitFaults)
 }
 
 // AllFaults returns a probability for each fault, for Config.Faults.
@@ -142,6 +144,8 @@ var faultErrors = map[Fault]*mysql.MySQLError{
 	TiKVTimeout:          number(erTiKVTimeout, "TiKV server timeout"),
 	TiKVBusy:             number(erTiKVBusy, "TiKV server is busy"),
 	GCTooEarly:           number(erGCTooEarly, "GC life time is shorter than transaction duration"),
+	ReadResolveTimeout:   number(erResolveTimeout, "Resolve lock timeout"),
+	ReadSchemaChanged:    number(erUnknown, "Information schema is changed. [try again later]"),
 	LockWait:             number(erLockWaitTimeout, "Lock wait timeout exceeded; try restarting transaction"),
 	Deadlock:             number(erDeadlock, "Deadlock found when trying to get lock; try restarting transaction"),
 	WriteConflict:        number(erWriteConflict, "Write conflict [try again later]"),

@@ -94,6 +94,81 @@ func commitUnder(t *testing.T, seed uint64, fault tidbsim.Fault, shape func(sqls
 	require.Zero(t, cluster.Active())
 }
 
+// reads are the ways in which the product reads.
+var reads = map[string]func(context.Context, sqlstore.Store) error{
+	"get": func(ctx context.Context, s sqlstore.Store) error {
+		_, err := s.Get(ctx, []byte("k"))
+		return err
+	},
+	"multi-get": func(ctx context.Context, s sqlstore.Store) error {
+		_, err := s.MultiGet(ctx, [][]byte{[]byte("k")})
+		return err
+	},
+	"snapshot": func(ctx context.Context, s sqlstore.Store) error {
+		keys := make([][]byte, 1000)
+		for i := range keys {
+			keys[i] = fmt.Append(nil, i)
+		}
+		_, err := s.MultiGet(ctx, keys)
+		return err
+	},
+	"iteration": func(ctx context.Context, s sqlstore.Store) error {
+		_, _, err := sqlstore.First(s.Iter(ctx, sqlstore.Range{Start: []byte("a"), End: []byte("z")}))
+		return err
+	},
+	"list": func(ctx context.Context, s sqlstore.Store) error {
+		_, _, err := s.List(ctx, sqlstore.ListQuery{Start: []byte("a"), End: []byte("z")})
+		return err
+	},
+	"count": func(ctx context.Context, s sqlstore.Store) error {
+		_, _, err := s.Count(ctx, []byte("a"), []byte("b"), 1)
+		return err
+	},
+}
+
+// TestReadsAreRepeatedWhenStorageIsBusy: a read that a region, TiKV or PD fails is repeated after
+// pauses, but not for ever, and not beyond the caller's time.
+func TestReadsAreRepeatedWhenStorageIsBusy(t *testing.T) {
+	for _, fault := range []tidbsim.Fault{
+		tidbsim.RegionUnavailable, tidbsim.PDTimeout, tidbsim.TiKVTimeout, tidbsim.TiKVBusy, tidbsim.ReadResolveTimeout,
+		tidbsim.ReadSchemaChanged, tidbsim.GCTooEarly,
+	} {
+		for name, read := range reads {
+			if fault == tidbsim.GCTooEarly && name != "snapshot" {
+				continue // which the simulation injects at snapshots only
+			}
+			t.Run(fmt.Sprintf("%s, %s", fault, name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cluster := tidbsim.New(tidbsim.Config{Seed: 1})
+					s, err := cluster.Open(t.Context(), sqlstore.Options{})
+					require.NoError(t, err)
+					defer func() { require.NoError(t, s.Close()) }()
+					b := s.BeginBatchWrite()
+					b.Put([]byte("k"), []byte("v"))
+					require.NoError(t, b.Commit(t.Context()))
+
+					cluster.Inject(fault, 3)
+					began := time.Now()
+					require.NoError(t, read(t.Context(), s))
+					require.Equal(t, 3, cluster.Struck()[fault])
+					require.Positive(t, time.Since(began), "it does not pause")
+
+					cluster.Inject(fault, 1000)
+					require.ErrorIs(t, read(t.Context(), s), sqlstore.ErrUnavailable)
+					require.Less(t, cluster.Struck()[fault], 20)
+
+					cluster.Inject(fault, 1000)
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					began = time.Now()
+					require.ErrorIs(t, read(ctx, s), context.DeadlineExceeded)
+					require.Equal(t, 100*time.Millisecond, time.Since(began)) // simulated time
+				})
+			})
+		}
+	}
+}
+
 var leaderSeeds = flag.Uint64("tidbsim.seeds", 4, "how many seeds TestLeadersUnderRandomFaults tries")
 
 // TestLeadersUnderRandomFaults: leaders that depose each other commit through the product's
