@@ -25,6 +25,7 @@
 #define TAKE 1    /* the lock was released */
 #define DEPOSE 2  /* its holder is silent */
 #define RELEASE 3
+#define PROBE 4   /* its holder is silent, and an attempt to take the lock has failed */
 
 typedef Node {
 	bool paused;
@@ -51,11 +52,23 @@ typedef Node {
 	bool answered;
 
 	byte healthy;    /* ticks for which it has run, and could write, since it was paused */
+#ifdef READ_ONLY
+	bool refused;    /* its last attempt to take the lock failed */
+	byte rest;       /* ticks of its own clock before its next attempt */
+	bool tried;      /* it has failed while the database took no writes */
+	bool ran;        /* it has not been paused since that began */
+#endif
 }
 Node node[NODES];
 byte holder = 0; /* the lock row; node n is n + 1 */
 byte grant = 0;
 bool up = true;  /* the database */
+#ifdef READ_ONLY
+bool writes = true; /* the database takes writes, if it is up */
+bool outage;        /* it took none at some time */
+#else
+#define writes true
+#endif
 
 #define other (1 - n)
 #define name(n) ((n) + 1)
@@ -85,6 +98,12 @@ inline begin(n) {
 	node[n].heartbeat = true
 }
 
+#ifdef READ_ONLY
+#define mayDepose(n) (node[n].silent == LEASE && node[n].rest == 0)
+#else
+#define mayDepose(n) (node[n].silent == LEASE || node[n].gone)
+#endif
+
 /* Registry.glance, view.glanced and elector.step */
 inline glance(n) {
 	node[n].glanced = true;
@@ -93,6 +112,12 @@ inline glance(n) {
 #else
 	if
 	:: node[n].gap && node[n].silent < LEASE -> node[n].silent++
+	:: else
+	fi;
+#endif
+#ifdef READ_ONLY
+	if
+	:: node[n].gap && node[n].rest -> node[n].rest--
 	:: else
 	fi;
 #endif
@@ -126,10 +151,16 @@ inline glance(n) {
 		:: else -> begin(n); reach(2)
 		fi
 	:: !node[n].leads && holder == 0 && grant < GRANTS && (grant > 0 || n == 0) -> node[n].intent = TAKE
-	:: !node[n].leads && holder == name(other) && grant < GRANTS && (node[n].silent == LEASE || node[n].gone) ->
+	:: !node[n].leads && holder == name(other) && grant < GRANTS && mayDepose(n) ->
+#ifdef READ_ONLY
+		node[n].intent = (node[n].refused -> PROBE : DEPOSE)
+#else
 		node[n].intent = DEPOSE
+#endif
 	:: else
 	fi;
+	/* A leader that has read the row leads with the grant in it. */
+	assert(!node[n].leads || holder == name(n) && grant == node[n].leads);
 	if
 #ifndef CHALLENGE_NOT_ANSWERED
 	:: node[n].challenged -> node[n].heartbeat = true
@@ -147,33 +178,64 @@ inline known(n) {
 	fi
 }
 
+/* A commit fails: the database takes no writes, or for another reason. */
+inline fails(n) {
+#ifdef READ_ONLY
+#ifndef NO_PROBE
+	if
+	:: node[n].intent == DEPOSE -> node[n].refused = true
+	:: else
+	fi;
+#endif
+	if
+	:: node[n].intent == DEPOSE && !writes -> node[n].tried = true; reach(6)
+	:: else
+	fi
+#else
+	skip
+#endif
+}
+
 /* elector.swap: one commit. It replaces what the glance has read, or nothing. */
 inline act(n) {
 	if
-	:: node[n].intent == TAKE && !node[n].lockChanged -> writeLock(n, name(n)); known(n)
+#ifdef READ_ONLY
+	/* elector.probe */
+	:: node[n].intent == PROBE && writes && !node[n].lockChanged && !node[n].rowChanged ->
+		challenge(n);
+		node[n].refused = false; node[n].rest = 2 * RETRY
+#endif
+	:: node[n].intent == TAKE && writes && !node[n].lockChanged -> writeLock(n, name(n)); known(n)
 #ifdef NO_CHALLENGE_IN_TAKE
-	:: node[n].intent == DEPOSE && !node[n].lockChanged ->
+	:: node[n].intent == DEPOSE && writes && !node[n].lockChanged ->
 #else
-	:: node[n].intent == DEPOSE && !node[n].lockChanged && !node[n].rowChanged ->
+	:: node[n].intent == DEPOSE && writes && !node[n].lockChanged && !node[n].rowChanged ->
 #endif
 		/* A leader that runs, and can write, is not deposed. */
 		assert(!node[other].leads || node[other].healthy < 2);
+#ifdef READ_ONLY
+		/* Nor is one that ran while the database took no writes, by a process that has tried to. */
+		assert(!(node[other].leads && node[other].ran && node[n].tried));
+		reach(7);
+#else
 		if
 		:: node[n].gone -> reach(3)
 		:: else -> reach(4)
 		fi;
+#endif
 		writeLock(n, name(n));
 		challenge(n);
 		known(n)
 #ifdef RELEASE_UNCONDITIONAL
-	:: node[n].intent == RELEASE ->
+	:: node[n].intent == RELEASE && writes ->
 #else
-	:: node[n].intent == RELEASE && !node[n].lockChanged ->
+	:: node[n].intent == RELEASE && writes && !node[n].lockChanged ->
 #endif
 		assert(holder == name(n) && grant == node[n].spent); /* a release takes nothing from another process */
 		writeLock(n, node[n].wants);
 		node[n].wants = 0
-	:: true /* a conflict, or it fails */
+	:: true /* a conflict */
+	:: fails(n)
 	fi;
 	node[n].intent = NOTHING
 }
@@ -193,25 +255,33 @@ inline suspect(n) {
 		challenge(n)
 	fi
 }
+#ifdef READ_ONLY
+#define maySuspect(n) false
+#else
 #define maySuspect(n) (n == 1 && (node[n].suspects == 0 && holder == name(other) && !node[n].gone || node[n].suspects > 0 && node[n].waited))
+#endif
 
 proctype Process(byte n) {
 	do
-	:: atomic { !node[n].paused && up && !node[n].glanced && !node[n].heartbeat && !node[n].intent -> glance(n) }
-	:: atomic { !node[n].paused && up && node[n].heartbeat -> beat(n) }
+	:: atomic { !node[n].paused && up && !node[n].glanced && (!writes || !node[n].heartbeat) && !node[n].intent -> glance(n) }
+	:: atomic { !node[n].paused && up && writes && node[n].heartbeat -> beat(n) }
 	:: atomic { !node[n].paused && up && node[n].intent -> act(n) }
 	:: atomic { !node[n].paused && up && maySuspect(n) -> suspect(n) }
 	/* Leading ends by itself, or is to be transferred; the next glance releases the lock. */
 	:: atomic { !node[n].paused && node[n].leads -> node[n].spent = node[n].leads; node[n].leads = 0 }
 	:: atomic { !node[n].paused && node[n].leads && grant < GRANTS ->
 		node[n].spent = node[n].leads; node[n].leads = 0; node[n].wants = name(other) }
+#ifdef READ_ONLY
+	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0; node[n].ran = false }
+#else
 	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0 }
+#endif
 	:: atomic { node[n].paused -> node[n].paused = false }
 	od
 }
 
 /* A process that runs has glanced, and sent what it has to, before the tick ends, if it could. */
-#define ready(n) (node[n].paused || !up || node[n].glanced && !node[n].heartbeat && !node[n].intent)
+#define ready(n) (node[n].paused || !up || node[n].glanced && (!writes || !node[n].heartbeat) && !node[n].intent)
 inline tick(n) {
 	node[n].glanced = false;
 	if
@@ -227,15 +297,31 @@ inline tick(n) {
 	:: else
 	fi;
 	if
-	:: !node[n].paused && up && node[n].healthy < 2 -> node[n].healthy++
+	:: !node[n].paused && up && writes && node[n].healthy < 2 -> node[n].healthy++
 	:: else
 	fi
 }
+#ifdef READ_ONLY
+/* One time without writes. */
+inline turn() {
+	if
+	:: writes && !outage ->
+		writes = false; outage = true;
+		node[0].healthy = 0; node[1].healthy = 0;
+		node[0].ran = !node[0].paused; node[1].ran = !node[1].paused
+	:: !writes -> writes = true
+	:: true
+	fi
+}
+#endif
 proctype Time() {
 	do
 	:: atomic {
 		ready(0) && ready(1) ->
 		tick(0); tick(1);
+#ifdef READ_ONLY
+		turn();
+#endif
 		if
 		:: up = true
 		:: up = false

@@ -25,6 +25,7 @@ var models = []struct {
 	{"three nodes", "chain.pml", []string{"TERMS=2", "BATCHES=1", "RAISES=0", "TIMED", "NODES=3", "LEADERS=2", "FOLLOWERS"}, []int{1, 2, 6, 7, 8}},
 	{"loss", "loss.pml", []string{"TERMS=3", "CHANGES=5"}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
 	{"election", "lock.pml", []string{"GRANTS=2"}, []int{1, 2, 3, 4, 5}},
+	{"read-only database", "lock.pml", []string{"GRANTS=2", "READ_ONLY"}, []int{1, 2, 6, 7}},
 	{"client leases", "lease.pml", []string{"TERMS=3"}, []int{1, 2, 3, 4}},
 	{"followers", "chain.pml", []string{"TERMS=1", "BATCHES=2", "RAISES=0", "TIMED", "LEADERS=1", "FOLLOWERS", "RESTARTS=1"}, []int{7, 8}},
 }
@@ -57,6 +58,8 @@ var safeguards = []struct {
 	{"CLOCK_COUNTS_OUTAGE", "lock.pml", []string{"GRANTS=2"}},
 	{"RELEASE_UNCONDITIONAL", "lock.pml", []string{"GRANTS=2"}},
 	{"SPENT_NOT_REMEMBERED", "lock.pml", []string{"GRANTS=2"}},
+	{"NO_PROBE", "lock.pml", []string{"GRANTS=2", "READ_ONLY"}},
+	{"GRANT_NOT_COMPARED", "lock.pml", []string{"GRANTS=3"}},
 	{"CLOCKS_START_AT_LOAD", "lease.pml", []string{"TERMS=2"}},
 	{"LOAD_BEFORE_TAKE", "lease.pml", []string{"TERMS=2"}},
 	{"NO_CONFIRM", "lease.pml", []string{"TERMS=2"}},
