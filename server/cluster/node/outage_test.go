@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +11,9 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -119,6 +123,60 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 			require.ErrorContains(t, late.Backend().Stopped(), lost)
 		})
 	}
+}
+
+// A follower is frozen while the database loses its newest commit, and another leader writes that
+// revision again. The follower finds that out when it begins to follow the leader's feed: it
+// cannot read the chain row, and so not the log.
+func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), quick, 2)
+	old := g.leader()
+	frozen := g.others(old)[0]
+	mustPut(t, old, "k", "kept")
+	requireGet(t, frozen, "k", "kept")
+	backup := allRows(t, g.store)
+	lost := mustPut(t, old, "k", "lost")
+	requireGet(t, frozen, "k", "lost")
+	frozen.line.hang(coder.ChainKey())
+	frozen.freeze()
+	g.kill(old)
+	restoreRows(t, g.store, backup)
+
+	next := g.join("c", freeAddress(t))
+	eventually.True(t, "the new member to lead", next.Backend().Leading)
+	require.Equal(t, lost, mustPut(t, next, "k", "replaced"))
+	mustPut(t, next, "other", "v")
+	frozen.thaw()
+	for _, m := range []*testNode{frozen, next} {
+		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
+	}
+}
+
+func allRows(t testing.TB, store sqlstore.Store) (rows []sqlstore.Row) {
+	t.Helper()
+	for row, err := range store.Iter(t.Context(), sqlstore.Range{Start: []byte{0}, End: bytes.Repeat([]byte{0xff}, 8)}) {
+		require.NoError(t, err)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// restoreRows makes store hold rows and nothing else.
+func restoreRows(t testing.TB, store sqlstore.Store, rows []sqlstore.Row) {
+	t.Helper()
+	kept := make(map[string]bool)
+	batch := store.BeginBatchWrite()
+	for _, row := range rows {
+		kept[string(row.Key)] = true
+		batch.Put(row.Key, row.Value)
+	}
+	for _, row := range allRows(t, store) {
+		if !kept[string(row.Key)] {
+			batch.Del(row.Key)
+		}
+	}
+	require.NoError(t, batch.Commit(t.Context()))
 }
 
 // heartbeat returns the leader's heartbeat, as it last saw it in its row.
