@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -99,7 +98,6 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		alarms: quota.NewAlarms(store), compacted: compact.NewMark(store),
 	}
 	b.seen = fence.NewSeen(b.Revision)
-	b.shown.seed = maphash.MakeSeed()
 	b.space = quota.NewSpace(store, b.alarms, cfg.QuotaBytes)
 	b.marks = coalesce.New(cfg.RequestTimeout, b.readMark)
 	b.probe = newProbe(b)

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
@@ -31,8 +32,6 @@ var errForgotten = errors.New("the revisions that this node has shown last were 
 // shown has the fingerprints of the newest revisions that a node has shown. Safe for concurrent
 // use.
 type shown struct {
-	seed maphash.Seed
-
 	mu     sync.Mutex
 	prints []fingerprint // in order
 
@@ -48,7 +47,7 @@ type fingerprint struct {
 
 // add remembers events, which are whole revisions in order, and after those known.
 func (s *shown) add(events []*watch.Event) {
-	prints := s.fingerprints(newest(events, remembered))
+	prints := fingerprints(newest(events, remembered))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prints = append(s.prints, prints...)
@@ -84,10 +83,9 @@ func newest(events []*watch.Event, n int) []*watch.Event {
 }
 
 // fingerprints returns one for each revision of events.
-func (s *shown) fingerprints(events []*watch.Event) []fingerprint {
+func fingerprints(events []*watch.Event) []fingerprint {
 	var prints []fingerprint
-	var h maphash.Hash
-	h.SetSeed(s.seed)
+	h := xxhash.New()
 	var numbers []byte
 	for i, e := range events {
 		r := e.Record
@@ -128,7 +126,7 @@ func (b *Backend) verify(ctx context.Context, log *history.Log) error {
 		case err != nil:
 			return fmt.Errorf("comparing revision %d with the log: %w", prints[0].revision, err)
 		}
-		found := b.shown.fingerprints(events)
+		found := fingerprints(events)
 		for len(prints) > 0 && prints[0].revision < next {
 			if !slices.Contains(found, prints[0]) {
 				return b.replaced(prints[0].revision)
