@@ -1,12 +1,11 @@
 package simulation
 
 import (
-	"errors"
-	"os"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/model"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
@@ -17,12 +16,7 @@ const longestLease = timing.ReadLease*4/3 + time.Microsecond
 // TestStepsAreThoseOfTheModel simulates seeds, and takes the steps that their nodes recorded in the model of the protocol.
 func TestStepsAreThoseOfTheModel(t *testing.T) {
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), longestLease)
-	if errors.Is(err, model.ErrNoTools) && os.Getenv("SQLBRAIN_REQUIRE_ENGINES") != "1" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Need(t, err, model.ErrNoTools)
 	first, count := seeds(t, 5, 500)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

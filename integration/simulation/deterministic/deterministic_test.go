@@ -14,6 +14,7 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic"
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic/overlay"
 )
@@ -78,9 +79,7 @@ func child(t *testing.T, binary string, seeds string, env ...string) []result {
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "deterministic.test")
-	if err := overlay.BuildTest(t.Context(), ".", binary); err != nil {
-		t.Fatal(err)
-	}
+	harness.Need(t, overlay.BuildTest(t.Context(), ".", binary), overlay.ErrUnknownGo)
 	return binary
 }
 

@@ -25,9 +25,10 @@ import (
 // stops the bubble's clock for ever.
 const PlanTime = 3 * time.Minute
 
-// Build builds the program that simulates. The working directory must be in the module of this package.
-func Build(ctx context.Context, binary string) error {
-	return overlay.BuildTest(ctx, "github.com/sqlbrain/sqlbrain/integration/simulation/plans", binary)
+// Build builds the program that simulates, with the files that overlays replace. The working directory must be in the
+// module of this package.
+func Build(ctx context.Context, binary string, overlays ...string) error {
+	return overlay.BuildTest(ctx, "github.com/sqlbrain/sqlbrain/integration/simulation/plans", binary, overlays...)
 }
 
 // process simulates one plan after the other. Not safe for concurrent use.
@@ -157,7 +158,7 @@ func Seeds(ctx context.Context, binary string, first, count uint64, processes in
 					defer mu.Unlock()
 					return ctx.Err() == nil && report(r)
 				})
-				if err != nil && ctx.Err() == nil {
+				if err != nil && !errors.Is(err, errEnough) && ctx.Err() == nil {
 					mu.Lock()
 					failed = err
 					mu.Unlock()

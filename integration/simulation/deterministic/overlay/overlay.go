@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -25,6 +26,9 @@ type patch struct {
 	old   string
 	new   string
 }
+
+// ErrUnknownGo means that the patches do not fit the Go in use.
+var ErrUnknownGo = errors.New("the Go in use is not known to the patches of package overlay")
 
 //go:embed _added/runtime/seeded.go
 var runtimeFile string
@@ -94,16 +98,17 @@ func patched(src fs.FS, version string) (map[string]string, error) {
 			text = string(b)
 		}
 		if n := strings.Count(text, p.old); n != p.count {
-			return nil, fmt.Errorf("%s is not known to the patches of package overlay: %s contains this text %d times instead of %d:\n%s",
-				version, p.file, n, p.count, p.old)
+			return nil, fmt.Errorf("%w: %s of %s contains this text %d times instead of %d:\n%s",
+				ErrUnknownGo, p.file, version, n, p.count, p.old)
 		}
 		files[p.file] = strings.ReplaceAll(text, p.old, p.new)
 	}
 	return files, nil
 }
 
-// BuildTest builds the tests of a package with the overlay, like go test -c.
-func BuildTest(ctx context.Context, pkg, binary string) error {
+// BuildTest builds the tests of a package with the overlay, like go test -c. The files with
+// more overlays replace other files than those of the runtime.
+func BuildTest(ctx context.Context, pkg, binary string, more ...string) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err
@@ -112,11 +117,47 @@ func BuildTest(ctx context.Context, pkg, binary string) error {
 	if err != nil {
 		return err
 	}
+	if len(more) > 0 {
+		dir, err := os.MkdirTemp("", "overlay")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if path, err = merge(filepath.Join(dir, "overlay.json"), append(more, path)); err != nil {
+			return err
+		}
+	}
 	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-overlay="+path, "-o", binary, pkg).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("go test -c -overlay: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// merge writes overlays to one file, and returns its path.
+func merge(to string, overlays []string) (string, error) {
+	merged := map[string]map[string]string{"Replace": {}}
+	for _, path := range overlays {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return "", err
+		}
+		var o struct{ Replace map[string]string }
+		if err := json.Unmarshal(b, &o); err != nil {
+			return "", fmt.Errorf("overlay %s: %w", path, err)
+		}
+		for file, by := range o.Replace {
+			if other, ok := merged["Replace"][file]; ok {
+				return "", fmt.Errorf("overlay %s: %s is replaced by %s and by %s", path, file, other, by)
+			}
+			merged["Replace"][file] = by
+		}
+	}
+	b, err := json.Marshal(merged)
+	if err != nil {
+		return "", err
+	}
+	return to, os.WriteFile(to, b, 0o644)
 }
 
 // writeFile leaves a file alone that has the text already.

@@ -1,18 +1,20 @@
 package overlay
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 func TestPatchesFitThisGo(t *testing.T) {
-	if _, err := Write(t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Write(t.TempDir())
+	harness.Need(t, err, ErrUnknownGo)
 }
 
 // TestUnknownGoIsRefused changes each patched file in one place that a patch needs.
@@ -29,15 +31,39 @@ func TestUnknownGoIsRefused(t *testing.T) {
 		}
 		known[p.file] = &fstest.MapFile{Data: b}
 	}
-	if _, err := patched(known, version); err != nil {
-		t.Fatal(err)
-	}
+	_, err = patched(known, version)
+	harness.Need(t, err, ErrUnknownGo)
 	for name, file := range known {
 		data := file.Data
 		file.Data = []byte("package other\n")
-		if _, err := patched(known, "go1.99"); err == nil || !strings.Contains(err.Error(), "go1.99 is not known") || !strings.Contains(err.Error(), name) {
+		if _, err := patched(known, "go1.99"); err == nil || !errors.Is(err, ErrUnknownGo) || !strings.Contains(err.Error(), "go1.99") || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s without its content: %v", name, err)
 		}
 		file.Data = data
+	}
+}
+
+func TestOverlaysAreMerged(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a, b := write("a", `{"Replace": {"/src/x.go": "/tmp/x.go"}}`), write("b", `{"Replace": {"/src/y.go": "/tmp/y.go"}}`)
+	to, err := merge(filepath.Join(dir, "to"), []string{a, b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if want := `{"Replace":{"/src/x.go":"/tmp/x.go","/src/y.go":"/tmp/y.go"}}`; err != nil || string(got) != want {
+		t.Errorf("%s %v, want %s", got, err, want)
+	}
+	for _, overlays := range [][]string{{a, a}, {a, write("c", "none")}, {filepath.Join(dir, "missing")}} {
+		if _, err := merge(to, overlays); err == nil {
+			t.Errorf("no error for %v", overlays)
+		}
 	}
 }
