@@ -9,12 +9,14 @@ import (
 	"io"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/mutation"
+	"github.com/sqlbrain/sqlbrain/integration/simulation/runner"
 )
 
 // Judge looks for a mutant: it is one column of the page.
@@ -33,6 +35,7 @@ var Judges = []struct {
 	Judge Judge
 }{
 	{"unit", UnitTests{}},
+	{"simulation", Simulation{Seeds: 40}},
 }
 
 const (
@@ -146,4 +149,29 @@ func goCommand(ctx context.Context, root string, args ...string) ([]byte, error)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	return cmd.CombinedOutput()
+}
+
+// Simulation simulates seeds of a cluster that has the mutant, from seed 1, until one is found
+// wrong. The working directory must be in the module of this package.
+type Simulation struct {
+	Seeds uint64 // at most
+}
+
+// Title implements Judge.
+func (Simulation) Title() string { return "simulation" }
+
+// Judge implements Judge.
+func (s Simulation) Judge(ctx context.Context, _, overlay string, _ Mutant) (by string, err error) {
+	binary := filepath.Join(filepath.Dir(overlay), "plans.test")
+	if err := runner.Build(ctx, binary, overlay); err != nil {
+		return "", fmt.Errorf("the mutant does not compile: %w", err)
+	}
+	err = runner.Seeds(ctx, binary, 1, s.Seeds, 1, func(r runner.Report) bool {
+		if len(r.Violations) == 0 {
+			return true
+		}
+		by = fmt.Sprintf("seed %d", r.Seed)
+		return false
+	})
+	return by, errors.Join(err, ctx.Err())
 }

@@ -9,8 +9,10 @@ const head = `# Mutants
 Each row is a mistake that was planted in the source, and the first test that found it: each invariant of
 [ARCHITECTURE.md](../ARCHITECTURE.md#invariants) is kept by the lines that these mistakes change. The table is written
 by ` + "`make mutants`" + `, which runs the unit tests of the package that has the mistake, and then those of up to five packages
-that import it. The mistakes themselves are in ` + "`integration/mutants/list.go`" + `. "–" is a mistake that was not found, and an
-empty field a test that did not run.
+that import it. The mistakes themselves are in ` + "`integration/mutants/list.go`" + `. With ` + "`MUTANT_ARGS='-judge simulation'`" + `,
+[simulated clusters](simulation.md) have the mistake, one seed after the other, until one is found wrong: the table has
+that seed. At most 40 are tried. The simulation has neither MySQL nor SQLite, and no users. "–" is a mistake that was not
+found, and an empty field one for which nothing ran.
 `
 
 // invariants are the names in ARCHITECTURE.md, from 1.
@@ -36,7 +38,8 @@ func (v Verdicts) Page(root string) ([]byte, error) {
 		of := func(m Mutant) bool { return m.Origin == origin }
 		fmt.Fprintf(&out, "| %s | %d |", origin, count(of))
 		for _, j := range Judges {
-			fmt.Fprintf(&out, " %d |", count(func(m Mutant) bool { return of(m) && v[m.Name][j.Name] != "" }))
+			asked := func(m Mutant) bool { _, ok := v[m.Name][j.Name]; return of(m) && ok }
+			fmt.Fprintf(&out, " %d of %d |", count(func(m Mutant) bool { return asked(m) && v[m.Name][j.Name] != "" }), count(asked))
 		}
 		out.WriteByte('\n')
 	}
