@@ -257,6 +257,7 @@ func TestHTTP(t *testing.T) {
 		}},
 		{"POST /v3/cluster and /v3/maintenance", func(c *checker) {
 			c.web("POST", "/v3/cluster/member/list", `{}`)
+			c.p.ask(call{method: "Maintenance/Status", req: &pb.StatusRequest{}}) // waits until etcd reports its storage version
 			c.web("POST", "/v3/maintenance/status", `{}`)
 			c.web("POST", "/v3/maintenance/alarm", `{}`)
 			c.web("POST", "/v3/maintenance/defragment", `{}`)
