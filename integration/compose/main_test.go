@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -29,8 +31,6 @@ var composeTool = sync.OnceValues(func() (string, error) {
 // unavailable skips t for want of something, or fails it if that is demanded.
 func unavailable(t *testing.T, format string, args ...any) {
 	t.Helper()
-	if os.Getenv("SQLBRAIN_REQUIRE_ENGINES") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
+	missing := fmt.Errorf(format, args...)
+	enginetest.Need(t, missing, missing)
 }

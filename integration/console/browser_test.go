@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -41,11 +42,8 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	const missing = "no Chromium in PATH: apt-get install chromium, or name one in " + envChromium
-	if os.Getenv("SQLBRAIN_REQUIRE_ENGINES") == "1" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
+	missing := errors.New("no Chromium in PATH: apt-get install chromium, or name one in " + envChromium)
+	enginetest.Need(t, missing, missing)
 	return ""
 }
 

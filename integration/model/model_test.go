@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -73,7 +74,7 @@ var safeguards = []struct {
 
 // The properties hold in every reachable state.
 func TestProperties(t *testing.T) {
-	tools(t)
+	enginetest.Need(t, findTools(), ErrNoTools)
 	for _, m := range models {
 		t.Run(m.name, func(t *testing.T) {
 			c := check(t, m.file, exhaustive, m.defines)
@@ -92,7 +93,7 @@ func TestProperties(t *testing.T) {
 
 // Without a safeguard the checker finds a counterexample.
 func TestSafeguardsAreNeeded(t *testing.T) {
-	tools(t)
+	enginetest.Need(t, findTools(), ErrNoTools)
 	for _, s := range safeguards {
 		t.Run(strings.TrimSuffix(s.file, ".pml")+"/"+s.name, func(t *testing.T) {
 			c := check(t, s.file, quick, append(slices.Clone(s.defines), s.name))

@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // chain is a value of the chain row.
@@ -242,7 +243,7 @@ var corruptions = []corruption{
 }
 
 func TestRunsAreValidated(t *testing.T) {
-	tools(t)
+	enginetest.Need(t, findTools(), ErrNoTools)
 	replay, err := NewReplay(t.Context(), t.TempDir(), ReadLease)
 	if err != nil {
 		t.Fatal(err)

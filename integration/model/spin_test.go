@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -31,20 +30,6 @@ type checked struct {
 	states int
 	steps  int // of the counterexample: statements of Promela
 	output string
-}
-
-// tools skips t if Spin or the C compiler is missing, or fails it if they are demanded.
-func tools(t *testing.T) {
-	t.Helper()
-	for _, name := range []string{"spin", "gcc", "cpp"} {
-		if _, err := exec.LookPath(name); err != nil {
-			missing := fmt.Sprintf("no %s in PATH: apt-get install spin gcc", name)
-			if os.Getenv("SQLBRAIN_REQUIRE_ENGINES") == "1" {
-				t.Fatal(missing)
-			}
-			t.Skip(missing)
-		}
-	}
 }
 
 // run runs a program in dir. The checker's exit code does not say whether it found an error.

@@ -34,7 +34,17 @@ var databaseModel []byte
 var replayHeader []byte
 
 // ErrNoTools says that Spin or a C compiler is missing.
-var ErrNoTools = errors.New("spin, gcc or cpp is missing: apt-get install spin gcc")
+var ErrNoTools = errors.New("the model needs Spin and a C compiler: apt-get install spin gcc")
+
+// findTools returns ErrNoTools if a program is missing.
+func findTools() error {
+	for _, name := range []string{"spin", "gcc", "cpp"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("no %s in PATH: %w", name, ErrNoTools)
+		}
+	}
+	return nil
+}
 
 // Replay is the model as a program that takes the steps of recorded runs. Use NewReplay.
 type Replay struct{ dir string }
@@ -42,10 +52,8 @@ type Replay struct{ dir string }
 // NewReplay builds the model in dir, an empty directory that must exist while the Replay is used. lease is the longest
 // read lease on the clock of the steps: timing.ReadLease if that is the clock of the leases.
 func NewReplay(ctx context.Context, dir string, lease time.Duration) (*Replay, error) {
-	for _, name := range []string{"spin", "gcc", "cpp"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return nil, ErrNoTools
-		}
+	if err := findTools(); err != nil {
+		return nil, err
 	}
 	for name, content := range map[string][]byte{
 		"chain.pml": chainModel, "replay.pml": replayModel, "replay_database.pml": databaseModel, "replay.h": replayHeader,

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/model"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // longestLease is the longest read lease in simulated time: that of the slowest clock of newMachine, rounded up.
@@ -16,7 +16,7 @@ const longestLease = timing.ReadLease*4/3 + time.Microsecond
 // TestStepsAreThoseOfTheModel simulates seeds, and takes the steps that their nodes recorded in the model of the protocol.
 func TestStepsAreThoseOfTheModel(t *testing.T) {
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), longestLease)
-	harness.Need(t, err, model.ErrNoTools)
+	enginetest.Need(t, err, model.ErrNoTools)
 	first, count := seeds(t, 5, 500)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

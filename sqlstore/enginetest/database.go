@@ -17,7 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// EnvRequire, if "1", makes a missing engine a failure rather than a skip.
+// EnvRequire, if "1", makes a missing engine, or whatever else a test needs, a failure rather than a skip.
 const EnvRequire = "SQLBRAIN_REQUIRE_ENGINES"
 
 // connectWait bounds one administrative statement, connecting included.
@@ -103,11 +103,14 @@ func (r runner) Run() int {
 	return code
 }
 
-// unavailable ends t: a machine without an engine skips it unless engines are
-// required; an engine that does not start fails it.
-func unavailable(t testing.TB, err error) {
+// Need fails t on err, such as an engine that does not start. If err is missing, which says
+// that this machine has not got what t needs, it skips t, unless EnvRequire demands everything.
+func Need(t testing.TB, err, missing error) {
 	t.Helper()
-	if errors.Is(err, ErrNoEngine) && os.Getenv(EnvRequire) != "1" {
+	if err == nil {
+		return
+	}
+	if errors.Is(err, missing) && os.Getenv(EnvRequire) != "1" {
 		t.Skip(err)
 	}
 	t.Fatal(err)

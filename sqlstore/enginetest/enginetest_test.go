@@ -222,7 +222,7 @@ func TestMissingEngineSkipsUnlessRequired(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(EnvRequire, c.require)
 			r := &recorder{TB: t}
-			unavailable(r, c.err)
+			Need(r, c.err, ErrNoEngine)
 			// Skip and Fatal do not return on a real test: only the first counts.
 			require.Equal(t, c.first, strings.Fields(r.outcome)[0])
 		})

@@ -9,7 +9,7 @@ func Directory(t testing.TB) string {
 	t.Helper()
 	d, err := makeDirectory()
 	if err != nil {
-		unavailable(t, err)
+		Need(t, err, ErrNoEngine)
 	}
 	t.Cleanup(func() {
 		if err := d.remove(); err != nil {

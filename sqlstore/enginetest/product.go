@@ -48,7 +48,7 @@ func (p Product) Database(t testing.TB) string {
 	t.Helper()
 	server, err := p.server()
 	if err != nil {
-		unavailable(t, err)
+		Need(t, err, ErrNoEngine)
 	}
 	return createDatabase(t, server)
 }

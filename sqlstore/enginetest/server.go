@@ -19,7 +19,7 @@ func startServer(t testing.TB, product Product) *Server {
 	t.Helper()
 	p, err := newInstance(product)
 	if err != nil {
-		unavailable(t, err)
+		Need(t, err, ErrNoEngine)
 	}
 	t.Cleanup(func() {
 		if err := p.kill(); err != nil {

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,18 +13,6 @@ const EnvTarget = "SQLBRAIN_INTEGRATION_TARGET"
 
 // TargetIsEtcd reports whether nodes are etcd rather than sqlbrain.
 func TargetIsEtcd() bool { return os.Getenv(EnvTarget) == "etcd" }
-
-// Need fails t on err. If err is missing, which says that this machine has not got what the test needs, it skips t, unless
-// SQLBRAIN_REQUIRE_ENGINES=1 demands that the machine has everything.
-func Need(t testing.TB, err, missing error) {
-	t.Helper()
-	if errors.Is(err, missing) && os.Getenv("SQLBRAIN_REQUIRE_ENGINES") != "1" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Engine is a database that sqlbrain can run on.
 type Engine struct {

@@ -82,12 +82,7 @@ type member struct {
 func Start(t testing.TB, p Product, extra ...string) *Database {
 	t.Helper()
 	program, err := p.find()
-	if errors.Is(err, errMissing) && os.Getenv(enginetest.EnvRequire) != "1" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Need(t, err, errMissing)
 	d := &Database{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
 	template := filepath.Join(d.dir, "template")
 	if d.user, err = p.engine.Initialise(template); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/model"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // newReplay returns the model that validates the steps that the nodes of a round record. It is nil, and nothing is
@@ -21,7 +22,7 @@ func newReplay(t *testing.T) *model.Replay {
 		return nil
 	}
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), model.ReadLease)
-	if errors.Is(err, model.ErrNoTools) && os.Getenv("SQLBRAIN_REQUIRE_ENGINES") != "1" {
+	if errors.Is(err, model.ErrNoTools) && os.Getenv(enginetest.EnvRequire) != "1" {
 		t.Logf("the steps of the protocol are not validated: %v", err)
 		return nil
 	}

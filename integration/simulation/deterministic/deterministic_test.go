@@ -14,9 +14,9 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic"
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic/overlay"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // seedsVariable names the seeds that a child process runs, in that order. It prints a digest of each trace.
@@ -79,7 +79,7 @@ func child(t *testing.T, binary string, seeds string, env ...string) []result {
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "deterministic.test")
-	harness.Need(t, overlay.BuildTest(t.Context(), ".", binary), overlay.ErrUnknownGo)
+	enginetest.Need(t, overlay.BuildTest(t.Context(), ".", binary), overlay.ErrUnknownGo)
 	return binary
 }
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/simulation"
 	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic/overlay"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // TestMain builds the program once.
@@ -37,7 +37,7 @@ func build(t *testing.T) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	harness.Need(t, Build(t.Context(), binary), overlay.ErrUnknownGo)
+	enginetest.Need(t, Build(t.Context(), binary), overlay.ErrUnknownGo)
 }
 
 // TestSameSeedSameTrace runs seeds in several processes: first, and after another seed. Some seeds have two traces, for a

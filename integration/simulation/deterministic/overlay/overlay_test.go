@@ -9,12 +9,12 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 func TestPatchesFitThisGo(t *testing.T) {
 	_, err := Write(t.TempDir())
-	harness.Need(t, err, ErrUnknownGo)
+	enginetest.Need(t, err, ErrUnknownGo)
 }
 
 // TestUnknownGoIsRefused changes each patched file in one place that a patch needs.
@@ -32,7 +32,7 @@ func TestUnknownGoIsRefused(t *testing.T) {
 		known[p.file] = &fstest.MapFile{Data: b}
 	}
 	_, err = patched(known, version)
-	harness.Need(t, err, ErrUnknownGo)
+	enginetest.Need(t, err, ErrUnknownGo)
 	for name, file := range known {
 		data := file.Data
 		file.Data = []byte("package other\n")
