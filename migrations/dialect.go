@@ -22,6 +22,9 @@ type dialect struct {
 	// driver returns golang-migrate's driver on conn. Closing the driver must
 	// leave conn open.
 	driver func(ctx context.Context, conn *sql.Conn) (database.Driver, error)
+	// undone reports whether err means that a statement had no effect and is worth
+	// repeating.
+	undone func(err error) bool
 	// lockWait names the connection's setting that bounds how long a statement
 	// waits for others: how to read it, and how to set it to a number.
 	readLockWait, setLockWait string

@@ -72,18 +72,22 @@ func named(cols []column, names ...string) bool {
 	return slices.EqualFunc(cols, names, func(c column, n string) bool { return strings.EqualFold(c.name, n) })
 }
 
+// inspectDB says what db holds. It repeats looks that others' changes of the schema undo.
 func inspectDB(ctx context.Context, dialectName string, db *sql.DB) (st *state, err error) {
 	d, err := lookup(dialectName)
 	if err != nil {
 		return nil, err
 	}
 	err = d.withConn(ctx, db, func(conn *sql.Conn) error {
-		var err error
-		st, err = d.inspect(ctx, conn)
+		look := func() (err error) {
+			st, err = d.inspect(ctx, conn)
+			return err
+		}
+		err := repeat(ctx, d.undone, look)
 		if err == nil && st.applied() && len(st.object) == 0 {
 			// Either the table is gone, or another process created it between
 			// the two looks. Another look distinguishes the two cases.
-			st, err = d.inspect(ctx, conn)
+			err = repeat(ctx, d.undone, look)
 		}
 		if err != nil {
 			return fmt.Errorf("migrations: %w", err)

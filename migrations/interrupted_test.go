@@ -32,18 +32,10 @@ func TestInterruptedMigration(t *testing.T) {
 }
 
 func migrationThatIsCutOff(t *testing.T, raw string, fault faultdriver.Fault) {
-	u, err := url.Parse(raw)
-	require.NoError(t, err)
-	cfg := mysql.NewConfig()
-	cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
-	cfg.Passwd, _ = u.User.Password()
 	ctx := context.Background()
 	var dirty int
 	for n := 1; ; n++ {
-		base, err := mysql.NewConnector(cfg)
-		require.NoError(t, err)
-		faults := faultdriver.New()
-		db := sql.OpenDB(faults.Wrap(base))
+		db, faults := faultyPool(t, raw)
 		hit := ""
 		faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
 			if s.N != n || s.Kind == faultdriver.Connect {
@@ -84,4 +76,65 @@ func migrationThatIsCutOff(t *testing.T, raw string, fault faultdriver.Fault) {
 		}
 	}
 	require.GreaterOrEqual(t, dirty, 2, "before the table is made, and after")
+}
+
+// TestUndoneStatementsAreRepeated undoes each statement that uses a table once. Members of a
+// Galera that start together see that.
+func TestUndoneStatementsAreRepeated(t *testing.T) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			raw := p.Database(t)
+			for _, number := range []uint16{1213, 3101, 8028} {
+				for _, change := range []func(context.Context, string, *sql.DB) error{migrations.Up, migrations.Down} {
+					db, faults := faultyPool(t, raw)
+					undone := map[string]bool{}
+					faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+						if undone[s.Text] || !strings.Contains(s.Text, "object") && !strings.Contains(s.Text, "schema_migrations") {
+							return faultdriver.Fault{}
+						}
+						undone[s.Text] = true
+						return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "undone"}}
+					})
+					require.NoError(t, change(t.Context(), "mysql", db), "%d", number)
+					require.GreaterOrEqual(t, len(undone), 5, "statements: %v", faults.Seen())
+				}
+			}
+		})
+	}
+}
+
+// TestWhatIsUndoneAgainAndAgainIsGivenUp: Up returns the engine's error.
+func TestWhatIsUndoneAgainAndAgainIsGivenUp(t *testing.T) {
+	for _, p := range enginetest.Products() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			db, faults := faultyPool(t, p.Database(t))
+			faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+				if !strings.Contains(s.Text, "CREATE TABLE object") {
+					return faultdriver.Fault{}
+				}
+				return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1213, Message: "undone"}}
+			})
+			err := migrations.Up(t.Context(), "mysql", db)
+			var e *mysql.MySQLError
+			require.ErrorAs(t, err, &e)
+			require.EqualValues(t, 1213, e.Number)
+		})
+	}
+}
+
+// faultyPool returns a pool of the database, and what injects faults into it.
+func faultyPool(t *testing.T, raw string) (*sql.DB, *faultdriver.Injector) {
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	cfg := mysql.NewConfig()
+	cfg.Net, cfg.Addr, cfg.DBName, cfg.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	base, err := mysql.NewConnector(cfg)
+	require.NoError(t, err)
+	faults := faultdriver.New()
+	db := sql.OpenDB(faults.Wrap(base))
+	t.Cleanup(func() { _ = db.Close() })
+	return db, faults
 }

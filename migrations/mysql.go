@@ -3,7 +3,9 @@ package migrations
 import (
 	"context"
 	"database/sql"
+	"errors"
 
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/golang-migrate/migrate/v4/database/mysql"
 )
@@ -27,15 +29,30 @@ var mysqlDialect = dialect{
 	// driver's lock is GET_LOCK, named after the database, held by the
 	// connection, and thus gone with the process.
 	driver: func(ctx context.Context, conn *sql.Conn) (database.Driver, error) {
-		drv, err := mysql.WithConnection(ctx, conn, &mysql.Config{MigrationsTable: versionsTable})
+		var drv database.Driver
+		err := repeat(ctx, undoneByMySQL, func() (err error) {
+			drv, err = mysql.WithConnection(ctx, conn, &mysql.Config{MigrationsTable: versionsTable})
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		return keepOpen{drv}, nil
+		return repeating{drv, ctx, undoneByMySQL}, nil
 	},
+	undone: undoneByMySQL,
 }
 
-// keepOpen is a driver that leaves its connection to the one who made it.
-type keepOpen struct{ database.Driver }
-
-func (keepOpen) Close() error { return nil }
+// undoneByMySQL reports whether err says that the statement, or the transaction that it
+// belongs to, was undone because of another one. Galera answers 1213 to whatever uses a table
+// while another member's CREATE TABLE arrives, be it a SELECT. sqlstore/mysql explains the numbers.
+func undoneByMySQL(err error) bool {
+	var e *driver.MySQLError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Number {
+	case 1213, 1412, 3101, 8002, 8022, 8028, 9007:
+		return true
+	}
+	return false
+}

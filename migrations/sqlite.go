@@ -19,6 +19,7 @@ var sqliteDialect = dialect{
 	driver: func(ctx context.Context, conn *sql.Conn) (database.Driver, error) {
 		return &sqliteDriver{ctx: ctx, conn: conn}, nil
 	},
+	undone: func(error) bool { return false }, // others wait for the lock
 }
 
 // sqliteDriver keeps its state exactly as golang-migrate's own driver does and
