@@ -115,6 +115,29 @@ func TestKeysAndHistory(t *testing.T) {
 	p.await(`[...document.querySelectorAll(".version .tag")].map((e) => e.innerText).join() === "created,deleted,changed"`)
 }
 
+// TestLostQuestionsAreRepeated: a question that did not reach the server is asked again. A
+// request that may have been carried out is not.
+func TestLostQuestionsAreRepeated(t *testing.T) {
+	n, c := start(t)
+	put(t, c, "greeting", []byte("hello"))
+	p := open(t, n.Endpoint())
+	p.see("Overview")
+	p.run(`window.asked = {history: 0, login: 0};
+		const fetched = window.fetch;
+		window.fetch = (url, init) => {
+			for (const name of Object.keys(window.asked)) {
+				if (url.includes(name) && window.asked[name]++ < 2) return Promise.reject(new TypeError("network"));
+			}
+			return fetched(url, init);
+		}`)
+	p.run(`location.hash = "#/key/` + param("greeting") + `"`)
+	p.see("History", "Revision 2", "created")
+	require.Equal(t, 3, of[int](p, `window.asked.history`))
+	p.run(`import("./api.js").then((api) => api.post("login")).catch((error) => { window.refusal = error.message })`)
+	p.await(`window.refusal === "The server cannot be reached."`)
+	require.Equal(t, 1, of[int](p, `window.asked.login`))
+}
+
 func TestTheKeyboardReachesEverything(t *testing.T) {
 	n, c := start(t)
 	put(t, c, "greeting", []byte("hello"))
