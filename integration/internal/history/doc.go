@@ -14,6 +14,8 @@
 //     began is older than the request.
 //   - A read shows exactly the state at the revision in its header, or at the one
 //     it asked for; versions, create revisions, leases and prev_kv included.
+//   - All of an answer is what etcd answers on that state, if its whole request was recorded.
+//   - What was compacted can no longer be read, and nothing else is refused as compacted.
 //   - A watch shows exactly the events of its range, in order, each once.
 //   - Leases live from their grant to their revocation and hold the keys put with
 //     them.
@@ -22,6 +24,6 @@
 // a value that starts with the token of its request. Deletes without a put are
 // matched by what they delete.
 //
-// Start reading at op.go and verifier.go; recorder.go and account.go are where
+// Start reading at op.go, reference.go and verifier.go; recorder.go and account.go are where
 // the two sides of the comparison come from.
 package history

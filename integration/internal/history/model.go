@@ -64,6 +64,9 @@ func (m *model) holds(compare map[string]int64, rev int64) bool {
 // effects returns the events that op has if it takes effect at the revision
 // after rev, which is the newest one the model knows when op revokes a lease.
 func (m *model) effects(op *Op, rev int64) []Event {
+	if op.Request != nil {
+		return m.execute(op.Request, rev).events
+	}
 	next := rev + 1
 	var events []Event
 	for _, p := range op.Puts {

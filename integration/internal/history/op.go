@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // KV is one version of a key.
@@ -71,9 +73,15 @@ type Op struct {
 	Deletes []Range
 	// Revoke is the lease to be revoked; such an Op has no other part.
 	Revoke int64
+	// Request is a PutRequest, DeleteRangeRequest or TxnRequest, nil if the fields above say what is asked for.
+	// All of its Answer is verified then.
+	Request proto.Message
+	// Twice: some branch of Request writes a key twice, so that etcd refuses it.
+	Twice bool
 
 	// MinRevision is the newest revision that any client knew when the request was sent.
 	MinRevision int64
+	window
 
 	Outcome Outcome
 	// Revision is the one in the answer's header. For a Revoke it is only an
@@ -81,7 +89,15 @@ type Op struct {
 	Revision int64
 	// Observed are the keys that the failed branch of a NotApplied op returned.
 	Observed []KV
-	Err      error
+	// Answer is that to Request. Its header has only a revision.
+	Answer proto.Message
+	Err    error
+}
+
+// window is what was known about compactions while a request was on its way.
+type window struct {
+	compacted   int64 // the newest compaction that was acknowledged before the request was sent
+	compactable int64 // the newest one that was asked for before the answer arrived
 }
 
 // Token is what the values written by request id start with.
@@ -103,6 +119,13 @@ func tokenOf(value string) (int, bool) {
 func (o *Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "request %d", o.ID)
+	if o.Request != nil {
+		text := fmt.Sprint(o.Request)
+		if len(text) > 1000 {
+			text = text[:1000] + "…"
+		}
+		b.WriteString(" " + text)
+	}
 	for k, mod := range o.Compare {
 		fmt.Fprintf(&b, " if mod(%q)=%d", k, mod)
 	}
@@ -136,6 +159,11 @@ type Read struct {
 	Serializable bool
 	MinRevision  int64
 	KVs          []KV
+	// Request is a RangeRequest, or a TxnRequest that only reads, nil if the fields above say what is asked for.
+	// All of its Answer is verified then, or that the error of a refusal is right.
+	Request, Answer proto.Message
+	Err             error
+	window
 }
 
 // Lease is a lease that a client tried to grant.

@@ -16,6 +16,7 @@ type Recorder struct {
 	leases map[int64]*Lease
 	acked  int
 	grew   chan struct{} // closed and replaced when acked rises
+	window               // of a request that is on its way just now
 }
 
 // NewRecorder returns an empty Recorder.
@@ -30,7 +31,7 @@ func (r *Recorder) Begin(compose func(id int) Op) *Op {
 	defer r.mu.Unlock()
 	r.lastID++
 	op := compose(r.lastID)
-	op.ID, op.MinRevision = r.lastID, r.newest
+	op.ID, op.MinRevision, op.window = r.lastID, r.newest, r.window
 	r.ops = append(r.ops, &op)
 	if l := r.leases[op.Revoke]; l != nil {
 		l.Revoking = true
@@ -43,6 +44,7 @@ func (r *Recorder) Finish(op *Op, outcome Outcome, revision int64, observed []KV
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	op.Outcome, op.Revision, op.Observed, op.Err = outcome, revision, observed, err
+	op.compactable = r.compactable
 	r.saw(revision)
 	if l := r.leases[op.Revoke]; l != nil && outcome == Applied {
 		l.Revoked = true
@@ -58,7 +60,7 @@ func (r *Recorder) Finish(op *Op, outcome Outcome, revision int64, observed []KV
 func (r *Recorder) BeginRead(read Read) *Read {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	read.MinRevision = r.newest
+	read.MinRevision, read.window = r.newest, r.window
 	return &read
 }
 
@@ -67,10 +69,40 @@ func (r *Recorder) BeginRead(read Read) *Read {
 func (r *Recorder) FinishRead(read *Read, header int64, kvs []KV) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	read.Header, read.KVs = header, kvs
+	read.Header, read.KVs, read.compactable = header, kvs, r.compactable
 	// A serializable read may be stale, but what it shows has happened.
 	r.saw(header)
 	r.reads = append(r.reads, read)
+}
+
+// RefuseRead notes that a read with a Request was refused.
+func (r *Recorder) RefuseRead(read *Read, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	read.Err, read.compactable = err, r.compactable
+	r.reads = append(r.reads, read)
+}
+
+// BeginCompact notes a compaction that is about to be asked for; FinishCompact that it was
+// acknowledged.
+func (r *Recorder) BeginCompact(revision int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.compactable = max(r.compactable, revision)
+}
+
+// FinishCompact notes that the compaction was acknowledged.
+func (r *Recorder) FinishCompact(revision int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.compacted = max(r.compacted, revision)
+}
+
+// Compactions returns the newest compaction that was acknowledged, and the newest that was asked for.
+func (r *Recorder) Compactions() (acknowledged, asked int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.compacted, r.compactable
 }
 
 // BeginGrant notes a lease that is about to be asked for; FinishGrant that it

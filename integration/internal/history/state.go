@@ -185,8 +185,8 @@ func (v *Verifier) LastIn(r Range) int64 {
 
 // CheckWatch verifies what a watch of r from revision start saw, up to its
 // newest revision and at least up to atLeast; prevKV says that it asked for the
-// previous versions. It is to be called after Round.
-func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Stream) []string {
+// previous versions, and wanted which events. It is to be called after Round.
+func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Stream, wanted ...func(Event) bool) []string {
 	v.violations = nil
 	end := max(s.Last(), atLeast)
 	if end > v.model.revision {
@@ -195,7 +195,11 @@ func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Str
 	}
 	var want []Revision
 	for rev := start; rev <= end; rev++ {
-		if events := v.model.events(r, rev, prevKV); len(events) > 0 {
+		events := v.model.events(r, rev, prevKV)
+		for _, f := range wanted {
+			events = slices.DeleteFunc(events, func(e Event) bool { return !f(e) })
+		}
+		if len(events) > 0 {
 			want = append(want, Revision{rev, events})
 		}
 	}

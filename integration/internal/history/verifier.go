@@ -83,7 +83,7 @@ func (v *Verifier) index(op *Op) {
 	if op.Outcome == Unknown || op.Outcome == Pending {
 		v.Unknown++
 	}
-	if len(op.Puts) > 0 {
+	if len(op.Puts) > 0 || puts(op.Request) {
 		v.byToken[op.ID] = op
 	}
 	switch {
@@ -126,15 +126,21 @@ func (v *Verifier) identify(r Revision, before int64) *Op {
 	if op := v.byRevision[r.Number]; op != nil {
 		return op
 	}
+	var again *Op
 	for _, e := range r.Events {
-		if id, ok := tokenOf(e.Value); ok && !e.Deleted {
-			return v.byToken[id]
+		id, ok := tokenOf(e.Value)
+		if op := v.byToken[id]; ok && op != nil && !e.Deleted {
+			if _, claimed := v.claimed[id]; !claimed {
+				return op
+			}
+			again = op // unless a request has kept the value of an earlier one
 		}
 	}
 	// Of the deletes that fit, the one that had to happen earliest.
 	best := -1
 	for i, op := range v.deletes {
-		fits := op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
+		_, claimed := v.claimed[op.ID]
+		fits := !claimed && op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
 			(op.Outcome != Applied || op.Revision >= r.Number) &&
 			slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
 		if fits && (best < 0 || v.deadline(op) < v.deadline(v.deletes[best])) {
@@ -142,7 +148,7 @@ func (v *Verifier) identify(r Revision, before int64) *Op {
 		}
 	}
 	if best < 0 {
-		return nil
+		return again
 	}
 	op := v.deletes[best]
 	v.deletes = slices.Delete(v.deletes, best, best+1)
@@ -182,6 +188,12 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 	if !v.model.holds(op.Compare, before) {
 		v.fail("revision %d: a compare does not hold before it: %v", r.Number, op)
 	}
+	if op.Request != nil {
+		if x := v.model.execute(op.Request, before); x.err != nil {
+			v.fail("revision %d is the effect of a request that etcd refuses, %v: %v", r.Number, x.err, op)
+			return
+		}
+	}
 	if want := v.model.effects(op, before); !slices.EqualFunc(want, r.Events, sameEvent) {
 		v.fail("revision %d: %v\n  has events  %v\n  rather than %v", r.Number, op, r.Events, want)
 	}
@@ -189,6 +201,9 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 
 // checkAnswer verifies an answer without an effect.
 func (v *Verifier) checkAnswer(op *Op) {
+	if op.Request != nil {
+		v.checkResponse(op)
+	}
 	if op.Outcome != NotApplied || op.Revoke != 0 {
 		return
 	}
@@ -213,6 +228,10 @@ func (v *Verifier) checkAnswer(op *Op) {
 
 // checkRead verifies that a read shows one state, and none from the past.
 func (v *Verifier) checkRead(r *Read) {
+	if r.Err != nil {
+		v.checkRefusal(r.Request, r.Err, r.MinRevision, r.window, r.Serializable)
+		return
+	}
 	if !r.Serializable && r.Header < r.MinRevision {
 		v.fail("a read answered at revision %d, where %d was known before it", r.Header, r.MinRevision)
 	}
@@ -222,6 +241,10 @@ func (v *Verifier) checkRead(r *Read) {
 	}
 	if at < v.model.base {
 		v.fail("a read at revision %d, below the first one known, %d", at, v.model.base)
+		return
+	}
+	if r.Request != nil {
+		v.compareAnswers(r.Request, r.Answer, r.Header, r.window, r.Serializable)
 		return
 	}
 	if want := v.model.scan(r.Range, at); !slices.Equal(want, r.KVs) {

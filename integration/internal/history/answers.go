@@ -1,0 +1,70 @@
+package history
+
+import (
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+)
+
+// checkResponse verifies all of the answer to a request that writes, or its refusal.
+func (v *Verifier) checkResponse(op *Op) {
+	switch op.Outcome {
+	case Applied:
+		v.compareAnswers(op.Request, op.Answer, op.Revision-1, op.window, false)
+	case NotApplied:
+		v.compareAnswers(op.Request, op.Answer, op.Revision, op.window, false)
+	case Refused:
+		if !op.Twice || !is(op.Err, rpctypes.ErrGRPCDuplicateKey) {
+			v.checkRefusal(op.Request, op.Err, op.MinRevision, op.window, false)
+		}
+	}
+	if op.Twice && (op.Outcome == Applied || op.Outcome == NotApplied) {
+		v.fail("a request that writes a key twice was accepted: %v", op)
+	}
+}
+
+// compareAnswers verifies that an answer is what etcd answers on the state at a revision, and that it shows
+// nothing that was compacted before the request was sent; stale answers may.
+func (v *Verifier) compareAnswers(request, answer proto.Message, at int64, known window, stale bool) {
+	if at < v.model.base || at > v.model.revision {
+		return // reported elsewhere
+	}
+	x := v.model.execute(request, at)
+	switch {
+	case x.err != nil:
+		v.fail("%v\n  was answered %v\n  and etcd refuses it: %v", request, answer, x.err)
+	case !proto.Equal(x.answer, answer):
+		v.fail("%v\n  on revision %d was answered\n  %v\n  rather than\n  %v", request, at, answer, x.answer)
+	case !stale && slices.ContainsFunc(x.past, func(rev int64) bool { return rev < known.compacted }):
+		v.fail("%v was answered, after a compaction at revision %d was acknowledged", request, known.compacted)
+	}
+}
+
+// checkRefusal verifies that the error of a request is right.
+func (v *Verifier) checkRefusal(request proto.Message, err error, newest int64, known window, stale bool) {
+	revisions := revisionsOf(request)
+	switch {
+	case is(err, rpctypes.ErrGRPCCompacted):
+		if !slices.ContainsFunc(revisions, func(rev int64) bool { return rev < known.compactable }) {
+			v.fail("%v was refused, where compactions reach revision %d: %v", request, known.compactable, err)
+		}
+	case is(err, rpctypes.ErrGRPCFutureRev):
+		if !stale && !slices.ContainsFunc(revisions, func(rev int64) bool { return rev > newest }) {
+			v.fail("%v was refused, where revision %d was known: %v", request, newest, err)
+		}
+	case is(err, rpctypes.ErrGRPCLeaseNotFound):
+		// The clients of leases judge that.
+	case is(err, rpctypes.ErrGRPCKeyNotFound) && strings.Contains(prototext.Format(request), "ignore_"):
+	default:
+		v.fail("%v was refused: %v", request, err)
+	}
+}
+
+func is(err, etcd error) bool {
+	s, want := status.Convert(err), status.Convert(etcd)
+	return s.Code() == want.Code() && s.Message() == want.Message()
+}

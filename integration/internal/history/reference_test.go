@@ -1,0 +1,153 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+)
+
+func put(key, value string) *pb.PutRequest {
+	return &pb.PutRequest{Key: []byte(key), Value: []byte(value), PrevKv: true}
+}
+
+func remove(key, end string) *pb.DeleteRangeRequest {
+	return &pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte(end), PrevKv: true}
+}
+
+func ranged(change func(*pb.RangeRequest)) *pb.RangeRequest {
+	r := &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func op(request proto.Message) *pb.RequestOp {
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+	case *pb.PutRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
+	case *pb.DeleteRangeRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
+	default:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r.(*pb.TxnRequest)}}
+	}
+}
+
+func modIs(key string, rev int64) *pb.Compare {
+	return &pb.Compare{Key: []byte(key), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: rev}}
+}
+
+// exchange is requests and their answers, all of them right. The state ends at revision 6: a of 2 and 5, b of 3, c of 3, d
+// of 6; c was deleted in 4.
+func exchange() (r *Recorder, account []Revision) {
+	r = NewRecorder()
+	state := newModel(1)
+	do := func(request proto.Message) {
+		op := r.Begin(func(int) Op { return Op{Request: request} })
+		x := state.execute(request, state.revision)
+		op.Answer = proto.Clone(x.answer)
+		if len(x.events) == 0 {
+			r.Finish(op, NotApplied, state.revision, nil, nil)
+			return
+		}
+		rev := Revision{state.revision + 1, x.events}
+		state.apply(rev)
+		account = append(account, rev)
+		r.Finish(op, Applied, rev.Number, nil, nil)
+	}
+	ask := func(request proto.Message) {
+		read := r.BeginRead(Read{Request: request})
+		read.Answer = proto.Clone(state.execute(request, state.revision).answer)
+		r.FinishRead(read, state.revision, nil)
+	}
+	do(put("a", "#1#"))
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)}, Success: []*pb.RequestOp{op(put("c", "#2#")), op(put("b", "#2#")), op(ranged(nil))}})
+	do(remove("c", "d"))
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)}, Failure: []*pb.RequestOp{op(&pb.TxnRequest{Success: []*pb.RequestOp{op(put("a", "#4#"))}})}})
+	do(put("d", "#5#"))
+	do(remove("x", "z"))
+	ask(ranged(func(r *pb.RangeRequest) { r.Limit = 2 }))
+	ask(ranged(func(r *pb.RangeRequest) { r.Revision = 3 }))
+	ask(ranged(func(r *pb.RangeRequest) { r.CountOnly = true }))
+	return r, account
+}
+
+func TestVerifierAcceptsRightAnswers(t *testing.T) {
+	r, account := exchange()
+	require.Empty(t, NewVerifier(r, 1).Round(account))
+}
+
+func TestVerifierFindsWrongAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		spoil      func(r *Recorder)
+	}{
+		{"no previous version", "rather than", func(r *Recorder) { r.ops[2].Answer.(*pb.DeleteRangeResponse).PrevKvs[0] = nil }},
+		{"a wrong count of deletions", "rather than", func(r *Recorder) { r.ops[2].Answer.(*pb.DeleteRangeResponse).Deleted++ }},
+		{"a wrong revision of an operation", "rather than", func(r *Recorder) {
+			r.ops[1].Answer.(*pb.TxnResponse).Responses[0].GetResponsePut().Header.Revision--
+		}},
+		{"the wrong branch", "rather than", func(r *Recorder) { r.ops[3].Answer.(*pb.TxnResponse).Succeeded = true }},
+		{"a key more in a transaction", "rather than", func(r *Recorder) {
+			a := r.ops[1].Answer.(*pb.TxnResponse).Responses[2].GetResponseRange()
+			a.Kvs = append(a.Kvs, a.Kvs[0])
+		}},
+		{"a lost page", "rather than", func(r *Recorder) { r.reads[0].Answer.(*pb.RangeResponse).More = false }},
+		{"a wrong count", "rather than", func(r *Recorder) { r.reads[2].Answer.(*pb.RangeResponse).Count++ }},
+		{"an old version that changed", "rather than", func(r *Recorder) { r.reads[1].Answer.(*pb.RangeResponse).Kvs[0].Version++ }},
+		{"a read below a compaction", "after a compaction at revision 4", func(r *Recorder) { r.reads[1].compacted = 4 }},
+		{"a refusal without a compaction", "compactions reach revision 3", func(r *Recorder) {
+			r.reads[1].Err, r.reads[1].compactable = rpctypes.ErrGRPCCompacted, 3
+		}},
+		{"a revision that is not in the future", "where revision 6 was known", func(r *Recorder) { r.reads[1].Err = rpctypes.ErrGRPCFutureRev }},
+		{"a refusal for no reason", "was refused", func(r *Recorder) { r.reads[0].Err = rpctypes.ErrGRPCEmptyKey }},
+		{"a key that is written twice", "a request that writes a key twice was accepted", func(r *Recorder) { r.ops[4].Twice = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, account := exchange()
+			c.spoil(r)
+			require.Contains(t, strings.Join(NewVerifier(r, 1).Round(account), "\n"), c.want)
+		})
+	}
+}
+
+// TestRequestsAreExecuted has what etcd 3.7 answers.
+func TestRequestsAreExecuted(t *testing.T) {
+	r, account := exchange()
+	v := NewVerifier(r, 1)
+	require.Empty(t, v.Round(account))
+	keys := func(r *pb.RangeRequest) string {
+		a := v.model.execute(r, 6).answer.(*pb.RangeResponse)
+		var all []string
+		for _, kv := range a.Kvs {
+			all = append(all, string(kv.Key))
+		}
+		return fmt.Sprintf("%s %d %v", strings.Join(all, ""), a.Count, a.More)
+	}
+	require.Equal(t, "abd 3 false", keys(ranged(nil)))
+	require.Equal(t, "abc 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Revision = 3 })))
+	require.Equal(t, "ab 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit = 2 })))
+	require.Equal(t, "da 3 true", keys(ranged(func(r *pb.RangeRequest) {
+		r.Limit, r.SortTarget, r.SortOrder = 2, pb.RangeRequest_MOD, pb.RangeRequest_DESCEND
+	})))
+	require.Equal(t, "a 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.MaxCreateRevision = 1, 3 })))
+	require.Equal(t, " 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.CountOnly = 1, true })))
+
+	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{op(put("a", "")), op(remove("a", ""))}}, 6)
+	require.ErrorIs(t, twice.err, errTwice)
+	kept := v.model.execute(&pb.PutRequest{Key: []byte("b"), IgnoreValue: true}, 6)
+	require.NoError(t, kept.err)
+	require.Equal(t, "#2#", kept.events[0].Value)
+	require.EqualValues(t, 2, kept.events[0].Version)
+	require.Error(t, v.model.execute(&pb.PutRequest{Key: []byte("c"), IgnoreValue: true}, 6).err, "it does not exist")
+	// Without any key, only the compare of a value fails.
+	require.True(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{}}, 6))
+	require.False(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{}}, 6))
+}
