@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -28,15 +29,17 @@ type clients struct {
 	running  sync.WaitGroup
 	stopped  chan struct{}
 
-	mu        sync.Mutex
-	watches   []*watch
-	leases    []*lease
-	compacted int64                 // the newest revision that a compaction was asked for
-	acked     map[int64]*history.Op // by revision
+	mu          sync.Mutex
+	watches     []*watch
+	leases      []*lease
+	held        []*lease              // those that clients hold now
+	compactions []int64               // that were asked for
+	acked       map[int64]*history.Op // by revision
+	newest      map[string]int64      // the newest revision that a node showed, by node
 }
 
 func newClients(w *world) *clients {
-	return &clients{w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), stopped: make(chan struct{})}
+	return &clients{w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), stopped: make(chan struct{})}
 }
 
 // start starts the clients of the plan's workload.
@@ -58,8 +61,10 @@ func (cl *clients) start() {
 		cl.running.Go(c.hold)
 	}
 	if load.Compact > 0 {
-		c := cl.newClient("compact", nodes[0])
-		cl.running.Go(func() { c.compact(load.Compact) })
+		for i := range max(1, load.Compactors) {
+			c := cl.newClient(fmt.Sprintf("compact%d", i), nodes[i])
+			cl.running.Go(func() { c.compact(load.Compact) })
+		}
 	}
 }
 
@@ -84,11 +89,12 @@ type client struct {
 	process *process
 	rnd     *rand.Rand
 	node    string
-	conn    *grpc.ClientConn // nil: none
+	conn    *grpc.ClientConn      // nil: none
+	seen    map[string]history.KV // by key; guarded by mu
 }
 
 func (cl *clients) newClient(name, node string) *client {
-	return &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node}
+	return &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node, seen: make(map[string]history.KV)}
 }
 
 // buffer is the size of a connection's buffers. The default is slow where connections are short.
@@ -151,43 +157,175 @@ func (c *client) pause(d time.Duration) {
 
 // timeout returns the context of one request. Some clients are impatient.
 func (c *client) timeout() (context.Context, context.CancelFunc) {
+	if c.oneIn(10) { // gives up before the answer can be there, at times
+		return context.WithTimeout(context.Background(), time.Millisecond+time.Duration(c.rnd.Int64N(int64(20*time.Millisecond))))
+	}
 	return context.WithTimeout(context.Background(), 100*time.Millisecond+time.Duration(c.rnd.Int64N(int64(2*time.Second))))
 }
 
-// actions are what a client does, by weight.
-var actions = []struct {
-	weight int
-	do     func(*client, context.Context) error
+// compositions are the requests of a client, by weight.
+var compositions = []struct {
+	weight  int
+	compose func(author) proto.Message
 }{
-	{20, (*client).put},
-	{10, (*client).compareAndSet},
-	{8, (*client).putAndDelete},
-	{4, (*client).deleteKey},
-	{4, (*client).deleteAll},
-	{12, (*client).get},
-	{12, (*client).list},
-	{6, (*client).listOld},
+	{12, func(a author) proto.Message { return a.put(a.key()) }},
+	{6, func(a author) proto.Message { return a.create(a.key()) }},
+	{10, func(a author) proto.Message { return a.update(a.key()) }},
+	{12, func(a author) proto.Message { return nil }}, // a transaction of any kind
+	{4, func(a author) proto.Message { return a.delete(a.key(), "") }},
+	{2, func(a author) proto.Message { return a.delete(a.span()) }},
+	{12, func(a author) proto.Message { return a.read(false) }},
+	{10, func(a author) proto.Message { return a.read(true) }},
 }
 
+// compose returns a function that sends a request and judges its answer. Only compose uses the client's random numbers.
+func (c *client) compose() func(context.Context) error {
+	a := author{c}
+	total := 0
+	for _, o := range compositions {
+		total += o.weight
+	}
+	n := c.rnd.IntN(total)
+	for _, o := range compositions {
+		if n -= o.weight; n < 0 {
+			request, twice := o.compose(a), false
+			if request == nil {
+				request, twice = a.txn()
+			}
+			if !writes(request) {
+				if r, ok := request.(*pb.RangeRequest); ok {
+					r.Serializable = c.oneIn(3)
+				}
+				return func(ctx context.Context) error { return c.ask(ctx, request) }
+			}
+			return func(ctx context.Context) error { return c.change(ctx, request, twice) }
+		}
+	}
+	panic("not reached: n is below total")
+}
+
+// run sends requests, most of the time one after the other. A burst of requests meets in one batch.
 func (c *client) run() {
 	defer c.disconnect()
-	total := 0
-	for _, a := range actions {
-		total += a.weight
-	}
+	load := c.w.plan.Workload
 	for !c.over() {
-		n := c.rnd.IntN(total)
-		for _, a := range actions {
-			if n -= a.weight; n < 0 {
-				ctx, cancel := c.timeout()
-				if err := a.do(c, ctx); err != nil {
-					c.failed(err)
-				}
-				cancel()
+		count := 1
+		if load.Burst > 1 && c.oneIn(3) {
+			count += c.rnd.IntN(load.Burst)
+		}
+		c.connect()
+		var sent sync.WaitGroup
+		errs := make([]error, count)
+		for i := range count {
+			ctx, cancel := c.timeout()
+			send := c.compose()
+			sent.Go(func() {
+				defer cancel()
+				errs[i] = send(ctx)
+			})
+		}
+		sent.Wait()
+		for _, err := range errs {
+			if err != nil {
+				c.failed(err)
 				break
 			}
 		}
-		c.pause(c.w.plan.Workload.Think)
+		c.pause(load.Think)
+	}
+}
+
+// call sends a request of the key space.
+func (c *client) call(ctx context.Context, request proto.Message) (answer proto.Message, err error) {
+	kv := pb.NewKVClient(c.connect())
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		answer, err = kv.Range(ctx, r)
+	case *pb.PutRequest:
+		answer, err = kv.Put(ctx, r)
+	case *pb.DeleteRangeRequest:
+		answer, err = kv.DeleteRange(ctx, r)
+	case *pb.TxnRequest:
+		answer, err = kv.Txn(ctx, r)
+	}
+	return answer, err
+}
+
+// change sends a request that writes. With twice, it writes a key twice.
+func (c *client) change(ctx context.Context, request proto.Message, twice bool) error {
+	op := c.recorder.Begin(func(id int) history.Op {
+		sign(request, history.Token(id))
+		return history.Op{Request: request, Twice: twice}
+	})
+	answer, err := c.call(ctx, request)
+	if err != nil {
+		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
+	} else {
+		revision, outcome := strip(answer), history.NotApplied
+		if changed(answer) {
+			outcome = history.Applied
+		}
+		op.Answer = answer
+		c.recorder.Finish(op, outcome, revision, nil, nil)
+		c.acknowledged(op)
+	}
+	c.w.trace(c.process.name, "%v", op)
+	return err
+}
+
+// ask sends a request that reads.
+func (c *client) ask(ctx context.Context, request proto.Message) error {
+	_, err := c.read(ctx, request)
+	return err
+}
+
+func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV, error) {
+	read := c.recorder.BeginRead(history.Read{Request: request, Serializable: serializable(request)})
+	shown := c.shown()
+	answer, err := c.call(ctx, request)
+	switch {
+	case err == nil:
+	case outcomeOf(err) == history.Refused:
+		c.recorder.RefuseRead(read, err)
+		return nil, err
+	default:
+		return nil, err
+	}
+	revision := strip(answer)
+	read.Answer = answer
+	c.recorder.FinishRead(read, revision, nil)
+	c.shows(shown, revision)
+	c.w.trace(c.process.name, "read %v: revision %d", request, revision)
+	r, ok := answer.(*pb.RangeResponse)
+	if !ok {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learn(answer)
+	return keyValues(r), nil
+}
+
+// shown is the newest revision that a node showed to readers. The answer to a write can be ahead of its node.
+type shown struct {
+	node     string
+	revision int64
+}
+
+// shown returns what the client's node has shown.
+func (c *client) shown() shown {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return shown{c.node, c.newest[c.node]}
+}
+
+// shows notes that a node shows a revision, and checks that it has shown none before that is newer.
+func (c *client) shows(before shown, revision int64) {
+	c.mu.Lock()
+	c.newest[before.node] = max(c.newest[before.node], revision)
+	c.mu.Unlock()
+	if revision < before.revision {
+		c.w.fail("%s shows revision %d to %s, and has shown %d", before.node, revision, c.process.name, before.revision)
 	}
 }
 
@@ -207,18 +345,6 @@ func outcomeOf(err error) history.Outcome {
 	}
 }
 
-// finish records the answer to a write.
-func (c *client) finish(op *history.Op, outcome history.Outcome, header *pb.ResponseHeader, observed []history.KV, err error) error {
-	if err != nil {
-		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
-	} else {
-		c.recorder.Finish(op, outcome, header.Revision, observed, nil)
-		c.acknowledged(op)
-	}
-	c.w.trace(c.process.name, "%v", op)
-	return err
-}
-
 // acknowledged checks that no two requests are acknowledged with one revision. The history
 // shows that too, but after a loss of data there is none.
 func (c *client) acknowledged(op *history.Op) {
@@ -234,130 +360,8 @@ func (c *client) acknowledged(op *history.Op) {
 	}
 }
 
-func (c *client) put(ctx context.Context) error { return c.putKey(ctx, c.key(), 0) }
-
 func (c *client) putKey(ctx context.Context, key string, lease int64) error {
-	op := c.recorder.Begin(func(id int) history.Op {
-		return history.Op{Puts: []history.Put{{Key: key, Value: history.Token(id), Lease: lease}}}
-	})
-	r, err := pb.NewKVClient(c.connect()).Put(ctx, &pb.PutRequest{Key: []byte(key), Value: []byte(op.Puts[0].Value), Lease: lease})
-	return c.finish(op, history.Applied, r.GetHeader(), nil, err)
-}
-
-// compareAndSet reads two keys and changes them if neither changed since.
-func (c *client) compareAndSet(ctx context.Context) error {
-	mod := map[string]int64{}
-	kvs, err := c.read(ctx, history.Read{Range: all, Serializable: c.rnd.IntN(4) == 0})
-	if err != nil {
-		return err
-	}
-	var keys []string
-	for range 2 {
-		if k := c.key(); len(keys) == 0 || keys[0] != k {
-			keys = append(keys, k)
-			mod[k] = 0
-		}
-	}
-	for _, kv := range kvs {
-		if _, wanted := mod[kv.Key]; wanted {
-			mod[kv.Key] = kv.ModRevision
-		}
-	}
-	return c.txn(ctx, keys, func(id int) history.Op {
-		op := history.Op{Compare: mod}
-		for _, k := range keys {
-			op.Puts = append(op.Puts, history.Put{Key: k, Value: history.Token(id)})
-		}
-		return op
-	})
-}
-
-// putAndDelete changes two keys in one revision.
-func (c *client) putAndDelete(ctx context.Context) error {
-	put, gone := c.key(), c.key()
-	if put == gone {
-		return nil
-	}
-	return c.txn(ctx, nil, func(id int) history.Op {
-		return history.Op{Puts: []history.Put{{Key: put, Value: history.Token(id)}}, Deletes: []history.Range{{Key: gone}}}
-	})
-}
-
-// txn sends an op as one transaction; its else branch reads the keys compared.
-func (c *client) txn(ctx context.Context, compared []string, compose func(id int) history.Op) error {
-	op := c.recorder.Begin(compose)
-	request := &pb.TxnRequest{}
-	for _, key := range compared {
-		request.Compare = append(request.Compare, &pb.Compare{
-			Key: []byte(key), Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: op.Compare[key]},
-		})
-		request.Failure = append(request.Failure, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte(key)}}})
-	}
-	for _, p := range op.Puts {
-		request.Success = append(request.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-			RequestPut: &pb.PutRequest{Key: []byte(p.Key), Value: []byte(p.Value), Lease: p.Lease},
-		}})
-	}
-	for _, d := range op.Deletes {
-		request.Success = append(request.Success, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
-			RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(d.Key), RangeEnd: []byte(d.End)},
-		}})
-	}
-	r, err := pb.NewKVClient(c.connect()).Txn(ctx, request)
-	if err != nil || r.Succeeded {
-		return c.finish(op, history.Applied, r.GetHeader(), nil, err)
-	}
-	var observed []history.KV
-	for _, o := range r.Responses {
-		observed = append(observed, keyValues(o.GetResponseRange())...)
-	}
-	return c.finish(op, history.NotApplied, r.Header, observed, nil)
-}
-
-func (c *client) deleteKey(ctx context.Context) error {
-	return c.deleteRange(ctx, history.Range{Key: c.key()})
-}
-
-func (c *client) deleteAll(ctx context.Context) error { return c.deleteRange(ctx, all) }
-
-func (c *client) deleteRange(ctx context.Context, r history.Range) error {
-	op := c.recorder.Begin(func(int) history.Op { return history.Op{Deletes: []history.Range{r}} })
-	answer, err := pb.NewKVClient(c.connect()).DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte(r.Key), RangeEnd: []byte(r.End)})
-	outcome := history.Applied
-	if answer.GetDeleted() == 0 {
-		outcome = history.NotApplied
-	}
-	return c.finish(op, outcome, answer.GetHeader(), nil, err)
-}
-
-func (c *client) get(ctx context.Context) error {
-	_, err := c.read(ctx, history.Read{Range: history.Range{Key: c.key()}, Serializable: c.rnd.IntN(4) == 0})
-	return err
-}
-
-func (c *client) list(ctx context.Context) error {
-	_, err := c.read(ctx, history.Read{Range: history.Range{Key: "\x00", End: "\x00"}, Serializable: c.rnd.IntN(4) == 0})
-	return err
-}
-
-func (c *client) listOld(ctx context.Context) error {
-	newest := c.recorder.Newest()
-	_, err := c.read(ctx, history.Read{Range: all, Asked: max(1, newest-c.rnd.Int64N(40)), Serializable: c.rnd.IntN(4) == 0})
-	return err
-}
-
-func (c *client) read(ctx context.Context, r history.Read) ([]history.KV, error) {
-	read := c.recorder.BeginRead(r)
-	answer, err := pb.NewKVClient(c.connect()).Range(ctx, &pb.RangeRequest{
-		Key: []byte(r.Key), RangeEnd: []byte(r.End), Revision: r.Asked, Serializable: r.Serializable,
-	})
-	if err != nil {
-		return nil, err
-	}
-	kvs := keyValues(answer)
-	c.recorder.FinishRead(read, answer.Header.Revision, kvs)
-	c.w.trace(c.process.name, "read [%q, %q) at %d (serializable %v): %d keys at revision %d", r.Key, r.End, r.Asked, r.Serializable, len(kvs), answer.Header.Revision)
-	return kvs, nil
+	return c.change(ctx, &pb.PutRequest{Key: []byte(key), Lease: lease}, false)
 }
 
 func keyValues(r *pb.RangeResponse) []history.KV {
@@ -375,7 +379,7 @@ func (cl *clients) probe(node string, end time.Time) (err error) {
 	for time.Now().Before(end) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		if err = c.putKey(ctx, "probe/"+node, 0); err == nil {
-			_, err = c.read(ctx, history.Read{Range: all})
+			_, err = c.read(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End)})
 		}
 		cancel()
 		if err == nil {
@@ -387,25 +391,74 @@ func (cl *clients) probe(node string, end time.Time) (err error) {
 	return err
 }
 
-// compact compacts from time to time what the auditor has seen.
+// compact compacts from time to time what the auditor has seen, often all of it, and at times twice at once.
 func (c *client) compact(every time.Duration) {
 	defer c.disconnect()
 	for !c.over() {
 		c.pause(2 * every)
-		c.mu.Lock()
-		at := c.auditor.last() - c.rnd.Int64N(30)
-		if at <= c.compacted {
-			c.mu.Unlock()
-			continue
+		c.connect()
+		var sent sync.WaitGroup
+		var failed error
+		for range 1 + c.rnd.IntN(2)*c.rnd.IntN(2) {
+			at := c.auditor.last()
+			if c.oneIn(2) {
+				at -= c.rnd.Int64N(30)
+			}
+			physical := c.oneIn(2)
+			if at < 1 {
+				continue
+			}
+			ctx, cancel := c.timeout()
+			sent.Go(func() {
+				defer cancel()
+				if err := c.compactAt(ctx, at, physical); err != nil {
+					c.mu.Lock()
+					failed = err
+					c.mu.Unlock()
+				}
+			})
 		}
-		c.compacted = at
-		c.mu.Unlock()
-		ctx, cancel := c.timeout()
-		_, err := pb.NewKVClient(c.connect()).Compact(ctx, &pb.CompactionRequest{Revision: at, Physical: c.rnd.IntN(2) == 0})
-		cancel()
-		c.w.trace(c.process.name, "compaction at %d: %v", at, err)
-		if err != nil {
-			c.failed(err)
+		sent.Wait()
+		if failed != nil {
+			c.failed(failed)
 		}
 	}
+}
+
+// compactAt compacts once, and checks that what was compacted can no longer be read then.
+func (c *client) compactAt(ctx context.Context, at int64, physical bool) error {
+	before, _ := c.recorder.Compactions()
+	c.recorder.BeginCompact(at)
+	c.mu.Lock()
+	c.compactions = append(c.compactions, at)
+	c.mu.Unlock()
+	answer, err := pb.NewKVClient(c.connect()).Compact(ctx, &pb.CompactionRequest{Revision: at, Physical: physical})
+	c.w.trace(c.process.name, "compaction at %d: %v", at, err)
+	c.mu.Lock()
+	others := 0 // that can be the reason of a refusal
+	for _, other := range c.compactions {
+		if other >= at {
+			others++
+		}
+	}
+	c.mu.Unlock()
+	if err != nil && outcomeOf(err) == history.Refused && others < 2 {
+		c.w.fail("a compaction at %d was refused: %v", at, err)
+	}
+	if err != nil {
+		return err
+	}
+	if answer.Header.Revision < at {
+		c.w.fail("a compaction at %d was answered at revision %d", at, answer.Header.Revision)
+	}
+	if before >= at {
+		c.w.fail("a compaction at %d was accepted, after one at %d", at, before)
+	}
+	c.recorder.FinishCompact(at)
+	for _, rev := range []int64{at, at - 1} {
+		if rev > 0 {
+			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End), Revision: rev}) // an error is judged too
+		}
+	}
+	return nil
 }

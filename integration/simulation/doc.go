@@ -14,10 +14,10 @@
 //   - The clocks that correctness depends on, those of the read lease and of clients' leases
 //     (node.go): each machine's has its own rate, and stands still while the machine is suspended.
 //
-// Everything is recorded and judged at the end (judge.go): histories are linearizable and
-// revisions contiguous, watches exact, leases end neither early nor late, acknowledged writes
-// are kept, and each node answers writes soon after the last fault is over. The bubble fails
-// if a goroutine is left.
+// Everything is recorded and judged at the end (judge.go): every answer is what a model of etcd's
+// key space answers (package history), histories are linearizable and revisions contiguous,
+// watches exact, leases end neither early nor late, acknowledged writes are kept, and each node
+// answers writes soon after the last fault is over. The bubble fails if a goroutine is left.
 //
 // Limits: a goroutine cannot be stopped from outside. A paused or suspended
 // machine sends and receives nothing, but its timers and its computing continue. A process

@@ -8,12 +8,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 const (
 	// leasesEnd is the longest time until all leases have expired that no client renews any longer:
-	// their TTL, what a change of the leader adds, and slack.
-	leasesEnd = 8 * time.Second
+	// what a change of the leader adds to their TTL, and slack.
+	leasesEnd = 6 * time.Second
 	// catchUpTime is the longest time until a watch that was opened again has all revisions.
 	catchUpTime = 10 * time.Second
 )
@@ -21,7 +22,7 @@ const (
 // judge ends the clients' history, and judges it. All faults must be over.
 func (cl *clients) judge() {
 	w := cl.w
-	time.Sleep(leasesEnd)
+	time.Sleep(leasesEnd + w.plan.Workload.longestTTL())
 	for _, node := range nodes {
 		cl.readBack(node)
 	}
@@ -37,7 +38,8 @@ func (cl *clients) judge() {
 	w.stats.Revisions, w.stats.Unknown, w.stats.Acknowledged = v.Revision(), v.Unknown, cl.recorder.Acked()
 	for _, s := range cl.watches {
 		cl.fillPrevious(s, account)
-		for _, wrong := range v.CheckWatch(s.Range, s.start, s.upTo, s.prevKV, &s.stream) {
+		wanted := func(e history.Event) bool { return !(s.noPut && !e.Deleted || s.noDelete && e.Deleted) }
+		for _, wrong := range v.CheckWatch(s.Range, s.start, s.upTo, s.prevKV, &s.stream, wanted) {
 			w.fail("[%q, %q) from %d: %s", s.Key, s.End, s.start, wrong)
 		}
 		w.stats.Watches++
@@ -52,12 +54,12 @@ func (cl *clients) readBack(node string) {
 	defer c.disconnect()
 	ctx, cancel := context.WithTimeout(context.Background(), recoveryTime)
 	defer cancel()
-	kvs, err := c.read(ctx, history.Read{Range: history.Range{Key: "\x00", End: "\x00"}})
+	kvs, err := c.read(ctx, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
 	if err != nil {
 		cl.w.fail("%s does not answer a read: %v", node, err)
 	}
 	for _, kv := range kvs {
-		if strings.HasPrefix(kv.Key, "lease/") {
+		if kv.Lease != 0 {
 			cl.w.fail("%s: the lease of %v has not ended", node, kv)
 		}
 	}
@@ -76,6 +78,7 @@ func (cl *clients) fillPrevious(s *watch, account []history.Revision) {
 	if !s.prevKV || len(account) == 0 {
 		return
 	}
+	_, compacted := cl.recorder.Compactions()
 	for _, r := range s.stream.Revisions {
 		i := r.Number - account[0].Number
 		if i < 0 || i >= int64(len(account)) {
@@ -83,7 +86,7 @@ func (cl *clients) fillPrevious(s *watch, account []history.Revision) {
 		}
 		for j, e := range r.Events {
 			for _, other := range account[i].Events {
-				if e.Prev == nil && other.Key == e.Key && other.Prev != nil && r.Number <= cl.compacted {
+				if e.Prev == nil && other.Key == e.Key && other.Prev != nil && r.Number <= compacted {
 					r.Events[j].Prev = other.Prev
 				}
 			}
@@ -91,21 +94,49 @@ func (cl *clients) fillPrevious(s *watch, account []history.Revision) {
 	}
 }
 
-// judgeLeases checks that no lease ended early.
+// judgeLeases checks that no lease ended early, and in plans without failures, that none ended late.
 func (cl *clients) judgeLeases(account []history.Revision) {
-	leases := make(map[int64]*lease)
+	lives := make(map[int64][]*lease) // by id
 	for _, l := range cl.leases {
-		leases[l.id] = l
+		lives[l.id] = append(lives[l.id], l)
 	}
-	cl.w.stats.Leases = len(leases)
+	cl.w.stats.Leases = len(cl.leases)
+	slack, orderly := cl.w.plan.handovers()
 	for _, r := range account {
 		for _, e := range r.Events {
-			if !e.Deleted || e.Prev == nil || leases[e.Prev.Lease] == nil {
+			if !e.Deleted || e.Prev == nil {
 				continue
 			}
-			if l, at := leases[e.Prev.Lease], cl.auditor.seen[r.Number]; at < l.end() {
+			// The life of the lease to which the key was attached.
+			var l *lease
+			for _, life := range lives[e.Prev.Lease] {
+				if e.Prev.ModRevision > life.revision {
+					l = life
+				}
+			}
+			if l == nil {
+				continue
+			}
+			at := cl.auditor.seen[r.Number]
+			if at < l.end() && strings.HasPrefix(e.Key, "lease/") {
 				cl.w.fail("lease %x of %d s, renewed at %v: %s was deleted at %v, revision %d", l.id, l.ttl, l.promised, e.Key, at, r.Number)
+			}
+			if latest := l.latest() + slack; orderly && at > latest && strings.HasPrefix(e.Key, "lease/") {
+				cl.w.fail("lease %x of %d s, renewed at %v the last time, ended at %v: %s was deleted, revision %d", l.id, l.ttl, l.last, at, e.Key, r.Number)
 			}
 		}
 	}
+}
+
+// handovers returns by how much the changes of the leader in a plan may prolong a lease. It returns false if the plan has
+// other faults, which may prolong it by more.
+func (p Plan) handovers() (slack time.Duration, orderly bool) {
+	for _, f := range p.Faults {
+		if f.Kind != Move && f.Kind != Stop {
+			return 0, false
+		}
+		// A checkpoint rounds up to a second, and a new leader allows for requests that are on their way to the old one.
+		slack += 1500*time.Millisecond + timing.LeaseGrace
+	}
+	return slack + 2*time.Second, true
 }

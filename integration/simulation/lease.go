@@ -3,6 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,11 +18,12 @@ import (
 // the world.
 type lease struct {
 	id, ttl  int64
-	keys     []string
+	revision int64         // of the store when it was granted
 	promised time.Duration // when the newest request that was acknowledged was sent
 	last     time.Duration // when the newest request that may have renewed it was answered
 	revoked  time.Duration // when its client asked to revoke it; 0: never
 	gone     time.Duration // when an answer said first that it does not exist; 0: never
+	open     bool          // a request to revoke it may still be executed
 }
 
 // fastest is how much faster than simulated time the clock of a machine can run.
@@ -35,40 +38,111 @@ func (l *lease) end() time.Duration {
 	return end
 }
 
+// latest returns the time after which the lease must have ended, if its leader never changed.
+func (l *lease) latest() time.Duration {
+	return l.last + time.Duration(float64(l.ttl)*float64(time.Second)*fastest)
+}
+
+// longestTTL is the longest TTL of a lease.
+func (w Workload) longestTTL() time.Duration { return time.Duration(max(w.TTL, 3)) * time.Second }
+
 // hold grants leases, puts keys with them, renews them for a while, and then lets them
 // expire or revokes them.
 func (c *client) hold() {
 	defer c.disconnect()
+	var id int64
 	for n := int64(1); !c.over(); n++ {
-		l := &lease{id: int64(hash(c.process.name)>>32)<<16 + n, ttl: 2 + c.rnd.Int64N(2)}
+		// An id that has ended can be granted again.
+		if id == 0 || !c.oneIn(3) {
+			id = int64(hash(c.process.name)>>32)<<16 + n
+		}
+		l := &lease{id: id, ttl: 2 + c.rnd.Int64N(int64(c.w.plan.Workload.longestTTL()/time.Second)-1)}
 		if !c.grant(l) {
+			id = 0
 			continue
 		}
-		for i := range 1 + c.rnd.IntN(2) {
-			key := fmt.Sprintf("lease/%x/%d", l.id, i)
-			ctx, cancel := c.timeout()
-			err := c.putKey(ctx, key, l.id)
-			cancel()
-			switch {
-			case err == nil:
-				l.keys = append(l.keys, key)
-			case status.Code(err) == codes.NotFound:
-				c.lost(l)
-			default:
-				c.failed(err)
-			}
-		}
+		c.attach(l)
 		for range c.rnd.IntN(4) {
-			c.pause(time.Duration(l.ttl) * time.Second * 2 / 3)
+			ttl := time.Duration(l.ttl) * time.Second
+			if c.oneIn(3) { // just before its end, or after it
+				c.wait(time.Until(c.w.start.Add(l.promised + ttl - 200*time.Millisecond + time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
+			} else {
+				c.pause(ttl * 2 / 3)
+			}
 			if c.over() || l.gone > 0 {
 				break
 			}
+			if c.oneIn(4) {
+				c.timeToLive(l)
+			}
 			c.renew(l)
 		}
-		if c.rnd.IntN(3) == 0 {
+		if c.oneIn(3) {
+			c.attach(l)
 			c.revoke(l)
+		} else if c.oneIn(2) {
+			c.wait(time.Until(c.w.start.Add(l.promised + time.Duration(l.ttl)*time.Second)))
+			if !c.over() && c.oneIn(2) {
+				c.revoke(l)
+			}
+		}
+		c.mu.Lock()
+		c.held = slices.DeleteFunc(c.held, func(other *lease) bool { return other == l })
+		c.mu.Unlock()
+		if l.open {
+			id = 0
 		}
 		c.pause(time.Second)
+	}
+}
+
+// wait waits for d, or until the clients stop.
+func (c *client) wait(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.stopped:
+	}
+}
+
+// attach puts keys with a lease. They go into one batch, with a revocation by another client at times.
+func (c *client) attach(l *lease) {
+	c.connect()
+	var sent sync.WaitGroup
+	var errs [2]error
+	for i := range 1 + c.rnd.IntN(2) {
+		key := fmt.Sprintf("lease/%x/%d", l.id, i)
+		ctx, cancel := c.timeout()
+		sent.Go(func() {
+			defer cancel()
+			errs[i] = c.putKey(ctx, key, l.id)
+		})
+	}
+	sent.Wait()
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case status.Code(err) == codes.NotFound:
+			c.lost(l)
+		default:
+			c.failed(err)
+			return
+		}
+	}
+}
+
+// timeToLive asks for the remaining time of a lease.
+func (c *client) timeToLive(l *lease) {
+	ctx, cancel := c.timeout()
+	defer cancel()
+	r, err := pb.NewLeaseClient(c.connect()).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: l.id, Keys: true})
+	c.w.trace(c.process.name, "time to live of %x: %d, %v", l.id, r.GetTTL(), err)
+	switch left := l.end() - c.now(); {
+	case err != nil:
+		c.failed(err)
+	case r.TTL < 0:
+		c.lost(l)
+	case r.GrantedTTL != l.ttl || float64(r.TTL) < left.Seconds()-1:
+		c.w.fail("lease %x of %d s, renewed at %v, has %d s of %d at %v", l.id, l.ttl, l.promised, r.TTL, r.GrantedTTL, c.now())
 	}
 }
 
@@ -98,12 +172,13 @@ func (c *client) grant(l *lease) bool {
 	if r.TTL != l.ttl {
 		c.w.fail("lease %x of %d s was granted for %d s", l.id, l.ttl, r.TTL)
 	}
-	l.last = c.now()
+	l.last, l.revision = c.now(), r.Header.Revision
 	c.recorder.FinishGrant(l.id)
 	// Its end is a revocation that its client does not ask for.
 	c.recorder.Begin(func(int) history.Op { return history.Op{Revoke: l.id} })
 	c.mu.Lock()
 	c.leases = append(c.leases, l)
+	c.held = append(c.held, l)
 	c.mu.Unlock()
 	return true
 }
@@ -154,7 +229,12 @@ func (c *client) revoke(l *lease) {
 		c.lost(l)
 		l.revoked = c.now()
 	}
-	if c.finish(op, history.Applied, r.GetHeader(), nil, err) != nil {
+	if err != nil {
+		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
+		l.open = outcomeOf(err) != history.Refused
 		c.failed(err)
+	} else {
+		c.recorder.Finish(op, history.Applied, r.Header.Revision, nil, nil)
 	}
+	c.w.trace(c.process.name, "%v", op)
 }

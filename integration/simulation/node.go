@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 )
@@ -155,7 +156,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 		return m.w.network.dial(ctx, p, address)
 	}
 	cfg.Backend.Logger, cfg.Backend.Registerer = logger, prometheus.NewRegistry()
-	cfg.Backend.RecordCache = 1 << 20
+	m.w.plan.Settings.apply(&cfg.Backend)
 	cfg.Backend.Watch.ProgressInterval = 700 * time.Millisecond
 	cfg.Backend.FenceClock, cfg.Backend.LeaseClock = m.sinceBoot, m.monotonic
 	cfg.Backend.Trace = protocol.New(m.name, m.w.stepTime, func(s protocol.Step) {
@@ -208,6 +209,17 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 		stop()
 	})()
 	return s.Run(running)
+}
+
+// apply sets what is not zero; a plan without settings has the defaults.
+func (s Settings) apply(cfg *backend.Config) {
+	cfg.RecordCache = s.RecordCache
+	if s == (Settings{}) {
+		cfg.RecordCache = 1 << 20
+		return
+	}
+	cfg.Write.IndexCache, cfg.Write.BatchRequests = s.IndexCache, s.BatchRequests
+	cfg.Watch.RingEvents, cfg.Watch.QueueEvents = s.RingEvents, s.QueueEvents
 }
 
 // running returns the node, nil if it does not run.

@@ -17,6 +17,16 @@ type Plan struct {
 	Duration time.Duration
 	Faults   []Fault
 	Workload Workload
+	Settings Settings
+}
+
+// Settings are those of the nodes. They are small in most plans, so that what they bound happens often.
+type Settings struct {
+	RecordCache   int // in bytes
+	IndexCache    int
+	BatchRequests int
+	RingEvents    int
+	QueueEvents   int
 }
 
 // Workload says what clients do.
@@ -27,6 +37,12 @@ type Workload struct {
 	Keys     int           // few keys make clients meet
 	Think    time.Duration // the longest pause of a client between two requests
 	Compact  time.Duration // between compactions; 0: none
+
+	Compactors int           // that compact at the same time
+	Burst      int           // most requests that a client sends at once
+	Padding    int           // most bytes of a value
+	Slow       time.Duration // the longest pause of some watchers between two answers
+	TTL        int           // the longest of a lease, in seconds
 }
 
 // Fault is something that goes wrong between At and At+For, in simulated time from the
@@ -93,7 +109,7 @@ func (f Fault) String() string {
 
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s, %+v", p.Seed, p.Duration, p.Workload)
+	fmt.Fprintf(&b, "seed %d, %s, %+v, %+v", p.Seed, p.Duration, p.Workload, p.Settings)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "\n  %v", f)
 	}
@@ -103,18 +119,50 @@ func (p Plan) String() string {
 // nodes are the hosts of the cluster's nodes.
 var nodes = []string{"n1", "n2", "n3"}
 
+// kindsOfPlans is how many kinds of plans there are. They take turns.
+const kindsOfPlans = 6
+
 // NewPlan returns the plan of a seed.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, hash("plan")))
 	between := func(lo, hi time.Duration) time.Duration {
 		return (lo + time.Duration(r.Int64N(int64(hi-lo)))).Round(time.Millisecond)
 	}
-	p := Plan{Seed: seed, Duration: between(8*time.Second, 15*time.Second), Workload: Workload{
-		Clients: 1 + r.IntN(2), Watchers: 2 + r.IntN(4), Leases: 1 + r.IntN(3), Keys: 3 + r.IntN(8),
-		Think: between(40*time.Millisecond, 300*time.Millisecond),
+	p := Plan{Seed: seed, Duration: between(6*time.Second, 12*time.Second), Workload: Workload{
+		Clients: 1 + r.IntN(2), Watchers: 2 + r.IntN(3), Leases: 1 + r.IntN(2), Keys: 3 + r.IntN(8),
+		Think: between(40*time.Millisecond, 300*time.Millisecond), Burst: r.IntN(2) * r.IntN(8),
 	}}
 	if r.IntN(3) > 0 {
 		p.Workload.Compact = between(300*time.Millisecond, 3*time.Second)
+	}
+	p.Settings = Settings{
+		RecordCache: []int{0, 1 << 12, 1 << 20}[r.IntN(3)], IndexCache: []int{1, 4, 1000}[r.IntN(3)], BatchRequests: []int{1, 3, 256}[r.IntN(3)],
+		RingEvents: []int{4, 32, 1 << 12}[r.IntN(3)], QueueEvents: []int{2, 16, 1 << 10}[r.IntN(3)],
+	}
+	// Each kind of plan does one thing more than the others.
+	load, possible := &p.Workload, kinds
+	switch seed % kindsOfPlans {
+	case 0:
+	case 1: // much in one batch
+		load.Burst, load.Think, load.Keys, load.Leases = 4+r.IntN(8), between(60*time.Millisecond, 150*time.Millisecond), 2+r.IntN(4), 1
+		p.Settings.BatchRequests = []int{4, 256}[r.IntN(2)]
+	case 2: // compaction
+		load.Compact, load.Compactors, load.Watchers, load.Leases = between(20*time.Millisecond, 200*time.Millisecond), 1+r.IntN(2), 2, 0
+		p.Duration = between(4*time.Second, 8*time.Second)
+	case 3: // watches
+		load.Watchers, load.Padding, load.Leases = 6, r.IntN(2)*(1<<13), 0
+		load.Slow = between(20*time.Millisecond, time.Second)
+	case 4: // leases, and orderly changes of the leader
+		load.Leases, load.TTL, load.Clients, load.Watchers = 6, 3+r.IntN(7), 1, 1
+		load.Think = between(200*time.Millisecond, 600*time.Millisecond)
+		possible = []Kind{Move, Stop}
+		if r.IntN(2) == 0 {
+			possible = append(possible, Crash, SlowStatements, Pause)
+		}
+	case 5: // old leaders
+		load.Clients, load.Think, load.Watchers, load.Leases = 3, between(10*time.Millisecond, 50*time.Millisecond), 1, 0
+		p.Duration = between(4*time.Second, 7*time.Second)
+		possible = []Kind{Move, Partition, PartitionTo, SlowStatements, Slow, Statements, Crash}
 	}
 	if r.IntN(20) == 0 {
 		age := between(50*time.Millisecond, time.Second)
@@ -128,7 +176,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	for range faults {
 		f := Fault{At: between(0, last-time.Second), Seed: r.Uint64()}
-		f.Kind = kinds[r.IntN(len(kinds))]
+		f.Kind = possible[r.IntN(len(possible))]
 		f.Host = nodes[r.IntN(len(nodes))]
 		if f.Kind != Move && r.IntN(2) == 0 {
 			f.Host = Leader

@@ -17,22 +17,47 @@ import (
 // watch is what one watcher on one stream saw.
 type watch struct {
 	history.Range
-	start  int64 // the first revision that it sees
-	prevKV bool
-	stream history.Stream
-	upTo   int64 // everything up to there was seen, by events or progress notices
+	id              int64
+	start           int64 // the first revision that it sees; 0: not known yet
+	prevKV          bool
+	noPut, noDelete bool
+	stream          history.Stream
+	upTo            int64 // everything up to there was seen, by events or progress notices
+	created, ended  bool
+	overtaken       bool // it was cancelled by a compaction, and can be cancelled once more
 }
 
-// add adds an answer. It returns an error if the watch has ended, or was wrong (errWrong).
+// add adds an answer. It returns errWrong if the answer was wrong.
 func (s *watch) add(r *pb.WatchResponse) error {
-	before := s.upTo
-	for _, e := range r.Events {
-		if e.Kv.ModRevision <= before {
-			return fmt.Errorf("%w: an event of revision %d after a notice of %d", errWrong, e.Kv.ModRevision, before)
-		}
+	switch {
+	case s.overtaken && r.Canceled && r.CompactRevision == 0:
+		s.overtaken = false
+		return nil
+	case s.ended:
+		return fmt.Errorf("%w: an answer after its end: %v", errWrong, r)
+	case r.Created == s.created:
+		return fmt.Errorf("%w: created %v twice, or not at all", errWrong, r)
+	case r.Created && len(r.Events) > 0:
+		return fmt.Errorf("%w: created with events: %v", errWrong, r)
+	}
+	s.created = true
+	if r.Created && s.start == 0 {
+		s.start = r.Header.Revision + 1
 	}
 	if r.Canceled {
-		return fmt.Errorf("cancelled: %s, compact revision %d", r.CancelReason, r.CompactRevision)
+		s.ended, s.overtaken = true, r.CompactRevision > 0
+		if r.CompactRevision > 0 && r.CompactRevision <= max(s.start, s.upTo+1) {
+			return fmt.Errorf("%w: cancelled by a compaction at %d, and it needs revision %d", errWrong, r.CompactRevision, max(s.start, s.upTo+1))
+		}
+		return nil
+	}
+	for _, e := range r.Events {
+		switch {
+		case e.Kv.ModRevision <= s.upTo:
+			return fmt.Errorf("%w: an event of revision %d after a notice of %d", errWrong, e.Kv.ModRevision, s.upTo)
+		case e.Kv.ModRevision > r.Header.Revision:
+			return fmt.Errorf("%w: an event of revision %d in an answer of revision %d", errWrong, e.Kv.ModRevision, r.Header.Revision)
+		}
 	}
 	answer := clientv3.WatchResponse{Header: r.Header}
 	for _, e := range r.Events {
@@ -44,41 +69,35 @@ func (s *watch) add(r *pb.WatchResponse) error {
 	if len(r.Events) > 0 {
 		s.upTo = max(s.upTo, s.stream.Last())
 	} else if !r.Created {
-		s.upTo = max(s.upTo, r.Header.Revision)
+		return s.progress(r)
 	}
+	return nil
+}
+
+// progress adds a notice.
+func (s *watch) progress(r *pb.WatchResponse) error {
+	switch {
+	case r.Header.Revision < s.upTo:
+		return fmt.Errorf("%w: a notice of revision %d after %d", errWrong, r.Header.Revision, s.upTo)
+	case r.Header.Revision < s.start-1:
+		return fmt.Errorf("%w: a notice of revision %d to a watch from %d", errWrong, r.Header.Revision, s.start)
+	}
+	s.upTo = r.Header.Revision
 	return nil
 }
 
 var errWrong = errors.New("watch")
 
-// open opens a watch, calls each for all its answers until ctx ends or the watch does, and returns why.
-func (c *client) open(ctx context.Context, request *pb.WatchCreateRequest, ask time.Duration, each func(*pb.WatchResponse) error) error {
+// open opens a stream with one watch, calls each for all its answers until ctx ends or the stream does, and returns why.
+func (c *client) open(ctx context.Context, request *pb.WatchCreateRequest, each func(*pb.WatchResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pb.NewWatchClient(c.connect()).Watch(ctx)
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}}); err != nil {
+	if err := stream.Send(create(request)); err != nil {
 		return err
-	}
-	var asking sync.WaitGroup
-	defer func() { cancel(); asking.Wait() }()
-	if ask > 0 {
-		asking.Go(func() {
-			t := time.NewTicker(ask)
-			defer t.Stop()
-			for {
-				select {
-				case <-t.C:
-				case <-ctx.Done():
-					return
-				}
-				if stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}) != nil {
-					return
-				}
-			}
-		})
 	}
 	for {
 		r, err := stream.Recv()
@@ -91,61 +110,172 @@ func (c *client) open(ctx context.Context, request *pb.WatchCreateRequest, ask t
 	}
 }
 
-// watch follows keys, starting now or at an old revision, for a while, and then others.
+func create(r *pb.WatchCreateRequest) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}
+}
+
+// watching is a stream with several watches.
+type watching struct {
+	c      *client
+	stream pb.Watch_WatchClient
+	rnd    *rand.Rand // of the sender
+
+	mu      sync.Mutex
+	watches map[int64]*watch // by id
+	next    int64
+}
+
+// watch follows keys on a stream, starting now or at an old revision, for a while, and then others.
 func (c *client) watch(rnd *rand.Rand) {
 	defer c.disconnect()
 	for !c.over() {
-		s := &watch{Range: all, prevKV: rnd.IntN(2) == 0}
-		switch rnd.IntN(3) {
-		case 0:
-			s.Range = history.Range{Key: c.key()}
-		case 1:
-			s.Range = history.Range{Key: "\x00", End: "\x00"}
-		}
-		request := &pb.WatchCreateRequest{Key: []byte(s.Key), RangeEnd: []byte(s.End), PrevKv: s.prevKV, ProgressNotify: rnd.IntN(2) == 0, Fragment: false}
-		if rnd.IntN(2) == 0 {
-			request.StartRevision = max(1, c.recorder.Newest()+5-rnd.Int64N(40))
-			s.start = request.StartRevision
-		}
-		var ask time.Duration
-		if rnd.IntN(2) == 0 {
-			ask = 20*time.Millisecond + time.Duration(rnd.Int64N(int64(500*time.Millisecond)))
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond+time.Duration(rnd.Int64N(int64(6*time.Second))))
-		ends := make(chan struct{})
-		go func() {
-			defer close(ends)
-			select {
-			case <-c.stopped:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		c.w.trace(c.process.name, "watch [%q, %q) from %d", s.Key, s.End, s.start)
-		created := false
-		err := c.open(ctx, request, ask, func(r *pb.WatchResponse) error {
-			if r.Created && s.start == 0 {
-				s.start = r.Header.Revision + 1
-			}
-			created = created || r.Created && !r.Canceled
-			c.w.trace(c.process.name, "watch answer at %d with %d events", r.Header.Revision, len(r.Events))
-			return s.add(r)
-		})
+		err := c.follow(ctx, cancel, rnd)
 		cancel()
-		<-ends
-		c.w.trace(c.process.name, "watch ended at %d: %v", s.upTo, err)
+		c.w.trace(c.process.name, "watches ended: %v", err)
 		if errors.Is(err, errWrong) {
-			c.w.fail("%s at %s, from %d: %v", c.process.name, c.node, s.start, err)
-		}
-		if created {
-			c.mu.Lock()
-			c.watches = append(c.watches, s)
-			c.mu.Unlock()
+			c.w.fail("%s at %s: %v", c.process.name, c.node, err)
 		}
 		if ctx.Err() == nil || rnd.IntN(3) == 0 {
 			c.failed(err)
 		}
 	}
+}
+
+// follow opens a stream, and creates and cancels watches on it until ctx ends. A slow client takes answers slowly.
+func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) error {
+	stream, err := pb.NewWatchClient(c.connect()).Watch(ctx)
+	if err != nil {
+		return err
+	}
+	f := &watching{c: c, stream: stream, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), watches: make(map[int64]*watch)}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		f.send(ctx)
+		select {
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer func() {
+		cancel()
+		sending.Wait()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, id := range sortedKeys(f.watches) {
+			if s := f.watches[id]; s.created {
+				c.watches = append(c.watches, s)
+			}
+		}
+	}()
+	slow := c.w.plan.Workload.Slow
+	if slow > 0 && rnd.IntN(2) == 0 {
+		slow = 0
+	}
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		c.w.trace(c.process.name, "answer of watch %d at %d with %d events", r.WatchId, r.Header.Revision, len(r.Events))
+		if err := f.add(r); err != nil {
+			return err
+		}
+		if slow > 0 {
+			c.pause(slow)
+		}
+	}
+}
+
+// send creates watches, asks for progress and cancels watches, until ctx ends or the clients stop.
+func (f *watching) send(ctx context.Context) {
+	rnd := f.rnd
+	asks := rnd.IntN(2) == 0
+	most := 1 + rnd.IntN(3)
+	for n := 0; ; n++ {
+		var request *pb.WatchRequest
+		switch {
+		case n < most:
+			request = f.create()
+		case asks && rnd.IntN(4) > 0:
+			request = &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
+		case rnd.IntN(3) > 0:
+			request = &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 1 + rnd.Int64N(f.next)}}}
+		default:
+			request = f.create()
+		}
+		if f.stream.Send(request) != nil {
+			return
+		}
+		if n < most-1 {
+			continue
+		}
+		select {
+		case <-time.After(time.Millisecond + time.Duration(rnd.Int64N(int64(400*time.Millisecond)))):
+		case <-ctx.Done():
+			return
+		case <-f.c.stopped:
+			return
+		}
+	}
+}
+
+// create returns the request for another watch.
+func (f *watching) create() *pb.WatchRequest {
+	rnd := f.rnd
+	s := &watch{Range: all, prevKV: rnd.IntN(2) == 0, noPut: rnd.IntN(6) == 0}
+	s.noDelete = !s.noPut && rnd.IntN(6) == 0
+	switch rnd.IntN(3) {
+	case 0:
+		s.Range = history.Range{Key: fmt.Sprintf("%s%d", prefix, rnd.IntN(f.c.w.plan.Workload.Keys))}
+	case 1:
+		s.Range = history.Range{Key: "\x00", End: "\x00"}
+	}
+	if rnd.IntN(2) == 0 {
+		s.start = max(1, f.c.recorder.Newest()+5-rnd.Int64N(40))
+		if acknowledged, _ := f.c.recorder.Compactions(); rnd.IntN(3) == 0 && acknowledged > 1 {
+			s.start = acknowledged - 1 + rnd.Int64N(3)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next++
+	s.id = f.next
+	f.watches[s.id] = s
+	request := &pb.WatchCreateRequest{
+		WatchId: s.id, Key: []byte(s.Key), RangeEnd: []byte(s.End), PrevKv: s.prevKV, ProgressNotify: rnd.IntN(2) == 0, StartRevision: s.start,
+	}
+	if s.noPut {
+		request.Filters = append(request.Filters, pb.WatchCreateRequest_NOPUT)
+	}
+	if s.noDelete {
+		request.Filters = append(request.Filters, pb.WatchCreateRequest_NODELETE)
+	}
+	return create(request)
+}
+
+// add adds an answer to the watch that it is for: to all of them if it has the progress of the stream.
+func (f *watching) add(r *pb.WatchResponse) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.watches[r.WatchId]; s != nil {
+		if err := s.add(r); err != nil {
+			return fmt.Errorf("watch %d of [%q, %q) from %d: %w", s.id, s.Key, s.End, s.start, err)
+		}
+		return nil
+	}
+	if r.WatchId != -1 || r.Created || r.Canceled || len(r.Events) > 0 {
+		return fmt.Errorf("%w: there is no watch %d: %v", errWrong, r.WatchId, r)
+	}
+	for _, id := range sortedKeys(f.watches) {
+		if s := f.watches[id]; s.created && !s.ended {
+			if err := s.progress(r); err != nil {
+				return fmt.Errorf("watch %d of [%q, %q) from %d: %w", s.id, s.Key, s.End, s.start, err)
+			}
+		}
+	}
+	return nil
 }
 
 // watcher reads all revisions, from the first one on. It connects again when it has to.
@@ -172,7 +302,7 @@ func (cl *clients) audit() *watcher {
 		defer a.c.disconnect()
 		for ctx.Err() == nil {
 			bounded, stop := context.WithTimeout(ctx, time.Second+time.Duration(a.c.rnd.Int64N(int64(3*time.Second))))
-			err := a.c.open(bounded, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: a.last() + 1, PrevKv: true}, 0, a.add)
+			err := a.c.open(bounded, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: a.last() + 1, PrevKv: true}, a.add)
 			stop()
 			if errors.Is(err, errWrong) {
 				cl.w.fail("audit at %s: %v", a.c.node, err)

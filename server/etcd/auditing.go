@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/audit"
-	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 )
@@ -28,11 +27,11 @@ import (
 // Calls that this process makes itself on behalf of a client's are left out for the same reason.
 type auditor struct {
 	log   *audit.Log // nil: off
-	guard *guard.Guard
+	guard identityGuard
 }
 
 func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if a.log == nil || transport.FromInside(ctx) {
+	if a.log == nil || ownCall(ctx) {
 		return handler(ctx, req)
 	}
 	changes := isChange(req)
@@ -65,7 +64,7 @@ func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 func (a *auditor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx := link.WithRequestID(ss.Context())
 	ss = sourcedStream{ss, ctx}
-	if a.log == nil || transport.FromInside(ctx) {
+	if a.log == nil || ownCall(ctx) {
 		return handler(srv, ss)
 	}
 	var asked firstMessage
@@ -134,6 +133,15 @@ func (a *auditor) caller(ctx context.Context) *caller {
 		}
 	}
 	return who
+}
+
+// ownCall reports whether this process calls itself.
+func ownCall(ctx context.Context) bool {
+	p, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	return transport.FromInside(p.AuthInfo)
 }
 
 // remoteAddress returns where a client's call comes from. The gateway and the console call

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 )
 
@@ -23,7 +22,7 @@ import (
 type authServer struct {
 	pb.UnsafeAuthServer
 
-	guard   *guard.Guard
+	guard   authGuard
 	headers headers
 	forward *forward.Forwarder // of the making of tokens; nil: none
 	log     *slog.Logger

@@ -13,8 +13,8 @@ import (
 
 // ConsoleKeys implements console.Keys: reads that etcd has no RPC for, guarded like a range.
 type ConsoleKeys struct {
-	backend Node
-	guard   *guard.Guard
+	backend consoleBackend
+	guard   kvGuard
 	audit   *auditor
 	logout  func(context.Context) error
 	log     *slog.Logger

@@ -2,16 +2,14 @@ package etcd
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 )
 
 // kvServer serves etcd's KV service; each RPC has a separate file.
 type kvServer struct {
 	pb.UnsafeKVServer // a method missing is a compile error
 
-	backend  Node
-	guard    *guard.Guard
+	backend  kvBackend
+	guard    kvGuard
 	headers  headers
 	counts   *kvCounters
 	maxBytes int // largest request that writes

@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
 
-	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -23,7 +22,7 @@ type watchServer struct {
 	pb.UnsafeWatchServer
 
 	open          OpenWatch
-	guard         *guard.Guard
+	guard         watchGuard
 	audit         *auditor
 	headers       headers
 	streams       *transport.Streams
@@ -121,7 +120,7 @@ func (s *watchServer) ended(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return rpctypes.ErrGRPCWatchCanceled
 	case errors.Is(err, watch.ErrClosed):
-		if s.headers.node.Status().NotServing != nil {
+		if s.headers.id.Status().NotServing != nil {
 			return rpctypes.ErrGRPCNoLeader
 		}
 		return rpctypes.ErrGRPCStopped

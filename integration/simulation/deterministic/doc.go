@@ -7,8 +7,7 @@
 //   - One goroutine of the bubble runs at a time. It keeps the turn while it is preempted, in a system call, or made to
 //     assist the garbage collector. It loses the turn when it blocks, yields or ends. The seed chooses the next one.
 //   - The seed chooses whether a goroutine lets others run before it takes a lock, sends, receives or closes a channel.
-//   - select, timers of one instant, iterations of maps, and math/rand take their random numbers from the seed. A select
-//     starts its timers in the order of its cases, and not of their addresses.
+//   - select, timers of one instant, iterations of maps, and math/rand take their random numbers from the seed.
 //   - Hashes of map keys are the same in all processes and on all machines. A pointer is hashed by a number that it gets
 //     when it is first hashed, and not by its address.
 //   - A lock becomes fair (starvation mode) by the bubble's clock, and waiting for a lock does not spin.
