@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"reflect"
 	"testing"
 )
@@ -85,6 +86,7 @@ func FuzzDecodeValues(f *testing.F) {
 		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0], EncodeLease(Lease{TTL: 9, Policy: true}),
 		EncodeChain(Chain{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
 		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
+		EncodeCounts(someCounts), EncodeCounts(Counts{}),
 	} {
 		f.Add(seed)
 	}
@@ -126,6 +128,13 @@ func FuzzDecodeValues(f *testing.F) {
 		}
 		k, err := decodeLock(b)
 		came(t, "lock", b, k, err, func(k lock) []byte { return EncodeLock(k.sequence, k.record) }, decodeLock, true)
+
+		counts, err := DecodeCounts(b)
+		came(t, "counts", b, counts, err, EncodeCounts, DecodeCounts, false)
+		b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)) // else next to nothing would be decoded
+		counts, err = DecodeCounts(b)
+		came(t, "counts", b, counts, err, EncodeCounts, DecodeCounts, false)
+		b = b[:len(b)-countsTail]
 
 		n, err := DecodeInt64(b)
 		came(t, "number", b, n, err, EncodeInt64, DecodeInt64, true)
