@@ -35,6 +35,7 @@ type Config struct {
 	Handover time.Duration
 	// Tests lower these, see keyspace.Config, compact.Config and read.MaxSorted.
 	countPieceKeys, countChanges int // 0: keyspace's own
+	countsKeys                   int64
 	maxSortedStream              int
 	compactPatience              time.Duration
 
@@ -63,6 +64,7 @@ func DefaultConfig() Config {
 		Handover:        timing.Handover,
 		AutoCompaction:  compact.Auto{Mode: compact.Periodic},
 		Watch:           watch.DefaultConfig(),
+		countsKeys:      countsKeys,
 		maxSortedStream: read.MaxSorted,
 		compactPatience: compact.DefaultPatience,
 	}

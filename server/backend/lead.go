@@ -102,6 +102,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	l.remover = compact.NewRemover(compact.Config{
 		Store: b.store, Revision: b.compacted.Revision, Patience: b.cfg.compactPatience, Logger: b.log, Metrics: b.metrics.compaction,
 	})
+	l.counts = &countsKeeper{l: l}
 	if !b.cfg.Exclusive && l.hold.PredecessorMayAnswer() {
 		if err := retry.Sleep(ctx, fence.TakeoverWait-time.Since(taken)); err != nil {
 			return nil, err
@@ -131,7 +132,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	defer l.die()
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
-		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.remover.Run, l.autoCompact, l.watchQuota, l.sweepTokens,
+		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.remover.Run, l.autoCompact, l.watchQuota, l.sweepTokens, l.counts.run,
 	} {
 		workers.Go(func() { work(working) })
 	}
@@ -158,12 +159,15 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	return nil
 }
 
-// handOver writes the checkpoints of leases, for the next leader.
+// handOver writes the checkpoints of leases, and the counts of keys, for the next leader.
 func (l *leader) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.b.cfg.Handover)
 	defer cancel()
 	if err := l.lessor.HandOver(ctx); err != nil && l.Lost() == nil {
 		l.b.log.Warn("failed to write lease checkpoints, leases will live longer", "error", err)
+	}
+	if err := l.counts.keep(ctx, 1); err != nil && l.Lost() == nil {
+		l.b.log.Warn("failed to store the counts of keys, the next leader will read more of the log", "error", err)
 	}
 }
 

@@ -30,6 +30,7 @@ type leader struct {
 	lessor   *lease.Lessor
 	tokens   *auth.Tokens
 	remover  *compact.Remover
+	counts   *countsKeeper
 
 	alive  context.Context // ends with the leadership
 	die    context.CancelFunc

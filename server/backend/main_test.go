@@ -9,11 +9,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(m) }
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 
 // open returns a leader over store that is closed with the test. It takes the
 // store for its own, and so waits for nobody, unless change says otherwise.

@@ -300,7 +300,7 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 	return r, nil
 }
 
-// Recover writes r and removes the lost row, in one atomic step that fences every server
+// Recover writes r and removes the lost row and the counts row, in one atomic step that fences every server
 // that still runs. Errors: ErrChainMoved, without writing anything, if the chain row has
 // changed since Examine; the database's.
 func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovered) error {
@@ -337,6 +337,7 @@ func (f *Findings) write(ctx context.Context, store sqlstore.Store, r Recovered)
 	if f.rawLost != nil {
 		batch.Del(coder.LostKey())
 	}
+	batch.Del(coder.CountsKey()) // it may be of what was lost
 	return batch.Commit(ctx)
 }
 

@@ -1,7 +1,6 @@
 package keyspace
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
@@ -17,8 +16,9 @@ type delta struct {
 	net int64
 }
 
-// A piece grows to maxPiece times its size until it is dropped, to be counted again in
-// several. Pieces with less than a maxPiece-th of their size join their neighbors.
+// A piece that has grown to more than maxPiece times its size is dropped when a part of it
+// has to be counted, which finds several pieces. Until then its number is of use. Pieces with
+// less than a maxPiece-th of their size join their neighbors.
 const maxPiece = 4
 
 // Remember keeps that span has n keys at revision rev. A client that lists by pages asks
@@ -65,10 +65,7 @@ func (v *View) applyCount(e *watch.Event) {
 	if p == nil {
 		return
 	}
-	switch p.live += int(d.net); {
-	case p.live > maxPiece*v.cfg.PieceKeys:
-		v.pieces.segments.Delete(p)
-	case d.net < 0 && p.live < v.cfg.PieceKeys/maxPiece:
+	if p.live += int(d.net); d.net < 0 && p.live < v.cfg.PieceKeys/maxPiece {
 		v.join(p)
 	}
 }
@@ -98,19 +95,24 @@ func (v *View) since(rev int64, span coder.Span) (net int64) {
 	if span.Empty() {
 		return 0
 	}
-	first, _ := slices.BinarySearchFunc(v.deltas, rev+1, func(d delta, rev int64) int { return cmp.Compare(d.rev, rev) })
-	for i := first; i < len(v.deltas); i++ {
-		if d := &v.deltas[i]; span.Contains(d.key) {
+	for _, d := range v.deltasAfter(rev) {
+		if span.Contains(d.key) {
 			net += d.net
 		}
 	}
 	return net
 }
 
+// deltasAfter returns the deltas after revision rev. They may be read without the lock.
+func (v *View) deltasAfter(rev int64) []delta {
+	first, _ := slices.BinarySearchFunc(v.deltas, rev+1, func(d delta, rev int64) int { return cmp.Compare(d.rev, rev) })
+	return v.deltas[first:]
+}
+
 // Rest is what a Count left to be counted: keys that no whole piece counts.
 type Rest struct {
 	coder.Span
-	Within  bool // they are a part of a piece, and so not many
+	Within  bool // they are a part of a piece that is not too large
 	Follows bool // a piece ends where they start
 }
 
@@ -126,7 +128,9 @@ func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Rest, ok boo
 			break
 		}
 		if coder.EndBefore(p.span.Start, at) || coder.EndBefore(span.End, p.span.End) { // a part of p
-			rest.Within = true
+			if rest.Within = p.live <= maxPiece*v.cfg.PieceKeys; !rest.Within {
+				defer v.pieces.segments.Delete(p)
+			}
 			if coder.EndBefore(p.span.End, span.End) {
 				rest.End = p.span.End
 			}
@@ -142,21 +146,54 @@ func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Rest, ok boo
 	return n - v.since(rev, coder.Span{Start: span.Start, End: at}), rest, true
 }
 
-// AddCount adds a piece: span had n keys at revision rev. It does nothing if that is too
-// old, or if some of span is known.
-func (v *View) AddCount(span coder.Span, rev, n int64) {
+// AddCounts adds the pieces of c of which no part is known, and keeps their bounds. It returns
+// false if the revision of c is too old.
+func (v *View) AddCounts(c coder.Counts) bool {
+	added := newTree()
+	for i := range c.Pieces {
+		p := &c.Pieces[i]
+		added.segments.ReplaceOrInsert(&segment{span: p.Span, detail: Counts, live: int(p.Keys)})
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if rev < v.low {
-		return
+	if c.Revision < v.low {
+		return false
 	}
-	for range v.pieces.overlapping(span) {
-		return
+	for _, d := range v.deltasAfter(c.Revision) {
+		if p := added.covering(d.key); p != nil {
+			p.live += int(d.net)
+		}
 	}
-	span = coder.Span{Start: bytes.Clone(span.Start), End: bytes.Clone(span.End)}
-	p := &segment{span: span, detail: Counts, live: int(n + v.since(rev, span))}
-	v.pieces.segments.ReplaceOrInsert(p)
-	if p.live < v.cfg.PieceKeys/2 {
-		v.join(p)
+	added.segments.Ascend(func(p *segment) bool {
+		for range v.pieces.overlapping(p.span) {
+			return true
+		}
+		v.pieces.segments.ReplaceOrInsert(p)
+		if p.live < v.cfg.PieceKeys/2 {
+			v.join(p)
+		}
+		return true
+	})
+	return true
+}
+
+// Counts returns all pieces as they were at revision rev. It returns false if that is too old.
+// The caller must not change their bounds.
+func (v *View) Counts(rev int64) (c coder.Counts, ok bool) {
+	v.mu.Lock()
+	if ok = rev >= v.low; !ok {
+		v.mu.Unlock()
+		return c, false
 	}
+	c = coder.Counts{Revision: rev, Pieces: make([]coder.Piece, 0, v.pieces.segments.Len())}
+	v.pieces.segments.Ascend(func(p *segment) bool {
+		c.Pieces = append(c.Pieces, coder.Piece{Span: p.span, Keys: int64(p.live)})
+		return true
+	})
+	after := v.deltasAfter(rev)
+	v.mu.Unlock()
+	for _, d := range after {
+		c.Add(d.key, -d.net)
+	}
+	return c, true
 }

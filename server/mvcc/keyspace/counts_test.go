@@ -43,7 +43,7 @@ func (h countHistory) change(r *rand.Rand, k []byte) (next *btree.BTreeG[string]
 }
 
 // TestCountsMatchModel: keys come and go, pieces are added at revisions old and new, and
-// every count is what the key space had at that revision.
+// every count, and every piece, is what the key space had at that revision.
 func TestCountsMatchModel(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -69,9 +69,25 @@ func TestCountsMatchModel(t *testing.T) {
 				next, e := h.change(r, key())
 				h = append(h, next)
 				v.Apply([]*watch.Event{e})
-			case n < 7:
+			case n < 6:
+				c, ok := v.Counts(at)
+				if ok != (at >= v.low) {
+					t.Fatalf("seed %d: counts at %d are %t, reach %t", seed, at, ok, (at >= v.low))
+				}
+				for _, p := range c.Pieces {
+					if want := h.count(at, p.Span); p.Keys != want {
+						t.Fatalf("seed %d: [%q, %q) had %d keys at %d of %d, not %d", seed, p.Start, p.End, want, at, rev, p.Keys)
+					}
+				}
+				if ok && r.IntN(2) == 0 {
+					v.pieces = newTree() // as after a start
+					if !v.AddCounts(c) || len(c.Pieces) > 0 && v.Stats().Pieces == 0 {
+						t.Fatalf("seed %d: %+v were not added", seed, c)
+					}
+				}
+			case n < 8:
 				s := span()
-				v.AddCount(s, at, h.count(at, s))
+				v.AddCounts(coder.Counts{Revision: at, Pieces: []coder.Piece{{Span: s, Keys: h.count(at, s)}}})
 			default:
 				for left := span(); !left.Empty(); {
 					n, rest, ok := v.Count(left, at)
@@ -107,4 +123,27 @@ func TestCountsMatchModel(t *testing.T) {
 			t.Errorf("seed %d: %d of %d counts were whole", seed, whole, counted)
 		}
 	}
+}
+
+// TestGrownPieceCountsTheWholeOnly: of a piece that has become too large a part is not read,
+// but counted again in several pieces.
+func TestGrownPieceCountsTheWholeOnly(t *testing.T) {
+	v := newView(t, Config{PieceKeys: 2})
+	whole := coder.Span{Start: []byte("0"), End: []byte("1")}
+	v.AddCounts(coder.Counts{Pieces: []coder.Piece{{Span: whole}}})
+	for i := range 100 {
+		v.put(&coder.Record{Key: fmt.Appendf(nil, "0%02d", i), ModRevision: int64(i + 1)})
+	}
+	if n, rest, ok := v.Count(whole, 100); n != 100 || rest != nil || !ok {
+		t.Fatalf("%d keys, %v, %t", n, rest, ok)
+	}
+	part := coder.Span{Start: []byte("050"), End: []byte("2")}
+	n, rest, ok := v.Count(part, 100)
+	if n != 0 || rest == nil || rest.Within || string(rest.Start) != "050" || string(rest.End) != "1" || !ok {
+		t.Fatalf("%d keys, %+v, %t", n, rest, ok)
+	}
+	if v.AddCounts(coder.Counts{Revision: 100, Pieces: []coder.Piece{{Span: rest.Span, Keys: 50}}}); v.Stats().Pieces != 1 {
+		t.Error("the part was not kept")
+	}
+	v.check(t)
 }

@@ -17,7 +17,8 @@
 //     list of changes for all fills; if it becomes too long, all fills are void:
 //     TestChangesOfFillsAreBounded.
 //   - A count at a revision is that of the newest state less what was created and deleted
-//     since: TestCountsMatchModel (counts_test.go).
+//     since: TestCountsMatchModel (counts_test.go). A part of a piece that has become too large
+//     is not read: TestGrownPieceCountsTheWholeOnly.
 //   - Memory stays within the budget: TestViewMatchesTable, TestRecordsKeepBudget,
 //     TestHistoryIsBounded, TestViewShrinksToAnyBudget. Of the budget three quarters are for
 //     segments, and what these leave for single records. Pieces are outside it: there are

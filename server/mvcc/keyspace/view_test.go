@@ -291,7 +291,7 @@ func (s *simulation) revision() int64 {
 func (s *simulation) addCount() {
 	if rev := s.revision(); rev > 0 {
 		span := s.span()
-		s.v.AddCount(span, rev, int64(len(s.m.list(span, rev))))
+		s.v.AddCounts(coder.Counts{Revision: rev, Pieces: []coder.Piece{{Span: span, Keys: int64(len(s.m.list(span, rev)))}}})
 	}
 }
 

@@ -98,29 +98,37 @@ func (r *Reading) countEach(ctx context.Context, span coder.Span) (n int64, err 
 
 // netCreated returns by how many keys span grew in the revisions (after, upTo].
 func (r *Reading) netCreated(ctx context.Context, span coder.Span, after, upTo int64) (net int64, err error) {
+	err = r.reader.eachChange(ctx, after, upTo, func(c *coder.Change) {
+		if span.Contains(c.Key) {
+			net += c.Net()
+		}
+	})
+	return net, err
+}
+
+// eachChange calls f for the changes in the log of the revisions (after, upTo], as far as
+// compaction has not removed them.
+func (r *Reader) eachChange(ctx context.Context, after, upTo int64, f func(*coder.Change)) error {
 	if after >= upTo {
-		return 0, nil
+		return nil
 	}
 	lo, hi := coder.LogBounds(after+1, math.MaxInt64)
-	for row, err := range r.reader.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+	for row, err := range r.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
-			return 0, err
+			return err
 		}
 		changes, err := coder.DecodeLog(row.Value)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		for _, c := range changes {
-			switch {
+		for i := range changes {
+			switch c := &changes[i]; {
 			case c.Revision > upTo:
-				return net, nil
-			case c.Revision <= after || !span.Contains(c.Key):
-			case c.Tombstone:
-				net--
-			case c.PrevRevision == 0:
-				net++
+				return nil
+			case c.Revision > after:
+				f(c)
 			}
 		}
 	}
-	return net, nil
+	return nil
 }

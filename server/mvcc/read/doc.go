@@ -14,4 +14,6 @@
 //     TestOlderRevisionsAreNotReadAgain, TestStreamsEndWhenCompactionOvertakes.
 //   - A read that needs no row asks the database nothing: TestReadsFromMemoryAskNothing.
 //   - A count costs what its ends cost: TestRepeatedCountReadsOnlyItsEnds in server/backend.
+//   - Stored counts are taken up only with all log rows since: TestStoredCountsMatchTable and
+//     TestUselessCountsAreNotTaken in server/backend.
 package read

@@ -65,8 +65,8 @@ func (c *pieceCount) countRest(ctx context.Context, rest *keyspace.Rest) (next [
 	return upTo, err
 }
 
-// enter waits until no other request counts pieces. leave is nil if the beginning of rest
-// was counted in the meantime.
+// enter waits until no other request counts pieces, and takes up the stored counts. leave is
+// nil if the beginning of rest is counted now.
 func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func(), err error) {
 	counting := c.read.reader.counting
 	select {
@@ -75,6 +75,10 @@ func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func
 		return nil, ctx.Err()
 	}
 	leave = func() { <-counting }
+	if err := c.read.reader.recall(ctx); err != nil {
+		leave()
+		return nil, err
+	}
 	if _, now, ok := c.read.reader.view.Count(rest.Span, c.read.rev); !ok || now == nil || now.Within || !bytes.Equal(now.Start, rest.Start) {
 		leave()
 		return nil, nil
@@ -111,7 +115,8 @@ func (c *pieceCount) keepPiece(ctx context.Context, span coder.Span) (kept bool,
 		if mark, err := c.read.reader.node.Mark(ctx); err != nil || at < mark {
 			return false, err
 		}
-		c.read.reader.view.AddCount(span, at, n)
+		span = coder.Span{Start: bytes.Clone(span.Start), End: bytes.Clone(span.End)} // the request's
+		c.read.reader.view.AddCounts(coder.Counts{Revision: at, Pieces: []coder.Piece{{Span: span, Keys: n}}})
 		return true, nil
 	}
 	return false, nil
