@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -55,13 +56,16 @@ type tab struct {
 
 	mu       sync.Mutex
 	problems []string
+	urls     map[network.RequestID]string // of requests under way
+	lost     []string                     // requests without an answer, and why
 }
 
 // open starts a browser at the console of a node.
 func open(t *testing.T, endpoint string) *tab {
 	t.Helper()
+	program, env := still(chromium(t))
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(program), chromedp.Env(env...), chromedp.UserDataDir(t.TempDir()),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WindowSize(1100, 800),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true),
@@ -71,7 +75,7 @@ func open(t *testing.T, endpoint string) *tab {
 	t.Cleanup(cancel)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
 	t.Cleanup(end)
-	p := &tab{t: t, address: endpoint + "/ui/"}
+	p := &tab{t: t, address: endpoint + "/ui/", urls: map[network.RequestID]string{}}
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithListener(p.listen))
 	t.Cleanup(closeTab)
 	p.ctx = ctx
@@ -89,8 +93,19 @@ func open(t *testing.T, endpoint string) *tab {
 
 // listen keeps what the browser's console reports.
 func (p *tab) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var problem string
 	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		p.urls[e.RequestID] = e.Request.URL
+	case *network.EventLoadingFinished:
+		delete(p.urls, e.RequestID)
+	case *network.EventLoadingFailed:
+		if !e.Canceled {
+			p.lost = append(p.lost, p.urls[e.RequestID]+": "+e.ErrorText)
+		}
+		delete(p.urls, e.RequestID)
 	case *runtime.EventExceptionThrown:
 		problem = e.ExceptionDetails.Text
 		if e.ExceptionDetails.Exception != nil {
@@ -107,8 +122,6 @@ func (p *tab) listen(event any) {
 		}
 	}
 	if problem != "" {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.problems = append(p.problems, problem)
 	}
 }
@@ -116,7 +129,7 @@ func (p *tab) listen(event any) {
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatalf("%v\nthe page shows:\n%s", err, p.text())
+		p.t.Fatalf("%v\n%s", err, p.state())
 	}
 }
 
@@ -129,12 +142,20 @@ func (p *tab) text() string {
 	return text
 }
 
+// state is what the page shows, and which requests the browser lost, for the test's log.
+func (p *tab) state() string {
+	shown := p.text()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("the page shows:\n%s\nlost requests: %q", shown, p.lost)
+}
+
 // of is what a JavaScript expression evaluates to.
 func of[T any](p *tab, expression string) T {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
-		p.t.Fatalf("%s: %v\nthe page shows:\n%s", expression, err, p.text())
+		p.t.Fatalf("%s: %v\n%s", expression, err, p.state())
 	}
 	return v
 }
@@ -158,7 +179,7 @@ func (p *tab) await(expression string) {
 		}
 		return err
 	}); err != nil {
-		p.t.Fatalf("not true within %s: %s: %v\nthe page shows:\n%s", seeWait, expression, err, p.text())
+		p.t.Fatalf("not true within %s: %s: %v\n%s", seeWait, expression, err, p.state())
 	}
 }
 

@@ -8,4 +8,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(harness.Main(enginetest.Main(m))) }
+func TestMain(m *testing.M) {
+	becomeStill()
+	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
+}
