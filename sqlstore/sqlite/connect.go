@@ -24,7 +24,10 @@ func connect(u *sqlstore.URL) (driver.Connector, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("sqlstore: create the directory of %s: %w", u, err)
 	}
-	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path}).String())
+	if err := registerGather(); err != nil {
+		return nil, err
+	}
+	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: "vfs=" + gatherVFS}).String())
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}

@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// SQLite writes each page of a commit to the write-ahead log in two calls, one for a header and
+// one for the page. The file system gatherVFS gathers them, and writes up to gatherBytes in one
+// call. It passes on everything else to SQLite's default file system.
+//
+// What was gathered is written before any other call for the file, and so before the sync
+// that ends each commit with synchronous = FULL (Check requires it). SQLite shows the commit to
+// other connections only after that sync, so these never miss what is not written yet. SQLite
+// writes nothing between the sync and that, because the default file system promises not to
+// damage bytes next to those that it writes (SQLITE_IOCAP_POWERSAFE_OVERWRITE).
+const (
+	gatherVFS = "sqlbrain-gather"
+	// gatherBytes is at least a page. SQLite's file system for Unix cannot write more than
+	// 128 KiB in one call.
+	gatherBytes = 64 << 10
+)
+
+// gathering is the state of one log. It follows what the default file system keeps for a file,
+// in memory of SQLite, which never moves. SQLite uses a file in one goroutine at a time.
+type gathering struct {
+	methods sqlite3.Tsqlite3_io_methods  // of this file
+	base    *sqlite3.Tsqlite3_io_methods // of the default file system
+	buffer  uintptr                      // of gatherBytes; 0 before the first write
+	offset  int64                        // in the file, of the start of buffer
+	length  int                          // of what is in buffer and not in the file
+}
+
+// baseVFS is the default file system.
+var baseVFS *sqlite3.Tsqlite3_vfs
+
+// registerGather makes gatherVFS known to SQLite.
+var registerGather = sync.OnceValue(func() error {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	base := sqlite3.Xsqlite3_vfs_find(tls, 0)
+	own := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_vfs{})))
+	name, err := libc.CString(gatherVFS)
+	if err != nil || base == 0 || own == 0 {
+		return fmt.Errorf("sqlstore: SQLite's default file system is not usable: %w", err)
+	}
+	baseVFS = at[sqlite3.Tsqlite3_vfs](base)
+	vfs := at[sqlite3.Tsqlite3_vfs](own)
+	*vfs = *baseVFS
+	vfs.FzName, vfs.FpNext = name, 0
+	vfs.FszOsFile += int32(unsafe.Sizeof(gathering{}))
+	vfs.FxOpen = pointer(gatherOpen)
+	if rc := sqlite3.Xsqlite3_vfs_register(tls, own, 0); rc != sqlite3.SQLITE_OK {
+		return fmt.Errorf("sqlstore: SQLite refuses a file system with error %d", rc)
+	}
+	return nil
+})
+
+// at returns what is at an address in memory of SQLite.
+func at[T any](address uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&address))) }
+
+// pointer returns a function as SQLite keeps it. It must not be a closure or a method.
+func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
+
+// function is the inverse of pointer.
+func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
+
+// The types of the functions of a file system.
+type (
+	openFile = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32
+	transfer = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
+	truncate = func(tls *libc.TLS, file uintptr, size int64) int32
+	syncFile = func(tls *libc.TLS, file uintptr, flags int32) int32
+	fileSize = func(tls *libc.TLS, file, size uintptr) int32
+	closing  = func(tls *libc.TLS, file uintptr) int32
+)
+
+func gatherOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
+	rc := function[openFile](baseVFS.FxOpen)(tls, vfs, name, file, flags, out)
+	if rc != sqlite3.SQLITE_OK || flags&sqlite3.SQLITE_OPEN_WAL == 0 {
+		return rc
+	}
+	f, g := at[sqlite3.Tsqlite3_file](file), gatheringOf(file)
+	*g = gathering{base: at[sqlite3.Tsqlite3_io_methods](f.FpMethods)}
+	g.methods = *g.base
+	g.methods.FxRead = pointer(gatherRead)
+	g.methods.FxWrite = pointer(gatherWrite)
+	g.methods.FxTruncate = pointer(gatherTruncate)
+	g.methods.FxSync = pointer(gatherSync)
+	g.methods.FxFileSize = pointer(gatherFileSize)
+	g.methods.FxClose = pointer(gatherClose)
+	f.FpMethods = file + uintptr(baseVFS.FszOsFile) // methods is the first field
+	return rc
+}
+
+func gatheringOf(file uintptr) *gathering { return at[gathering](file + uintptr(baseVFS.FszOsFile)) }
+
+// flushed returns the state of file after what was gathered was written, and SQLite's error.
+func flushed(tls *libc.TLS, file uintptr) (*gathering, int32) {
+	g := gatheringOf(file)
+	if g.length == 0 {
+		return g, sqlite3.SQLITE_OK
+	}
+	n := int32(g.length)
+	g.length = 0
+	return g, function[transfer](g.base.FxWrite)(tls, file, g.buffer, n, g.offset)
+}
+
+func gatherWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+	g := gatheringOf(file)
+	if g.length == 0 || offset != g.offset+int64(g.length) || g.length+int(n) > gatherBytes {
+		if _, rc := flushed(tls, file); rc != sqlite3.SQLITE_OK {
+			return rc
+		}
+		g.offset = offset
+	}
+	if g.buffer == 0 {
+		g.buffer = libc.Xmalloc(tls, gatherBytes)
+	}
+	if g.buffer == 0 || n > gatherBytes {
+		return function[transfer](g.base.FxWrite)(tls, file, data, n, offset)
+	}
+	libc.Xmemcpy(tls, g.buffer+uintptr(g.length), data, libc.Tsize_t(n))
+	g.length += int(n)
+	return sqlite3.SQLITE_OK
+}
+
+func gatherRead(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+	g, rc := flushed(tls, file)
+	if rc != sqlite3.SQLITE_OK {
+		return rc
+	}
+	return function[transfer](g.base.FxRead)(tls, file, data, n, offset)
+}
+
+func gatherTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
+	g, rc := flushed(tls, file)
+	if rc != sqlite3.SQLITE_OK {
+		return rc
+	}
+	return function[truncate](g.base.FxTruncate)(tls, file, size)
+}
+
+func gatherSync(tls *libc.TLS, file uintptr, flags int32) int32 {
+	g, rc := flushed(tls, file)
+	if rc != sqlite3.SQLITE_OK {
+		return rc
+	}
+	return function[syncFile](g.base.FxSync)(tls, file, flags)
+}
+
+func gatherFileSize(tls *libc.TLS, file, size uintptr) int32 {
+	g, rc := flushed(tls, file)
+	if rc != sqlite3.SQLITE_OK {
+		return rc
+	}
+	return function[fileSize](g.base.FxFileSize)(tls, file, size)
+}
+
+func gatherClose(tls *libc.TLS, file uintptr) int32 {
+	g, rc := flushed(tls, file)
+	libc.Xfree(tls, g.buffer)
+	if closed := function[closing](g.base.FxClose)(tls, file); closed != sqlite3.SQLITE_OK {
+		return closed
+	}
+	return rc
+}

@@ -1,0 +1,213 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// disk stands for the default file system's file in tests of gathering. SQLite's functions
+// have no receivers, so there is one, and its tests are not parallel.
+var disk struct {
+	content []byte
+	calls   []string
+	fails   bool
+}
+
+func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
+	t.Helper()
+	if err := registerGather(); err != nil {
+		t.Fatal(err)
+	}
+	tls = libc.NewTLS()
+	file = libc.Xcalloc(tls, 1, libc.Tsize_t(uintptr(baseVFS.FszOsFile)+unsafe.Sizeof(gathering{})))
+	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
+	*at[sqlite3.Tsqlite3_io_methods](methods) = sqlite3.Tsqlite3_io_methods{
+		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead), FxTruncate: pointer(diskTruncate),
+		FxSync: pointer(diskSync), FxFileSize: pointer(diskSize), FxClose: pointer(diskClose),
+	}
+	gatheringOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
+	disk.content, disk.calls, disk.fails = nil, nil, false
+	t.Cleanup(func() {
+		libc.Xfree(tls, methods)
+		libc.Xfree(tls, file)
+		tls.Close()
+	})
+	return tls, file
+}
+
+func diskWrite(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
+	disk.calls = append(disk.calls, fmt.Sprintf("write %d", n))
+	if disk.fails {
+		return sqlite3.SQLITE_FULL
+	}
+	if end := int(offset) + int(n); end > len(disk.content) {
+		disk.content = append(disk.content, make([]byte, end-len(disk.content))...)
+	}
+	copy(disk.content[offset:], unsafe.Slice(at[byte](data), n))
+	return sqlite3.SQLITE_OK
+}
+
+func diskRead(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
+	copy(unsafe.Slice(at[byte](data), n), disk.content[min(int(offset), len(disk.content)):])
+	return sqlite3.SQLITE_OK
+}
+
+func diskTruncate(_ *libc.TLS, _ uintptr, size int64) int32 {
+	disk.content = disk.content[:min(int(size), len(disk.content))]
+	return sqlite3.SQLITE_OK
+}
+
+func diskSync(*libc.TLS, uintptr, int32) int32 {
+	disk.calls = append(disk.calls, "sync")
+	return sqlite3.SQLITE_OK
+}
+
+func diskSize(_ *libc.TLS, _, size uintptr) int32 {
+	*at[int64](size) = int64(len(disk.content))
+	return sqlite3.SQLITE_OK
+}
+
+func diskClose(*libc.TLS, uintptr) int32 {
+	disk.calls = append(disk.calls, "close")
+	return sqlite3.SQLITE_OK
+}
+
+// writeTo writes as SQLite does.
+func writeTo(tls *libc.TLS, file uintptr, data []byte, offset int64) int32 {
+	p := libc.Xmalloc(tls, libc.Tsize_t(len(data)))
+	defer libc.Xfree(tls, p)
+	copy(unsafe.Slice(at[byte](p), len(data)), data)
+	return gatherWrite(tls, file, p, int32(len(data)), offset)
+}
+
+func TestGatherWritesFramesInOneCallBeforeSync(t *testing.T) {
+	tls, file := diskFile(t)
+	for frame := range int64(10) {
+		writeTo(tls, file, make([]byte, 24), frame*4120)
+		writeTo(tls, file, make([]byte, 4096), frame*4120+24)
+	}
+	gatherSync(tls, file, 0)
+	gatherSync(tls, file, 0)
+	if rc := gatherClose(tls, file); rc != sqlite3.SQLITE_OK {
+		t.Error(rc)
+	}
+	if want := []string{"write 41200", "sync", "sync", "close"}; !slices.Equal(disk.calls, want) {
+		t.Errorf("%v, want %v", disk.calls, want)
+	}
+}
+
+func TestGatherReportsFailedWriteInsteadOfSync(t *testing.T) {
+	tls, file := diskFile(t)
+	writeTo(tls, file, []byte("lost"), 0)
+	disk.fails = true
+	if rc := gatherSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4"}) {
+		t.Errorf("%d after %v, want %d after one write", rc, disk.calls, sqlite3.SQLITE_FULL)
+	}
+	disk.fails = false
+	writeTo(tls, file, []byte("kept"), 4)
+	if rc := gatherClose(tls, file); rc != sqlite3.SQLITE_OK || string(disk.content) != "\x00\x00\x00\x00kept" {
+		t.Errorf("%d, %q", rc, disk.content)
+	}
+}
+
+// TestGatherKeepsTheFilesContent compares random calls with the same calls on a slice.
+func TestGatherKeepsTheFilesContent(t *testing.T) {
+	for seed := range uint64(50) {
+		tls, file := diskFile(t)
+		r := rand.New(rand.NewPCG(seed, 0))
+		var want []byte
+		next := 0
+		for range 60 {
+			switch r.IntN(12) {
+			case 0:
+				gatherSync(tls, file, 0)
+			case 1:
+				next = r.IntN(len(want) + 1)
+			case 2:
+				n := r.IntN(len(want) + 1)
+				want = want[:n]
+				gatherTruncate(tls, file, int64(n))
+			case 3:
+				var size int64
+				p := libc.Xmalloc(tls, 8)
+				gatherFileSize(tls, file, p)
+				size = *at[int64](p)
+				libc.Xfree(tls, p)
+				if size != int64(len(want)) {
+					t.Fatalf("seed %d: size %d, want %d", seed, size, len(want))
+				}
+			case 4:
+				if len(want) == 0 {
+					continue
+				}
+				from := r.IntN(len(want))
+				p := libc.Xcalloc(tls, 1, 100)
+				n := min(100, len(want)-from)
+				gatherRead(tls, file, p, int32(n), int64(from))
+				if !bytes.Equal(unsafe.Slice(at[byte](p), n), want[from:from+n]) {
+					t.Fatalf("seed %d: read something else at %d", seed, from)
+				}
+				libc.Xfree(tls, p)
+			default:
+				data := bytes.Repeat([]byte{byte(r.IntN(256))}, 1+r.IntN(gatherBytes/4))
+				writeTo(tls, file, data, int64(next))
+				if end := next + len(data); end > len(want) {
+					want = append(want, make([]byte, end-len(want))...)
+				}
+				copy(want[next:], data)
+				next += len(data)
+			}
+		}
+		gatherClose(tls, file)
+		if !bytes.Equal(disk.content, want) {
+			t.Fatalf("seed %d: the file has other content", seed)
+		}
+	}
+}
+
+// TestSQLiteCommitLargerThanItsCache: SQLite writes pages to the log before the commit, some
+// of them twice, and abandons them if the commit fails.
+func TestSQLiteCommitLargerThanItsCache(t *testing.T) {
+	t.Parallel()
+	s, ctx := openURL(t, newURL(t), sqlstore.Options{}), context.Background()
+	const rows = 10_000
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08x", uint32(i)*2654435761) }
+	for attempt := range 3 {
+		b := s.BeginBatchWrite()
+		for i := range rows {
+			b.Put(key(i), bytes.Repeat([]byte{byte(attempt)}, writerCacheBytes/rows*2))
+		}
+		fails := attempt == 1
+		if fails {
+			b.CAS([]byte("none"), []byte("new"), []byte("old"))
+		}
+		var conflict *sqlstore.Conflict
+		if err := b.Commit(ctx); fails != errors.As(err, &conflict) || !fails && err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []int{0, rows / 2, rows - 1} {
+			want := byte(attempt)
+			if fails {
+				want--
+			}
+			if v, err := s.Get(ctx, key(i)); err != nil || len(v) == 0 || v[0] != want || v[len(v)-1] != want {
+				t.Fatalf("after commit %d row %d is %d bytes (%v)", attempt, i, len(v), err)
+			}
+		}
+	}
+	var result string
+	if err := s.Database().SQL().QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
+		t.Errorf("%s, %v", result, err)
+	}
+}
