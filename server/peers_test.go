@@ -18,7 +18,9 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
+	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/lease"
@@ -89,8 +91,8 @@ type peerNode struct {
 	hub *watch.Hub
 }
 
-func (n peerNode) Position(context.Context) (feed.Position, error) {
-	return feed.Position{Term: fakeTerm, Member: n.id, Revision: fakeRevision}, nil
+func (n peerNode) Position(context.Context) (backend.Update, error) {
+	return backend.Update{Term: fakeTerm, Revision: fakeRevision}, nil
 }
 func (n peerNode) Stream() (*watch.Stream, error)   { return n.hub.NewStream(), nil }
 func (n peerNode) CompactRevision() int64           { return 0 }
@@ -152,9 +154,9 @@ func TestPeersReachAMemberOnItsPeerURLs(t *testing.T) {
 	require.NotContains(t, s.PeerURLs()[0], ":0", "the real port is known before the server runs")
 	runServer(t, s)
 	c := peerClient(t, 44, s.PeerURLs())
-	p, err := feed.NewClient(c).Position(testContext(t))
+	p, err := feedpb.NewPeerClient(c.Conn()).Position(testContext(t), &feedpb.PositionRequest{})
 	require.NoError(t, err)
-	require.EqualValues(t, 44, p.Member)
+	require.EqualValues(t, 44, p.Position.MemberId)
 	r, err := pb.NewLeaseClient(c.Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
 	require.NoError(t, err)
 	require.Len(t, r.Leases, 1)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/timing"
@@ -30,16 +31,16 @@ func NewClient(member *link.Client) *Client {
 // Position returns where the cluster stands. The member confirms that it leads before
 // it answers. The errors are ErrNotLeader, those of package link, ctx's and the
 // connection's.
-func (c *Client) Position(ctx context.Context) (Position, error) {
+func (c *Client) Position(ctx context.Context) (backend.Update, error) {
 	var (
 		trailer metadata.MD
 		reached peer.Peer // set once a connection took the call
 	)
 	u, err := feedpb.NewPeerClient(c.member.Conn()).Position(ctx, &feedpb.PositionRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
 	if err != nil {
-		return Position{}, c.failure(ctx, err, trailer, reached.Addr != nil)
+		return backend.Update{}, c.failure(ctx, err, trailer, reached.Addr != nil)
 	}
-	return positionOf(u), nil
+	return updateOf(u), nil
 }
 
 // failure returns what err, the error of a call, means; see link.Client.Failure.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
@@ -72,13 +73,13 @@ type leader struct {
 	hub     *watch.Hub
 
 	mu      sync.Mutex
-	at      Position
+	at      backend.Update
 	err     error
 	leading chan struct{}
 }
 
 func newLeader(t testing.TB, cfg watch.Config) *leader {
-	l := &leader{at: Position{Term: term, Member: memberID, CompactRevision: -1}, leading: make(chan struct{})}
+	l := &leader{at: backend.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
 	d := watch.DefaultConfig()
 	d.RingEvents, d.QueueEvents = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.QueueEvents, d.QueueEvents)
 	l.hub = watch.NewHub(&l.history, 0, -1, d)
@@ -90,7 +91,7 @@ func (l *leader) ClusterID() uint64                { return cluster }
 func (l *leader) MemberID() uint64                 { return memberID }
 func (l *leader) LeadershipEnded() <-chan struct{} { return l.leading }
 
-func (l *leader) Position(context.Context) (Position, error) {
+func (l *leader) Position(context.Context) (backend.Update, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at, l.err

@@ -10,18 +10,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
-
-// Update is the next part of a feed.
-type Update struct {
-	// Position is the leader's. Next has returned all events up to its revision, in this
-	// update or before.
-	Position
-	// Events are whole revisions, in order. A heartbeat has none. Prev is not set.
-	Events []*watch.Event
-}
 
 // Feed is the stream of a leader's commits, starting at a revision. One goroutine at a
 // time may call Next. Close may be called at any time.
@@ -64,20 +56,21 @@ func (f *Feed) Close() {
 	f.watchdog.Stop()
 }
 
-// Next waits for the next update and returns it. After an error the feed has ended. The
-// error is a *watch.CompactedError if events it needs were compacted, or one of this
+// Next waits for the next update and returns it. It has returned all events up to the
+// update's revision, in this update or before; a heartbeat has none. Prev of events is not
+// set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, or one of this
 // package, of package link, of the context or of the connection.
-func (f *Feed) Next() (Update, error) {
+func (f *Feed) Next() (backend.Update, error) {
 	for {
 		f.watchdog.Reset(f.client.silence)
 		r, err := f.stream.Recv()
 		f.watchdog.Stop()
 		if err != nil {
-			return Update{}, f.fail(err, f.stream.Trailer(), true)
+			return backend.Update{}, f.fail(err, f.stream.Trailer(), true)
 		}
 		if r.Compacted {
 			f.Close()
-			return Update{}, fmt.Errorf("peer %s: %w", f.client.member, &watch.CompactedError{Revision: r.CompactRevision})
+			return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, &watch.CompactedError{Revision: r.CompactRevision})
 		}
 		f.pending = append(f.pending, r.Events...)
 		if r.Fragment {
@@ -86,15 +79,15 @@ func (f *Feed) Next() (Update, error) {
 		u, err := f.assemble(r)
 		if err != nil {
 			f.Close()
-			return Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+			return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
 		}
 		return u, nil
 	}
 }
 
 // assemble makes an update of all pending events. r is the last message that had some.
-func (f *Feed) assemble(r *feedpb.Update) (Update, error) {
-	u := Update{Position: positionOf(r)}
+func (f *Feed) assemble(r *feedpb.Update) (backend.Update, error) {
+	u := updateOf(r)
 	at, sub := f.complete, int32(0)
 	if len(f.pending) > 0 {
 		u.Events = make([]*watch.Event, len(f.pending))
@@ -103,7 +96,7 @@ func (f *Feed) assemble(r *feedpb.Update) (Update, error) {
 		rev := m.GetKv().GetModRevision()
 		switch {
 		case rev <= f.complete || rev < at:
-			return Update{}, fmt.Errorf("%w: an event of revision %d after revision %d", ErrMalformed, rev, at)
+			return backend.Update{}, fmt.Errorf("%w: an event of revision %d after revision %d", ErrMalformed, rev, at)
 		case rev > at:
 			at, sub = rev, 0
 		default:
@@ -112,10 +105,16 @@ func (f *Feed) assemble(r *feedpb.Update) (Update, error) {
 		u.Events[i] = fromMessage(m, sub)
 	}
 	if u.Revision < at {
-		return Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed, u.Revision, at)
+		return backend.Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed, u.Revision, at)
 	}
 	f.complete, f.pending = u.Revision, nil
 	return u, nil
+}
+
+// updateOf returns m without its events.
+func updateOf(m *feedpb.Update) backend.Update {
+	p := m.GetPosition()
+	return backend.Update{Term: int64(p.GetTerm()), Revision: p.GetRevision(), CompactRevision: m.GetCompactRevision(), AuthVersion: m.GetAuthVersion()}
 }
 
 // fail ends the feed and returns what err means.

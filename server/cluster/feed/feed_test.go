@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -26,7 +27,7 @@ func TestFeedReturnsEventsUnchanged(t *testing.T) {
 	f := follow(t, c, 1)
 	u, err := f.Next()
 	require.NoError(t, err)
-	require.Equal(t, Update{Position: Position{Term: term, Member: memberID, CompactRevision: -1}}, u, "the feed says at once that it runs")
+	require.Equal(t, backend.Update{Term: term, CompactRevision: -1}, u, "the feed says at once that it runs")
 	require.Equal(t, first, until(t, f, 3))
 
 	second := []*watch.Event{put(4, 0, 1)}
@@ -81,6 +82,7 @@ func wire(t *testing.T, c *Client, from, rev int64) (messages []*feedpb.Update) 
 	for {
 		m, err := s.Recv()
 		require.NoError(t, err)
+		require.Equal(t, []uint64{cluster, memberID}, []uint64{m.Position.ClusterId, m.Position.MemberId})
 		if messages = append(messages, m); m.Position.Revision >= rev {
 			return messages
 		}
@@ -257,7 +259,7 @@ func TestMemberThatDoesNotLeadReturnsErrNotLeader(t *testing.T) {
 	l.commit(put(1, 0, 1))
 	p, err := c.Position(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, Position{Term: term, Member: memberID, Revision: 1, CompactRevision: -1}, p)
+	require.Equal(t, backend.Update{Term: term, Revision: 1, CompactRevision: -1}, p)
 	f := follow(t, c, 1)
 	require.Len(t, until(t, f, 1), 1)
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -66,7 +67,7 @@ type feeder struct {
 	watches *watch.Stream
 	// at is the position of the next message. The receiver has all events up to its
 	// revision.
-	at Position
+	at backend.Update
 }
 
 // run sends events as they come, and a heartbeat at every interval.
@@ -122,9 +123,9 @@ func (f *feeder) relay(ctx context.Context) (done bool, err error) {
 // this watcher for no other reason.
 func (f *feeder) compacted(r *watch.Response) error {
 	f.at.CompactRevision = r.CompactRevision
-	return f.stream.Send(&feedpb.Update{
-		Position: f.at.message(f.node.ClusterID()), CompactRevision: r.CompactRevision, Compacted: true,
-	})
+	m := f.message(f.at)
+	m.Compacted = true
+	return f.stream.Send(m)
 }
 
 // events sends events, which are whole revisions, in one message or in fragments. The
@@ -158,11 +159,7 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	// Read after the events were committed, so at least as new as their users and roles.
 	// The receiver loads it before it applies the events.
 	f.at.AuthVersion = f.node.AuthVersion()
-	return f.stream.Send(&feedpb.Update{
-		Position:        f.at.message(f.node.ClusterID()),
-		CompactRevision: f.at.CompactRevision,
-		AuthVersion:     f.at.AuthVersion,
-		Events:          toMessages(events),
-		Fragment:        fragment,
-	})
+	m := f.message(f.at)
+	m.Events, m.Fragment = toMessages(events), fragment
+	return f.stream.Send(m)
 }

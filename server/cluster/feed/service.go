@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
+	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/timing"
@@ -21,7 +22,7 @@ type Node interface {
 	MemberID() uint64
 	// Position confirms that this member leads, and returns where the cluster stands.
 	// It fails with mvcc.ErrNotLeader if the member does not lead.
-	Position(ctx context.Context) (Position, error)
+	Position(ctx context.Context) (backend.Update, error)
 	// Stream opens a stream on the leader's hub, which the caller closes. It fails with
 	// mvcc.ErrNotLeader if this member does not lead.
 	Stream() (*watch.Stream, error)
@@ -32,27 +33,6 @@ type Node interface {
 	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is
 	// closed already if this member does not lead.
 	LeadershipEnded() <-chan struct{}
-}
-
-// Position is the state of a leader.
-type Position struct {
-	Term            int64
-	Member          uint64
-	Revision        int64 // the frontier
-	CompactRevision int64 // -1: nothing was compacted yet
-	AuthVersion     int64 // of users and roles
-}
-
-func (p Position) message(cluster uint64) *feedpb.Position {
-	return &feedpb.Position{ClusterId: cluster, MemberId: p.Member, Revision: p.Revision, Term: uint64(p.Term)}
-}
-
-func positionOf(u *feedpb.Update) Position {
-	p := u.GetPosition()
-	return Position{
-		Term: int64(p.GetTerm()), Member: p.GetMemberId(), Revision: p.GetRevision(),
-		CompactRevision: u.GetCompactRevision(), AuthVersion: u.GetAuthVersion(),
-	}
 }
 
 const (
@@ -80,7 +60,15 @@ func (s *service) Position(ctx context.Context, _ *feedpb.PositionRequest) (*fee
 	if err != nil {
 		return nil, notLeader(err)
 	}
-	return &feedpb.Update{Position: p.message(s.node.ClusterID()), CompactRevision: p.CompactRevision, AuthVersion: p.AuthVersion}, nil
+	return s.message(p), nil
+}
+
+// message returns u, without events, as it is sent.
+func (s *service) message(u backend.Update) *feedpb.Update {
+	return &feedpb.Update{
+		Position:        &feedpb.Position{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), Revision: u.Revision, Term: uint64(u.Term)},
+		CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
+	}
 }
 
 // notLeader translates mvcc.ErrNotLeader to the status that clients know. The server

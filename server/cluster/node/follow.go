@@ -108,15 +108,12 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 }
 
 // apply takes an update in, unless this node leads by now.
-func (n *Node) apply(ctx context.Context, u feed.Update) error {
+func (n *Node) apply(ctx context.Context, u backend.Update) error {
 	if err := n.role.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer n.role.Release(1)
-	return n.backend.Apply(backend.Update{
-		Term: u.Term, Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
-		Events: u.Events,
-	})
+	return n.backend.Apply(u)
 }
 
 // readLog catches up with the table, unless this node leads.

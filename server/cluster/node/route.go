@@ -88,8 +88,7 @@ func (n *Node) Position(ctx context.Context) (backend.Update, error) {
 	if self {
 		return n.backend.Position(ctx)
 	}
-	p, err := feed.NewClient(c).Position(ctx)
-	return backend.Update{Term: p.Term, Revision: p.Revision, CompactRevision: p.CompactRevision, AuthVersion: p.AuthVersion}, err
+	return feed.NewClient(c).Position(ctx)
 }
 
 // Connection implements the server's Router.
@@ -120,11 +119,8 @@ func (p Peer) CompactRevision() int64 { return p.backend.CompactRevision() }
 func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
 
 // Position confirms that this node leads, and says where the cluster stands.
-func (p Peer) Position(ctx context.Context) (feed.Position, error) {
-	u, err := p.backend.Position(ctx)
-	return feed.Position{
-		Term: u.Term, Member: p.MemberID(), Revision: u.Revision, CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
-	}, err
+func (p Peer) Position(ctx context.Context) (backend.Update, error) {
+	return p.backend.Position(ctx)
 }
 
 // Stream opens a stream on the leader's hub.
