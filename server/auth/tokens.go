@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 const (
@@ -77,14 +78,7 @@ func LookupToken(ctx context.Context, store sqlstore.Store, h coder.TokenHash) (
 // Sweep removes the rows of expired tokens until ctx ends. submit runs remove in a
 // transaction of the write pipeline. After an error the rest waits for the next sweep.
 func (t *Tokens) Sweep(ctx context.Context, submit func(ctx context.Context, remove func(Tx)) error) {
-	tick := time.NewTicker(tokenSweep)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range retry.Every(ctx, tokenSweep) {
 		for hashes := range slices.Chunk(t.expired(time.Now()), tokenBatch) {
 			if err := submit(ctx, func(tx Tx) { t.remove(tx, hashes) }); err != nil {
 				break

@@ -10,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // watchInterval is the time between looks at the chain row of a leader without requests.
@@ -90,14 +91,7 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 // Watch looks at the lost row and the chain row every second until ctx ends, so that a
 // leader without requests notices that it leads no more.
 func (a *Authority) Watch(ctx context.Context) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range retry.Every(ctx, watchInterval) {
 		if err := CheckLost(ctx, a.cfg.Store); errors.Is(err, ErrDataLost) {
 			_ = a.cfg.End(err) // another member has seen more than this one
 			return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // refreshInterval is how often Run asks the database for its size.
@@ -48,14 +49,7 @@ func (s *Space) Refresh(ctx context.Context) error {
 
 // Run refreshes the size every few seconds until ctx ends.
 func (s *Space) Run(ctx context.Context, log *slog.Logger) {
-	tick := time.NewTicker(refreshInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range retry.Every(ctx, refreshInterval) {
 		bounded, cancel := context.WithTimeout(ctx, refreshInterval)
 		if err := s.Refresh(bounded); err != nil && ctx.Err() == nil {
 			log.Warn("cannot read the size of the database", "error", err)

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 const (
@@ -35,19 +37,8 @@ func NewMonitor(n Node, h *health.Server, loseLeader func(), log *slog.Logger) *
 
 // Run checks every second until ctx ends.
 func (m *Monitor) Run(ctx context.Context) {
-	ticker := time.NewTicker(monitorInterval)
-	defer ticker.Stop()
-	m.run(ctx, ticker.C)
-}
-
-func (m *Monitor) run(ctx context.Context, ticks <-chan time.Time) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks:
-			m.check()
-		}
+	for range retry.Every(ctx, monitorInterval) {
+		m.check()
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/health"
@@ -15,15 +15,13 @@ import (
 )
 
 func TestMonitorRunsUntilItsContextEnds(t *testing.T) {
-	m := NewMonitor(&fakeNode{serving: mvcc.ErrNotServing}, health.NewServer(), func() {}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	ticks, done := make(chan time.Time), make(chan struct{})
-	go func() { m.run(ctx, ticks); close(done) }()
-	ticks <- time.Time{}
-	ticks <- time.Time{}
-	cancel()
-	<-done
-	require.Equal(t, 2, m.leaderless)
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMonitor(&fakeNode{serving: mvcc.ErrNotServing}, health.NewServer(), func() {}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*monitorInterval+monitorInterval/2)
+		defer cancel()
+		m.Run(ctx)
+		require.Equal(t, 2, m.leaderless)
+	})
 }
 
 func TestMonitorReportsWhetherTheNodeServes(t *testing.T) {

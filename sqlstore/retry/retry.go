@@ -1,9 +1,11 @@
 // Package retry spaces out attempts at something that fails for a while, such as a call of a
-// database that does not answer. The caller keeps its loop, and decides which errors end it.
+// database that does not answer, and work that is repeated. The caller keeps its loop, and decides
+// which errors end it.
 package retry
 
 import (
 	"context"
+	"iter"
 	"math/rand/v2"
 	"time"
 )
@@ -32,6 +34,25 @@ func (b Backoff) Pause(failures int) time.Duration {
 // Wait pauses after so many failures in a row. Its only error is ctx's, if that ends first.
 func (b Backoff) Wait(ctx context.Context, failures int) error {
 	return Sleep(ctx, b.Pause(failures))
+}
+
+// Every yields once after each d until ctx ends. A step that takes longer than d delays the
+// next one, and those it missed are not made up for.
+func Every(ctx context.Context, d time.Duration) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+	}
 }
 
 // Sleep waits for d. Its only error is ctx's, if that ends first.

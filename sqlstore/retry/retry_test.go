@@ -41,3 +41,21 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		require.NoError(t, Sleep(t.Context(), -1))
 	})
 }
+
+func TestEveryEndsWithTheContextAndWithItsLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		began, steps := time.Now(), 0
+		for range Every(ctx, time.Second) {
+			steps++
+			require.Equal(t, time.Duration(steps)*time.Second, time.Since(began))
+		}
+		require.Equal(t, 3, steps)
+		require.Equal(t, 3500*time.Millisecond, time.Since(began))
+		for range Every(t.Context(), time.Second) {
+			break
+		}
+		require.Equal(t, 4500*time.Millisecond, time.Since(began))
+	})
+}

@@ -160,15 +160,8 @@ func (n *Node) cutOff(ctx context.Context) {
 // look reads the state that the feed does not carry, and keeps the follower up to date
 // while the feed is silent.
 func (n *Node) look(ctx context.Context) {
-	tick := time.NewTicker(timing.Look)
-	defer tick.Stop()
 	out := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range retry.Every(ctx, timing.Look) {
 		if n.backend.Leading() {
 			continue
 		}

@@ -3,6 +3,8 @@ package compact
 import (
 	"context"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // The modes of auto-compaction; an empty mode is off.
@@ -66,16 +68,9 @@ func (a Auto) periodically(ctx context.Context, current func() int64, compact fu
 }
 
 func (a Auto) byRevision(ctx context.Context, current func() int64, compact func(context.Context, int64) bool) {
-	tick := time.NewTicker(revisionInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if rev := current() - a.Revisions; rev > 0 {
-				compact(ctx, rev)
-			}
+	for range retry.Every(ctx, revisionInterval) {
+		if rev := current() - a.Revisions; rev > 0 {
+			compact(ctx, rev)
 		}
 	}
 }

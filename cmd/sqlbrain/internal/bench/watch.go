@@ -10,6 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // progressInterval is how often progress is asked for: kube-apiserver's, while
@@ -75,16 +77,9 @@ func (ws *watches) watch(prefix string, from int64, seen func(*event, []byte, ti
 	w.receive(ws.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithPrevKV(),
 		clientv3.WithProgressNotify(), clientv3.WithCreatedNotify()))
 	ws.wg.Go(func() {
-		tick := time.NewTicker(progressInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				// If this keeps failing, the watch gets stuck, which is reported.
-				_ = ws.client.RequestProgress(ctx)
-			}
+		for range retry.Every(ctx, progressInterval) {
+			// If this keeps failing, the watch gets stuck, which is reported.
+			_ = ws.client.RequestProgress(ctx)
 		}
 	})
 	return w
