@@ -17,7 +17,7 @@ import (
 var errNoDatabase = errors.New("the file does not exist")
 
 // databaseFlags are the settings of the commands that need the database only.
-var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "data-dir"}
+var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "datastore-password-from", "data-dir"}
 
 // withDatabase runs f on the pools of the settings' database. Unless create is
 // set, an SQLite file that does not exist is errNoDatabase rather than created.

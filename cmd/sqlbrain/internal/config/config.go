@@ -27,6 +27,7 @@ type Config struct {
 	Datastore       string // may hold a password: never print it, see Redact
 	PasswordFile    string
 	PasswordCommand string // may hold a password too
+	PasswordFrom    string // one of cloudtoken.Providers
 	Migrate         bool   // bring the schema up to date; else only check it
 
 	LogLevel   slog.Level
@@ -65,6 +66,7 @@ type Settings struct {
 	bounds  []func() error // each judges the value of one flag
 	url     *sqlstore.URL
 	command *passwordCommand  // nil if there is none
+	asked   *asked            // gives the password; nil if the URL or a file does
 	origins map[string]string // of the values that are not defaults, by flag name
 
 	// These flags fill a Config by way of finish.

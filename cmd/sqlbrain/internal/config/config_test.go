@@ -84,7 +84,7 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 		value := other[f.Value.Type()]
 		extra := []string{}
 		switch f.Name {
-		case "config-file", "datastore-password-file", "datastore-password-command", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
+		case "config-file", "datastore-password-file", "datastore-password-command", "datastore-password-from", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
 			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file",
 			"peer-cert-allowed-cn", "peer-cert-allowed-hostname":
 			return // make sense together with others only, see below
@@ -276,6 +276,10 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--datastore=mysql://u@h/d --datastore-password-command=true --datastore-password-file=/dev/null", "--datastore-password-command is given as well"},
 		{"--datastore=mysql://u:p@h/d --datastore-password-command=true", "holds a password as well"},
 		{"--datastore=mysql://root@h/d --datastore-password-file=/dev/null", "is empty"},
+		{"--datastore=mysql://u@h/d?tls=true --datastore-password-from=oracle", "--datastore-password-from: must be one of aws, google, azure"},
+		{"--datastore=mysql://u@h/d?tls=true --datastore-password-from=aws", "aws: h does not name a region"},
+		{"--datastore=mysql://u@h/d --datastore-password-from=azure", "needs tls=true"},
+		{"--datastore=mysql://u@h/d --datastore-password-from=azure --datastore-password-command=true", "--datastore-password-command is given as well"},
 		{"--unknown", "unknown flag"},
 		{"--listen-client-url=x", "unknown flag: --listen-client-url: did you mean --listen-client-urls?"},
 		{"--max_txn_op=1", "did you mean --max-txn-ops?"},

@@ -1,15 +1,19 @@
 package config
 
 import (
+	"context"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/cloudtoken"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// URL returns the URL of the database. If the password comes from a file or a command, each
+// URL returns the URL of the database. If the password comes from elsewhere, each
 // connection asks for it. The URL prints without the password.
 func (s *Settings) URL() *sqlstore.URL { return s.url }
 
@@ -23,6 +27,13 @@ func (s *Settings) datastoreURL() string {
 }
 
 const hidden = "xxxxx"
+
+// The settings that say where the password comes from.
+const (
+	passwordFile        = "datastore-password-file"
+	passwordCommandFlag = "datastore-password-command"
+	passwordFrom        = "datastore-password-from"
+)
 
 var (
 	userinfo = regexp.MustCompile(`(://[^\s:/@"']*):[^\s"']*@`)
@@ -69,33 +80,56 @@ func (s *Settings) checkDatastore() error {
 	if err != nil {
 		return s.invalid("datastore", "%w", err)
 	}
-	s.url, s.command = u, nil
+	s.url, s.asked = u, nil
 	return s.checkPassword()
 }
 
 // checkPassword looks for one source of the password.
 func (s *Settings) checkPassword() error {
-	name := "datastore-password-file"
-	switch file, command := s.PasswordFile != "", s.PasswordCommand != ""; {
-	case file && command:
-		return s.invalid(name, "--datastore-password-command is given as well")
-	case command:
-		name = "datastore-password-command"
-	case !file:
-		return nil
+	var given []string
+	for name, value := range map[string]string{passwordFile: s.PasswordFile, passwordCommandFlag: s.PasswordCommand, passwordFrom: s.PasswordFrom} {
+		if value != "" {
+			given = append(given, name)
+		}
 	}
+	slices.Sort(given)
 	switch {
+	case len(given) == 0:
+		return nil
+	case len(given) > 1:
+		return s.invalid(given[1], "--%s is given as well", given[0])
 	case s.url.User == "":
-		return s.invalid(name, "the datastore's URL names no user that the password could be for")
+		return s.invalid(given[0], "the datastore's URL names no user that the password could be for")
 	case s.url.HasPassword():
-		return s.invalid(name, "the datastore's URL holds a password as well")
-	}
-	if s.PasswordCommand != "" {
-		s.command = newPasswordCommand(s.PasswordCommand)
-	} else if _, err := s.readPassword(); err != nil {
-		return s.invalid(name, "%w", err)
+		return s.invalid(given[0], "the datastore's URL holds a password as well")
 	}
 	// Each connection asks again, because passwords change and tokens expire.
-	s.url.SetPasswords(s.passwords())
+	switch given[0] {
+	case passwordFile:
+		if _, err := s.readPassword(); err != nil {
+			return s.invalid(passwordFile, "%w", err)
+		}
+		s.url.SetPasswords(func(context.Context) (string, error) {
+			password, err := s.readPassword()
+			if err != nil {
+				return "", fmt.Errorf("--%s: %w", passwordFile, err)
+			}
+			return password, nil
+		})
+		return nil
+	case passwordCommandFlag:
+		s.command = &passwordCommand{command: s.PasswordCommand, timeout: passwordCommandTimeout}
+		s.asked = newAsked("--"+passwordCommandFlag, s.command.print)
+	case passwordFrom:
+		source, err := cloudtoken.New(s.PasswordFrom, s.url.Address, s.url.User)
+		if err != nil {
+			return s.invalid(passwordFrom, "%w", err)
+		}
+		if s.url.TLS.Mode != sqlstore.TLSVerify {
+			return s.invalid(passwordFrom, "a token is sent in clear text, which needs tls=true or tls-ca in the datastore's URL")
+		}
+		s.asked = newAsked("--"+passwordFrom, source)
+	}
+	s.url.SetPasswords(s.asked.password)
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/cloudtoken"
 )
 
 const (
@@ -49,49 +51,60 @@ func ReadPassword(file string) (_ string, err error) {
 	return password, nil
 }
 
-// passwordCommand is a command that prints the password. Safe for concurrent use:
-// one caller runs it, the others wait for what it prints.
-type passwordCommand struct {
-	command        string
-	timeout, cache time.Duration
-	running        chan struct{} // holds a value while the command runs
+// asked is a password that has to be asked for, and serves for a while. Safe for concurrent
+// use: one caller asks, the others wait for the answer.
+type asked struct {
+	setting string // in messages
+	ask     func(context.Context) (cloudtoken.Token, error)
+	asking  chan struct{} // holds a value while one asks
 
-	mu      sync.Mutex
-	printed string
-	at      time.Time
+	mu   sync.Mutex
+	last cloudtoken.Token
 }
 
-func newPasswordCommand(command string) *passwordCommand {
-	return &passwordCommand{command: command, timeout: passwordCommandTimeout, cache: passwordCommandCache, running: make(chan struct{}, 1)}
+func newAsked(setting string, ask func(context.Context) (cloudtoken.Token, error)) *asked {
+	return &asked{setting: setting, ask: ask, asking: make(chan struct{}, 1)}
 }
 
-// last returns what was printed last, and whether it is recent.
-func (c *passwordCommand) last() (password string, recent bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.printed, c.printed != "" && time.Since(c.at) < c.cache
+// known returns the last password, and whether it still serves.
+func (a *asked) known() (password string, serves bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last.Password, time.Now().Before(a.last.Until)
 }
 
-// password returns what the command prints. Its errors do not quote that.
-func (c *passwordCommand) password(ctx context.Context) (string, error) {
+// password returns the password for a new connection. Its errors do not quote it.
+func (a *asked) password(ctx context.Context) (string, error) {
 	select {
-	case c.running <- struct{}{}:
-		defer func() { <-c.running }()
+	case a.asking <- struct{}{}:
+		defer func() { <-a.asking }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if password, recent := c.last(); recent {
+	if password, serves := a.known(); serves {
 		return password, nil
 	}
+	fresh, err := a.ask(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", a.setting, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = fresh
+	return fresh.Password, nil
+}
+
+// passwordCommand is a command that prints the password.
+type passwordCommand struct {
+	command string
+	timeout time.Duration
+}
+
+// print runs the command. Its errors do not quote what it prints.
+func (c *passwordCommand) print(ctx context.Context) (cloudtoken.Token, error) {
 	began := time.Now()
 	password, err := c.run(ctx)
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.printed, c.at = password, began
-	return password, nil
+	return cloudtoken.Token{Password: password, Until: began.Add(passwordCommandCache)}, err
 }
 
 func (c *passwordCommand) run(ctx context.Context) (string, error) {
@@ -148,30 +161,6 @@ func (l *limited) Write(b []byte) (int, error) {
 
 func (l *limited) String() string { return string(l.kept) }
 
-// passwords returns a function that asks for the password of a connection, nil if
-// the URL has it.
-func (s *Settings) passwords() func(context.Context) (string, error) {
-	switch {
-	case s.PasswordFile != "":
-		return func(context.Context) (string, error) {
-			password, err := s.readPassword()
-			if err != nil {
-				return "", fmt.Errorf("--datastore-password-file: %w", err)
-			}
-			return password, nil
-		}
-	case s.command != nil:
-		return func(ctx context.Context) (string, error) {
-			password, err := s.command.password(ctx)
-			if err != nil {
-				return "", fmt.Errorf("--datastore-password-command: %w", err)
-			}
-			return password, nil
-		}
-	}
-	return nil
-}
-
 // known returns the passwords that a message could quote.
 func (s *Settings) known() (all []string) {
 	all = append(all, passwordIn(s.Datastore))
@@ -180,8 +169,8 @@ func (s *Settings) known() (all []string) {
 			all = append(all, password)
 		}
 	}
-	if s.command != nil {
-		password, _ := s.command.last()
+	if s.asked != nil {
+		password, _ := s.asked.known()
 		all = append(all, password)
 	}
 	return all

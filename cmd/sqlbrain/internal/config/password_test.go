@@ -2,10 +2,14 @@ package config
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +31,7 @@ func withCommand(t *testing.T, command string) *Settings {
 func TestPasswordCommandGivesThePassword(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	s := withCommand(t, "echo x >> "+runs+"; printf 'ge heim\\n'")
-	ask := s.passwords()
+	ask := s.url.Password
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -44,7 +48,7 @@ func TestPasswordCommandGivesThePassword(t *testing.T) {
 		return strings.Count(string(text), "x")
 	}
 	require.Equal(t, 1, count(), "connections that are made at once share a run")
-	s.command.cache = 0
+	s.asked.last.Until = time.Now()
 	_, err := ask(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, 2, count(), "what was printed is used for a while only")
@@ -71,7 +75,7 @@ func TestFailedPasswordCommandsAreReported(t *testing.T) {
 		if strings.Contains(c.command, "sleep") {
 			s.command.timeout = 200 * time.Millisecond
 		}
-		_, err := s.passwords()(context.Background())
+		_, err := s.url.Password(context.Background())
 		require.ErrorContains(t, err, "--datastore-password-command: ", c.command)
 		require.ErrorContains(t, err, c.want, c.command)
 		require.NotContains(t, err.Error(), "geheim", c.command)
@@ -86,13 +90,41 @@ func TestPasswordCommandEndsWithItsConnection(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.passwords()(ctx)
+		_, err := s.url.Password(ctx)
 		ended <- err
 	}()
 	eventually.True(t, "the command to run", func() bool { _, err := os.Stat(marker); return err == nil })
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	password, err := s.passwords()(context.Background())
+	password, err := s.url.Password(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "geheim", password)
+}
+
+// TestPasswordFromACloud asks a metadata service that stands in for Google's.
+func TestPasswordFromACloud(t *testing.T) {
+	var asked atomic.Int32
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"access_token": "token%d", "expires_in": 3600}`, asked.Add(1))
+	}))
+	defer metadata.Close()
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(metadata.URL, "http://"))
+	s := New()
+	s.Datastore, s.PasswordFrom = "mysql://root@db/k8s?tls=true", "google"
+	require.NoError(t, s.Load(nil))
+	for range 3 {
+		password, err := s.url.Password(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "token1", password, "a token serves until it expires")
+	}
+	require.NotContains(t, s.Redact("denied for token1"), "token1")
+	s.asked.last.Until = time.Now()
+	password, err := s.url.Password(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "token2", password)
+
+	s.asked.last.Until = time.Now()
+	metadata.Close()
+	_, err = s.url.Password(t.Context())
+	require.ErrorContains(t, err, "--datastore-password-from: google: ")
 }
