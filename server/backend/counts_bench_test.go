@@ -3,7 +3,9 @@ package backend
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -36,70 +38,77 @@ func fillMany(b *testing.B, store sqlstore.Store, keys int) {
 	}
 }
 
+// manyKeys is how many keys BenchmarkFirstPage has, SQLBRAIN_BENCH_KEYS or 100,000.
+func manyKeys() int {
+	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_BENCH_KEYS")); err == nil && n >= countsRevisions {
+		return n
+	}
+	return 100_000
+}
+
 // BenchmarkFirstPage reads the first page of 500 of all objects after a start: with no counts
 // row, with one that a stop wrote, and with one whose leader died countsRevisions later.
 func BenchmarkFirstPage(b *testing.B) {
 	opener, databases := sqldbtest.Opener(engines.OpenDB), sqldbtest.Databases()
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
-		for _, keys := range []int{10_000, 1_000_000, 10_000_000} {
-			b.Run(fmt.Sprintf("%s/%d", engine, keys), func(b *testing.B) {
-				store := opener.Store(b, databases[engine](b), sqlstore.Options{})
-				fillMany(b, store, keys)
-				page := &mvcc.RangeRequest{KeyRange: benchRange(0), Limit: 500}
-				lead := func(b *testing.B) *Backend {
-					n, err := Open(b.Context(), store, exclusive(b))
-					if err != nil {
-						b.Fatal(err)
-					}
-					return n
-				}
-				n := lead(b)
-				mustRange(b, n, page)
-				closeBackend(b, n)
-				stopped, err := store.Get(b.Context(), coder.CountsKey())
-				if err != nil && keys >= countsKeys {
+		b.Run(fmt.Sprintf("%s/%d", engine, manyKeys()), func(b *testing.B) {
+			keys := manyKeys()
+			store := opener.Store(b, databases[engine](b), sqlstore.Options{})
+			fillMany(b, store, keys)
+			page := &mvcc.RangeRequest{KeyRange: benchRange(0), Limit: 500}
+			lead := func(b *testing.B) *Backend {
+				n, err := Open(b.Context(), store, exclusive(b))
+				if err != nil {
 					b.Fatal(err)
 				}
-				start := func(name string, row []byte, want int) {
-					b.Run(name, func(b *testing.B) {
-						for b.Loop() {
-							b.StopTimer()
-							batch := store.BeginBatchWrite()
-							if batch.Del(coder.CountsKey()); row != nil {
-								batch = store.BeginBatchWrite()
-								batch.Put(coder.CountsKey(), row)
-							}
-							if err := batch.Commit(b.Context()); err != nil {
-								b.Fatal(err)
-							}
-							n := lead(b)
-							b.StartTimer()
-							if res := mustRange(b, n, page); res.Count != int64(want) {
-								b.Fatalf("counted %d keys of %d", res.Count, want)
-							}
-							b.StopTimer()
-							closeBackend(b, n)
-							b.StartTimer()
+				return n
+			}
+			n := lead(b)
+			mustRange(b, n, page)
+			closeBackend(b, n)
+			stopped, err := store.Get(b.Context(), coder.CountsKey())
+			if err != nil && keys >= countsKeys {
+				b.Fatal(err)
+			}
+			start := func(name string, row []byte, want int) {
+				b.Run(name, func(b *testing.B) {
+					for b.Loop() {
+						b.StopTimer()
+						batch := store.BeginBatchWrite()
+						if batch.Del(coder.CountsKey()); row != nil {
+							batch = store.BeginBatchWrite()
+							batch.Put(coder.CountsKey(), row)
 						}
-					})
-				}
-				start("none", nil, keys)
-				start("stopped", stopped, keys)
-				n = lead(b)
-				var writers sync.WaitGroup
-				for w := range 64 {
-					writers.Go(func() {
-						for i := w; i < countsRevisions; i += 64 {
-							if _, err := n.Txn(b.Context(), auth.System, put(string(manyKey(i*(keys/countsRevisions)))+"x", ""), true); err != nil {
-								b.Error(err)
-							}
+						if err := batch.Commit(b.Context()); err != nil {
+							b.Fatal(err)
 						}
-					})
-				}
-				writers.Wait()
-				closeBackend(b, n)
-				start("died", stopped, keys+countsRevisions)
-			})
-		}
+						n := lead(b)
+						b.StartTimer()
+						if res := mustRange(b, n, page); res.Count != int64(want) {
+							b.Fatalf("counted %d keys of %d", res.Count, want)
+						}
+						b.StopTimer()
+						closeBackend(b, n)
+						b.StartTimer()
+					}
+				})
+			}
+			start("none", nil, keys)
+			start("stopped", stopped, keys)
+			n = lead(b)
+			var writers sync.WaitGroup
+			for w := range 64 {
+				writers.Go(func() {
+					for i := w; i < countsRevisions; i += 64 {
+						if _, err := n.Txn(b.Context(), auth.System, put(string(manyKey(i*(keys/countsRevisions)))+"x", ""), true); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			writers.Wait()
+			closeBackend(b, n)
+			start("died", stopped, keys+countsRevisions)
+		})
 	}
 }
