@@ -209,6 +209,23 @@ bench-growth: ## How figures change with the data, into docs/benchmarks: hours; 
 gobench: ## Go benchmarks of the storage, watch and coding packages
 	$(GO) test -run xxx -bench . -benchmem $(PACKAGES)
 
+# What a request allocates depends on the code and on Go's version, and not on the machine or its load.
+ALLOCS := docs/benchmarks/allocs.txt
+
+.PHONY: measure-allocs
+measure-allocs:
+	@mkdir -p bin
+	@$(GO) test -run '^$$' -bench '^BenchmarkRequest$$' -benchtime 300x -count 3 -cpu 2 ./server >bin/allocs.out || { cat bin/allocs.out; exit 1; }
+	@grep ^Benchmark bin/allocs.out >bin/allocs.txt
+
+.PHONY: bench-allocs
+bench-allocs: measure-allocs ## Fail if a request allocates more than a tenth more than docs/benchmarks/allocs.txt says
+	@cd integration && $(GO) run ./cmd/allocs ../$(ALLOCS) ../bin/allocs.txt
+
+.PHONY: bench-allocs-accept
+bench-allocs-accept: measure-allocs ## Write docs/benchmarks/allocs.txt
+	cp bin/allocs.txt $(ALLOCS)
+
 .PHONY: cover
 cover: ## Test coverage of the root module, into coverage.html
 	$(GO) test -coverprofile=coverage.out $(PACKAGES)

@@ -20,7 +20,7 @@ import (
 const loopback = "http://127.0.0.1:0"
 
 // testLog writes to the test's log.
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(p []byte) (int, error) {
 	l.t.Logf("%s", p)
@@ -28,7 +28,7 @@ func (l testLog) Write(p []byte) (int, error) {
 }
 
 // runServer runs s until the test ends, or stop is called, and reports Run's error.
-func runServer(t *testing.T, s *Server) (stop func()) {
+func runServer(t testing.TB, s *Server) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -45,7 +45,7 @@ func runServer(t *testing.T, s *Server) (stop func()) {
 	return stop
 }
 
-func testConfig(t *testing.T) Config {
+func testConfig(t testing.TB) Config {
 	cfg := DefaultConfig()
 	cfg.ListenClientURLs = []string{loopback}
 	cfg.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
@@ -73,7 +73,7 @@ func startFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...fun
 }
 
 // dial returns a plain gRPC connection to s.
-func dial(t *testing.T, s *Server) *grpc.ClientConn {
+func dial(t testing.TB, s *Server) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
