@@ -54,9 +54,9 @@ func (c *Change) Net() int64 {
 	}
 }
 
-// MaxCountsRow is the size in bytes of the largest counts row. It has room for some 20,000
-// pieces with keys of 50 bytes.
-const MaxCountsRow = 1 << 20
+// MaxCountsRow is the size in bytes of the largest counts row. It has room for some 10,000
+// pieces with keys of 50 bytes, and fits any packet that MySQL may be limited to.
+const MaxCountsRow = 1 << 19
 
 // CountsKey is the internal key of the counts row.
 func CountsKey() []byte { return []byte(magicMeta + "counts") }
