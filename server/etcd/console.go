@@ -44,20 +44,14 @@ func (c *ConsoleKeys) Children(ctx context.Context, q *read.ChildrenRequest) (*r
 	ctx = fromConsole(ctx)
 	permit, read := c.guard.Range(kr.Key, kr.End)
 	res, err := c.backend.Children(ctx, permit, q)
-	if changed := read.Done(); changed != nil {
-		err = changed
-	}
-	return res, c.answer(ctx, "console keys", kr.Key, kr.End, err)
+	return res, c.answer(ctx, "console keys", kr.Key, kr.End, read.Done(err))
 }
 
 func (c *ConsoleKeys) KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error) {
 	ctx = fromConsole(ctx)
 	permit, read := c.guard.Range(q.Key, nil)
 	res, err := c.backend.KeyHistory(ctx, permit, q)
-	if changed := read.Done(); changed != nil {
-		err = changed
-	}
-	return res, c.answer(ctx, "console history", q.Key, nil, err)
+	return res, c.answer(ctx, "console history", q.Key, nil, read.Done(err))
 }
 
 // answer returns the gRPC error for err, and records it if it is a denial.

@@ -13,10 +13,7 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)
 	res, err := s.backend.Range(ctx, permit, rangeRequest(r), !r.Serializable)
-	if changed := read.Done(); changed != nil {
-		return nil, changed
-	}
-	if err != nil {
+	if err = read.Done(err); err != nil {
 		return nil, err
 	}
 	s.counts.ranges.Inc()

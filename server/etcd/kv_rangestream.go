@@ -21,10 +21,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServe
 			}
 			return stream.Send(&pb.RangeStreamResponse{RangeResponse: chunk})
 		})
-	if changed := read.Done(); changed != nil {
-		return changed
-	}
-	if err == nil {
+	if err = read.Done(err); err == nil {
 		s.counts.ranges.Inc()
 	}
 	return err

@@ -31,10 +31,7 @@ func (s *kvServer) txn(ctx context.Context, r *pb.TxnRequest) (*mvcc.TxnResult, 
 	if forward.OnlyReads(r) {
 		permit, read := s.guard.ReadTxn(r)
 		res, err := s.backend.Txn(ctx, permit, txnRequest(r), !serializable)
-		if changed := read.Done(); changed != nil {
-			return nil, changed
-		}
-		return res, err
+		return res, read.Done(err)
 	}
 	permit, caller, err := s.guard.WriteTxn(ctx, r)
 	if err != nil {

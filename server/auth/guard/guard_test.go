@@ -153,9 +153,9 @@ func TestReadIsRefusedIfUsersChangeDuringIt(t *testing.T) {
 	permit, read := g.Range([]byte("a/x"), nil)
 	_, err := n.Range(as(t, g, "ann"), permit, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/x")}}, true)
 	require.NoError(t, err)
-	require.NoError(t, read.Done())
+	require.NoError(t, read.Done(nil))
 	g.mustChange(t, as(t, g, "root"), userAdd(t, g, "bob", "bobpw"))
-	require.ErrorIs(t, read.Done(), etcdauth.ErrAuthOldRevision)
+	require.ErrorIs(t, read.Done(nil), etcdauth.ErrAuthOldRevision)
 }
 
 // A member that finds out who calls, and a change before the call is executed.

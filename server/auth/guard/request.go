@@ -25,13 +25,13 @@ type Read struct {
 	revision uint64 // of users and roles when it was permitted, 0: not checked
 }
 
-// Done returns an error if users or roles have changed since the read was permitted. As in
-// etcd the caller must then discard the answer.
-func (r *Read) Done() error {
+// Done returns err, that of the read, or another one if users or roles have changed since the
+// read was permitted. As in etcd the caller must then discard the answer.
+func (r *Read) Done(err error) error {
 	if r.revision != 0 && r.revision != r.guard.Revision() {
 		return etcdauth.ErrAuthOldRevision
 	}
-	return nil
+	return err
 }
 
 // reading returns the permit of a read that c judges.
