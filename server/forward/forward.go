@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -358,9 +359,7 @@ func (f *Forwarder) outgoing(ctx context.Context, who metadata.MD) context.Conte
 			out[key] = values
 		}
 	}
-	for key, values := range who {
-		out[key] = values
-	}
+	maps.Copy(out, who)
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		out.Set(forKey, p.Addr.String())
 	}

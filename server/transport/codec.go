@@ -20,9 +20,7 @@ import (
 type codec struct{ encoding.CodecV2 }
 
 // NewCodec returns the codec of servers for clients.
-func NewCodec() encoding.CodecV2 { return newCodec() }
-
-func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
+func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(protocodec.Name)} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

@@ -15,7 +15,7 @@ import (
 // own bytes of m are read back as.
 func checkBytes(t *testing.T, m proto.Message) {
 	t.Helper()
-	own, err := newCodec().Marshal(m)
+	own, err := NewCodec().Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}

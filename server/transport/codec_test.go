@@ -32,7 +32,7 @@ func (r random) header() *pb.ResponseHeader {
 // TestRangeResponsesHaveProtobufsBytes: what is written by hand is what protobuf
 // writes, and can be read back by it.
 func TestRangeResponsesHaveProtobufsBytes(t *testing.T) {
-	c := newCodec()
+	c := NewCodec()
 	for seed := range uint64(300) {
 		r := random{rand.New(rand.NewPCG(seed, 1))}
 		text := func() []byte {
@@ -64,7 +64,7 @@ func TestRangeResponsesHaveProtobufsBytes(t *testing.T) {
 
 // TestWatchResponsesHaveProtobufsBytes: however they are cut.
 func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
-	c := newCodec()
+	c := NewCodec()
 	for seed := range uint64(300) {
 		r := random{rand.New(rand.NewPCG(seed, 2))}
 		text := func() []byte {

@@ -80,16 +80,10 @@ func Encrypted(r *http.Request) bool { return tlsOf(r) != nil }
 
 // Credentials are gRPC's for connections of a Router or of an InProcess, whose handshake, if they have one, was made
 // before gRPC got them.
-func Credentials() credentials.TransportCredentials { return newDoneHandshake() }
+func Credentials() credentials.TransportCredentials { return doneHandshake{insecure.NewCredentials()} }
 
-// doneHandshake are gRPC's credentials for connections whose handshake, if they
-// have one, was made before gRPC got them.
 type doneHandshake struct {
 	credentials.TransportCredentials
-}
-
-func newDoneHandshake() doneHandshake {
-	return doneHandshake{insecure.NewCredentials()}
 }
 
 func (d doneHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -105,4 +99,4 @@ func (d doneHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	return d.TransportCredentials.ServerHandshake(conn)
 }
 
-func (d doneHandshake) Clone() credentials.TransportCredentials { return newDoneHandshake() }
+func (d doneHandshake) Clone() credentials.TransportCredentials { return Credentials() }

@@ -26,15 +26,8 @@ const connectWait = 3 * time.Minute
 // shared are the servers that all tests of this process use.
 var shared = struct {
 	sync.Mutex
-	servers map[Product]*sharedServer
-}{servers: map[Product]*sharedServer{}}
-
-type sharedServer struct {
-	once     sync.Once
-	url      string
-	instance *instance // nil if start-up failed, or the environment names the server
-	err      error
-}
+	servers map[Product]func() (*instance, error)
+}{servers: map[Product]func() (*instance, error){}}
 
 // server returns the URL of the product's shared server, and starts it if need be.
 func (p Product) server() (string, error) {
@@ -48,18 +41,17 @@ func (p Product) server() (string, error) {
 		return given, p.verify(ctx, given)
 	}
 	shared.Lock()
-	s := shared.servers[p]
-	if s == nil {
-		s = &sharedServer{}
-		shared.servers[p] = s
+	start := shared.servers[p]
+	if start == nil {
+		start = sync.OnceValues(func() (*instance, error) { return startShared(p) })
+		shared.servers[p] = start
 	}
 	shared.Unlock()
-	s.once.Do(func() {
-		if s.instance, s.err = startShared(p); s.err == nil {
-			s.url = s.instance.url("")
-		}
-	})
-	return s.url, s.err
+	s, err := start()
+	if err != nil {
+		return "", err
+	}
+	return s.url(""), nil
 }
 
 func startShared(product Product) (*instance, error) {
@@ -85,13 +77,14 @@ func (r runner) Run() int {
 	code := r.inner.Run()
 	shared.Lock()
 	defer shared.Unlock()
-	for product, s := range shared.servers {
+	for product, start := range shared.servers {
 		delete(shared.servers, product)
-		if s.instance == nil {
-			continue
+		s, err := start()
+		if err != nil {
+			continue // so said the tests
 		}
 		// Its data is removed next, so a clean shutdown is not needed.
-		if err := errors.Join(s.instance.kill(), s.instance.remove()); err != nil {
+		if err := errors.Join(s.kill(), s.remove()); err != nil {
 			fmt.Fprintln(os.Stderr, "enginetest:", err)
 			code = max(code, 1)
 		}

@@ -10,29 +10,23 @@ import (
 // start of a server would be the initialisation of its data directory.
 var templates = struct {
 	sync.Mutex
-	of map[string]*template
-}{of: map[string]*template{}}
-
-type template struct {
-	once sync.Once
-	dir  *directory // nil if it could not be made
-	err  error
-}
+	of map[string]func() (*directory, error)
+}{of: map[string]func() (*directory, error){}}
 
 // fill copies an initialised data directory of a product's server to dir.
 func (p *instance) fill() error {
 	templates.Lock()
-	t := templates.of[p.binary]
-	if t == nil {
-		t = &template{}
-		templates.of[p.binary] = t
+	template := templates.of[p.binary]
+	if template == nil {
+		template = sync.OnceValues(func() (*directory, error) { return install(p.product) })
+		templates.of[p.binary] = template
 	}
 	templates.Unlock()
-	t.once.Do(func() { t.dir, t.err = install(p.product) })
-	if t.err != nil {
-		return t.err
+	dir, err := template()
+	if err != nil {
+		return err
 	}
-	return CopyData(p.dataDir(), filepath.Join(t.dir.path, "data"), p.dir.owner)
+	return CopyData(p.dataDir(), filepath.Join(dir.path, "data"), p.dir.owner)
 }
 
 // install makes a directory with a server's data directory.
@@ -52,10 +46,10 @@ func removeTemplates() error {
 	templates.Lock()
 	defer templates.Unlock()
 	var errs []error
-	for binary, t := range templates.of {
+	for binary, template := range templates.of {
 		delete(templates.of, binary)
-		if t.dir != nil {
-			errs = append(errs, t.dir.remove())
+		if dir, err := template(); err == nil {
+			errs = append(errs, dir.remove())
 		}
 	}
 	return errors.Join(errs...)

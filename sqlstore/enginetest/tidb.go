@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -98,11 +99,8 @@ func (c *disguisedConn) QueryContext(ctx context.Context, text string, args []dr
 			return nil, err
 		}
 		override := map[string]string{"version": version}
-		for _, vars := range []map[string]string{c.set, c.tidb.Variables} {
-			for name, value := range vars {
-				override[name] = value
-			}
-		}
+		maps.Copy(override, c.set)
+		maps.Copy(override, c.tidb.Variables)
 		return readVariables(rows, override)
 	}
 	return c.disguisable.QueryContext(ctx, text, args)

@@ -103,10 +103,7 @@ func (s *store) UnsafeGetAllRoles() []*authpb.Role      { return all(s, s.roles)
 
 // get returns the named message. In a writable store it is a copy, because etcd's code
 // changes it.
-func get[T interface {
-	comparable
-	proto.Message
-}](s *store, from map[string]T, name string) T {
+func get[T proto.Message](s *store, from map[string]T, name string) T {
 	v, ok := from[name]
 	if ok && s.change != nil {
 		v = proto.Clone(v).(T)
@@ -115,10 +112,7 @@ func get[T interface {
 }
 
 // all returns everything in the order of names.
-func all[T interface {
-	comparable
-	proto.Message
-}](s *store, from map[string]T) []T {
+func all[T proto.Message](s *store, from map[string]T) []T {
 	names := slices.Sorted(maps.Keys(from))
 	values := make([]T, len(names))
 	for i, name := range names {

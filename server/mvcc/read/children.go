@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -49,16 +51,7 @@ func (r *ChildrenRequest) KeyRange() mvcc.KeyRange {
 }
 
 // prefixEnd returns the range end of the keys that begin with prefix.
-func prefixEnd(prefix []byte) []byte {
-	end := bytes.Clone(prefix)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i] < 0xff {
-			end[i]++
-			return end[:i+1]
-		}
-	}
-	return []byte{0}
-}
+func prefixEnd(prefix []byte) []byte { return []byte(clientv3.GetPrefixRangeEnd(string(prefix))) }
 
 // Children lists one level of keys, at the current revision. It passes over the keys
 // below a child without reading them. Errors: those of Range.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -92,12 +93,8 @@ func (s *batchState) accept(tx *Tx) {
 	}
 	s.changes = append(s.changes, tx.own...)
 	s.presumed = append(s.presumed, tx.ownPresumed...)
-	for id, l := range tx.ownLeases {
-		s.leases[id] = l
-	}
-	for k, v := range tx.ownMeta {
-		s.meta[k] = v
-	}
+	maps.Copy(s.leases, tx.ownLeases)
+	maps.Copy(s.meta, tx.ownMeta)
 	if tx.ownAuth != nil {
 		s.auth = tx.ownAuth
 	}
