@@ -31,7 +31,8 @@ func newBenchCommand() *cobra.Command {
 		Long: `Drive an etcd endpoint with kube-apiserver's requests, measure it, and compare every answer and
 every watch event with what was written. Any etcd v3 server will do.
 
-Everything is written below a prefix of its own, and deleted afterwards. The store is compacted by "objects" only.
+Everything is written below a prefix of its own, and deleted afterwards. The store is compacted by
+"objects" only.
 
 Workloads:
 ` + benchWorkloads(),

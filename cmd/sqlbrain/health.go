@@ -23,11 +23,11 @@ func (p *program) newHealthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask the server that runs here whether it is healthy",
-		Long: `Ask the server that runs with these settings whether it is healthy: /readyz on every URL that it serves
-clients on, for which it reads as a client would. The exit code is 0 if all of them say so.
+		Long: `Ask the server that runs with these settings whether it is healthy: /readyz on every URL that it
+serves clients on, for which it reads as a client would. The exit code is 0 if all of them say so.
 
-An https server must show its --cert-file, whatever name that is for. If the server demands a client certificate,
-this command shows the same one, which must then be valid for clients.`,
+An https server must show its --cert-file, whatever name that is for. If the server demands a client
+certificate, this command shows the same one, which must then be valid for clients.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

@@ -20,9 +20,9 @@ func (p *program) newMigrateCommand() *cobra.Command {
 		Short: "Create, check or remove the schema of the database",
 		Long: `Create, check or remove the schema of the database.
 
-The state is kept in the table schema_migrations, as golang-migrate keeps it. sqlbrain serve does the same as
-"migrate up" when it starts, unless it runs with --migrate=verify. While a server has an SQLite file open, up, down
-and force are refused.`,
+The state is kept in the table schema_migrations, as golang-migrate keeps it. sqlbrain serve does
+the same as "migrate up" when it starts, unless it runs with --migrate=verify. While a server has an
+SQLite file open, up, down and force are refused.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return &usageError{errors.New("name one of up, down, version and force")}

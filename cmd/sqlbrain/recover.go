@@ -31,16 +31,16 @@ func (p *program) newRecoverCommand() *cobra.Command {
 		Short: "Let the servers continue after the database lost committed data, or was restored",
 		Long: `Let the servers continue after the database lost committed data, or was restored from a backup.
 
-A server that finds less in the database than it has acknowledged (for instance because an asynchronous replica was
-promoted) refuses to serve: it would assign the lost revisions again, and clients that have seen them would take new
-data for old. recover raises the revision far above every revision that was ever assigned, and marks everything below
-as compacted. Watches and lists from an old revision then end with that error, and clients start again. Lost data stays
-lost.
+A server that finds less in the database than it has acknowledged (for instance because an
+asynchronous replica was promoted) refuses to serve: it would assign the lost revisions again, and
+clients that have seen them would take new data for old. recover raises the revision far above every
+revision that was ever assigned, and marks everything below as compacted. Watches and lists from an
+old revision then end with that error, and clients start again. Lost data stays lost.
 
-A server records the loss in the database, so that no server serves after a restart either. recover raises the revision
-from the recorded one, and removes the record. Stop all servers first: with --yes, recover asks every member that did
-not shut down cleanly to prove that it runs, waits a few seconds for the proof, and changes nothing if one does. --force
-skips that.
+A server records the loss in the database, so that no server serves after a restart either. recover
+raises the revision from the recorded one, and removes the record. Stop all servers first: with
+--yes, recover asks every member that did not shut down cleanly to prove that it runs, waits a few
+seconds for the proof, and changes nothing if one does. --force skips that.
 
 recover shows what the database holds, and changes nothing unless --yes is given.`,
 		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'

@@ -27,17 +27,18 @@ func (p *program) newRestoreCommand() *cobra.Command {
 		Short: "Fill an empty database from an etcd snapshot, or from a running server",
 		Long: `Fill an empty database from a file of etcdctl snapshot save, made of an etcd or of a sqlbrain.
 
-It restores keys with all their versions since the compact revision, revisions, leases, users, roles, and whether
-authentication is on, but not members and alarms. It checks the file before it changes the database. Until it has
-finished, the database is marked and no server serves it. If it is interrupted, run it again: it starts from the
-beginning.
+It restores keys with all their versions since the compact revision, revisions, leases, users,
+roles, and whether authentication is on, but not members and alarms. It checks the file before it
+changes the database. Until it has finished, the database is marked and no server serves it. If it
+is interrupted, run it again: it starts from the beginning.
 
-With --from it takes the snapshot from a running server, which should no longer be written to. If the server makes no
-snapshots, as kine, it copies the keys at one revision: their values, mod and create revisions, versions, and leases
-with their full TTL. The history below that revision counts as compacted.`,
+With --from it takes the snapshot from a running server, which should no longer be written to. If
+the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and
+create revisions, versions, and leases with their full TTL. The history below that revision counts
+as compacted.`,
 		Example: `  etcdctl snapshot save snapshot.db
-  sqlbrain restore snapshot.db --datastore 'mysql://user:password@db.example/sqlbrain'
-  sqlbrain restore --from http://kine.example:2379 --datastore 'mysql://user:password@db.example/sqlbrain'`,
+  sqlbrain restore snapshot.db --datastore mysql://user:password@db/sqlbrain
+  sqlbrain restore --from http://kine.example:2379 --datastore mysql://user:password@db/sqlbrain`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args, output) },
 	}

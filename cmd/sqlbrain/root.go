@@ -77,11 +77,11 @@ func (p *program) newRootCommand() *cobra.Command {
 	root.Short = "An etcd v3 server whose data lives in one SQL table"
 	root.Long = root.Short + `.
 
-Without a command it serves. Each flag can also be given as an environment variable (--max-txn-ops is
-SQLBRAIN_MAX_TXN_OPS) and as a key of the YAML file that --config-file names (max-txn-ops). A flag beats the
-environment, which beats the file.`
+Without a command it serves. Each flag can also be given as an environment variable (--max-txn-ops
+is SQLBRAIN_MAX_TXN_OPS) and as a key of the YAML file that --config-file names (max-txn-ops). A
+flag beats the environment, which beats the file.`
 	root.Example = `  sqlbrain
-  sqlbrain --datastore 'mysql://user@db.example:3306/sqlbrain?tls=true' --datastore-password-file /run/secrets/db
+  sqlbrain --datastore 'mysql://user@db/sqlbrain?tls=true' --datastore-password-file password
   sqlbrain doctor --datastore mysql://user:password@127.0.0.1/sqlbrain`
 	root.Version = productVersion()
 	root.SetVersionTemplate("sqlbrain {{.Version}}\n")
@@ -91,5 +91,6 @@ environment, which beats the file.`
 		return &usageError{config.FlagError(cmd.Flags(), err)}
 	})
 	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), newBenchCommand())
+	arrangeHelp(root)
 	return root
 }

@@ -26,8 +26,8 @@ func (p *program) newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve etcd clients (the default)",
-		Long: `Serve etcd clients until SIGINT or SIGTERM. Requests under way are answered first; a second signal, a
-second later or more, ends the process at once.`,
+		Long: `Serve etcd clients until SIGINT or SIGTERM. Requests under way are answered first; a second signal,
+a second later or more, ends the process at once.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context()) },
 	}

@@ -276,7 +276,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--datastore=mysql://u@h/d --datastore-password-command=true --datastore-password-file=/dev/null", "--datastore-password-command is given as well"},
 		{"--datastore=mysql://u:p@h/d --datastore-password-command=true", "holds a password as well"},
 		{"--datastore=mysql://root@h/d --datastore-password-file=/dev/null", "is empty"},
-		{"--datastore=mysql://u@h/d?tls=true --datastore-password-from=oracle", "--datastore-password-from: must be one of aws, google, azure"},
+		{"--datastore=mysql://u@h/d?tls=true --datastore-password-from=oracle", "must be one of aws, google, azure"},
 		{"--datastore=mysql://u@h/d?tls=true --datastore-password-from=aws", "aws: h does not name a region"},
 		{"--datastore=mysql://u@h/d --datastore-password-from=azure", "needs tls=true"},
 		{"--datastore=mysql://u@h/d --datastore-password-from=azure --datastore-password-command=true", "--datastore-password-command is given as well"},

@@ -31,7 +31,7 @@ func (s *Settings) define() {
 	value(f.StringVar, &s.Datastore, "datastore", "`URL` of the database: mysql://user:password@host:3306/database, with several hosts host:3306,host:3306 the one that takes writes, or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
 	value(f.StringVar, &s.PasswordFile, "datastore-password-file", "`file` that holds the database's password, instead of the URL; read again for each connection")
 	value(f.StringVar, &s.PasswordCommand, "datastore-password-command", "shell `command` that prints the database's password, instead of the URL; run for new connections, within 10s, what it prints serves for 10s")
-	value(f.StringVar, &s.PasswordFrom, "datastore-password-from", "cloud whose IAM gives this workload the database's password: aws (RDS, Aurora), google (Cloud SQL) or azure; needs tls=true in the URL")
+	f.Var(optional(&s.PasswordFrom, word("aws"), word("google"), word("azure")), "datastore-password-from", "cloud whose IAM gives this workload the database's password: aws (RDS, Aurora), google (Cloud SQL) or azure; needs tls=true in the URL")
 	number(s, f.IntVar, &s.Store.MaxOpenConns, "datastore-max-open-conns", 0, 1<<16, "most connections to the database (0: chosen by the engine)")
 	value(f.StringVar, &s.DataDir, "data-dir", "`directory` of the default database")
 	f.Var(choice(&s.Migrate, option[bool]{"auto", true}, option[bool]{"verify", false}), "migrate", "at start, bring the schema up to date (auto) or only check it (verify)")
@@ -117,6 +117,7 @@ func (s *Settings) define() {
 	number(s, f.IntVar, &s.Tracing.SamplingRate, "distributed-tracing-sampling-rate", 0, tracing.PerMillion, "how many of a million requests are followed whose client does not say that they are")
 
 	value(f.StringVar, &s.ProtocolTrace, "trace-protocol", "`file` to append the steps of the protocol between members and database to, for tests that validate them; at most 256 MiB, and slow")
+	s.markGroups()
 }
 
 // value defines a flag that takes any value of its type; set is pflag's method for that type.

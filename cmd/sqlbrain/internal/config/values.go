@@ -36,6 +36,9 @@ func choice[T any](field *T, options ...option[T]) *oneOf[T] {
 	return &oneOf[T]{field, options, options[0].word}
 }
 
+// optional leaves field as it is by default, and shows no default.
+func optional[T any](field *T, options ...option[T]) *oneOf[T] { return &oneOf[T]{field, options, ""} }
+
 func (c *oneOf[T]) String() string { return c.chosen }
 func (c *oneOf[T]) Type() string   { return c.join("|") }
 
