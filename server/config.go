@@ -17,6 +17,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
@@ -39,7 +40,7 @@ type Config struct {
 	// AdvertiseClientURLs is what MemberList answers; none: the addresses listened on.
 	AdvertiseClientURLs []string
 	// Members are the cluster's; nil for a node that has its database to itself.
-	Members etcd.Members
+	Members *member.Registry
 	// ListenMetricsURLs serve /metrics and the health endpoints only.
 	ListenMetricsURLs []string
 	TLS               tlsfiles.Config // of https and unixs listeners

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
@@ -39,13 +40,10 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout, ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
 		r.MustRegister(s.forward.Collectors()...)
 	}
-	members := cfg.Members
-	if members == nil {
-		members = etcd.SingleMember(s.node, cfg.Name, clientURLs)
-	}
 	return etcd.New(etcd.Config{
 		Logger: cfg.Logger, Registerer: r, Node: s.node, Open: open, Guard: g, Streams: s.streams, Connect: s.inside.Connect,
-		Forward: s.forward, Mover: cfg.Mover, Members: members, Audit: cfg.Audit,
+		Forward: s.forward, Mover: cfg.Mover, Members: cfg.Members,
+		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, ClientURLs: clientURLs, Alive: true}, Audit: cfg.Audit,
 		SnapshotDir: cfg.SnapshotDir, MaxRequestBytes: cfg.MaxRequestBytes, MaxTxnOps: cfg.MaxTxnOps,
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/audit"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 )
@@ -27,11 +28,11 @@ import (
 // Calls that this process makes itself on behalf of a client's are left out for the same reason.
 type auditor struct {
 	log   *audit.Log // nil: off
-	guard identityGuard
+	guard *guard.Guard
 }
 
 func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if a.log == nil || ownCall(ctx) {
+	if a.log == nil || transport.FromInside(ctx) {
 		return handler(ctx, req)
 	}
 	changes := isChange(req)
@@ -64,7 +65,7 @@ func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 func (a *auditor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx := link.WithRequestID(ss.Context())
 	ss = sourcedStream{ss, ctx}
-	if a.log == nil || ownCall(ctx) {
+	if a.log == nil || transport.FromInside(ctx) {
 		return handler(srv, ss)
 	}
 	var asked firstMessage
@@ -133,15 +134,6 @@ func (a *auditor) caller(ctx context.Context) *caller {
 		}
 	}
 	return who
-}
-
-// ownCall reports whether this process calls itself.
-func ownCall(ctx context.Context) bool {
-	p, ok := grpcpeer.FromContext(ctx)
-	if !ok {
-		return false
-	}
-	return transport.FromInside(p.AuthInfo)
 }
 
 // remoteAddress returns where a client's call comes from. The gateway and the console call

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 )
 
@@ -22,7 +23,7 @@ import (
 type authServer struct {
 	pb.UnsafeAuthServer
 
-	guard   authGuard
+	guard   *guard.Guard
 	headers headers
 	forward *forward.Forwarder // of the making of tokens; nil: none
 	log     *slog.Logger

@@ -13,8 +13,8 @@ import (
 
 // ConsoleKeys implements console.Keys: reads that etcd has no RPC for, guarded like a range.
 type ConsoleKeys struct {
-	backend consoleBackend
-	guard   kvGuard
+	backend Node
+	guard   *guard.Guard
 	audit   *auditor
 	logout  func(context.Context) error
 	log     *slog.Logger

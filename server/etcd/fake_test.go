@@ -9,7 +9,7 @@ const (
 )
 
 // fakeIdentity is the identity of a node at revision 100.
-type fakeIdentity struct{}
+type fakeIdentity struct{ Node }
 
 func (fakeIdentity) ClusterID() uint64      { return fakeCluster }
 func (fakeIdentity) MemberID() uint64       { return fakeMember }

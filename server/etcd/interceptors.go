@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/forward"
@@ -22,11 +21,11 @@ import (
 // that clients send with it, and the mapping of errors. It is the innermost
 // interceptor, so that logs and metrics see what the client gets.
 type front struct {
-	id       identity
+	node     Node
 	streams  *transport.Streams
 	log      *slog.Logger
 	requests *status.ClientRequests
-	guard    passwordGuard
+	guard    *guard.Guard
 	forward  *forward.Forwarder // nil: this node always leads
 }
 
@@ -55,10 +54,8 @@ func (f *front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 // withSource returns ctx, of a call that came to the servers for clients, with whose
 // connection it came on: only this process itself may say for whom it calls.
 func withSource(ctx context.Context) context.Context {
-	if p, ok := peer.FromContext(ctx); ok {
-		if transport.FromInside(p.AuthInfo) {
-			return guard.From(ctx, guard.Inside)
-		}
+	if transport.FromInside(ctx) {
+		return guard.From(ctx, guard.Inside)
 	}
 	return guard.From(ctx, guard.Client)
 }
@@ -84,7 +81,7 @@ func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, er
 	}
 	f.requests.Count(kind, version)
 	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
-		if f.id.Status().NotServing != nil {
+		if f.node.Status().NotServing != nil {
 			return true, rpctypes.ErrGRPCNoLeader
 		}
 		needsLeader = true
@@ -92,27 +89,23 @@ func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, er
 	return needsLeader, nil
 }
 
-// memberFront is what a member's call passes before and after its handler. It says
-// unmistakably when a call was not executed because this node does not lead; only
-// then may the member try elsewhere. Nothing is forwarded from here: two nodes that
-// take each other for the leader would never end.
-type memberFront struct {
-	streams *transport.Streams
-	log     *slog.Logger
-}
-
-func (f *memberFront) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// UnaryForMembers is the interceptor of calls from other members. It says unmistakably when
+// a call was not executed because this node does not lead; only then may the member try
+// elsewhere. Nothing is forwarded from here: two nodes that take each other for the leader
+// would never end.
+func (s *Services) UnaryForMembers(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(guard.From(ctx, guard.Peer), req)
 	if errors.Is(err, mvcc.ErrNotLeader) {
 		if err := forward.MarkNotLeader(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return resp, Answer(ctx, f.log, info.FullMethod, err)
+	return resp, Answer(ctx, s.log, info.FullMethod, err)
 }
 
-func (f *memberFront) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// StreamForMembers is the interceptor of streams from other members.
+func (s *Services) StreamForMembers(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ss = sourcedStream{ss, guard.From(ss.Context(), guard.Peer)}
-	err := f.streams.Run(ss, info.FullMethod, false, func(ss grpc.ServerStream) error { return handler(srv, ss) })
-	return Answer(ss.Context(), f.log, info.FullMethod, err)
+	err := s.streams.Run(ss, info.FullMethod, false, func(ss grpc.ServerStream) error { return handler(srv, ss) })
+	return Answer(ss.Context(), s.log, info.FullMethod, err)
 }

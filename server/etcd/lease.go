@@ -14,8 +14,8 @@ import (
 type leaseServer struct {
 	pb.UnsafeLeaseServer
 
-	backend  leaseBackend
-	guard    leaseGuard
+	backend  Node
+	guard    *guard.Guard
 	headers  headers
 	streams  *transport.Streams
 	forward  *forward.Forwarder // of the messages of streams; nil: none

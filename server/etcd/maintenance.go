@@ -2,12 +2,15 @@ package etcd
 
 import (
 	"context"
+	"log/slog"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 )
@@ -16,11 +19,13 @@ import (
 type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 
-	backend   maintenanceBackend
-	guard     callerGuard
+	backend   Node
+	guard     *guard.Guard
 	headers   headers
 	mover     LeaderMover // nil: this node always leads
-	snapshots *snapshotServer
+	members   func() []member.Member
+	snapshots *snapshot.Maker
+	log       *slog.Logger
 }
 
 // Status describes the node. Its raft index is the number of commits.
@@ -28,7 +33,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 	if _, err := s.guard.Somebody(ctx); err != nil {
 		return nil, err
 	}
-	st := s.headers.id.Status()
+	st := s.headers.node.Status()
 	out := &pb.StatusResponse{
 		Header:           s.headers.at(st.Revision),
 		Version:          Version,
@@ -153,10 +158,10 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 		}
 		return &pb.MoveLeaderResponse{}, nil
 	}
-	if s.headers.id.Status().NotServing != nil {
+	if s.headers.node.Status().NotServing != nil {
 		return nil, rpctypes.ErrGRPCNotLeader
 	}
-	if r.TargetID != s.headers.id.MemberID() {
+	if r.TargetID != s.headers.node.MemberID() {
 		return nil, rpctypes.ErrGRPCBadLeaderTransferee
 	}
 	return &pb.MoveLeaderResponse{}, nil

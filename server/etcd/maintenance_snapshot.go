@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"errors"
-	"log/slog"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -10,13 +9,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 )
-
-// snapshotServer answers Maintenance.Snapshot.
-type snapshotServer struct {
-	log     *slog.Logger
-	maker   *snapshot.Maker
-	members Members
-}
 
 // Snapshot sends etcd's backend as of the newest revision, then its hash. The file is
 // made on this node's disk first. Every member can do it.
@@ -28,16 +20,16 @@ func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenanc
 	}
 	started := time.Now()
 	var opened *export.Snapshot
-	file, err := s.snapshots.maker.Make(ctx, func() (*export.Snapshot, error) {
+	file, err := s.snapshots.Make(ctx, func() (*export.Snapshot, error) {
 		var err error
 		opened, err = s.backend.OpenSnapshot(ctx, permit)
 		return opened, err
-	}, s.snapshots.about())
+	}, s.about())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	log := s.snapshots.log.With("revision", opened.Revision, "bytes", file.Size)
+	log := s.log.With("revision", opened.Revision, "bytes", file.Size)
 	log.Info("sending a snapshot", "made_in", time.Since(started).Round(time.Millisecond))
 	err = file.Send(func(block []byte, remaining int64) error {
 		if err := ctx.Err(); err != nil {
@@ -51,9 +43,9 @@ func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenanc
 	return err
 }
 
-func (s *snapshotServer) about() snapshot.About {
+func (s *maintenanceServer) about() snapshot.About {
 	about := snapshot.About{ClusterVersion: ClusterVersion, StorageVersion: StorageVersion}
-	for _, m := range membersOf(s.members.Cached()) {
+	for _, m := range s.members() {
 		about.Members = append(about.Members, snapshot.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs})
 	}
 	return about

@@ -5,6 +5,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 )
 
@@ -13,9 +14,10 @@ import (
 type clusterServer struct {
 	pb.UnsafeClusterServer
 
-	headers headers
-	guard   callerGuard
-	members Members
+	headers  headers
+	guard    *guard.Guard
+	registry *member.Registry // nil: the node has its database to itself
+	self     member.Member    // without a registry
 }
 
 // MemberList names the members: as the table has them if that is asked for, else
@@ -24,22 +26,30 @@ func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest)
 	if _, err := s.guard.Somebody(ctx); err != nil {
 		return nil, err
 	}
-	members := s.members.Cached()
-	if r.Linearizable {
+	members := s.cached()
+	if r.Linearizable && s.registry != nil {
 		var err error
-		if members, err = s.members.Members(ctx); err != nil {
+		if members, err = s.registry.Members(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return &pb.MemberListResponse{Header: s.headers.at(0), Members: membersOf(members)}, nil
 }
 
+// cached returns the members as this node last saw them.
+func (s *clusterServer) cached() []member.Member {
+	if s.registry == nil {
+		return []member.Member{s.self}
+	}
+	return s.registry.Cached()
+}
+
 // MemberAdd registers a member that has not started.
 func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
-	if _, err := s.guard.Admin(ctx); err != nil {
+	if err := s.mayChange(ctx); err != nil {
 		return nil, err
 	}
-	added, members, err := s.members.Add(ctx, r.PeerURLs, r.IsLearner)
+	added, members, err := s.registry.Add(ctx, r.PeerURLs, r.IsLearner)
 	if err != nil {
 		return nil, err
 	}
@@ -48,29 +58,39 @@ func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (
 
 // MemberRemove takes a member out of the cluster.
 func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
-	members, err := s.change(ctx, func() ([]member.Member, error) { return s.members.Remove(ctx, r.ID) })
+	members, err := s.change(ctx, func() ([]member.Member, error) { return s.registry.Remove(ctx, r.ID) })
 	return &pb.MemberRemoveResponse{Header: s.headers.at(0), Members: members}, err
 }
 
 // MemberUpdate sets where the other members reach one.
 func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
-	members, err := s.change(ctx, func() ([]member.Member, error) { return s.members.Update(ctx, r.ID, r.PeerURLs) })
+	members, err := s.change(ctx, func() ([]member.Member, error) { return s.registry.Update(ctx, r.ID, r.PeerURLs) })
 	return &pb.MemberUpdateResponse{Header: s.headers.at(0), Members: members}, err
 }
 
 // MemberPromote fails: there are no learners.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	members, err := s.change(ctx, func() ([]member.Member, error) { return s.members.Promote(ctx, r.ID) })
+	members, err := s.change(ctx, func() ([]member.Member, error) { return s.registry.Promote(ctx, r.ID) })
 	return &pb.MemberPromoteResponse{Header: s.headers.at(0), Members: members}, err
 }
 
 // change makes a change, and returns the members after it. gRPC drops an answer that comes with an error.
 func (s *clusterServer) change(ctx context.Context, make func() ([]member.Member, error)) ([]*pb.Member, error) {
-	if _, err := s.guard.Admin(ctx); err != nil {
+	if err := s.mayChange(ctx); err != nil {
 		return nil, err
 	}
 	members, err := make()
 	return membersOf(members), err
+}
+
+func (s *clusterServer) mayChange(ctx context.Context) error {
+	if _, err := s.guard.Admin(ctx); err != nil {
+		return err
+	}
+	if s.registry == nil {
+		return errSingleMember
+	}
+	return nil
 }
 
 func memberOf(m member.Member) *pb.Member {
@@ -83,38 +103,4 @@ func membersOf(members []member.Member) []*pb.Member {
 		out[i] = memberOf(m)
 	}
 	return out
-}
-
-type singleMember struct {
-	id         identity
-	name       string
-	clientURLs []string
-}
-
-// SingleMember returns the membership of a node that has its database to itself. It cannot
-// be changed.
-func SingleMember(n Node, name string, clientURLs []string) Members {
-	return singleMember{id: n, name: name, clientURLs: clientURLs}
-}
-
-func (s singleMember) Cached() []member.Member {
-	return []member.Member{{ID: s.id.MemberID(), Name: s.name, ClientURLs: s.clientURLs, Alive: true}}
-}
-
-func (s singleMember) Members(context.Context) ([]member.Member, error) { return s.Cached(), nil }
-
-func (s singleMember) Add(context.Context, []string, bool) (member.Member, []member.Member, error) {
-	return member.Member{}, nil, errSingleMember
-}
-
-func (s singleMember) Remove(context.Context, uint64) ([]member.Member, error) {
-	return nil, errSingleMember
-}
-
-func (s singleMember) Update(context.Context, uint64, []string) ([]member.Member, error) {
-	return nil, errSingleMember
-}
-
-func (s singleMember) Promote(context.Context, uint64) ([]member.Member, error) {
-	return nil, errSingleMember
 }

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 )
 
 // concurrency is what the Lock and Election services share. They are etcd's own,
@@ -26,7 +28,7 @@ type concurrency struct {
 	kv      clientv3.KV
 	lease   clientv3.Lease
 	watcher clientv3.Watcher
-	guard   identityGuard
+	guard   *guard.Guard
 
 	ctx context.Context // ends when the calls must
 	end context.CancelFunc
@@ -43,7 +45,7 @@ const keepAliveTimeout = time.Second
 
 // newConcurrency opens two connections: one for calls, and one for streams, which
 // stay open and must not delay calls.
-func newConcurrency(g identityGuard, connect func() (*grpc.ClientConn, error)) (*concurrency, error) {
+func newConcurrency(g *guard.Guard, connect func() (*grpc.ClientConn, error)) (*concurrency, error) {
 	calls, err := connect()
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/server/audit"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
@@ -37,7 +38,7 @@ type Config struct {
 	Registerer prometheus.Registerer
 	Node       Node
 	Open       OpenWatch
-	Guard      Guard
+	Guard      *guard.Guard
 	Streams    *transport.Streams
 	// Connect returns a connection of this process to its own server for clients. The Lock
 	// and Election services call the other services through it.
@@ -46,8 +47,9 @@ type Config struct {
 	Forward *forward.Forwarder
 	// Mover moves the leadership; nil for a node that always leads.
 	Mover LeaderMover
-	// Members are the members of the cluster; see SingleMember.
-	Members Members
+	// Members are the members of the cluster; nil: the node has its database to itself, and is Self.
+	Members *member.Registry
+	Self    member.Member
 	// Audit records what clients changed and were denied; nil: off.
 	Audit *audit.Log
 
@@ -71,7 +73,8 @@ type Services struct {
 	console *ConsoleKeys
 	audit   *auditor
 	clients *front
-	members *memberFront
+	streams *transport.Streams
+	log     *slog.Logger
 }
 
 // New returns the services. The caller ends them with Stop and Close.
@@ -81,21 +84,22 @@ func New(cfg Config) (*Services, error) {
 		return nil, err
 	}
 	h := headers{cfg.Node}
+	cluster := &clusterServer{headers: h, guard: cfg.Guard, registry: cfg.Members, self: cfg.Self}
 	audit := &auditor{log: cfg.Audit, guard: cfg.Guard}
-	snapshots := &snapshotServer{log: cfg.Logger, maker: snapshot.NewMaker(cfg.SnapshotDir), members: cfg.Members}
 	users := &authServer{guard: cfg.Guard, headers: h, forward: cfg.Forward, log: cfg.Logger}
 	return &Services{
 		kv:          &kvServer{backend: cfg.Node, guard: cfg.Guard, headers: h, counts: newKVCounters(cfg.Registerer), maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
 		watch:       &watchServer{open: cfg.Open, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
 		lease:       &leaseServer{backend: cfg.Node, guard: cfg.Guard, headers: h, streams: cfg.Streams, forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes},
-		cluster:     &clusterServer{headers: h, guard: cfg.Guard, members: cfg.Members},
-		maintenance: &maintenanceServer{backend: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover, snapshots: snapshots},
+		cluster:     cluster,
+		maintenance: &maintenanceServer{backend: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover, members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger},
 		auth:        users,
 		recipes:     recipes,
 		console:     &ConsoleKeys{backend: cfg.Node, guard: cfg.Guard, audit: audit, logout: users.logout, log: cfg.Logger},
 		audit:       audit,
-		clients:     &front{id: cfg.Node, streams: cfg.Streams, log: cfg.Logger, requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
-		members:     &memberFront{streams: cfg.Streams, log: cfg.Logger},
+		clients:     &front{node: cfg.Node, streams: cfg.Streams, log: cfg.Logger, requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
+		streams:     cfg.Streams,
+		log:         cfg.Logger,
 	}, nil
 }
 
@@ -145,18 +149,8 @@ type forwarded struct {
 	*authServer
 }
 
-// UnaryForMembers is the interceptor of calls from other members.
-func (s *Services) UnaryForMembers(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	return s.members.unary(ctx, req, info, handler)
-}
-
-// StreamForMembers is the interceptor of streams from other members.
-func (s *Services) StreamForMembers(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.members.stream(srv, ss, info, handler)
-}
-
 // Members returns the members of the cluster that this node read last.
-func (s *Services) Members() []member.Member { return s.cluster.members.Cached() }
+func (s *Services) Members() []member.Member { return s.cluster.cached() }
 
 // ConsoleKeys returns what the console reads.
 func (s *Services) ConsoleKeys() *ConsoleKeys {

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
 
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -22,7 +23,7 @@ type watchServer struct {
 	pb.UnsafeWatchServer
 
 	open          OpenWatch
-	guard         watchGuard
+	guard         *guard.Guard
 	audit         *auditor
 	headers       headers
 	streams       *transport.Streams
@@ -120,7 +121,7 @@ func (s *watchServer) ended(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return rpctypes.ErrGRPCWatchCanceled
 	case errors.Is(err, watch.ErrClosed):
-		if s.headers.id.Status().NotServing != nil {
+		if s.headers.node.Status().NotServing != nil {
 			return rpctypes.ErrGRPCNoLeader
 		}
 		return rpctypes.ErrGRPCStopped

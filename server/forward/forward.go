@@ -63,20 +63,11 @@ type Node interface {
 	AwaitApplied(ctx context.Context, u backend.Update) error
 }
 
-// Guard authenticates callers. Its methods may be called by several goroutines.
-type Guard interface {
-	// Forwarded returns the metadata that name the caller to the leader, and the version
-	// of the users and roles that decided it.
-	Forwarded(ctx context.Context) (who metadata.MD, version int64, err error)
-	// Refresh loads the newest users and roles, and returns their version.
-	Refresh(ctx context.Context) (version int64, err error)
-}
-
 // Config configures a Forwarder.
 type Config struct {
 	Router  Router
 	Node    Node
-	Guard   Guard
+	Guard   *guard.Guard
 	Timeout time.Duration // bound of a call, in addition to the caller's deadline
 
 	// Tests change these, which may be zero.

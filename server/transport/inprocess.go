@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/test/bufconn"
 )
@@ -60,9 +61,13 @@ type insideInfo struct{ credentials.CommonAuthInfo }
 
 func (insideInfo) AuthType() string { return "inside" }
 
-// FromInside reports whether a call with this authentication is this process's own.
-func FromInside(info credentials.AuthInfo) bool {
-	_, ok := info.(insideInfo)
+// FromInside reports whether the call of ctx is this process's own.
+func FromInside(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	_, ok = p.AuthInfo.(insideInfo)
 	return ok
 }
 
