@@ -5,7 +5,8 @@
 // the seeded bubble:
 //
 //   - One goroutine of the bubble runs at a time. It keeps the turn while it is preempted, in a system call, or made to
-//     assist the garbage collector. It loses the turn when it blocks, yields or ends. The seed chooses the next one.
+//     assist the garbage collector, also where it is preempted because it clears much memory. It loses the turn when it
+//     blocks, yields or ends. The seed chooses the next one.
 //   - The seed chooses whether a goroutine lets others run before it takes a lock, sends, receives or closes a channel.
 //   - select, timers of one instant, iterations of maps, and math/rand take their random numbers from the seed.
 //   - Hashes of map keys are the same in all processes and on all machines. A pointer is hashed by a number that it gets

@@ -86,6 +86,7 @@ var programs = []struct {
 	{"contexts", contexts},
 	{"random", random},
 	{"busy", busy},
+	{"allocations", allocations},
 	{"grpc", calls},
 }
 
@@ -309,6 +310,20 @@ func busy(t *testing.T, tr *trace) {
 }
 
 var keep []byte
+
+// allocations takes memory whose clearing lasts so long that the system monitor asks for the processor meanwhile.
+func allocations(t *testing.T, tr *trace) {
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 8 {
+				runtime.KeepAlive(make([]byte, 4<<20))
+				tr.add("%d", i)
+			}
+		})
+	}
+	wg.Wait()
+}
 
 func calls(t *testing.T, tr *trace) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

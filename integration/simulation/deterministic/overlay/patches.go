@@ -23,6 +23,10 @@ var patches = []patch{
 	insertAfter("runtime/synctest.go", "\tbubble.now = synctestBaseTime\n", "\tseededStart(bubble, gp)\n"),
 	insertAfter("runtime/synctest.go", "\tgp.bubble = bubble\n\tdefer func() {\n", "\t\tseededStop(bubble)\n"),
 
+	// A goroutine that gives way while it clears memory or assists the collector was asked to: it is preempted.
+	{"runtime/proc.go", 1, "\t\tgogo(&gp.sched) // never return\n\t}\n\tgoschedImpl(gp, false)\n", "\t\tgogo(&gp.sched) // never return\n\t}\n\tgoschedImpl(gp, true)\n"},
+	{"runtime/mgcmark.go", 1, "\t\tif gp.preempt {\n\t\t\tGosched()\n", "\t\tif gp.preempt {\n\t\t\tmcall(gopreempt_m)\n"},
+
 	// Locks: no spinning, and a fake clock for starvation.
 	insertAfter("runtime/proc.go", "func internal_sync_runtime_canSpin(i int) bool {\n", "\tif seededHere() {\n\t\treturn false\n\t}\n"),
 	{"runtime/sema.go", 1, "func internal_sync_nanotime() int64 {\n\treturn nanotime()\n",
