@@ -51,6 +51,13 @@ var patches = []patch{
 	{"runtime/select.go", 1, "cheaprandn(uint32(norder + 1))", "seededCheapN(uint32(norder + 1))"},
 	{"runtime/time.go", 1, "t.rand = cheaprand()", "t.rand = seededCheap()"},
 
+	// Speed: stacks that need not grow, and no memory that goes back to the system between runs.
+	{"runtime/stack.go", 1, "var startingStackSize uint32 = fixedStack\n", "var startingStackSize uint32 = 16 << 10\n"},
+	insertAfter("runtime/stack.go", "func gcComputeStartingStackSize() {\n", "\tif true {\n\t\treturn\n\t}\n"),
+	{"runtime/proc.go", 1, "newg = malg(stackMin)", "newg = malg(int32(startingStackSize))"},
+	insertAfter("runtime/mgcscavenge.go", "func gcPaceScavenger(memoryLimit int64, heapGoal, lastHeapGoal uint64) {\n",
+		"\tif true {\n\t\tscavenge.memoryLimitGoal.Store(^uint64(0))\n\t\tscavenge.gcPercentGoal.Store(^uint64(0))\n\t\treturn\n\t}\n"),
+
 	// Hashes of map keys: the same on every machine, and for pointers not of the address.
 	insertAfter("runtime/alg.go", "func alginit() {\n",
 		"\tif true {\n\t\tfor i := range hashkey {\n\t\t\thashkey[i] = uintptr(i)*0x9e3779b1 + 0x7f4a7c15\n\t\t}\n\t\treturn\n\t}\n"),
