@@ -1,4 +1,4 @@
-# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, and gosec.
+# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, `make gosec` and `make docs`.
 
 GO       ?= go
 BIN      := bin/sqlbrain
@@ -249,6 +249,17 @@ else
 	@echo "no goreleaser in PATH: .goreleaser.yaml was read by a test, nothing was built from it"
 endif
 
+.PHONY: docs
+docs: docs/node_modules/.package-lock.json ## Build the site of the documentation into bin/docs, and check its links; needs Node 20 and npm, as only the docs targets do
+	cd docs && VERSION='$(VERSION)' npm run --silent build
+
+.PHONY: docs-serve
+docs-serve: docs/node_modules/.package-lock.json ## Show the site at http://127.0.0.1:5173, with each change as it is saved
+	cd docs && VERSION='$(VERSION)' npm run --silent serve
+
+docs/node_modules/.package-lock.json: docs/package-lock.json
+	cd docs && npm ci --prefer-offline --no-progress
+
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
-	rm -rf bin dist coverage.out coverage.html
+	rm -rf bin dist coverage.out coverage.html docs/node_modules

@@ -1,0 +1,52 @@
+// The parts of the site, and the pages of each in the order of reading.
+const page = (text, link) => ({ text, link })
+const group = (text, ...items) => ({ text, items, collapsed: false })
+const closed = (text, ...items) => ({ text, items, collapsed: true })
+
+const operate = group('Operate',
+  page('Run it', '/operate'),
+  page('Databases', '/engines'),
+  page('Managed databases', '/cloud'),
+  page('TiDB', '/tidb'),
+  page('Kubernetes', '/kubernetes'),
+  page('Helm chart', '/operate/helm'),
+  page('Security', '/operate/security'),
+  page('Monitor', '/monitoring'),
+  page('Alerts and repairs', '/runbook'),
+  page('Console', '/console'))
+
+const start = group('Start',
+  page('What it is', '/'),
+  page('Move from etcd', '/etcd'),
+  page('Move from kine', '/kine'))
+
+const reference = group('Reference',
+  page('Compatibility with etcd', '/compatibility'),
+  page('Changes', '/changelog'))
+
+const developers = closed('Developers',
+  page('Architecture', '/developers/architecture'),
+  page('Contribute', '/developers/contributing'),
+  page('Integration tests', '/developers/integration'),
+  page('Model', '/model'),
+  page('Simulation', '/simulation'),
+  page('Mutants', '/mutants'),
+  page('Performance', '/performance'),
+  page('Measurements', '/measurements'),
+  page('Benchmarks', '/benchmarks/'),
+  page('Side by side', '/benchmarks/results'),
+  page('By size of the data', '/benchmarks/growth'),
+  page('Releases', '/releasing'))
+
+const designs = closed('Designs',
+  page('Cluster', '/developers/design-cluster'),
+  page('Backend', '/developers/design-backend'),
+  page('Write pipeline', '/developers/design-write'),
+  page('Reads', '/developers/design-read'),
+  page('In-memory view', '/developers/design-keyspace'),
+  page('Users and tokens', '/developers/design-guard'),
+  page('Watches', '/developers/design-watch'),
+  page('SQL', '/developers/design-sqlstore'))
+
+export const nav = [page('Start', '/'), page('Operate', '/operate'), page('Reference', '/compatibility'), page('Developers', '/developers/architecture')]
+export const sidebar = [start, operate, reference, developers, designs]
