@@ -249,6 +249,11 @@ else
 	@echo "no goreleaser in PATH: .goreleaser.yaml was read by a test, nothing was built from it"
 endif
 
+.PHONY: reference
+reference: ## Write docs/reference from the program: commands, settings, metrics, errors, paths; tests fail if it is not up to date
+	SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'Page$$' ./cmd/sqlbrain ./server/etcd
+	cd integration && SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'TestMetricsPage' ./deploy
+
 .PHONY: docs
 docs: docs/node_modules/.package-lock.json ## Build the site of the documentation into bin/docs, and check its links; needs Node 20 and npm, as only the docs targets do
 	cd docs && VERSION='$(VERSION)' npm run --silent build

@@ -21,7 +21,13 @@ const start = group('Start',
   page('Move from kine', '/kine'))
 
 const reference = group('Reference',
-  page('Compatibility with etcd', '/compatibility'),
+  page('Commands', '/reference/commands'),
+  page('Settings', '/reference/settings'),
+  page('Metrics', '/reference/metrics'),
+  page('Errors', '/reference/errors'),
+  page('HTTP paths', '/reference/http'),
+  page('Limits', '/operate/security#what-bounds-a-client'),
+  page('RPCs and options', '/compatibility'),
   page('Changes', '/changelog'))
 
 const developers = closed('Developers',
@@ -48,5 +54,5 @@ const designs = closed('Designs',
   page('Watches', '/developers/design-watch'),
   page('SQL', '/developers/design-sqlstore'))
 
-export const nav = [page('Start', '/'), page('Operate', '/operate'), page('Reference', '/compatibility'), page('Developers', '/developers/architecture')]
+export const nav = [page('Start', '/'), page('Operate', '/operate'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
 export const sidebar = [start, operate, reference, developers, designs]
