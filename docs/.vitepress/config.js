@@ -38,7 +38,7 @@ export default defineConfig({
 // diagram draws a Mermaid diagram in the colours of the page. The renderer names fonts of another site, which the page
 // must not ask for.
 function diagram(text) {
-  const svg = renderMermaidSVG(text, { bg: 'var(--vp-c-bg)', fg: 'var(--vp-c-text-1)', font: 'inherit', transparent: true })
+  const svg = renderMermaidSVG(text, { bg: 'var(--vp-c-bg)', fg: 'var(--vp-c-text-1)', muted: 'var(--vp-c-text-2)', font: 'inherit', transparent: true })
   const drawn = JSON.stringify(svg.replace(/@import url\([^)]*\);?/g, ''))
   return `<div class="diagram" v-html="${drawn.replace(/&/g, '&amp;').replace(/"/g, '&quot;')}"></div>\n`
 }

@@ -17,8 +17,22 @@ const operate = group('Operate',
 
 const start = group('Start',
   page('What it is', '/'),
+  page('One server and a file', '/start/embedded'),
+  page('MySQL or MariaDB', '/start/mysql'),
+  page('Three servers', '/start/cluster'),
+  page('k3s', '/start/k3s'),
+  page('kubeadm', '/start/kubeadm'),
   page('Move from etcd', '/etcd'),
   page('Move from kine', '/kine'))
+
+const concepts = group('Concepts',
+  page('Revisions', '/concepts/revisions'),
+  page('The table', '/concepts/table'),
+  page('Fencing', '/concepts/fencing'),
+  page('Failover', '/concepts/failover'),
+  page('Watches', '/concepts/watches'),
+  page('Leases', '/concepts/leases'),
+  page('Consistency', '/concepts/consistency'))
 
 const reference = group('Reference',
   page('Commands', '/reference/commands'),
@@ -54,5 +68,5 @@ const designs = closed('Designs',
   page('Watches', '/developers/design-watch'),
   page('SQL', '/developers/design-sqlstore'))
 
-export const nav = [page('Start', '/'), page('Operate', '/operate'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
-export const sidebar = [start, operate, reference, developers, designs]
+export const nav = [page('Start', '/start/embedded'), page('Operate', '/operate'), page('Concepts', '/concepts/revisions'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
+export const sidebar = [start, operate, concepts, reference, developers, designs]
