@@ -4,16 +4,23 @@ const group = (text, ...items) => ({ text, items, collapsed: false })
 const closed = (text, ...items) => ({ text, items, collapsed: true })
 
 const operate = group('Operate',
-  page('Run it', '/operate'),
+  page('Install', '/operate/install'),
+  page('Run a cluster', '/operate/cluster'),
+  page('TLS', '/operate/tls'),
+  page('Users', '/operate/users'),
+  page('Back up and restore', '/operate/backup'),
+  page('Upgrade and roll back', '/operate/upgrade'),
+  page('Monitor', '/monitoring'),
+  page('Alerts', '/runbook'),
+  page('Troubleshoot', '/operate/troubleshoot'),
+  page('History and memory', '/operate/history'),
   page('Databases', '/engines'),
   page('Managed databases', '/cloud'),
   page('TiDB', '/tidb'),
   page('Kubernetes', '/kubernetes'),
   page('Helm chart', '/operate/helm'),
-  page('Security', '/operate/security'),
-  page('Monitor', '/monitoring'),
-  page('Alerts and repairs', '/runbook'),
-  page('Console', '/console'))
+  page('Console', '/console'),
+  page('Security', '/operate/security'))
 
 const start = group('Start',
   page('What it is', '/'),
@@ -68,5 +75,5 @@ const designs = closed('Designs',
   page('Watches', '/developers/design-watch'),
   page('SQL', '/developers/design-sqlstore'))
 
-export const nav = [page('Start', '/start/embedded'), page('Operate', '/operate'), page('Concepts', '/concepts/revisions'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
+export const nav = [page('Start', '/start/embedded'), page('Operate', '/operate/install'), page('Concepts', '/concepts/revisions'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
 export const sidebar = [start, operate, concepts, reference, developers, designs]
