@@ -40,7 +40,7 @@ export default defineConfig({
 function diagram(text) {
   const svg = renderMermaidSVG(text, { bg: 'var(--vp-c-bg)', fg: 'var(--vp-c-text-1)', muted: 'var(--vp-c-text-2)', font: 'inherit', transparent: true })
   const drawn = JSON.stringify(svg.replace(/@import url\([^)]*\);?/g, ''))
-  return `<div class="diagram" v-html="${drawn.replace(/&/g, '&amp;').replace(/"/g, '&quot;')}"></div>\n`
+  return `<div class="diagram" role="figure" aria-label="diagram" tabindex="0" v-html="${drawn.replace(/&/g, '&amp;').replace(/"/g, '&quot;')}"></div>\n`
 }
 
 // vueFromHere finds Vue for the pages that are outside of docs/, and so of its node_modules.

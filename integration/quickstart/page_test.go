@@ -4,10 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // step is one thing that a page has the test do.
@@ -76,9 +80,18 @@ func run(t *testing.T, file string, r *reader) {
 	}
 }
 
-func TestUnmarkedCommandsAreFound(t *testing.T) {
+// TestPages: the commands of the pages do what the pages say, on every product of a database server if the page needs one.
+func TestPages(t *testing.T) {
+	harness.NeedsDatabase(t)
 	for _, file := range pages(t) {
-		read(t, file)
+		t.Run(file, func(t *testing.T) {
+			onServers := slices.ContainsFunc(read(t, file), func(s step) bool { return s.what == "sql test" })
+			if !onServers {
+				run(t, file, &reader{})
+				return
+			}
+			harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) { run(t, file, onServer(t, p)) })
+		})
 	}
 }
 

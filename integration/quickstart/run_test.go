@@ -195,16 +195,3 @@ func onServer(t *testing.T, p enginetest.Product) *reader {
 	enginetest.Exec(t, u.String(), "DROP DATABASE sqlbrain")
 	return &reader{database: u}
 }
-
-func TestEmbedded(t *testing.T) { run(t, "start/embedded.md", &reader{}) }
-func TestFromEtcd(t *testing.T) { run(t, "etcd.md", &reader{}) }
-func TestK3s(t *testing.T)      { run(t, "start/k3s.md", &reader{}) }
-
-func TestMySQL(t *testing.T) {
-	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) { run(t, "start/mysql.md", onServer(t, p)) })
-}
-
-func TestCluster(t *testing.T) {
-	harness.NeedsDatabase(t)
-	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) { run(t, "start/cluster.md", onServer(t, p)) })
-}
