@@ -1,4 +1,4 @@
-# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, `make gosec` and `make docs`.
+# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, gosec, bench-allocs and docs.
 
 GO       ?= go
 BIN      := bin/sqlbrain

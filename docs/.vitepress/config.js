@@ -18,6 +18,7 @@ export default defineConfig({
   rewrites: rewrite,
   head: [['link', { rel: 'icon', href: 'data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 16 16%22%3E%3Crect width=%2216%22 height=%2216%22 rx=%223%22 fill=%22%231a5fb4%22/%3E%3Cpath d=%22M3 5h10M3 8h10M3 11h10%22 stroke=%22white%22 stroke-width=%221.5%22/%3E%3C/svg%3E' }]],
   markdown: {
+    theme: { light: 'github-light-default', dark: 'github-dark-default' },
     config(md) {
       md.use(links)
       const fence = md.renderer.rules.fence
