@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -158,4 +161,25 @@ func TestDoctorReportsWhyItCannotConnect(t *testing.T) {
 	a, found = examined(t, "--datastore", good[:strings.LastIndexByte(good, '/')]+"/does_not_exist")
 	require.Equal(t, 1, a.code)
 	require.NotEmpty(t, found["reachable"].Advice)
+}
+
+// TestServeGivesTheAdviceOfDoctor on faults of the database, among them a port where something
+// else listens. It never answers; doctor does not wait for that for long.
+func TestServeGivesTheAdviceOfDoctor(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for name, address := range map[string]string{"silent": silent.Addr().String(), "HTTP": strings.TrimPrefix(other.URL, "http://"), "nothing": "127.0.0.1:1"} {
+		raw := "mysql://user:some-word@" + address + "/sqlbrain?timeout=1s"
+		a, found := examined(t, "--datastore", raw)
+		require.Equal(t, 1, a.code, name)
+		require.Contains(t, found["reachable"].Advice, "check host, port and network", name)
+		served := execute(t, "serve", "--datastore", raw)
+		require.Equal(t, 1, served.code, name)
+		require.Contains(t, served.stderr, found["reachable"].Advice, name)
+	}
+	_, found := examined(t, "--datastore", "mysql://user:some-word@"+silent.Addr().String()+"/sqlbrain")
+	require.Contains(t, found["reachable"].Detail, "no answer within 5s")
 }

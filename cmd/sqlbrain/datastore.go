@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
@@ -19,13 +20,20 @@ var errNoDatabase = errors.New("the file does not exist")
 // databaseFlags are the settings of the commands that need the database only.
 var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "datastore-password-from", "data-dir"}
 
-// withDatabase runs f on the pools of the settings' database. Unless create is
+// withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless create is
 // set, an SQLite file that does not exist is errNoDatabase rather than created.
 func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqldb.Database) error) (err error) {
 	u := p.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("datastore %s: %w", u, err)
+			advice := ""
+			if u.Dialect == sqlstore.DialectMySQL {
+				advice = doctor.Advice(err)
+			}
+			if advice != "" {
+				advice = "; " + advice
+			}
+			err = fmt.Errorf("datastore %s: %w%s", u, err, advice)
 		}
 	}()
 	if u.Dialect == sqlstore.DialectSQLite && !create {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,18 +25,26 @@ type Target struct {
 	MaxConns int
 }
 
+// reachTimeout bounds the first answer of a server. Where something else listens, none comes.
+const reachTimeout = 5 * time.Second
+
 // Run examines t. An ended context shows as a failed check.
 func Run(ctx context.Context, t Target) *Report {
 	e := &examination{Target: t, Report: &Report{Datastore: t.Datastore}}
 	start := time.Now()
-	conn, err := t.DB.Conn(ctx)
+	reach, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer within %s: %w", reachTimeout, context.DeadlineExceeded))
+	defer cancel()
+	conn, err := t.DB.Conn(reach)
 	if err == nil {
 		// One connection for everything: session settings belong to it.
 		defer conn.Close() //nolint:errcheck // only returns it to the pool
-		err = conn.PingContext(ctx)
+		err = conn.PingContext(reach)
 	}
 	if err != nil {
-		e.add("reachable", Fail, err.Error(), reachAdvice(err))
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = context.Cause(reach)
+		}
+		e.add("reachable", Fail, err.Error(), cmp.Or(Advice(err), "see what the error says"))
 		return e.Report
 	}
 	e.conn = conn

@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +33,9 @@ func serverError(err error) uint16 {
 	return 0
 }
 
-func reachAdvice(err error) string {
+// Advice returns what to do about an error of connecting to a server or of using the database
+// there, "" if that is not known.
+func Advice(err error) string {
 	switch serverError(err) {
 	case errAccessDenied:
 		return "check user and password of the datastore's URL, and from which hosts the user may come"
@@ -42,10 +46,15 @@ func reachAdvice(err error) string {
 	case errTooManyConns:
 		return "raise max_connections, or close other clients"
 	}
-	if strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls") {
+	var network net.Error
+	switch text := err.Error(); {
+	case strings.Contains(text, "x509"), strings.Contains(text, "tls"):
 		return "check the tls parameters of the datastore's URL against the server's certificate"
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrBadConn),
+		errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, mysql.ErrMalformPkt):
+		return "check host, port and network, and that a database server of MySQL's protocol runs there"
 	}
-	return "check host, port and network, and that the database runs"
+	return ""
 }
 
 func (e *examination) mysql(ctx context.Context) {

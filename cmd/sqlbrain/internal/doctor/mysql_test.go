@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"testing"
 
@@ -122,13 +123,14 @@ func TestEachConnectionErrorHasItsAdvice(t *testing.T) {
 	for _, err := range []error{
 		&mysql.MySQLError{Number: errAccessDenied}, &mysql.MySQLError{Number: errDBAccessDenied},
 		&mysql.MySQLError{Number: errBadDB}, &mysql.MySQLError{Number: errTooManyConns},
-		fmt.Errorf("wrapped: %w", errors.New("x509: unknown authority")), errors.New("connection refused"),
+		fmt.Errorf("wrapped: %w", errors.New("x509: unknown authority")), &net.OpError{Op: "dial", Err: errors.New("connection refused")},
 	} {
-		advice := reachAdvice(err)
+		advice := Advice(err)
 		require.NotEmpty(t, advice)
 		require.False(t, seen[advice], "%v: %s", err, advice)
 		seen[advice] = true
 	}
+	require.Empty(t, Advice(errors.New("something else")))
 }
 
 type brokenWriter struct{}
