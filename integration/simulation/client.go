@@ -27,6 +27,7 @@ type clients struct {
 	recorder *history.Recorder
 	auditor  *watcher // sees all revisions; the account of the store
 	running  sync.WaitGroup
+	began    time.Duration // since the start of the world
 	stopped  chan struct{}
 
 	mu          sync.Mutex
@@ -45,6 +46,7 @@ func newClients(w *world) *clients {
 // start starts the clients of the plan's workload.
 func (cl *clients) start() {
 	load := cl.w.plan.Workload
+	cl.began = time.Since(cl.w.start)
 	cl.auditor = cl.audit()
 	for _, node := range nodes {
 		for i := range load.Clients {

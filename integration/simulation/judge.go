@@ -101,7 +101,6 @@ func (cl *clients) judgeLeases(account []history.Revision) {
 		lives[l.id] = append(lives[l.id], l)
 	}
 	cl.w.stats.Leases = len(cl.leases)
-	slack, orderly := cl.w.plan.handovers()
 	for _, r := range account {
 		for _, e := range r.Events {
 			if !e.Deleted || e.Prev == nil {
@@ -121,6 +120,7 @@ func (cl *clients) judgeLeases(account []history.Revision) {
 			if at < l.end() && strings.HasPrefix(e.Key, "lease/") {
 				cl.w.fail("lease %x of %d s, renewed at %v: %s was deleted at %v, revision %d", l.id, l.ttl, l.promised, e.Key, at, r.Number)
 			}
+			slack, orderly := cl.w.plan.handovers(l.last-cl.began, at-cl.began)
 			if latest := l.latest() + slack; orderly && at > latest && strings.HasPrefix(e.Key, "lease/") {
 				cl.w.fail("lease %x of %d s, renewed at %v the last time, ended at %v: %s was deleted, revision %d", l.id, l.ttl, l.last, at, e.Key, r.Number)
 			}
@@ -128,15 +128,17 @@ func (cl *clients) judgeLeases(account []history.Revision) {
 	}
 }
 
-// handovers returns by how much the changes of the leader in a plan may prolong a lease. It returns false if the plan has
+// handovers returns by how much the changes of the leader in a time may prolong a lease. It returns false if the plan has
 // other faults, which may prolong it by more.
-func (p Plan) handovers() (slack time.Duration, orderly bool) {
+func (p Plan) handovers(from, to time.Duration) (slack time.Duration, orderly bool) {
 	for _, f := range p.Faults {
-		if f.Kind != Move && f.Kind != Stop {
+		switch {
+		case f.Kind != Move && f.Kind != Stop:
 			return 0, false
+		case f.At+f.For+time.Second > from && f.At < to:
+			// A checkpoint rounds up to a second, and no lease ends until the new leader serves.
+			slack += 1500*time.Millisecond + timing.LeaseGrace
 		}
-		// A checkpoint rounds up to a second, and a new leader allows for requests that are on their way to the old one.
-		slack += 1500*time.Millisecond + timing.LeaseGrace
 	}
-	return slack + 2*time.Second, true
+	return slack + time.Second, true
 }

@@ -78,8 +78,20 @@ func (c *client) hold() {
 			c.renew(l)
 		}
 		if c.oneIn(3) {
-			c.attach(l)
+			// Keys are attached in the batch that revokes the lease, at times.
+			c.connect()
+			var attaching sync.WaitGroup
+			if c.oneIn(2) {
+				for i := range 3 {
+					ctx, cancel := c.timeout()
+					attaching.Go(func() {
+						defer cancel()
+						_ = c.putKey(ctx, fmt.Sprintf("lease/%x/%d", l.id, i), l.id) // it may come too late
+					})
+				}
+			}
 			c.revoke(l)
+			attaching.Wait()
 		} else if c.oneIn(2) {
 			c.wait(time.Until(c.w.start.Add(l.promised + time.Duration(l.ttl)*time.Second)))
 			if !c.over() && c.oneIn(2) {
@@ -232,7 +244,6 @@ func (c *client) revoke(l *lease) {
 	if err != nil {
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 		l.open = outcomeOf(err) != history.Refused
-		c.failed(err)
 	} else {
 		c.recorder.Finish(op, history.Applied, r.Header.Revision, nil, nil)
 	}

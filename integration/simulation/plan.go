@@ -153,15 +153,16 @@ func NewPlan(seed uint64) Plan {
 		load.Watchers, load.Padding, load.Leases = 6, r.IntN(2)*(1<<13), 0
 		load.Slow = between(20*time.Millisecond, time.Second)
 	case 4: // leases, and orderly changes of the leader
-		load.Leases, load.TTL, load.Clients, load.Watchers = 6, 3+r.IntN(7), 1, 1
+		load.Leases, load.TTL, load.Clients, load.Watchers = 6, 4+r.IntN(12), 1, 1
 		load.Think = between(200*time.Millisecond, 600*time.Millisecond)
-		possible = []Kind{Move, Stop}
+		p.Duration = between(9*time.Second, 15*time.Second)
+		possible = []Kind{Move, Move, Stop}
 		if r.IntN(2) == 0 {
-			possible = append(possible, Crash, SlowStatements, Pause)
+			possible = []Kind{Move, Crash, Crash, PowerOff, SlowStatements}
 		}
 	case 5: // old leaders
-		load.Clients, load.Think, load.Watchers, load.Leases = 3, between(10*time.Millisecond, 50*time.Millisecond), 1, 0
-		p.Duration = between(4*time.Second, 7*time.Second)
+		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 40*time.Millisecond), 1, 0
+		p.Duration = between(3*time.Second, 6*time.Second)
 		possible = []Kind{Move, Partition, PartitionTo, SlowStatements, Slow, Statements, Crash}
 	}
 	if r.IntN(20) == 0 {
