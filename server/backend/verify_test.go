@@ -162,6 +162,27 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 	}
 }
 
+// A term counts as compared once a look at the table succeeded, and is compared again if that is asked for.
+func TestTermIsComparedUntilItSucceeds(t *testing.T) {
+	r := newReplaced(t, "lost", continueWith(t, "replaced"))
+	term := r.next.Status().Term
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.follower.Verify(ended, term, false); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := r.follower.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("after a look that failed: %v", err)
+	}
+	r.idle.shown.term.Store(term)
+	if err := r.idle.Verify(t.Context(), term, false); err != nil {
+		t.Errorf("a term that was compared: %v", err)
+	}
+	if err := r.idle.Verify(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("a term that is to be compared anew: %v", err)
+	}
+}
+
 // If the same was written again, nothing is lost.
 func TestSameRevisionsAreNotDataLoss(t *testing.T) {
 	r := newReplaced(t, "same", continueWith(t, "same"))
@@ -272,6 +293,52 @@ func TestFingerprintsAgree(t *testing.T) {
 		if err := b.Verify(t.Context(), 1, true); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Events that differ in anything have other fingerprints, and those of a revision do not depend on the others.
+func TestFingerprintsDiffer(t *testing.T) {
+	event := func(change func(*watch.Event)) *watch.Event {
+		e := &watch.Event{Type: watch.Put, PrevRevision: 3, Record: &coder.Record{
+			Key: []byte("key"), Value: []byte("value"), Lease: 4, CreateRevision: 2, ModRevision: 5, Version: 3,
+		}}
+		change(e)
+		return e
+	}
+	seen := make(map[uint64]string)
+	for name, change := range map[string]func(*watch.Event){
+		"none":            func(*watch.Event) {},
+		"deletion":        func(e *watch.Event) { e.Type = watch.Delete },
+		"previous":        func(e *watch.Event) { e.PrevRevision++ },
+		"key":             func(e *watch.Event) { e.Record.Key = []byte("yek") },
+		"value":           func(e *watch.Event) { e.Record.Value = []byte("eulav") },
+		"lease":           func(e *watch.Event) { e.Record.Lease++ },
+		"create revision": func(e *watch.Event) { e.Record.CreateRevision-- },
+		"version":         func(e *watch.Event) { e.Record.Version-- },
+	} {
+		prints := fingerprints([]*watch.Event{event(change)})
+		if len(prints) != 1 || prints[0].revision != 5 {
+			t.Fatalf("%s: %v", name, prints)
+		}
+		if other, known := seen[prints[0].sum]; known {
+			t.Errorf("events that differ in %s and %s have one fingerprint", name, other)
+		}
+		seen[prints[0].sum] = name
+	}
+	first, second := event(func(*watch.Event) {}), event(func(e *watch.Event) { e.Record.ModRevision = 6 })
+	if both, alone := fingerprints([]*watch.Event{first, second}), fingerprints([]*watch.Event{second}); both[1] != alone[0] {
+		t.Errorf("the fingerprint of revision 6 is %v after revision 5, and %v alone", both[1], alone[0])
+	}
+}
+
+func TestNewestRevisionsAreRemembered(t *testing.T) {
+	var s shown
+	for rev := range int64(2 * remembered) {
+		s.add([]*watch.Event{{Record: &coder.Record{ModRevision: rev}}})
+	}
+	prints := s.list()
+	if len(prints) != remembered || prints[0].revision != remembered || prints[remembered-1].revision != 2*remembered-1 {
+		t.Errorf("remembered: %v", prints)
 	}
 }
 
