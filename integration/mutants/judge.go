@@ -50,7 +50,8 @@ const (
 // UnitTests runs the unit tests of the package that has the mutant, and then those of some
 // packages that import it, one after the other until one fails.
 type UnitTests struct {
-	OwnOnly bool // test only the package that has the mutant
+	OwnOnly bool   // test only the package that has the mutant
+	Tests   string // run only the tests that match; "": all
 }
 
 // Title implements Judge.
@@ -69,7 +70,7 @@ func (u UnitTests) Judge(ctx context.Context, root, overlay string, m Mutant) (s
 		return "", fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
 	}
 	for _, pkg := range packages {
-		out, err := goCommand(ctx, root, "test", "-overlay="+overlay, "-failfast", fmt.Sprintf("-timeout=%s", perPackage), "./"+pkg)
+		out, err := goCommand(ctx, root, "test", "-overlay="+overlay, "-failfast", "-run="+u.Tests, fmt.Sprintf("-timeout=%s", perPackage), "./"+pkg)
 		var exit *exec.ExitError
 		switch {
 		case ctx.Err() != nil:

@@ -19,16 +19,17 @@ func main() {
 	judge := flag.String("judge", "unit", "the judge")
 	missing := flag.Bool("missing", false, "ask only about mutants that the judge has not found, or not judged, before")
 	own := flag.Bool("own", false, "the judge unit runs only the tests of the package that has the mutant")
+	tests := flag.String("tests", "", "the judge unit runs only these tests of the package that has the mutant: a regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, "..", *only, *judge, *missing, *own); err != nil {
+	if err := run(ctx, "..", *only, *judge, *missing, *own, *tests); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, root, only, judge string, missing, own bool) error {
+func run(ctx context.Context, root, only, judge string, missing, own bool, tests string) error {
 	var j mutants.Judge
 	for _, known := range mutants.Judges {
 		if known.Name == judge {
@@ -38,8 +39,8 @@ func run(ctx context.Context, root, only, judge string, missing, own bool) error
 	if j == nil {
 		return fmt.Errorf("no judge %q", judge)
 	}
-	if own {
-		j = mutants.UnitTests{OwnOnly: true}
+	if judge == "unit" {
+		j = mutants.UnitTests{OwnOnly: own || tests != "", Tests: tests}
 	}
 	verdicts, err := mutants.ReadVerdicts(root)
 	if err != nil {
