@@ -65,7 +65,11 @@ func (m *model) holds(compare map[string]int64, rev int64) bool {
 // after rev, which is the newest one the model knows when op revokes a lease.
 func (m *model) effects(op *Op, rev int64) []Event {
 	if op.Request != nil {
-		return m.execute(op.Request, rev).events
+		x := m.execute(op.Request, rev)
+		if x.err != nil {
+			return nil // it is refused as a whole
+		}
+		return x.events
 	}
 	next := rev + 1
 	var events []Event
