@@ -35,8 +35,11 @@ var Judges = []struct {
 	Judge Judge
 }{
 	{"unit", UnitTests{}},
-	{"simulation", Simulation{Seeds: 40}},
+	{simulation, Simulation{Seeds: 40}},
 }
+
+// simulation is the name of the judge Simulation.
+const simulation = "simulation"
 
 const (
 	// importers is how many packages are tested in addition to the one that has the mutant:

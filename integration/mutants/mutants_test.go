@@ -13,18 +13,24 @@ var root = filepath.Join("..", "..")
 
 // TestMutantsApply fails when the code has changed so that a mutant can no longer be planted.
 func TestMutantsApply(t *testing.T) {
-	names := make(map[string]bool)
+	names, left := make(map[string]bool), len(unseen)
 	for _, m := range All {
 		if names[m.Name] {
 			t.Errorf("%q is the name of several mutants", m.Name)
 		}
 		names[m.Name] = true
+		if _, found := unseen[m.Name]; found {
+			left--
+		}
 		if m.Invariant < 1 || m.Invariant > 8 {
 			t.Errorf("%s: there is no invariant %d", m.Name, m.Invariant)
 		}
 		if _, err := m.File(root); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
+	}
+	if left != 0 {
+		t.Errorf("%d of the mutants that simulations cannot find do not exist", left)
 	}
 }
 

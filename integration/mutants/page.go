@@ -11,8 +11,8 @@ Each row is a mistake that was planted in the source, and the first test that fo
 by ` + "`make mutants`" + `, which runs the unit tests of the package that has the mistake, and then those of up to five packages
 that import it. The mistakes themselves are in ` + "`integration/mutants/list.go`" + `. With ` + "`MUTANT_ARGS='-judge simulation'`" + `,
 [simulated clusters](simulation.md) have the mistake, one seed after the other, until one is found wrong: the table has
-that seed. At most 40 are tried. The simulation has neither MySQL nor SQLite, and no users. "–" is a mistake that was not
-found, and an empty field one for which nothing ran.
+that seed. At most 40 are tried. "–" is a mistake that was not found, and an empty field one for which nothing ran. If
+simulations cannot find a mistake, the table says why, and the first table does not count it there.
 `
 
 // invariants are the names in ARCHITECTURE.md, from 1.
@@ -38,7 +38,10 @@ func (v Verdicts) Page(root string) ([]byte, error) {
 		of := func(m Mutant) bool { return m.Origin == origin }
 		fmt.Fprintf(&out, "| %s | %d |", origin, count(of))
 		for _, j := range Judges {
-			asked := func(m Mutant) bool { _, ok := v[m.Name][j.Name]; return of(m) && ok }
+			asked := func(m Mutant) bool {
+				by, ok := v[m.Name][j.Name]
+				return of(m) && ok && (by != "" || j.Name != simulation || unseen[m.Name] == "")
+			}
 			fmt.Fprintf(&out, " %d of %d |", count(func(m Mutant) bool { return asked(m) && v[m.Name][j.Name] != "" }), count(asked))
 		}
 		out.WriteByte('\n')
@@ -71,7 +74,11 @@ func (v Verdicts) row(out *bytes.Buffer, root string, m Mutant) error {
 	fmt.Fprintf(out, "| %s | `%s` | %s |", m.Name, file, m.Imitates)
 	for _, j := range Judges {
 		by, asked := v[m.Name][j.Name]
-		if by == "" && asked {
+		switch why := unseen[m.Name]; {
+		case by != "":
+		case j.Name == simulation && why != "":
+			by = why
+		case asked:
 			by = "–"
 		}
 		fmt.Fprintf(out, " %s |", by)
