@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -26,7 +25,9 @@ const (
 type countsKeeper struct {
 	l *leader
 
-	mu       sync.Mutex
+	// turn holds a token while keep runs. Statements of the database run in it, so the handover
+	// must be able to stop waiting for its turn.
+	turn     chan struct{}
 	recalled bool  // the view has the counts of the row before
 	stored   int64 // revision of the row, as far as it is known to be of use
 	pieces   int   // how many the view had then
@@ -53,8 +54,12 @@ func (k *countsKeeper) run(ctx context.Context) {
 // reaches back to it, or if other pieces are known. A row that is never written is of no use to
 // a later leader, so the first call gives the view what the row before has.
 func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	b := k.l.b
 	if !k.recalled {
 		var err error

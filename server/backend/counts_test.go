@@ -418,3 +418,14 @@ func TestRecoveredTableHasNoCounts(t *testing.T) {
 		t.Errorf("the table has the counts %x", row)
 	}
 }
+
+// A handover is bounded, also while the row is being written and the database does not answer.
+func TestKeepingCountsEndsWithItsContext(t *testing.T) {
+	k := &countsKeeper{turn: make(chan struct{}, 1)}
+	k.turn <- struct{}{} // another call waits for the database
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.keep(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

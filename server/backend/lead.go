@@ -102,7 +102,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	l.remover = compact.NewRemover(compact.Config{
 		Store: b.store, Revision: b.compacted.Revision, Patience: b.cfg.compactPatience, Logger: b.log, Metrics: b.metrics.compaction,
 	})
-	l.counts = &countsKeeper{l: l}
+	l.counts = &countsKeeper{l: l, turn: make(chan struct{}, 1)}
 	if !b.cfg.Exclusive && l.hold.PredecessorMayAnswer() {
 		if err := retry.Sleep(ctx, fence.TakeoverWait-time.Since(taken)); err != nil {
 			return nil, err
