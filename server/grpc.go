@@ -21,6 +21,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/transport"
 )
 
+// streamWorkers is the number of goroutines that serve calls one after the other. A new one has
+// to grow its stack for nearly each call, which took 6 % of a write and 11 % of a read. Calls that find them
+// all busy, for example with watches, get new goroutines.
+const streamWorkers = 128
+
 // newGRPC returns the gRPC server of all listeners for clients, with all
 // services, and registers its metrics. health is SERVING.
 func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog, healthServer *health.Server) *grpc.Server {
@@ -40,6 +45,7 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(transport.MaxHeaderBytes),
 		grpc.ConnectionTimeout(cfg.headTimeout),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: cfg.KeepAliveMinTime,
