@@ -56,6 +56,8 @@ type Backend struct {
 	probe     *probe
 	fed       atomic.Int64 // when the node last knew the newest commit, since processStart
 
+	timeout *mvcc.Timeout // of requests
+
 	leading atomic.Pointer[leader] // nil while the node does not lead
 	stopped atomic.Pointer[error]  // why the node serves nothing, nil while it serves
 	cancel  context.CancelFunc

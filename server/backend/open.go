@@ -94,7 +94,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		return nil, err
 	}
 	b := &Backend{
-		cfg: cfg, log: cfg.Logger, store: store,
+		cfg: cfg, log: cfg.Logger, store: store, timeout: mvcc.NewTimeout(cfg.RequestTimeout),
 		alarms: quota.NewAlarms(store), compacted: compact.NewMark(store),
 	}
 	b.seen = fence.NewSeen(b.Revision)

@@ -46,8 +46,8 @@ func (b *Backend) readTxn(ctx context.Context, as auth.Permit, t *mvcc.Txn, line
 }
 
 // bound returns ctx with the request timeout.
-func (b *Backend) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, b.cfg.RequestTimeout, mvcc.ErrTimeout)
+func (b *Backend) bound(ctx context.Context) (bound context.Context, cancel func()) {
+	return b.timeout.Bound(ctx)
 }
 
 // lead returns the leadership, or why this node does not lead.

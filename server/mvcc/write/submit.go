@@ -40,20 +40,28 @@ func (p *Pipeline) await(ctx context.Context, r *request) error {
 	default:
 		return mvcc.ErrTooManyRequests
 	}
+	ended, expired := mvcc.Ends(ctx)
 	select {
 	case err := <-r.done:
 		r.note(ctx, true)
 		return err
-	case <-ctx.Done():
-		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
-			r.note(ctx, false)
-		}
-		r.abandoned.Store(true)
-		return mvcc.PublicError(ctx, ctx.Err())
+	case <-ended:
+		return r.abandon(ctx, mvcc.PublicError(ctx, ctx.Err()))
+	case <-expired:
+		return r.abandon(ctx, mvcc.ErrTimeout)
 	case <-p.sequencerDone:
 		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
 			return p.cfg.Leader.TurnedAway()
 		}
 		return <-r.done // the sequencer answers every request that it has taken
 	}
+}
+
+// abandon notes that the caller stops waiting because of err, and returns err.
+func (r *request) abandon(ctx context.Context, err error) error {
+	if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+		r.note(ctx, false)
+	}
+	r.abandoned.Store(true)
+	return err
 }
