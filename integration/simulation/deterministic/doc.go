@@ -8,7 +8,8 @@
 //     assist the garbage collector, also where it is preempted because it clears much memory. It loses the turn when it
 //     blocks, yields or ends. The seed chooses the next one.
 //   - The seed chooses whether a goroutine lets others run before it takes a lock, sends, receives or closes a channel.
-//   - select, timers of one instant, iterations of maps, and math/rand take their random numbers from the seed.
+//   - select, timers of one instant, iterations of maps, and math/rand take their random numbers from the seed. A select
+//     starts its timers in the order of its cases, and not of their addresses.
 //   - Hashes of map keys are the same in all processes and on all machines. A pointer is hashed by a number that it gets
 //     when it is first hashed, and not by its address.
 //   - A lock becomes fair (starvation mode) by the bubble's clock, and waiting for a lock does not spin.

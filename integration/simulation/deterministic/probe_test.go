@@ -15,6 +15,7 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"os"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -79,6 +80,7 @@ var programs = []struct {
 }{
 	{"goroutines", goroutines},
 	{"selects", selects},
+	{"timeouts", timeouts},
 	{"maps", mapOrders},
 	{"timers", timers},
 	{"locks", locks},
@@ -123,6 +125,23 @@ func selects(t *testing.T, tr *trace) {
 			tr.add("b %d", x)
 		case x := <-c:
 			tr.add("c %d", x)
+		}
+	}
+}
+
+// timeouts waits for two timers of one instant. Which of them has the lower address differs between processes.
+func timeouts(t *testing.T, tr *trace) {
+	differs := mrand.New(mrand.NewPCG(uint64(os.Getpid()), 0))
+	for range 100 {
+		a, b := time.NewTimer(time.Second), time.NewTimer(time.Second)
+		if reflect.ValueOf(a.C).Pointer() < reflect.ValueOf(b.C).Pointer() != (differs.IntN(2) == 0) {
+			a, b = b, a
+		}
+		select {
+		case <-a.C:
+			tr.add("a")
+		case <-b.C:
+			tr.add("b")
 		}
 	}
 }

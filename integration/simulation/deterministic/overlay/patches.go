@@ -50,6 +50,9 @@ var patches = []patch{
 	{"runtime/rand.go", 1, "\tglobalRand.state.Init(*seed)\n", "\tclear(seed[:])\n\tseed[0] = 1\n\tglobalRand.state.Init(*seed)\n"},
 	{"runtime/select.go", 1, "cheaprandn(uint32(norder + 1))", "seededCheapN(uint32(norder + 1))"},
 	{"runtime/time.go", 1, "t.rand = cheaprand()", "t.rand = seededCheap()"},
+	// select adds its timers to the heap, and draws a number for each, in the order of its cases and not of addresses.
+	{"runtime/select.go", 1, "\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n",
+		"\t}\n\tfor i := range scases {\n\t\tif c := scases[i].c; c != nil && c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
 
 	// Speed: stacks that need not grow, and no memory that goes back to the system between runs.
 	{"runtime/stack.go", 1, "var startingStackSize uint32 = fixedStack\n", "var startingStackSize uint32 = 16 << 10\n"},
