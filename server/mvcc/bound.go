@@ -90,24 +90,23 @@ func (b *bounded) ordinary(ask bool) context.Context {
 	return b.inner
 }
 
+// state returns the context that says whether and why b has ended. A parent ends a moment before
+// the inner context does, and who waited for the parent must not find that b has not ended.
+func (b *bounded) state() context.Context {
+	if c := b.ordinary(false); c != nil && (c.Err() != nil || b.Context.Err() == nil) {
+		return c
+	}
+	return b.Context
+}
+
 // Done implements context.Context.
 func (b *bounded) Done() <-chan struct{} { return b.ordinary(true).Done() }
 
 // Err implements context.Context.
-func (b *bounded) Err() error {
-	if c := b.ordinary(false); c != nil {
-		return c.Err()
-	}
-	return b.Context.Err()
-}
+func (b *bounded) Err() error { return b.state().Err() }
 
 // Value implements context.Context. It is also how context.Cause finds the cause.
-func (b *bounded) Value(key any) any {
-	if c := b.ordinary(false); c != nil {
-		return c.Value(key)
-	}
-	return b.Context.Value(key)
-}
+func (b *bounded) Value(key any) any { return b.state().Value(key) }
 
 // Deadline implements context.Context.
 func (b *bounded) Deadline() (time.Time, bool) {

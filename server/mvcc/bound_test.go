@@ -127,6 +127,28 @@ func TestTimeoutKeepsItsParent(t *testing.T) {
 	}
 }
 
+// aloof is a context whose children never learn that it has ended. Those of an ordinary one learn
+// it a moment later.
+type aloof struct{ context.Context }
+
+func (aloof) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+
+func TestTimeoutEndsWithItsParentAtOnce(t *testing.T) {
+	t.Parallel()
+	parent, end := context.WithCancelCause(t.Context())
+	ctx, cancel := mvcc.NewTimeout(time.Hour).Bound(aloof{parent})
+	defer cancel()
+	ctx.Done()
+	why := errors.New("why")
+	end(why)
+	if ended, _ := mvcc.Ends(ctx); ended != parent.Done() {
+		t.Error("Ends does not return the parent's channel")
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(context.Cause(ctx), why) {
+		t.Errorf("%v, cause %v", ctx.Err(), context.Cause(ctx))
+	}
+}
+
 func TestTimeoutIsCancelled(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []bool{false, true} {
