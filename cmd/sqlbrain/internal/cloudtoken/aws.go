@@ -94,7 +94,7 @@ func (a *asker) webIdentity(ctx context.Context, region string) (credentials, er
 		domain += ".cn"
 	}
 	at := cmp.Or(a.env("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"), "https://sts."+region+"."+domain)
-	answer, err := a.ask(ctx, a.public, http.MethodPost, strings.TrimRight(at, "/")+"/", nil, url.Values{
+	answer, err := a.fetch(ctx, a.public, http.MethodPost, strings.TrimRight(at, "/")+"/", nil, url.Values{
 		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "WebIdentityToken": {identity},
 		"RoleArn": {a.env("AWS_ROLE_ARN")}, "RoleSessionName": {cmp.Or(a.env("AWS_ROLE_SESSION_NAME"), "sqlbrain")},
 	})
@@ -134,7 +134,7 @@ func (a *asker) containerRole(ctx context.Context) (credentials, error) {
 		}
 		header["Authorization"] = token
 	}
-	answer, err := a.ask(ctx, a.local, http.MethodGet, at, header, nil)
+	answer, err := a.fetch(ctx, a.local, http.MethodGet, at, header, nil)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -159,18 +159,18 @@ func safeForCredentials(raw string) bool {
 // machineRole asks the metadata service of EC2, version 2.
 func (a *asker) machineRole(ctx context.Context) (credentials, error) {
 	at := strings.TrimRight(cmp.Or(a.env("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254"), "/")
-	session, err := a.ask(ctx, a.local, http.MethodPut, at+"/latest/api/token", map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": "60"}, nil)
+	session, err := a.fetch(ctx, a.local, http.MethodPut, at+"/latest/api/token", map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": "60"}, nil)
 	if err != nil {
 		return credentials{}, fmt.Errorf("no variable names credentials: %w", err)
 	}
 	header := map[string]string{"X-aws-ec2-metadata-token": string(session)}
 	const roles = "/latest/meta-data/iam/security-credentials/"
-	role, err := a.ask(ctx, a.local, http.MethodGet, at+roles, header, nil)
+	role, err := a.fetch(ctx, a.local, http.MethodGet, at+roles, header, nil)
 	if err != nil {
 		return credentials{}, fmt.Errorf("the machine's role: %w", err)
 	}
 	name, _, _ := strings.Cut(strings.TrimSpace(string(role)), "\n")
-	answer, err := a.ask(ctx, a.local, http.MethodGet, at+roles+url.PathEscape(name), header, nil)
+	answer, err := a.fetch(ctx, a.local, http.MethodGet, at+roles+url.PathEscape(name), header, nil)
 	if err != nil {
 		return credentials{}, err
 	}

@@ -45,18 +45,18 @@ func (a *asker) askAzure(ctx context.Context) ([]byte, error) {
 		}
 		at := strings.TrimRight(cmp.Or(a.env("AZURE_AUTHORITY_HOST"), "https://login.microsoftonline.com"), "/") +
 			"/" + url.PathEscape(tenant) + "/oauth2/v2.0/token"
-		return a.ask(ctx, a.public, http.MethodPost, at, nil, url.Values{
+		return a.fetch(ctx, a.public, http.MethodPost, at, nil, url.Values{
 			"grant_type": {"client_credentials"}, "client_id": {identity}, "scope": {databases + "/.default"},
 			"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {assertion},
 		})
 	case a.env("IDENTITY_ENDPOINT") != "":
 		query.Set("api-version", "2019-08-01")
-		return a.ask(ctx, a.local, http.MethodGet, a.env("IDENTITY_ENDPOINT")+"?"+query.Encode(),
+		return a.fetch(ctx, a.local, http.MethodGet, a.env("IDENTITY_ENDPOINT")+"?"+query.Encode(),
 			map[string]string{"X-IDENTITY-HEADER": a.env("IDENTITY_HEADER")}, nil)
 	default:
 		query.Set("api-version", "2018-02-01")
 		at := cmp.Or(a.env("AZURE_POD_IDENTITY_AUTHORITY_HOST"), "http://169.254.169.254")
-		return a.ask(ctx, a.local, http.MethodGet, strings.TrimRight(at, "/")+"/metadata/identity/oauth2/token?"+query.Encode(),
+		return a.fetch(ctx, a.local, http.MethodGet, strings.TrimRight(at, "/")+"/metadata/identity/oauth2/token?"+query.Encode(),
 			map[string]string{"Metadata": "true"}, nil)
 	}
 }

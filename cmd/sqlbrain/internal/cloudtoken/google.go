@@ -16,7 +16,7 @@ const loginScope = "https://www.googleapis.com/auth/sqlservice.login"
 func (a *asker) google(ctx context.Context) (Token, error) {
 	at := "http://" + cmp.Or(a.env("GCE_METADATA_HOST"), "169.254.169.254") +
 		"/computeMetadata/v1/instance/service-accounts/default/token?scopes=" + url.QueryEscape(loginScope)
-	answer, err := a.ask(ctx, a.local, http.MethodGet, at, map[string]string{"Metadata-Flavor": "Google"}, nil)
+	answer, err := a.fetch(ctx, a.local, http.MethodGet, at, map[string]string{"Metadata-Flavor": "Google"}, nil)
 	if err != nil {
 		return Token{}, fmt.Errorf("google: %w", err)
 	}

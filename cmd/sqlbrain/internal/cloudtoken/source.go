@@ -94,9 +94,9 @@ func (a *asker) fileNamedBy(variable string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ask sends a request and returns the answer's body. The form, if any, is posted. Errors hold the
+// fetch sends a request and returns the answer's body. The form, if any, is posted. Errors hold the
 // beginning of the answer, which explains refusals, without the secrets that were sent.
-func (a *asker) ask(ctx context.Context, client *http.Client, method, address string, header map[string]string, form url.Values) ([]byte, error) {
+func (a *asker) fetch(ctx context.Context, client *http.Client, method, address string, header map[string]string, form url.Values) ([]byte, error) {
 	var body io.Reader
 	if form != nil {
 		body = strings.NewReader(form.Encode())
