@@ -61,13 +61,19 @@ var registerGather = sync.OnceValue(func() error {
 })
 
 // at returns what is at an address in memory of SQLite.
-func at[T any](address uintptr) *T { return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&address))) }
+func at[T any](address uintptr) *T {
+	return (*T)(*(*unsafe.Pointer)(unsafe.Pointer(&address))) // #nosec G103 -- SQLite gave the address, and keeps what is there
+}
 
 // pointer returns a function as SQLite keeps it. It must not be a closure or a method.
-func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
+func pointer[F any](f F) uintptr {
+	return *(*uintptr)(unsafe.Pointer(&f)) // #nosec G103 -- as the driver does it: a function's value is one pointer
+}
 
 // function is the inverse of pointer.
-func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
+func function[F any](p uintptr) F {
+	return *(*F)(unsafe.Pointer(&p)) // #nosec G103 -- SQLite keeps what pointer returned
+}
 
 // The types of the functions of a file system.
 type (

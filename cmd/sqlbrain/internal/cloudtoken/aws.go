@@ -20,8 +20,8 @@ const (
 	// rdsTokenLife is how long a token of RDS serves for new connections ("IAM database
 	// authentication", RDS). It is not configurable there.
 	rdsTokenLife = 15 * time.Minute
-	// containerCredentials is where ECS serves a task's credentials.
-	containerCredentials = "http://169.254.170.2"
+	// ecsAgent is where ECS serves what belongs to a task's role.
+	ecsAgent = "http://169.254.170.2"
 )
 
 // regionInHost finds the region in an endpoint of RDS, of China's as well.
@@ -116,7 +116,7 @@ func (a *asker) webIdentity(ctx context.Context, region string) (credentials, er
 
 // containerRole asks the endpoint that ECS or the agent of EKS pod identity gives a container.
 func (a *asker) containerRole(ctx context.Context) (credentials, error) {
-	at := containerCredentials + a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+	at := ecsAgent + a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 	if a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" {
 		at = a.env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 		if !safeForCredentials(at) {
