@@ -134,13 +134,15 @@ type Report struct {
 }
 
 // Seeds simulates count seeds, starting with first, in so many processes at a time, and passes each outcome to report, one
-// at a time. It ends early without an error when ctx ends or report returns false.
+// at a time. It ends early without an error when ctx ends, or when report has returned false and the seeds under way are
+// reported, so that one that hangs is.
 func Seeds(ctx context.Context, binary string, first, count uint64, processes int, report func(Report) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var failed error
+	enough := false
 	next, end := first, first+count
 	for range processes {
 		all.Go(func() {
@@ -149,21 +151,28 @@ func Seeds(ctx context.Context, binary string, first, count uint64, processes in
 				from := next
 				next = min(next+batch, end)
 				to := next
+				done := from == to || ctx.Err() != nil || enough
 				mu.Unlock()
-				if from == to || ctx.Err() != nil {
+				if done {
 					return
 				}
 				err := seeds(ctx, binary, from, to, func(r Report) bool {
 					mu.Lock()
 					defer mu.Unlock()
-					return ctx.Err() == nil && report(r)
+					if ctx.Err() == nil && !report(r) {
+						enough = true
+					}
+					return ctx.Err() == nil && !enough
 				})
-				if err != nil && !errors.Is(err, errEnough) && ctx.Err() == nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
+				if errors.Is(err, errEnough) {
+					return
 				}
 				if err != nil {
+					mu.Lock()
+					if ctx.Err() == nil {
+						failed = err
+					}
+					mu.Unlock()
 					cancel()
 					return
 				}
