@@ -36,6 +36,8 @@
 //	crypto/rand from the seed                 1     50   50     50    12    50       50   50   50
 //	the overlay                               1      1    1      1     1     1        1    1    1
 //
+// Two programs are newer than the table, timeouts and allocations. Each has several traces without its own patch.
+//
 // The overlay needs neither asyncpreemptoff nor changes of the system monitor.
 //
 // # Limits
