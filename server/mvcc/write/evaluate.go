@@ -250,6 +250,9 @@ func (tx *Tx) put(ctx context.Context, p *mvcc.PutRequest) (*mvcc.PutResult, err
 	if err != nil {
 		return nil, err
 	}
+	if prev == nil && (p.IgnoreValue || p.IgnoreLease) {
+		return nil, mvcc.ErrKeyNotFound // checkPut has found it, but an operation before this one may have removed it
+	}
 	rec := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: tx.rev, Version: 1}
 	if prev != nil {
 		rec.CreateRevision, rec.Version = prev.CreateRevision, prev.Version+1
