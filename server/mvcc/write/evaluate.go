@@ -251,7 +251,7 @@ func (tx *Tx) put(ctx context.Context, p *mvcc.PutRequest) (*mvcc.PutResult, err
 		return nil, err
 	}
 	if prev == nil && (p.IgnoreValue || p.IgnoreLease) {
-		return nil, mvcc.ErrKeyNotFound // checkPut has found it, but an operation before this one may have removed it
+		return nil, tx.batch.p.stale(ctx, p.Key) // checkPut has found it
 	}
 	rec := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: tx.rev, Version: 1}
 	if prev != nil {

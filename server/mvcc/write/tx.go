@@ -148,8 +148,8 @@ func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, e
 	return full, nil
 }
 
-// stale returns errStale for key, whose index row and record differ, or the reason why this
-// node no longer leads.
+// stale returns errStale for key, whose rows changed while they were read, or the reason why
+// this node no longer leads: then another leader may have changed them.
 func (p *Pipeline) stale(ctx context.Context, key []byte) error {
 	if err := p.cfg.Leader.Confirm(ctx); err != nil {
 		return err

@@ -167,3 +167,16 @@ func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
 	rs.addTo(conditional)
 	require.NoError(t, conditional.Commit(t.Context()))
 }
+
+// A put that keeps the value needs its key, which was there when the put was checked. If it is
+// gone, another leader may have removed it: then the answer is that this node does not lead.
+func TestKeyThatGoesWhileItIsWritten(t *testing.T) {
+	l := lead(t, newStore(t))
+	keep := func() error {
+		_, err := newBatchState(l.p).begin(nil).put(t.Context(), &mvcc.PutRequest{Key: []byte("gone"), IgnoreValue: true})
+		return err
+	}
+	require.ErrorIs(t, keep(), errStale, "the index cache is wrong")
+	require.Error(t, l.End(mvcc.ErrNotLeader))
+	require.ErrorIs(t, keep(), mvcc.ErrNotLeader)
+}
