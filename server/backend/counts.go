@@ -8,6 +8,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 const (
@@ -36,17 +37,14 @@ type countsKeeper struct {
 // run writes the row from time to time until ctx ends. A row is of use as long as the log
 // reaches back to its revision, so it is written again after a compaction, too.
 func (k *countsKeeper) run(ctx context.Context) {
-	tick := time.NewTicker(countsInterval)
-	defer tick.Stop()
-	for {
+	keep := func() {
 		if err := k.keep(ctx, countsRevisions); err != nil && ctx.Err() == nil && k.l.Lost() == nil {
 			k.l.b.log.Warn("failed to store the counts of keys, trying again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	}
+	keep()
+	for range retry.Every(ctx, countsInterval) {
+		keep()
 	}
 }
 
