@@ -118,10 +118,14 @@ func withMigrate(ctx context.Context, dialectName string, db *sql.DB, f func(*mi
 		if err != nil {
 			return fmt.Errorf("migrations: %w", err)
 		}
-		drv, err := d.driver(ctx, conn)
-		if err != nil {
+		var drv database.Driver
+		if err := repeat(ctx, d.undone, func() (err error) {
+			drv, err = d.driver(ctx, conn)
+			return err
+		}); err != nil {
 			return translate(err)
 		}
+		drv = repeating{drv, ctx, d.undone}
 		m, err := migrate.NewWithInstance("embedded", src, dialectName, drv)
 		if err != nil {
 			return errors.Join(translate(err), drv.Close())

@@ -29,18 +29,19 @@ var mysqlDialect = dialect{
 	// driver's lock is GET_LOCK, named after the database, held by the
 	// connection, and thus gone with the process.
 	driver: func(ctx context.Context, conn *sql.Conn) (database.Driver, error) {
-		var drv database.Driver
-		err := repeat(ctx, undoneByMySQL, func() (err error) {
-			drv, err = mysql.WithConnection(ctx, conn, &mysql.Config{MigrationsTable: versionsTable})
-			return err
-		})
+		drv, err := mysql.WithConnection(ctx, conn, &mysql.Config{MigrationsTable: versionsTable})
 		if err != nil {
 			return nil, err
 		}
-		return repeating{drv, ctx, undoneByMySQL}, nil
+		return keepOpen{drv}, nil
 	},
 	undone: undoneByMySQL,
 }
+
+// keepOpen is a driver that leaves its connection to the one who made it.
+type keepOpen struct{ database.Driver }
+
+func (keepOpen) Close() error { return nil }
 
 // undoneByMySQL reports whether err says that the statement, or the transaction that it
 // belongs to, was undone because of another one. Galera answers 1213 to whatever uses a table

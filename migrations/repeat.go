@@ -28,15 +28,12 @@ func repeat(ctx context.Context, undone func(error) bool, f func() error) error 
 }
 
 // repeating is a driver that repeats what the engine undid, because a member that
-// migrates meets others that start at the same moment. It leaves its connection to the one
-// who made it.
+// migrates meets others that start at the same moment.
 type repeating struct {
 	database.Driver
 	ctx    context.Context // of the one call the driver is made for
 	undone func(error) bool
 }
-
-func (repeating) Close() error { return nil }
 
 func (d repeating) Lock() error { return repeat(d.ctx, d.undone, d.Driver.Lock) }
 
