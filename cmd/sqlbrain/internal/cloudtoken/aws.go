@@ -37,14 +37,14 @@ type credentials struct {
 func (a *asker) aws(address, user string) (Source, error) {
 	host, _, _ := strings.Cut(address, ":")
 	if strings.Contains(address, ",") {
-		return nil, errors.New("aws: a token is for one host, and the URL names several; name the cluster's endpoint")
+		return nil, errors.New("a token is for one host, and the URL names several; name the cluster's endpoint")
 	}
 	region := a.env("AWS_REGION", "AWS_DEFAULT_REGION")
 	if found := regionInHost.FindStringSubmatch(host); region == "" && found != nil {
 		region = found[1] + found[2]
 	}
 	if region == "" {
-		return nil, fmt.Errorf("aws: %s does not name a region, and AWS_REGION is not set", host)
+		return nil, fmt.Errorf("%s does not name a region, and AWS_REGION is not set", host)
 	}
 	var mu sync.Mutex
 	var kept credentials
@@ -54,7 +54,7 @@ func (a *asker) aws(address, user string) (Source, error) {
 		if now := a.now(); kept.ID == "" || !kept.until.IsZero() && now.After(kept.until) {
 			fresh, err := a.awsCredentials(ctx, region)
 			if err != nil {
-				return Token{}, fmt.Errorf("aws: %w", err)
+				return Token{}, err
 			}
 			kept = fresh
 		}

@@ -16,15 +16,7 @@ const databases = "https://ossrdbms-aad.database.windows.net"
 // mounted token, in App Service and Container Apps from their endpoint, else from the metadata
 // service of the machine. AZURE_CLIENT_ID chooses among several identities.
 func (a *asker) azure(ctx context.Context) (Token, error) {
-	answer, err := a.askAzure(ctx)
-	if err != nil {
-		return Token{}, fmt.Errorf("azure: %w", err)
-	}
-	token, err := a.bearer(answer)
-	if err != nil {
-		return Token{}, fmt.Errorf("azure: %w", err)
-	}
-	return token, nil
+	return a.bearer(a.askAzure(ctx))
 }
 
 func (a *asker) askAzure(ctx context.Context) ([]byte, error) {

@@ -3,7 +3,6 @@ package cloudtoken
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 )
@@ -16,13 +15,5 @@ const loginScope = "https://www.googleapis.com/auth/sqlservice.login"
 func (a *asker) google(ctx context.Context) (Token, error) {
 	at := "http://" + cmp.Or(a.env("GCE_METADATA_HOST"), "169.254.169.254") +
 		"/computeMetadata/v1/instance/service-accounts/default/token?scopes=" + url.QueryEscape(loginScope)
-	answer, err := a.fetch(ctx, a.local, http.MethodGet, at, map[string]string{"Metadata-Flavor": "Google"}, nil)
-	if err != nil {
-		return Token{}, fmt.Errorf("google: %w", err)
-	}
-	token, err := a.bearer(answer)
-	if err != nil {
-		return Token{}, fmt.Errorf("google: %w", err)
-	}
-	return token, nil
+	return a.bearer(a.fetch(ctx, a.local, http.MethodGet, at, map[string]string{"Metadata-Flavor": "Google"}, nil))
 }

@@ -43,15 +43,28 @@ func New(provider, address, user string) (Source, error) {
 }
 
 func (a *asker) source(provider, address, user string) (Source, error) {
+	var token Source
+	var err error
 	switch provider {
 	case "aws":
-		return a.aws(address, user)
+		token, err = a.aws(address, user)
 	case "google":
-		return a.google, nil
+		token = a.google
 	case "azure":
-		return a.azure, nil
+		token = a.azure
+	default:
+		return nil, fmt.Errorf("must be one of %s", strings.Join(Providers, ", "))
 	}
-	return nil, fmt.Errorf("must be one of %s", strings.Join(Providers, ", "))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", provider, err)
+	}
+	return func(ctx context.Context) (Token, error) {
+		t, err := token(ctx)
+		if err != nil {
+			return Token{}, fmt.Errorf("%s: %w", provider, err)
+		}
+		return t, nil
+	}, nil
 }
 
 // asker asks the services of providers. Tests replace its fields.
@@ -151,9 +164,12 @@ func reason(answer string, sent []string) string {
 	return ": " + strings.ToValidUTF8(answer[:min(len(answer), mostOfAReason)], "")
 }
 
-// bearer decodes the answer of an OAuth token endpoint. Azure's metadata service gives numbers
-// as text, other services as numbers.
-func (a *asker) bearer(answer []byte) (Token, error) {
+// bearer decodes the answer of an OAuth token endpoint, as fetch returns it. Azure's metadata
+// service gives numbers as text, other services as numbers.
+func (a *asker) bearer(answer []byte, err error) (Token, error) {
+	if err != nil {
+		return Token{}, err
+	}
 	var got struct {
 		Token   string      `json:"access_token"`
 		Seconds json.Number `json:"expires_in"`
