@@ -65,7 +65,6 @@ type Settings struct {
 	flags   *pflag.FlagSet
 	bounds  []func() error // each judges the value of one flag
 	url     *sqlstore.URL
-	command *passwordCommand  // nil if there is none
 	asked   *asked            // gives the password; nil if the URL or a file does
 	origins map[string]string // of the values that are not defaults, by flag name
 

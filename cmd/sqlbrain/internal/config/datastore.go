@@ -118,8 +118,8 @@ func (s *Settings) checkPassword() error {
 		})
 		return nil
 	case passwordCommandFlag:
-		s.command = &passwordCommand{command: s.PasswordCommand, timeout: passwordCommandTimeout}
-		s.asked = newAsked("--"+passwordCommandFlag, s.command.print)
+		command := passwordCommand{command: s.PasswordCommand, timeout: passwordCommandTimeout}
+		s.asked = newAsked("--"+passwordCommandFlag, command.print)
 	case passwordFrom:
 		source, err := cloudtoken.New(s.PasswordFrom, s.url.Address, s.url.User)
 		if err != nil {

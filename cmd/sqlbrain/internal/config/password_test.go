@@ -24,7 +24,7 @@ func withCommand(t *testing.T, command string) *Settings {
 	s := New()
 	s.Datastore, s.PasswordCommand = "mysql://root@db/k8s", command
 	require.NoError(t, s.Load(nil))
-	require.NotNil(t, s.command)
+	require.NotNil(t, s.asked)
 	return s
 }
 
@@ -71,10 +71,11 @@ func TestFailedPasswordCommandsAreReported(t *testing.T) {
 		{"echo geheim; exec sleep 60", "did not end within"},
 	} {
 		s := withCommand(t, c.command)
-		s.command.timeout = time.Minute
+		patient := passwordCommand{command: c.command, timeout: time.Minute}
 		if strings.Contains(c.command, "sleep") {
-			s.command.timeout = 200 * time.Millisecond
+			patient.timeout = 200 * time.Millisecond
 		}
+		s.asked.ask = patient.print
 		_, err := s.url.Password(context.Background())
 		require.ErrorContains(t, err, "--datastore-password-command: ", c.command)
 		require.ErrorContains(t, err, c.want, c.command)
