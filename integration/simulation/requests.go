@@ -144,8 +144,8 @@ func (a author) compare(key string) *pb.Compare {
 func (a author) create(key string) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{{Key: []byte(key), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{}}},
-		Success: []*pb.RequestOp{opOf(&pb.PutRequest{Key: []byte(key), Value: a.value()})},
-		Failure: []*pb.RequestOp{opOf(&pb.RangeRequest{Key: []byte(key)})},
+		Success: []*pb.RequestOp{history.RequestOp(&pb.PutRequest{Key: []byte(key), Value: a.value()})},
+		Failure: []*pb.RequestOp{history.RequestOp(&pb.RangeRequest{Key: []byte(key)})},
 	}
 }
 
@@ -154,7 +154,7 @@ func (a author) update(key string) *pb.TxnRequest {
 	r := a.create(key)
 	r.Compare[0].TargetUnion = &pb.Compare_ModRevision{ModRevision: a.seen[key].ModRevision}
 	if a.oneIn(3) {
-		r.Success = []*pb.RequestOp{opOf(a.delete(key, ""))}
+		r.Success = []*pb.RequestOp{history.RequestOp(a.delete(key, ""))}
 	}
 	return r
 }
@@ -168,11 +168,11 @@ func (a author) txn() (r *pb.TxnRequest, twice bool) {
 	r = a.nested(&free, 2)
 	if a.oneIn(20) && len(r.Success) > 0 {
 		key := a.key()
-		again := &pb.TxnRequest{Success: []*pb.RequestOp{opOf(a.put(key))}}
+		again := &pb.TxnRequest{Success: []*pb.RequestOp{history.RequestOp(a.put(key))}}
 		if a.oneIn(2) {
-			again = &pb.TxnRequest{Success: []*pb.RequestOp{opOf(again)}}
+			again = &pb.TxnRequest{Success: []*pb.RequestOp{history.RequestOp(again)}}
 		}
-		r.Success = append(r.Success, opOf(&pb.PutRequest{Key: []byte(key)}), opOf(again))
+		r.Success = append(r.Success, history.RequestOp(&pb.PutRequest{Key: []byte(key)}), history.RequestOp(again))
 		twice = true
 	}
 	return r, twice
@@ -200,31 +200,16 @@ func (a author) branch(free *[]string, depth int) (ops []*pb.RequestOp) {
 	for range a.rnd.IntN(4) {
 		switch n := a.rnd.IntN(10); {
 		case n < 3 || len(*free) == 0:
-			ops = append(ops, opOf(a.read(a.oneIn(2))))
+			ops = append(ops, history.RequestOp(a.read(a.oneIn(2))))
 		case n < 7:
-			ops = append(ops, opOf(a.put(take())))
+			ops = append(ops, history.RequestOp(a.put(take())))
 		case n < 9:
-			ops = append(ops, opOf(a.delete(take(), "")))
+			ops = append(ops, history.RequestOp(a.delete(take(), "")))
 		case depth > 0:
-			ops = append(ops, opOf(a.nested(free, depth-1)))
+			ops = append(ops, history.RequestOp(a.nested(free, depth-1)))
 		}
 	}
 	return ops
-}
-
-func opOf(request proto.Message) *pb.RequestOp {
-	switch r := request.(type) {
-	case *pb.RangeRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
-	case *pb.PutRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
-	case *pb.DeleteRangeRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
-	case *pb.TxnRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
-	default:
-		panic(fmt.Sprintf("a %T in a transaction", r))
-	}
 }
 
 // sign puts the token of a request before all values that it puts.

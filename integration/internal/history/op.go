@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -173,4 +174,20 @@ type Lease struct {
 	Granted bool
 	// Revoking: a revocation was sent; Revoked: one was acknowledged.
 	Revoking, Revoked bool
+}
+
+// RequestOp returns a request as an operation of a transaction. Any other request panics.
+func RequestOp(request proto.Message) *pb.RequestOp {
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+	case *pb.PutRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
+	case *pb.DeleteRangeRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
+	case *pb.TxnRequest:
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
+	default:
+		panic(fmt.Sprintf("a %T in a transaction", r))
+	}
 }

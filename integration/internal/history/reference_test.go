@@ -27,19 +27,6 @@ func ranged(change func(*pb.RangeRequest)) *pb.RangeRequest {
 	return r
 }
 
-func op(request proto.Message) *pb.RequestOp {
-	switch r := request.(type) {
-	case *pb.RangeRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
-	case *pb.PutRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
-	case *pb.DeleteRangeRequest:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
-	default:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r.(*pb.TxnRequest)}}
-	}
-}
-
 func modIs(key string, rev int64) *pb.Compare {
 	return &pb.Compare{Key: []byte(key), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: rev}}
 }
@@ -68,9 +55,9 @@ func exchange() (r *Recorder, account []Revision) {
 		r.FinishRead(read, state.revision, nil)
 	}
 	do(put("a", "#1#"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)}, Success: []*pb.RequestOp{op(put("c", "#2#")), op(put("b", "#2#")), op(ranged(nil))}})
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)}, Success: []*pb.RequestOp{RequestOp(put("c", "#2#")), RequestOp(put("b", "#2#")), RequestOp(ranged(nil))}})
 	do(remove("c", "d"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)}, Failure: []*pb.RequestOp{op(&pb.TxnRequest{Success: []*pb.RequestOp{op(put("a", "#4#"))}})}})
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)}, Failure: []*pb.RequestOp{RequestOp(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "#4#"))}})}})
 	do(put("d", "#5#"))
 	do(remove("x", "z"))
 	ask(ranged(func(r *pb.RangeRequest) { r.Limit = 2 }))
@@ -140,7 +127,7 @@ func TestRequestsAreExecuted(t *testing.T) {
 	require.Equal(t, "a 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.MaxCreateRevision = 1, 3 })))
 	require.Equal(t, " 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.CountOnly = 1, true })))
 
-	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{op(put("a", "")), op(remove("a", ""))}}, 6)
+	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "")), RequestOp(remove("a", ""))}}, 6)
 	require.ErrorIs(t, twice.err, errTwice)
 	kept := v.model.execute(&pb.PutRequest{Key: []byte("b"), IgnoreValue: true}, 6)
 	require.NoError(t, kept.err)
