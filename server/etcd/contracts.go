@@ -41,7 +41,7 @@ type Node interface {
 	Defragment(ctx context.Context, as auth.Permit) error
 	OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error)
 
-	// What the console reads, and etcd has no RPC for.
+	// For the console. etcd has no RPCs for these.
 	AuthRows() *auth.Rows
 	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)

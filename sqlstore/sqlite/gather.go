@@ -13,7 +13,7 @@ import (
 // one for the page. The file system gatherVFS gathers them, and writes up to gatherBytes in one
 // call. It passes on everything else to SQLite's default file system.
 //
-// What was gathered is written before any other call for the file, and so before the sync
+// gatherVFS writes what it has before any other call for the file, and so before the sync
 // that ends each commit with synchronous = FULL (Check requires it). SQLite shows the commit to
 // other connections only after that sync, so these never miss what is not written yet. SQLite
 // writes nothing between the sync and that, because the default file system promises not to
