@@ -13,11 +13,14 @@ import (
 // names of users, keys, what an error quotes.
 const maxLoggedText = 2048
 
-// boundText is for slog.HandlerOptions.ReplaceAttr.
-func boundText(_ []string, a slog.Attr) slog.Attr {
+// logged is for slog.HandlerOptions.ReplaceAttr. It bounds texts, and writes durations with their
+// unit, as etcd does; in JSON slog writes them as nanoseconds.
+func logged(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(bounded(a.Value.String()))
+	case slog.KindDuration:
+		a.Value = slog.StringValue(a.Value.Duration().String())
 	case slog.KindAny:
 		switch v := a.Value.Any().(type) {
 		case error:
@@ -68,7 +71,7 @@ func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err
 			files, outs = append(files, f), append(outs, f)
 		}
 	}
-	options := &slog.HandlerOptions{Level: p.settings.LogLevel, ReplaceAttr: boundText}
+	options := &slog.HandlerOptions{Level: p.settings.LogLevel, ReplaceAttr: logged}
 	var handler slog.Handler
 	if w := io.MultiWriter(outs...); p.settings.LogJSON {
 		handler = slog.NewJSONHandler(w, options)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +25,19 @@ func TestTextsOfTheLogAreBounded(t *testing.T) {
 		require.Less(t, len(line), 5*maxLoggedText, format)
 		require.Equal(t, 3, strings.Count(line, "… (2048 bytes more)"), format)
 		require.Contains(t, line, strings.Repeat("b", maxLoggedText), format)
+	}
+}
+
+func TestDurationsOfTheLogHaveUnits(t *testing.T) {
+	for format, want := range map[string]string{"json": `"took":"1.5s"`, "text": "took=1.5s"} {
+		p := newProgram(t, "--log-format", format)
+		var out bytes.Buffer
+		p.stderr = &out
+		log, closeLog, err := p.newLogger()
+		require.NoError(t, err)
+		log.Warn("slow", "took", 1500*time.Millisecond)
+		require.NoError(t, closeLog())
+		require.Contains(t, out.String(), want)
 	}
 }
 
