@@ -16,5 +16,5 @@
 // driver.ErrBadConn, and then nothing was sent. A Plan must not return driver.ErrBadConn
 // for a statement that the engine executed.
 //
-// Start reading at injector.go.
+// Start reading at fault.go, then injector.go.
 package faultdriver

@@ -3,66 +3,10 @@ package faultdriver
 import (
 	"context"
 	"database/sql/driver"
-	"fmt"
-	"io"
+	"errors"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 )
-
-// Kind is what a statement does.
-type Kind string
-
-// The kinds of statements, by their first word.
-const (
-	Connect  Kind = "connect"
-	Prepare  Kind = "prepare"
-	Begin    Kind = "begin"
-	Commit   Kind = "commit"
-	Rollback Kind = "rollback"
-	Exec     Kind = "exec"
-	Query    Kind = "query"
-)
-
-// ErrLost is a driver's error if a connection breaks during a statement. It does not show
-// whether the engine executed the statement.
-var ErrLost = fmt.Errorf("faultdriver: connection lost: %w", io.ErrUnexpectedEOF)
-
-// ErrUnreachable is what dialling answers while the engine is unreachable.
-var ErrUnreachable = fmt.Errorf("faultdriver: connection refused: %w", io.EOF)
-
-// Statement is what a Plan is asked about.
-type Statement struct {
-	N    int // counted from 1 since the plan was set, over all connections
-	Kind Kind
-	Text string // of Connect: empty
-}
-
-// Fault is what happens to a statement; the zero Fault is nothing.
-type Fault struct {
-	// Delay passes before the engine gets the statement, unless the context
-	// ends first: then it never gets it.
-	Delay time.Duration
-	// Hang makes the statement wait until its context ends, and fail with the context's
-	// error. If After is set, the engine executes it first, otherwise never. If the
-	// context cannot end, the statement fails with ErrLost at once.
-	Hang bool
-	// Then is called when the engine has carried the statement out, before
-	// After and Hang.
-	Then func()
-	// Before is the statement's error; the engine never gets it.
-	Before error
-	// After is the statement's error if the engine has executed it successfully.
-	After error
-	// Cut closes the connection when the statement fails, by Before, After or
-	// Hang.
-	Cut bool
-	// Rows is the error that ends the rows of a query after RowsBefore rows. Closing the
-	// rows there fails with it as well, as with drivers that read the remaining rows.
-	Rows       error
-	RowsBefore int
-}
 
 // Plan decides what happens to a statement. It is called by the goroutine that
 // sends it, one at a time, and must not use the database.
@@ -76,11 +20,11 @@ type Injector struct {
 	n           int
 	seen        []Statement
 	unreachable bool
-	conns       map[*conn]struct{}
+	conns       int // open ones
 }
 
 // New returns an injector that injects nothing yet.
-func New() *Injector { return &Injector{conns: map[*conn]struct{}{}} }
+func New() *Injector { return new(Injector) }
 
 // Set replaces the plan; nil injects nothing. Statements are counted anew.
 func (i *Injector) Set(p Plan) {
@@ -109,12 +53,42 @@ func (i *Injector) SetUnreachable(yes bool) {
 func (i *Injector) Conns() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return len(i.conns)
+	return i.conns
+}
+
+func (i *Injector) count(change int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.conns += change
 }
 
 // Wrap returns a connector whose connections the plan governs.
 func (i *Injector) Wrap(c driver.Connector) driver.Connector {
 	return &connector{Connector: c, injector: i}
+}
+
+type connector struct {
+	driver.Connector
+	injector *Injector
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	f := c.injector.ask(Connect, "")
+	if err := f.before(ctx); err != nil {
+		return nil, err
+	}
+	base, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.after(ctx); err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	conn, err := newConn(base, c.injector)
+	if err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	return conn, nil
 }
 
 // ask counts a statement and returns its fault.
@@ -135,54 +109,4 @@ func (i *Injector) ask(kind Kind, text string) Fault {
 		}
 	}
 	return f
-}
-
-// before does what happens to a statement before the engine gets it. If it returns an
-// error, the engine never gets the statement.
-func (f Fault) before(ctx context.Context) error {
-	if f.Delay > 0 {
-		timer := time.NewTimer(f.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if f.Hang && f.After == nil {
-		return hang(ctx)
-	}
-	return f.Before
-}
-
-func hang(ctx context.Context) error {
-	if ctx.Done() == nil {
-		return ErrLost
-	}
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// after returns the error of a statement that the engine executed.
-func (f Fault) after(ctx context.Context) error {
-	if f.Then != nil {
-		f.Then()
-	}
-	if f.Hang {
-		return hang(ctx)
-	}
-	return f.After
-}
-
-func kindOf(text string, otherwise Kind) Kind {
-	word, _, _ := strings.Cut(strings.TrimSpace(text), " ")
-	switch strings.ToUpper(word) {
-	case "BEGIN", "START":
-		return Begin
-	case "COMMIT":
-		return Commit
-	case "ROLLBACK":
-		return Rollback
-	}
-	return otherwise
 }
