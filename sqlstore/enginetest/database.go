@@ -29,6 +29,25 @@ var shared = struct {
 	servers map[Product]func() (*instance, error)
 }{servers: map[Product]func() (*instance, error){}}
 
+// Database returns the URL of a fresh, empty database, which is dropped when t
+// ends. The user of the URL is root on servers started here.
+func (p Product) Database(t testing.TB) string {
+	t.Helper()
+	server, err := p.server()
+	if err != nil {
+		Need(t, err, ErrNoEngine)
+	}
+	return createDatabase(t, server)
+}
+
+// Database is Product.Database for a test to which the product makes no difference. It
+// prefers a server that the environment names, then a MariaDB of this machine, then a
+// MySQL.
+func Database(t testing.TB) string {
+	t.Helper()
+	return some().Database(t)
+}
+
 // server returns the URL of the product's shared server, and starts it if need be.
 func (p Product) server() (string, error) {
 	given, err := p.given()

@@ -30,5 +30,5 @@
 //   - The servers are as durable as production servers: a commit is on disk before it is
 //     acknowledged.
 //
-// Start reading at product.go, then database.go, server.go and instance.go.
+// Start reading at database.go, then server.go, instance.go and product.go.
 package enginetest

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // Product is a kind of database server. Its value is the name of subtests.
@@ -32,75 +31,6 @@ const (
 // ErrNoEngine wraps the reasons why this machine cannot start a server; any
 // other failure to start one is a fault that must not be skipped over.
 var ErrNoEngine = errors.New("no such engine")
-
-// Products are those that every claim about databases must hold on: all, or only
-// the TiDB that EnvTiDB names.
-func Products() []Product {
-	if OnTiDB() {
-		return []Product{tidb}
-	}
-	return []Product{MariaDB, MySQL}
-}
-
-// Database returns the URL of a fresh, empty database, which is dropped when t
-// ends. The user of the URL is root on servers started here.
-func (p Product) Database(t testing.TB) string {
-	t.Helper()
-	server, err := p.server()
-	if err != nil {
-		Need(t, err, ErrNoEngine)
-	}
-	return createDatabase(t, server)
-}
-
-// StartServer starts a server, which is killed and removed when t ends, and
-// creates an empty database on it. It never uses a server that the environment
-// names.
-func (p Product) StartServer(t testing.TB) *Server {
-	t.Helper()
-	if p == tidb { // which cannot be started here
-		p = local()
-	}
-	return startServer(t, p)
-}
-
-// Database is Product.Database for a test to which the product makes no difference. It
-// prefers a server that the environment names, then a MariaDB of this machine, then a
-// MySQL.
-func Database(t testing.TB) string {
-	t.Helper()
-	return some().Database(t)
-}
-
-// StartServer is Product.StartServer for a test to which the product makes no
-// difference.
-func StartServer(t testing.TB) *Server {
-	t.Helper()
-	return local().StartServer(t)
-}
-
-// ServerGiven reports whether Database uses a server that the environment names.
-func ServerGiven() bool { return os.Getenv(some().envURL()) != "" }
-
-// some is the product to use where it makes no difference.
-func some() Product {
-	for _, p := range []Product{tidb, MariaDB, MySQL} {
-		if os.Getenv(p.envURL()) != "" {
-			return p
-		}
-	}
-	return local()
-}
-
-// local is a product with a program on this machine. MariaDB starts faster.
-func local() Product {
-	if _, err := MariaDB.Program(); errors.Is(err, ErrNoEngine) {
-		if _, err := MySQL.Program(); !errors.Is(err, ErrNoEngine) {
-			return MySQL
-		}
-	}
-	return MariaDB
-}
 
 // Program returns the path of the product's server. Its error wraps ErrNoEngine if
 // this machine has none.

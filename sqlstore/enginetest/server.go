@@ -15,6 +15,24 @@ type Server struct {
 	url string
 }
 
+// StartServer starts a server, which is killed and removed when t ends, and
+// creates an empty database on it. It never uses a server that the environment
+// names.
+func (p Product) StartServer(t testing.TB) *Server {
+	t.Helper()
+	if p == tidb { // which cannot be started here
+		p = local()
+	}
+	return startServer(t, p)
+}
+
+// StartServer is Product.StartServer for a test to which the product makes no
+// difference.
+func StartServer(t testing.TB) *Server {
+	t.Helper()
+	return local().StartServer(t)
+}
+
 func startServer(t testing.TB, product Product) *Server {
 	t.Helper()
 	p, err := newInstance(product)
