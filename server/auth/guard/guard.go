@@ -204,3 +204,29 @@ func (g *Guard) Refresh(ctx context.Context) (int64, error) {
 	}
 	return rows.Version, nil
 }
+
+// view returns the view of rows. It makes one if none is cached.
+func (g *Guard) view(rows *auth.Rows) *view {
+	if v := g.views.find(rows); v != nil {
+		return v
+	}
+	g.views.mu.Lock()
+	defer g.views.mu.Unlock()
+	if v := g.views.find(rows); v != nil {
+		return v
+	}
+	v := &view{rows: rows}
+	if v.store, v.err = newStore(rows); v.err != nil {
+		g.log.Error("users and roles cannot be read", "error", v.err)
+		v.store = &store{enabled: true}
+	}
+	v.AuthStore = g.over(v.store, g.provider)
+	g.views.kept[g.views.next].Store(v)
+	g.views.next = (g.views.next + 1) % viewsKept
+	return v
+}
+
+// over returns etcd's rules over s. Their log output is discarded.
+func (g *Guard) over(s *store, tokens etcdauth.TokenProvider) etcdauth.AuthStore {
+	return etcdauth.NewAuthStore(zap.NewNop(), s, tokens, g.cfg.BcryptCost)
+}

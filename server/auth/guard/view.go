@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
-	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -42,32 +41,6 @@ func (vs *views) find(rows *auth.Rows) *view {
 		}
 	}
 	return nil
-}
-
-// view returns the view of rows. It makes one if none is cached.
-func (g *Guard) view(rows *auth.Rows) *view {
-	if v := g.views.find(rows); v != nil {
-		return v
-	}
-	g.views.mu.Lock()
-	defer g.views.mu.Unlock()
-	if v := g.views.find(rows); v != nil {
-		return v
-	}
-	v := &view{rows: rows}
-	if v.store, v.err = newStore(rows); v.err != nil {
-		g.log.Error("users and roles cannot be read", "error", v.err)
-		v.store = &store{enabled: true}
-	}
-	v.AuthStore = g.over(v.store, g.provider)
-	g.views.kept[g.views.next].Store(v)
-	g.views.next = (g.views.next + 1) % viewsKept
-	return v
-}
-
-// over returns etcd's rules over s. Their log output is discarded.
-func (g *Guard) over(s *store, tokens etcdauth.TokenProvider) etcdauth.AuthStore {
-	return etcdauth.NewAuthStore(zap.NewNop(), s, tokens, g.cfg.BcryptCost)
 }
 
 // checkRevision returns etcd's ErrAuthOldRevision if ai is of another revision than v. etcd
