@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -197,23 +194,4 @@ func (c *begunConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return c.Conn.Read(p)
-}
-
-// limitedLog bounds the log lines that other processes can cause: it writes one line per
-// second, with the number of lines dropped before it.
-type limitedLog struct {
-	mu      sync.Mutex
-	last    time.Time
-	dropped int
-}
-
-func (l *limitedLog) warn(log *slog.Logger, message string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.last) < time.Second {
-		l.dropped++
-		return
-	}
-	log.Warn(message, append(args, "not_logged_before", l.dropped)...)
-	l.last, l.dropped = time.Now(), 0
 }
