@@ -9,7 +9,7 @@
 //	log row      what one commit changed, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
-//	meta row     chain row, lock row, compaction mark, counts row, alarms, identity
+//	meta row     chain row, lock row, compaction mark, claim row, counts row, alarms, identity
 //
 // Properties the rest of the program builds on, each held by a fuzz test:
 //

@@ -33,6 +33,7 @@ func TestRowsKeepTheirBytes(t *testing.T) {
 		{"lock", EncodeLock(2, []byte("{}")), "01000000000000000200000000000000017b7d"},
 		{"lost", EncodeLost(Lost{Sequence: 1, Term: 2, Revision: 3, Member: 4, At: 5}), "0100000000000000010000000000000002000000000000000300000000000000040000000000000005"},
 		{"compaction mark", EncodeInt64(258), "010000000000000102"},
+		{"claim key", ClaimKey(), "57fb8091636c61696d"},
 		{"counts key", CountsKey(), "57fb8091636f756e7473"},
 		{"counts", EncodeCounts(someCounts), "0100000000000001020000042f612f3103013380100102013000000102622f0301370703ffffffffffffffff7f57428273"},
 		{"alarm key", EncodeAlarmKey(1, 2), "57fb8091616c61726d2f000000000000000100000002"},

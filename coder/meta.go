@@ -95,6 +95,10 @@ func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
 // CompactKey is the internal key of the compaction mark.
 func CompactKey() []byte { return []byte(magicMeta + "compact") }
 
+// ClaimKey is the internal key of the claim row: a random number that the leader writes before
+// it removes compacted rows. They are removed on condition that the row holds it.
+func ClaimKey() []byte { return []byte(magicMeta + "claim") }
+
 // ProbeKey is the internal key of a row that says nothing: members write it to see
 // whether they can. Its value is when that was, by the clock of who did.
 func ProbeKey() []byte { return []byte(magicMeta + "probe") }

@@ -281,6 +281,8 @@ var All = []Mutant{
 		"server/backend", `p.timer.Reset(p.limit)`, `_ = p.limit`),
 	later(1, "a takeover does not say that the database was silent", "leadership taken again and again",
 		"server/backend", `return fmt.Errorf("%w: %w", cause, err)`, `return err`),
+	later(3, "rows are removed whether the table has the claim or not", "versions that a failover of the database needs again are gone",
+		"server/mvcc/compact", `batch.CAS(coder.ClaimKey(), g.claim, g.claim)`, ``),
 }
 
 func etcd(invariant int, name, imitates, pkg, from, to string) Mutant {

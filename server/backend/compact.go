@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
@@ -48,6 +49,14 @@ func (b *Backend) Compact(ctx context.Context, as auth.Permit, rev int64, physic
 		return 0, mvcc.ErrLeaderLost
 	}
 	return current, nil
+}
+
+// claimRemoval writes the claim row of the remover.
+func (l *leader) claimRemoval(ctx context.Context, claim []byte) error {
+	return l.submit(ctx, auth.System, func(tx *write.Tx) error {
+		tx.SetRow(coder.ClaimKey(), claim)
+		return nil
+	})
 }
 
 // autoCompact compacts in the configured mode.

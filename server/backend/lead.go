@@ -100,7 +100,8 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 		return nil, err
 	}
 	l.remover = compact.NewRemover(compact.Config{
-		Store: b.store, Revision: b.compacted.Revision, Patience: b.cfg.compactPatience, Logger: b.log, Metrics: b.metrics.compaction,
+		Store: b.store, Revision: b.compacted.Revision, Claim: l.claimRemoval, Patience: b.cfg.compactPatience,
+		Logger: b.log, Metrics: b.metrics.compaction,
 	})
 	l.counts = &countsKeeper{l: l, turn: make(chan struct{}, 1)}
 	if !b.cfg.Exclusive && l.hold.PredecessorMayAnswer() {

@@ -8,6 +8,7 @@
 //     (TestMarkMovesUpToTheNewestRevision).
 //   - A version that a revision at or above the mark needs stays. So does the index row of
 //     a key that was created again (TestRemoverKeepsWhatRevisionsNeed).
+//   - A version that a lost commit replaced stays (TestRemoverStopsWhenTheDatabaseLostItsClaim).
 //   - Work that a restart interrupts is continued: log rows are removed last
 //     (TestRemoverContinuesAfterFailures).
 //   - A caller waits for a bounded time while nothing can be removed (TestWaitIsBounded).

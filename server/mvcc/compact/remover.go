@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ const (
 type Config struct {
 	Store    sqlstore.Store
 	Revision func() int64 // returns the compact revision, -1 if nothing was compacted
+	// Claim writes the claim row, in a commit of the leader.
+	Claim    func(ctx context.Context, claim []byte) error
 	Patience time.Duration
 	Logger   *slog.Logger
 	Metrics  *Metrics
@@ -63,6 +66,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // where it stopped. The work is proportional to the number of rows to remove. After each
 // chunk the Remover pauses for as long as the chunk took, at most a second, so that
 // clients get the database too. Safe for concurrent use.
+//
+// Rows are removed outside the chain of commits, on the basis of rows that were read before.
+// If the database then loses the commits that replaced the versions, those versions are needed
+// again. Therefore the Remover first writes a random number, its claim, to the claim row, in a
+// commit of the leader, and each chunk is removed on condition that the row still holds it. The
+// table holds the claim only as long as it holds all commits before it. A later compaction does
+// not change the claim, so that it does not interrupt the removal.
 type Remover struct {
 	cfg  Config
 	wake chan struct{}
@@ -164,6 +174,13 @@ func (r *Remover) removeBelow(ctx context.Context, rev int64) error {
 		if err != nil {
 			return err
 		}
+		if chunk.claim == nil {
+			claim := coder.EncodeInt64(rand.Int64())
+			if err := r.cfg.Claim(ctx, claim); err != nil {
+				return fmt.Errorf("writing the claim: %w", err)
+			}
+			chunk.claim = claim
+		}
 		at, _, err := coder.DecodeLogKey(row.Key)
 		if err != nil {
 			return err
@@ -194,6 +211,7 @@ func (r *Remover) removeBelow(ctx context.Context, rev int64) error {
 
 // garbage is a chunk of rows to remove.
 type garbage struct {
+	claim      []byte // what the claim row must hold
 	rows       [][]byte
 	tombstones []coder.Change // their index rows go too, if they are still the newest
 }
@@ -224,14 +242,16 @@ func (r *Remover) remove(ctx context.Context, g *garbage) error {
 	if err := r.addIndexRows(ctx, g.tombstones, batch); err != nil {
 		return err
 	}
+	rows := batch.Len()
+	batch.CAS(coder.ClaimKey(), g.claim, g.claim)
 	// Removing a row twice is harmless, so an unknown outcome is simply tried
 	// again from the log rows that are left.
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
 	r.note(-1, nil)
-	r.cfg.Metrics.rows.Add(float64(batch.Len()))
-	*g = garbage{}
+	r.cfg.Metrics.rows.Add(float64(rows))
+	*g = garbage{claim: g.claim}
 	return retry.Sleep(ctx, min(time.Since(started), maxRest))
 }
 

@@ -65,6 +65,13 @@ func (s *table) write(key string, rev int64, tombstone bool) {
 	}
 }
 
+// claim writes the claim row, as the leader does.
+func (s *table) claim(ctx context.Context, claim []byte) error {
+	b := s.BeginBatchWrite()
+	b.Put(coder.ClaimKey(), claim)
+	return b.Commit(ctx)
+}
+
 func (s *table) has(key []byte) bool {
 	s.t.Helper()
 	_, err := s.Get(s.t.Context(), key)
@@ -91,7 +98,7 @@ func (s *table) expect(key string, upTo int64, left ...int64) {
 // start runs a Remover whose compact revision is mark, until the test ends.
 func start(t *testing.T, s *table, mark *atomic.Int64, patience time.Duration) *Remover {
 	r := NewRemover(Config{
-		Store: s, Revision: mark.Load, Patience: patience, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Store: s, Revision: mark.Load, Claim: s.claim, Patience: patience, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -198,5 +205,41 @@ func TestWaitIsBounded(t *testing.T) {
 	r.cfg.Patience = time.Minute
 	if removed, err := r.Wait(t.Context(), 3, ended); removed || err != nil {
 		t.Errorf("at the end of the leadership: %v, %v", removed, err)
+	}
+}
+
+// A database that loses its newest commits may lose those that replaced a version, which is then
+// needed again. It loses the claim with them.
+func TestRemoverStopsWhenTheDatabaseLostItsClaim(t *testing.T) {
+	for name, lose := range map[string]func(b sqlstore.BatchWrite){
+		"no claim before": func(b sqlstore.BatchWrite) { b.Del(coder.ClaimKey()) },
+		"an older claim":  func(b sqlstore.BatchWrite) { b.Put(coder.ClaimKey(), coder.EncodeInt64(7)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTable(t)
+			s.write("k", 2, false)
+			s.write("k", 3, false)
+			claims := 0
+			r := NewRemover(Config{
+				Store: s, Claim: func(ctx context.Context, claim []byte) error {
+					claims++
+					if err := s.claim(ctx, claim); err != nil {
+						return err
+					}
+					b := s.BeginBatchWrite()
+					lose(b)
+					return b.Commit(ctx)
+				},
+				Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+			})
+			conflict := new(sqlstore.Conflict)
+			if err := r.removeBelow(t.Context(), 3); !errors.As(err, &conflict) {
+				t.Errorf("%v, want a conflict", err)
+			}
+			s.expect("k", 3, 2, 3)
+			if err := r.removeBelow(t.Context(), 2); err != nil || claims != 1 {
+				t.Errorf("without work: %v, %d claims", err, claims)
+			}
+		})
 	}
 }
