@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net"
@@ -48,6 +49,9 @@ type Config struct {
 	// Listen opens the listeners of all URLs, whose networks are tcp and unix; nil: the
 	// operating system's network.
 	Listen func(network, address string) (net.Listener, error)
+
+	// SocketMode is the mode of the files of unix and unixs URLs; 0: what the umask leaves.
+	SocketMode fs.FileMode
 
 	// PeerURLs are http, https, unix or unixs URLs to listen on for the other
 	// members; port 0 lets the system choose. Without PeerNode, or with no URL,
@@ -123,6 +127,7 @@ func DefaultConfig() Config {
 		Name:                 "default",
 		ListenClientURLs:     []string{"http://127.0.0.1:2379"},
 		PeerURLs:             []string{"https://127.0.0.1:2380"},
+		SocketMode:           0o600,
 		TLS:                  tlsfiles.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13},
 		AuthToken:            guard.DefaultToken,
 		AuthTokenTTL:         300 * time.Second,

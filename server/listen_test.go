@@ -50,6 +50,9 @@ func TestUnixSocket(t *testing.T) {
 	onSocket := func(c *Config) { c.ListenClientURLs = []string{"unix://" + path} }
 	s := startFake(t, &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}}, nil, onSocket)
 	require.Equal(t, []string{"unix://" + path}, s.ClientURLs())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o600, info.Mode())
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Logger: zap.NewNop()})
 	require.NoError(t, err)
 	_, err = c.Get(testContext(t), "k")
@@ -60,6 +63,16 @@ func TestUnixSocket(t *testing.T) {
 	onSocket(&cfg)
 	_, err = newServer(cfg, &fakeNode{}, nil)
 	require.ErrorContains(t, err, "in use by another process")
+
+	shared := testConfig(t)
+	shared.SocketMode = 0o660
+	shared.ListenClientURLs = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
+	other, err := newServer(shared, &fakeNode{}, nil)
+	require.NoError(t, err)
+	info, err = os.Stat(strings.TrimPrefix(other.ClientURLs()[0], "unix://"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o660, info.Mode())
+	require.NoError(t, other.Close())
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -133,7 +133,7 @@ func (s *Server) listen() error {
 	if err != nil {
 		return err
 	}
-	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, Files: files, Log: s.log}
+	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Files: files, Log: s.log}
 	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, options); err != nil {
 		return err
 	}
@@ -149,7 +149,9 @@ func (s *Server) listenPeers() (err error) {
 	if s.cfg.PeerCredentials == nil {
 		return errors.New("server: listening for other members needs credentials")
 	}
-	s.peers, err = transport.Listen(s.cfg.PeerURLs, transport.Options{Conns: s.peerConns, Listen: s.cfg.Listen, Credentials: true, Log: s.log})
+	s.peers, err = transport.Listen(s.cfg.PeerURLs, transport.Options{
+		Conns: s.peerConns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Credentials: true, Log: s.log,
+	})
 	return err
 }
 

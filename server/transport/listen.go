@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -65,8 +66,9 @@ func CheckURL(raw string) error {
 	return err
 }
 
-// listen opens e with open. An address that is taken is an error that says so.
-func (e endpoint) listen(open func(network, address string) (net.Listener, error)) (net.Listener, error) {
+// listen opens e with open, and gives a socket the mode, if that is not 0. An address that is taken is an error that says
+// so.
+func (e endpoint) listen(open func(network, address string) (net.Listener, error), mode fs.FileMode) (net.Listener, error) {
 	if e.network == "unix" {
 		if err := removeStaleSocket(e.address); err != nil {
 			return nil, fmt.Errorf("server: listen on %s: %w", e.url, err)
@@ -78,6 +80,11 @@ func (e endpoint) listen(open func(network, address string) (net.Listener, error
 		return nil, fmt.Errorf("server: listen on %s: the address is in use by another process: %w", e.url, err)
 	case err != nil:
 		return nil, fmt.Errorf("server: listen on %s: %w", e.url, err)
+	}
+	if e.network == "unix" && mode != 0 {
+		if err := os.Chmod(e.address, mode); err != nil {
+			return nil, errors.Join(fmt.Errorf("server: listen on %s: %w", e.url, err), l.Close())
+		}
 	}
 	return l, nil
 }
@@ -119,6 +126,8 @@ type Options struct {
 	Listen func(network, address string) (net.Listener, error)
 	// Credentials: the caller decides on TLS, whatever the scheme of a URL.
 	Credentials bool
+	// SocketMode is the mode of the files of unix and unixs URLs; 0: what the umask leaves.
+	SocketMode fs.FileMode
 	// Files are the certificates of https and unixs URLs; nil: there are none.
 	Files *tlsfiles.Files
 	Log   *slog.Logger
@@ -142,7 +151,7 @@ func Listen(urls []string, o Options) (listeners []*Listener, err error) {
 		if !e.secure && o.Files != nil {
 			o.Log.Warn("certificates do not apply to this URL", "url", e.url)
 		}
-		l, err := e.listen(o.Listen)
+		l, err := e.listen(o.Listen, o.SocketMode)
 		if err != nil {
 			return listeners, err
 		}

@@ -74,7 +74,7 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 	other := map[string]string{
 		"string": "x", "int": "7", "int64": "7", "uint32": "7", "bool": "true", "duration": "11s",
 		"auto|verify": "verify", "lease|database": "database", "periodic|revision": "revision", "info|debug|warn|error": "debug",
-		"json|console|text": "text", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "TLS1.3|TLS1.2": "TLS1.2", "PREFIX=DURATION": "/a/=7s",
+		"json|console|text": "text", "mode": "0660", "basic|extensive": "extensive", "TLS1.2|TLS1.3": "TLS1.3", "TLS1.3|TLS1.2": "TLS1.2", "PREFIX=DURATION": "/a/=7s",
 	}
 	defaults, err := load(nil, nil)
 	require.NoError(t, err)
@@ -228,6 +228,9 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--listen-client-urls=http://127.0.0.1:99999", "--listen-client-urls"},
 		{"--listen-metrics-urls=http://127.0.0.1:1/metrics", "must end after the port"},
 		{"--advertise-client-urls=unix://", "needs a path"},
+		{"--socket-mode=rw", "octal digits"},
+		{"--socket-mode=1777", "octal digits"},
+		{"--socket-mode=0", "octal digits"},
 		{"--cert-file=a", "--cert-file: --key-file is needed as well"},
 		{"--key-file=a", "--key-file: --cert-file is needed as well"},
 		{"--cert-file=a --key-file=b", "nothing would be encrypted"},

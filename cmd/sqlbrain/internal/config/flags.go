@@ -39,6 +39,7 @@ func (s *Settings) define() {
 	s.urls(&s.Server.ListenClientURLs, "listen-client-urls", "`URLs` to serve clients on, gRPC and HTTP: http, https, unix or unixs")
 	s.urls(&s.Server.AdvertiseClientURLs, "advertise-client-urls", "`URLs` that members tell clients about (default: those listened on)")
 	s.urls(&s.Server.ListenMetricsURLs, "listen-metrics-urls", "`URLs` to serve /metrics and the health endpoints on as well")
+	f.Var((*fileMode)(&s.Server.SocketMode), "socket-mode", "`mode` of the files of unix and unixs URLs, octal: 0600 for processes of the same user, 0660 also for those of its group")
 	value(f.StringVar, &s.Server.TLS.CertFile, "cert-file", "`file` of the TLS certificate")
 	value(f.StringVar, &s.Server.TLS.KeyFile, "key-file", "`file` of the TLS key")
 	value(f.StringVar, &s.Server.TLS.TrustedCAFile, "trusted-ca-file", "`file` of the certificates that sign client certificates")

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +97,23 @@ func (p *ttlPolicies) Set(s string) error {
 		}
 		*p = append(*p, lease.Policy{Prefix: []byte(prefix), TTL: ttl})
 	}
+	return nil
+}
+
+// fileMode is a mode of a file, in octal digits.
+type fileMode fs.FileMode
+
+var _ pflag.Value = (*fileMode)(nil)
+
+func (m *fileMode) Type() string   { return "mode" }
+func (m *fileMode) String() string { return fmt.Sprintf("%04o", uint32(*m)) }
+
+func (m *fileMode) Set(s string) error {
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n == 0 || n > 0o777 {
+		return errors.New("must be octal digits from 0001 to 0777, as in 0660")
+	}
+	*m = fileMode(n)
 	return nil
 }
 
