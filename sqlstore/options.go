@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"database/sql/driver"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -14,6 +15,9 @@ type Options struct {
 	// for a server, twice the processors but at least 4 for SQLite. Commits have separate
 	// connections, so that reads cannot starve them: 4 for a server, one for SQLite.
 	MaxOpenConns int
+	// MaxIdleTime and MaxLifetime are after how long a connection to a server is closed that is not used, or used all the
+	// time. 0 is the engine's default. SQLite's connections stay open.
+	MaxIdleTime, MaxLifetime time.Duration
 	// Logger receives what operators should know; nil discards it.
 	Logger *slog.Logger
 	// Registerer publishes the metrics; nil: they are not published. A registerer serves

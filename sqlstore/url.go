@@ -30,6 +30,8 @@ type URL struct {
 	// Address is host:port of the server, or of several, with commas between them.
 	// User and Database are what to use there.
 	Address, User, Database string
+	// Socket is the path of the server's Unix socket, used in place of Address; "" for none.
+	Socket string
 
 	// Scheme is what the URL begins with, in lower case: such as "tidb".
 	Scheme string
@@ -92,6 +94,7 @@ var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 //	            if the server can; do not (the default, unless a file is named)
 //	tls-ca=     PEM file of the authorities to verify the server with
 //	tls-cert=, tls-key=  PEM files of the client's certificate
+//	socket=     path of the server's Unix socket, in place of the one host
 //	timeout=    bound on dialling and on each read and write of the connection,
 //	            as a Go duration; 30s
 //
@@ -196,6 +199,9 @@ func parseServer(scheme, raw string) (*URL, error) {
 			return nil, err
 		}
 	}
+	if d.Socket != "" && len(others) > 0 {
+		return nil, badURL("parameter socket leads to one server, but several hosts are named")
+	}
 	if err := d.checkTLS(params.Has("tls")); err != nil {
 		return nil, err
 	}
@@ -264,6 +270,11 @@ func (d *URL) set(name, value string) error {
 		d.TLS.Cert = value
 	case "tls-key":
 		d.TLS.Key = value
+	case "socket":
+		if !strings.HasPrefix(value, "/") {
+			return badURL("parameter socket is %q: it must be an absolute path", value)
+		}
+		d.Socket = value
 	case "timeout":
 		t, err := time.ParseDuration(value)
 		if err != nil || t <= 0 {
@@ -273,7 +284,7 @@ func (d *URL) set(name, value string) error {
 	case "charset", "collation":
 		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make escaping unsafe", name)
 	default:
-		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key or timeout", name)
+		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key, socket or timeout", name)
 	}
 	return nil
 }
@@ -324,7 +335,7 @@ func (d URL) String() string {
 		u.User = url.UserPassword(d.User, "xxxxx")
 	}
 	q := url.Values{}
-	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key} {
+	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key, "socket": d.Socket} {
 		if value != "" {
 			q.Set(name, value)
 		}

@@ -63,7 +63,7 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	var report *doctor.Report
 	err := p.withDatabase(ctx, false, func(db *sqldb.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
-			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u.Addresses()),
+			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u),
 			MaxRequestBytes: p.settings.Server.MaxRequestBytes, MaxConns: conns + writeConns,
 		})
 		return nil
@@ -77,9 +77,9 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	return report, err
 }
 
-// only returns the address if there is one.
-func only(addresses []string) string {
-	if len(addresses) == 1 {
+// only returns the address if there is one, and it is used.
+func only(u *sqlstore.URL) string {
+	if addresses := u.Addresses(); len(addresses) == 1 && u.Socket == "" {
 		return addresses[0]
 	}
 	return ""
@@ -87,7 +87,7 @@ func only(addresses []string) string {
 
 // isLocal reports whether no connection leaves this machine.
 func isLocal(u *sqlstore.URL) bool {
-	return !slices.ContainsFunc(u.Addresses(), func(address string) bool { return !isLoopback(address) })
+	return u.Socket != "" || !slices.ContainsFunc(u.Addresses(), func(address string) bool { return !isLoopback(address) })
 }
 
 func isLoopback(address string) bool {

@@ -44,6 +44,9 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.DBName = u.User, u.Database
 	cfg.Net, cfg.Addr = "tcp", u.Address
+	if u.Socket != "" {
+		cfg.Net, cfg.Addr = "unix", u.Socket
+	}
 	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout = u.Timeout, u.Timeout, u.Timeout
 	cfg.Logger = &mysql.NopLogger{} // its errors are returned as well
 	// A statement that is not kept prepared costs one round trip, not three.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"io"
@@ -60,7 +61,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	e.patient = pool(patient, true)
 	db := sqldb.NewDatabase(u, o.Logger, e, sqldb.Pools{
 		Read: pool(bounded, false), Write: pool(bounded, true), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
-		MaxIdleTime: maxIdleTime, MaxLifetime: maxLifetime, Remote: true,
+		MaxIdleTime: cmp.Or(o.MaxIdleTime, maxIdleTime), MaxLifetime: cmp.Or(o.MaxLifetime, maxLifetime), Remote: true,
 	})
 	e.primary.OnChange(db.DropIdle)
 	return db, nil
