@@ -29,6 +29,7 @@ type Auto struct {
 	Mode      string
 	Retention time.Duration // of the mode Periodic; 0 is off
 	Revisions int64         // of the mode ByRevision; 0 is off
+	Keep      int64         // the mode Periodic leaves at least so many revisions
 }
 
 // Run compacts until ctx ends. current returns the newest revision. compact compacts to a
@@ -56,7 +57,8 @@ func (a Auto) periodically(ctx context.Context, current func() int64, compact fu
 			samples = samples[1:]
 		}
 		sinceCompaction++
-		if len(samples) == keep && sinceCompaction > samplesPerPeriod && compact(ctx, samples[0]) {
+		if rev := min(samples[0], samples[len(samples)-1]-a.Keep); len(samples) == keep && sinceCompaction > samplesPerPeriod &&
+			rev > 0 && compact(ctx, rev) {
 			sinceCompaction = 1
 		}
 		select {

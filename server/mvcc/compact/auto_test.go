@@ -56,6 +56,25 @@ func TestPeriodicKeepsTheRetention(t *testing.T) {
 	}
 }
 
+func TestPeriodicKeepsRevisionsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var current atomic.Int64
+		current.Store(30)
+		compacted := run(t, Auto{Mode: Periodic, Retention: time.Minute, Keep: 40}, &current)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if rev := compacted.Load(); rev != -1 {
+			t.Fatalf("compacted to %d although there are only 30 revisions", rev)
+		}
+		current.Store(100)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if rev := compacted.Load(); rev != 60 {
+			t.Fatalf("compacted to %d of 100", rev)
+		}
+	})
+}
+
 func TestByRevisionKeepsRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var current atomic.Int64
