@@ -26,7 +26,7 @@ func main() {
 		}
 		os.Exit(code)
 	}()
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(run(ctx, commandLine(os.Args), os.Environ(), os.Stdout, os.Stderr))
 }
 
 // stopOn calls stop at the first signal, and returns the first later one that does not

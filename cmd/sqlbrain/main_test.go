@@ -102,7 +102,7 @@ func startNode(t *testing.T, args ...string) *node {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &node{cancel: cancel, done: make(chan struct{}), log: newLogBuffer()}
-	if !strings.Contains(strings.Join(args, " "), "--listen-client-urls") {
+	if args[0] != kineName && !strings.Contains(strings.Join(args, " "), "--listen-client-urls") {
 		args = append(args, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=")
 	}
 	go func() {

@@ -30,7 +30,7 @@ func preflight(c *config.Config, clustered bool) error {
 		}
 	}
 	urls := slices.Concat(c.Server.ListenClientURLs, c.Server.ListenMetricsURLs)
-	if clustered {
+	if clustered && c.Server.Listen == nil { // else they are open already
 		urls = append(urls, c.Server.PeerURLs...)
 	}
 	listeners, err := transport.Listen(urls, transport.Options{Conns: new(transport.Connections), Credentials: true})

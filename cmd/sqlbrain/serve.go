@@ -37,7 +37,12 @@ a second later or more, ends the process at once.`,
 
 // serve puts the server together, runs it until ctx ends, and takes it apart in
 // the opposite order.
-func (p *program) serve(ctx context.Context) (err error) {
+func (p *program) serve(ctx context.Context) error {
+	return p.serveAfter(ctx, func(*slog.Logger) error { return nil })
+}
+
+// serveAfter is serve, and calls prepare before it touches the schema.
+func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
 	c := p.settings.Config
 	u := p.settings.URL()
 	defer tuneCollector(goMemory(c.MemoryLimit, sqlite.PageCacheBytes(u, c.Store.MaxOpenConns)))()
@@ -67,6 +72,9 @@ func (p *program) serve(ctx context.Context) (err error) {
 	}
 	defer c.Server.Audit.Close()
 	defer closeTracing(ctx, c.Server.Tracing, logger, c.Server.StopTimeout)
+	if err := prepare(logger); err != nil {
+		return err
+	}
 	if err := p.prepareSchema(ctx, logger); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ const operate = group('Operate',
   page('TiDB', '/tidb'),
   page('Kubernetes', '/kubernetes'),
   page('Helm chart', '/operate/helm'),
+  page("In kine's place", '/operate/kine'),
   page('Console', '/console'),
   page('Security', '/operate/security'))
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,8 +52,33 @@ func (s *Settings) Load(environ []string) error {
 	return s.check()
 }
 
+// Preset sets a setting for a command line of another program. origin is what that command line calls it; the value then
+// takes precedence over the environment and the file. Without an origin the value is a default.
+func (s *Settings) Preset(name, origin, value string) error {
+	f := s.flags.Lookup(name)
+	if origin != "" {
+		s.origins[name] = origin
+	}
+	var err error
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		err = list.Replace([]string{value})
+	} else {
+		err = f.Value.Set(value)
+	}
+	if err != nil {
+		return invalidValue(cmp.Or(origin, "--"+name), value, err)
+	}
+	return nil
+}
+
+// Given reports whether the setting has a value from a command line, the environment or the file. Call it after Load.
+func (s *Settings) Given(name string) bool { return s.origins[name] != "" }
+
 // fill sets one setting from the nearest source that has it.
 func (s *Settings) fill(f *pflag.Flag, env map[string]string, file *fileSettings) error {
+	if s.origins[f.Name] != "" {
+		return nil // a preset
+	}
 	if f.Changed {
 		s.origins[f.Name] = "--" + f.Name
 		return nil

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// kineGrants are what Kamaji gives the user of a tenant.
+const kineGrants = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX"
+
+// kineEndpoint returns kine's form of a URL of these tests.
+func kineEndpoint(t *testing.T, raw string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	password, _ := u.User.Password()
+	return "mysql://" + u.User.Username() + ":" + password + "@tcp(" + u.Host + ")" + u.Path
+}
+
+// startKine runs a command line of kine that listens on a socket.
+func startKine(t *testing.T, endpoint string, args ...string) *node {
+	t.Helper()
+	socket := filepath.Join(socketDir(t), "kine.sock")
+	n := startNode(t, append([]string{"kine", "--log-format=json", "--metrics-bind-address=127.0.0.1:0", "--endpoint", endpoint,
+		"--listen-address", "unix://" + socket}, args...)...)
+	require.Equal(t, "unix://"+socket, n.endpoint)
+	return n
+}
+
+// socketDir returns a directory whose path is short enough for sockets.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func TestCommandLineOfKine(t *testing.T) {
+	for line, want := range map[string]string{
+		"/bin/kine --endpoint x":         "kine --endpoint x",
+		"kine -endpoint x --debug":       "kine --endpoint x --debug",
+		"sqlbrain kine -debug -- -debug": "kine --debug -- --debug",
+		"sqlbrain serve -h":              "serve -h",
+		"sqlbrain":                       "",
+		"kine":                           "kine",
+		"/usr/bin/kine-2":                "",
+	} {
+		require.Equal(t, want, strings.Join(commandLine(strings.Fields(line)), " "), line)
+	}
+	require.Empty(t, commandLine(nil))
+	a := execute(t, "kine", "--version")
+	require.Zero(t, a.code)
+	require.Contains(t, a.stdout, "kine (sqlbrain ")
+	execute(t, "kine", "now").requireRefused(t, `unknown command "now"`)
+	execute(t, "kine", "--endpiont=x").requireRefused(t, "did you mean --endpoint?")
+	execute(t, "kine", "--endpoint=postgres://u:"+secret+"@h/d").requireRefused(t, "postgres:// is not supported")
+	execute(t, "kine", "--endpoint=mysql://u:"+secret+"@h/d").requireRefused(t, "tcp(host:port)")
+}
+
+// TestKineOverSQLite: the file is where kine has it, and the directory is made.
+func TestKineOverSQLite(t *testing.T) {
+	t.Chdir(t.TempDir())
+	n := startKine(t, "")
+	_, err := n.client(t).Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	require.FileExists(t, "db/state.db")
+	info, err := os.Stat(strings.TrimPrefix(n.endpoint, "unix://"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSocket|0o600, info.Mode())
+
+	// Everything else that a client URL serves is there too.
+	var dialer net.Dialer
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "unix", strings.TrimPrefix(n.endpoint, "unix://"))
+	}}}
+	for _, path := range []string{"/readyz", "/metrics", "/version"} {
+		r, err := client.Get("http://localhost" + path)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Equal(t, http.StatusOK, r.StatusCode, path)
+	}
+	r, err := client.Post("http://localhost/v3/kv/range", "application/json", strings.NewReader(`{"key":"aw=="}`))
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusOK, r.StatusCode)
+	require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint).code)
+	require.Zero(t, n.stop())
+	require.NoFileExists(t, strings.TrimPrefix(n.endpoint, "unix://"))
+}
+
+// TestKinesReplicas: two processes with the command line and the grants of Kamaji are one cluster.
+func TestKinesReplicas(t *testing.T) {
+	for _, product := range enginetest.Products() {
+		t.Run(string(product), func(t *testing.T) {
+			endpoint := kineEndpoint(t, newUser(t, product.Database(t), kineGrants))
+			n1, n2 := startKine(t, endpoint), startKine(t, endpoint)
+			for _, n := range []*node{n1, n2} {
+				_, err := n.client(t).Put(t.Context(), "k", n.endpoint)
+				require.NoError(t, err)
+				members, err := n.client(t).MemberList(t.Context())
+				require.NoError(t, err)
+				require.Len(t, members.Members, 2)
+			}
+			got, err := n1.client(t).Get(t.Context(), "k")
+			require.NoError(t, err)
+			require.Equal(t, n2.endpoint, string(got.Kvs[0].Value))
+			require.Zero(t, n1.stop())
+			_, err = n2.client(t).Delete(t.Context(), "k")
+			require.NoError(t, err)
+			_, err = n2.client(t).Compact(t.Context(), got.Header.Revision)
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestKineCreatesItsDatabase(t *testing.T) {
+	for _, product := range enginetest.Products() {
+		t.Run(string(product), func(t *testing.T) {
+			rootURL := product.Database(t)
+			u, err := url.Parse(rootURL)
+			require.NoError(t, err)
+			u.Path += "_`new"
+			name := strings.TrimPrefix(u.Path, "/")
+			t.Cleanup(func() { enginetest.Exec(t, rootURL, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`") })
+			n := startKine(t, kineEndpoint(t, u.String()))
+			require.NotNil(t, n.log.await("created the database"))
+			_, err = n.client(t).Put(t.Context(), "k", "v")
+			require.NoError(t, err)
+			require.Zero(t, n.stop())
+			n = startKine(t, kineEndpoint(t, u.String()))
+			got, err := n.client(t).Get(t.Context(), "k")
+			require.NoError(t, err)
+			require.Len(t, got.Kvs, 1)
+			require.NotContains(t, n.log.String(), "created the database")
+
+			u.Path += "2"
+			limited, err := url.Parse(newUser(t, rootURL, kineGrants))
+			require.NoError(t, err)
+			limited.Path = u.Path
+			execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", kineEndpoint(t, limited.String())).
+				requireRefused(t, "denied")
+		})
+	}
+}
+
+// TestKinesOwnTable: its data is not ignored. A table that kine made and no client used is no obstacle.
+func TestKinesOwnTable(t *testing.T) {
+	const create = "CREATE TABLE kine (id INTEGER PRIMARY KEY, name VARCHAR(630), value BLOB)"
+	const own = "INSERT INTO kine VALUES (1, 'compact_rev_key', ''), (2, '/registry/health', 'x')"
+	const data = "INSERT INTO kine VALUES (3, '/registry/pods/default/p', 'x')"
+	try := func(t *testing.T, endpoint string, exec func(statements ...string)) {
+		exec(create, own)
+		require.Zero(t, startKine(t, endpoint).stop())
+		exec(data)
+		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
+			requireRefused(t, "table kine with data", "restore --from")
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		database := sqliteURL(t)
+		try(t, database, func(statements ...string) { sqliteExec(t, database, statements...) })
+	})
+	for _, product := range enginetest.Products() {
+		t.Run(string(product), func(t *testing.T) {
+			database := product.Database(t)
+			try(t, kineEndpoint(t, database), func(statements ...string) { enginetest.Exec(t, database, statements...) })
+		})
+	}
+}
+
+func TestKineNotesWhatHasNoEffect(t *testing.T) {
+	n := startKine(t, sqliteURL(t), "--poll-batch-size=100")
+	require.Contains(t, n.log.String(), "--poll-batch-size has no effect: members get commits from the leader")
+}
+
+func TestKineWithAnAddressOfItsPod(t *testing.T) {
+	endpoint := kineEndpoint(t, mysqlUser(t, kineGrants))
+	socket := "unix://" + filepath.Join(socketDir(t), "s")
+	args := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--endpoint", endpoint, "--listen-address", socket}
+	executeEnv(t, []string{"POD_IP=here"}, args...).requireRefused(t, "POD_IP", "not an IP address")
+	executeEnv(t, []string{"POD_IP=192.0.2.1"}, args...).requireRefused(t, "192.0.2.1")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	log := newLogBuffer()
+	done := make(chan int)
+	go func() { done <- run(ctx, args, []string{"POD_IP=127.0.0.2"}, log, log) }()
+	require.NotNil(t, log.await("ready"), log.String())
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{socket}})
+	require.NoError(t, err)
+	members, err := c.MemberList(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.Contains(t, members.Members[0].PeerURLs[0], "https://127.0.0.2:")
+	cancel()
+	require.Zero(t, <-done)
+}
