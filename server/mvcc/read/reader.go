@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -55,10 +56,15 @@ func New(node Node, store sqlstore.Store, view *keyspace.View, maxSorted int) *R
 // overtook it.
 const MaxRaces = 8
 
+// ErrOvertaken: compaction overtook a read of the current revision MaxRaces times. The node may
+// be far behind, or no longer lead. It is not mvcc.ErrCompacted, which is for revisions that
+// the client asked for.
+var ErrOvertaken = fmt.Errorf("%w: compaction overtakes the reads", mvcc.ErrNotServing)
+
 // Stable calls read with a reading at the frontier, and again at a newer one if compaction
 // overtook it. The result of read is valid only if Stable returns nil. read must start afresh with each
 // call. Its error is mvcc.ErrCompacted only if it asked for an older revision. Errors: read's,
-// those of Node, mvcc.ErrCompacted if compaction overtook the reading MaxRaces times.
+// those of Node, ErrOvertaken.
 func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool, read func(now *Reading) error) error {
 	for range MaxRaces {
 		now, err := r.Now(ctx, as, linearizable)
@@ -76,7 +82,7 @@ func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool, 
 			return err
 		}
 	}
-	return mvcc.ErrCompacted
+	return ErrOvertaken
 }
 
 // Reading is what one request reads, at one revision, which was not above the frontier when

@@ -153,7 +153,8 @@ func TestStableReadsAgainWhenCompactionOvertakes(t *testing.T) {
 		n.compact = n.rev
 		return err
 	})
-	require.ErrorIs(t, err, mvcc.ErrCompacted)
+	require.ErrorIs(t, err, ErrOvertaken)
+	require.NotErrorIs(t, err, mvcc.ErrCompacted)
 	require.Len(t, read, MaxRaces)
 }
 

@@ -2,6 +2,7 @@ package write
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,7 +208,8 @@ func (a *Ahead) add(kr mvcc.KeyRange, values, deletes bool) {
 }
 
 // prepare reads the ranges that t needs. It returns nil if t needs none. The caller must end
-// the preparation with Settle. Errors: mvcc.ErrTooLarge, ctx's, the database's.
+// the preparation with Settle. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
+// the database's.
 func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
 	a := &Ahead{}
 	if a.plan(t); len(a.ranges) == 0 && len(a.past) == 0 && len(a.pages) == 0 {
@@ -226,6 +228,9 @@ func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
 			// This fills the view with the page and the count.
 			_, err = p.cfg.Reader.At(p.cfg.Revisions.Frontier()).Range(ctx, q)
 		}
+	}
+	if errors.Is(err, mvcc.ErrCompacted) { // another leader may have compacted
+		err = cmp.Or(p.cfg.Leader.Confirm(ctx), read.ErrOvertaken)
 	}
 	if err != nil {
 		p.Settle(a)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
 // deleteAll returns a transaction that deletes all keys from from up to end.
@@ -85,4 +86,18 @@ func TestAStaleIndexIsNotBelieved(t *testing.T) {
 	require.EqualValues(t, 2, got.Version)
 	require.Equal(t, rev, got.CreateRevision)
 	require.Equal(t, l.Revision(), got.ModRevision)
+}
+
+// A leader that was replaced while its process was paused may read what the new one has compacted.
+// Its clients did not ask for a revision, so that none of them is told that it was compacted.
+func TestALeaderThatIsOvertakenByCompaction(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("k", "1"))
+	l.compacted = l.Revision() + 1
+	_, err := l.p.PrepareTxn(t.Context(), deleteAll("k", "l"))
+	require.ErrorIs(t, err, read.ErrOvertaken)
+	require.Error(t, l.End(mvcc.ErrNotLeader))
+	_, err = l.p.PrepareTxn(t.Context(), deleteAll("k", "l"))
+	require.ErrorIs(t, err, mvcc.ErrNotLeader)
+	require.Empty(t, l.p.aheads.active)
 }

@@ -99,7 +99,8 @@ func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.
 }
 
 // PrepareTxn returns the command of t with what it reads of ranges. The caller ends it with
-// Settle, if it returns no error. Errors: mvcc.ErrTooLarge, ctx's, the database's.
+// Settle, if it returns no error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's,
+// ctx's, the database's.
 func (p *Pipeline) PrepareTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
 	c := NewTxnCommand(t)
 	var err error
