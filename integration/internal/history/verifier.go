@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -18,6 +19,7 @@ type Verifier struct {
 	byToken    map[int]*Op
 	byRevision map[int64]*Op // acknowledged, not yet found in the account
 	deletes    []*Op         // without a token or a revision that identifies them; unclaimed
+	guesses    []guess
 	claimed    map[int]int64 // op id to its revision
 	leases     map[int64]*Lease
 
@@ -136,23 +138,64 @@ func (v *Verifier) identify(r Revision, before int64) *Op {
 			again = op // unless a request has kept the value of an earlier one
 		}
 	}
-	// Of the deletes that fit, the one that had to happen earliest.
-	best := -1
-	for i, op := range v.deletes {
-		_, claimed := v.claimed[op.ID]
-		fits := !claimed && op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
-			(op.Outcome != Applied || op.Revision >= r.Number) &&
-			slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
-		if fits && (best < 0 || v.deadline(op) < v.deadline(v.deletes[best])) {
-			best = i
+	var fit []*Op
+	for _, op := range v.deletes {
+		if _, claimed := v.claimed[op.ID]; !claimed && v.fits(op, r, before) {
+			fit = append(fit, op)
 		}
 	}
-	if best < 0 {
+	if len(fit) == 0 {
+		if again == nil {
+			again = v.correct(r, before)
+		}
 		return again
 	}
-	op := v.deletes[best]
-	v.deletes = slices.Delete(v.deletes, best, best+1)
+	// The one that had to happen earliest.
+	op := slices.MinFunc(fit, func(a, b *Op) int { return cmp.Compare(v.deadline(a), v.deadline(b)) })
+	v.take(op)
+	if len(fit) > 1 {
+		v.guesses = append(v.guesses, guess{r.Number, op, fit})
+	}
 	return op
+}
+
+// guess is a revision that several deletes fit, and the one that it was taken for.
+type guess struct {
+	revision int64
+	op       *Op
+	fit      []*Op
+}
+
+// correct looks for a guess whose op fits r, and which another op fits as well. It gives the
+// guess the other one, and returns the op.
+func (v *Verifier) correct(r Revision, before int64) *Op {
+	for i := range v.guesses {
+		g := &v.guesses[i]
+		if !v.fits(g.op, r, before) {
+			continue
+		}
+		for _, other := range g.fit {
+			if _, claimed := v.claimed[other.ID]; !claimed {
+				op := g.op
+				delete(v.claimed, op.ID)
+				v.claimed[other.ID], g.op = g.revision, other
+				v.take(other)
+				return op
+			}
+		}
+	}
+	return nil
+}
+
+// fits reports whether a delete can have made r.
+func (v *Verifier) fits(op *Op, r Revision, before int64) bool {
+	return op.MinRevision < r.Number && v.model.holds(op.Compare, before) && (op.Outcome != Applied || op.Revision >= r.Number) &&
+		slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
+}
+
+// take removes a delete that a revision has claimed.
+func (v *Verifier) take(op *Op) {
+	v.deletes = slices.DeleteFunc(v.deletes, func(o *Op) bool { return o == op })
 }
 
 func (v *Verifier) deadline(op *Op) int64 {
