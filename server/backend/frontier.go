@@ -59,6 +59,9 @@ func (b *Backend) newestRevision(ctx context.Context, linearizable bool) (int64,
 		} else {
 			err = ferr
 		}
+		if errors.Is(err, mvcc.ErrLeaderUnreachable) {
+			return 0, err
+		}
 		if !errors.Is(err, mvcc.ErrNotLeader) && ctx.Err() == nil {
 			b.log.Debug("asking for the newest revision failed", "error", err)
 		}

@@ -30,21 +30,22 @@ var backendAnswers = map[string]struct {
 	code codes.Code
 	text string
 }{
-	"ErrCompacted":        {mvcc.ErrCompacted, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
-	"ErrFutureRevision":   {mvcc.ErrFutureRevision, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision"},
-	"ErrKeyNotFound":      {mvcc.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
-	"ErrLeaseNotFound":    {mvcc.ErrLeaseNotFound, codes.NotFound, "etcdserver: requested lease not found"},
-	"ErrLeaseExists":      {mvcc.ErrLeaseExists, codes.FailedPrecondition, "etcdserver: lease already exists"},
-	"ErrLeaseTTLTooLarge": {mvcc.ErrLeaseTTLTooLarge, codes.OutOfRange, "etcdserver: too large lease TTL"},
-	"ErrNoSpace":          {quota.ErrNoSpace, codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
-	"ErrCorrupt":          {quota.ErrCorrupt, codes.DataLoss, "etcdserver: corrupt cluster"},
-	"ErrNotServing":       {mvcc.ErrNotServing, codes.Unavailable, "etcdserver: no leader"},
-	"ErrNotLeader":        {mvcc.ErrNotLeader, codes.FailedPrecondition, "etcdserver: not leader"},
-	"ErrLeaderLost":       {mvcc.ErrLeaderLost, codes.Unavailable, "etcdserver: leader changed"},
-	"ErrTimeout":          {mvcc.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
-	"ErrTooManyRequests":  {mvcc.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
-	"ErrSortTooLarge":     {mvcc.ErrSortTooLarge, codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range"},
-	"ErrTooLarge":         {mvcc.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
+	"ErrCompacted":         {mvcc.ErrCompacted, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
+	"ErrFutureRevision":    {mvcc.ErrFutureRevision, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision"},
+	"ErrKeyNotFound":       {mvcc.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
+	"ErrLeaseNotFound":     {mvcc.ErrLeaseNotFound, codes.NotFound, "etcdserver: requested lease not found"},
+	"ErrLeaseExists":       {mvcc.ErrLeaseExists, codes.FailedPrecondition, "etcdserver: lease already exists"},
+	"ErrLeaseTTLTooLarge":  {mvcc.ErrLeaseTTLTooLarge, codes.OutOfRange, "etcdserver: too large lease TTL"},
+	"ErrNoSpace":           {quota.ErrNoSpace, codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
+	"ErrCorrupt":           {quota.ErrCorrupt, codes.DataLoss, "etcdserver: corrupt cluster"},
+	"ErrNotServing":        {mvcc.ErrNotServing, codes.Unavailable, "etcdserver: no leader"},
+	"ErrLeaderUnreachable": {mvcc.ErrLeaderUnreachable, codes.Unavailable, "etcdserver: no leader"},
+	"ErrNotLeader":         {mvcc.ErrNotLeader, codes.FailedPrecondition, "etcdserver: not leader"},
+	"ErrLeaderLost":        {mvcc.ErrLeaderLost, codes.Unavailable, "etcdserver: leader changed"},
+	"ErrTimeout":           {mvcc.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
+	"ErrTooManyRequests":   {mvcc.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
+	"ErrSortTooLarge":      {mvcc.ErrSortTooLarge, codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range"},
+	"ErrTooLarge":          {mvcc.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
 }
 
 func TestEveryErrorOfTheStoreHasAnAnswer(t *testing.T) {

@@ -24,6 +24,9 @@ var (
 	// ErrNotServing: this node was deposed, is starting or stopping, or found that the
 	// database lost data. Nothing was written.
 	ErrNotServing = errors.New("not serving")
+	// ErrLeaderUnreachable: only the leader can answer this, and this node cannot
+	// connect to it. Another node may. Nothing was written.
+	ErrLeaderUnreachable = fmt.Errorf("%w: cannot connect to the leader", ErrNotServing)
 	// ErrNotLeader: this node does not lead, and only the leader can answer this.
 	// Nothing was written.
 	ErrNotLeader = errors.New("not leader")

@@ -27,6 +27,10 @@ func (c *Client) Conn() *grpc.ClientConn { return c.conn }
 // calls use. A URL that leads to another process is logged.
 func (c *Client) Probe(ctx context.Context) error { return c.dialer.probe(ctx) }
 
+// Unreachable reports whether the last attempt to connect failed at every address. While calls use the client, attempts
+// follow each other.
+func (c *Client) Unreachable() bool { return c.dialer.unreachable() }
+
 // URLs are where the member listens. The caller must not change them.
 func (c *Client) URLs() []string { return c.urls }
 

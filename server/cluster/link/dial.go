@@ -203,6 +203,12 @@ func (d *dialer) failure() error {
 	return nil
 }
 
+func (d *dialer) unreachable() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !slices.ContainsFunc(d.targets, func(t *target) bool { return t.last == nil })
+}
+
 // outdated reports whether the process at the end of the last connection is no longer
 // the member's.
 func (d *dialer) outdated() bool {

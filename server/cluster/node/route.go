@@ -36,7 +36,9 @@ func (n *Node) silence() time.Duration { return time.Since(n.start) - time.Durat
 
 // Route waits until a leader is known: another member, whose client it returns, or
 // this node (self). Its error, once ctx or the node has ended, wraps
-// mvcc.ErrNotServing.
+// mvcc.ErrNotServing. It returns ErrLeaderUnreachable at once if this node cannot connect
+// to the leader, and has not heard of it for so long that it reports none: another
+// member may be able to.
 func (n *Node) Route(ctx context.Context) (leader *link.Client, self bool, err error) {
 	for n.working.Err() == nil {
 		holder, changed := n.current()
@@ -45,6 +47,9 @@ func (n *Node) Route(ctx context.Context) (leader *link.Client, self bool, err e
 		}
 		if holder != 0 && holder != n.backend.MemberID() {
 			c, err := n.client(ctx, holder)
+			if err == nil && n.silence() > timing.LeaderSilence && c.Unreachable() {
+				return nil, false, fmt.Errorf("%w, member %x, at %s", mvcc.ErrLeaderUnreachable, holder, c)
+			}
 			if err == nil {
 				return c, false, nil
 			}
