@@ -71,10 +71,10 @@ func TestImagesAreBuiltFromDigests(t *testing.T) {
 	bases := regexp.MustCompile(`(?m)^FROM (?:--\S+ )*(\S+)`).FindAllSubmatch(text, -1)
 	require.NotEmpty(t, bases)
 	for _, base := range bases {
-		assert.Contains(t, []string{"scratch", "${GO_IMAGE}"}, string(base[1]))
+		assert.Contains(t, []string{"scratch", "${GO_IMAGE}", "${KINE_BASE}", "build"}, string(base[1]))
 	}
-	check := regexp.MustCompile(`(?m)^RUN (test -z "\$PINNED".*)$`).FindSubmatch(text)
-	require.NotNil(t, check)
+	checks := regexp.MustCompile(`(?m)^RUN (test -z "\$PINNED".*)$`).FindAllSubmatch(text, -1)
+	require.Len(t, checks, 2)
 	digest := "@sha256:" + strings.Repeat("0a", 32)
 	for _, tt := range []struct {
 		pinned, image string
@@ -87,10 +87,12 @@ func TestImagesAreBuiltFromDigests(t *testing.T) {
 		{"1", "golang:1.26" + digest, true},
 		{"1", "registry.example:5000/golang" + digest, true},
 	} {
-		c := exec.Command("/bin/sh", "-c", string(check[1]))
-		c.Env = []string{"PATH=" + os.Getenv("PATH"), "PINNED=" + tt.pinned, "GO_IMAGE=" + tt.image}
-		out, err := c.CombinedOutput()
-		assert.Equal(t, tt.passes, err == nil, "%+v: %v %s", tt, err, out)
+		for i, variable := range []string{"GO_IMAGE", "KINE_BASE"} {
+			c := exec.Command("/bin/sh", "-c", string(checks[i][1]))
+			c.Env = []string{"PATH=" + os.Getenv("PATH"), "PINNED=" + tt.pinned, variable + "=" + tt.image}
+			out, err := c.CombinedOutput()
+			assert.Equal(t, tt.passes, err == nil, "%+v: %v %s", tt, err, out)
+		}
 	}
 }
 
