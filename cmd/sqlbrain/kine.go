@@ -66,6 +66,8 @@ Processes over the same MySQL database find each other in it and form a cluster,
 // serveKine serves with the settings that kine's flags made.
 func (p *program) serveKine(ctx context.Context, notes []string) error {
 	u := p.settings.URL()
+	// The name holds that of a pod, perhaps, which never comes back.
+	p.settings.Node.Temporary = !p.settings.Given("name")
 	if clustered(u.Dialect) && !p.settings.Given("listen-peer-urls") {
 		pod, _ := lookUp(p.environ, "POD_IP")
 		l, err := kine.PeerListener(ctx, u, pod)

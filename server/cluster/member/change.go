@@ -57,6 +57,22 @@ func (r *Registry) Remove(ctx context.Context, id uint64) ([]Member, error) {
 	})
 }
 
+// removeSelf takes this member out of the cluster. Its error is what ended the Registry if it has ended.
+func (r *Registry) removeSelf(ctx context.Context) error {
+	for {
+		batch := r.store.BeginBatchWrite()
+		t, err := r.beginChange(ctx, batch)
+		if err != nil {
+			return err
+		}
+		own, _ := t.named(r.cfg.Name)
+		batch.Del(own.key())
+		if err := batch.Commit(ctx); err == nil || !raced(err) {
+			return err
+		}
+	}
+}
+
 // Update sets a member's peer URLs, and returns all members. It fails with
 // ErrNotFound, ErrBadURLs or ErrPeerURLExists.
 func (r *Registry) Update(ctx context.Context, id uint64, peerURLs []string) ([]Member, error) {

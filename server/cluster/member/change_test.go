@@ -194,3 +194,30 @@ func TestFindLooksForMembersItHasNotSeen(t *testing.T) {
 		require.False(t, ok)
 	})
 }
+
+// TestATemporaryMemberLeavesNothing: its row goes with its process, unless another process has taken its name.
+func TestATemporaryMemberLeavesNothing(t *testing.T) {
+	onEngines(t, func(t *testing.T, store sqlstore.Store) {
+		stays := start(t, store, "stays", "http://10.0.0.1:2380")
+		join := func(force bool) *Registry {
+			cfg := config(t, store, "goes", "http://10.0.0.2:2380")
+			cfg.Temporary, cfg.Force = true, force
+			r, err := Join(t.Context(), cfg)
+			require.NoError(t, err)
+			return r
+		}
+		first := join(false)
+		id := first.Self().ID
+		require.NoError(t, first.Leave(t.Context()))
+		require.Len(t, list(t, stays), 1)
+
+		second := join(false)
+		require.NotEqual(t, id, second.Self().ID, "an id never comes back")
+		third := join(true)
+		require.NoError(t, second.Leave(t.Context()))
+		require.Len(t, list(t, stays), 2, "the row is the third process's")
+		require.NoError(t, third.Leave(t.Context()))
+		require.NoError(t, third.Leave(t.Context()), "again")
+		require.Len(t, list(t, stays), 1)
+	})
+}

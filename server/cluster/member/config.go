@@ -41,6 +41,8 @@ type Config struct {
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
 	Force bool
+	// Temporary removes the member when its process leaves: the name will not be used again.
+	Temporary bool
 	// Certificate is the one that this process shows to the other members; nil: none.
 	Certificate Certificate
 	Logger      *slog.Logger          // discards

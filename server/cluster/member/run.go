@@ -187,17 +187,22 @@ func (r *Registry) Advertise(ctx context.Context, clientURLs []string) error {
 }
 
 // Leave says that this process stops, so that the others see it at once. The
-// member stays one. It is called after Run has returned, and unregisters the metrics. It
+// member stays one, unless it is temporary. It is called after Run has returned, and unregisters the metrics. It
 // returns nil if the process is no longer the member.
 func (r *Registry) Leave(ctx context.Context) error {
 	r.left.Store(true)
 	defer r.metrics.withdraw()
-	err := r.write(ctx, nil, func(own *row) bool {
-		stopped := own.Stopped
-		own.Stopped = true
-		own.Heartbeat++
-		return !stopped
-	})
+	var err error
+	if r.cfg.Temporary {
+		err = r.removeSelf(ctx)
+	} else {
+		err = r.write(ctx, nil, func(own *row) bool {
+			stopped := own.Stopped
+			own.Stopped = true
+			own.Heartbeat++
+			return !stopped
+		})
+	}
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {
 		return nil
 	}

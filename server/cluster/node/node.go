@@ -27,6 +27,8 @@ type Config struct {
 	Version string
 	// ForceJoin lets this process take the place of a live member of that name.
 	ForceJoin bool
+	// Temporary removes the member from the cluster when the node is closed.
+	Temporary bool
 	// PeerURLs are where the other members reach this one, ClientURLs where clients
 	// do.
 	PeerURLs, ClientURLs []string
