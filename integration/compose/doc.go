@@ -11,6 +11,7 @@
 //
 //	SQLBRAIN_TEST_MYSQL_IMAGE    else sqlbrain-standin/mysql:9, which .ci/images makes, else mysql:9
 //	SQLBRAIN_TEST_GO_IMAGE       else golang:1.26, else a stand-in made of this machine's Go
+//	SQLBRAIN_TEST_SHELL_IMAGE    else alpine:3.22, else a stand-in of this machine's shell, for the target kine
 //	SQLBRAIN_TEST_MIGRATE_IMAGE  else migrate/migrate of go.mod's version, else a stand-in of the same source
 //
 // The stand-ins sqlbrain-standin/golang and sqlbrain-standin/migrate stay for the next

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type project struct {
 	t    *testing.T
 	e    *engine // nil if nothing is started
 	name string
+	file string // "": docker-compose.yml
 	env  map[string]string
 }
 
@@ -94,7 +96,7 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file", filepath.Join("..", "..", "docker-compose.yml"), "--ansi=never"}, args...)...)
+	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file", cmp.Or(p.file, filepath.Join("..", "..", "docker-compose.yml")), "--ansi=never"}, args...)...)
 	for _, pair := range os.Environ() {
 		// The caller's own settings for docker-compose.yml must not affect the test.
 		if name, _, _ := strings.Cut(pair, "="); !strings.HasPrefix(name, "SQLBRAIN_") && !strings.HasPrefix(name, "COMPOSE_") {

@@ -1,0 +1,114 @@
+package compose
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/go-connections/nat"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// shellImage returns the base image of the target kine.
+func (e *engine) shellImage() string {
+	if name := os.Getenv("SQLBRAIN_TEST_SHELL_IMAGE"); name != "" {
+		return name
+	}
+	const real = "alpine:3.22"
+	if e.hasImage(real) {
+		return real
+	}
+	programs := []string{"/bin/sh", "/bin/cp", "/bin/chmod"}
+	var content [][]byte
+	for _, name := range programs {
+		text, err := os.ReadFile(name)
+		require.NoError(e.t, err)
+		content = append(content, text)
+	}
+	return e.standIn("sqlbrain-standin/alpine:3.22", fingerprint(content...), func(l *layer) {
+		for _, name := range programs {
+			l.program(name)
+		}
+		l.folder("/tmp")
+	}, "ENV PATH=/usr/bin:/bin")
+}
+
+// TestKineImage builds the target kine, runs the command of Kamaji's init container in it, and then kine's default.
+func TestKineImage(t *testing.T) {
+	e := newEngine(t)
+	dir := t.TempDir() // is removed after the project, which needs it
+	p := newProject(t, e)
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	p.file = filepath.Join(dir, "compose.yml")
+	require.NoError(t, os.WriteFile(p.file, []byte(`services:
+  kine:
+    image: `+p.env["SQLBRAIN_IMAGE"]+`
+    build:
+      context: `+root+`
+      target: kine
+      args: {GO_IMAGE: "`+p.env["SQLBRAIN_GO_IMAGE"]+`", KINE_BASE: "`+e.shellImage()+`", VERSION: v0-of-the-test}
+`), 0o600))
+	p.run(25*time.Minute, "build", "kine")
+	name := p.env["SQLBRAIN_IMAGE"]
+	image, err := e.ImageInspect(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, "65534:65534", image.Config.User)
+	require.Equal(t, []string{"/bin/kine"}, []string(image.Config.Entrypoint))
+	t.Cleanup(func() { e.removeAll(p.name) })
+
+	// The files come from a secret, and the user of the image can read the copies.
+	secret, certs := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(secret, "ca.crt"), []byte("x"), 0o600))
+	for path, mode := range map[string]os.FileMode{secret: 0o755, filepath.Join(secret, "ca.crt"): 0o644, certs: 0o777} {
+		require.NoError(t, os.Chmod(path, mode))
+	}
+	e.runToEnd(p, &container.Config{
+		Image: name, Entrypoint: []string{"sh"}, Cmd: []string{"-c", "cp /kine/*.* /certs && chmod -R 600 /certs/*.*"},
+	}, &container.HostConfig{Mounts: []mount.Mount{
+		{Type: mount.TypeBind, Source: secret, Target: "/kine", ReadOnly: true}, {Type: mount.TypeBind, Source: certs, Target: "/certs"},
+	}})
+	info, err := os.Stat(filepath.Join(certs, "ca.crt"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	e.runToEnd(p, &container.Config{Image: name, Entrypoint: []string{"/bin/sqlbrain"}, Cmd: []string{"version"}}, nil)
+
+	port := p.env["SQLBRAIN_N1_PORT"]
+	created, err := e.ContainerCreate(t.Context(), &container.Config{Image: name, Labels: map[string]string{projectLabel: p.name}}, &container.HostConfig{
+		PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: port}}},
+	}, nil, nil, p.name)
+	require.NoError(t, err)
+	require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
+	c := newClient(t, "http://127.0.0.1:"+port)
+	eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+		_, err := c.Put(ctx, "k", "v")
+		return err
+	})
+	require.NoError(t, c.Close())
+	require.NoError(t, e.ContainerStop(t.Context(), created.ID, container.StopOptions{}))
+	stopped, err := e.ContainerInspect(t.Context(), created.ID)
+	require.NoError(t, err)
+	require.Zero(t, stopped.State.ExitCode)
+}
+
+// runToEnd runs a container until its program ends, which must succeed.
+func (e *engine) runToEnd(p *project, cfg *container.Config, host *container.HostConfig) {
+	e.t.Helper()
+	cfg.Labels = map[string]string{projectLabel: p.name}
+	created, err := e.ContainerCreate(e.t.Context(), cfg, host, nil, nil, "")
+	require.NoError(e.t, err)
+	require.NoError(e.t, e.ContainerStart(e.t.Context(), created.ID, container.StartOptions{}))
+	ended, failed := e.ContainerWait(e.t.Context(), created.ID, container.WaitConditionNotRunning)
+	select {
+	case end := <-ended:
+		require.Zero(e.t, end.StatusCode, "%v", cfg.Cmd)
+	case err := <-failed:
+		require.NoError(e.t, err)
+	}
+}
