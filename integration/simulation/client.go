@@ -259,6 +259,7 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 		sign(request, history.Token(id))
 		return history.Op{Request: request, Twice: twice}
 	})
+	node, half := c.node, halfTime(ctx)
 	answer, err := c.call(ctx, request)
 	if err != nil {
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
@@ -270,9 +271,19 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 		op.Answer = answer
 		c.recorder.Finish(op, outcome, revision, nil, nil)
 		c.acknowledged(op)
+		if outcome == history.Applied && time.Now().Before(half) {
+			c.shows(shown{node: node}, revision)
+		}
 	}
 	c.w.trace(c.process.name, "%v", op)
 	return err
+}
+
+// halfTime returns when half of the time of a request is over. A node that forwards a write waits for so long, at least,
+// until it has applied the write, before it answers.
+func halfTime(ctx context.Context) time.Time {
+	end, _ := ctx.Deadline() // all requests have one
+	return time.Now().Add(time.Until(end) / 2)
 }
 
 // ask sends a request that reads.
@@ -308,7 +319,8 @@ func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV,
 	return keyValues(r), nil
 }
 
-// shown is the newest revision that a node showed to readers. The answer to a write can be ahead of its node.
+// shown is the newest revision that a node showed to readers, or acknowledged in time. The answer to a write that takes
+// long can be ahead of its node.
 type shown struct {
 	node     string
 	revision int64

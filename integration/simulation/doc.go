@@ -24,8 +24,8 @@
 // that stops between a check and its effect is therefore seen only where the effect is a
 // message or a statement.
 //
-// The nodes' steps of the protocol are recorded too, and the model of the protocol has to allow each of them
-// (steps_test.go, docs/model.md).
+// The nodes' steps of the protocol are recorded too. They are judged (protocol.go), and the model of the protocol has to
+// allow each of them (steps_test.go, docs/model.md).
 //
 // With the overlay of package deterministic a seed also decides the order of goroutines, and repeats
 // a history exactly. Package runner builds and runs that; go test of this package runs without it.

@@ -18,6 +18,8 @@ func (w *world) cause(cl *clients, f Fault) {
 	}
 	w.trace(name, "fault %v begins", f)
 	defer w.trace(name, "fault %v ends", f)
+	began := time.Since(w.start)
+	defer func() { w.disturbed(f, name, began) }()
 	m := w.machines[name]
 	switch f.Kind {
 	case Crash, PowerOff:
@@ -69,6 +71,11 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.network.delay(d, 0)
 	case Reset:
 		w.network.reset(name, rnd, rnd.Float64())
+	case Flaky:
+		pause, share := 1+rnd.Int64N(int64(200*time.Millisecond)), rnd.Float64()
+		for end := time.Now().Add(f.For); time.Now().Before(end); time.Sleep(1 + time.Duration(rnd.Int64N(pause))) {
+			w.network.reset(name, rnd, share)
+		}
 	case Hang:
 		w.network.hang(name, rnd, rnd.Float64())
 	case Statements:

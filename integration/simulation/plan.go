@@ -84,6 +84,8 @@ const (
 	// Reset breaks connections of a host, Hang lets them bring nothing more.
 	Reset Kind = "reset"
 	Hang  Kind = "hang"
+	// Flaky breaks some connections of a host again and again.
+	Flaky Kind = "flaky"
 	// Statements makes the host's statements fail: before or after the database executes them.
 	Statements Kind = "statements"
 	// SlowStatements makes them slow.
@@ -164,6 +166,11 @@ func NewPlan(seed uint64) Plan {
 		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 40*time.Millisecond), 1, 0
 		p.Duration = between(3*time.Second, 6*time.Second)
 		possible = []Kind{Move, Partition, PartitionTo, SlowStatements, Slow, Statements, Crash}
+	}
+	if seed/kindsOfPlans%10 == 7 { // calls between nodes
+		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 60*time.Millisecond), 1, r.IntN(2)
+		p.Duration = between(3*time.Second, 6*time.Second)
+		possible = []Kind{Flaky, Flaky, Flaky, Slow, Slow, Slow, PartitionTo, Reset, Hang, Move}
 	}
 	if r.IntN(20) == 0 {
 		age := between(50*time.Millisecond, time.Second)

@@ -74,8 +74,10 @@ type world struct {
 	lines      []string
 	violations []string
 	steps      []protocol.Step
-	lastStep   time.Duration
-	stats      Stats
+	// disturbances are the faults that are over.
+	disturbances []disturbance
+	lastStep     time.Duration
+	stats        Stats
 }
 
 func newWorld(p Plan, store sqlstore.Store) *world {
@@ -168,6 +170,8 @@ func (w *world) run() {
 		w.awaitWrites(cl, recoveryTime)
 		w.stats.Recovery = time.Since(healed)
 		cl.judge()
+		w.judgeSteps()
+		w.judgeLeaders()
 		w.stats.Leaders = w.terms()
 	}
 	for _, name := range nodes {

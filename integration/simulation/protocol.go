@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
+
+// protocolJudge judges the steps that nodes recorded. A read from memory after the read lease is wrong by these
+// rules even if no other node has written in the meantime, so that no client could notice.
+type protocolJudge struct {
+	// lease is how long a node's read lease lasts, in simulated time.
+	lease  map[string]time.Duration
+	wrong  func(format string, args ...any)
+	nodes  map[string]*leaderState
+	wanted map[string]map[coder.Chain]bool // what the commits of a node would have written
+}
+
+// leaderState is what the steps of one process say about its leadership.
+type leaderState struct {
+	asked     protocol.Step // the last statement that changes the chain row
+	confirmed time.Duration // when the newest look or commit began that found that it leads
+	leased    bool          // there was one since it took the chain row, and it has not resigned
+	taken     time.Duration // when its Take was answered
+	replaced  coder.Chain   // by its Take
+}
+
+// judgeSteps judges the steps that nodes recorded.
+func (w *world) judgeSteps() {
+	j := protocolJudge{wrong: w.fail, lease: make(map[string]time.Duration), nodes: make(map[string]*leaderState), wanted: make(map[string]map[coder.Chain]bool)}
+	for _, name := range nodes {
+		j.lease[name] = time.Duration(float64(timing.ReadLease)/w.machines[name].bootRate) + time.Microsecond
+		j.wanted[name] = make(map[coder.Chain]bool)
+	}
+	w.mu.Lock()
+	steps := w.steps
+	w.mu.Unlock()
+	for _, s := range steps {
+		j.step(s)
+	}
+}
+
+func (j *protocolJudge) step(s protocol.Step) {
+	n := j.nodes[s.Node]
+	if n == nil || s.Kind == protocol.Open { // a new process
+		n = &leaderState{}
+		j.nodes[s.Node] = n
+	}
+	switch s.Kind {
+	case protocol.Take:
+		*n = leaderState{asked: s}
+	case protocol.Commit:
+		n.asked = s
+		j.wanted[s.Node][s.Chain] = true
+	case protocol.Raise:
+		n.asked = s
+		if j.wanted[s.Node][s.Chain] {
+			j.wrong("%s raises the chain row to %+v, which one of its commits may have written", s.Node, s.Chain)
+		}
+	case protocol.Answer:
+		if s.Result != protocol.Written {
+			break
+		}
+		switch n.asked.Kind {
+		case protocol.Take:
+			n.taken, n.replaced = s.At, n.asked.Expected
+		case protocol.Commit:
+			n.confirm(n.asked.At)
+		}
+	case protocol.Look:
+		n.confirm(s.Began)
+	case protocol.Lead:
+		j.lead(n, s)
+	case protocol.Resign:
+		n.leased = false
+	case protocol.Read:
+		if s.Leased && (!n.leased || s.Began > n.confirmed+j.lease[s.Node]) {
+			j.wrong("%s answers a read from memory at %v; its newest success on the chain row began at %v (%v)", s.Node, s.Began, n.confirmed, n.leased)
+		}
+	}
+}
+
+// lead judges when a leader begins: after the read lease of its predecessor, on whose clock it does not know.
+func (j *protocolJudge) lead(n *leaderState, s protocol.Step) {
+	if n.replaced == (coder.Chain{}) || n.replaced.IsResigned() {
+		return
+	}
+	if waited := s.At - n.taken; waited < timing.TakeoverWait {
+		j.wrong("%s leads %v after it took the chain row from a leader that has not resigned", s.Node, waited)
+	}
+}
+
+// confirm notes a success on the chain row that began at a time.
+func (n *leaderState) confirm(began time.Duration) {
+	n.confirmed, n.leased = max(n.confirmed, began), true
+}
+
+// disturbance is a fault that is over.
+type disturbance struct {
+	fault    Fault
+	host     string
+	from, to time.Duration
+}
+
+// leaderPatience is how long after the end of a fault its leader may lose its lead because of it: statements under way end,
+// the lock expires, and a new leader takes over from one that failed to.
+const leaderPatience = statementTimeout + timing.Lease + timing.RenewDeadline + timing.TakeoverSilence
+
+// judgeLeaders checks that no leader is replaced without a reason: a fault of its host, of the database, of the host of its
+// successor, or an order to move.
+func (w *world) judgeLeaders() {
+	w.mu.Lock()
+	steps, disturbances := w.steps, w.disturbances
+	w.mu.Unlock()
+	leader := ""
+	for _, s := range steps {
+		if s.Kind != protocol.Lead {
+			continue
+		}
+		before := leader
+		leader = s.Node
+		if before == "" {
+			continue
+		}
+		found := false
+		for _, d := range disturbances {
+			touches := func(host string) bool { return d.host == host || d.fault.Peer == host }
+			found = found || d.from <= s.At && s.At <= d.to+leaderPatience &&
+				(d.fault.Kind == Move || d.fault.Kind == Outage || touches(before) || touches(s.Node))
+		}
+		if !found {
+			w.fail("%s leads at %v instead of %s, with which nothing was wrong", s.Node, s.At, before)
+		}
+	}
+}
+
+// disturbed notes that a fault on a host began at a time and has ended.
+func (w *world) disturbed(f Fault, host string, from time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disturbances = append(w.disturbances, disturbance{f, host, from, time.Since(w.start)})
+}

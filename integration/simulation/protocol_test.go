@@ -1,0 +1,83 @@
+package simulation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// TestStepsAreJudged breaks each rule for the steps that nodes record, and none.
+func TestStepsAreJudged(t *testing.T) {
+	const ms = time.Millisecond
+	first, second := coder.Chain{Sequence: 1, Term: 1, Revision: 1}, coder.Chain{Sequence: 2, Term: 2, Revision: 1}
+	step := func(at time.Duration, s protocol.Step) protocol.Step { s.Node, s.At = "n1", at; return s }
+	take := func(replaced coder.Chain) []protocol.Step {
+		return []protocol.Step{
+			step(100*ms, protocol.Step{Kind: protocol.Take, Chain: second, Expected: replaced}),
+			step(101*ms, protocol.Step{Kind: protocol.Answer, Result: protocol.Written}),
+		}
+	}
+	read := func(began time.Duration) protocol.Step {
+		return step(began+ms, protocol.Step{Kind: protocol.Read, Began: began, Leased: true})
+	}
+	look := step(500*ms, protocol.Step{Kind: protocol.Look, Began: 400 * ms, Chain: second})
+	commit := step(300*ms, protocol.Step{Kind: protocol.Commit, Chain: coder.Chain{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
+	answer := step(310*ms, protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+	for _, c := range []struct {
+		name, want string
+		steps      []protocol.Step
+	}{
+		{"in order", "", append(take(first), step(260*ms, protocol.Step{Kind: protocol.Lead}), commit, answer, read(390*ms), look, read(499*ms))},
+		{"first leader", "", append(take(coder.Chain{}), step(102*ms, protocol.Step{Kind: protocol.Lead}))},
+		{"after a resignation", "", append(take(first.Resigned()), step(102*ms, protocol.Step{Kind: protocol.Lead}))},
+		{"too early", "n1 leads", append(take(first), step(200*ms, protocol.Step{Kind: protocol.Lead}))},
+		{"no lease", "from memory", append(take(first), read(110*ms))},
+		{"after the lease of a look", "from memory", append(take(first), look, read(600*ms))},
+		{"after the lease of a commit", "from memory", append(take(first), commit, answer, read(460*ms))},
+		{"after resigning", "from memory", append(take(first), look, step(510*ms, protocol.Step{Kind: protocol.Resign}), read(520*ms))},
+		{"after a start", "from memory", append(take(first), look, step(510*ms, protocol.Step{Kind: protocol.Open}), read(520*ms))},
+		{"same value", "raises", append(take(first), commit, step(320*ms, protocol.Step{Kind: protocol.Raise, Chain: commit.Chain, Expected: second}))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(Plan{}, memstore.New())
+			for _, name := range nodes {
+				w.machines[name].bootRate = 0.75
+			}
+			w.steps = c.steps
+			w.judgeSteps()
+			if got := strings.Join(w.violations, "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestLeadersThatAreReplacedAreJudged replaces a leader with and without a reason.
+func TestLeadersThatAreReplacedAreJudged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault disturbance
+		wrong bool
+	}{
+		{"of the leader", disturbance{Fault{Kind: Pause}, "n1", time.Second, 2 * time.Second}, false},
+		{"of its peer", disturbance{Fault{Kind: Partition, Peer: "n1"}, "n3", time.Second, 2 * time.Second}, false},
+		{"a move", disturbance{Fault{Kind: Move}, "n3", time.Second, 2 * time.Second}, false},
+		{"of another node", disturbance{Fault{Kind: Pause}, "n3", time.Second, 2 * time.Second}, true},
+		{"long before", disturbance{Fault{Kind: Pause}, "n1", 0, 3*time.Second - leaderPatience - 1}, true},
+		{"afterwards", disturbance{Fault{Kind: Pause}, "n1", 4 * time.Second, 5 * time.Second}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(Plan{}, memstore.New())
+			w.steps = []protocol.Step{{Node: "n1", Kind: protocol.Lead, At: time.Second}, {Node: "n2", Kind: protocol.Lead, At: 3 * time.Second}}
+			w.disturbances = []disturbance{c.fault}
+			w.judgeLeaders()
+			if got := len(w.violations) > 0; got != c.wrong {
+				t.Errorf("found %v", w.violations)
+			}
+		})
+	}
+}
