@@ -49,6 +49,9 @@ func withConsole(page, h http.Handler) http.Handler {
 			page.ServeHTTP(w, r)
 		case r.URL.Path+"/" == console.Path:
 			http.Redirect(w, r, console.Path, http.StatusMovedPermanently)
+		case r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			// Other clients get etcd's answer. A temporary redirect: the console may be turned off later.
+			http.Redirect(w, r, console.Path, http.StatusFound)
 		default:
 			h.ServeHTTP(w, r)
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -37,6 +38,9 @@ func TestOverview(t *testing.T) {
 	p.click("Count")
 	p.see("/registry/events/", "150", "/registry/example.org/things/", "186 keys")
 	p.fits("the overview")
+	p.do(chromedp.EmulateViewport(390, 800))
+	p.await(`[...document.querySelectorAll("td .id")].every((e) => e.getClientRects().length === 1)`)
+	p.do(chromedp.EmulateViewport(1100, 800))
 	for os.Getenv(envPictures) != "" && of[int](p, `document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 12 {
 		put(t, c, "greeting", []byte("busy"))
 	}
@@ -110,9 +114,24 @@ func TestKeysAndHistory(t *testing.T) {
 
 	_, err := c.Compact(t.Context(), changedAt)
 	require.NoError(t, err)
+	p.visit("#/key/" + param("never"))
+	p.seeNot("never existed", fmt.Sprintf("This key has not existed since revision %d.", changedAt))
 	p.visit("#/key/" + param("/registry/pods/default/web-07"))
 	p.see("The version before is compacted.", fmt.Sprintf("What was before revision %d is compacted.", changedAt))
 	p.await(`[...document.querySelectorAll(".version .tag")].map((e) => e.innerText).join() === "created,deleted,changed"`)
+}
+
+// TestHistoryOfEmptyValues: what is created or deleted empty is not the same value again.
+func TestHistoryOfEmptyValues(t *testing.T) {
+	n, c := start(t)
+	put(t, c, "key", nil)
+	put(t, c, "key", nil)
+	_, err := c.Delete(t.Context(), "key")
+	require.NoError(t, err)
+	p := open(t, n.Endpoint())
+	p.visit("#/key/" + param("key"))
+	p.see("Created with an empty value.", "The deleted value was empty.")
+	require.Equal(t, 1, strings.Count(p.text(), "The same value was written again."))
 }
 
 // TestLostQuestionsAreRepeated: a question that did not reach the server is asked again. A

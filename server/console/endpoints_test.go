@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +14,8 @@ import (
 
 func TestConsoleIsOffWithoutItsFlag(t *testing.T) {
 	b := newBrowser(t, start(t, func(c *server.Config) { c.Console = false }))
-	for _, path := range []string{"/ui", "/ui/", "/ui/main.js", "/ui/api/status"} {
-		resp, _ := b.do(http.MethodGet, path, nil, nil)
+	for _, path := range []string{"/", "/ui", "/ui/", "/ui/main.js", "/ui/api/status"} {
+		resp, _ := b.do(http.MethodGet, path, nil, map[string]string{"Accept": "text/html"})
 		require.Equal(t, http.StatusNotFound, resp.StatusCode, path)
 	}
 }
@@ -41,7 +42,15 @@ func TestFilesAndHeaders(t *testing.T) {
 		resp, _ := b.do(http.MethodGet, path, nil, nil)
 		require.Equal(t, http.StatusNotFound, resp.StatusCode, path)
 	}
-	resp, _ := b.do(http.MethodPost, "/ui/main.js", nil, nil)
+	resp, body := b.do(http.MethodGet, "/", nil, map[string]string{"Accept": "text/html,*/*;q=0.8"})
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Equal(t, "/ui/", resp.Request.URL.Path)
+	require.Contains(t, body, "<title>sqlbrain</title>")
+	for _, accept := range []string{"", "*/*", "application/json"} {
+		resp, _ = b.do(http.MethodGet, "/", nil, map[string]string{"Accept": accept})
+		require.Equal(t, http.StatusNotFound, resp.StatusCode, "etcd's answer, to %q", accept)
+	}
+	resp, _ = b.do(http.MethodPost, "/ui/main.js", nil, nil)
 	require.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode)
 }
 
@@ -184,6 +193,22 @@ func TestHistory(t *testing.T) {
 		status, _ := b.ask("history", append([]string{"key", param("a")}, bad...)...)
 		require.Equal(t, http.StatusBadRequest, status, bad)
 	}
+}
+
+func TestHistoryOfValuesThatAreTheSame(t *testing.T) {
+	address := start(t)
+	c := etcd(t, address)
+	long := strings.Repeat("\x00", 32<<10) // hex shows less of it
+	for _, value := range []string{"", "", long, long, long + "\x01"} {
+		put(t, c, "a", value)
+	}
+	b := newBrowser(t, address)
+	versions := b.ok(b.ask("history", "key", param("a")))["versions"].([]any)
+	var same []any
+	for _, v := range versions {
+		same = append(same, v.(object2)["same"])
+	}
+	require.Equal(t, []any{nil, true, nil, true, nil}, same)
 }
 
 func TestSizes(t *testing.T) {

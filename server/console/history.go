@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"math"
 	"net/http"
 	"strconv"
@@ -35,6 +36,8 @@ type versionBody struct {
 	Kind     string `json:"kind,omitempty"`
 	Type     string `json:"type,omitempty"`
 	Note     string `json:"note,omitempty"`
+	// Same: the value is byte for byte that of the version before.
+	Same bool `json:"same,omitempty"`
 	// Diff is what changed since the version before, where that is known.
 	Diff *diffBody `json:"diff,omitempty"`
 }
@@ -86,6 +89,7 @@ func (v viewer) history(res *read.KeyHistory, limit int) *historyBody {
 		if !rec.Tombstone {
 			newerText = views[i].text()
 		}
+		b.Same = b.Change == "changed" && older != nil && bytes.Equal(older.Value, rec.Value)
 		if older != nil || b.Change == "created" {
 			b.Diff = diff(olderText, newerText)
 		}

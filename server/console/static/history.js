@@ -27,8 +27,12 @@ export async function history(section, param, managed, signal) {
 }
 
 function ending(got, list) {
-  if (got.compact_revision > 0) return `What was before revision ${count(got.compact_revision)} is compacted.`;
-  return list.children.length === 0 ? "This key never existed." : "";
+  const none = list.children.length === 0;
+  if (got.compact_revision > 0) {
+    const at = count(got.compact_revision);
+    return `${none ? `This key has not existed since revision ${at}. ` : ""}What was before revision ${at} is compacted.`;
+  }
+  return none ? "This key never existed." : "";
 }
 
 function version(v) {
@@ -41,6 +45,13 @@ function version(v) {
     diff(v));
 }
 
+// unchanged says why a version without differences has none.
+function unchanged(v) {
+  if (v.change === "created") return "Created with an empty value.";
+  if (v.change === "deleted") return "The deleted value was empty.";
+  return v.same ? "The same value was written again." : "Only what is not shown here has changed.";
+}
+
 function diff(v) {
   if (!v.diff) return empty("The version before is compacted.");
   const lines = v.diff.hunks.map((hunk) => [
@@ -49,6 +60,6 @@ function diff(v) {
   ]);
   const body = v.diff.hunks.length > 0
     ? h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": `Changes of revision ${v.revision}` }, lines)
-    : v.diff.note ? null : empty("The same value was written again.");
+    : v.diff.note ? null : empty(unchanged(v));
   return [body, v.diff.note ? h("p", { class: "dim" }, v.diff.note) : null];
 }

@@ -13,9 +13,9 @@ const tiles = [
   ["Requests", (s, d) => `${rate(d.value("requests"))}/s`, (d) => d.value("requests"), "gRPC calls of clients"],
   ["Writes", (s, d) => `${rate(d.writes())}/s`, (d) => d.writes(), "puts and deletes"],
   ["Reads", (s, d) => `${rate(d.value("ranges"))}/s`, (d) => d.value("ranges"), "ranges"],
-  ["Batch", (s, d) => d.mean("batch").toFixed(1), (d) => d.mean("batch"), "changes in one commit"],
-  ["Commit", (s, d) => millis(d.mean("commit")), (d) => d.mean("commit"), "of a batch, mean"],
-  ["SQL", (s, d) => millis(d.sql()), (d) => d.sql(), "of a statement, mean"],
+  ["Batch", (s, d) => or((n) => n.toFixed(1), d.mean("batch")), (d) => d.mean("batch") ?? 0, "changes in one commit"],
+  ["Commit", (s, d) => or(millis, d.mean("commit")), (d) => d.mean("commit") ?? 0, "of a batch, mean"],
+  ["SQL", (s, d) => or(millis, d.sql()), (d) => d.sql() ?? 0, "of a statement, mean"],
   ["Watchers", (s) => count(s.metrics.values.watchers ?? 0), (d) => d.now.metrics.values.watchers ?? 0,
     (s) => `${count(s.metrics.values.slow_watchers ?? 0)} slow`],
   ["Ring", (s) => count(s.metrics.values.ring_events ?? 0), (d) => d.now.metrics.values.ring_events ?? 0,
@@ -53,12 +53,14 @@ class Delta {
   }
 }
 
-// mean is that of what was observed meanwhile; if nothing was, of all so far.
+// mean is that of what was observed between two answers, null if nothing was.
 function mean(before, now) {
-  if (!now || now.count === 0) return 0;
-  if (before && now.count > before.count) return (now.sum - before.sum) / (now.count - before.count);
-  return now.sum / now.count;
+  if (!before || !now || now.count <= before.count) return null;
+  return (now.sum - before.sum) / (now.count - before.count);
 }
+
+// or writes a mean, or that there is none.
+const or = (write, n) => (n === null ? "–" : write(n));
 
 export async function overview(main, _, signal) {
   const problem = h("div");
@@ -77,7 +79,7 @@ export async function overview(main, _, signal) {
           if (lines[i].length > kept) lines[i].shift();
         });
         draw(board, now, delta, lines);
-        fill(rest, statements(now, before), versions(now));
+        fill(rest, statements(now, delta.before), versions(now));
         before = now;
         fill(problem);
       } catch (error) {
@@ -114,7 +116,7 @@ function draw(board, now, delta, lines) {
 function members(now) {
   const rows = now.members.map((m) => [
     [m.name || "(not started)", m.self ? h("span", { class: "dim" }, " (this node)") : null],
-    h("span", { class: "mono" }, m.id),
+    h("span", { class: "mono id" }, m.id),
     m.leader ? "leader" : m.alive ? "follower" : "",
     m.alive ? h("span", { class: "good" }, "alive") : h("span", { class: "bad" }, "not alive"),
     m.version || now.product,
@@ -127,15 +129,18 @@ function members(now) {
 function alarms(now) {
   const section = h("section", null, h("h2", null, "Alarms"));
   if (now.alarms.length === 0) return put(section, h("p", { class: "empty" }, "No alarm is raised."));
-  return put(section, table(["Alarm", "Member"], now.alarms.map((a) => [h("span", { class: "bad" }, a.alarm), h("span", { class: "mono" }, a.member)])));
+  return put(section, table(["Alarm", "Member"], now.alarms.map((a) => [h("span", { class: "bad" }, a.alarm), h("span", { class: "mono id" }, a.member)])));
 }
+
+const none = { count: 0, sum: 0 };
 
 function statements(now, before) {
   const rows = now.metrics.sql.filter((s) => s.count > 0).sort((a, b) => b.sum - a.sum).slice(0, 8).map((s) => {
     const old = before?.metrics.sql.find((o) => o.statement === s.statement);
-    return [h("span", { class: "mono" }, s.statement), count(s.count), millis(mean(old, s)), seconds(s.sum)];
+    return [h("span", { class: "mono" }, s.statement), count(s.count), seconds(s.sum), millis(s.sum / s.count), or(millis, before ? mean(old ?? none, s) : null)];
   });
-  return h("section", null, h("h2", null, "SQL statements"), table(["Statement", "#Since the start", "#Mean", "#In all"], rows));
+  return h("section", null, h("h2", null, "SQL statements"), 
+    table(["Statement", "#Since the start", "#Time in all", "#Mean in all", "#Mean now"], rows));
 }
 
 function versions(now) {
