@@ -2,9 +2,9 @@ package console
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,5 +78,5 @@ func fill(t *testing.T, c *clientv3.Client) (revision int64) {
 	return revision
 }
 
-// param is a key as addresses of the console have it.
-func param(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
+// link is a key as addresses of the console have it.
+func link(key string) string { return url.PathEscape(key) }

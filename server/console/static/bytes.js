@@ -1,4 +1,4 @@
-// Keys are bytes. The server's JSON has them in base64, addresses in base64 for URLs,
+// Keys are bytes. The server's JSON has them in base64, its parameters in base64 for URLs, the page's address with %NN,
 // and people read and type them as text, with \xNN for what is no text and \\ for \.
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -15,6 +15,18 @@ export function toBase64(bytes) {
 
 export const toParam = (bytes) => toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 export const fromParam = (text) => fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+
+// toLink writes bytes as part of the page's address, readable where they are ASCII.
+export const toLink = (bytes) => Array.from(bytes, (b) => {
+  const c = String.fromCharCode(b);
+  return /[\w\-.~/:@$!*,;=+]/.test(c) ? c : `%${b.toString(16).padStart(2, "0")}`;
+}).join("");
+
+// fromLink is the inverse of toLink.
+export function fromLink(text) {
+  const encoder = new TextEncoder();
+  return Uint8Array.from(text.split(/(%[0-9a-fA-F]{2})/).flatMap((part, i) => (i % 2 === 0 ? [...encoder.encode(part)] : parseInt(part.slice(1), 16))));
+}
 
 const hex = (b) => `\\x${b.toString(16).padStart(2, "0")}`;
 

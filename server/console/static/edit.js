@@ -1,5 +1,5 @@
 import { post } from "./api.js";
-import { fromParam, read, show, toBase64, toParam } from "./bytes.js";
+import { fromParam, read, show, toBase64, toLink } from "./bytes.js";
 import { confirmed, failed, field, fill, h, notice } from "./dom.js";
 
 // editor changes or deletes a key that was read, and calls done after that. What is no
@@ -35,7 +35,7 @@ export function create(main, param, signal, session) {
     event.preventDefault();
     const name = read(key.value);
     const value = toBase64(new TextEncoder().encode(text.value));
-    attempt(state, () => post("put", { key: toBase64(name), value, mod_revision: 0 }), () => { location.hash = `#/key/${toParam(name)}`; });
+    attempt(state, () => post("put", { key: toBase64(name), value, mod_revision: 0 }), () => { location.hash = `#/key/${toLink(name)}`; });
   } } }, h("div", { class: "row" }, field("Key", key, "grow")), field("Value", text),
   h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Create")));
   fill(main, h("h1", null, "New key"),

@@ -1,5 +1,5 @@
 import { get } from "./api.js";
-import { fromBase64, fromParam, read, show, toParam } from "./bytes.js";
+import { fromBase64, fromParam, read, show, toLink, toParam } from "./bytes.js";
 import { empty, failed, field, fill, h, loading, put } from "./dom.js";
 import { count } from "./format.js";
 
@@ -11,9 +11,9 @@ export async function keys(main, param, signal, session) {
   const input = h("input", { type: "search", value: show(prefix), spellcheck: "false", autocomplete: "off", name: "prefix" });
   const search = h("form", { class: "row", role: "search", on: { submit: (event) => {
     event.preventDefault();
-    location.hash = `#/keys/${toParam(read(input.value))}`;
+    location.hash = `#/keys/${toLink(read(input.value))}`;
   } } }, field("Keys that begin with", input, "grow"), h("button", { type: "submit", class: "main" }, "Show"));
-  const fresh = session.may_write ? h("a", { href: `#/new/${param}` }, "New key") : null;
+  const fresh = session.may_write ? h("a", { href: `#/new/${toLink(prefix)}` }, "New key") : null;
   fill(main, h("h1", null, "Keys"), search, crumbs(prefix), fresh && h("p", null, fresh), h("section", null, list, state));
 
   let after = "";
@@ -44,15 +44,15 @@ function permitted(session) {
   return h("p", null, "Your roles permit you to read: ", readable.map((p) => {
     const key = fromBase64(p.key);
     const single = !p.range_end;
-    return [h("a", { class: "mono", href: `#/${single ? "key" : "keys"}/${toParam(key)}` }, show(key) || "(all)"), " "];
+    return [h("a", { class: "mono", href: `#/${single ? "key" : "keys"}/${toLink(key)}` }, show(key) || "(all)"), " "];
   }));
 }
 
 function item(k, prefix) {
   const name = fromBase64(k.name);
   const text = show(name.slice(prefix.lastIndexOf(0x2f) + 1)) || "(the prefix itself)";
-  if (k.prefix) return h("li", null, h("a", { href: `#/keys/${toParam(name)}` }, text), h("span", { class: "aside" }, "▸"));
-  return h("li", null, h("a", { href: `#/key/${toParam(name)}` }, text),
+  if (k.prefix) return h("li", null, h("a", { href: `#/keys/${toLink(name)}` }, text), h("span", { class: "aside" }, "▸"));
+  return h("li", null, h("a", { href: `#/key/${toLink(name)}` }, text),
     h("span", { class: "aside", title: "revision of the last change" }, `rev ${count(k.mod_revision)}`));
 }
 
@@ -62,7 +62,7 @@ export function crumbs(path) {
   let start = 0;
   for (let i = 0; i < path.length; i++) {
     if (path[i] !== 0x2f) continue;
-    steps.push(h("li", null, " › ", h("a", { href: `#/keys/${toParam(path.slice(0, i + 1))}` }, show(path.slice(start, i + 1)))));
+    steps.push(h("li", null, " › ", h("a", { href: `#/keys/${toLink(path.slice(0, i + 1))}` }, show(path.slice(start, i + 1)))));
     start = i + 1;
   }
   if (start < path.length) steps.push(h("li", null, ` › ${show(path.slice(start))}`));

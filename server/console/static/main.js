@@ -1,5 +1,6 @@
 import { access } from "./access.js";
 import { get, post } from "./api.js";
+import { fromLink, show, toParam } from "./bytes.js";
 import { failed, fill, h, loading } from "./dom.js";
 import { create } from "./edit.js";
 import { key } from "./key.js";
@@ -7,7 +8,7 @@ import { keys } from "./keys.js";
 import { login } from "./login.js";
 import { overview } from "./overview.js";
 
-// The address behind # names a page and what it is about: #/key/aGVsbG8.
+// The address behind # names a page and the key or prefix that it is about: #/keys/registry/pods/.
 const pages = { "": overview, keys, key, new: create, access };
 
 const main = document.getElementById("main");
@@ -18,8 +19,11 @@ async function route() {
   leaving.abort();
   leaving = new AbortController();
   const signal = leaving.signal;
-  const [, name = "", param = ""] = location.hash.split("/");
+  const [, name, link] = /^#?\/?([^/]*)\/?(.*)$/.exec(location.hash);
+  const subject = fromLink(link);
+  const param = toParam(subject);
   mark(name);
+  document.title = title(name, subject);
   fill(main, loading("the page"));
   try {
     const session = await get("session", {}, signal);
@@ -39,6 +43,14 @@ async function route() {
     if (error.status === 401) login(main, error.message, route);
     else fill(main, failed(error), h("button", { type: "button", on: { click: route } }, "Try again"));
   }
+}
+
+const titles = { "": "Overview", keys: "Keys", new: "New key", access: "Users and roles" };
+
+// title begins with what tells tabs apart: the end of a key.
+function title(name, subject) {
+  const start = subject.lastIndexOf(0x2f, subject.length - 2) + 1;
+  return [show(subject.slice(start)), show(subject.slice(0, start)), titles[name], "sqlbrain"].filter(Boolean).join(" – ");
 }
 
 // mark says in the navigation where we are.

@@ -1,7 +1,7 @@
 import { get } from "./api.js";
 import { empty, failed, fill, h, loading, notice, table } from "./dom.js";
 import { count, size } from "./format.js";
-import { fromBase64, show, toParam } from "./bytes.js";
+import { fromBase64, show, toLink } from "./bytes.js";
 import { bar } from "./spark.js";
 
 // sizes is a section that counts keys and bytes by prefix when it is asked to.
@@ -35,7 +35,7 @@ function draw(result, s) {
     const prefix = fromBase64(g.prefix);
     const text = show(prefix);
     return [
-      text === "(others)" ? text : h("a", { class: "mono", href: `#/keys/${toParam(prefix)}` }, text || "(no path)"),
+      text === "(others)" ? text : h("a", { class: "mono", href: `#/keys/${toLink(prefix)}` }, text || "(no path)"),
       count(g.keys), size(g.bytes), bar(g.bytes / Math.max(s.bytes, 1)),
     ];
   });
