@@ -136,6 +136,22 @@ func TestHistoryOfEmptyValues(t *testing.T) {
 	require.Equal(t, 1, strings.Count(p.text(), "The same value was written again."))
 }
 
+// TestThemeIsKept: the chosen theme wins over the system's, also after the page is loaded again.
+func TestThemeIsKept(t *testing.T) {
+	n, _ := start(t)
+	p := open(t, n.Endpoint())
+	back := `getComputedStyle(document.body).backgroundColor`
+	light := of[string](p, back)
+	p.click("Theme: system")
+	p.click("Theme: light")
+	p.await(back + ` !== "` + light + `"`)
+	p.do(chromedp.Reload())
+	p.await(`document.querySelector("#theme")?.textContent === "Theme: dark"`)
+	require.NotEqual(t, light, of[string](p, back))
+	p.click("Theme: dark")
+	p.await(back + ` === "` + light + `"`)
+}
+
 // TestLostQuestionsAreRepeated: a question that did not reach the server is asked again. A
 // request that may have been carried out is not.
 func TestLostQuestionsAreRepeated(t *testing.T) {
