@@ -8,6 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -134,6 +135,21 @@ func TestHistoryOfEmptyValues(t *testing.T) {
 	p.visit("#/key/key")
 	p.see("Created with an empty value.", "The deleted value was empty.")
 	require.Equal(t, 1, strings.Count(p.text(), "The same value was written again."))
+}
+
+func TestBannerShowsFailingChecks(t *testing.T) {
+	n, c := start(t)
+	alarm := func(action pb.AlarmRequest_AlarmAction) {
+		_, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{Action: action, Alarm: pb.AlarmType_CORRUPT})
+		require.NoError(t, err)
+	}
+	alarm(pb.AlarmRequest_ACTIVATE)
+	p := open(t, n.Endpoint())
+	banner := `document.querySelector("#banner").innerText`
+	p.await(banner + `.includes("data_corruption failed: alarm activated: CORRUPT")`)
+	p.fits("the banner")
+	alarm(pb.AlarmRequest_DEACTIVATE)
+	p.await(banner + ` === ""`)
 }
 
 // TestThemeIsKept: the chosen theme wins over the system's, also after the page is loaded again.

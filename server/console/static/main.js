@@ -3,6 +3,7 @@ import { get, post } from "./api.js";
 import { fromLink, show, toParam } from "./bytes.js";
 import { failed, fill, h, loading } from "./dom.js";
 import { create } from "./edit.js";
+import { health } from "./health.js";
 import { key } from "./key.js";
 import { keys } from "./keys.js";
 import { login } from "./login.js";
@@ -90,4 +91,5 @@ function greet(session) {
 
 document.getElementById("skip").addEventListener("click", () => main.focus());
 addEventListener("hashchange", route);
+health(document.getElementById("banner"));
 route();
