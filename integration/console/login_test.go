@@ -103,7 +103,7 @@ func TestLoginAndChanges(t *testing.T) {
 	p.click("Create")
 	p.see("created")
 	require.Equal(t, "new", value(t, root, "/app/mine/b\x00"))
-	p.run(`[...document.querySelectorAll("#edit button")].find((e) => e.innerText === "Delete").click()`)
+	p.click("Delete")
 	p.sure()
 	p.see("This key does not exist", "deleted")
 	require.Empty(t, value(t, root, "/app/mine/b\x00"))
