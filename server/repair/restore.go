@@ -82,11 +82,10 @@ func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*
 	case err != nil:
 		return nil, err
 	}
-	_, found, err := sqlstore.First(store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true}))
-	if err != nil {
+	switch empty, err := IsEmpty(ctx, store); {
+	case err != nil:
 		return nil, err
-	}
-	if found {
+	case !empty:
 		return nil, ErrNotEmpty
 	}
 	// One commit writes the chain row and the mark: a server that looked for the mark
@@ -94,7 +93,7 @@ func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*
 	batch := store.BeginBatchWrite()
 	batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
 	batch.PutIfNotExist(coder.RestoringKey(), coder.Empty())
-	err = batch.Commit(ctx)
+	err := batch.Commit(ctx)
 	if conflict := (*sqlstore.Conflict)(nil); errors.As(err, &conflict) {
 		return nil, ErrNotEmpty
 	}
@@ -102,6 +101,36 @@ func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*
 		return nil, fmt.Errorf("marking the database: %w", err)
 	}
 	return r, nil
+}
+
+// IsEmpty reports whether the table has no row.
+func IsEmpty(ctx context.Context, store sqlstore.Store) (bool, error) {
+	_, found, err := sqlstore.First(store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true}))
+	return !found, err
+}
+
+// Discard empties a table of which the caller needs nothing. chain is the chain row by which the
+// caller decided that, nil if there was none, or if a Restore was interrupted. If another row is
+// there, nothing is changed; a server that leads finds that it was replaced. Afterwards the table
+// is as new. If Discard is interrupted, the table is as after an interrupted Restore.
+func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) error {
+	if chain != nil {
+		next := coder.Chain{Sequence: chain.Sequence, Term: chain.Term + 1, Revision: chain.Revision}.Resigned()
+		batch := store.BeginBatchWrite()
+		batch.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(*chain))
+		batch.PutIfNotExist(coder.RestoringKey(), coder.Empty())
+		if err := batch.Commit(ctx); err != nil {
+			return fmt.Errorf("marking the database: %w", err)
+		}
+	}
+	r := &Restore{store: store}
+	if err := r.clear(ctx); err != nil {
+		return err
+	}
+	return r.commit(ctx, func(batch sqlstore.BatchWrite) {
+		batch.Del(coder.ChainKey())
+		batch.Del(coder.RestoringKey())
+	})
 }
 
 // clear removes all rows except for the mark and the chain row.
