@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -10,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/kine"
+	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/mysql"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -33,6 +37,7 @@ func commandLine(args []string) []string {
 func (p *program) newKineCommand() *cobra.Command {
 	flags := kine.New()
 	var notes []string
+	revert := false
 	cmd := &cobra.Command{
 		Use:   kineName,
 		Short: "Serve with the command line of kine",
@@ -41,7 +46,10 @@ place. A binary of the name kine takes these flags without the command.
 
 Flags that have no meaning for sqlbrain are accepted, and the log says why they have none. A
 setting for which kine has no flag can be given as a variable, as in SQLBRAIN_QUOTA_BACKEND_BYTES.
-Processes over the same MySQL database find each other in it and form a cluster, without a setting.`,
+Processes over the same MySQL database find each other in it and form a cluster, without a setting.
+
+If the database has a table of kine's with data, its keys are imported at the first start. The table
+stays, but no kine can use it until --revert gives it back.`,
 		Example: `  sqlbrain kine --endpoint 'mysql://user:password@tcp(db)/k8s' --listen-address unix:///run/k.sock
   kine --endpoint sqlite:///var/lib/kine/state.db --metrics-bind-address 0`,
 		Args:    noArgs,
@@ -56,9 +64,15 @@ Processes over the same MySQL database find each other in it and form a cluster,
 			}
 			return p.settings.Load(p.environ)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.serveKine(cmd.Context(), notes) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if revert {
+				return p.revertKine(cmd.Context())
+			}
+			return p.serveKine(cmd.Context(), notes)
+		},
 	}
 	flags.Bind(cmd.Flags())
+	cmd.Flags().BoolVar(&revert, "revert", false, "give kine its table back, if no key was written since the import; then end")
 	cmd.SetVersionTemplate("kine (sqlbrain {{.Version}})\n")
 	return cmd
 }
@@ -89,7 +103,7 @@ func (p *program) serveKine(ctx context.Context, notes []string) error {
 	})
 }
 
-// adoptKine creates the database if it does not exist, as kine does, and looks for kine's own table in it.
+// adoptKine creates the database if it does not exist, as kine does, and imports kine's own table.
 func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.Logger) error {
 	return p.withDatabase(ctx, true, func(db *sqldb.Database) error {
 		if u.Dialect == sqlstore.DialectMySQL && len(u.Addresses()) == 1 {
@@ -101,8 +115,44 @@ func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.L
 				logger.Info("created the database", "database", u.Database)
 			}
 		}
-		return kine.Adopt(ctx, u.Dialect, db.SQL())
+		table, err := kine.Look(ctx, u.Dialect, db.SQL())
+		if err != nil || table == kine.Absent {
+			return err
+		}
+		if err := p.prepareSchema(ctx, logger); err != nil {
+			return err
+		}
+		return p.withAdoption(ctx, db, logger, (*kine.Adoption).Import)
 	})
+}
+
+// withAdoption calls f with the store open.
+func (p *program) withAdoption(ctx context.Context, db *sqldb.Database, logger *slog.Logger, f func(*kine.Adoption, context.Context) error) (err error) {
+	u := p.settings.URL()
+	store, err := engines.Open(ctx, u, sqlstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return f(&kine.Adoption{DB: db.SQL(), Store: store, Dialect: u.Dialect, Logger: logger}, ctx)
+}
+
+// revertKine gives kine its table back.
+func (p *program) revertKine(ctx context.Context) error {
+	logger, closeLog, err := p.newLogger()
+	if err != nil {
+		return err
+	}
+	err = p.withDatabase(ctx, false, func(db *sqldb.Database) error {
+		if err := migrations.Verify(ctx, db.DialectName(), db.SQL()); err != nil {
+			return err
+		}
+		return p.withAdoption(ctx, db, logger, (*kine.Adoption).Revert)
+	})
+	if err == nil {
+		_, err = fmt.Fprintln(p.stdout, "kine can use its table again; sqlbrain's holds nothing")
+	}
+	return errors.Join(err, closeLog())
 }
 
 // opened returns a function that listens, and has l already.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -158,28 +161,108 @@ func TestKineCreatesItsDatabase(t *testing.T) {
 	}
 }
 
-// TestKinesOwnTable: its data is not ignored. A table that kine made and no client used is no obstacle.
-func TestKinesOwnTable(t *testing.T) {
-	const create = "CREATE TABLE kine (id INTEGER PRIMARY KEY, name VARCHAR(630), value BLOB)"
-	const own = "INSERT INTO kine VALUES (1, 'compact_rev_key', ''), (2, '/registry/health', 'x')"
-	const data = "INSERT INTO kine VALUES (3, '/registry/pods/default/p', 'x')"
-	try := func(t *testing.T, endpoint string, exec func(statements ...string)) {
-		exec(create, own)
-		require.Zero(t, startKine(t, endpoint).stop())
-		exec(data)
-		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
-			requireRefused(t, "table kine with data", "restore --from")
+// Tables as kine 0.16 makes and fills them.
+var (
+	kineTable = []string{
+		"CREATE TABLE kine (id INTEGER PRIMARY KEY, name VARCHAR(630), created INTEGER, deleted INTEGER, create_revision INTEGER, " +
+			"prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)",
+		"INSERT INTO kine VALUES (1, 'compact_rev_key', 0, 0, 0, 0, 0, '', ''), (2, '/registry/health', 1, 0, 0, 0, 0, '{}', '')",
 	}
+	kineKeys = []string{
+		"INSERT INTO kine VALUES (3, '/registry/a', 1, 0, 0, 0, 0, 'old', ''), (4, '/registry/b', 1, 0, 0, 0, 0, 'b', '')",
+		"INSERT INTO kine VALUES (5, '/registry/a', 0, 0, 3, 3, 0, 'new', 'old'), (6, '/registry/b', 0, 1, 4, 4, 0, 'b', 'b')",
+		"INSERT INTO kine VALUES (7, 'gap-7', 0, 1, 0, 0, 0, '', ''), (8, '/registry/events/e', 1, 0, 0, 0, 3600, 'e', '')",
+	}
+)
+
+// onKinesTable runs f on SQLite and on every product, on a database with kine's table. It gets
+// kine's endpoint, and what executes statements.
+func onKinesTable(t *testing.T, f func(t *testing.T, endpoint string, exec func(statements ...string))) {
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		database := sqliteURL(t)
-		try(t, database, func(statements ...string) { sqliteExec(t, database, statements...) })
+		sqliteExec(t, database, kineTable...)
+		f(t, database, func(statements ...string) { sqliteExec(t, database, statements...) })
 	})
 	for _, product := range enginetest.Products() {
 		t.Run(string(product), func(t *testing.T) {
+			t.Parallel()
 			database := product.Database(t)
-			try(t, kineEndpoint(t, database), func(statements ...string) { enginetest.Exec(t, database, statements...) })
+			enginetest.Exec(t, database, kineTable...)
+			f(t, kineEndpoint(t, newUser(t, database, kineGrants)), func(statements ...string) { enginetest.Exec(t, database, statements...) })
 		})
 	}
+}
+
+func TestKinesKeysAreImported(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		exec(kineKeys...)
+		n := startKine(t, endpoint)
+		c := n.client(t)
+		got, err := c.Get(t.Context(), "", clientv3.WithFromKey())
+		require.NoError(t, err)
+		require.EqualValues(t, 8, got.Header.Revision)
+		var keys []string
+		for _, kv := range got.Kvs {
+			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease))
+		}
+		require.Equal(t, []string{"/registry/a=new 3 5 2 0", "/registry/events/e=e 8 8 1 3600", "/registry/health={} 2 2 1 0"}, keys)
+		_, err = c.Get(t.Context(), "/registry/a", clientv3.WithRev(7))
+		require.ErrorContains(t, err, "compacted")
+		left, err := c.TimeToLive(t.Context(), 3600, clientv3.WithAttachedKeys())
+		require.NoError(t, err)
+		require.EqualValues(t, 3600, left.GrantedTTL)
+		require.Len(t, left.Keys, 1)
+		require.Zero(t, n.stop())
+
+		exec("SELECT name_in_sqlbrain FROM kine") // kine finds no column of the old name
+		revert := []string{"kine", "--revert", "--endpoint", endpoint}
+		a := execute(t, revert...)
+		require.Zero(t, a.code, a.stderr)
+		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
+		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (9, '/registry/c', 1, 0, 0, 0, 0, 'c')")
+
+		n = startKine(t, endpoint)
+		put, err := n.client(t).Put(t.Context(), "/registry/c", "d", clientv3.WithPrevKV())
+		require.NoError(t, err)
+		require.EqualValues(t, 10, put.Header.Revision)
+		require.Equal(t, "c", string(put.PrevKv.Value))
+		require.Zero(t, n.stop())
+		execute(t, revert...).requireRefused(t, "keys were written since", "revision 9 was imported, the newest is 10")
+		n = startKine(t, endpoint)
+		require.NotContains(t, n.log.String(), "importing the keys")
+		require.Zero(t, n.stop())
+	})
+}
+
+// TestKinesTableAndSqlbrains: a table that kine made and no client used is no obstacle. If both programs were used on the
+// database, none is chosen.
+func TestKinesTableAndSqlbrains(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		require.Zero(t, startKine(t, endpoint).stop())
+		exec(kineKeys...)
+		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
+			requireRefused(t, "data of sqlbrain too")
+	})
+}
+
+func TestKineThatStillWrites(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		exec(kineKeys...)
+		ctx, cancel := context.WithCancel(t.Context())
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for id := 9; ctx.Err() == nil; id++ {
+				exec(fmt.Sprintf("INSERT INTO kine (id, name, created, deleted, value) VALUES (%d, '/registry/lease', 0, 0, 'x')", id))
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
+			requireRefused(t, "a kine writes to the table")
+		cancel()
+		writer.Wait()
+		require.Zero(t, startKine(t, endpoint).stop(), "the table was left alone")
+	})
 }
 
 func TestKineNotesWhatHasNoEffect(t *testing.T) {

@@ -4,40 +4,84 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// ErrOwnData: the database holds data of kine's.
-var ErrOwnData = errors.New("the database has a table kine with data, which this version does not take over; " +
-	"serving would begin with an empty store. Name an empty database in --endpoint and copy the keys from a running kine with " +
-	"'sqlbrain restore --from', or rename the table kine if its data is no longer needed")
+// Table is what a database has of kine's table.
+type Table int
 
-// The rows that a kine makes without a client do not count as data.
+// The states of a table. The column with the keys is renamed before they are imported: no kine
+// can write from then on, and one that is started by mistake fails, where it would make an
+// empty table if the table itself had another name. Renaming a column needs no right to DROP.
 const (
-	findMySQL  = "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'kine'"
-	findSQLite = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'kine'"
-	lookInside = "SELECT COUNT(*) FROM (SELECT id FROM kine WHERE name NOT IN ('compact_rev_key', '/registry/health') LIMIT 1) AS data"
+	Absent  Table = iota // there is no table, or it has no data
+	Used                 // a kine may use it
+	Adopted              // its column of keys is renamed
 )
 
-// Adopt decides what happens to kine's own table before sqlbrain serves on its database, which is of this dialect. It
-// returns ErrOwnData if the table holds data. It is the place to import the data.
-func Adopt(ctx context.Context, dialect string, db *sql.DB) error {
-	var tables, rows int
-	var err error
-	if dialect == sqlstore.DialectSQLite {
-		err = db.QueryRowContext(ctx, findSQLite).Scan(&tables)
-	} else {
-		err = db.QueryRowContext(ctx, findMySQL).Scan(&tables)
+// Columns of a table of kine's, by dialect.
+const (
+	columnsMySQL  = "SELECT column_name FROM information_schema.COLUMNS WHERE table_schema = DATABASE() AND table_name = 'kine'"
+	columnsSQLite = "SELECT name FROM pragma_table_info('kine')"
+)
+
+const (
+	adoptTable  = "ALTER TABLE kine RENAME COLUMN name TO name_in_sqlbrain"
+	returnTable = "ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name"
+	// The rows that a kine makes without a client do not count as data.
+	lookInside = "SELECT COUNT(*) FROM (SELECT id FROM kine WHERE name NOT IN ('compact_rev_key', '/registry/health') LIMIT 1) AS data"
+	newestRow  = "SELECT COALESCE(MAX(id), 0) FROM kine"
+)
+
+// Look returns the state of the table.
+func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
+	columns, err := columnsOf(ctx, dialect, db)
+	switch {
+	case err != nil:
+		return Absent, fmt.Errorf("looking for kine's table: %w", err)
+	case columns["name_in_sqlbrain"]:
+		return Adopted, nil
+	case !columns["name"]:
+		return Absent, nil
 	}
-	if err != nil || tables == 0 {
-		return err
-	}
+	var rows int
 	if err := db.QueryRowContext(ctx, lookInside).Scan(&rows); err != nil {
-		return err
+		return Absent, fmt.Errorf("looking for data of kine: %w", err)
 	}
-	if rows > 0 {
-		return ErrOwnData
+	if rows == 0 {
+		return Absent, nil
 	}
-	return nil
+	return Used, nil
+}
+
+func columnsOf(ctx context.Context, dialect string, db *sql.DB) (_ map[string]bool, err error) {
+	var rows *sql.Rows
+	if dialect == sqlstore.DialectSQLite {
+		rows, err = db.QueryContext(ctx, columnsSQLite)
+	} else {
+		rows, err = db.QueryContext(ctx, columnsMySQL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	columns := make(map[string]bool)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		columns[name] = true
+	}
+	return columns, rows.Err()
+}
+
+// revision returns kine's newest revision.
+func revision(ctx context.Context, db *sql.DB) (rev int64, err error) {
+	if err := db.QueryRowContext(ctx, newestRow).Scan(&rev); err != nil {
+		return 0, fmt.Errorf("reading kine's revision: %w", err)
+	}
+	return rev, nil
 }

@@ -1,0 +1,183 @@
+package kine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// claimedTable is kine's table as it is once it was claimed, with more rows than one commit of an import has.
+var claimedTable = []string{
+	"CREATE TABLE kine (id INTEGER PRIMARY KEY, name_in_sqlbrain VARCHAR(630), created INTEGER, deleted INTEGER, create_revision INTEGER, " +
+		"prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)",
+	"CREATE INDEX kine_name_id_index ON kine (name_in_sqlbrain, id)",
+	"INSERT INTO kine WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000) " +
+		"SELECT i, '/registry/' || i, 1, 0, 0, 0, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, 'v', '' FROM n",
+}
+
+// failing is a store that commits so many batches, and then fails.
+type failing struct {
+	sqlstore.Store
+	left int
+}
+
+var errCut = errors.New("cut off")
+
+type failingBatch struct {
+	sqlstore.BatchWrite
+	store *failing
+}
+
+func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
+	return failingBatch{s.Store.BeginBatchWrite(), s}
+}
+
+func (b failingBatch) Commit(ctx context.Context) error {
+	if b.store.left == 0 {
+		return errCut
+	}
+	b.store.left--
+	return b.BatchWrite.Commit(ctx)
+}
+
+// rowsOf describes the rows of a store. Of the chain row only the revision counts.
+func rowsOf(t *testing.T, store sqlstore.Store) string {
+	t.Helper()
+	number, digest, revision := 0, sha256.New(), int64(0)
+	for row, err := range store.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}}) {
+		require.NoError(t, err)
+		number++
+		if bytes.Equal(row.Key, coder.ChainKey()) {
+			chain, err := coder.DecodeChain(row.Value)
+			require.NoError(t, err)
+			revision = chain.Revision
+			continue
+		}
+		fmt.Fprintf(digest, "%x=%x\n", row.Key, row.Value)
+	}
+	return fmt.Sprintf("%d rows, revision %d, %x", number, revision, digest.Sum(nil))
+}
+
+// TestAnImportGoesOnAfterAnyCommit interrupts an import, and a return to kine, after each commit.
+func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	for _, s := range claimedTable {
+		_, err := db.ExecContext(t.Context(), s)
+		require.NoError(t, err)
+	}
+	adoption := func(store sqlstore.Store) *Adoption {
+		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
+	}
+	whole := memstore.New()
+	require.NoError(t, adoption(whole).Import(t.Context()))
+	want := rowsOf(t, whole)
+
+	last := -1
+	for commits := 0; last < 0; commits++ {
+		store := memstore.New()
+		switch err := adoption(&failing{store, commits}).Import(t.Context()); {
+		case err == nil:
+			last = commits
+		default:
+			require.ErrorIs(t, err, errCut)
+			require.NoError(t, adoption(store).Import(t.Context()))
+		}
+		require.Equal(t, want, rowsOf(t, store), "%d commits", commits)
+		require.NoError(t, adoption(store).Import(t.Context()))
+		require.Equal(t, want, rowsOf(t, store), "a second import")
+	}
+	require.Greater(t, last, 2)
+
+	for commits, ended := 0, false; !ended; commits++ {
+		store := memstore.New()
+		require.NoError(t, adoption(store).Import(t.Context()))
+		err := adoption(&failing{store, commits}).Revert(t.Context())
+		if ended = err == nil; !ended {
+			require.ErrorIs(t, err, errCut)
+			if commits > 0 {
+				// It can be finished, or taken back.
+				again := memstore.New()
+				copyRows(t, again, store)
+				require.NoError(t, adoption(again).Import(t.Context()))
+				require.Equal(t, want, rowsOf(t, again))
+			}
+			require.NoError(t, adoption(store).Revert(t.Context()))
+		}
+		require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
+		require.ErrorIs(t, adoption(store).Revert(t.Context()), ErrNothingAdopted)
+		_, err = db.ExecContext(t.Context(), adoptTable)
+		require.NoError(t, err)
+	}
+}
+
+func copyRows(t *testing.T, to, from sqlstore.Store) {
+	t.Helper()
+	batch := to.BeginBatchWrite()
+	for row, err := range from.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}}) {
+		require.NoError(t, err)
+		batch.Put(row.Key, row.Value)
+	}
+	require.NoError(t, batch.Commit(t.Context()))
+}
+
+// TestProcessesThatImportAtOnce: one of them imports.
+func TestProcessesThatImportAtOnce(t *testing.T) {
+	for _, product := range enginetest.Products() {
+		t.Run(string(product), func(t *testing.T) {
+			t.Parallel()
+			raw := product.Database(t)
+			enginetest.Exec(t, raw, strings.Replace(claimedTable[0], "name_in_sqlbrain", "name", 1),
+				"INSERT INTO kine VALUES (1, '/registry/a', 1, 0, 0, 0, 0, 'a', ''), (2, '/registry/b', 1, 0, 0, 0, 0, 'b', '')")
+			u, err := sqlstore.ParseURL(raw)
+			require.NoError(t, err)
+			db, err := engines.OpenDB(u, sqlstore.Options{})
+			require.NoError(t, err)
+			defer db.Close()
+			require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+			store, err := engines.Open(t.Context(), u, sqlstore.Options{})
+			require.NoError(t, err)
+			defer store.Close()
+
+			var mu sync.Mutex
+			var log bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return log.Write(p)
+			}), nil))
+			errs := make([]error, 3)
+			var all sync.WaitGroup
+			for i := range errs {
+				all.Go(func() {
+					errs[i] = (&Adoption{DB: db.SQL(), Store: store, Dialect: u.Dialect, Logger: logger}).Import(t.Context())
+				})
+			}
+			all.Wait()
+			require.NoError(t, errors.Join(errs...))
+			require.Equal(t, 1, strings.Count(log.String(), "imported the keys"), log.String())
+		})
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }

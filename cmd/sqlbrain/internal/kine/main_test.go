@@ -1,0 +1,10 @@
+package kine
+
+import (
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
