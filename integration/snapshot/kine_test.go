@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -33,15 +34,25 @@ func buildKine(t *testing.T) string {
 	return path
 }
 
-// TestFromKine: kine makes no snapshots; its keys come over as they are at one revision.
-func TestFromKine(t *testing.T) {
-	harness.NeedsDatabase(t)
+// kine is a running kine with keys of all kinds.
+type kine struct {
+	process *harness.Process
+	address string
+	lease   clientv3.LeaseID
+	was     *clientv3.GetResponse // all keys
+}
+
+const pods = 1200 // more than two pages
+
+// startKine starts kine and gives it keys.
+func startKine(t *testing.T, endpoint string) *kine {
+	t.Helper()
 	program := buildKine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), programWait)
 	defer cancel()
-	address := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
-	kine := harness.StartProcess(t, program, "--endpoint", "sqlite://"+filepath.Join(t.TempDir(), "kine.db"), "--listen-address", address, "--metrics-bind-address", "0")
-	from := harness.ClientOf(t, "http://"+address)
+	k := &kine{address: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))}
+	k.process = harness.StartProcess(t, program, "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
+	from := harness.ClientOf(t, "http://"+k.address)
 	create := func(key, value string, opts ...clientv3.OpOption) error {
 		r, err := from.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit()
 		if err == nil && !r.Succeeded {
@@ -49,13 +60,13 @@ func TestFromKine(t *testing.T) {
 		}
 		return err
 	}
-	kine.Await(t, func(context.Context) error { return create("/registry/pods/0", "v") })
-	const pods = 1200 // more than two pages
+	k.process.Await(t, func(context.Context) error { return create("/registry/pods/0", "v") })
 	for i := 1; i < pods; i++ {
 		require.NoError(t, create(fmt.Sprintf("/registry/pods/%d", i), fmt.Sprint(i)))
 	}
 	lease, err := from.Grant(ctx, 500)
 	require.NoError(t, err)
+	k.lease = lease.ID
 	require.NoError(t, create("/registry/events/e", "v", clientv3.WithLease(lease.ID)))
 	change := func(key string, then clientv3.Op) {
 		t.Helper()
@@ -67,39 +78,96 @@ func TestFromKine(t *testing.T) {
 	}
 	change("/registry/pods/7", clientv3.OpPut("/registry/pods/7", "changed"))
 	change("/registry/pods/8", clientv3.OpDelete("/registry/pods/8"))
-	was, err := from.Get(ctx, "/", clientv3.WithPrefix())
+	require.NoError(t, create("/registry/pods/8", "created again"))
+	change("/registry/pods/9", clientv3.OpDelete("/registry/pods/9"))
+	k.was, err = from.Get(ctx, "/", clientv3.WithPrefix())
 	require.NoError(t, err)
+	return k
+}
 
-	datastore := harness.SQLite.Datastore(t)
-	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", "--from", "http://"+address, "--prefix", "/registry/pods/", "--datastore", datastore)
-	require.NotZero(t, out.Code)
-	require.Contains(t, out.Stderr, `"/registry/events/e" does not`)
-	succeed(t, harness.Sqlbrain(t), "restore", "--from", "http://"+address, "--datastore", datastore)
-
-	n, _ := member(t, false, datastore)
-	n.StartWithoutWaiting()
-	c := awaitClient(t, n, clientv3.Config{})
-	got, err := c.Get(ctx, "", clientv3.WithFromKey())
+// compare compares all keys of a server with kine's.
+func (k *kine) compare(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	got, err := c.Get(t.Context(), "", clientv3.WithFromKey())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(got.Kvs), pods)
-	// kine reports no versions.
 	told := func(kvs []*mvccpb.KeyValue) (lines []string) {
 		for _, kv := range kvs {
 			lines = append(lines, fmt.Sprintf("%s=%s of %d, created at %d, lease %x", kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision, kv.Lease))
 		}
 		return lines
 	}
-	require.Equal(t, told(was.Kvs), told(got.Kvs))
-	for _, kv := range got.Kvs {
+	require.Equal(t, told(k.was.Kvs), told(got.Kvs))
+	for _, kv := range got.Kvs { // kine reports no versions
 		require.Equal(t, kv.CreateRevision == kv.ModRevision, kv.Version == 1, "%s", kv.Key)
 	}
-	ttl, err := c.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+	ttl, err := c.TimeToLive(t.Context(), k.lease, clientv3.WithAttachedKeys())
 	require.NoError(t, err)
 	require.EqualValues(t, 500, ttl.GrantedTTL)
 	require.Len(t, ttl.Keys, 1)
-	_, err = c.Get(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision-1))
+	_, err = c.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision-1))
 	require.ErrorContains(t, err, "compacted")
-	put, err := c.Put(ctx, "/registry/pods/7", "again")
+	put, err := c.Put(t.Context(), "/registry/pods/7", "again")
 	require.NoError(t, err)
 	require.Equal(t, got.Header.Revision+1, put.Header.Revision)
+}
+
+// TestFromKine: kine makes no snapshots; its keys come over as they are at one revision.
+func TestFromKine(t *testing.T) {
+	harness.NeedsDatabase(t)
+	k := startKine(t, "sqlite://"+filepath.Join(t.TempDir(), "kine.db"))
+	datastore := harness.SQLite.Datastore(t)
+	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--prefix", "/registry/pods/", "--datastore", datastore)
+	require.NotZero(t, out.Code)
+	require.Contains(t, out.Stderr, `"/registry/events/e" does not`)
+	succeed(t, harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--datastore", datastore)
+
+	n, _ := member(t, false, datastore)
+	n.StartWithoutWaiting()
+	k.compare(t, awaitClient(t, n, clientv3.Config{}))
+}
+
+// TestInKinesPlace: sqlbrain goes on where kine ended, on kine's own table, and kine where sqlbrain gives it back.
+func TestInKinesPlace(t *testing.T) {
+	try := func(t *testing.T, endpoint string) {
+		k := startKine(t, endpoint)
+		k.process.Kill(t)
+		address := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
+		flags := []string{"kine", "--endpoint", endpoint, "--listen-address", address, "--metrics-bind-address", "0"}
+		start := func() (*harness.Process, *clientv3.Client) {
+			p, c := harness.StartProcess(t, harness.Sqlbrain(t), flags...), harness.ClientOf(t, "http://"+address)
+			p.Await(t, func(ctx context.Context) error {
+				_, err := c.Get(ctx, "k")
+				return err
+			})
+			return p, c
+		}
+		p, c := start()
+		got, err := c.Get(t.Context(), "/", clientv3.WithPrefix())
+		require.NoError(t, err)
+		require.Equal(t, k.was.Header.Revision, got.Header.Revision)
+		p.Stop(t)
+		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert")...)
+
+		again := harness.StartProcess(t, buildKine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
+		from := harness.ClientOf(t, "http://"+k.address)
+		again.Await(t, func(ctx context.Context) error {
+			got, err := from.Get(ctx, "/registry/pods/7")
+			if err == nil && (len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "changed") {
+				err = fmt.Errorf("kine has %v", got.Kvs)
+			}
+			return err
+		})
+		again.Kill(t)
+		p, c = start()
+		k.compare(t, c)
+		p.Stop(t)
+	}
+	t.Run("sqlite", func(t *testing.T) { try(t, "sqlite://"+filepath.Join(t.TempDir(), "state.db")) })
+	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
+		u, err := url.Parse(p.Database(t))
+		require.NoError(t, err)
+		password, _ := u.User.Password()
+		try(t, fmt.Sprintf("mysql://%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
+	})
 }
