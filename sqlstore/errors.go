@@ -21,6 +21,8 @@ var (
 	// ErrUnavailable: the engine cannot be reached or refuses to serve now.
 	// Trying again later may succeed.
 	ErrUnavailable = errors.New("sqlstore: database unavailable")
+	// ErrFull: the engine has no space left for what was to be written. Nothing was written.
+	ErrFull = fmt.Errorf("%w: no space is left", ErrUnavailable)
 	// ErrUnfit: the database is reachable, but it cannot hold the data as it is.
 	// The message says what to change.
 	ErrUnfit = errors.New("sqlstore: database is not usable as it is")

@@ -98,6 +98,7 @@ var grpcErrors = []struct {
 	// the client, a write that may or may not have taken effect.
 	{sqlstore.ErrUncertain, rpctypes.ErrGRPCTimeout},
 	{sqlstore.ErrClosed, rpctypes.ErrGRPCStopped},
+	{sqlstore.ErrFull, rpctypes.ErrGRPCNoSpace},
 	{sqlstore.ErrUnavailable, errDatabaseUnavailable},
 }
 

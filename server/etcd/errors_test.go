@@ -115,6 +115,7 @@ func TestErrorsAreAnsweredWithTheirCodes(t *testing.T) {
 		{"outcome unknown", sqlstore.ErrUncertain, codes.Unavailable, "etcdserver: request timed out"},
 		{"store closed", sqlstore.ErrClosed, codes.Unavailable, "etcdserver: server stopped"},
 		{"database gone", fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, secret), codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why"},
+		{"database full", fmt.Errorf("%w: %w", sqlstore.ErrFull, secret), codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
 		{"unexpected", secret, codes.Internal, "sqlbrain: internal error; the server's log says more"},
 	}
 	for _, tt := range tests {

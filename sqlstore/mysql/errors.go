@@ -66,8 +66,8 @@ var failures = map[uint16]sqldb.Failure{
 	1874: sqldb.FailureReadOnly, // ER_INNODB_READ_ONLY
 	1881: sqldb.FailureReadOnly, // ER_INNODB_FORCED_RECOVERY
 
-	// Refused before anything was done, because the server is not ready, or full,
-	// or its settings keep this user out. 1047 is Galera's "WSREP has not yet
+	// Refused before anything was done, because the server is not ready, or
+	// its settings keep this user out. 1047 is Galera's "WSREP has not yet
 	// prepared node"; 3796 to 3799 are Group Replication's, when a transaction
 	// begins and the consistency asked for cannot be had.
 	1040: sqldb.FailureUnavailable, // ER_CON_COUNT_ERROR
@@ -76,8 +76,6 @@ var failures = map[uint16]sqldb.Failure{
 	1044: sqldb.FailureUnavailable, // ER_DBACCESS_DENIED_ERROR
 	1045: sqldb.FailureUnavailable, // ER_ACCESS_DENIED_ERROR
 	1049: sqldb.FailureUnavailable, // ER_BAD_DB_ERROR
-	1021: sqldb.FailureUnavailable, // ER_DISK_FULL
-	1114: sqldb.FailureUnavailable, // ER_RECORD_FILE_FULL
 	1142: sqldb.FailureUnavailable, // ER_TABLEACCESS_DENIED_ERROR
 	1203: sqldb.FailureUnavailable, // ER_TOO_MANY_USER_CONNECTIONS
 	1226: sqldb.FailureUnavailable, // ER_USER_LIMIT_REACHED
@@ -95,6 +93,11 @@ var failures = map[uint16]sqldb.Failure{
 	3799: sqldb.FailureUnavailable, // Group Replication: consistency not allowed
 	8027: sqldb.FailureUnavailable, // TiDB: schema outdated
 	8120: sqldb.FailureUnavailable, // TiDB: no start TS
+
+	// No space is left. Nothing was done.
+	1021: sqldb.FailureFull, // ER_DISK_FULL
+	1114: sqldb.FailureFull, // ER_RECORD_FILE_FULL
+	3675: sqldb.FailureFull, // ER_DISK_FULL_NOWAIT
 
 	1118: sqldb.FailureTooLarge, // ER_TOO_BIG_ROWSIZE
 	1153: sqldb.FailureTooLarge, // ER_NET_PACKET_TOO_LARGE

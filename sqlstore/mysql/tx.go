@@ -41,7 +41,7 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info, 
 	switch sqldb.Classify(e, err) {
 	case sqldb.FailureRetry:
 		return true, sqldb.Definite(ctx, e, err)
-	case sqldb.FailureUnavailable, sqldb.FailureReadOnly, sqldb.FailureTooLarge:
+	case sqldb.FailureUnavailable, sqldb.FailureFull, sqldb.FailureReadOnly, sqldb.FailureTooLarge:
 		return false, sqldb.Definite(ctx, e, err)
 	}
 	return false, sqldb.Uncertain(ctx, err)

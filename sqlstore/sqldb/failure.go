@@ -25,6 +25,8 @@ const (
 	FailureRetry
 	// FailureUnavailable: the engine does not serve now. Nothing was done.
 	FailureUnavailable
+	// FailureFull: the engine has no space left. Nothing was done.
+	FailureFull
 	// FailureReadOnly: the engine does not accept writes, or no longer. Nothing was
 	// done.
 	FailureReadOnly
@@ -40,7 +42,7 @@ const (
 	FailureUnknown
 )
 
-var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "read_only", "too_large", "not_sent", "lost", "unknown"}
+var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "full", "read_only", "too_large", "not_sent", "lost", "unknown"}
 
 func (f Failure) String() string { return failureNames[f] }
 
@@ -91,6 +93,8 @@ func Definite(ctx context.Context, e Engine, err error) error {
 	switch Classify(e, err) {
 	case FailureTooLarge:
 		return fmt.Errorf("%w: %w", sqlstore.ErrTooLarge, err)
+	case FailureFull:
+		return fmt.Errorf("%w: %w", sqlstore.ErrFull, err)
 	case FailureUnavailable, FailureReadOnly, FailureRetry, FailureNotSent, FailureLost, FailureUnknown:
 		return fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
 	}

@@ -58,7 +58,13 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op
 	}
 	if _, err := conn.ExecContext(local, "COMMIT"); err != nil {
 		undone := sqldb.Rollback(ctx, conn)
-		if undone && sqldb.Classify(e, err) != sqldb.FailureUnknown {
+		switch failure := sqldb.Classify(e, err); {
+		case failure == sqldb.FailureFull:
+			// SQLite rolls back. It needs the space for the commit's last page in the log, without
+			// which the log has no commit, not even for the next process after a crash. SQLITE_IOERR
+			// differs: it may come after that page is in the log, as from the flush.
+			return sqldb.Definite(ctx, e, err)
+		case undone && failure != sqldb.FailureUnknown:
 			return sqldb.Definite(ctx, e, err) // the transaction was still open
 		}
 		return sqldb.Uncertain(ctx, err)

@@ -38,6 +38,7 @@ type Pipeline struct {
 	verdicts     *verdicts
 	aheads       aheads
 	txnRoom      *semaphore.Weighted // keys of ranges read ahead
+	full         bool                // the database had no space for the last commit; only the sequencer uses it
 
 	queue         chan *request
 	batches       chan []*request // each evaluated and committed together

@@ -1,0 +1,100 @@
+package sqlite
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// A disk for logs with room for a number of writes, on the default file system.
+var (
+	room        atomic.Int64
+	roomyOpen   uintptr
+	roomyWrite  uintptr
+	fullMethods sqlite3.Tsqlite3_io_methods
+)
+
+// fullDisk makes the logs that are opened during the test be on that disk. The test must not be parallel.
+func fullDisk(t *testing.T) {
+	require.NoError(t, registerGather())
+	roomyOpen = baseVFS.FxOpen
+	baseVFS.FxOpen = pointer(openOnFullDisk)
+	t.Cleanup(func() { baseVFS.FxOpen = roomyOpen })
+}
+
+func openOnFullDisk(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
+	rc := function[openFile](roomyOpen)(tls, vfs, name, file, flags, out)
+	if rc == sqlite3.SQLITE_OK && flags&sqlite3.SQLITE_OPEN_WAL != 0 {
+		f := at[sqlite3.Tsqlite3_file](file)
+		fullMethods = *at[sqlite3.Tsqlite3_io_methods](f.FpMethods)
+		roomyWrite = fullMethods.FxWrite
+		fullMethods.FxWrite = pointer(writeOnFullDisk)
+		f.FpMethods = uintptr(unsafe.Pointer(&fullMethods))
+	}
+	return rc
+}
+
+// writeOnFullDisk writes a part of what does not fit, and fails, as the default file system does.
+func writeOnFullDisk(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+	if room.Add(-1) >= 0 {
+		return function[transfer](roomyWrite)(tls, file, data, n, offset)
+	}
+	if rc := function[transfer](roomyWrite)(tls, file, data, n-1, offset); rc != sqlite3.SQLITE_OK {
+		return rc
+	}
+	return sqlite3.SQLITE_FULL
+}
+
+// TestCommitOnAFullDiskHasAKnownOutcome fails each write of a commit to the log.
+func TestCommitOnAFullDiskHasAKnownOutcome(t *testing.T) {
+	const plenty = 1 << 40
+	fullDisk(t)
+	room.Store(plenty)
+	raw := newURL(t)
+	path := parse(t, raw).Path
+	s := openURL(t, raw, sqlstore.Options{})
+	key, value := []byte("k"), bytes.Repeat([]byte("v"), 4*gatherBytes)
+	commit := func() error {
+		b := s.BeginBatchWrite()
+		b.PutIfNotExist(key, value)
+		return b.Commit(t.Context())
+	}
+	writes := 0
+	for ; ; writes++ {
+		room.Store(int64(writes))
+		err := commit()
+		room.Store(plenty)
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, sqlstore.ErrFull)
+		require.NotErrorIs(t, err, sqlstore.ErrUncertain)
+		_, err = s.Get(t.Context(), key)
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
+
+		// What the next process finds after a crash.
+		crashed := newURL(t)
+		after := parse(t, crashed).Path
+		require.NoError(t, os.Mkdir(filepath.Dir(after), 0o700))
+		for _, suffix := range []string{"", "-wal"} {
+			content, err := os.ReadFile(path + suffix)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(after+suffix, content, 0o600))
+		}
+		_, err = openURL(t, crashed, sqlstore.Options{}).Get(t.Context(), key)
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
+	}
+	require.Greater(t, writes, 3, "the writes of a commit of %d bytes", len(value))
+	got, err := s.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, value, got)
+}
