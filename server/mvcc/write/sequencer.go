@@ -172,6 +172,7 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (rest []*r
 				outcomes[i] = err
 			}
 			r.took = mvcc.Steps{Queue: taken.Sub(r.since), Evaluate: took.Evaluate, Commit: took.Commit}
+			p.cfg.Metrics.wait.Observe(r.took.Queue.Seconds())
 			r.done <- outcomes[i]
 			p.cfg.Metrics.queue.Observe(time.Since(r.since).Seconds())
 		}
