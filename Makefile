@@ -201,6 +201,10 @@ gosec: ## Look for insecure code in the root module; downloads gosec
 bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
 	cd integration/bench && $(GO) run . run $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
 
+.PHONY: bench-onecore
+bench-onecore: ## Writes and gets beside etcd, server and client on a core each, into bin/bench-onecore: ten minutes; BENCH_ARGS go to it
+	cd integration/bench && $(GO) run . onecore --out $(CURDIR)/bin/bench-onecore $(BENCH_ARGS)
+
 .PHONY: bench-growth
 bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS
 	cd integration/bench && $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)

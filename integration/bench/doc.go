@@ -2,6 +2,7 @@
 // and one disk. It is what `make bench` runs; docs/benchmarks says how it measures.
 //
 //	bench run      the same workloads on each system, several rounds
+//	bench onecore  writes and gets on etcd and sqlbrain, server and client with one core each
 //	bench growth   how figures change with the size of the data
 //	bench report   write the page and the plots again from what was measured
 //

@@ -162,3 +162,34 @@ func TestSizes(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+// TestOneCore has a program in etcd's place that ends at once: the others are measured all the same, where they should
+// be, and the command fails.
+func TestOneCore(t *testing.T) {
+	if err := system.CheckCores(); err != nil {
+		t.Skip(err)
+	}
+	p := testPlace(t)
+	p.systems, p.programs, p.oneCore = []string{"etcd", "sqlbrain-sqlite"}, t.TempDir(), 1
+	var programs system.Programs
+	require.NoError(t, programs.Build(t.Context(), p.module, p.programs, system.Sqlbrain))
+	p.module = "" // as they are
+	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "etcd is missing")
+	broken, err := exec.LookPath("false")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
+
+	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "etcd, get-8: failed: it did not start")
+	page, err := os.ReadFile(filepath.Join(p.out, oneCorePageName))
+	require.NoError(t, err)
+	for _, workload := range oneCoreWorkloads {
+		require.Regexp(t, `(?m)^\| `+workload+`-8 \| – \| \d`, string(page))
+	}
+	require.NotContains(t, string(page), "list-")
+
+	p.systems = []string{"sqlbrain-sqlite"}
+	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "--systems must have etcd")
+	p.systems = nil
+	t.Setenv("PATH", t.TempDir())
+	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "taskset is missing")
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,7 @@ type place struct {
 	data     string
 	systems  []string
 	redoLog  int64 // of databases, see system.Environment
+	oneCore  int   // see system.Environment
 }
 
 func (p *place) register(cmd *cobra.Command) {
@@ -46,6 +49,11 @@ func (p *place) register(cmd *cobra.Command) {
 // environment builds what is needed for the systems. The caller calls remove when
 // it is done.
 func (p *place) environment(ctx context.Context) (env *system.Environment, systems []system.System, remove func() error, err error) {
+	if p.oneCore > 0 {
+		if err := system.CheckCores(); err != nil {
+			return nil, nil, nil, err
+		}
+	}
 	var programs system.Programs
 	if err := programs.FindDatabases(); err != nil {
 		return nil, nil, nil, err
@@ -58,6 +66,9 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 			names = append(names, "sqlbrain-mysql", "kine-mysql")
 		case programs.MariaDB != "":
 			names = append(names, "sqlbrain-mariadb", "kine-mariadb")
+		}
+		if p.oneCore > 0 {
+			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, string(system.Kine)) })
 		}
 	}
 	if systems, err = system.Parse(names); err != nil {
@@ -84,7 +95,7 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	if err := os.Chmod(dir, 0o755); err != nil { // the databases' user passes through
 		return nil, nil, nil, errors.Join(err, remove())
 	}
-	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog}, systems, remove, nil
+	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog, OneCore: p.oneCore}, systems, remove, nil
 }
 
 func newRunCommand() *cobra.Command {
@@ -116,16 +127,24 @@ func newRunCommand() *cobra.Command {
 	return cmd
 }
 
-func runAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) (err error) {
-	env, systems, remove, err := p.environment(ctx)
+func runAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) error {
+	file, err := measureAll(ctx, p, options, rounds, only, resume)
 	if err != nil {
 		return err
 	}
+	return writePage(p.out, pageName, file, report.Plots, report.Page)
+}
+
+// measureAll returns what it found, which is also in a file of p.out.
+func measureAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) (file *result.File, err error) {
+	env, systems, remove, err := p.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, remove()) }()
 	path := filepath.Join(p.out, resultsName)
-	file, err := begin(path, env, options, resume)
-	if err != nil {
-		return err
+	if file, err = begin(path, env, options, resume); err != nil {
+		return nil, err
 	}
 	file.Rounds, file.Systems = rounds, nil
 	for _, s := range systems {
@@ -135,10 +154,7 @@ func runAll(ctx context.Context, p *place, options plan.Options, rounds int, onl
 		Environment: env, Systems: systems, Options: options, Rounds: rounds, Only: only, Progress: os.Stderr,
 		Save: func() error { return result.Write(path, file) },
 	}
-	if err := compare.Run(ctx, cfg, file); err != nil {
-		return err
-	}
-	return writePage(p.out, pageName, file, report.Plots, report.Page)
+	return file, compare.Run(ctx, cfg, file)
 }
 
 // begin returns an empty file, or the one to go on with.

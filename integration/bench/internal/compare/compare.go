@@ -67,7 +67,7 @@ func (cfg *Config) suite(ctx context.Context, s system.System, round int, file *
 		case broken[step.Needs] != "":
 			f.Status, f.Reason = result.Failed, step.Needs+" failed: "+broken[step.Needs]
 		default:
-			measure(ctx, cfg.Environment.Programs.Sqlbrain, running, step, &f)
+			measure(ctx, cfg.Environment, running, step, &f)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

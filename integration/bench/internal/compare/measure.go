@@ -61,10 +61,10 @@ type usage struct {
 }
 
 // measure runs a step and fills in what came of it.
-func measure(ctx context.Context, program string, r *system.Running, step plan.Step, f *result.Figure) {
+func measure(ctx context.Context, env *system.Environment, r *system.Running, step plan.Step, f *result.Figure) {
 	f.Load = machine.Load()
 	f.Status = result.OK
-	rep, err := bench(ctx, program, r, step)
+	rep, err := bench(ctx, env, r, step)
 	if rep != nil {
 		fill(f, rep, r, step)
 	}
@@ -79,7 +79,7 @@ func measure(ctx context.Context, program string, r *system.Running, step plan.S
 }
 
 // bench runs sqlbrain bench. The report is nil if there is none.
-func bench(ctx context.Context, program string, r *system.Running, step plan.Step) (*report, error) {
+func bench(ctx context.Context, env *system.Environment, r *system.Running, step plan.Step) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, workloadWait)
 	defer cancel()
 	args := append([]string{"bench"}, step.Args...)
@@ -93,6 +93,7 @@ func bench(ctx context.Context, program string, r *system.Running, step plan.Ste
 		args = append(args, "--no-versions")
 	}
 	var out, complaints bytes.Buffer
+	program, args := env.OnClientCore(env.Programs.Sqlbrain, args)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -32,6 +32,8 @@ var (
 		Clients: []int{1, 64}, Lists: []int{8}, Mixed: 128, Keys: 2000, ValueSize: 1024,
 		Duration: 2 * time.Second, Watchers: []int{100, 1000}, WatchRate: 100, Seed: 1,
 	}
+	// OneCore is for writes and gets of a server with one core.
+	OneCore = Options{Clients: []int{64}, Lists: []int{8}, Keys: 10_000, ValueSize: 512, Duration: 5 * time.Second, Seed: 1}
 	// In a Tiny one each key has a watcher, because a slow machine may make one update only.
 	Tiny = Options{
 		Clients: []int{1, 8}, Lists: []int{2}, Mixed: 8, Keys: 40, ValueSize: 64, SmallSize: 32,

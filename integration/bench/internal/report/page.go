@@ -70,6 +70,16 @@ func conditions(f *result.File, workloads bool) string {
 	if !workloads {
 		return b.String()
 	}
+	b.WriteString(sizes(f) + "\n\nWorkloads; the number after a name is that of clients, of watchers for watches:\n\n")
+	for _, a := range about {
+		fmt.Fprintf(&b, "- `%s`: %s\n", a.workload, a.text)
+	}
+	return b.String()
+}
+
+// sizes says how much was run, and on how busy a machine.
+func sizes(f *result.File) string {
+	var b strings.Builder
 	o := f.Options
 	fmt.Fprintf(&b, "\nRounds: %d; %v a figure; %d keys; values of %d bytes", f.Rounds, o.Duration, o.Keys, o.ValueSize)
 	if o.SmallSize > 0 {
@@ -81,11 +91,7 @@ func conditions(f *result.File, workloads bool) string {
 		loads = append(loads, g.Load)
 	}
 	load := result.SpreadOf(loads)
-	fmt.Fprintf(&b, "The machine's load when a figure was begun: median %.1f, at most %.1f.\n\n", load.Median, load.Max)
-	b.WriteString("Workloads; the number after a name is that of clients, of watchers for watches:\n\n")
-	for _, a := range about {
-		fmt.Fprintf(&b, "- `%s`: %s\n", a.workload, a.text)
-	}
+	fmt.Fprintf(&b, "The machine's load when a figure was begun: median %.1f, at most %.1f.", load.Median, load.Max)
 	return b.String()
 }
 

@@ -100,7 +100,7 @@ func (p *Programs) Build(ctx context.Context, module, dir string, products ...Pr
 		}
 		if *b.path = path; module == "" {
 			if _, err := os.Stat(path); err != nil {
-				return err
+				return fmt.Errorf("%s is missing, and is not built without --module: %w", b.product, err)
 			}
 			continue
 		}
