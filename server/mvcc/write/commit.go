@@ -32,8 +32,8 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 		p.cfg.Metrics.commit.Observe(time.Since(started).Seconds())
 		switch {
 		case committed:
-			p.noteFull(nil)
 			p.cfg.Metrics.batchChanges.Observe(float64(len(s.changes)))
+			p.noteFull(nil)
 			return p.finish(s)
 		case err == nil:
 			// The outcome was unknown, and settled: the commit did not take effect.
