@@ -166,7 +166,8 @@ func begin(path string, env *system.Environment, options plan.Options, resume bo
 			return nil, err
 		}
 		if old != nil && !old.Continues(versions, options) {
-			return nil, fmt.Errorf("%s is of other programs or options: start anew without --resume", path)
+			return nil, fmt.Errorf("%s is of other programs or options: start anew without --resume\nit has %v %+v\nthis is %v %+v",
+				path, old.Versions, old.Options, versions, options)
 		}
 		if old != nil {
 			return old, nil
