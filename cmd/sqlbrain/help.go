@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,10 +19,13 @@ const (
 	manyFlags = 20
 )
 
+// addFlagGroups lets templates call flagGroups. cobra keeps the functions of all commands in one map.
+var addFlagGroups = sync.OnceFunc(func() { cobra.AddTemplateFunc("flagGroups", flagGroups) })
+
 // arrangeHelp makes help fit the screen, with flags in groups, and lets shells complete the
 // values of flags, for root and all its commands.
 func arrangeHelp(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagGroups", flagGroups)
+	addFlagGroups()
 	usage := root.UsageTemplate()
 	for plain, ours := range map[string]string{
 		"Flags:\n{{.LocalFlags.FlagUsages |": "{{flagGroups .LocalFlags |",
