@@ -33,7 +33,9 @@ func sqliteExec(t *testing.T, rawURL string, statements ...string) {
 	db, err := sql.Open("sqlite", strings.TrimPrefix(rawURL, "sqlite://"))
 	require.NoError(t, err)
 	defer db.Close()
-	db.SetMaxOpenConns(1) // one transaction may span statements
+	db.SetMaxOpenConns(1)                            // one transaction may span statements
+	_, err = db.Exec("PRAGMA busy_timeout = 300000") // a server may be writing
+	require.NoError(t, err)
 	for _, s := range statements {
 		_, err := db.Exec(s)
 		require.NoError(t, err, s)
