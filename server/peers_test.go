@@ -96,6 +96,7 @@ func (n peerNode) Position(context.Context) (backend.Update, error) {
 }
 func (n peerNode) Stream() (*watch.Stream, error)   { return n.hub.NewStream(), nil }
 func (n peerNode) CompactRevision() int64           { return 0 }
+func (n peerNode) KeepsLock() bool                  { return true }
 func (n peerNode) AuthVersion() int64               { return 0 }
 func (n peerNode) LeadershipEnded() <-chan struct{} { return nil }
 

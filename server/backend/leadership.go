@@ -23,4 +23,5 @@ type Update struct {
 	CompactRevision int64          // -1 or 0 if nothing was compacted
 	AuthVersion     int64          // of users and roles, see coder.AuthSettings
 	Events          []*watch.Event // whole revisions, in order; known ones are ignored
+	KeepsLock       bool           // the leader just saw in the database that it has the lock
 }

@@ -29,8 +29,12 @@ const (
 
 // Member rows (package member).
 const (
-	// MemberHeartbeat is the time between heartbeats of a member that does not lead.
-	MemberHeartbeat = 2 * time.Second
+	// MemberHeartbeat is the longest time between heartbeats of a member. It begins with
+	// FirstHeartbeat, and is doubled each time, so that others soon know that it is alive.
+	MemberHeartbeat = 30 * time.Second
+	FirstHeartbeat  = 2 * time.Second
+	// MemberLook is how often a member reads the rows of all members.
+	MemberLook = 2 * time.Second
 	// MissedHeartbeats is after how many heartbeats without a change a member counts as
 	// not alive: one may be late, and one may fall between two looks.
 	MissedHeartbeats = 3
@@ -58,8 +62,16 @@ const (
 	Lease = 2 * time.Second
 	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder.
 	RenewDeadline = 1500 * time.Millisecond
-	// RetryPeriod is the time between heartbeats of the holder.
-	RetryPeriod = 250 * time.Millisecond
+	// RetryPeriod is the time between heartbeats of the holder, QuietHeartbeat that of a holder
+	// that all other members hear by its feed.
+	RetryPeriod    = 250 * time.Millisecond
+	QuietHeartbeat = 10 * time.Second
+	// Unheard is for how long a holder that was challenged counts as not heard by all.
+	Unheard = 20 * time.Second
+	// DoubtAfter is which part of the lease a holder must be silent before a candidate challenges
+	// it, and ChallengeShare for which part the challenge must be unanswered when the lock expires.
+	DoubtAfter     = 2
+	ChallengeShare = 4
 	// RetryMargin is how many retry periods, in percent, must be below the renew deadline.
 	RetryMargin = 120
 )
@@ -166,6 +178,13 @@ const (
 	_ = uint(Lease - RenewDeadline - RetryPeriod)
 	_ = uint(RenewDeadline - RetryPeriod*RetryMargin/100 - 1)
 	_ = uint(RenewDeadline/2 - GlanceTimeout)
+	// A candidate that hears the holder by its feed has no doubts, although a few messages are late.
+	_ = uint(Lease/DoubtAfter - 4*FeedHeartbeat)
+	// A holder that is in doubt looks for the challenge twice before its lock expires.
+	_ = uint(Lease/ChallengeShare - 2*Answer)
+	_ = uint(Lease - Lease/DoubtAfter - Lease/ChallengeShare - 2*Answer)
+	// A holder that is not heard is challenged rarely.
+	_ = uint(Unheard - 10*Lease/DoubtAfter)
 	// Candidates and the holder look several times in a retry period.
 	_ = uint(RetryPeriod - 2*Answer)
 	// A leader's lock expires before the member counts as not alive.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +72,7 @@ func (h *history) Versions(_ context.Context, keys [][]byte, _ []int64) ([]*code
 type leader struct {
 	history history
 	hub     *watch.Hub
+	keeps   atomic.Bool
 
 	mu      sync.Mutex
 	at      backend.Update
@@ -96,6 +98,8 @@ func (l *leader) Position(context.Context) (backend.Update, error) {
 	defer l.mu.Unlock()
 	return l.at, l.err
 }
+
+func (l *leader) KeepsLock() bool { return l.keeps.Load() }
 
 func (l *leader) AuthVersion() int64 {
 	l.mu.Lock()

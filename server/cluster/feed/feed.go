@@ -114,7 +114,8 @@ func (f *Feed) assemble(r *feedpb.Update) (backend.Update, error) {
 // updateOf returns m without its events.
 func updateOf(m *feedpb.Update) backend.Update {
 	p := m.GetPosition()
-	return backend.Update{Term: int64(p.GetTerm()), Revision: p.GetRevision(), CompactRevision: m.GetCompactRevision(), AuthVersion: m.GetAuthVersion()}
+	return backend.Update{Term: int64(p.GetTerm()), Revision: p.GetRevision(), CompactRevision: m.GetCompactRevision(),
+		AuthVersion: m.GetAuthVersion(), KeepsLock: m.GetKeepsLock()}
 }
 
 // fail ends the feed and returns what err means.

@@ -40,6 +40,19 @@ func TestFeedReturnsEventsUnchanged(t *testing.T) {
 	require.Len(t, until(t, next, 5), 2)
 }
 
+func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	f := follow(t, newClient(t, serve(t, newService(l), l)), 1)
+	for _, keeps := range []bool{true, false} {
+		l.keeps.Store(keeps)
+		for u := (backend.Update{KeepsLock: !keeps}); u.KeepsLock != keeps; {
+			var err error
+			u, err = f.Next()
+			require.NoError(t, err)
+		}
+	}
+}
+
 func TestLargeRevisionsComeInFragments(t *testing.T) {
 	l := newLeader(t, watch.Config{})
 	s := newService(l)

@@ -160,6 +160,6 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	// The receiver loads it before it applies the events.
 	f.at.AuthVersion = f.node.AuthVersion()
 	m := f.message(f.at)
-	m.Events, m.Fragment = toMessages(events), fragment
+	m.Events, m.Fragment, m.KeepsLock = toMessages(events), fragment, f.node.KeepsLock()
 	return f.stream.Send(m)
 }

@@ -30,6 +30,8 @@ type Node interface {
 	CompactRevision() int64
 	// AuthVersion is the current version of users and roles.
 	AuthVersion() int64
+	// KeepsLock reports whether this member just saw in the database that it has the lock.
+	KeepsLock() bool
 	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is
 	// closed already if this member does not lead.
 	LeadershipEnded() <-chan struct{}

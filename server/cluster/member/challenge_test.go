@@ -26,7 +26,7 @@ func TestASecondProcessOfALiveMemberIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		first := run(t, r)
 		defer first.kill()
-		time.Sleep(3 * interval)
+		time.Sleep((1 + 2 + 4) * timing.FirstHeartbeat)
 		synctest.Wait() // the third heartbeat is sent
 		began := time.Now()
 		cfg.PeerURLs = []string{"http://10.0.0.2:2380"}
@@ -88,7 +88,7 @@ func TestAProcessThatAnswersNoChallengesIsWaitedForLonger(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			for i := 2; retry.Sleep(ctx, interval) == nil; i++ {
+			for i := 2; retry.Sleep(ctx, 2*time.Second) == nil; i++ {
 				old(i)
 			}
 		}()
@@ -100,7 +100,7 @@ func TestAProcessThatAnswersNoChallengesIsWaitedForLonger(t *testing.T) {
 		r, err := Join(t.Context(), Config{Store: store, Name: "n1"})
 		require.NoError(t, err)
 		require.EqualValues(t, 7, r.Self().ID)
-		require.GreaterOrEqual(t, time.Since(began), timing.MissedHeartbeats*interval)
+		require.GreaterOrEqual(t, time.Since(began), timing.MissedHeartbeats*2*time.Second)
 	})
 }
 

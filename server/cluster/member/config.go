@@ -34,15 +34,18 @@ type Config struct {
 	// lock may take half of it, and the release of the lock all of it. The default is
 	// timing.RenewDeadline.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between heartbeats of the process that holds the lock. Other
-	// processes look at it at least as often. RenewDeadline is more than 1.2 times as long.
-	// The default is timing.RetryPeriod.
+	// RetryPeriod is the time between heartbeats of the process that holds the lock, unless the
+	// others hear it without. Other processes look at it at least as often. RenewDeadline is more
+	// than 1.2 times as long. The default is timing.RetryPeriod.
 	RetryPeriod time.Duration
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
 	Force bool
 	// Temporary removes the member when its process leaves: the name will not be used again.
 	Temporary bool
+	// HearsLeader says that this process calls Heard while the process that holds the lock gives
+	// signs of life by another way than the table.
+	HearsLeader bool
 	// Certificate is the one that this process shows to the other members; nil: none.
 	Certificate Certificate
 	Logger      *slog.Logger          // discards

@@ -34,7 +34,7 @@
 // # Alive
 //
 // No two clocks are compared. A process raises the number in its row at every heartbeat;
-// another one believes it alive while it sees the number change, and counts it as not alive
+// another one believes it alive while it sees the number change or hears it otherwise, and counts it as not alive
 // after three heartbeats without a change, by its own monotonic clock. Time in which it
 // could not read the table does not count: after an outage of the database all
 // members are as they were. A row seen for the first time counts as alive for as
@@ -42,7 +42,8 @@
 //
 // # Challenges
 //
-// Heartbeats are rare, so that an idle cluster writes little. A process that has to
+// Heartbeats are rare, so that an idle cluster writes little. Others that hear a process by
+// another way than the table say so by Heard, which counts as a heartbeat. A process that has to
 // know sooner whether another one runs writes a challenge into that one's row. Every
 // process looks at its own row, at the row that counts changes, and at the lock row at each
 // answer interval. It answers a challenge with a heartbeat at once, and reads all rows if
@@ -55,8 +56,8 @@
 // # Lock
 //
 // One row names the process that is to lead. That process sends heartbeats each retry
-// period, and does not write the lock row again. Another one may swap the row when it was
-// released, when its holder has been silent for the lease or left challenges unanswered,
+// period, or rarely while all others hear it otherwise, and does not write the lock row again. Another one may swap the row
+// when it was released, when its holder has been silent for the lease or left challenges unanswered,
 // said that it stopped, was replaced, or was removed.
 //
 // # Certificates

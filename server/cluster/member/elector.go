@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -72,9 +73,10 @@ type transfer struct {
 type vacancy int
 
 const (
-	held    vacancy = iota
-	expired         // its holder has been silent for the lease
-	vacant          // it was released, or its holder's process is gone
+	held     vacancy = iota
+	doubtful         // its holder has been silent for a part of the lease, and was not asked yet
+	expired          // its holder has been silent for the lease, and left a challenge unanswered
+	vacant           // it was released, or its holder's process is gone
 )
 
 func newElector(r *Registry) *elector {
@@ -97,12 +99,20 @@ func (e *elector) vacancy(holder *entry, s sighting) vacancy {
 	case l.holder == 0:
 		return vacant
 	case l.earlier():
-		s = sighting{} // that version renewed the lock row, and not the member row
+		if e.clock-e.since >= e.cfg.LeaseDuration {
+			return expired // that version renewed the lock row, and not the member row
+		}
+		return held
 	case holder == nil || holder.Stopped || holder.Incarnation != l.incarnation || s.gone:
 		return vacant
 	}
-	if e.clock-max(s.since, e.since) >= e.cfg.LeaseDuration {
-		return expired
+	lease, silence := e.cfg.LeaseDuration, e.clock-max(s.since, e.since)
+	answers := holder.Answers != 0
+	switch {
+	case answers && !s.asked && silence >= lease/timing.DoubtAfter:
+		return doubtful
+	case silence >= lease && (!answers || e.clock-s.askedAt >= max(lease/timing.ChallengeShare, 2*e.cfg.glanceInterval())):
+		return expired // it had time to look twice
 	}
 	return held
 }
@@ -141,7 +151,7 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 			t.cancel()
 		}
 	}
-	mayTake := standing && v != held && clock >= e.retryAt && !e.backoff.active()
+	mayAct := standing && v != held && clock >= e.retryAt && !e.backoff.active()
 	e.mu.Unlock()
 
 	switch {
@@ -165,9 +175,11 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 	case e.names(l):
 		e.begin(l)
 		return nil
-	case !mayTake:
+	case !mayAct:
 		e.settle()
 		return nil
+	case v == doubtful:
+		return e.swap(ctx, nil, holder)
 	case v == vacant && !s.gone, l.earlier():
 		holder = nil // its heartbeats make no difference
 	case e.refused:

@@ -27,7 +27,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
-		incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
+		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
 		looked: make(chan struct{}), asked: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 	r.view = newView(r.incarnation, cfg.longestStep())
@@ -144,6 +144,7 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
 	own.Interval, own.Stopped = r.cfg.heartbeatInterval.Milliseconds(), false
 	own.Answers, own.Challenge = r.cfg.answerInterval.Milliseconds(), 0
+	own.Hears = r.cfg.HearsLeader
 	own.Fingerprint = r.cfg.Certificate.Fingerprint()
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())

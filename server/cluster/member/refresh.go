@@ -49,8 +49,14 @@ func (r *Registry) refresh(ctx context.Context) {
 	asked := r.next
 	r.next = nil // later callers need a later look
 	r.mu.Unlock()
+	asked.err = r.lookOnce(ctx)
+	close(asked.done)
+}
+
+// lookOnce makes one look of bounded length. A failure is not logged: glances fail too.
+func (r *Registry) lookOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout())
 	defer cancel()
-	_, asked.err = r.look(ctx)
-	close(asked.done)
+	_, err := r.look(ctx)
+	return err
 }

@@ -133,8 +133,8 @@ func TestRefreshesShareLooksAndAreBounded(t *testing.T) {
 		began := time.Now()
 		callers.Wait()
 		require.Less(t, time.Since(began), 4*time.Second)
-		// One per pause, and the heartbeats', which look twice at most.
-		require.LessOrEqual(t, store.looks.Load()-before, int64(time.Since(began)/timing.RefreshPause+2*time.Since(began)/interval+2))
+		// One per pause, the regular ones, and the heartbeats', which look twice at most.
+		require.LessOrEqual(t, store.looks.Load()-before, int64(time.Since(began)/timing.RefreshPause+3*time.Since(began)/timing.MemberLook+2))
 	})
 }
 

@@ -25,12 +25,15 @@ type Registry struct {
 	view        *view
 	elector     *elector
 	left        atomic.Bool
+	began       time.Time
+	kept        atomic.Int64  // when the table last showed that this process has the lock, since began
 	asked       chan struct{} // signals Run that next was set
 	hurry       chan struct{} // signals Run to glance at once; one slot
 
 	// Run's goroutine only:
 	counted                  []byte    // the count of changes at the last look for them
 	beaten                   time.Time // when the last heartbeat was sent
+	challenged               time.Time // when a challenge was last found
 	beatTrouble, lockTrouble bool      // the last heartbeat, or glance, failed
 
 	mu     sync.Mutex

@@ -41,6 +41,8 @@ type row struct {
 	// Challenge is not 0 while another process waits for a proof that this one
 	// runs. The process answers with its next heartbeat, which clears it.
 	Challenge uint64 `json:"challenge,omitempty"`
+	// Hears: the process hears the one that holds the lock by another way than the table.
+	Hears bool `json:"hears_leader,omitempty"`
 	// Fingerprint is the SHA-256 of the certificate that the process shows to other
 	// members, in hexadecimal. It is empty in rows of versions that have none.
 	Fingerprint string `json:"fingerprint,omitempty"`

@@ -17,14 +17,17 @@ import (
 // logged when it begins and when it is over. Once the Registry has ended, Run
 // continues to look.
 //
-// There are two kinds of reads. A look reads all member rows, each heartbeat interval
+// There are two kinds of reads. A look reads all member rows, every 2 s
 // and when they were changed. A glance reads the few rows of which this process has to
 // know sooner, at least each answer interval.
 func (r *Registry) Run(ctx context.Context) {
 	r.elector.base = ctx
 	defer r.elector.shutDown()
-	heartbeats, glances := time.NewTicker(r.cfg.heartbeatInterval), time.NewTicker(r.cfg.glanceInterval())
+	pauseOfHeartbeats := min(r.cfg.heartbeatInterval, timing.FirstHeartbeat)
+	heartbeats := time.NewTimer(pauseOfHeartbeats)
 	defer heartbeats.Stop()
+	looks, glances := time.NewTicker(timing.MemberLook), time.NewTicker(r.cfg.glanceInterval())
+	defer looks.Stop()
 	defer glances.Stop()
 	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
 	defer pause.Stop()
@@ -34,6 +37,10 @@ func (r *Registry) Run(ctx context.Context) {
 			return
 		case <-heartbeats.C:
 			r.sendHeartbeat(ctx, nil)
+			pauseOfHeartbeats = min(r.cfg.heartbeatInterval, 2*pauseOfHeartbeats)
+			heartbeats.Reset(pauseOfHeartbeats)
+		case <-looks.C:
+			_ = r.lookOnce(ctx)
 		case <-glances.C:
 			r.glance(ctx)
 		case <-r.hurry:
@@ -64,10 +71,35 @@ func (r *Registry) glance(ctx context.Context) {
 	switch {
 	case own == nil || own.Incarnation != r.incarnation:
 		r.sendHeartbeat(ctx, nil) // which finds out why
-	case own.Challenge != 0, r.elector.holds() && time.Since(r.beaten) >= r.cfg.RetryPeriod-r.cfg.glanceInterval()/4:
+	case own.Challenge != 0:
+		r.challenged = time.Now()
+		r.sendHeartbeat(ctx, own)
+	case r.elector.holds() && time.Since(r.beaten) >= r.pace()-r.cfg.glanceInterval()/4:
 		r.sendHeartbeat(ctx, own)
 	}
+	if r.elector.holds() && !r.beatTrouble {
+		r.kept.Store(int64(time.Since(r.began)))
+	}
 }
+
+// pace is the time between heartbeats of this process while it holds the lock. A heartbeat is a
+// commit, so they are rare while all others hear this process without them. Those that do not
+// hear it challenge it.
+func (r *Registry) pace() time.Duration {
+	if time.Since(r.challenged) >= timing.Unheard && r.view.allHear(r.id) {
+		return max(timing.QuietHeartbeat, r.cfg.RetryPeriod)
+	}
+	return r.cfg.RetryPeriod
+}
+
+// KeepsLock reports whether this process holds the lock, has seen so in the table just now, and
+// could write to it when it last did: what others may take for a sign of life, see Heard.
+func (r *Registry) KeepsLock() bool {
+	return r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < r.cfg.LeaseDuration/timing.ChallengeShare
+}
+
+// Heard takes in that the process of a member, which holds the lock, has said that it keeps it.
+func (r *Registry) Heard(member uint64) { r.view.heard(member) }
 
 // readGlance returns this member's row, nil if there is none.
 func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {

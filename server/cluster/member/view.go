@@ -33,6 +33,9 @@ type sighting struct {
 	incarnation, heartbeat uint64
 	since                  time.Duration // on the view's clock: the last change
 	changed                bool          // it was seen to change, so the member was alive at some time
+	asked                  bool          // it has a challenge
+	askedAt                time.Duration // on the view's clock: since then
+	deaf                   bool          // its process learns only from the table that the lock is kept
 	gone                   bool          // its process left challenges unanswered since
 }
 
@@ -89,12 +92,37 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 func (v *view) note(e entry) *sighting {
 	s := v.seen[e.ID]
 	if s == nil {
-		return &sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock}
-	}
-	if s.incarnation != e.Incarnation || s.heartbeat < e.Heartbeat {
+		s = &sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock}
+	} else if s.incarnation != e.Incarnation || s.heartbeat < e.Heartbeat {
 		*s = sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock, changed: true}
 	}
+	if asked := e.Challenge != 0; asked != s.asked {
+		s.asked, s.askedAt = asked, v.clock
+	}
+	s.deaf = e.running() && !e.Hears
 	return s
+}
+
+// allHear reports whether all running members but id, as they were last seen, hear the holder of
+// the lock by another way than the table.
+func (v *view) allHear(id uint64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for other, s := range v.seen {
+		if other != id && s.deaf {
+			return false
+		}
+	}
+	return true
+}
+
+// heard takes in that a member's process gave a sign of life by another way than the table.
+func (v *view) heard(id uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.seen[id]; s != nil {
+		s.since, s.changed = v.clock, true
+	}
 }
 
 func (v *view) alive(e entry, s *sighting) bool {

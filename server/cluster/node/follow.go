@@ -98,6 +98,9 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 		fed = true
 		n.fed.Store(true)
 		n.hear()
+		if u.KeepsLock {
+			n.members.Heard(member)
+		}
 		if err := n.backend.LoadAuth(ctx, u.AuthVersion); err != nil {
 			return fed, err
 		}

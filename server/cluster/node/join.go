@@ -32,7 +32,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.members, err = member.Join(ctx, member.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
 		LeaseDuration: cfg.LeaseDuration, RenewDeadline: cfg.RenewDeadline, RetryPeriod: cfg.RetryPeriod,
-		Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary, HearsLeader: true, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err

@@ -123,6 +123,9 @@ func (p Peer) CompactRevision() int64 { return p.backend.CompactRevision() }
 // AuthVersion is that of the users and roles this node knows of.
 func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
 
+// KeepsLock reports whether this node just saw in the database that it has the lock.
+func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
+
 // Position confirms that this node leads, and says where the cluster stands.
 func (p Peer) Position(ctx context.Context) (backend.Update, error) {
 	return p.backend.Position(ctx)

@@ -166,6 +166,7 @@ type Update struct {
 	CompactRevision int64                  `protobuf:"varint,5,opt,name=compact_revision,json=compactRevision,proto3" json:"compact_revision,omitempty"` // -1: nothing was compacted yet
 	Fragment        bool                   `protobuf:"varint,7,opt,name=fragment,proto3" json:"fragment,omitempty"`                                      // the next update has more events of the same revisions
 	Events          []*Event               `protobuf:"bytes,11,rep,name=events,proto3" json:"events,omitempty"`                                          // whole revisions, in order, unless fragment is set
+	KeepsLock       bool                   `protobuf:"varint,12,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                  // in a feed: the leader just saw in the database that it has the lock
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -240,6 +241,13 @@ func (x *Update) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *Update) GetKeepsLock() bool {
+	if x != nil {
+		return x.KeepsLock
+	}
+	return false
 }
 
 type Position struct {
@@ -551,14 +559,16 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\rFollowRequest\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1d.sqlbrain.FollowRequest.StartR\x05start\x1a/\n" +
 	"\x05Start\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xfb\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\x9a\x02\n" +
 	"\x06Update\x12.\n" +
 	"\bposition\x18\x01 \x01(\v2\x12.sqlbrain.PositionR\bposition\x12!\n" +
 	"\fauth_version\x18\x02 \x01(\x03R\vauthVersion\x12\x1c\n" +
 	"\tcompacted\x18\x04 \x01(\bR\tcompacted\x12)\n" +
 	"\x10compact_revision\x18\x05 \x01(\x03R\x0fcompactRevision\x12\x1a\n" +
 	"\bfragment\x18\a \x01(\bR\bfragment\x12'\n" +
-	"\x06events\x18\v \x03(\v2\x0f.sqlbrain.EventR\x06eventsJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"v\n" +
+	"\x06events\x18\v \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
+	"\n" +
+	"keeps_lock\x18\f \x01(\bR\tkeepsLockJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"v\n" +
 	"\bPosition\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +

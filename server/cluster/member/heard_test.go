@@ -1,0 +1,125 @@
+package member
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+var hearing = Config{HearsLeader: true}
+
+// listen makes c hear what another member says of the lock, as a feed does, while the result is true.
+func (c *candidate) listen(to *candidate) *atomic.Bool {
+	connected := &atomic.Bool{}
+	connected.Store(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for range retry.Every(ctx, timing.FeedHeartbeat) {
+			if connected.Load() && to.KeepsLock() {
+				c.Heard(to.id())
+			}
+		}
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		<-stopped
+	})
+	return connected
+}
+
+// TestAQuietLeaderIsHeard: it writes rarely, and keeps the lock.
+func TestAQuietLeaderIsHeard(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		leads := g.next()
+		n2 := g.join("n2")
+		connected := n2.listen(n1)
+		time.Sleep(timing.Unheard)
+		before := g.heartbeat("n1") + g.heartbeat("n2")
+		time.Sleep(10 * time.Minute)
+		g.stays(n1, leads)
+		// As many as are allowed of three members.
+		require.LessOrEqual(t, g.heartbeat("n1")+g.heartbeat("n2")-before, uint64(10*time.Minute/(5*time.Second)))
+
+		// Its process ends: nobody hears it, and it answers no challenge.
+		connected.Store(false)
+		n1.freeze()
+		began := time.Now()
+		require.Same(t, n2, g.next().of)
+		require.LessOrEqual(t, time.Since(began), timing.Lease+4*timing.Answer)
+		require.GreaterOrEqual(t, time.Since(began), timing.Lease-timing.Answer)
+	})
+}
+
+// TestALeaderThatIsNotHeardIsChallenged: it keeps the lock by answers, and then by frequent heartbeats.
+func TestALeaderThatIsNotHeardIsChallenged(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		leads := g.next()
+		g.join("n2")
+		time.Sleep(timing.Lease)
+		before := g.heartbeat("n1")
+		time.Sleep(timing.Unheard / 2)
+		require.Greater(t, g.heartbeat("n1")-before, uint64(timing.Unheard/2/timing.RetryPeriod/2))
+		time.Sleep(10 * timing.Unheard)
+		g.stays(n1, leads)
+	})
+}
+
+// TestAMemberThatDoesNotHearGetsHeartbeats, as one of an earlier version.
+func TestAMemberThatDoesNotHearGetsHeartbeats(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		leads := g.next()
+		n2 := g.join("n2", func(_ *candidate, cfg *Config) { cfg.HearsLeader = false })
+		require.Zero(t, n1.challenged)
+		time.Sleep(timing.Unheard)
+		before := g.heartbeat("n1")
+		time.Sleep(timing.Unheard)
+		require.Greater(t, g.heartbeat("n1")-before, uint64(timing.Unheard/timing.RetryPeriod/2))
+		n2.stop()
+		require.NoError(t, n2.Leave(t.Context()))
+		n2.kill()
+		time.Sleep(timing.MemberLook)
+		before = g.heartbeat("n1")
+		time.Sleep(timing.Unheard)
+		require.LessOrEqual(t, g.heartbeat("n1")-before, uint64(timing.Unheard/timing.QuietHeartbeat+1))
+		g.stays(n1, leads)
+	})
+}
+
+// TestALeaderWithoutTheDatabaseSaysNothing: others hear its feed, and not that it keeps the lock.
+func TestALeaderWithoutTheDatabaseSaysNothing(t *testing.T) {
+	for _, what := range []string{"reads", "commits"} {
+		t.Run(what, func(t *testing.T) {
+			elect(t, hearing, func(t *testing.T, g *group) {
+				var store *outages
+				n1 := g.join("n1", func(_ *candidate, cfg *Config) {
+					store = &outages{Store: cfg.Store}
+					cfg.Store = store
+				})
+				g.next()
+				n2 := g.join("n2")
+				n2.listen(n1)
+				time.Sleep(time.Minute)
+				if what == "reads" {
+					n1.freeze()
+				} else {
+					store.commits.Store(true)
+				}
+				began := time.Now()
+				require.Same(t, n2, g.next().of)
+				require.LessOrEqual(t, time.Since(began), timing.QuietHeartbeat+timing.Lease+timing.RenewDeadline)
+				store.commits.Store(false)
+			})
+		})
+	}
+}
