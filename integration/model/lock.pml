@@ -10,6 +10,8 @@
 #define NODES 2
 #define LEASE 3   /* ticks without a change of the holder's row, timing.Lease */
 #define RETRY 2   /* ticks between heartbeats of the holder, timing.RetryPeriod */
+#define DOUBT 1   /* ticks without a change after which a quiet holder is challenged, a part of the lease */
+#define ASKED 2   /* ticks for which the challenge must be there then, timing.ChallengeShare */
 #define SILENCE 1 /* ticks without an answer to a challenge, timing.DeathSilence */
 
 #ifdef CLOCK_COUNTS_OUTAGE
@@ -25,7 +27,7 @@
 #define TAKE 1    /* the lock was released */
 #define DEPOSE 2  /* its holder is silent */
 #define RELEASE 3
-#define PROBE 4   /* its holder is silent, and an attempt to take the lock has failed */
+#define PROBE 4   /* its holder is silent, and an attempt to take the lock has failed, or it is quiet */
 
 typedef Node {
 	bool paused;
@@ -51,6 +53,9 @@ typedef Node {
 	bool waited;     /* a tick since the last challenge */
 	bool answered;
 
+#ifdef QUIET
+	byte asked;      /* glances that found a challenge in the other's row, since its last heartbeat */
+#endif
 	byte healthy;    /* ticks for which it has run, and could write, since it was paused */
 #ifdef READ_ONLY
 	bool refused;    /* its last attempt to take the lock failed */
@@ -98,7 +103,16 @@ inline begin(n) {
 	node[n].heartbeat = true
 }
 
-#ifdef READ_ONLY
+#ifdef QUIET
+/* The holder sends no heartbeats that nobody asked for, and nobody hears it otherwise. */
+#ifdef NO_DOUBT
+#define mayDepose(n) (node[n].silent == LEASE || node[n].gone)
+#define mayDoubt(n) false
+#else
+#define mayDepose(n) (node[n].silent == LEASE && node[n].asked > ASKED || node[n].gone)
+#define mayDoubt(n) (node[n].silent >= DOUBT && !node[other].challenged)
+#endif
+#elif defined(READ_ONLY)
 #define mayDepose(n) (node[n].silent == LEASE && node[n].rest == 0)
 #else
 #define mayDepose(n) (node[n].silent == LEASE || node[n].gone)
@@ -126,6 +140,13 @@ inline glance(n) {
 	:: node[n].beaten -> node[n].silent = 0; node[n].gone = false; node[n].beaten = false
 	:: else
 	fi;
+#ifdef QUIET
+	if
+	:: !node[other].challenged -> node[n].asked = 0
+	:: node[other].challenged && node[n].asked <= ASKED -> node[n].asked++
+	:: else
+	fi;
+#endif
 	if
 	:: node[n].newLock -> node[n].silent = 0; node[n].newLock = false
 	:: else
@@ -157,6 +178,9 @@ inline glance(n) {
 #else
 		node[n].intent = DEPOSE
 #endif
+#ifdef QUIET
+	:: !node[n].leads && holder == name(other) && grant < GRANTS && !mayDepose(n) && mayDoubt(n) -> node[n].intent = PROBE
+#endif
 	:: else
 	fi;
 	/* A leader that has read the row leads with the grant in it. */
@@ -165,7 +189,9 @@ inline glance(n) {
 #ifndef CHALLENGE_NOT_ANSWERED
 	:: node[n].challenged -> node[n].heartbeat = true
 #endif
+#ifndef QUIET
 	:: node[n].leads && node[n].age >= RETRY -> node[n].heartbeat = true
+#endif
 	:: else
 	fi
 }
@@ -204,6 +230,9 @@ inline act(n) {
 	:: node[n].intent == PROBE && writes && !node[n].lockChanged && !node[n].rowChanged ->
 		challenge(n);
 		node[n].refused = false; node[n].rest = 2 * RETRY
+#endif
+#ifdef QUIET
+	:: node[n].intent == PROBE && !node[n].lockChanged && !node[n].rowChanged -> challenge(n); reach(8)
 #endif
 	:: node[n].intent == TAKE && writes && !node[n].lockChanged -> writeLock(n, name(n)); known(n)
 #ifdef NO_CHALLENGE_IN_TAKE
