@@ -45,6 +45,7 @@ func (p *program) serve(ctx context.Context) error {
 func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
 	c := p.settings.Config
 	u := p.settings.URL()
+	useTwoThreads()
 	defer tuneCollector(goMemory(c.MemoryLimit, sqlite.PageCacheBytes(u, c.Store.MaxOpenConns)))()
 	if err := preflight(&c, clustered(u.Dialect)); err != nil {
 		return err

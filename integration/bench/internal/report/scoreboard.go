@@ -1,0 +1,130 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
+)
+
+// Scoreboard is the page about churn, in Markdown.
+func Scoreboard(f *result.File, plots []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Scoreboard: objects come and go\n\nWritten by `make scoreboard`; [README.md](README.md) says how it measures. The figures are in [scoreboard.json](scoreboard.json).\n\n")
+	fmt.Fprintf(&b, "Clients create, update, delete and create again the same %d objects as fast as answers come: of five writes three update, one creates and one deletes. "+
+		"%d watchers watch all of them. Each event must come to each watcher once, in order, with the object before and after the write. "+
+		"The number in a row's name is that of clients.\n\n", f.Options.Keys, f.Options.Watchers[0])
+	b.WriteString(conditions(f, false) + sizes(f))
+	for _, s := range []struct {
+		title, text string
+		value       func(*result.Figure) float64
+		format      func(result.Spread) string
+	}{
+		{"Writes that failed", "Percent of the writes that were sent, least–most of the rounds. What failed was sent again.", failed, span("%.2f %%")},
+		{"Events delivered", "Percent of the events that had to come, least–most of the rounds.", delivered, span("%.2f %%")},
+		{"Wrong", "Answers and watchers that were wrong in other ways or lacked events, and events that came twice or should not have come; the most of a round.", wrong,
+			func(s result.Spread) string { return whole(s.Max) }},
+		{"Writes a second", "Median (least–most).", func(g *result.Figure) float64 { return g.PerSecond }, around},
+		{"Delay of events, p50", "Milliseconds from the sending of a write to its event at a watcher: median (least–most).", func(g *result.Figure) float64 { return g.LagP50 }, around},
+		{"Delay of events, p99", "In the same way.", func(g *result.Figure) float64 { return g.LagP99 }, around},
+		{"Delay of answers, p99", "Milliseconds, of the most frequent kind of write: median (least–most).", func(g *result.Figure) float64 { return g.P99 }, around},
+		{"CPU", "Microseconds for a write, with its events to all watchers, of the server and its database together: median (least–most).",
+			func(g *result.Figure) float64 { return g.ServerCPU + g.DatabaseCPU }, around},
+	} {
+		fmt.Fprintf(&b, "\n\n## %s\n\n%s\n\n", s.title, s.text)
+		b.WriteString(rows(f, func(system string, c plan.Cell) string {
+			v := spread(f, system, c.ID, s.value)
+			if math.IsNaN(v.Median) {
+				return "–"
+			}
+			return s.format(v)
+		}))
+	}
+	if notes := notes(f); notes != "" {
+		b.WriteString("\n## Remarks\n\n" + notes)
+	}
+	if len(plots) > 0 {
+		b.WriteString("\n## Plots\n\n")
+		for _, p := range plots {
+			fmt.Fprintf(&b, "![%s](%s)\n", strings.TrimSuffix(p, ".svg"), p)
+		}
+	}
+	return b.String()
+}
+
+// failed and delivered are percentages. They are rounded to the worse, so that none and all mean that.
+func failed(g *result.Figure) float64 {
+	return math.Ceil(1e4*float64(g.Errors)/float64(g.Errors+g.Succeeded)) / 100
+}
+
+func delivered(g *result.Figure) float64 {
+	return math.Floor(1e4*float64(g.Events-g.Missing)/float64(g.Events)) / 100
+}
+
+func wrong(g *result.Figure) float64 { return float64(g.Bad + g.Unexpected) }
+
+// spread is File.Spread, also of what was wrong: how much was is a figure here.
+func spread(f *result.File, system, cell string, number func(*result.Figure) float64) result.Spread {
+	var values []float64
+	for _, g := range f.Of(system, cell) {
+		if v := number(&g); g.Succeeded > 0 && !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	return result.SpreadOf(values)
+}
+
+func span(format string) func(result.Spread) string {
+	return func(s result.Spread) string {
+		low, high := fmt.Sprintf(format, s.Min), fmt.Sprintf(format, s.Max)
+		if low == high {
+			return low
+		}
+		return low + " – " + high
+	}
+}
+
+func around(s result.Spread) string {
+	return fmt.Sprintf("%s (%s–%s)", whole(s.Median), whole(s.Min), whole(s.Max))
+}
+
+// ScoreboardPlots writes the plots of churn into dir and returns their file names.
+func ScoreboardPlots(f *result.File, dir string) ([]string, error) {
+	var names []string
+	for _, c := range []struct {
+		name, unit string
+		value      func(*result.Figure) float64
+	}{
+		{"churn-writes", "writes a second", func(g *result.Figure) float64 { return g.PerSecond }},
+		{"churn-delay-p99", "p99 from a write to its event, ms", func(g *result.Figure) float64 { return g.LagP99 }},
+	} {
+		var lines []line
+		for _, s := range f.Systems {
+			l := line{name: s, low: []float64{}}
+			for _, cell := range cells(f) {
+				if v := spread(f, s, cell.ID, c.value); !math.IsNaN(v.Median) {
+					l.points = append(l.points, plotter.XY{X: float64(cell.Clients), Y: v.Median})
+					l.low, l.high = append(l.low, v.Min), append(l.high, v.Max)
+				}
+			}
+			lines = append(lines, l)
+		}
+		p, err := chart(c.name, "clients", c.unit, lines)
+		if err != nil {
+			return names, err
+		}
+		if p == nil {
+			continue
+		}
+		if err := p.Save(width, height, filepath.Join(dir, c.name+".svg")); err != nil {
+			return names, err
+		}
+		names = append(names, c.name+".svg")
+	}
+	return names, nil
+}
