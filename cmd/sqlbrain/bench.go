@@ -39,6 +39,7 @@ Workloads:
 		Example: `  sqlbrain bench create --total 20000 --clients 64
   sqlbrain bench mixed --duration 30s --mix get=60,list=5,create=5,update=25,delete=5
   sqlbrain bench watch-latency --watchers 100 --rate 500 --duration 20s
+  sqlbrain bench churn --clients 200 --watchers 20 --duration 30s
   sqlbrain bench objects --objects 100000 --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +86,7 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	p.BoolVar(&c.Keep, "keep", false, "leave what was written in the store")
 	p.BoolVar(&c.Adopt, "adopt", false, "use the objects that a run with --keep and the same --seed, --prefix and --value-size left, in place of --keys new ones")
 	p.IntVar(&c.PageSize, "page-size", c.PageSize, "keys of a page of a list")
-	p.IntVar(&c.Watchers, "watchers", c.Watchers, "watchers of watch-latency")
+	p.IntVar(&c.Watchers, "watchers", c.Watchers, "watchers of watch-latency and churn")
 	p.BoolVar(&c.WatchEach, "watch-each", false, "each of them watches one object, as a kubelet does, in place of all")
 	p.BoolVar(&c.NoVersions, "no-versions", false, "do not compare the versions of keys, which kine does not count")
 	p.IntSliceVar(&c.Processes, "processes", nil, "ids of the server's processes on this machine: tell what they and the client use")

@@ -21,7 +21,7 @@ type Config struct {
 	Clients   int           // concurrent requests
 	Conns     int           // connections they share, at most one for each client
 	ValueSize int           // bytes of a value; 0: sizes as in a Kubernetes cluster
-	Keys      int           // objects that exist before update, get, list, mixed and watch-latency start
+	Keys      int           // objects that exist before update, get, list, mixed, watch-latency and churn start
 	Total     int64         // operations; 0: 10,000 unless Duration is set
 	Duration  time.Duration // how long operations are started; 0: until Total
 	Rate      float64       // operations started per second; 0: as fast as answers come
@@ -33,7 +33,7 @@ type Config struct {
 	Adopt bool
 
 	PageSize     int   // keys of a page of a list
-	Watchers     int   // watchers of watch-latency
+	Watchers     int   // watchers of watch-latency and churn
 	WatchEach    bool  // each watcher of watch-latency watches one object, not all
 	Mix          Mix   // of mixed
 	LeaseTTL     int64 // seconds, of lease

@@ -93,6 +93,20 @@ func TestAllWorkloadsVerifyAgainstEtcd(t *testing.T) {
 				// behind the compaction.
 				require.Greater(t, rep.Verification.Events, int64(4*2000))
 			}
+			if w.Name == "watch-latency" || w.Name == "churn" {
+				var written, seen int64
+				for _, p := range rep.Phases {
+					for _, o := range p.Ops {
+						switch {
+						case o.Name == "event":
+							seen += o.Succeeded
+						case p.Name != "load" && (o.Name == "create" || o.Name == "update"):
+							written += o.Succeeded
+						}
+					}
+				}
+				require.Equal(t, written*int64(DefaultConfig().Watchers), seen, "%+v", rep.Phases)
+			}
 			c := connection(t, endpoint)
 			left, err := c.Get(t.Context(), rep.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 			require.NoError(t, err)

@@ -6,9 +6,20 @@ import (
 	"time"
 )
 
-// runWatchLatency measures the time from the sending of a write to the arrival
-// of its event, at every watcher.
-func (r *runner) runWatchLatency(ctx context.Context) (err error) {
+// runWatchLatency updates objects while watchers watch.
+func (r *runner) runWatchLatency(ctx context.Context) error {
+	return r.watched(ctx, "update", (*worker).updateRandom)
+}
+
+// runChurn creates, updates, deletes and creates again the same objects while watchers watch.
+func (r *runner) runChurn(ctx context.Context) error {
+	return r.watched(ctx, "churn", (*worker).churnRandom)
+}
+
+// watched measures write, and the time from the sending of a write to the arrival of its event
+// at every watcher, unless it is a deletion.
+func (r *runner) watched(ctx context.Context, name string, write func(*worker, context.Context) error) (err error) {
+	r.timed = true
 	if err := r.load(ctx, r.cfg.Keys); err != nil {
 		return err
 	}
@@ -55,7 +66,7 @@ func (r *runner) runWatchLatency(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	r.measured(ctx, "update", 0, func(ctx context.Context, w *worker, _ int64) error { return w.updateRandom(ctx) })
+	r.measured(ctx, name, 0, func(ctx context.Context, w *worker, _ int64) error { return write(w, ctx) })
 	for _, ws := range sets {
 		ws.check(ctx, r.model.revision.Load())
 	}

@@ -59,7 +59,7 @@ type object struct {
 	history  []version   // by revision
 	writes   int         // values used so far
 	adopted  int         // of these, before this run
-	sendings []time.Time // when each of this run's values was sent first; watch-latency only
+	sendings []time.Time // when each of this run's values was sent first, if runner.timed
 }
 
 // claim takes the right to write o, if no other worker has it.

@@ -69,10 +69,15 @@ type Latency struct {
 type Verification struct {
 	Answers int64 `json:"answers"` // responses compared as a whole
 	Keys    int64 `json:"keys"`    // keys in them
-	Events  int64 `json:"events"`  // watch events
-	Skipped int64 `json:"skipped"` // answers not compared: objects of unknown state, or too many to keep
-	Lost    int64 `json:"lost"`    // objects whose state is unknown: writes that could not be settled
-	Failed  int64 `json:"failed"`
+	Events  int64 `json:"events"`  // watch events that had to come
+	// Missing events had to come and did not; unexpected ones came, perhaps for the second time;
+	// different ones came with another content.
+	Missing    int64 `json:"events_missing"`
+	Unexpected int64 `json:"events_unexpected"`
+	Different  int64 `json:"events_different"`
+	Skipped    int64 `json:"skipped"` // answers not compared: objects of unknown state, or too many to keep
+	Lost       int64 `json:"lost"`    // objects whose state is unknown: writes that could not be settled
+	Failed     int64 `json:"failed"`
 	// Failures describes the first of them.
 	Failures []string `json:"failures,omitempty"`
 }
@@ -160,6 +165,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	v := r.Verification
 	fmt.Fprintf(&b, "\nverified: %d answers with %d keys, %d events; %d skipped; %d objects lost; %d wrong\n",
 		v.Answers, v.Keys, v.Events, v.Skipped, v.Lost, v.Failed)
+	if v.Missing+v.Unexpected+v.Different > 0 {
+		fmt.Fprintf(&b, "wrong: %d events are missing, %d should not have come, %d have another content\n", v.Missing, v.Unexpected, v.Different)
+	}
 	for _, f := range v.Failures {
 		fmt.Fprintf(&b, "wrong: %s\n", f)
 	}

@@ -38,6 +38,7 @@ type runner struct {
 	abort     context.CancelCauseFunc
 	alive     atomic.Int64 // when a request succeeded last, in nanoseconds
 	processes processes    // those whose usage is reported
+	timed     bool         // note when writes are sent, to measure when their events come
 
 	mu     sync.Mutex
 	phases []*phase

@@ -40,6 +40,8 @@ type verifier struct {
 	model                   *model
 	answers, keys           atomic.Int64
 	events, skipped, failed atomic.Int64
+	missing, unexpected     atomic.Int64 // events
+	different               atomic.Int64 // events
 
 	mu       sync.Mutex
 	failures []string
@@ -190,6 +192,30 @@ func (v *verifier) counted(prefix string, rev, got, want int64, known bool) {
 	}
 }
 
+// difference counts the events that got lacks, those that it should not have or has twice, and those
+// that came with another content.
+func (v *verifier) difference(got, want []event) {
+	type id struct {
+		object *object
+		mod    int64
+	}
+	missing := make(map[id]event, len(want))
+	for _, e := range want {
+		missing[id{e.object, e.now.mod}] = e
+	}
+	for _, e := range got {
+		expected, ok := missing[id{e.object, e.now.mod}]
+		switch {
+		case !ok:
+			v.unexpected.Add(1)
+		case e != expected:
+			v.different.Add(1)
+		}
+		delete(missing, id{e.object, e.now.mod})
+	}
+	v.missing.Add(int64(len(missing)))
+}
+
 // live returns how many of the objects exist at rev, unless the state of one is
 // unknown.
 func live(objects []*object, rev int64) (n int64, known bool) {
@@ -211,6 +237,7 @@ func (v *verifier) report() Verification {
 	defer v.mu.Unlock()
 	return Verification{
 		Answers: v.answers.Load(), Keys: v.keys.Load(), Events: v.events.Load(), Skipped: v.skipped.Load(), Lost: int64(lost),
+		Missing: v.missing.Load(), Unexpected: v.unexpected.Load(), Different: v.different.Load(),
 		Failed: v.failed.Load(), Failures: v.failures,
 	}
 }

@@ -134,27 +134,29 @@ func TestObjectsOfUnknownStateAreLeftOut(t *testing.T) {
 }
 
 func TestWrongEventsAreFound(t *testing.T) {
-	for name, spoil := range map[string]func([]event) []event{
-		"right":        nil,
-		"lost":         func(e []event) []event { return append(e[:2], e[3:]...) },
-		"lost last":    func(e []event) []event { return e[:len(e)-1] },
-		"twice":        func(e []event) []event { return append(e[:2], e[1:]...) },
-		"out of order": func(e []event) []event { slices.Reverse(e); return e },
-		"no prev":      func(e []event) []event { e[3].hasPrev, e[3].prev = false, state{}; return e },
-		"wrong prev":   func(e []event) []event { e[4].prev.mod++; return e },
-		"put, not del": func(e []event) []event { e[4].deleted = false; return e },
-		"wrong value":  func(e []event) []event { e[0].now.hash++; return e },
+	for name, c := range map[string]struct {
+		spoil                          func([]event) []event
+		missing, unexpected, different int64
+	}{
+		"right":        {func(e []event) []event { return e }, 0, 0, 0},
+		"lost":         {func(e []event) []event { return append(e[:2], e[3:]...) }, 1, 0, 0},
+		"lost last":    {func(e []event) []event { return e[:len(e)-1] }, 1, 0, 0},
+		"twice":        {func(e []event) []event { return append(e[:2], e[1:]...) }, 0, 1, 0},
+		"out of order": {func(e []event) []event { slices.Reverse(e); return e }, 0, 0, 0},
+		"no prev":      {func(e []event) []event { e[3].hasPrev, e[3].prev = false, state{}; return e }, 0, 0, 1},
+		"wrong prev":   {func(e []event) []event { e[4].prev.mod++; return e }, 0, 0, 1},
+		"put, not del": {func(e []event) []event { e[4].deleted = false; return e }, 0, 0, 1},
+		"wrong value":  {func(e []event) []event { e[0].now.hash++; return e }, 0, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, _, _ := testHistory()
 			want := eventsOf(r.model.sorted("/r/"), 10, 16)
 			require.Len(t, want, 6)
-			w := &watcher{set: &watches{r: r}, prefix: "/r/", from: 11, events: slices.Clone(want)}
-			if spoil != nil {
-				w.events = spoil(w.events)
-			}
+			w := &watcher{set: &watches{r: r}, prefix: "/r/", from: 11, events: c.spoil(slices.Clone(want))}
 			w.compare(want, 16)
-			require.Equal(t, spoil != nil, r.verify.failed.Load() > 0, "%v", r.verify.failures)
+			require.Equal(t, name != "right", r.verify.failed.Load() > 0, "%v", r.verify.failures)
+			v := r.verify.report()
+			require.Equal(t, []int64{6, c.missing, c.unexpected, c.different}, []int64{v.Events, v.Missing, v.Unexpected, v.Different})
 		})
 	}
 }

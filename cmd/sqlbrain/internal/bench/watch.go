@@ -143,8 +143,12 @@ func (w *watcher) take(resp *clientv3.WatchResponse) {
 			continue
 		}
 		// All events of a revision come in one response.
-		if last := w.last(); i == 0 && e.now.mod <= last {
+		last, reached := w.position()
+		if i == 0 && e.now.mod <= last {
 			fail("watch %s: revision %d after %d", w.prefix, e.now.mod, last)
+		}
+		if e.now.mod <= reached {
+			fail("watch %s: event of %s at %d after progress to %d", w.prefix, e.object.key, e.now.mod, reached)
 		}
 		events = append(events, e)
 		w.set.p.steps.Add(1)
@@ -168,10 +172,11 @@ func (w *watcher) take(resp *clientv3.WatchResponse) {
 	})
 }
 
-func (w *watcher) last() int64 {
+// position returns the revision of the last event, and up to which all events came.
+func (w *watcher) position() (newest, reached int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.newest
+	return w.newest, w.reached
 }
 
 func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
@@ -191,12 +196,6 @@ func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
 			return e, fmt.Errorf("the event of %s has %q before it", o.key, ev.PrevKv.Key)
 		}
 		e.prev = w.set.r.model.stateOf(ev.PrevKv)
-	}
-	w.mu.Lock()
-	reached := w.reached
-	w.mu.Unlock()
-	if e.now.mod <= reached {
-		return e, fmt.Errorf("event of %s at %d after progress to %d", o.key, e.now.mod, reached)
 	}
 	return e, nil
 }
@@ -301,18 +300,20 @@ func (w *watcher) compare(want []event, rev int64) {
 	w.mu.Unlock()
 	got = slices.DeleteFunc(got, func(e event) bool { return e.now.mod > rev || unknown(e) })
 	want = slices.DeleteFunc(slices.Clone(want), unknown)
-	for i := range min(len(got), len(want)) {
-		v.events.Add(1)
-		if g, e := got[i], want[i]; g != e {
-			v.fail("watch %s from %d: event %d is %v, want %v", w.prefix, w.from, i, g, e)
-			return // the rest is shifted
-		}
+	v.events.Add(int64(len(want)))
+	same := 0
+	for same < min(len(got), len(want)) && got[same] == want[same] {
+		same++
 	}
+	got, want = got[same:], want[same:]
+	v.difference(got, want)
 	switch {
-	case len(got) > len(want):
-		v.fail("watch %s from %d: %d events too many, the first %v", w.prefix, w.from, len(got)-len(want), got[len(want)])
-	case len(got) < len(want):
-		v.fail("watch %s from %d: %d events missing, the first %v", w.prefix, w.from, len(want)-len(got), want[len(got)])
+	case len(got) > 0 && len(want) > 0:
+		v.fail("watch %s from %d: event %d is %v, want %v", w.prefix, w.from, same, got[0], want[0])
+	case len(got) > 0:
+		v.fail("watch %s from %d: %d events too many, the first %v", w.prefix, w.from, len(got), got[0])
+	case len(want) > 0:
+		v.fail("watch %s from %d: %d events missing, the first %v", w.prefix, w.from, len(want), want[0])
 	}
 }
 

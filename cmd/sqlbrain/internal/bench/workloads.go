@@ -21,6 +21,7 @@ var Workloads = []Workload{
 	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
 	{"mixed", "gets, lists, creates, updates and deletes in a ratio", onObjects("mixed", (*worker).mixed)},
 	{"watch-latency", "time from the sending of a write to its event at each of many watchers", (*runner).runWatchLatency},
+	{"churn", "create, update and delete objects, all of whose events each watcher must get once", (*runner).runChurn},
 	{"lease", "create events that share leases, renew, revoke and let expire", (*runner).runLease},
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
@@ -145,6 +146,27 @@ func (w *worker) updateRandom(ctx context.Context) error {
 func (w *worker) removeRandom(ctx context.Context) error {
 	return w.changeRandom(ctx, (*worker).remove)
 }
+
+// churnRandom deletes or updates a random object that no other worker writes, or creates it if it
+// does not exist: of five writes one creates, one deletes.
+func (w *worker) churnRandom(ctx context.Context) error {
+	for range 100 {
+		o := w.random()
+		if !o.claim() {
+			continue
+		}
+		defer o.release()
+		if _, live := o.latest(); !live {
+			return w.put(ctx, o)
+		}
+		if w.rand.IntN(4) == 0 {
+			return w.remove(ctx, o)
+		}
+		return w.update(ctx, o)
+	}
+	return errAbsent
+}
+
 func (w *worker) putRandom(ctx context.Context) error {
 	return w.changeRandom(ctx, (*worker).overwrite)
 }

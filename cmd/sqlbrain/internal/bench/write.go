@@ -152,7 +152,7 @@ func (w *worker) nextValue(o *object, next *state) []byte {
 	o.mu.Lock()
 	n := o.writes
 	o.writes++
-	if w.r.cfg.Workload == "watch-latency" {
+	if w.r.timed {
 		o.sendings = append(o.sendings, time.Now())
 	}
 	o.mu.Unlock()
