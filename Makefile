@@ -205,6 +205,12 @@ bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK
 bench-onecore: ## Writes and gets beside etcd, server and client on a core each, into bin/bench-onecore: ten minutes; BENCH_ARGS go to it
 	cd integration/bench && $(GO) run . onecore --out $(CURDIR)/bin/bench-onecore $(BENCH_ARGS)
 
+.PHONY: scoreboard
+scoreboard: ## Objects that come and go, and etcd's benchmark tool, beside etcd and kine into docs/benchmarks: 40 minutes; BENCH_ARGS
+	cd integration/bench && $(GO) run . scoreboard $(BENCH_ARGS)
+	cd integration && SQLBRAIN_BENCHMARK_SCALE=20 SQLBRAIN_BENCHMARK_PAGE=$(CURDIR)/docs/benchmarks/etcd-tool.md \
+	  $(GO) test -count=1 -timeout 120m ./benchmark
+
 .PHONY: bench-growth
 bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS
 	cd integration/bench && $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	growthName     = "growth.json"
-	growthPageName = "growth.md"
 	// growthQuota is etcd's at these sizes: its own advice ends at 8 GiB.
 	growthQuota = 64 << 30
 	// growthPool is InnoDB's cache at these sizes.
@@ -85,7 +83,7 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	env.Quota, env.BufferPool = growthQuota, growthPool
-	path := filepath.Join(g.out, growthName)
+	path := filepath.Join(g.out, growthName+".json")
 	file, err := beginGrowth(path, env, g.resume)
 	if err != nil {
 		return err
@@ -110,7 +108,7 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	return writePage(g.out, growthPageName, file, report.GrowthPlots, report.GrowthPage)
+	return writePage(g.out, growthName, file, report.GrowthPlots, report.GrowthPage)
 }
 
 // joinVersions adds versions of programs to those that figures came from. It fails if

@@ -29,6 +29,6 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "Measure sqlbrain, etcd and kine", SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(newRunCommand(), newOneCoreCommand(), newGrowthCommand(), newReportCommand())
+	cmd.AddCommand(newRunCommand(), newOneCoreCommand(), newScoreboardCommand(), newGrowthCommand(), newReportCommand())
 	return cmd
 }

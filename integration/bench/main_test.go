@@ -77,7 +77,7 @@ func TestMeasuresEverythingAndResumes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	p := testPlace(t)
-	path := filepath.Join(p.out, resultsName)
+	path := filepath.Join(p.out, resultsName+".json")
 	// First a part, as a run that is interrupted leaves it.
 	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, []string{"get", "delete"}, false))
 	part, err := result.Read[result.File](path)
@@ -101,7 +101,7 @@ func TestMeasuresEverythingAndResumes(t *testing.T) {
 		require.Positive(t, g.Answers, "%s %s", g.System, g.ID)
 	}
 	require.FileExists(t, filepath.Join(p.out, "throughput-create.svg"))
-	page, err := os.ReadFile(filepath.Join(p.out, pageName))
+	page, err := os.ReadFile(filepath.Join(p.out, resultsName+".md"))
 	require.NoError(t, err)
 	for _, c := range plan.Tiny.Cells() {
 		require.Contains(t, string(page), "| "+c.ID+" |")
@@ -117,7 +117,7 @@ func TestGrowthIsMeasured(t *testing.T) {
 	p := testPlace(t)
 	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100, duration: 20 * time.Millisecond, repeats: 2}
 	require.NoError(t, g.run(ctx))
-	f, err := result.Read[growth.File](filepath.Join(p.out, growthName))
+	f, err := result.Read[growth.File](filepath.Join(p.out, growthName+".json"))
 	require.NoError(t, err)
 	for _, point := range f.Points {
 		require.Empty(t, point.Failure, "%s %s", point.System, point.String())
@@ -134,7 +134,7 @@ func TestGrowthIsMeasured(t *testing.T) {
 		}
 	}
 	require.FileExists(t, filepath.Join(p.out, "growth-memory.svg"))
-	require.FileExists(t, filepath.Join(p.out, growthPageName))
+	require.FileExists(t, filepath.Join(p.out, growthName+".md"))
 }
 
 func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
@@ -147,7 +147,7 @@ func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
 	p.module = "" // as they are
 	require.NoError(t, runAll(t.Context(), p, plan.Tiny, 1, []string{"get"}, false))
-	f, err := result.Read[result.File](filepath.Join(p.out, resultsName))
+	f, err := result.Read[result.File](filepath.Join(p.out, resultsName+".json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Of("etcd", "get-8"))
 	require.Equal(t, result.Failed, f.Of("etcd", "get-8")[0].Status)
@@ -155,6 +155,30 @@ func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 	require.NotEmpty(t, f.Of("sqlbrain-sqlite", "get-8"))
 	require.Equal(t, result.OK, f.Of("sqlbrain-sqlite", "get-8")[0].Status)
 	require.Contains(t, report.Page(f, nil), "etcd, get-8: failed")
+}
+
+func TestScoreboard(t *testing.T) {
+	p := testPlace(t)
+	options := plan.Options{Churn: []int{4, 8}, Watchers: []int{3}, Keys: 40, ValueSize: 64, Duration: 100 * time.Millisecond}
+	require.NoError(t, runScoreboard(t.Context(), p, options, 1, false))
+	f, err := result.Read[result.File](filepath.Join(p.out, scoreboardName+".json"))
+	require.NoError(t, err)
+	require.Len(t, f.Figures, len(p.systems)*len(options.Churn))
+	for _, g := range f.Figures {
+		if g.System[:4] == "kine" { // it loses events
+			require.Positive(t, g.Succeeded, "%+v", g)
+			continue
+		}
+		require.Equal(t, result.OK, g.Status, "%s %s: %s", g.System, g.ID, g.Reason)
+		require.Positive(t, g.Succeeded)
+		require.GreaterOrEqual(t, g.Events, 3*g.Succeeded/2, "some writes must be refused, so they have no events")
+		require.Zero(t, g.Missing)
+		require.Positive(t, g.LagP50)
+	}
+	page, err := os.ReadFile(filepath.Join(p.out, scoreboardName+".md"))
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^\| churn-8 \|( 100\.00 % \|)+`, string(page))
+	require.FileExists(t, filepath.Join(p.out, "churn-writes.svg"))
 }
 
 func TestSizes(t *testing.T) {
@@ -184,7 +208,7 @@ func TestOneCore(t *testing.T) {
 	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
 
 	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "etcd, get-8: failed: it did not start")
-	page, err := os.ReadFile(filepath.Join(p.out, oneCorePageName))
+	page, err := os.ReadFile(filepath.Join(p.out, oneCoreName+".md"))
 	require.NoError(t, err)
 	for _, workload := range oneCoreWorkloads {
 		require.Regexp(t, `(?m)^\| `+workload+`-8 \| – \| \d`, string(page))

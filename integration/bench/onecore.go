@@ -15,8 +15,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 )
 
-const oneCorePageName = "onecore.md"
-
 // oneCoreWorkloads are what is measured on one core.
 var oneCoreWorkloads = []string{"create", "update", "put", "get"}
 
@@ -44,13 +42,14 @@ func runOneCore(ctx context.Context, p *place, options plan.Options, rounds int)
 	if len(p.systems) > 0 && !slices.Contains(p.systems, string(system.Etcd)) {
 		return fmt.Errorf("--systems must have %s: the others are compared with it", system.Etcd)
 	}
+	p.name = oneCoreName
 	file, err := measureAll(ctx, p, options, rounds, oneCoreWorkloads, false)
 	if err != nil {
 		return err
 	}
 	none := func(*result.File, string) ([]string, error) { return nil, nil }
 	page := func(f *result.File, _ []string) string { return report.OneCorePage(f, p.oneCore) }
-	if err := writePage(p.out, oneCorePageName, file, none, page); err != nil {
+	if err := writePage(p.out, oneCoreName, file, none, page); err != nil {
 		return err
 	}
 	fmt.Fprint(os.Stdout, page(file, nil))

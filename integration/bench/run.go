@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/compare"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
@@ -21,9 +20,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 )
 
+// Names of results, which are in a JSON file, and of the pages about them.
 const (
-	resultsName = "results.json"
-	pageName    = "results.md"
+	resultsName    = "results"
+	growthName     = "growth"
+	oneCoreName    = "onecore"
+	scoreboardName = "scoreboard"
 )
 
 // place are the flags that all commands share.
@@ -33,8 +35,9 @@ type place struct {
 	module   string
 	data     string
 	systems  []string
-	redoLog  int64 // of databases, see system.Environment
-	oneCore  int   // see system.Environment
+	redoLog  int64  // of databases, see system.Environment
+	oneCore  int    // see system.Environment
+	name     string // of the results
 }
 
 func (p *place) register(cmd *cobra.Command) {
@@ -128,11 +131,12 @@ func newRunCommand() *cobra.Command {
 }
 
 func runAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) error {
+	p.name = resultsName
 	file, err := measureAll(ctx, p, options, rounds, only, resume)
 	if err != nil {
 		return err
 	}
-	return writePage(p.out, pageName, file, report.Plots, report.Page)
+	return writePage(p.out, p.name, file, report.Plots, report.Page)
 }
 
 // measureAll returns what it found, which is also in a file of p.out.
@@ -142,7 +146,7 @@ func measureAll(ctx context.Context, p *place, options plan.Options, rounds int,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	path := filepath.Join(p.out, resultsName)
+	path := filepath.Join(p.out, p.name+".json")
 	if file, err = begin(path, env, options, resume); err != nil {
 		return nil, err
 	}
@@ -185,28 +189,26 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the page and the plots again from what was measured", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file, err := result.Read[result.File](filepath.Join(p.out, resultsName))
-			if err != nil {
-				return err
+			results, err := again(&p, resultsName, report.Plots, report.Page)
+			sizes, err2 := again(&p, growthName, report.GrowthPlots, report.GrowthPage)
+			scores, err3 := again(&p, scoreboardName, report.ScoreboardPlots, report.Scoreboard)
+			if !results && !sizes && !scores {
+				return fmt.Errorf("there are no results in %s", p.out)
 			}
-			sizes, err := result.Read[growth.File](filepath.Join(p.out, growthName))
-			if err != nil {
-				return err
-			}
-			if file == nil && sizes == nil {
-				return fmt.Errorf("there is neither %s nor %s in %s", resultsName, growthName, p.out)
-			}
-			if file != nil {
-				err = writePage(p.out, pageName, file, report.Plots, report.Page)
-			}
-			if sizes != nil {
-				err = errors.Join(err, writePage(p.out, growthPageName, sizes, report.GrowthPlots, report.GrowthPage))
-			}
-			return err
+			return errors.Join(err, err2, err3)
 		},
 	}
 	p.register(cmd)
 	return cmd
+}
+
+// again writes a page from the results of that name, if there are some.
+func again[F any](p *place, name string, draw func(*F, string) ([]string, error), page func(*F, []string) string) (found bool, err error) {
+	file, err := result.Read[F](filepath.Join(p.out, name+".json"))
+	if err != nil || file == nil {
+		return err != nil, err
+	}
+	return true, writePage(p.out, name, file, draw, page)
 }
 
 // writePage draws what was measured, and writes the page about it.
@@ -215,7 +217,7 @@ func writePage[F any](out, name string, file *F, draw func(*F, string) ([]string
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(out, name)
+	path := filepath.Join(out, name+".md")
 	if err := os.WriteFile(path, []byte(page(file, plots)), 0o644); err != nil {
 		return err
 	}

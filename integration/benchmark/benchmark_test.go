@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -110,6 +109,9 @@ func TestBenchmarkTool(t *testing.T) {
 	if scale > 1 {
 		t.Log("\n" + table(targets, figures))
 	}
+	if path := os.Getenv("SQLBRAIN_BENCHMARK_PAGE"); path != "" && !t.Failed() {
+		require.NoError(t, os.WriteFile(path, []byte(page(scale, table(targets, figures))), 0o644))
+	}
 }
 
 type target struct {
@@ -138,22 +140,30 @@ func (r run) on(t *testing.T, node *harness.Node, scale int) []string {
 	return rates
 }
 
+func page(scale int, table string) string {
+	return fmt.Sprintf(`# etcd's benchmark tool
+
+Written by `+"`make scoreboard`"+`: one run of each, with 16 clients on 4 connections unless the row says otherwise, and totals
+%d times those of the tests. Where the tool has several rates, they are all there.
+
+%s`, scale, table)
+}
+
+// table is in Markdown.
 func table(targets []target, figures []map[string][]string) string {
 	var s strings.Builder
-	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
 	line := func(first string, cell func(target) string) {
-		cells := []string{first}
+		s.WriteString("| " + first + " |")
 		for _, target := range targets {
-			cells = append(cells, cell(target))
+			s.WriteString(" " + cell(target) + " |")
 		}
-		// The writer ends in memory.
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+		s.WriteByte('\n')
 	}
-	line("requests/s", func(t target) string { return t.name })
+	line("requests a second", func(t target) string { return t.name })
+	line("---", func(target) string { return "---" })
 	for i, r := range runs {
-		line(strings.TrimPrefix(r.args, common), func(t target) string { return strings.Join(figures[i][t.name], " / ") })
+		line("`"+strings.TrimPrefix(r.args, common)+"`", func(t target) string { return strings.Join(figures[i][t.name], " / ") })
 	}
-	_ = w.Flush()
 	return s.String()
 }
 

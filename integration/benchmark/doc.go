@@ -2,8 +2,9 @@
 // subcommands that talks to a server must complete without an error.
 //
 // With SQLBRAIN_BENCHMARK_SCALE the totals grow, and etcd is measured as well.
-// The figures are printed as a table, in requests or events a second. They are
-// comparable only on an otherwise idle machine.
+// The figures are printed as a table, in requests or events a second, and written
+// to the file that SQLBRAIN_BENCHMARK_PAGE names, if it is set. They are comparable
+// only on an otherwise idle machine.
 //
 //	go test .
 //	SQLBRAIN_BENCHMARK_SCALE=100 go test . -v -timeout 60m

@@ -39,6 +39,9 @@ type report struct {
 	}
 	Verification struct {
 		Answers, Events, Failed int64
+		Missing                 int64 `json:"events_missing"`
+		Unexpected              int64 `json:"events_unexpected"`
+		Different               int64 `json:"events_different"`
 		Failures                []string
 	}
 }
@@ -118,8 +121,12 @@ func bench(ctx context.Context, env *system.Environment, r *system.Running, step
 
 func fill(f *result.Figure, rep *report, r *system.Running, step plan.Step) {
 	v := rep.Verification
-	f.Answers, f.Events, f.Bad = v.Answers, v.Events, v.Failed
+	f.Answers, f.Events, f.Missing, f.Bad = v.Answers, v.Events, v.Missing, v.Failed
+	f.Unexpected, f.Different = v.Unexpected, v.Different
 	for _, p := range rep.Phases {
+		if step.Workload == "churn" && p.Name == "watch" && len(p.Ops) > 0 {
+			f.LagP50, f.LagP99 = p.Ops[0].Latency.P50, p.Ops[0].Latency.P99
+		}
 		var measured []op
 		for _, o := range p.Ops {
 			if p.Name == step.Phase && (step.Op == "" || o.Name == step.Op) {

@@ -10,15 +10,16 @@ import (
 
 // Options are the sizes of a run.
 type Options struct {
-	Clients   []int         `json:"clients"`    // of most workloads
-	Lists     []int         `json:"lists"`      // clients of lists, whose answers are large
-	Mixed     int           `json:"mixed"`      // clients of mixed
-	Keys      int           `json:"keys"`       // that exist before
-	ValueSize int           `json:"value_size"` // bytes
-	SmallSize int           `json:"small_size"` // bytes, of the workloads that are also run with small values; 0: none
-	Duration  time.Duration `json:"duration"`   // of a figure, in nanoseconds
-	Watchers  []int         `json:"watchers"`   // the first of everything, others of one object each
-	WatchRate int           `json:"watch_rate"` // writes per second while watchers watch
+	Clients   []int         `json:"clients"`         // of most workloads
+	Lists     []int         `json:"lists"`           // clients of lists, whose answers are large
+	Mixed     int           `json:"mixed"`           // clients of mixed
+	Keys      int           `json:"keys"`            // that exist before
+	ValueSize int           `json:"value_size"`      // bytes
+	SmallSize int           `json:"small_size"`      // bytes, of the workloads that are also run with small values; 0: none
+	Duration  time.Duration `json:"duration"`        // of a figure, in nanoseconds
+	Watchers  []int         `json:"watchers"`        // the first of everything, others of one object each
+	WatchRate int           `json:"watch_rate"`      // writes per second while watchers watch
+	Churn     []int         `json:"churn,omitempty"` // clients of churn, which then is the only workload
 	Seed      uint64        `json:"seed"`
 }
 
@@ -34,6 +35,8 @@ var (
 	}
 	// OneCore is for writes and gets of a server with one core.
 	OneCore = Options{Clients: []int{64}, Lists: []int{8}, Keys: 10_000, ValueSize: 512, Duration: 5 * time.Second, Seed: 1}
+	// Scoreboard is for churn.
+	Scoreboard = Options{Churn: []int{50, 200, 1000}, Watchers: []int{10}, Keys: 5000, ValueSize: 1024, Duration: 10 * time.Second, Seed: 1}
 	// In a Tiny one each key has a watcher, because a slow machine may make one update only.
 	Tiny = Options{
 		Clients: []int{1, 8}, Lists: []int{2}, Mixed: 8, Keys: 40, ValueSize: 64, SmallSize: 32,
@@ -80,6 +83,9 @@ func (o Options) duration() []string { return []string{"--duration", o.Duration.
 // Steps are the steps of one round on one system, in order. Reads come first and
 // find the loaded data. Updates come last, because they leave history.
 func (o Options) Steps() []Step {
+	if len(o.Churn) > 0 {
+		return o.churn()
+	}
 	var steps []Step
 	small := 0
 	for _, size := range []int{o.ValueSize, o.SmallSize} {
@@ -153,6 +159,18 @@ func (o Options) Steps() []Step {
 				add("put", n, "put", "put", base, baseID, o.duration()...)
 			}
 		}
+	}
+	return steps
+}
+
+// churn are the steps of churn. Each begins with new objects.
+func (o Options) churn() []Step {
+	var steps []Step
+	for _, n := range o.Churn {
+		id := fmt.Sprintf("churn-%d", n)
+		args := append(o.common("churn", n, o.ValueSize, "/registry/"+id), o.duration()...)
+		args = append(args, "--keys", strconv.Itoa(o.Keys), "--watchers", strconv.Itoa(o.Watchers[0]))
+		steps = append(steps, Step{Cell: Cell{ID: id, Workload: "churn", Clients: n, ValueSize: o.ValueSize, Phase: "churn", Args: args}})
 	}
 	return steps
 }

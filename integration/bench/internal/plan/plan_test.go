@@ -8,7 +8,7 @@ import (
 )
 
 func TestPlansAreConsistent(t *testing.T) {
-	for _, o := range []Options{Full, Quick, Tiny} {
+	for _, o := range []Options{Full, Quick, Tiny, OneCore, Scoreboard} {
 		done := map[string]bool{}
 		for _, s := range o.Steps() {
 			require.False(t, done[s.ID], "%s twice", s.ID)

@@ -27,8 +27,12 @@ func Scoreboard(f *result.File, plots []string) string {
 	}{
 		{"Writes that failed", "Percent of the writes that were sent, least–most of the rounds. What failed was sent again.", failed, span("%.2f %%")},
 		{"Events delivered", "Percent of the events that had to come, least–most of the rounds.", delivered, span("%.2f %%")},
-		{"Wrong", "Answers and watchers that were wrong in other ways or lacked events, and events that came twice or should not have come; the most of a round.", wrong,
-			func(s result.Spread) string { return whole(s.Max) }},
+		{"Events too many", "Events that came twice or should not have come; the most of a round.",
+			func(g *result.Figure) float64 { return float64(g.Unexpected) }, most},
+		{"Events with another content", "Percent of the events that had to come: the key and the revision are right, and the rest is not all as in etcd; least–most of the rounds.",
+			func(g *result.Figure) float64 { return math.Ceil(1e4*float64(g.Different)/float64(g.Events)) / 100 }, span("%.2f %%")},
+		{"Faults", "Wrong answers, watchers whose events were not as above, and events that came out of order or after a notice that all up to there had come; the most of a round. " +
+			"The remarks have the first of each row.", func(g *result.Figure) float64 { return float64(g.Bad) }, most},
 		{"Writes a second", "Median (least–most).", func(g *result.Figure) float64 { return g.PerSecond }, around},
 		{"Delay of events, p50", "Milliseconds from the sending of a write to its event at a watcher: median (least–most).", func(g *result.Figure) float64 { return g.LagP50 }, around},
 		{"Delay of events, p99", "In the same way.", func(g *result.Figure) float64 { return g.LagP99 }, around},
@@ -66,8 +70,6 @@ func delivered(g *result.Figure) float64 {
 	return math.Floor(1e4*float64(g.Events-g.Missing)/float64(g.Events)) / 100
 }
 
-func wrong(g *result.Figure) float64 { return float64(g.Bad + g.Unexpected) }
-
 // spread is File.Spread, also of what was wrong: how much was is a figure here.
 func spread(f *result.File, system, cell string, number func(*result.Figure) float64) result.Spread {
 	var values []float64
@@ -88,6 +90,8 @@ func span(format string) func(result.Spread) string {
 		return low + " – " + high
 	}
 }
+
+func most(s result.Spread) string { return fmt.Sprintf("%.0f", s.Max) }
 
 func around(s result.Spread) string {
 	return fmt.Sprintf("%s (%s–%s)", whole(s.Median), whole(s.Min), whole(s.Max))

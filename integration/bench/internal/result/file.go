@@ -67,9 +67,16 @@ type Figure struct {
 	ServerRSS   int64   `json:"server_rss"`
 	DatabaseRSS int64   `json:"database_rss"`
 
-	Answers int64 `json:"answers"` // compared with the model
-	Events  int64 `json:"events"`
-	Bad     int64 `json:"wrong"`
+	Answers    int64 `json:"answers"` // compared with the model
+	Events     int64 `json:"events"`  // that had to come
+	Missing    int64 `json:"events_missing"`
+	Unexpected int64 `json:"events_unexpected"` // that came twice or should not have come
+	Different  int64 `json:"events_different"`  // that came with another content
+	Bad        int64 `json:"wrong"`
+
+	// From the sending of a write to its event, of churn.
+	LagP50 float64 `json:"lag_p50_ms,omitempty"`
+	LagP99 float64 `json:"lag_p99_ms,omitempty"`
 }
 
 // Measured reports whether the figure has numbers that mean something: a few wrong
