@@ -40,9 +40,12 @@ const (
 	MissedHeartbeats = 3
 	// Answer is the longest time between looks of a member for a challenge in its row.
 	Answer = 100 * time.Millisecond
+	// CalmAnswer is the same for a member in whose surroundings nothing is expected to change.
+	CalmAnswer = 500 * time.Millisecond
 	// MissedAnswers is after how many answer intervals without an answer a process may be
-	// replaced by another one of its name.
-	MissedAnswers = 10
+	// replaced by another one of its name, MissedLongAnswers after how many long ones.
+	MissedAnswers     = 10
+	MissedLongAnswers = 3
 	// Challenges is how many challenges a process must at least leave unanswered before it
 	// counts as silent. They are at most ChallengeInterval apart.
 	Challenges        = 4

@@ -20,7 +20,7 @@ func (r row) silence() time.Duration {
 	if r.Answers == 0 {
 		return timing.MissedHeartbeats * r.interval()
 	}
-	return timing.MissedAnswers * time.Duration(r.Answers) * time.Millisecond
+	return max(timing.MissedAnswers*min(r.answers(), timing.Answer), timing.MissedLongAnswers*r.answers())
 }
 
 // Running is a member whose process proved that it runs.
@@ -101,6 +101,7 @@ func (r *Registry) silent(ctx context.Context, id uint64, silence time.Duration)
 	if e.Answers == 0 {
 		silence = max(silence, e.silence())
 	}
+	silence = max(silence, timing.MissedLongAnswers*e.answers())
 	silent, _, err := challenge(ctx, r.store, e, silence)
 	return e, silent, err
 }

@@ -123,8 +123,17 @@ func (c Config) checkLease() error {
 // lock's holder is not late.
 func (c Config) glanceInterval() time.Duration { return min(c.answerInterval, c.RetryPeriod/2) }
 
-// longestStep is how much time one read of the table adds to the view's clock at most.
-func (c Config) longestStep() time.Duration { return min(3*c.glanceInterval(), c.LeaseDuration/2) }
+// calmInterval is the time between glances of a calm process: one that has to answer a
+// challenge before the lock expires.
+func (c Config) calmInterval() time.Duration {
+	return max(c.glanceInterval(), min(timing.CalmAnswer, c.LeaseDuration/timing.ChallengeShare))
+}
+
+// longestStep is how much time a read of the table adds to the view's clock at most, if reads
+// have that interval.
+func (c Config) longestStep(interval time.Duration) time.Duration {
+	return min(3*interval, c.LeaseDuration/2)
+}
 
 // leaderTimeout bounds one call of a process that leads, so that one that hangs leaves
 // time for another one, on another connection, within the renew deadline.

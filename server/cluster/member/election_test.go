@@ -178,12 +178,15 @@ func (g *group) swap(change func(old lock) *lock) {
 }
 
 // heartbeat returns the heartbeat in the member's row.
-func (g *group) heartbeat(name string) uint64 {
+func (g *group) heartbeat(name string) uint64 { return g.member(name).Heartbeat }
+
+// member returns the row of a member.
+func (g *group) member(name string) entry {
 	g.t.Helper()
 	t, err := readTable(context.Background(), g.store)
 	require.NoError(g.t, err)
 	e, _ := t.named(name)
-	return e.Heartbeat
+	return e
 }
 
 // sees waits until the member observed these holders next; nil is none.

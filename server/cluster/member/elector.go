@@ -108,11 +108,15 @@ func (e *elector) vacancy(holder *entry, s sighting) vacancy {
 	}
 	lease, silence := e.cfg.LeaseDuration, e.clock-max(s.since, e.since)
 	answers := holder.Answers != 0
+	twoLooks := 2 * e.cfg.glanceInterval()
+	if holder.answers() > e.cfg.answerInterval {
+		twoLooks = 2 * holder.answers()
+	}
 	switch {
 	case answers && !s.asked && silence >= lease/timing.DoubtAfter:
 		return doubtful
-	case silence >= lease && (!answers || e.clock-s.askedAt >= max(lease/timing.ChallengeShare, 2*e.cfg.glanceInterval())):
-		return expired // it had time to look twice
+	case silence >= lease && (!answers || e.clock-s.askedAt >= max(lease/timing.ChallengeShare, twoLooks)):
+		return expired
 	}
 	return held
 }
@@ -398,6 +402,17 @@ func (e *elector) holds() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term != nil && !e.term.lost
+}
+
+// follows returns the member that leads instead of this process; 0 while this process leads, or may
+// have something to do about the lock.
+func (e *elector) follows() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term != nil || e.unsure || !e.quit.IsZero() || e.holder == e.id {
+		return 0
+	}
+	return e.holder
 }
 
 // stop ends the candidacy, without waiting.

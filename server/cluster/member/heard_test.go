@@ -59,6 +59,68 @@ func TestAQuietLeaderIsHeard(t *testing.T) {
 	})
 }
 
+// glances counts how often c reads the lock row from now on.
+func (c *candidate) glances() *atomic.Int64 {
+	var n atomic.Int64
+	c.faults.onGlance(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+		n.Add(1)
+		return read()
+	})
+	return &n
+}
+
+// TestAMemberThatHearsLooksRarely, and one that leads alone; one that others follow looks often.
+func TestAMemberThatHearsLooksRarely(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		glances := func(c *candidate, interval time.Duration) {
+			t.Helper()
+			time.Sleep(timing.QuietHeartbeat)
+			n := c.glances()
+			time.Sleep(time.Minute)
+			require.InEpsilon(t, int64(time.Minute/interval), n.Load(), 0.1)
+		}
+		n1 := g.join("n1")
+		g.next()
+		glances(n1, timing.CalmAnswer)
+		n2 := g.join("n2")
+		connected := n2.listen(n1)
+		time.Sleep(timing.CalmAnswer + timing.Answer)
+		require.Equal(t, timing.Answer, g.member("n1").answers(), "its end shows soon")
+		glances(n1, timing.Answer)
+		glances(n2, timing.CalmAnswer)
+
+		// It hears no more, and looks at once.
+		n := n2.glances()
+		connected.Store(false)
+		n2.Unheard(n1.id())
+		time.Sleep(2*timing.Answer + timing.Answer/2)
+		require.GreaterOrEqual(t, n.Load(), int64(3))
+	})
+}
+
+// TestAQuietLeaderIsReplacedInTime: it has no follower, and answers challenges later.
+func TestAQuietLeaderIsReplacedInTime(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		g.next()
+		time.Sleep(time.Minute)
+		n1.freeze()
+		time.Sleep(timing.CalmAnswer)
+		n2 := g.join("n2")
+		began := time.Now()
+		require.Same(t, n2, g.next().of)
+		require.LessOrEqual(t, time.Since(began), timing.Lease+2*timing.Answer)
+
+		n2.freeze()
+		began = time.Now()
+		cfg := n2.cfg
+		cfg.Store, cfg.Force = g.store, false
+		_, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(began), 2*time.Second)
+	})
+}
+
 // TestALeaderThatIsNotHeardIsChallenged: it keeps the lock by answers, and then by frequent heartbeats.
 func TestALeaderThatIsNotHeardIsChallenged(t *testing.T) {
 	elect(t, hearing, func(t *testing.T, g *group) {

@@ -30,7 +30,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
 		looked: make(chan struct{}), asked: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
-	r.view = newView(r.incarnation, cfg.longestStep())
+	r.view = newView(r.incarnation, cfg.longestStep(cfg.glanceInterval()))
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
 			time.Sleep(5 * quick.LeaseDuration)
 			term.live(t)
 			b.faults.come() // and looks first: silence while it could not look does not count
-			time.Sleep(b.cfg.longestStep())
+			time.Sleep(b.cfg.longestStep(b.cfg.glanceInterval()))
 			a.faults.come()
 			time.Sleep(2 * quick.LeaseDuration)
 			term.live(t)

@@ -31,10 +31,11 @@ type Registry struct {
 	hurry       chan struct{} // signals Run to glance at once; one slot
 
 	// Run's goroutine only:
-	counted                  []byte    // the count of changes at the last look for them
-	beaten                   time.Time // when the last heartbeat was sent
-	challenged               time.Time // when a challenge was last found
-	beatTrouble, lockTrouble bool      // the last heartbeat, or glance, failed
+	counted                  []byte        // the count of changes at the last look for them
+	beaten                   time.Time     // when the last heartbeat was sent
+	challenged               time.Time     // when a challenge was last found
+	promised                 time.Duration // how long an answer may take, as this process's row says
+	beatTrouble, lockTrouble bool          // the last heartbeat, or glance, failed
 
 	mu     sync.Mutex
 	looked chan struct{} // closed, and replaced, at each look

@@ -48,6 +48,7 @@ type row struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
+func (r row) answers() time.Duration  { return time.Duration(r.Answers) * time.Millisecond }
 func (r row) interval() time.Duration { return time.Duration(r.Interval) * time.Millisecond }
 
 // running reports whether a process kept the row up to date and did not say that

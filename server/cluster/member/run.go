@@ -26,7 +26,7 @@ func (r *Registry) Run(ctx context.Context) {
 	pauseOfHeartbeats := min(r.cfg.heartbeatInterval, timing.FirstHeartbeat)
 	heartbeats := time.NewTimer(pauseOfHeartbeats)
 	defer heartbeats.Stop()
-	looks, glances := time.NewTicker(timing.MemberLook), time.NewTicker(r.cfg.glanceInterval())
+	looks, glances := time.NewTicker(timing.MemberLook), time.NewTimer(r.cfg.glanceInterval())
 	defer looks.Stop()
 	defer glances.Stop()
 	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
@@ -43,8 +43,10 @@ func (r *Registry) Run(ctx context.Context) {
 			_ = r.lookOnce(ctx)
 		case <-glances.C:
 			r.glance(ctx)
+			glances.Reset(r.rest())
 		case <-r.hurry:
 			r.glance(ctx)
+			glances.Reset(r.rest())
 		case <-asked:
 			r.refresh(ctx)
 			asked = nil
@@ -74,12 +76,48 @@ func (r *Registry) glance(ctx context.Context) {
 	case own.Challenge != 0:
 		r.challenged = time.Now()
 		r.sendHeartbeat(ctx, own)
+	case r.elector.holds() && own.answers() > r.promise():
+		r.sendHeartbeat(ctx, own)
 	case r.elector.holds() && time.Since(r.beaten) >= r.pace()-r.cfg.glanceInterval()/4:
 		r.sendHeartbeat(ctx, own)
+	}
+	if own != nil {
+		r.promised = own.answers()
 	}
 	if r.elector.holds() && !r.beatTrouble {
 		r.kept.Store(int64(time.Since(r.began)))
 	}
+}
+
+// promise is how long an answer to a challenge may take, as this process's next heartbeat says. The death of a leader that others follow shows by a challenge, so it answers soon.
+func (r *Registry) promise() time.Duration {
+	if r.cfg.HearsLeader && (!r.elector.holds() || r.view.alone(r.id)) {
+		return max(r.cfg.answerInterval, r.cfg.calmInterval())
+	}
+	return r.cfg.answerInterval
+}
+
+// rest returns the time until the next glance, which is longer once this process's row says so.
+func (r *Registry) rest() time.Duration {
+	interval := r.cfg.glanceInterval()
+	if calm := r.cfg.calmInterval(); r.promised >= calm && r.calm() {
+		interval = calm
+	}
+	r.view.setStep(r.cfg.longestStep(interval))
+	return interval
+}
+
+// calm reports whether nothing is expected to change: this process leads and no other
+// is there, or it hears the leader.
+func (r *Registry) calm() bool {
+	switch {
+	case r.lockTrouble || r.beatTrouble || time.Since(r.challenged) < timing.Unheard:
+		return false
+	case r.elector.holds():
+		return r.view.alone(r.id)
+	}
+	leader := r.elector.follows()
+	return leader != 0 && r.view.hears(leader, r.cfg.LeaseDuration/timing.ChallengeShare)
 }
 
 // pace is the time between heartbeats of this process while it holds the lock. A heartbeat is a
@@ -99,7 +137,14 @@ func (r *Registry) KeepsLock() bool {
 }
 
 // Heard takes in that the process of a member, which holds the lock, has said that it keeps it.
-func (r *Registry) Heard(member uint64) { r.view.heard(member) }
+func (r *Registry) Heard(member uint64) { r.view.hear(member, time.Now()) }
+
+// Unheard takes in that this process no longer hears that of a member, and makes Run look at the
+// lock row at once.
+func (r *Registry) Unheard(member uint64) {
+	r.view.hear(member, time.Time{})
+	r.Retry()
+}
 
 // readGlance returns this member's row, nil if there is none.
 func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
@@ -195,6 +240,7 @@ func (r *Registry) beat(ctx context.Context, own *entry) error {
 	began := time.Now()
 	err := r.write(ctx, own, func(own *row) bool {
 		own.Heartbeat++
+		own.Answers = r.promise().Milliseconds()
 		own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, or been lost by an older version's write
 		return !r.left.Load()
 	})

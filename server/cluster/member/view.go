@@ -16,10 +16,10 @@ import (
 // the look before, but by no more than maxStep: how much more time went by says nothing
 // if this node could not look, or no process could send heartbeats.
 type view struct {
-	self    uint64 // incarnation
-	maxStep time.Duration
+	self uint64 // incarnation
 
 	mu      sync.Mutex
+	maxStep time.Duration
 	reads   uint64 // numbers given to reads as they begin
 	applied uint64 // the latest full read that was applied
 	at      time.Time
@@ -32,6 +32,7 @@ type view struct {
 type sighting struct {
 	incarnation, heartbeat uint64
 	since                  time.Duration // on the view's clock: the last change
+	heard                  time.Time     // when it gave a sign of life by another way last
 	changed                bool          // it was seen to change, so the member was alive at some time
 	asked                  bool          // it has a challenge
 	askedAt                time.Duration // on the view's clock: since then
@@ -99,6 +100,9 @@ func (v *view) note(e entry) *sighting {
 	if asked := e.Challenge != 0; asked != s.asked {
 		s.asked, s.askedAt = asked, v.clock
 	}
+	if !s.heard.IsZero() {
+		s.since = max(s.since, v.clock-max(v.at.Sub(s.heard), 0))
+	}
 	s.deaf = e.running() && !e.Hears
 	return s
 }
@@ -116,13 +120,37 @@ func (v *view) allHear(id uint64) bool {
 	return true
 }
 
-// heard takes in that a member's process gave a sign of life by another way than the table.
-func (v *view) heard(id uint64) {
+// alone reports whether no other member than id was alive when the members were last seen.
+func (v *view) alone(id uint64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !slices.ContainsFunc(v.members, func(m Member) bool { return m.ID != id && m.Alive })
+}
+
+// hear takes in that a member's process gave a sign of life by another way than the table at that time; zero: that
+// none will come for now.
+func (v *view) hear(id uint64, at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.seen[id]; s != nil {
-		s.since, s.changed = v.clock, true
+		s.heard = at
+		s.changed = s.changed || !at.IsZero()
 	}
+}
+
+// hears reports whether a member's process gave such a sign of life within the last d.
+func (v *view) hears(id uint64, d time.Duration) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.seen[id]
+	return s != nil && !s.heard.IsZero() && time.Since(s.heard) < d
+}
+
+// setStep sets how much the next read moves the clock on at most.
+func (v *view) setStep(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.maxStep = d
 }
 
 func (v *view) alive(e entry, s *sighting) bool {
