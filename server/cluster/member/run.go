@@ -89,7 +89,8 @@ func (r *Registry) glance(ctx context.Context) {
 	}
 }
 
-// promise is how long an answer to a challenge may take, as this process's next heartbeat says. The death of a leader that others follow shows by a challenge, so it answers soon.
+// promise is how long an answer to a challenge may take, as this process's next heartbeat says. The death
+// of a leader that others follow shows by a challenge, so it answers soon.
 func (r *Registry) promise() time.Duration {
 	if r.cfg.HearsLeader && (!r.elector.holds() || r.view.alone(r.id)) {
 		return max(r.cfg.answerInterval, r.cfg.calmInterval())
@@ -108,10 +109,10 @@ func (r *Registry) rest() time.Duration {
 }
 
 // calm reports whether nothing is expected to change: this process leads and no other
-// is there, or it hears the leader.
+// is there, or it hears the leader. Trouble with the database changes nothing: it is not to be asked more often.
 func (r *Registry) calm() bool {
 	switch {
-	case r.lockTrouble || r.beatTrouble || time.Since(r.challenged) < timing.Unheard:
+	case time.Since(r.challenged) < timing.Unheard:
 		return false
 	case r.elector.holds():
 		return r.view.alone(r.id)
@@ -124,10 +125,13 @@ func (r *Registry) calm() bool {
 // commit, so they are rare while all others hear this process without them. Those that do not
 // hear it challenge it.
 func (r *Registry) pace() time.Duration {
-	if time.Since(r.challenged) >= timing.Unheard && r.view.allHear(r.id) {
-		return max(timing.QuietHeartbeat, r.cfg.RetryPeriod)
+	switch {
+	case time.Since(r.challenged) < timing.Unheard || !r.view.allHear(r.id):
+		return r.cfg.RetryPeriod
+	case r.view.alone(r.id):
+		return max(r.cfg.heartbeatInterval, r.cfg.RetryPeriod)
 	}
-	return r.cfg.RetryPeriod
+	return max(timing.QuietHeartbeat, r.cfg.RetryPeriod)
 }
 
 // KeepsLock reports whether this process holds the lock, has seen so in the table just now, and
@@ -148,7 +152,11 @@ func (r *Registry) Unheard(member uint64) {
 
 // readGlance returns this member's row, nil if there is none.
 func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
-	bounded, cancel := context.WithTimeout(ctx, min(timing.GlanceTimeout, r.cfg.leaderTimeout()))
+	limit := min(timing.GlanceTimeout, r.cfg.leaderTimeout())
+	if r.elector.holds() && r.calm() {
+		limit = timing.HeartbeatTimeout // an attempt that is cut off costs a busy database a new connection
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	keys := [][]byte{coder.EncodeMemberKey(r.cfg.Name), coder.EncodeMemberKey(changes), coder.LockKey()}
 	holder, known := withID(r.view.last(), r.elector.lock.holder)
