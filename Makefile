@@ -211,6 +211,10 @@ scoreboard: ## Objects that come and go, and etcd's benchmark tool, beside etcd 
 	cd integration && SQLBRAIN_BENCHMARK_SCALE=20 SQLBRAIN_BENCHMARK_PAGE=$(CURDIR)/docs/benchmarks/etcd-tool.md \
 	  $(GO) test -count=1 -timeout 120m ./benchmark
 
+.PHONY: planes
+planes: ## A hundred control planes on one MySQL, into docs/benchmarks: six minutes; PLANES=n idle ones
+	cd integration && SQLBRAIN_PLANES=$(or $(PLANES),100) SQLBRAIN_PLANES_PAGE=$(CURDIR)/docs/benchmarks/planes.md $(GO) test -count=1 -timeout 60m ./planes
+
 .PHONY: bench-growth
 bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS
 	cd integration/bench && $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)

@@ -64,6 +64,9 @@ func startServer(t testing.TB, product Product) *Server {
 // the same when the server is started again.
 func (s *Server) URL() string { return s.url }
 
+// ID returns the id of the server's process, which runs.
+func (s *Server) ID() int { return s.p.program.ID() }
+
 // NewDatabase returns the URL of another empty database on this server.
 func (s *Server) NewDatabase(name string) string {
 	s.t.Helper()

@@ -1,0 +1,9 @@
+// Package planes runs many control planes, each a server of one member with one database, on one
+// database server: most are idle, some have objects that come and go, and then one makes as much noise as it
+// can. The busy ones must have no failed write and must deliver every event; what all of them use is measured.
+//
+// The test has a few planes. With SQLBRAIN_PLANES there are so many idle ones and a tenth of that busy ones, and
+// the measurements are written to the file that SQLBRAIN_PLANES_PAGE names:
+//
+//	make planes
+package planes

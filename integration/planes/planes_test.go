@@ -1,0 +1,282 @@
+package planes
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the database is asked what it did
+	"github.com/prometheus/procfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// noisyClients write as fast as they can, on one plane.
+const noisyClients = 64
+
+// settled is how long it takes until idle planes do no more than they will do.
+const settled = 100 * time.Second
+
+func TestManyPlanesOnOneServer(t *testing.T) {
+	planes := harness.Number(t, "SQLBRAIN_PLANES", 4, 100)
+	measured := os.Getenv("SQLBRAIN_PLANES") != "" || harness.Long()
+	wait, window := time.Second, 3*time.Second
+	if measured {
+		wait, window = settled, 30*time.Second
+	}
+	product := enginetest.MySQL
+	if _, err := product.Program(); err != nil {
+		product = enginetest.MariaDB
+	}
+	s := product.StartServer(t)
+	enginetest.Exec(t, s.URL(), "SET GLOBAL max_connections = 4000")
+	start := func(name string) *harness.Node { return harness.StartNodeOn(t, s.NewDatabase(name)) }
+	idle := make([]*harness.Node, planes)
+	for i := range idle {
+		idle[i] = start(fmt.Sprintf("idle%d", i))
+	}
+	busy := make([]*harness.Node, max(2, planes/10))
+	for i := range busy {
+		busy[i] = start(fmt.Sprintf("busy%d", i))
+	}
+	noisy := start("noisy")
+	all := slices.Concat(idle, busy, []*harness.Node{noisy})
+
+	p := page{product: string(product), idle: len(idle), busy: len(busy), window: window}
+	time.Sleep(wait)
+	p.atRest = measure(t, s, all, func() { time.Sleep(window) })
+	var alone, beside []churn
+	p.atWork = measure(t, s, all, func() { alone = onEach(t, busy, window) })
+	p.withNoise = measure(t, s, all, func() {
+		noise := make(chan churn)
+		go func() { noise <- run(t, noisy, window+2*time.Second, "--clients", strconv.Itoa(noisyClients)) }()
+		beside = onEach(t, busy, window)
+		p.noise = <-noise
+	})
+	p.alone, p.beside = alone, beside
+	t.Log("\n" + p.String())
+	for _, c := range slices.Concat(alone, beside, []churn{p.noise}) {
+		require.NoError(t, c.err)
+		require.Zero(t, c.Verification.Failed, "%v", c.Verification.Failures)
+		require.Positive(t, c.Events)
+	}
+	for _, c := range alone { // noise may take the machine's processors
+		require.Zero(t, c.Failed, "writes failed: %v", c.Errors)
+	}
+	require.NotZero(t, p.atRest.connections)
+	if path := os.Getenv("SQLBRAIN_PLANES_PAGE"); path != "" {
+		require.NoError(t, os.WriteFile(path, []byte(p.String()), 0o644))
+	}
+}
+
+// churn is what sqlbrain bench churn found.
+type churn struct {
+	err error
+
+	Succeeded, Failed int64
+	WriteP99, LagP99  float64 // milliseconds
+	Events            int64
+	Errors            map[string]int64
+	Verification      struct {
+		Failed   int64
+		Failures []string
+		Events   int64
+	}
+}
+
+// onEach runs churn on all nodes at the same time, at a rate that a small cluster has.
+func onEach(t *testing.T, nodes []*harness.Node, d time.Duration) []churn {
+	results := make([]churn, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { results[i] = run(t, n, d, "--clients", "4", "--rate", "20") })
+	}
+	all.Wait()
+	return results
+}
+
+// run may be called by several goroutines.
+func run(t *testing.T, n *harness.Node, d time.Duration, more ...string) (c churn) {
+	args := append([]string{"bench", "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
+		"--value-size", "1024", "--watchers", "2", "--exclusive", "--output", "json"}, more...)
+	out := harness.Run(t, d+2*time.Minute, "", harness.Sqlbrain(t), args...)
+	var report struct {
+		Phases []struct {
+			Name string
+			Ops  []struct {
+				Name              string
+				Succeeded, Failed int64
+				Errors            map[string]int64
+				Latency           struct{ P99 float64 } `json:"latency_ms"`
+			}
+		}
+		Verification json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(out.Stdout), &report); err != nil {
+		c.err = fmt.Errorf("%w: %s", err, out.Stderr)
+		return c
+	}
+	if c.err = json.Unmarshal(report.Verification, &c.Verification); c.err != nil {
+		return c
+	}
+	c.Events, c.Errors = c.Verification.Events, make(map[string]int64)
+	for _, p := range report.Phases {
+		for _, o := range p.Ops {
+			switch {
+			case p.Name == "churn":
+				c.Succeeded, c.Failed = c.Succeeded+o.Succeeded, c.Failed+o.Failed
+				for code, n := range o.Errors {
+					c.Errors[code] += n
+				}
+				c.WriteP99 = max(c.WriteP99, o.Latency.P99)
+			case o.Name == "event":
+				c.LagP99 = o.Latency.P99
+			}
+		}
+	}
+	return c
+}
+
+// usage is what all planes and their database used while something was done.
+type usage struct {
+	seconds     float64
+	connections int
+	heartbeats  float64 // a second, as MySQL counts transactions of several statements
+	statements  float64 // a second
+	planesCPU   float64 // processors
+	databaseCPU float64
+	planesRSS   int // bytes at the end, of all planes
+	databaseRSS int
+}
+
+func measure(t *testing.T, s *enginetest.Server, nodes []*harness.Node, do func()) (u usage) {
+	t.Helper()
+	db := open(t, s)
+	database := stat(t, s.ID())
+	var before, after float64
+	began, first := time.Now(), counters(t, db)
+	for _, n := range nodes {
+		before += stat(t, n.Process().ID()).CPUTime()
+	}
+	do()
+	u.seconds = time.Since(began).Seconds()
+	last := counters(t, db)
+	for _, n := range nodes {
+		end := stat(t, n.Process().ID())
+		after += end.CPUTime()
+		u.planesRSS += end.ResidentMemory()
+	}
+	end := stat(t, s.ID())
+	u.connections = int(last["Threads_connected"]) - 1
+	u.heartbeats = (last["Com_commit"] - first["Com_commit"]) / u.seconds
+	u.statements = (last["Questions"] - first["Questions"]) / u.seconds
+	u.planesCPU, u.databaseCPU = (after-before)/u.seconds, (end.CPUTime()-database.CPUTime())/u.seconds
+	u.databaseRSS = end.ResidentMemory()
+	return u
+}
+
+// open connects to the server by a connection of the test.
+func open(t *testing.T, s *enginetest.Server) *sql.DB {
+	t.Helper()
+	u, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	db, err := sql.Open("mysql", u.User.String()+"@tcp("+u.Host+")/")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// counters are those of the server.
+func counters(t *testing.T, db *sql.DB) map[string]float64 {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Questions', 'Threads_connected')")
+	require.NoError(t, err)
+	defer rows.Close()
+	c := map[string]float64{}
+	for rows.Next() {
+		var name string
+		var value float64
+		require.NoError(t, rows.Scan(&name, &value))
+		c[name] = value
+	}
+	require.NoError(t, rows.Err())
+	return c
+}
+
+func stat(t *testing.T, id int) procfs.ProcStat {
+	t.Helper()
+	p, err := procfs.NewProc(id)
+	require.NoError(t, err)
+	s, err := p.Stat()
+	require.NoError(t, err)
+	return s
+}
+
+// page is what was measured, in Markdown.
+type page struct {
+	product                   string
+	idle, busy                int
+	window                    time.Duration
+	atRest, atWork, withNoise usage
+	alone, beside             []churn // of the busy planes
+	noise                     churn
+}
+
+func (p *page) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %d control planes on one database server\n\nWritten by `make planes`: %d idle planes, %d busy ones and one noisy one, each a server with a database, on one %s "+
+		"with a cache of 128 MiB, on a machine with %d processors. A busy plane makes up to 20 writes a second for 4 clients, with 2 watchers; the noisy one as many as it can for %d. "+
+		"All programs are on this machine. Each column is of %v.\n\n",
+		p.idle+p.busy+1, p.idle, p.busy, p.product, runtime.NumCPU(), noisyClients, p.window)
+	b.WriteString("| | all idle | busy ones at work | and the noisy one |\n|---|---|---|---|\n")
+	row := func(name, format string, value func(*usage) any) {
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, u := range []*usage{&p.atRest, &p.atWork, &p.withNoise} {
+			fmt.Fprintf(&b, " "+format+" |", value(u))
+		}
+		b.WriteByte('\n')
+	}
+	planes := float64(p.idle + p.busy + 1)
+	row("connections to the database", "%d", func(u *usage) any { return u.connections })
+	row("statements a second", "%.0f", func(u *usage) any { return u.statements })
+	row("processors used by all planes", "%.2f", func(u *usage) any { return u.planesCPU })
+	row("percent of a processor for each plane", "%.2f", func(u *usage) any { return 100 * u.planesCPU / planes })
+	row("processors used by the database", "%.2f", func(u *usage) any { return u.databaseCPU })
+	row("resident MiB of a plane, mean", "%.0f", func(u *usage) any { return float64(u.planesRSS) / planes / (1 << 20) })
+	row("resident MiB of the database", "%d", func(u *usage) any { return u.databaseRSS >> 20 })
+	if p.product == string(enginetest.MySQL) {
+		fmt.Fprintf(&b, "\nIdle planes make %.1f commits a second together: heartbeats.\n", p.atRest.heartbeats)
+	}
+	b.WriteString("\n| | writes | failed | events | wrong answers and watchers | p99 of a write, ms | p99 of an event, ms |\n|---|---|---|---|---|---|---|\n")
+	churns := func(name string, all []churn) {
+		var sum churn
+		var writes, lags []float64
+		for _, c := range all {
+			sum.Succeeded, sum.Failed, sum.Events = sum.Succeeded+c.Succeeded, sum.Failed+c.Failed, sum.Events+c.Events
+			sum.Verification.Failed += c.Verification.Failed
+			writes, lags = append(writes, c.WriteP99), append(lags, c.LagP99)
+		}
+		slices.Sort(writes)
+		slices.Sort(lags)
+		median := len(all) / 2
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.1f (at most %.1f) | %.1f (at most %.1f) |\n", name, sum.Succeeded, sum.Failed, sum.Events,
+			sum.Verification.Failed, writes[median], writes[len(all)-1], lags[median], lags[len(all)-1])
+	}
+	churns("busy planes", p.alone)
+	churns("busy planes, beside the noisy one", p.beside)
+	churns("the noisy one", []churn{p.noise})
+	b.WriteString("\nThe last two columns are medians of the planes.\n")
+	return b.String()
+}
