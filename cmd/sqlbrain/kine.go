@@ -37,7 +37,7 @@ func commandLine(args []string) []string {
 func (p *program) newKineCommand() *cobra.Command {
 	flags := kine.New()
 	var notes []string
-	revert := false
+	revert, keepWrites := false, false
 	cmd := &cobra.Command{
 		Use:   kineName,
 		Short: "Serve with the command line of kine",
@@ -49,7 +49,8 @@ setting for which kine has no flag can be given as a variable, as in SQLBRAIN_QU
 Processes over the same MySQL database find each other in it and form a cluster, without a setting.
 
 If the database has a table of kine's with data, its keys are imported at the first start. The table
-stays, but no kine can use it until --revert gives it back.`,
+stays, but no kine can use it until --revert gives it back, with --keep-writes including what was
+written since.`,
 		Example: `  sqlbrain kine --endpoint 'mysql://user:password@tcp(db)/k8s' --listen-address unix:///run/k.sock
   kine --endpoint sqlite:///var/lib/kine/state.db --metrics-bind-address 0`,
 		Args:    noArgs,
@@ -65,14 +66,18 @@ stays, but no kine can use it until --revert gives it back.`,
 			return p.settings.Load(p.environ)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if keepWrites && !revert {
+				return &usageError{errors.New("--keep-writes is an addition to --revert")}
+			}
 			if revert {
-				return p.revertKine(cmd.Context())
+				return p.revertKine(cmd.Context(), keepWrites)
 			}
 			return p.serveKine(cmd.Context(), notes)
 		},
 	}
 	flags.Bind(cmd.Flags())
 	cmd.Flags().BoolVar(&revert, "revert", false, "give kine its table back, if no key was written since the import; then end")
+	cmd.Flags().BoolVar(&keepWrites, "keep-writes", false, "with --revert: if keys were written, write all keys into kine's table first")
 	cmd.SetVersionTemplate("kine (sqlbrain {{.Version}})\n")
 	return cmd
 }
@@ -138,7 +143,7 @@ func (p *program) withAdoption(ctx context.Context, db *sqldb.Database, logger *
 }
 
 // revertKine gives kine its table back.
-func (p *program) revertKine(ctx context.Context) error {
+func (p *program) revertKine(ctx context.Context, keepWrites bool) error {
 	logger, closeLog, err := p.newLogger()
 	if err != nil {
 		return err
@@ -147,7 +152,7 @@ func (p *program) revertKine(ctx context.Context) error {
 		if err := migrations.Verify(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
 		}
-		return p.withAdoption(ctx, db, logger, (*kine.Adoption).Revert)
+		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error { return a.Revert(ctx, keepWrites) })
 	})
 	if err == nil {
 		_, err = fmt.Fprintln(p.stdout, "kine can use its table again; sqlbrain's holds nothing")

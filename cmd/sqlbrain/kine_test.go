@@ -228,9 +228,34 @@ func TestKinesKeysAreImported(t *testing.T) {
 		require.EqualValues(t, 10, put.Header.Revision)
 		require.Equal(t, "c", string(put.PrevKv.Value))
 		require.Zero(t, n.stop())
-		execute(t, revert...).requireRefused(t, "keys were written since", "revision 9 was imported, the newest is 10")
+		execute(t, revert...).requireRefused(t, "keys were written since", "--keep-writes", "kine's newest revision is 9, sqlbrain's 10")
 		n = startKine(t, endpoint)
 		require.NotContains(t, n.log.String(), "importing the keys")
+		c = n.client(t)
+		// kine has one key for a revision, and no version.
+		_, err = c.Txn(t.Context()).Then(clientv3.OpPut("/registry/d", "1"), clientv3.OpPut("/registry/e", "2")).Commit()
+		require.NoError(t, err)
+		lease, err := c.Grant(t.Context(), 70)
+		require.NoError(t, err)
+		_, err = c.Put(t.Context(), "/registry/f", "3", clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		_, err = c.Delete(t.Context(), "/registry/a")
+		require.NoError(t, err)
+		require.Zero(t, n.stop())
+		execute(t, "kine", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "--revert")
+		a = execute(t, append(revert, "--keep-writes")...)
+		require.Zero(t, a.code, a.stderr)
+		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (17, '/registry/g', 1, 0, 0, 0, 0, 'g')")
+		n = startKine(t, endpoint)
+		got, err = n.client(t).Get(t.Context(), "", clientv3.WithFromKey())
+		require.NoError(t, err)
+		require.EqualValues(t, 17, got.Header.Revision)
+		keys = nil
+		for _, kv := range got.Kvs {
+			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease))
+		}
+		require.Equal(t, []string{"/registry/c=d 9 10 0", "/registry/d=1 11 11 0", "/registry/e=2 15 15 0", "/registry/events/e=e 8 8 3600", "/registry/f=3 12 12 70",
+			"/registry/g=g 17 17 0", "/registry/health={} 2 2 0"}, keys)
 		require.Zero(t, n.stop())
 	})
 }

@@ -161,7 +161,27 @@ func TestInKinesPlace(t *testing.T) {
 		again.Kill(t)
 		p, c = start()
 		k.compare(t, c)
+		want, err := c.Get(t.Context(), "/", clientv3.WithPrefix())
+		require.NoError(t, err)
 		p.Stop(t)
+
+		// Also with what was written.
+		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert", "--keep-writes")...)
+		harness.StartProcess(t, buildKine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0").Await(t,
+			func(ctx context.Context) error {
+				got, err = from.Get(ctx, "/", clientv3.WithPrefix())
+				return err
+			})
+		require.Len(t, got.Kvs, len(want.Kvs))
+		for i, kv := range want.Kvs {
+			is := got.Kvs[i]
+			require.Equal(t, fmt.Sprint(kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision), fmt.Sprint(is.Key, is.Value, is.ModRevision, is.CreateRevision), "%s", kv.Key)
+		}
+		_, err = from.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRev(want.Header.Revision-1))
+		require.ErrorContains(t, err, "compacted")
+		r, err := from.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision("/registry/last"), "=", 0)).Then(clientv3.OpPut("/registry/last", "v")).Commit()
+		require.NoError(t, err)
+		require.Greater(t, r.Header.Revision, want.Header.Revision)
 	}
 	t.Run("sqlite", func(t *testing.T) { try(t, "sqlite://"+filepath.Join(t.TempDir(), "state.db")) })
 	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {

@@ -23,10 +23,13 @@ var (
 	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid cannot be known: " +
 		"rename the table kine if its data is no longer needed")
 	// ErrWritten: keys were written since the import.
-	ErrWritten = errors.New("keys were written since kine's were imported: going back to kine's table would lose them")
+	ErrWritten = errors.New("keys were written since kine's were imported: --keep-writes writes all keys back into kine's table, without it they would be lost")
+	// ErrServed: a server wrote while its keys were written back.
+	ErrServed = errors.New("sqlbrain has written keys meanwhile: stop every process that serves the database, and start again")
 	// ErrNothingAdopted: there is no import to go back from.
 	ErrNothingAdopted = errors.New("the database has no table of kine whose keys were imported")
 
+	errPartial  = errors.New("kine's table has a part of its rows, and sqlbrain has no data: writing the keys back was interrupted, and sqlbrain's rows were removed since")
 	errLockLost = errors.New("the connection that keeps other processes from importing was lost")
 )
 
@@ -69,20 +72,25 @@ func (a *Adoption) Import(ctx context.Context) error {
 			}
 		} else if chain, err := a.chain(ctx); err != nil || chain != nil {
 			return err // chain: it has been imported
+		} else if table == Partial {
+			if err := a.complete(ctx); err != nil {
+				return err
+			}
 		}
 		return a.copy(ctx, held)
 	})
 }
 
-// Revert empties the store and gives the table back to kine. Errors: ErrWritten,
+// Revert empties the store and gives the table back to kine. If keys were written since the import, it does so only
+// if keepWrites is set, and then writes the table anew, without history. Errors: ErrWritten, ErrServed,
 // ErrNothingAdopted, the database's.
-func (a *Adoption) Revert(ctx context.Context) error {
-	return a.alone(ctx, func(func() error) error {
+func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
+	return a.alone(ctx, func(held func() error) error {
 		table, err := Look(ctx, a.Dialect, a.DB)
 		if err != nil {
 			return err
 		}
-		if table != Adopted {
+		if table != Adopted && table != Partial {
 			return ErrNothingAdopted
 		}
 		chain, err := a.chain(ctx)
@@ -93,11 +101,26 @@ func (a *Adoption) Revert(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if chain != nil && chain.Revision != rev {
-			return fmt.Errorf("%w (revision %d was imported, the newest is %d)", ErrWritten, rev, chain.Revision)
+		switch {
+		case chain == nil, table == Adopted && chain.Revision == rev:
+		case !keepWrites:
+			return fmt.Errorf("%w (kine's newest revision is %d, sqlbrain's %d)", ErrWritten, rev, chain.Revision)
+		default:
+			if err := a.rewrite(ctx, table, chain, held); err != nil {
+				return err
+			}
+			table = Partial
 		}
-		if err := repair.Discard(ctx, a.Store, chain); err != nil {
+		var conflict *sqlstore.Conflict
+		if err := repair.Discard(ctx, a.Store, chain); errors.As(err, &conflict) {
+			return errors.Join(ErrServed, err)
+		} else if err != nil {
 			return err
+		}
+		if table == Partial {
+			if err := a.complete(ctx); err != nil {
+				return err
+			}
 		}
 		_, err = a.DB.ExecContext(ctx, returnTable)
 		return err

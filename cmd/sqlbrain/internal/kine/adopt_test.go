@@ -110,7 +110,7 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 	for commits, ended := 0, false; !ended; commits++ {
 		store := memstore.New()
 		require.NoError(t, adoption(store).Import(t.Context()))
-		err := adoption(&failing{store, commits}).Revert(t.Context())
+		err := adoption(&failing{store, commits}).Revert(t.Context(), false)
 		if ended = err == nil; !ended {
 			require.ErrorIs(t, err, errCut)
 			if commits > 0 {
@@ -120,10 +120,10 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 				require.NoError(t, adoption(again).Import(t.Context()))
 				require.Equal(t, want, rowsOf(t, again))
 			}
-			require.NoError(t, adoption(store).Revert(t.Context()))
+			require.NoError(t, adoption(store).Revert(t.Context(), false))
 		}
 		require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
-		require.ErrorIs(t, adoption(store).Revert(t.Context()), ErrNothingAdopted)
+		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrNothingAdopted)
 		_, err = db.ExecContext(t.Context(), adoptTable)
 		require.NoError(t, err)
 	}
@@ -181,3 +181,117 @@ func TestProcessesThatImportAtOnce(t *testing.T) {
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// unreadable is a store that reads so many pages of values, and then fails.
+type unreadable struct {
+	sqlstore.Store
+	left int
+}
+
+func (s *unreadable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if s.left == 0 {
+		return nil, errCut
+	}
+	s.left--
+	return s.Store.MultiGet(ctx, keys)
+}
+
+// TestWritingBackBeginsAnew: kine gets no part of the keys, and a server that goes on serves what it had.
+func TestWritingBackBeginsAnew(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	for _, s := range claimedTable {
+		exec(s)
+	}
+	adoption := func(store sqlstore.Store) *Adoption {
+		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
+	}
+	look := func() Table {
+		t.Helper()
+		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+		require.NoError(t, err)
+		return table
+	}
+	store := memstore.New()
+	require.NoError(t, adoption(store).Import(t.Context()))
+	write := func(key string, rev int64) {
+		t.Helper()
+		raw, err := store.Get(t.Context(), coder.ChainKey())
+		require.NoError(t, err)
+		chain, err := coder.DecodeChain(raw)
+		require.NoError(t, err)
+		chain.Revision = rev
+		r := &coder.Record{Key: []byte(key), Value: []byte(key), CreateRevision: rev, ModRevision: rev, Version: 1}
+		b := store.BeginBatchWrite()
+		b.CAS(coder.ChainKey(), coder.EncodeChain(chain), raw)
+		b.Put(coder.EncodeIndexKey(r.Key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1}))
+		b.Put(coder.EncodeVersionKey(r.Key, rev), coder.EncodeVersion(r))
+		require.NoError(t, b.Commit(t.Context()))
+	}
+	write("/new/1", 6001)
+	before := rowsOf(t, store)
+	require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrWritten)
+	require.Equal(t, Adopted, look())
+	for pages := range 3 {
+		require.ErrorIs(t, adoption(&unreadable{store, pages * 30}).Revert(t.Context(), true), errCut)
+		require.Equal(t, Partial, look())
+		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrWritten)
+		require.NoError(t, adoption(store).Import(t.Context()), "a server goes on")
+		require.Equal(t, before, rowsOf(t, store))
+		require.ErrorIs(t, adoption(memstore.New()).Import(t.Context()), errPartial)
+		require.ErrorIs(t, adoption(memstore.New()).Revert(t.Context(), true), errPartial)
+	}
+	write("/new/2", 6002)
+
+	// A server that writes at this moment keeps its data.
+	late := &lateWrite{Store: store, write: func() { write("/new/3", 6003) }}
+	require.ErrorIs(t, adoption(late).Revert(t.Context(), true), ErrServed)
+	require.Equal(t, Partial, look())
+
+	last := -1
+	for commits := 0; last < 0; commits++ {
+		again := memstore.New()
+		copyRows(t, again, store)
+		switch err := adoption(&failing{again, commits}).Revert(t.Context(), true); {
+		case err == nil:
+			last = commits
+		default:
+			require.ErrorIs(t, err, errCut)
+			require.Equal(t, Partial, look())
+			if commits > 0 { // The keys are in kine's table: it can be imported, or returned.
+				imported := memstore.New()
+				copyRows(t, imported, again)
+				require.NoError(t, adoption(imported).Import(t.Context()))
+				require.Equal(t, Adopted, look())
+				exec(beginWriting)
+				require.NoError(t, adoption(again).Revert(t.Context(), false))
+				exec("ALTER TABLE kine RENAME COLUMN name TO name_being_written")
+			}
+		}
+	}
+	require.Greater(t, last, 2)
+	require.Equal(t, Used, look())
+	var rows, newest int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), MAX(id) FROM kine WHERE name <> 'compact_rev_key'").Scan(&rows, &newest))
+	require.Equal(t, []int{6003, 6003}, []int{rows, newest})
+}
+
+// lateWrite is a store in which a server writes just before the first commit.
+type lateWrite struct {
+	sqlstore.Store
+	write func()
+}
+
+func (s *lateWrite) BeginBatchWrite() sqlstore.BatchWrite {
+	if s.write != nil {
+		s.write()
+		s.write = nil
+	}
+	return s.Store.BeginBatchWrite()
+}

@@ -19,6 +19,7 @@ const (
 	Absent  Table = iota // there is no table, or it has no data
 	Used                 // a kine may use it
 	Adopted              // its column of keys is renamed
+	Partial              // its rows are being written anew
 )
 
 // Columns of a table of kine's, by dialect.
@@ -43,6 +44,8 @@ func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
 		return Absent, fmt.Errorf("looking for kine's table: %w", err)
 	case columns["name_in_sqlbrain"]:
 		return Adopted, nil
+	case columns["name_being_written"]:
+		return Partial, nil
 	case !columns["name"]:
 		return Absent, nil
 	}

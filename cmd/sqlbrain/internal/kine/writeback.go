@@ -13,7 +13,7 @@ import (
 
 const (
 	// While the rows are written anew, the column of keys has a third name, and the row compact_rev_key is
-	// missing: nobody takes a part for the whole.
+	// missing, so that no program takes a part for the whole.
 	beginWriting = "ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name_being_written"
 	endWriting   = "ALTER TABLE kine RENAME COLUMN name_being_written TO name_in_sqlbrain"
 	deleteMark   = "DELETE FROM kine WHERE name_being_written = 'compact_rev_key'"
