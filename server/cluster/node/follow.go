@@ -26,7 +26,11 @@ func (n *Node) follow(ctx context.Context) {
 		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
 			n.log.Debug("cannot read the log", "error", err)
 		}
-		pause(ctx, timing.ReadLog, changed)
+		rest := timing.ReadLog
+		if n.backend.Leading() {
+			rest = timing.Look // the end of the leadership closes changed
+		}
+		pause(ctx, rest, changed)
 	}
 }
 
