@@ -15,6 +15,10 @@ type Options struct {
 	// for a server, twice the processors but at least 4 for SQLite. Commits have separate
 	// connections, so that reads cannot starve them: 4 for a server, one for SQLite.
 	MaxOpenConns int
+	// PageCache is how many bytes of pages SQLite's connections keep in this process, together. They
+	// take twice as much memory, because the allocator rounds a page and its header up to a power of two.
+	// 0 is the default, 4 MiB. Other engines have none.
+	PageCache int64
 	// MaxIdleTime and MaxLifetime are after how long a connection to a server is closed that is not used, or used all the
 	// time. 0 is the engine's default. SQLite's connections stay open.
 	MaxIdleTime, MaxLifetime time.Duration

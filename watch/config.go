@@ -21,7 +21,7 @@ type Config struct {
 // DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{
-		RingEvents: 1 << 16, RingBytes: 64 << 20,
+		RingEvents: 1 << 16, RingBytes: 8 << 20,
 		QueueEvents: 1024, QueueBytes: 4 << 20,
 		ProgressInterval: 10 * time.Minute,
 	}

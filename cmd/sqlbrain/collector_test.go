@@ -6,15 +6,17 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestHeapGrowthIsBounded(t *testing.T) {
-	for live, want := range map[uint64]int{
-		0: 400, 1 << 20: 400, 32 << 20: 400, 48 << 20: 270, 64 << 20: 200, 128 << 20: 100, 192 << 20: 70, 256 << 20: 50, 1 << 40: 50,
+	for _, c := range []struct{ live, aim, want int }{
+		{0, 1024, 400}, {1, 1024, 400}, {32, 1024, 400}, {48, 1024, 270}, {64, 1024, 200}, {128, 1024, 100}, {192, 1024, 70}, {256, 1024, 50}, {1 << 20, 1024, 50},
+		{0, 64, 400}, {10, 64, 400}, {16, 64, 300}, {32, 64, 100}, {40, 64, 60}, {60, 64, 50}, {1000, 64, 50},
 	} {
-		if got := growth(live); got != want {
-			t.Errorf("a heap of %d MiB may grow by %d%%, want %d%%", live>>20, got, want)
+		if got := growth(uint64(c.live)<<20, int64(c.aim)<<20); got != c.want {
+			t.Errorf("a heap of %d MiB may grow by %d%% towards %d MiB, want %d%%", c.live, got, c.aim, c.want)
 		}
 	}
 }
@@ -31,7 +33,7 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	before := percent()
 	defer debug.SetGCPercent(int(before))
-	restore := relaxCollector()
+	restore := relaxCollector(1 << 30)
 	await := func(what string, ok func(uint64) bool) {
 		t.Helper()
 		eventually.True(t, what, func() bool {
@@ -63,7 +65,7 @@ func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", "")
 			t.Setenv(name, "150")
 			before := percent()
-			restore := relaxCollector()
+			restore := relaxCollector(1 << 30)
 			defer restore()
 			if got := percent(); got != before {
 				t.Fatalf("set from %d%% to %d%%", before, got)
@@ -74,15 +76,16 @@ func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
 
 func TestMemoryLimitIsSetAndRestored(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
-	restore := tuneCollector(goMemory(512<<20, 64<<20))
-	if got := debug.SetMemoryLimit(-1); got != 400<<20 {
+	restore := tuneCollector(config.Memory{Aim: 512 << 20, Limit: 512 << 20, Pages: 64 << 20})
+	if got := debug.SetMemoryLimit(-1); got != 420<<20 {
 		t.Fatalf("Go may have %d MiB, want what the pages of SQLite and the program leave", got>>20)
 	}
 	restore()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Fatalf("restored to %d, it was %d", got, before)
 	}
-	tuneCollector(goMemory(0, 64<<20))()
+	restore = tuneCollector(config.Memory{Aim: 512 << 20, Pages: 64 << 20})
+	defer restore()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Fatalf("%d without a limit, want %d", got, before)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
-	"github.com/sqlbrain/sqlbrain/sqlstore/sqlite"
 )
 
 func (p *program) newServeCommand() *cobra.Command {
@@ -43,10 +42,12 @@ func (p *program) serve(ctx context.Context) error {
 
 // serveAfter is serve, and calls prepare before it touches the schema.
 func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
+	useTwoThreads()
+	container := containerMemory()
+	memory := p.settings.FitMemory(container)
+	defer tuneCollector(memory)()
 	c := p.settings.Config
 	u := p.settings.URL()
-	useTwoThreads()
-	defer tuneCollector(goMemory(c.MemoryLimit, sqlite.PageCacheBytes(u, c.Store.MaxOpenConns)))()
 	if err := preflight(&c, clustered(u.Dialect)); err != nil {
 		return err
 	}
@@ -57,6 +58,7 @@ func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) err
 	defer func() { err = errors.Join(err, closeLog()) }()
 	logger.Info("sqlbrain starts", "version", productVersion(), "etcd_api", server.EtcdVersion,
 		"datastore", u, "settings", p.settings.Describe())
+	logMemory(logger, &c, memory, container)
 	for _, name := range p.settings.UnknownEnvironment(p.environ) {
 		logger.Warn("ignored an environment variable that is not a setting", "name", name)
 	}

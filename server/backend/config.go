@@ -59,7 +59,7 @@ func DefaultConfig() Config {
 		RequestTimeout:  7 * time.Second,
 		MinLeaseTTL:     2,
 		Write:           write.DefaultLimits(),
-		RecordCache:     64 << 20,
+		RecordCache:     24 << 20,
 		TokenTTL:        300 * time.Second,
 		Handover:        timing.Handover,
 		AutoCompaction:  compact.Auto{Mode: compact.Periodic},

@@ -27,27 +27,17 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	if err != nil {
 		return nil, err
 	}
+	writer, reader := pageCaches(o.PageCache, o.MaxOpenConns)
 	if o.WrapConnector != nil {
 		base = o.WrapConnector(base)
 	}
 	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger}, sqldb.Pools{
-		Read:  &sqldb.Session{Base: base, Statements: sessionStatements(false)},
-		Write: &sqldb.Session{Base: base, Statements: sessionStatements(true)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
+		Read:  &sqldb.Session{Base: base, Statements: sessionStatements(false, reader)},
+		Write: &sqldb.Session{Base: base, Statements: sessionStatements(true, writer)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
 	}), nil
 }
 
 func defaultReadConns() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
-
-// PageCacheBytes returns the most memory of this process that SQLite's caches take, in
-// bytes, with maxOpenConns as in sqlstore.Options. It is twice what they hold, because the
-// allocator rounds a page and its header up to a power of two. It is 0 for other engines.
-func PageCacheBytes(u *sqlstore.URL, maxOpenConns int) int64 {
-	if u.Dialect != sqlstore.DialectSQLite {
-		return 0
-	}
-	readers := sqlstore.Options{MaxOpenConns: maxOpenConns}.WithDefaults(defaultReadConns()).MaxOpenConns
-	return 2 * (writerCacheBytes + int64(readers)*readerCacheBytes)
-}
 
 // Name implements sqldb.Engine.
 func (*engine) Name() string { return sqlstore.DialectSQLite }

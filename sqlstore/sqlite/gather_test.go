@@ -186,7 +186,7 @@ func TestSQLiteCommitLargerThanItsCache(t *testing.T) {
 	for attempt := range 3 {
 		b := s.BeginBatchWrite()
 		for i := range rows {
-			b.Put(key(i), bytes.Repeat([]byte{byte(attempt)}, writerCacheBytes/rows*2))
+			b.Put(key(i), bytes.Repeat([]byte{byte(attempt)}, 4*defaultPageCache/rows))
 		}
 		fails := attempt == 1
 		if fails {

@@ -52,7 +52,7 @@ func DefaultLimits() Limits {
 		BatchRequests: 256,
 		BatchRows:     1024,
 		BatchBytes:    4 << 20,
-		IndexCache:    200_000,
+		IndexCache:    1 << 15,
 		TxnKeys:       MaxTxnKeys,
 		CommitTimeout: 10 * time.Second,
 	}

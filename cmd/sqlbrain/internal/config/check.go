@@ -21,14 +21,6 @@ func (s *Settings) check() error {
 	return nil
 }
 
-func (s *Settings) checkMemory() error {
-	if least := s.leastMemory(); s.MemoryLimit > 0 && s.MemoryLimit < least {
-		return s.invalid("memory-limit-bytes", "%d is too small for what --watch-ring-bytes, --object-cache-bytes and --index-cache-entries keep, at least %d is needed",
-			s.MemoryLimit, least)
-	}
-	return nil
-}
-
 func (s *Settings) checkNames() error {
 	if kind, _, _ := strings.Cut(s.Server.AuthToken, ","); kind != "simple" && kind != "jwt" {
 		return s.invalid("auth-token", "%q is no kind of token: use simple, or jwt with its options", kind)

@@ -120,16 +120,6 @@ func (s *Settings) finish() error {
 	return s.readRetention()
 }
 
-// leastMemory is what the caches take, and a process that works with them, in bytes.
-func (c *Config) leastMemory() int64 {
-	const (
-		indexEntry = 256
-		process    = 240 << 20
-	)
-	caches := float64(c.Backend.Watch.RingBytes) + float64(c.Backend.RecordCache) + indexEntry*float64(c.Backend.Write.IndexCache)
-	return process + int64(min(caches, math.MaxInt64/2))
-}
-
 // readRetention reads the retention as etcd does.
 func (s *Settings) readRetention() error {
 	s.Backend.AutoCompaction.Retention, s.Backend.AutoCompaction.Revisions = 0, 0

@@ -98,7 +98,7 @@ func (s *Settings) define() {
 	number(s, f.DurationVar, &s.Backend.Write.CommitTimeout, "commit-timeout", time.Millisecond, math.MaxInt64, "after this long the outcome of a commit counts as unknown and is looked up")
 	number(s, f.IntVar, &s.Backend.Write.IndexCache, "index-cache-entries", 1, 1<<30, "keys whose metadata is kept in memory")
 	number(s, f.IntVar, &s.Backend.RecordCache, "object-cache-bytes", 0, math.MaxInt, "bytes of current keys and values kept in memory, for gets and lists (0: none)")
-	number(s, f.Int64Var, &s.MemoryLimit, "memory-limit-bytes", 0, math.MaxInt64, "stay below this many bytes of resident memory, by collecting garbage more often (0: no limit)")
+	number(s, f.Int64Var, &s.MemoryLimit, "memory-limit-bytes", 0, math.MaxInt64, "resident memory to stay within, in bytes: caches whose sizes are not given are sized for it, and garbage is collected more often near it (0: what the container may use; if that is not limited, caches for 112 MiB)")
 
 	f.Var(choice(&s.LogLevel, option[slog.Level]{"info", slog.LevelInfo}, option[slog.Level]{"debug", slog.LevelDebug},
 		option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}), "log-level", "least severe messages that are logged")
