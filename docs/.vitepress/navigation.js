@@ -63,6 +63,9 @@ const developers = closed('Developers',
   page('Measurements', '/measurements'),
   page('Benchmarks', '/benchmarks/'),
   page('Side by side', '/benchmarks/results'),
+  page('Scoreboard', '/benchmarks/scoreboard'),
+  page("etcd's benchmark tool", '/benchmarks/etcd-tool'),
+  page('A hundred control planes', '/benchmarks/planes'),
   page('By size of the data', '/benchmarks/growth'),
   page('Releases', '/releasing'))
 
