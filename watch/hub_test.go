@@ -184,6 +184,7 @@ func TestOneRevisionComesInOneResponse(t *testing.T) {
 	b.expect(s, "0@2 put:a:2 put:b:2 put:c:2 put:d:2")
 }
 
+// TestRevisionsQueuedTogetherAreMerged: each watcher of the stream gets one response, and the first watcher comes first.
 func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"), key("b"))
@@ -192,7 +193,26 @@ func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
 	b.put("a")
 	b.put("b")
 	b.put("a")
-	b.expect(s, "0@3 put:a:2 put:a:3", "1@4 put:b:4", "0@5 put:a:5")
+	b.expect(s, "0@5 put:a:2 put:a:3 put:a:5", "1@4 put:b:4")
+	b.put("b")
+	b.put("a")
+	b.expect(s, "1@6 put:b:6")
+	b.put("b") // the response that was taken is not added to
+	b.put("a")
+	b.expect(s, "0@9 put:a:7 put:a:9", "1@8 put:b:8")
+}
+
+func TestEventsDoNotOvertakeProgress(t *testing.T) {
+	b := newBed(t, Config{})
+	s := b.stream(key("a"), key("b"))
+	b.expect(s, "0@1 created", "1@1 created")
+	b.put("a")
+	b.put("b")
+	s.RequestProgress()
+	b.put("a")
+	b.put("b")
+	b.put("a")
+	b.expect(s, "0@2 put:a:2", "1@3 put:b:3", "-1@3", "0@6 put:a:4 put:a:6", "1@5 put:b:5")
 }
 
 func TestMergedResponsesAreBounded(t *testing.T) {

@@ -38,7 +38,10 @@ type pending struct {
 	size    int // bytes of entries
 }
 
-// queue is a stream's responses in the order in which they must be sent. Its
+// queue is a stream's responses in the order in which they must be sent. Events of one
+// watcher may overtake those of others: they join the response of that watcher that still waits,
+// so that a stream of many watchers catches up with few responses. They do not overtake
+// anything else, such as progress. Its
 // length is bounded: events by the budget of each watcher, periodic progress by
 // one a watcher, the rest by maxControls and maxProgress.
 type queue struct {
@@ -51,6 +54,7 @@ type queue struct {
 	closed     bool
 	room       sync.Cond // controls went down, or closed
 	head, tail *pending
+	stops      int // responses so far that events do not overtake
 	controls   int
 	progresses int
 	taken      *pending // out of the queue, but not handed to the consumer yet
@@ -64,6 +68,9 @@ func (q *queue) init(budget *Config, m *metrics, ready *readyQueue) {
 
 // append puts p at the end. The lock is held.
 func (q *queue) append(p *pending) {
+	if p.kind != eventKind {
+		q.stops++
+	}
 	if q.tail == nil {
 		q.head = p
 	} else {
@@ -114,20 +121,21 @@ func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) 
 	return 0
 }
 
-// appendEvents queues one revision, in the last response if that is w's as well
-// and not large.
+// appendEvents queues one revision, in w's last response if that is still queued and
+// not large.
 func (q *queue) appendEvents(w *watcher, entries []*entry, size int, header int64) {
-	if t := q.tail; t != nil && t.kind == eventKind && t.w == w &&
-		len(t.entries)+len(entries) <= batchEvents && t.size+size <= batchBytes {
-		t.entries = append(t.entries, entries...)
-		t.size += size
-		t.resp.Revision = max(t.resp.Revision, header)
+	if p := w.last; p != nil && w.stops == q.stops &&
+		len(p.entries)+len(entries) <= batchEvents && p.size+size <= batchBytes {
+		p.entries = append(p.entries, entries...)
+		p.size += size
+		p.resp.Revision = max(p.resp.Revision, header)
 		return
 	}
-	q.append(&pending{
+	w.last, w.stops = &pending{
 		kind: eventKind, w: w, entries: entries, size: size,
 		resp: Response{WatchID: w.id, Revision: header, Fragment: w.fragment},
-	})
+	}, q.stops
+	q.append(w.last)
 }
 
 // control queues an answer to a request, or a cancellation.
@@ -186,7 +194,7 @@ func (q *queue) watcherProgress(w *watcher, revision int64, since time.Time) (la
 func (q *queue) drop(w *watcher) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.gone = true
+	w.gone, w.last = true, nil
 	if w.queued == 0 && !w.notified {
 		return
 	}
@@ -250,6 +258,9 @@ func (q *queue) take() (*pending, error) {
 		p.w.notified = false
 	case eventKind:
 		n := len(p.entries)
+		if p.w.last == p {
+			p.w.last = nil
+		}
 		p.w.queued -= n
 		p.w.bytes -= p.size
 		q.metrics.pending.Sub(float64(n))
