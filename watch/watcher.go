@@ -41,7 +41,7 @@ type watcher struct {
 	retry    *time.Timer // next attempt after an error of the Source; nil if none is due
 
 	// Guarded by the stream's lock.
-	last       *pending  // the last response with its events, nil if that is not queued any more
+	last       *pending  // the last response with its events, nil once that was taken
 	stops      int       // the queue's when last was queued
 	queued     int       // events in the queue
 	bytes      int       // their bytes

@@ -25,7 +25,7 @@ func Scoreboard(f *result.File, plots []string) string {
 		value       func(*result.Figure) float64
 		format      func(result.Spread) string
 	}{
-		{"Writes that failed", "Percent of the writes that were sent, least–most of the rounds. What failed was sent again.", failed, span("%.2f %%")},
+		{"Writes that failed", "Percent of the writes that were sent, least–most of the rounds. Failed writes were sent again.", failed, span("%.2f %%")},
 		{"Events delivered", "Percent of the events that had to come, least–most of the rounds.", delivered, span("%.2f %%")},
 		{"Events too many", "Events that came twice or should not have come; the most of a round.",
 			func(g *result.Figure) float64 { return float64(g.Unexpected) }, most},
