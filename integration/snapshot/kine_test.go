@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -16,23 +14,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
-
-// buildKine builds kine as released, in its module.
-func buildKine(t *testing.T) string {
-	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("kine's SQLite needs a C compiler, and gcc is not there")
-	}
-	path := filepath.Join(t.TempDir(), "kine")
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/k3s-io/kine")
-	build.Dir = filepath.Join("..", "programs", "kine")
-	build.Env = append(build.Environ(), "CGO_ENABLED=1")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
 
 // kine is a running kine with keys of all kinds.
 type kine struct {
@@ -47,7 +28,7 @@ const pods = 1200 // more than two pages
 // startKine starts kine and gives it keys.
 func startKine(t *testing.T, endpoint string) *kine {
 	t.Helper()
-	program := buildKine(t)
+	program := harness.Kine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), programWait)
 	defer cancel()
 	k := &kine{address: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))}
@@ -149,7 +130,7 @@ func TestInKinesPlace(t *testing.T) {
 		p.Stop(t)
 		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert")...)
 
-		again := harness.StartProcess(t, buildKine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
+		again := harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
 		from := harness.ClientOf(t, "http://"+k.address)
 		again.Await(t, func(ctx context.Context) error {
 			got, err := from.Get(ctx, "/registry/pods/7")
@@ -167,7 +148,7 @@ func TestInKinesPlace(t *testing.T) {
 
 		// Also with what was written.
 		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert", "--keep-writes")...)
-		harness.StartProcess(t, buildKine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0").Await(t,
+		harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0").Await(t,
 			func(ctx context.Context) error {
 				got, err = from.Get(ctx, "/", clientv3.WithPrefix())
 				return err

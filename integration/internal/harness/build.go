@@ -21,7 +21,10 @@ const (
 	pkgEtcd     = "go.etcd.io/etcd/server/v3"
 	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
 	pkgEtcdutl  = "go.etcd.io/etcd/etcdutl/v3"
+	pkgKine     = "github.com/k3s-io/kine"
 )
+
+const thisModule = modSqlbrain + "/integration"
 
 const buildWait = 15 * time.Minute
 
@@ -50,6 +53,15 @@ func Sqlbrain(t testing.TB) string { t.Helper(); return program(t, "sqlbrain", p
 func Etcd(t testing.TB) string     { t.Helper(); return program(t, "etcd", pkgEtcd) }
 func Etcdctl(t testing.TB) string  { t.Helper(); return program(t, "etcdctl", pkgEtcdctl) }
 func Etcdutl(t testing.TB) string  { t.Helper(); return program(t, "etcdutl", pkgEtcdutl) }
+
+// Kine returns the path of kine as it is released, with its SQLite. It skips the test if there is no C compiler.
+func Kine(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("kine's SQLite needs a C compiler, and gcc is not there")
+	}
+	return program(t, "kine", pkgKine)
+}
 
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()
@@ -91,18 +103,31 @@ func build(name, pkg string) (string, error) {
 		args = append(args, "-tags", tags)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	if pkg == pkgSqlbrain {
-		// In its own module, so that it has the dependencies its users get.
-		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", modSqlbrain).Output()
-		if err != nil {
-			return "", fmt.Errorf("find %s: %w", modSqlbrain, err)
-		}
-		cmd.Dir = strings.TrimSpace(string(root))
+	// In their own modules, so that they have the dependencies their users get.
+	var err error
+	switch pkg {
+	case pkgSqlbrain:
+		cmd.Dir, err = moduleDir(ctx, modSqlbrain)
+	case pkgKine:
+		cmd.Dir, err = moduleDir(ctx, thisModule)
+		cmd.Dir = filepath.Join(cmd.Dir, "programs", "kine")
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
+	}
+	if err != nil {
+		return "", err
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return path, nil
+}
+
+func moduleDir(ctx context.Context, module string) (string, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", module, err)
+	}
+	return strings.TrimSpace(string(dir)), nil
 }
 
 // Main returns a runner of m's tests that removes the built programs after them.
