@@ -273,7 +273,7 @@ func TestRecoverIsRefusedWhileMembersRun(t *testing.T) {
 			r.run("--yes", "--force")
 			require.Equal(t, before.Revision+defaultBump, r.chain().Revision)
 			second := startNode(t, append(member, "--force-join")...)
-			first.log.await("this process is not a member of the cluster any more")
+			first.log.await("this process is no longer a member of the cluster")
 			require.Zero(t, first.stop())
 			require.Zero(t, second.stop())
 			r.run("--yes")

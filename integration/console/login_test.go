@@ -95,7 +95,7 @@ func TestLoginAndChanges(t *testing.T) {
 	put(t, root, "/app/mine/a", []byte("theirs"))
 	p.fill("Value", "mine")
 	p.click("Save")
-	p.see("the key has been changed meanwhile")
+	p.see("the key has changed since it was loaded")
 	require.Equal(t, "theirs", value(t, root, "/app/mine/a"))
 	p.visit("#/new/" + link("/app/mine/"))
 	p.fill("Key", `/app/mine/b\x00`)

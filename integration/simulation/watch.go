@@ -266,7 +266,7 @@ func (f *watching) add(r *pb.WatchResponse) error {
 		return nil
 	}
 	if r.WatchId != -1 || r.Created || r.Canceled || len(r.Events) > 0 {
-		return fmt.Errorf("%w: there is no watch %d: %v", errWrong, r.WatchId, r)
+		return fmt.Errorf("%w: watch %d does not exist: %v", errWrong, r.WatchId, r)
 	}
 	for _, id := range sortedKeys(f.watches) {
 		if s := f.watches[id]; s.created && !s.ended {

@@ -10,7 +10,7 @@ import (
 var errReadOnly = failure{http.StatusForbidden, "the console is read-only while authentication is off; --console-write changes that"}
 
 // errChanged: another client changed the key first.
-var errChanged = failure{http.StatusConflict, "the key has been changed meanwhile: load it again"}
+var errChanged = failure{http.StatusConflict, "the key has changed since it was loaded: load it again"}
 
 // mayWrite refuses writes that no role is asked about.
 func (h *Handler) mayWrite(r *http.Request) error {

@@ -145,7 +145,7 @@ func TestUserSeesAndChangesWhatRolesPermit(t *testing.T) {
 	b.ok(b.post("put", object{"key": []byte("/app/mine/a"), "value": []byte("2"), "mod_revision": 3}))
 	status, out := b.post("put", object{"key": []byte("/app/mine/a"), "value": []byte("3"), "mod_revision": 3})
 	require.Equal(t, http.StatusConflict, status)
-	require.Contains(t, out["error"], "changed meanwhile")
+	require.Contains(t, out["error"], "changed since it was loaded")
 	res, err := c.Get(t.Context(), "/app/mine/a")
 	require.NoError(t, err)
 	require.Equal(t, "2", string(res.Kvs[0].Value))

@@ -133,7 +133,7 @@ func (r *Registry) end(err error) {
 	r.endOnce.Do(func() {
 		r.err = err
 		close(r.ended)
-		r.log.Error("this process is not a member of the cluster any more", "member", r.cfg.Name, "error", err)
+		r.log.Error("this process is no longer a member of the cluster", "member", r.cfg.Name, "error", err)
 		r.elector.stop()
 	})
 }

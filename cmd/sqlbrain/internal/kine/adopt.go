@@ -25,7 +25,7 @@ var (
 	// ErrWritten: keys were written since the import.
 	ErrWritten = errors.New("keys were written since kine's were imported: --keep-writes writes all keys back into kine's table, without it they would be lost")
 	// ErrServed: a server wrote while its keys were written back.
-	ErrServed = errors.New("sqlbrain has written keys meanwhile: stop every process that serves the database, and start again")
+	ErrServed = errors.New("sqlbrain wrote keys while they were written back: stop every process that serves the database, and start again")
 	// ErrNothingAdopted: there is no import to go back from.
 	ErrNothingAdopted = errors.New("the database has no table of kine whose keys were imported")
 
