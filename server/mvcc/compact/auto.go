@@ -46,10 +46,10 @@ func (a Auto) Run(ctx context.Context, current func() int64, compact func(ctx co
 // periodically compacts, once an hour or once a retention if that is shorter, to the
 // revision that was current a retention ago.
 func (a Auto) periodically(ctx context.Context, current func() int64, compact func(context.Context, int64) bool) {
-	interval := min(a.Retention, maxPeriod) / samplesPerPeriod
+	interval := max(min(a.Retention, maxPeriod)/samplesPerPeriod, time.Millisecond)
 	keep := int(a.Retention/interval) + 1
 	var samples []int64 // the newest last
-	tick := time.NewTicker(max(interval, time.Millisecond))
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	sinceCompaction := 0
 	for {

@@ -56,6 +56,22 @@ func TestPeriodicKeepsTheRetention(t *testing.T) {
 	}
 }
 
+// TestShortRetentionsCompact: a retention of which the tenth part is no time at all.
+func TestShortRetentionsCompact(t *testing.T) {
+	for _, retention := range []time.Duration{1, 9, time.Microsecond, time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			var current atomic.Int64
+			current.Store(5)
+			compacted := run(t, Auto{Mode: Periodic, Retention: retention}, &current)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if rev := compacted.Load(); rev != 5 {
+				t.Errorf("the compact revision is %d, want 5 with a retention of %v", rev, retention)
+			}
+		})
+	}
+}
+
 func TestPeriodicKeepsRevisionsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var current atomic.Int64
