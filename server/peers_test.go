@@ -77,7 +77,7 @@ func (n *memberNode) LeaseTimeToLive(ctx context.Context, as auth.Permit, id int
 // noHistory is the watch.Source of a hub whose watchers are never behind.
 type noHistory struct{}
 
-func (noHistory) Changes(_ context.Context, _, _ []byte, _, to int64) ([]*watch.Event, int64, error) {
+func (noHistory) Changes(_ context.Context, _, _ []byte, _, to int64, _ int) ([]*watch.Event, int64, error) {
 	return nil, to + 1, nil
 }
 

@@ -99,7 +99,7 @@ func (h *Hub) advance(w *watcher) (more bool) {
 // readSource asks the Source for w's events in [from, to], and checks that the
 // answer follows the Source's contract.
 func (h *Hub) readSource(w *watcher, from, to int64) (entries []*entry, next int64, err error) {
-	events, next, err := h.src.Changes(w.stream.ctx, w.key, w.end, from, to)
+	events, next, err := h.src.Changes(w.stream.ctx, w.key, w.end, from, to, w.stream.budgetBytes())
 	if err != nil {
 		return nil, 0, err
 	}

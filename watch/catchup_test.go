@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,9 +19,9 @@ type stub struct {
 	changes func(ctx context.Context, from, to int64) ([]*Event, int64, error)
 }
 
-func (s *stub) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*Event, int64, error) {
+func (s *stub) Changes(ctx context.Context, key, end []byte, from, to int64, atMost int) ([]*Event, int64, error) {
 	if s.changes == nil {
-		return s.history.Changes(ctx, key, end, from, to)
+		return s.history.Changes(ctx, key, end, from, to, atMost)
 	}
 	return s.changes(ctx, from, to)
 }
@@ -198,7 +199,7 @@ func TestSourceAnswersThatBreakTheContractAreRejected(t *testing.T) {
 				left := 3
 				src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
 					if left--; left < 0 {
-						return src.history.Changes(ctx, []byte("a"), nil, from, to)
+						return src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
 					}
 					return changes(b.src, from, to)
 				}
@@ -217,7 +218,7 @@ func TestTheSourceMayBeAheadOfTheHub(t *testing.T) {
 	b.put("a")
 	unpublished := b.src.commit(false, change{"a", "ahead"})
 	src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
-		events, _, err := src.history.Changes(ctx, []byte("a"), nil, from, to)
+		events, _, err := src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
 		b.publish(unpublished) // not asked for, and not to be missed
 		return events, to + 100, err
 	}
@@ -249,7 +250,7 @@ func TestBackoffStartsAnewAfterASuccess(t *testing.T) {
 			if calls++; calls%2 == 1 {
 				return nil, 0, errFlaky
 			}
-			return src.history.Changes(ctx, []byte("a"), nil, from, to)
+			return src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
 		}
 		began := time.Now()
 		s := b.stream(key("a").from(2))
@@ -319,7 +320,7 @@ func TestCompactWhileHistoryIsRead(t *testing.T) {
 		b.src.step = 2
 		compacted := false
 		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
-			events, next, err := src.history.Changes(ctx, []byte("a"), nil, from, to)
+			events, next, err := src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
 			if !compacted {
 				compacted = true
 				b.compact(6)
@@ -342,7 +343,7 @@ func TestCancelWhileHistoryIsRead(t *testing.T) {
 		release := make(chan struct{})
 		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
 			<-release
-			return src.history.Changes(ctx, []byte("a"), nil, from, to)
+			return src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
 		}
 		s := b.stream(key("a").from(2))
 		synctest.Wait()
@@ -352,6 +353,49 @@ func TestCancelWhileHistoryIsRead(t *testing.T) {
 		synctest.Wait()
 		b.expect(s, "0@10 created", "0@10 canceled", "1@10 created")
 		b.nothing(s)
+		b.hub.Close()
+	})
+}
+
+// TestQueuesTogetherAreBounded: many watchers that start in the past, or that events come for, and whose clients do
+// not read, hold little each. All get every event once they read.
+func TestQueuesTogetherAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const watchers, revisions, size = 50, 100, 20 << 10
+		b := newBed(t, Config{RingEvents: 10, QueueBytes: 1 << 20, QueuedBytes: 2 << 20})
+		put := func() {
+			for range revisions {
+				b.publish(b.src.commit(false, change{"a", strings.Repeat("x", size)}))
+			}
+		}
+		put()
+		var streams []*Stream
+		for i := range watchers {
+			r := key("a").from(2)
+			if i%2 == 0 {
+				r = key("a").from(revisions + 2)
+			}
+			streams = append(streams, b.stream(r))
+		}
+		synctest.Wait()
+		put()
+		synctest.Wait()
+		const least = leastQueueBytes + 2*size // a revision more than fits, and overhead
+		require.Greater(t, b.metric("sqlbrain_watch_queued_bytes"), float64(1<<20), "events are queued")
+		require.LessOrEqual(t, b.metric("sqlbrain_watch_queued_bytes"), float64(2<<20+catchUpWorkers<<20+watchers*least))
+
+		for i, s := range streams {
+			from := int64(2)
+			if i%2 == 0 {
+				from = revisions + 2
+			}
+			require.Equal(t, fmt.Sprint("0@", revisions+1, " created"), b.next(s))
+			require.Equal(t, upTo(from, 2*revisions+1), b.revisions(s, int(2*revisions+2-from)))
+		}
+		for _, s := range streams {
+			s.Close()
+		}
+		require.Zero(t, b.metric("sqlbrain_watch_queued_bytes"))
 		b.hub.Close()
 	})
 }

@@ -13,6 +13,7 @@ type Config struct {
 	RingBytes        int                   // most bytes of events kept in the ring
 	QueueEvents      int                   // most events queued for one watcher before it counts as slow
 	QueueBytes       int                   // the same in bytes; one revision always fits a half empty queue
+	QueuedBytes      int                   // bytes of events in all queues, beyond which each may have leastQueueBytes only
 	ProgressInterval time.Duration         // between progress notices for watchers that ask for them
 	Logger           *slog.Logger          // nil: discards
 	Registerer       prometheus.Registerer // gets the metrics; they must not be in it yet. nil: none
@@ -22,7 +23,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		RingEvents: 1 << 16, RingBytes: 8 << 20,
-		QueueEvents: 1024, QueueBytes: 4 << 20,
+		QueueEvents: 1024, QueueBytes: 4 << 20, QueuedBytes: 32 << 20,
 		ProgressInterval: 10 * time.Minute,
 	}
 }

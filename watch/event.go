@@ -42,6 +42,7 @@ type entry struct {
 	// shared entries are in the ring and in the queues of any number of
 	// watchers; others were read from the Source for one watcher.
 	shared bool
+	queues atomic.Int32 // queues that it is in
 	// prev is the lookup of the version replaced; nil until the first caller needs it.
 	prev atomic.Pointer[lookup]
 }

@@ -22,7 +22,8 @@ type Hub struct {
 	wg       sync.WaitGroup // catch-up workers
 	ready    readyQueue     // watchers that a worker can get on with
 	memo     prevMemo
-	meetMost int // most ring entries a watcher is caught up with under the lock
+	queued   queued // of all streams
+	meetMost int    // most ring entries a watcher is caught up with under the lock
 
 	frontier atomic.Int64 // written under mu
 
@@ -54,6 +55,7 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 		lagging:  make(map[*watcher]struct{}),
 	}
 	h.memo.maxBytes = cfg.RingBytes / 4
+	h.queued.most = int64(cfg.QueuedBytes)
 	h.metrics = newMetrics(h)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.frontier.Store(frontier)

@@ -37,6 +37,7 @@ func completed(cfg Config) Config {
 	d := DefaultConfig()
 	cfg.RingEvents, cfg.RingBytes = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.RingBytes, d.RingBytes)
 	cfg.QueueEvents, cfg.QueueBytes = cmp.Or(cfg.QueueEvents, d.QueueEvents), cmp.Or(cfg.QueueBytes, d.QueueBytes)
+	cfg.QueuedBytes = cmp.Or(cfg.QueuedBytes, d.QueuedBytes)
 	cfg.ProgressInterval = cmp.Or(cfg.ProgressInterval, d.ProgressInterval)
 	return cfg
 }

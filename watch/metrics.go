@@ -37,6 +37,8 @@ func newMetrics(h *Hub) *metrics {
 		func(r *ring) int { return len(r.events()) })
 	ringGauge("sqlbrain_watch_ring_bytes", "Bytes of the events in the ring of recent events.",
 		func(r *ring) int { return r.bytes })
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "sqlbrain_watch_queued_bytes", Help: "Bytes of the events that are queued for watchers, or are being sent to them."},
+		func() float64 { return float64(h.queued.bytes.Load()) })
 	catchUp := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_watch_catchup_total",
 		Help: "Steps of replaying history for watchers that are behind, by where it was read.",

@@ -17,8 +17,16 @@ type lookup struct {
 	err    error         // valid after done; then the search must be made anew
 }
 
-// previous returns the versions that the events replaced, nil where there was none or it is
-// compacted. It fetches those that are not in memory with one call to the Source, unless another
+// firstPrev and prevAtATime are how many previous versions the first question of a response to the Source is about,
+// and the most that one is about. Before that their sizes are not known.
+const (
+	firstPrev   = 16
+	prevAtATime = 256
+)
+
+// previous returns the versions that the first of entries replaced, nil where there was none or it is
+// compacted: those of whole revisions that have batchBytes, at least one. It fetches those that are not in
+// memory from the Source, unless another
 // watcher's consumer has fetched them or is doing so. The error is ctx's or ErrClosed.
 func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Record, error) {
 	// The Source must not be kept busy for a stream that was closed.
@@ -26,6 +34,36 @@ func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Recor
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 
+	prev := make([]*coder.Record, 0, len(entries))
+	bytes, largest, atATime := 0, 1, firstPrev
+	for len(prev) < len(entries) {
+		end := len(entries)
+		if bytes >= batchBytes {
+			if end = endOfRevision(entries, len(prev)-1); end == len(prev) {
+				break
+			}
+		}
+		some, err := s.previousOf(ctx, entries[len(prev):min(end, len(prev)+atATime)])
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range some {
+			if r != nil {
+				bytes += len(r.Key) + len(r.Value)
+				largest = max(largest, len(r.Key)+len(r.Value))
+			}
+		}
+		prev = append(prev, some...)
+		atATime = min(2*atATime, prevAtATime)
+		if left := batchBytes - bytes; left > 0 {
+			atATime = min(atATime, left/largest+1)
+		}
+	}
+	return prev, nil
+}
+
+// previousOf is previous of all entries.
+func (s *Stream) previousOf(ctx context.Context, entries []*entry) ([]*coder.Record, error) {
 	h := s.hub
 	h.mu.Lock()
 	compacted := h.compact

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -246,7 +247,59 @@ func TestRememberedVersionsAreBounded(t *testing.T) {
 	for _, p := range b.response(again).Prev {
 		require.NotNil(t, p)
 	}
-	require.Equal(t, 101, src.calls)
+	require.Equal(t, 103, src.calls, "the first question is about few, because they may be large")
+}
+
+// TestResponsesAreBoundedByPreviousVersions: events without a value, of deletions, may have large ones.
+func TestResponsesAreBoundedByPreviousVersions(t *testing.T) {
+	const size, keys = 200 << 10, 40
+	b, _ := newVersionsBed(t, Config{RingEvents: 1})
+	put := func(names ...string) {
+		for _, name := range names {
+			b.publish(b.src.commit(false, change{name, strings.Repeat("x", size)}))
+		}
+	}
+	var names []string
+	for i := range keys {
+		names = append(names, fmt.Sprintf("a%02d", i))
+	}
+	put(names...)
+	s := b.stream(span("a", "b").withPrev())
+	b.expect(s, "0@41 created")
+	for _, name := range names[:keys/2] {
+		b.delete(name)
+	}
+	var together []change
+	for _, name := range names[keys/2:] {
+		together = append(together, change{key: name})
+	}
+	b.publish(b.src.commit(false, together...))
+	b.put("a")
+
+	responses, got := 0, 0
+	for want := int64(keys + 2); got < keys+1; responses++ {
+		r := b.response(s)
+		bytes := 0
+		for i, e := range r.Events {
+			require.Equal(t, want, e.Record.ModRevision)
+			if last := i == len(r.Events)-1; last || r.Events[i+1].Record.ModRevision > want {
+				want++
+			}
+			if r.Prev[i] != nil {
+				bytes += len(r.Prev[i].Value)
+			} else {
+				require.Equal(t, "a", string(e.Record.Key))
+			}
+		}
+		if r.Events[len(r.Events)-1].Record.ModRevision < keys+2+keys/2 {
+			require.LessOrEqual(t, bytes, firstPrev*size)
+		}
+		got += len(r.Events)
+	}
+	require.Greater(t, responses, 2)
+	require.Zero(t, s.watchers[0].queued)
+	b.nothing(s)
+	require.Zero(t, b.metric("sqlbrain_watch_queued_bytes"))
 }
 
 // At the compact revision the revision before cannot be read any more, however

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,31 @@ const (
 	// merged. One revision is never split, whatever its size.
 	batchEvents = 1000
 	batchBytes  = 1 << 20
+	// leastQueueBytes is the budget of a watcher while all queues together hold too much.
+	leastQueueBytes = 64 << 10
 )
+
+// queued counts the bytes of the events that are in queues, each event once. Safe for concurrent use.
+type queued struct {
+	bytes atomic.Int64
+	most  int64
+}
+
+func (q *queued) add(entries []*entry) {
+	for _, e := range entries {
+		if e.queues.Add(1) == 1 {
+			q.bytes.Add(int64(e.size))
+		}
+	}
+}
+
+func (q *queued) remove(entries []*entry) {
+	for _, e := range entries {
+		if e.queues.Add(-1) == 0 {
+			q.bytes.Add(-int64(e.size))
+		}
+	}
+}
 
 type kind int8
 
@@ -46,6 +71,7 @@ type pending struct {
 // one a watcher, the rest by maxControls and maxProgress.
 type queue struct {
 	budget  *Config // of each watcher
+	all     *queued // the events of all queues
 	metrics *metrics
 	ready   *readyQueue   // gets watchers whose events the consumer has taken
 	wake    chan struct{} // has a token when the queue may have become non-empty
@@ -57,11 +83,12 @@ type queue struct {
 	stops      int // responses so far that events do not overtake
 	controls   int
 	progresses int
-	taken      *pending // out of the queue, but not handed to the consumer yet
+	taken      *pending // out of the queue, but not all handed to the consumer yet
+	sending    []*entry // what the consumer got last, and has in memory until it wants more
 }
 
-func (q *queue) init(budget *Config, m *metrics, ready *readyQueue) {
-	q.budget, q.metrics, q.ready = budget, m, ready
+func (q *queue) init(budget *Config, all *queued, m *metrics, ready *readyQueue) {
+	q.budget, q.all, q.metrics, q.ready = budget, all, m, ready
 	q.wake = make(chan struct{}, 1)
 	q.room.L = &q.mu
 }
@@ -99,7 +126,6 @@ func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) 
 	if w.notify {
 		w.lastEvents = time.Now()
 	}
-	cfg := q.budget
 	for i := 0; i < len(entries); {
 		end := endOfRevision(entries, i)
 		size := 0
@@ -109,9 +135,10 @@ func (q *queue) enqueue(w *watcher, entries []*entry, header int64, force bool) 
 		// While half of the budget is free a revision of any size is accepted.
 		// Otherwise schedule and enqueue could disagree endlessly about whether
 		// there is room.
-		if !force && !q.drained(w) && (w.queued+end-i > cfg.QueueEvents || w.bytes+size > cfg.QueueBytes) {
+		if !force && !q.drained(w) && (w.queued+end-i > q.budget.QueueEvents || w.bytes+size > q.budgetBytes()) {
 			return entries[i].revision()
 		}
+		q.all.add(entries[i:end])
 		q.appendEvents(w, entries[i:end:end], size, header)
 		w.queued += end - i
 		w.bytes += size
@@ -208,6 +235,7 @@ func (q *queue) drop(w *watcher) {
 		}
 		w.queued -= len(p.entries)
 		w.bytes -= p.size
+		q.all.remove(p.entries)
 		q.metrics.pending.Sub(float64(len(p.entries)))
 		return true
 	})
@@ -228,8 +256,16 @@ func (q *queue) remove(match func(*pending) bool) {
 
 // drained reports whether at least half of w's budget is free.
 func (q *queue) drained(w *watcher) bool {
-	cfg := q.budget
-	return w.queued <= cfg.QueueEvents/2 && w.bytes <= cfg.QueueBytes/2
+	return w.queued <= q.budget.QueueEvents/2 && w.bytes <= q.budgetBytes()/2
+}
+
+// budgetBytes returns the bytes that may be queued for one watcher. While all queues together hold too much,
+// as if many clients do not read, these are few. So a queue that does not fit waits for its own consumer only.
+func (q *queue) budgetBytes() int {
+	if q.all.bytes.Load() > q.all.most {
+		return min(q.budget.QueueBytes, leastQueueBytes)
+	}
+	return q.budget.QueueBytes
 }
 
 // take moves the first response out of the queue, nil if there is none.
@@ -239,6 +275,8 @@ func (q *queue) take() (*pending, error) {
 	if q.closed {
 		return nil, ErrClosed
 	}
+	q.all.remove(q.sending)
+	q.sending = nil
 	if q.taken != nil || q.head == nil {
 		return q.taken, nil
 	}
@@ -272,6 +310,19 @@ func (q *queue) take() (*pending, error) {
 	return p, nil
 }
 
+// handedOver notes that the consumer has got the first entries of the response that was taken: all but rest.
+func (q *queue) handedOver(entries, rest []*entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+	case len(rest) > 0:
+		q.sending, q.taken.entries = entries, rest
+	default:
+		q.sending, q.taken = entries, nil
+	}
+}
+
 // waitForRoom waits until another answer may be queued.
 func (q *queue) waitForRoom() {
 	q.mu.Lock()
@@ -290,7 +341,12 @@ func (q *queue) close() {
 	q.closed = true
 	for p := q.head; p != nil; p = p.next {
 		q.metrics.pending.Sub(float64(len(p.entries)))
+		q.all.remove(p.entries)
 	}
-	q.head, q.tail, q.taken = nil, nil, nil
+	if q.taken != nil {
+		q.all.remove(q.taken.entries)
+	}
+	q.all.remove(q.sending)
+	q.head, q.tail, q.taken, q.sending = nil, nil, nil, nil
 	q.room.Broadcast()
 }

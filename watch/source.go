@@ -22,13 +22,14 @@ type Source interface {
 	// of the range (etcd's key and range end, see coder.Contains), whole
 	// revisions only, and next, the revision to continue at; next > to means that
 	// all was read. One call reads a bounded amount of history, so it may return
-	// no events and next <= to, but next is always above from. Commits above to do
+	// no events and next <= to, but next is always above from. The events have about
+	// atMost bytes, more only if a revision has. Commits above to do
 	// not matter. Event.Prev is not filled. The caller may keep
 	// and share the events.
 	//
 	// The error is *CompactedError, with a Revision above from, if history at
 	// from is gone, also if it went while Changes was reading.
-	Changes(ctx context.Context, key, end []byte, from, to int64) (events []*Event, next int64, err error)
+	Changes(ctx context.Context, key, end []byte, from, to int64, atMost int) (events []*Event, next int64, err error)
 	// Versions returns the version that each (keys[i], revs[i]) names, nil where
 	// it is compacted away.
 	Versions(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error)

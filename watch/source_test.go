@@ -105,7 +105,7 @@ func (h *history) matching(r CreateRequest, from, to int64) []*Event {
 	return out
 }
 
-func (h *history) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*Event, int64, error) {
+func (h *history) Changes(ctx context.Context, key, end []byte, from, to int64, atMost int) ([]*Event, int64, error) {
 	h.mu.Lock()
 	h.changesCalls++
 	fail, compact, step := h.fail, h.compact, h.step
@@ -126,6 +126,10 @@ func (h *history) Changes(ctx context.Context, key, end []byte, from, to int64) 
 	}
 	var out []*Event
 	for _, e := range h.matching(CreateRequest{Key: key, End: end}, from, to) {
+		if rev := e.Record.ModRevision; atMost <= 0 && rev > out[len(out)-1].Record.ModRevision {
+			return out, rev, nil
+		}
+		atMost -= newEntry(e, false).size
 		bare := *e
 		bare.Prev = nil
 		out = append(out, &bare)

@@ -55,7 +55,7 @@ func (h *Hub) NewStream() *Stream {
 		future:   make(map[*watcher]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(h.ctx)
-	s.queue.init(&h.cfg, h.metrics, &h.ready)
+	s.queue.init(&h.cfg, &h.queued, h.metrics, &h.ready)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -270,25 +270,24 @@ func (s *Stream) Next(ctx context.Context) (*Response, error) {
 	}
 }
 
-// finish makes the response of p, which was taken.
+// finish makes the response of p, which was taken: of its first revisions, if the versions that all of them replaced
+// are large. The next call makes that of the others.
 func (s *Stream) finish(ctx context.Context, p *pending) (*Response, error) {
-	resp := p.resp
+	resp, entries := p.resp, p.entries
 	if p.kind == eventKind {
 		if p.w.prevKV {
-			prev, err := s.previous(ctx, p.entries)
+			prev, err := s.previous(ctx, entries)
 			if err != nil {
 				return nil, err
 			}
-			resp.Prev = prev
+			resp.Prev, entries = prev, entries[:len(prev)]
 		}
-		resp.Events = make([]*Event, len(p.entries))
-		for i, e := range p.entries {
+		resp.Events = make([]*Event, len(entries))
+		for i, e := range entries {
 			resp.Events[i] = e.Event
 		}
-		s.hub.metrics.events.Add(float64(len(p.entries)))
+		s.hub.metrics.events.Add(float64(len(entries)))
 	}
-	s.mu.Lock()
-	s.taken = nil
-	s.mu.Unlock()
+	s.handedOver(entries, p.entries[len(entries):])
 	return &resp, nil
 }

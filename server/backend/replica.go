@@ -146,7 +146,7 @@ func (b *Backend) catchUpTo(ctx context.Context, log *history.Log, rev int64) er
 	}
 	for b.Revision() < rev {
 		from := b.Revision() + 1
-		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, from, rev)
+		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, from, rev, history.UsualBytes)
 		var compacted *watch.CompactedError
 		switch {
 		case errors.As(err, &compacted):

@@ -303,7 +303,7 @@ func TestFollowerChecksMarkAfterReading(t *testing.T) {
 	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3}, false); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatalf("a read below the compact revision: %v", err)
 	}
-	if _, _, err := follower.history.Changes(t.Context(), []byte{0}, []byte{0}, 3, 6); !errors.As(err, new(*watch.CompactedError)) {
+	if _, _, err := follower.history.Changes(t.Context(), []byte{0}, []byte{0}, 3, 6, 1<<20); !errors.As(err, new(*watch.CompactedError)) {
 		t.Fatalf("history below the compact revision: %v", err)
 	}
 }

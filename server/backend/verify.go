@@ -114,7 +114,7 @@ func fingerprints(events []*watch.Event) []fingerprint {
 func (b *Backend) verify(ctx context.Context, log *history.Log) error {
 	prints := b.shown.list()
 	for len(prints) > 0 {
-		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, prints[0].revision, prints[len(prints)-1].revision)
+		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, prints[0].revision, prints[len(prints)-1].revision, history.UsualBytes)
 		var compacted *watch.CompactedError
 		switch {
 		case errors.As(err, &compacted):
@@ -177,7 +177,7 @@ func (b *Backend) continues(ctx context.Context, log *history.Log) error {
 // rememberNewest remembers the newest revision of a replica that has just been opened.
 func (b *Backend) rememberNewest(ctx context.Context) error {
 	rev := b.Revision()
-	events, _, err := b.history.Changes(ctx, []byte{0}, []byte{0}, rev, rev)
+	events, _, err := b.history.Changes(ctx, []byte{0}, []byte{0}, rev, rev, history.UsualBytes)
 	var compacted *watch.CompactedError
 	if err != nil && !errors.As(err, &compacted) { // if it was compacted, catching up discards the memory
 		return fmt.Errorf("reading revision %d: %w", rev, err)

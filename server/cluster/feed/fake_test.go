@@ -44,7 +44,7 @@ func (h *history) add(events ...*watch.Event) {
 	h.events = append(h.events, events...)
 }
 
-func (h *history) Changes(_ context.Context, _, _ []byte, from, to int64) ([]*watch.Event, int64, error) {
+func (h *history) Changes(_ context.Context, _, _ []byte, from, to int64, _ int) ([]*watch.Event, int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if from < h.compact {

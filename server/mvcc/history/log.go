@@ -13,10 +13,16 @@ import (
 )
 
 const (
-	// maxChanges and maxBytes bound what one call of Changes reads.
+	// UsualBytes is a bound for Changes where its caller has no reason for another one.
+	UsualBytes = 8 << 20
+
+	// maxChanges bounds the changes that one call of Changes looks at.
 	maxChanges = 5000
-	maxBytes   = 8 << 20
-	// valuesAtATime is how many version rows one statement reads.
+	// overhead is about the memory of an event, in bytes, in addition to its key and value.
+	overhead = 256
+	// firstValues and valuesAtATime are how many version rows the first statement of a call reads, and the most
+	// that one reads. Before that the sizes of the values are not known.
+	firstValues   = 8
 	valuesAtATime = 100
 	// timeout bounds one call. A database that does not answer must not block the hub's
 	// workers. The hub calls again.
@@ -36,14 +42,14 @@ func New(store sqlstore.Store, mark func(ctx context.Context) (int64, error)) *L
 }
 
 // Changes implements watch.Source.
-func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*watch.Event, int64, error) {
+func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64, atMost int) ([]*watch.Event, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	changes, next, err := l.changes(ctx, key, end, from, to)
+	changes, next, err := l.changes(ctx, key, end, from, to, atMost)
 	if err != nil {
 		return nil, 0, err
 	}
-	events, next, err := l.values(ctx, changes, next)
+	events, next, err := l.values(ctx, changes, next, atMost)
 	mark, merr := l.mark(ctx)
 	if merr != nil {
 		return nil, 0, merr
@@ -56,8 +62,8 @@ func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64) ([]*
 }
 
 // changes returns the changes of whole revisions in [from, to] on keys of the range, and the
-// revision to continue at.
-func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64) (matched []coder.Change, next int64, err error) {
+// revision to continue at. It ends when the events will have atMost bytes in any case.
+func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64, atMost int) (matched []coder.Change, next int64, err error) {
 	lo, hi := coder.LogBounds(from, math.MaxInt64)
 	examined, commit := 0, int64(0)
 	for stored, err := range l.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
@@ -68,7 +74,7 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64) (mat
 		if err != nil {
 			return nil, 0, err
 		}
-		if examined >= maxChanges && rev != commit {
+		if (examined >= maxChanges || len(matched)*overhead >= atMost) && rev != commit {
 			return matched, commit + 1, nil
 		}
 		commit = rev
@@ -89,13 +95,13 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64) (mat
 	return matched, to + 1, nil
 }
 
-// values turns changes into events: as many whole revisions as have maxBytes, at least one.
-func (l *Log) values(ctx context.Context, changes []coder.Change, next int64) ([]*watch.Event, int64, error) {
+// values turns changes into events: as many whole revisions as have about atMost bytes, at least one.
+func (l *Log) values(ctx context.Context, changes []coder.Change, next int64, atMost int) ([]*watch.Event, int64, error) {
 	events := make([]*watch.Event, 0, len(changes))
-	bytes := 0
+	bytes, largest, atATime := 0, 0, firstValues
 	for len(changes) > 0 {
-		some := changes[:min(len(changes), valuesAtATime)]
-		if bytes > maxBytes {
+		some := changes[:min(len(changes), atATime)]
+		if bytes >= atMost {
 			some = revisionOf(events[len(events)-1], some)
 			if len(some) == 0 {
 				return events, changes[0].Revision, nil
@@ -106,10 +112,16 @@ func (l *Log) values(ctx context.Context, changes []coder.Change, next int64) ([
 			return nil, 0, err
 		}
 		for _, e := range batch {
-			bytes += len(e.Record.Key) + len(e.Record.Value)
+			size := overhead + len(e.Record.Key) + len(e.Record.Value)
+			bytes += size
+			largest = max(largest, size)
 		}
 		events = append(events, batch...)
 		changes = changes[len(some):]
+		atATime = min(2*atATime, valuesAtATime)
+		if left := atMost - bytes; left > 0 {
+			atATime = min(atATime, left/largest+1)
+		}
 	}
 	return events, next, nil
 }

@@ -73,7 +73,7 @@ func TestChangesAreThoseOfTheRange(t *testing.T) {
 		{"b", "c", 2, 2, "2+b=2<0 "},
 		{"x", "", 2, 6, ""},
 	} {
-		events, next, err := l.Changes(t.Context(), []byte(tc.key), []byte(tc.end), tc.from, tc.to)
+		events, next, err := l.Changes(t.Context(), []byte(tc.key), []byte(tc.end), tc.from, tc.to, UsualBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestChangesAreWholeRevisions(t *testing.T) {
 		large[i] = fmt.Sprintf("k%05d", i)
 	}
 	l := New(newTable(t, large[:1], large, large[:1]), markAt(-1))
-	events, next, err := l.Changes(t.Context(), []byte{0}, []byte{0}, 2, 4)
+	events, next, err := l.Changes(t.Context(), []byte{0}, []byte{0}, 2, 4, UsualBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,13 +108,13 @@ func TestLargeRevisionIsNotDivided(t *testing.T) {
 	batch := s.BeginBatchWrite()
 	for _, key := range large[:valuesAtATime] {
 		batch.Put(coder.EncodeVersionKey([]byte(key), 2), coder.EncodeVersion(&coder.Record{
-			Key: []byte(key), ModRevision: 2, CreateRevision: 2, Version: 1, Value: make([]byte, maxBytes/valuesAtATime+1),
+			Key: []byte(key), ModRevision: 2, CreateRevision: 2, Version: 1, Value: make([]byte, UsualBytes/valuesAtATime+1),
 		}))
 	}
 	if err := batch.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 3)
+	events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 3, UsualBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,33 +125,41 @@ func TestLargeRevisionIsNotDivided(t *testing.T) {
 
 // Revisions that do not begin where a read of values begins are bounded as well.
 func TestValuesAreBoundedWhereverRevisionsBegin(t *testing.T) {
-	const revisions, size = 300, 64 << 10
-	commits := [][]string{{"first"}}
-	for i := range revisions {
-		commits = append(commits, []string{fmt.Sprintf("a%04d", i), fmt.Sprintf("b%04d", i)})
-	}
-	s := newTable(t, commits...)
-	batch := s.BeginBatchWrite()
-	for i, keys := range commits {
-		for sub, key := range keys {
-			rev := int64(2 + i)
-			batch.Put(coder.EncodeVersionKey([]byte(key), rev), coder.EncodeVersion(&coder.Record{
-				Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1, Sub: int32(sub), Value: make([]byte, size),
-			}))
+	for _, tc := range []struct{ revisions, size, atMost int }{
+		{300, 64 << 10, UsualBytes},
+		{300, 64 << 10, 64 << 10},
+		{50, 1 << 20, UsualBytes}, // one statement must not read a hundred of them
+		{50, 1 << 20, 1},
+		{1000, 100, 64 << 10},
+	} {
+		commits := [][]string{{"first"}}
+		for i := range tc.revisions {
+			commits = append(commits, []string{fmt.Sprintf("a%04d", i), fmt.Sprintf("b%04d", i)})
 		}
-	}
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 2+revisions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(events); n*size < maxBytes || n*size > 2*maxBytes {
-		t.Errorf("%d events of %d bytes, want about %d bytes", n, size, maxBytes)
-	}
-	if last := events[len(events)-1]; last.Record.ModRevision != next-1 || last.Record.Key[0] != 'b' {
-		t.Errorf("the last event is of %s at revision %d, the next revision is %d", last.Record.Key, last.Record.ModRevision, next)
+		s := newTable(t, commits...)
+		batch := s.BeginBatchWrite()
+		for i, keys := range commits {
+			for sub, key := range keys {
+				rev := int64(2 + i)
+				batch.Put(coder.EncodeVersionKey([]byte(key), rev), coder.EncodeVersion(&coder.Record{
+					Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1, Sub: int32(sub), Value: make([]byte, tc.size),
+				}))
+			}
+		}
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 2+int64(tc.revisions), tc.atMost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each := tc.size + overhead
+		if n := len(events); n*each < tc.atMost/2 || n*each > max(2*tc.atMost, 9*each) {
+			t.Errorf("%d events of %d bytes, want about %d bytes", n, tc.size, tc.atMost)
+		}
+		if last := events[len(events)-1]; last.Record.ModRevision != next-1 || last.Record.ModRevision > 2 && last.Record.Key[0] != 'b' {
+			t.Errorf("the last event is of %s at revision %d, the next revision is %d", last.Record.Key, last.Record.ModRevision, next)
+		}
 	}
 }
 
@@ -160,7 +168,7 @@ func TestCompactedHistoryIsRefused(t *testing.T) {
 	all := []byte{0}
 	compacted := func(mark int64, from int64) bool {
 		t.Helper()
-		_, _, err := New(s, markAt(mark)).Changes(t.Context(), all, all, from, 4)
+		_, _, err := New(s, markAt(mark)).Changes(t.Context(), all, all, from, 4, UsualBytes)
 		var refused *watch.CompactedError
 		if err != nil && (!errors.As(err, &refused) || refused.Revision != mark) {
 			t.Fatal(err)
@@ -182,7 +190,7 @@ func TestCompactedHistoryIsRefused(t *testing.T) {
 	if !compacted(3, 2) {
 		t.Error("a part of the events is returned")
 	}
-	if _, _, err := New(s, markAt(-1)).Changes(t.Context(), all, all, 2, 4); err == nil {
+	if _, _, err := New(s, markAt(-1)).Changes(t.Context(), all, all, 2, 4, UsualBytes); err == nil {
 		t.Error("a missing version is not noticed")
 	}
 }

@@ -67,6 +67,19 @@ func TestCachesFollowTheMemory(t *testing.T) {
 	require.Equal(t, small, c)
 }
 
+// TestQueuesFollowTheMemory: clients that do not read take less in a small container.
+func TestQueuesFollowTheMemory(t *testing.T) {
+	queued := func(container int64) int {
+		s := config.New()
+		require.NoError(t, s.Load(nil))
+		s.FitMemory(container)
+		return s.Backend.Watch.QueuedBytes
+	}
+	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes, queued(0))
+	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes/4, queued(1))
+	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes*16, queued(1<<40))
+}
+
 // TestGivenSizesOfCachesStay: the other caches share what they leave.
 func TestGivenSizesOfCachesStay(t *testing.T) {
 	_, c := fit(t, "--object-cache-bytes=0 --index-cache-entries=7 --watch-ring-bytes=9", 1<<30)
