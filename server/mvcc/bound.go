@@ -2,6 +2,7 @@ package mvcc
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -17,8 +18,8 @@ type Timeout struct {
 	next    time.Time
 }
 
-// NewTimeout returns a Timeout that requests reach after d.
-func NewTimeout(d time.Duration) *Timeout { return &Timeout{after: d} }
+// NewTimeout returns a Timeout that requests reach after d. The longest one is 146 years, to which a slot can be added.
+func NewTimeout(d time.Duration) *Timeout { return &Timeout{after: min(d, math.MaxInt64/2)} }
 
 // timeoutSlots is the number of channels that requests share during one timeout.
 const timeoutSlots = 16

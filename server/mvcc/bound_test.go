@@ -3,6 +3,7 @@ package mvcc_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,25 @@ func TestTimeoutEndsContextWithItsCause(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLongestTimeout: a timeout that stands for none is not reached at once.
+func TestLongestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := mvcc.NewTimeout(math.MaxInt64).Bound(t.Context())
+		defer cancel()
+		time.Sleep(time.Hour)
+		_, expired := mvcc.Ends(ctx)
+		select {
+		case <-expired:
+			t.Error("it expired after an hour")
+		default:
+		}
+		if err := ctx.Err(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTimeoutOfManyRequests: requests share channels, and none ends early.

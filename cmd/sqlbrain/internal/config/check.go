@@ -124,7 +124,7 @@ func (s *Settings) checkElection() error {
 	switch lease, renew, retry := s.Node.LeaseDuration, s.Node.RenewDeadline, s.Node.RetryPeriod; {
 	case renew >= lease:
 		return s.invalid("leader-elect-renew-deadline", "%s must be below --leader-elect-lease-duration, %s", renew, lease)
-	case retry*6/5 >= renew:
+	case retry >= renew/6*5: // 1.2 times a long period would overflow
 		return s.invalid("leader-elect-retry-period", "1.2 times %s must be below --leader-elect-renew-deadline, %s", retry, renew)
 	}
 	return nil

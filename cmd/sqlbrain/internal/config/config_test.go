@@ -260,6 +260,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--leader-elect-lease-duration=50ms", "--leader-elect-lease-duration: 50ms is too short"},
 		{"--leader-elect-renew-deadline=3s", "--leader-elect-renew-deadline: 3s must be below"},
 		{"--leader-elect-retry-period=2s", "--leader-elect-retry-period"},
+		{"--leader-elect-retry-period=600000h", "--leader-elect-retry-period"},
 		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1h", "--auto-compaction-retention"},
