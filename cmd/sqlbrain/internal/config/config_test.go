@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"crypto/tls"
+	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -368,6 +370,19 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 
 // A password that is shown anyway, as the user's or the product's name, must not
 // make riddles of messages.
+// TestShortPasswordIsHiddenAsAWord: in other words it hides nothing, and messages stay readable.
+func TestShortPasswordIsHiddenAsAWord(t *testing.T) {
+	for _, password := range []string{"p", "por", "é", "p@", "(p"} {
+		s, err := load([]string{"--datastore=mysql://u:" + url.QueryEscape(password) + "@h/d"}, nil)
+		require.NoError(t, err)
+		const readable = "dial tcp 127.0.0.1:1: connection refused; check host, port and network, and the MySQL protocol, café"
+		require.Equal(t, readable, s.Redact(readable), password)
+		for _, format := range []string{"%s", "u:%s@tcp(h)/d", "the password %q is wrong", "it ends with %s", "%s, %[1]s;%[1]s", "f(%s)"} {
+			require.Equal(t, fmt.Sprintf(format, "xxxxx"), s.Redact(fmt.Sprintf(format, password)), password)
+		}
+	}
+}
+
 func TestPasswordThatEqualsANameIsHiddenInURLsOnly(t *testing.T) {
 	s, err := load([]string{"--datastore=mysql://root:sqlbrain@db/k8s"}, nil)
 	require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/cloudtoken"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -49,8 +51,8 @@ func Redact(text string) string {
 
 // Redact hides passwords in a message, the one of these settings in whatever
 // form. It is the last safeguard for messages of other packages. A password that equals the name
-// of the user, the database or the product is hidden in URLs only; other messages would become
-// unreadable.
+// of the user, the database or the product is hidden in URLs only, and a short one not as a part of
+// words; other messages would become unreadable.
 func (s *Settings) Redact(text string) string {
 	text = Redact(text)
 	shown := "sqlbrain"
@@ -62,11 +64,43 @@ func (s *Settings) Redact(text string) string {
 			continue
 		}
 		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
-			text = strings.ReplaceAll(text, form, hidden)
+			text = hide(text, form)
 		}
 	}
 	return text
 }
+
+// shortPassword is the number of bytes below which a password may be a part of words by chance.
+const shortPassword = 6
+
+// hide replaces the password in text: a short one only where it is not a part of a longer word.
+func hide(text, password string) string {
+	if len(password) >= shortPassword {
+		return strings.ReplaceAll(text, password, hidden)
+	}
+	first, _ := utf8.DecodeRuneInString(password)
+	last, _ := utf8.DecodeLastRuneInString(password)
+	var out strings.Builder
+	done, at := 0, 0
+	for {
+		i := strings.Index(text[at:], password)
+		if i < 0 {
+			return out.String() + text[done:]
+		}
+		begin, end := at+i, at+i+len(password)
+		before, _ := utf8.DecodeLastRuneInString(text[:begin])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		if isWord(before) && isWord(first) || isWord(last) && isWord(after) {
+			at = begin + 1
+			continue
+		}
+		out.WriteString(text[done:begin] + hidden)
+		done, at = end, end
+	}
+}
+
+// isWord reports whether words have r.
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // checkDatastore looks at what can be known without opening anything.
 func (s *Settings) checkDatastore() error {
