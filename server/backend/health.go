@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 const (
@@ -17,6 +19,10 @@ const (
 	// probeInterval is the shortest time between two successful probes of a member. Writable
 	// relies on the last one until then.
 	probeInterval = time.Second
+	// probeCommit is the shortest time between two of them that commit something. The others
+	// ask for a write that conflicts, which the database refuses where it would refuse any write. A cluster
+	// whose members are asked every few seconds is at rest otherwise.
+	probeCommit = time.Minute
 )
 
 // processStart is the start of measured times on the monotonic clock, which is never set. It
@@ -38,7 +44,7 @@ func (b *Backend) Fed() error {
 // noteFed records that the node knows the newest commit.
 func (b *Backend) noteFed() { b.fed.Store(int64(time.Since(processStart))) }
 
-// Writable returns nil if the database accepts writes from this node: it overwrites the probe
+// Writable returns nil if the database accepts writes from this node: it tries to write the probe
 // row, which all members share, or has done so within probeInterval. Errors: ErrNotServing,
 // ctx's and the database's.
 func (b *Backend) Writable(ctx context.Context) error {
@@ -56,25 +62,51 @@ func (b *Backend) Writable(ctx context.Context) error {
 type probe struct {
 	writes *coalesce.Group[struct{}]
 
-	mu sync.Mutex
-	at time.Time // of the last success
+	mu      sync.Mutex
+	at      time.Time // of the last success
+	written time.Time // of the last commit; zero since a failure
 }
 
 func newProbe(b *Backend) *probe {
 	p := &probe{}
 	p.writes = coalesce.New(b.cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) {
 		started := time.Now()
-		batch := b.store.BeginBatchWrite()
-		batch.Put(coder.ProbeKey(), coder.EncodeInt64(started.Unix()))
-		err := batch.Commit(ctx)
-		if err == nil {
-			p.mu.Lock()
-			p.at = started
-			p.mu.Unlock()
+		batch, value := b.store.BeginBatchWrite(), coder.EncodeInt64(started.Unix())
+		commits := p.commitIsDue(started)
+		if commits {
+			batch.Put(coder.ProbeKey(), value)
+		} else {
+			batch.PutIfNotExist(coder.ProbeKey(), value)
 		}
+		err := batch.Commit(ctx)
+		if _, conflict := errors.AsType[*sqlstore.Conflict](err); conflict {
+			err = nil
+		}
+		p.note(started, commits, err)
 		return struct{}{}, err
 	})
 	return p
+}
+
+// commitIsDue reports whether a probe that starts now must commit.
+func (p *probe) commitIsDue(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.written) >= probeCommit
+}
+
+// note records the result of a probe.
+func (p *probe) note(started time.Time, committed bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		p.written = time.Time{}
+	case committed:
+		p.at, p.written = started, started
+	default:
+		p.at = started
+	}
 }
 
 func (p *probe) fresh() bool {

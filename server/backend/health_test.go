@@ -1,13 +1,16 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -42,9 +45,82 @@ func TestWritableSharesProbes(t *testing.T) {
 		t.Error("the row was written again at once")
 	}
 	move(-time.Hour - probeInterval)
-	if string(tried()) == "mark" {
-		t.Error("a write of a second ago counts")
+	probed := b.probe.at
+	if string(tried()) != "mark" {
+		t.Error("the row was written again within a minute")
 	}
+	if !b.probe.at.After(probed) {
+		t.Error("a probe of a second ago counts")
+	}
+	rewind := func() {
+		b.probe.mu.Lock()
+		defer b.probe.mu.Unlock()
+		b.probe.at, b.probe.written = time.Time{}, b.probe.written.Add(-probeCommit)
+	}
+	rewind()
+	if string(tried()) == "mark" {
+		t.Error("the row was not written for more than a minute")
+	}
+}
+
+// TestFailedProbesWrite: whether the database can commit again is known after a commit only.
+func TestFailedProbesWrite(t *testing.T) {
+	store := &unwritable{Store: newStore(t)}
+	b := open(t, store, nil)
+	probe := func() (commits int, err error) {
+		before := store.puts.Load()
+		b.probe.mu.Lock()
+		b.probe.at = time.Time{}
+		b.probe.mu.Unlock()
+		err = b.Writable(t.Context())
+		return int(store.puts.Load() - before), err
+	}
+	for i, want := range []struct {
+		err    error
+		writes int
+	}{{nil, 1}, {nil, 0}, {sqlstore.ErrUnavailable, 0}, {sqlstore.ErrUnavailable, 1}, {nil, 1}, {nil, 0}} {
+		store.fail.Store(want.err != nil)
+		if writes, err := probe(); writes != want.writes || !errors.Is(err, want.err) {
+			t.Errorf("probe %d: %d writes, error %v; want %d, %v", i, writes, err, want.writes, want.err)
+		}
+	}
+}
+
+// unwritable is a store whose commits of the probe row can fail. It counts those that write it in any case.
+type unwritable struct {
+	sqlstore.Store
+	fail atomic.Bool
+	puts atomic.Int64
+}
+
+func (s *unwritable) BeginBatchWrite() sqlstore.BatchWrite {
+	return &unwritableBatch{BatchWrite: s.Store.BeginBatchWrite(), s: s}
+}
+
+type unwritableBatch struct {
+	sqlstore.BatchWrite
+	s     *unwritable
+	probe bool
+}
+
+func (f *unwritableBatch) Put(key, val []byte) {
+	if bytes.Equal(key, coder.ProbeKey()) {
+		f.probe = true
+		f.s.puts.Add(1)
+	}
+	f.BatchWrite.Put(key, val)
+}
+
+func (f *unwritableBatch) PutIfNotExist(key, val []byte) {
+	f.probe = bytes.Equal(key, coder.ProbeKey())
+	f.BatchWrite.PutIfNotExist(key, val)
+}
+
+func (f *unwritableBatch) Commit(ctx context.Context) error {
+	if f.probe && f.s.fail.Load() {
+		return sqlstore.ErrUnavailable
+	}
+	return f.BatchWrite.Commit(ctx)
 }
 
 func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
