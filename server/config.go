@@ -42,6 +42,9 @@ type Config struct {
 	AdvertiseClientURLs []string
 	// Members are the cluster's; nil for a node that has its database to itself.
 	Members *member.Registry
+	// MaxClientConnections bounds the open connections of all client URLs; 0: nothing does. ListenMetricsURLs
+	// have no bound.
+	MaxClientConnections int
 	// ListenMetricsURLs serve /metrics and the health endpoints only.
 	ListenMetricsURLs []string
 	TLS               tlsfiles.Config // of https and unixs listeners
@@ -162,6 +165,9 @@ func (c Config) checked() (Config, error) {
 	}
 	if c.MaxRequestBytes < 1 || c.MaxRequestBytes > MaxRequestBytes {
 		return c, fmt.Errorf("server: max request bytes %d is not between 1 and %d", c.MaxRequestBytes, MaxRequestBytes)
+	}
+	if c.MaxClientConnections < 0 {
+		return c, fmt.Errorf("server: max client connections %d is negative", c.MaxClientConnections)
 	}
 	if c.MaxTxnOps < 0 {
 		return c, fmt.Errorf("server: max txn ops %d is negative", c.MaxTxnOps)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -224,4 +225,39 @@ func TestRunReportsAListenerThatFails(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.clients[0].Close())
 	require.Error(t, <-done)
+}
+
+// TestClientConnectionsLeaveRoom: clients that hold all connections they may have do not keep probes out, and those of
+// other clients are served once one of them leaves.
+func TestClientConnectionsLeaveRoom(t *testing.T) {
+	s := startFake(t, &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}}, nil, func(c *Config) {
+		c.MaxClientConnections, c.ListenMetricsURLs = 2, []string{loopback}
+	})
+	address := strings.TrimPrefix(s.ClientURLs()[0], "http://")
+	var held []net.Conn
+	for range 3 {
+		c, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		held = append(held, c)
+	}
+	answer := func(c net.Conn) {
+		line, err := bufio.NewReader(c).ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, line, "200")
+	}
+	answer(held[0])
+	answer(held[1])
+	resp, err := http.Get(s.MetricsURLs()[0] + "/livez")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.NoError(t, held[2].SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = held[2].Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it waits")
+	require.NoError(t, held[2].SetReadDeadline(time.Time{}))
+	require.NoError(t, held[0].Close())
+	answer(held[2])
 }

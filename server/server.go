@@ -134,7 +134,11 @@ func (s *Server) listen() error {
 		return err
 	}
 	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Files: files, Log: s.log}
-	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, options); err != nil {
+	limited := options
+	if n := s.cfg.MaxClientConnections; n > 0 {
+		limited.Limit = transport.NewLimit(n, s.log)
+	}
+	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, limited); err != nil {
 		return err
 	}
 	s.metrics, err = transport.Listen(s.cfg.ListenMetricsURLs, options)

@@ -104,6 +104,7 @@ func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) err
 		logger.Info("sqlbrain stopped", "revision", n.backend.Revision())
 	}()
 	n.connect(&c.Server)
+	c.Server.MaxClientConnections = clientConnections(mostFiles(), c.Store.MaxOpenConns)
 	s, err := server.New(c.Server, n.backend)
 	if err != nil {
 		return err

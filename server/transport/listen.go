@@ -122,6 +122,8 @@ type Listener struct {
 type Options struct {
 	// Conns get the connections.
 	Conns *Connections
+	// Limit bounds how many are open; nil: it does not.
+	Limit *Limit
 	// Listen opens a listener; nil: net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 	// Credentials: the caller decides on TLS, whatever the scheme of a URL.
@@ -155,7 +157,7 @@ func Listen(urls []string, o Options) (listeners []*Listener, err error) {
 		if err != nil {
 			return listeners, err
 		}
-		l = newListener(l, o.Conns)
+		l = newListener(l, o.Conns, o.Limit)
 		if tls {
 			l = &tlsListener{Listener: l, config: o.Files.Listener(), log: o.Log}
 		}
@@ -209,9 +211,12 @@ func (c *connection) Close() error {
 	return c.close()
 }
 
-// add returns c as one of cs; a late one is closed at once.
-func (cs *Connections) add(c net.Conn) *connection {
-	conn := &connection{Conn: c, of: cs, close: sync.OnceValue(c.Close)}
+// add returns c as one of cs; a late one is closed at once. closed is called when it is.
+func (cs *Connections) add(c net.Conn, closed func()) *connection {
+	conn := &connection{Conn: c, of: cs, close: sync.OnceValue(func() error {
+		defer closed()
+		return c.Close()
+	})}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.closed {
@@ -243,38 +248,102 @@ func (cs *Connections) Cut() {
 	}
 }
 
-// accepting spaces out attempts to accept a connection while the process has no file
-// descriptors left.
+// Limit bounds how many connections of listeners are open; further ones wait in the queues of the operating system.
+// A process has a limited number of file descriptors, and needs some for other things than clients.
+type Limit struct {
+	open chan struct{} // holds an element for each connection, and for each call of Accept
+	log  *slog.Logger
+
+	mu       sync.Mutex
+	reported time.Time
+}
+
+// NewLimit returns a limit of most connections. log may be nil.
+func NewLimit(most int, log *slog.Logger) *Limit {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Limit{open: make(chan struct{}, most), log: log}
+}
+
+// reportInterval is the shortest time between two reports that the limit was reached.
+const reportInterval = time.Minute
+
+// enter waits until one more connection may be open. It returns false if ctx ends first.
+func (m *Limit) enter(ctx context.Context) bool {
+	if m == nil {
+		return ctx.Err() == nil
+	}
+	select {
+	case m.open <- struct{}{}:
+		return true
+	default:
+	}
+	m.report()
+	select {
+	case m.open <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (m *Limit) leave() {
+	if m != nil {
+		<-m.open
+	}
+}
+
+func (m *Limit) report() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); now.Sub(m.reported) >= reportInterval {
+		m.reported = now
+		m.log.Warn("clients have as many connections as the limit on file descriptors allows, further ones wait", "connections", cap(m.open))
+	}
+}
+
+// accepting spaces out attempts to accept a connection.
 var accepting = retry.Backoff{Min: 5 * time.Millisecond, Max: time.Second}
 
-// listener hands its connections to cs. When the process has no file descriptor left it
-// pauses; the servers would otherwise retry at once, without end.
+// passing are the errors of an attempt to accept a connection after which another one may succeed: the process or the
+// system lacks descriptors or memory for the moment, the connection ended before it was accepted, or a firewall forbids
+// that one.
+var passing = []error{
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM,
+}
+
+// listener hands its connections to cs. After a passing error it
+// pauses; the servers would otherwise retry at once, without end, or stop.
 type listener struct {
 	net.Listener
-	cs *Connections
+	cs    *Connections
+	limit *Limit // nil: none
 
 	ctx   context.Context // ends with Close
 	close func() error    // once
 }
 
-func newListener(l net.Listener, cs *Connections) *listener {
+func newListener(l net.Listener, cs *Connections, limit *Limit) *listener {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &listener{Listener: l, cs: cs, ctx: ctx, close: sync.OnceValue(func() error {
+	return &listener{Listener: l, cs: cs, limit: limit, ctx: ctx, close: sync.OnceValue(func() error {
 		cancel()
 		return l.Close()
 	})}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
+	if !l.limit.enter(l.ctx) {
+		return nil, net.ErrClosed
+	}
 	for failures := 1; ; failures++ {
 		c, err := l.Listener.Accept()
 		if err == nil {
-			return l.cs.add(c), nil
+			return l.cs.add(c, l.limit.leave), nil
 		}
-		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
-			return nil, err
-		}
-		if accepting.Wait(l.ctx, failures) != nil {
+		passes := slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+		if !passes || accepting.Wait(l.ctx, failures) != nil {
+			l.limit.leave()
 			return nil, err
 		}
 	}
