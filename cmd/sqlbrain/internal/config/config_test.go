@@ -193,6 +193,8 @@ func TestFilesWithMistakesAreRefused(t *testing.T) {
 		"ttl-policy: /events/":                 "must be PREFIX=DURATION",
 		"name: 'a":                             "config-file",
 		"just text":                            "must be a list of `setting: value` lines",
+		"name: a\n---\nmax-txn-ops: 7":         ":3: a second document begins here",
+		"name: a\n---\nname: 'b":               "config-file",
 		"config-file: other":                   `unknown setting "config-file"`,
 		"max-concurrent-streams: 999999999999": "value out of range",
 	} {
@@ -202,8 +204,10 @@ func TestFilesWithMistakesAreRefused(t *testing.T) {
 	}
 	_, err := load([]string{"--config-file", "/does/not/exist.yaml"}, nil)
 	require.ErrorContains(t, err, "/does/not/exist.yaml")
-	_, err = load([]string{"--config-file", writeFile(t, "# nothing\n")}, nil)
-	require.NoError(t, err)
+	for _, text := range []string{"# nothing\n", "---\nname: a\n", "name: a\n...\n", "name: a\n---\n# nothing\n"} {
+		_, err = load([]string{"--config-file", writeFile(t, text)}, nil)
+		require.NoError(t, err, text)
+	}
 }
 
 func TestInvalidValuesAreRefusedByName(t *testing.T) {

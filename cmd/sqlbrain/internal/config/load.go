@@ -1,9 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -202,15 +204,18 @@ func readFile(path string) (*fileSettings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config-file: %w", err)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	docs, err := documents(text)
+	if err != nil {
 		// The parser's errors name lines, not contents.
 		return nil, fmt.Errorf("config-file %s: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
-	if len(doc.Content) == 0 {
+	if len(docs) == 0 {
 		return out, nil // an empty file
 	}
-	root := doc.Content[0]
+	if len(docs) > 1 {
+		return nil, fmt.Errorf("%s:%d: a second document begins here, and only one is read", path, docs[1].Line)
+	}
+	root := docs[0]
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("config-file %s: must be a list of `setting: value` lines", path)
 	}
@@ -227,6 +232,23 @@ func readFile(path string) (*fileSettings, error) {
 		out.entries[key.Value] = fileEntry{key.Line, values}
 	}
 	return out, nil
+}
+
+// documents returns the contents of the documents in text that are not empty.
+func documents(text []byte) (contents []*yaml.Node, err error) {
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var doc yaml.Node
+		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+			return contents, nil
+		} else if err != nil {
+			return nil, err
+		}
+		for _, content := range doc.Content {
+			if content.Tag != "!!null" {
+				contents = append(contents, content)
+			}
+		}
+	}
 }
 
 func scalars(n *yaml.Node) ([]string, error) {
