@@ -36,7 +36,7 @@ const dense = 0.8
 // limit, Go also collects more often as it approaches that.
 func tuneCollector(m config.Memory) (restore func()) {
 	relax := relaxCollector(int64(dense * float64(m.Aim-outsideGo-m.Pages)))
-	if m.Limit == 0 {
+	if m.Limit == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return relax
 	}
 	before := debug.SetMemoryLimit(max(m.Limit-outsideGo-m.Pages, 1))

@@ -74,6 +74,20 @@ func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
 	}
 }
 
+// TestMemoryLimitOfTheEnvironmentIsKept also if the container, or a flag, has a limit.
+func TestMemoryLimitOfTheEnvironmentIsKept(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "150MiB")
+	before := debug.SetMemoryLimit(-1)
+	restore := tuneCollector(config.Memory{Aim: 512 << 20, Limit: 512 << 20})
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the limit was set from %d to %d", before, got)
+	}
+	restore()
+	if got := debug.SetMemoryLimit(before); got != before {
+		t.Errorf("the limit is %d afterwards, it was %d", got, before)
+	}
+}
+
 func TestMemoryLimitIsSetAndRestored(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	restore := tuneCollector(config.Memory{Aim: 512 << 20, Limit: 512 << 20, Pages: 64 << 20})
