@@ -109,6 +109,7 @@ type Config struct {
 
 	// Tests change handshakeTimeout and defaultIdleTimeout.
 	headTimeout, idleTimeout time.Duration
+	snapshotPatience         time.Duration // of etcd.Config; tests change it
 	// Tests set these of forward.Config.
 	readAttempt, applyWait time.Duration
 }
@@ -117,6 +118,8 @@ const (
 	// handshakeTimeout bounds the TLS handshake together with the bytes that distinguish
 	// HTTP/2 from HTTP/1, gRPC's first settings, and the headers of an HTTP/1 request.
 	handshakeTimeout = 10 * time.Second
+	// snapshotPatience bounds the wait for the client of a snapshot to take some of it. Few are sent at a time.
+	snapshotPatience = time.Minute
 	// defaultIdleTimeout bounds the wait for a request. The HTTP server closes the
 	// connection then; a connection of HTTP/2 without a first request is gRPC's, which
 	// keeps idle connections open as etcd does.
@@ -147,6 +150,7 @@ func DefaultConfig() Config {
 		SlowRequest:          300 * time.Millisecond,
 		StopTimeout:          5 * time.Second,
 		headTimeout:          handshakeTimeout,
+		snapshotPatience:     snapshotPatience,
 		idleTimeout:          defaultIdleTimeout,
 	}
 }

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/server/transport"
 )
 
 // maintenanceServer serves etcd's Maintenance service.
@@ -25,6 +27,8 @@ type maintenanceServer struct {
 	mover     LeaderMover // nil: this node always leads
 	members   func() []member.Member
 	snapshots *snapshot.Maker
+	patience  time.Duration // with the client of a snapshot
+	streams   *transport.Streams
 	log       *slog.Logger
 }
 

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// TestClientsThatDoNotReadKeepNoSnapshot: two snapshots are made at a time. Clients that take nothing give the place
+// back.
+func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.SnapshotDir, c.snapshotPatience = t.TempDir(), 300*time.Millisecond })
+	kv := pb.NewKVClient(dial(t, s))
+	for i := range 8 {
+		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
+		require.NoError(t, err)
+	}
+	// A window of the least size, which does not grow.
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(1<<20))
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // a client's
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	defer cancel()
+	take := func(conn *grpc.ClientConn) (taken pb.Maintenance_SnapshotClient) {
+		eventually.True(t, "a snapshot to begin", func() bool {
+			stream, err := pb.NewMaintenanceClient(conn).Snapshot(ctx, &pb.SnapshotRequest{})
+			require.NoError(t, err)
+			taken = stream
+			_, err = stream.Recv() // a busy server may have lost patience already
+			return err == nil
+		})
+		return taken
+	}
+	held := []pb.Maintenance_SnapshotClient{take(conn), take(conn)}
+	take(dial(t, s))
+	// One of the two has lost its place. The other may not have yet, and then gets all now.
+	lost := 0
+	for _, stream := range held {
+		for err = nil; err == nil; {
+			_, err = stream.Recv()
+		}
+		if !errors.Is(err, io.EOF) {
+			requireStatus(t, err, codes.DeadlineExceeded, "the client has taken nothing")
+			lost++
+		}
+	}
+	require.Positive(t, lost)
+}
