@@ -9,8 +9,13 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
+// mostWaiting bounds the members that were added and have not started. They do not keep the others from writing, so
+// there may be more than in etcd, but all members read their rows all the time.
+const mostWaiting = 32
+
 // Add registers a member that has not started, and returns it and all members.
-// It fails with ErrBadURLs, ErrLearners or ErrPeerURLExists.
+// It fails with ErrBadURLs, ErrLearners, ErrPeerURLExists, or ErrNotEnoughStarted if
+// mostWaiting members have not started.
 func (r *Registry) Add(ctx context.Context, peerURLs []string, learner bool) (Member, []Member, error) {
 	peerURLs, err := normalURLs(peerURLs)
 	if err != nil {
@@ -26,6 +31,9 @@ func (r *Registry) Add(ctx context.Context, peerURLs []string, learner bool) (Me
 		}
 		if _, ok := t.sharing(peerURLs, added.ID); ok {
 			return ErrPeerURLExists
+		}
+		if t.waiting() >= mostWaiting {
+			return ErrNotEnoughStarted
 		}
 		batch.PutIfNotExist(added.key(), added.encode())
 		return nil

@@ -2,6 +2,7 @@ package member
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -35,6 +36,36 @@ func TestAdd(t *testing.T) {
 		require.Less(t, members[0].ID, members[1].ID)
 		_, _, err = r.Add(ctx, []string{"http://10.0.0.3:2380"}, false)
 		require.ErrorIs(t, err, ErrPeerURLExists, "of one that has not started")
+	})
+}
+
+// TestAddsAreBounded: the rows of the members, which all read again and again, stay small.
+func TestAddsAreBounded(t *testing.T) {
+	onEngines(t, func(t *testing.T, store sqlstore.Store) {
+		ctx := t.Context()
+		r := start(t, store, "n1", "http://10.0.0.1:2380")
+		_, _, err := r.Add(ctx, []string{"http://" + strings.Repeat("h", maxURLBytes) + ":2380"}, false)
+		require.ErrorIs(t, err, ErrBadURLs)
+		var many []string
+		for i := range maxURLBytes / len("http://10.0.1.1:10000") {
+			many = append(many, fmt.Sprint("http://10.0.1.1:", 10000+i))
+		}
+		_, err = r.Update(ctx, r.id, append(many, "http://10.0.1.1:2380"))
+		require.ErrorIs(t, err, ErrBadURLs)
+		_, err = r.Update(ctx, r.id, many)
+		require.NoError(t, err)
+
+		var last Member
+		for i := range mostWaiting {
+			last, _, err = r.Add(ctx, []string{fmt.Sprint("http://10.0.0.2:", 1+i)}, false)
+			require.NoError(t, err)
+		}
+		_, _, err = r.Add(ctx, []string{"http://10.0.0.2:2380"}, false)
+		require.ErrorIs(t, err, ErrNotEnoughStarted)
+		_, err = r.Remove(ctx, last.ID)
+		require.NoError(t, err)
+		_, _, err = r.Add(ctx, []string{"http://10.0.0.2:2380"}, false)
+		require.NoError(t, err)
 	})
 }
 

@@ -8,7 +8,7 @@ var (
 	ErrNotFound = errors.New("membership: member not found")
 	// ErrPeerURLExists: another member has one of these peer URLs.
 	ErrPeerURLExists = errors.New("membership: peer URL already exists")
-	// ErrBadURLs: no URLs, or not ones that etcd takes.
+	// ErrBadURLs: no URLs, not ones that etcd takes, or too many bytes.
 	ErrBadURLs = errors.New("membership: member URLs are invalid")
 	// ErrNotLearner: only learners can be promoted.
 	ErrNotLearner = errors.New("membership: not a learner")
@@ -16,8 +16,9 @@ var (
 	ErrLearners = errors.New("membership: learners are not supported: every member reads the database itself and has nothing to learn")
 	// ErrRunning: another process runs as this member, so that this one cannot join.
 	ErrRunning = errors.New("membership: another process runs as this member")
-	// ErrNotEnoughStarted: the last member that is known to be alive cannot be removed.
-	ErrNotEnoughStarted = errors.New("membership: no other member is alive")
+	// ErrNotEnoughStarted: the last member that is known to be alive cannot be removed, and
+	// members cannot be added while too many have not started.
+	ErrNotEnoughStarted = errors.New("membership: not enough members have started")
 )
 
 // How a Registry ends. Changes asked of one that has ended fail with the same.

@@ -127,6 +127,16 @@ func readTable(ctx context.Context, store sqlstore.Store) (t table, err error) {
 	return t, nil
 }
 
+// waiting returns the number of members that have not started.
+func (t table) waiting() (n int) {
+	for _, e := range t {
+		if e.name == "" {
+			n++
+		}
+	}
+	return n
+}
+
 func (t table) named(name string) (entry, bool) {
 	return t.find(func(e entry) bool { return e.name == name })
 }

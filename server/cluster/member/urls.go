@@ -10,9 +10,19 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/types"
 )
 
+// maxURLBytes bounds the peer URLs of a member together, in bytes. All members read each other's rows all the time.
+const maxURLBytes = 4 << 10
+
 // normalURLs returns urls in the order and the form in which etcd keeps and
 // compares them, or ErrBadURLs.
 func normalURLs(urls []string) ([]string, error) {
+	bytes := 0
+	for _, raw := range urls {
+		bytes += len(raw)
+	}
+	if bytes > maxURLBytes {
+		return nil, fmt.Errorf("%w: they have %d bytes, more than %d", ErrBadURLs, bytes, maxURLBytes)
+	}
 	all, err := types.NewURLs(urls)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadURLs, err)
