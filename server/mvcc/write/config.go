@@ -37,6 +37,7 @@ type Config struct {
 // Limits bound what a Pipeline takes in. All must be at least 1.
 type Limits struct {
 	QueueLength   int           // most requests that wait for a batch
+	QueueBytes    int           // bytes of requests that wait, beyond which only small ones may wait too
 	BatchRequests int           // most requests of one commit
 	BatchRows     int           // most rows of one commit, unless one request has more
 	BatchBytes    int           // most bytes of one commit, unless one request has more
@@ -49,6 +50,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		QueueLength:   8192,
+		QueueBytes:    128 << 20,
 		BatchRequests: 256,
 		BatchRows:     1024,
 		BatchBytes:    4 << 20,

@@ -52,7 +52,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	require.NoError(t, err)
 	cfg := Config{
 		Limits: Limits{
-			QueueLength: 100, BatchRequests: 100, BatchRows: 1000, BatchBytes: 1 << 20, IndexCache: 10_000,
+			QueueLength: 100, QueueBytes: 1 << 20, BatchRequests: 100, BatchRows: 1000, BatchBytes: 1 << 20, IndexCache: 10_000,
 			TxnKeys: MaxTxnKeys, CommitTimeout: time.Minute,
 		},
 		Store: store, Hold: hold, View: l.view, Revisions: l.revisions, Leader: l, Leases: l,

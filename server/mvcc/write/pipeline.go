@@ -41,6 +41,7 @@ type Pipeline struct {
 	full         bool                // the database had no space for the last commit; only the sequencer uses it
 
 	queue         chan *request
+	queuedBytes   atomic.Int64    // of the requests in queue
 	batches       chan []*request // each evaluated and committed together
 	draining      chan struct{}   // closed: no new requests, end after the current batch
 	drain         sync.Once

@@ -59,22 +59,23 @@ func (p *Pipeline) collect(ctx context.Context) {
 			next, size = nil, 0
 			continue
 		case r := <-in:
+			p.dequeued(r)
 			ahead = append(ahead[:0], r)
+			size += r.size()
 		}
-		for in != nil && len(next)+len(ahead) < p.cfg.Limits.BatchRequests {
+		for in != nil && len(next)+len(ahead) < p.cfg.Limits.BatchRequests && size < p.cfg.Limits.BatchBytes {
 			select {
 			case r := <-in:
+				p.dequeued(r)
 				ahead = append(ahead, r)
+				size += r.size()
 				continue
 			default:
 			}
 			break
 		}
 		p.readAhead(ctx, ahead)
-		for _, r := range ahead {
-			next = append(next, r)
-			size += r.size()
-		}
+		next = append(next, ahead...)
 	}
 }
 

@@ -35,9 +35,7 @@ func (p *Pipeline) await(ctx context.Context, r *request) error {
 		return p.cfg.Leader.TurnedAway()
 	default:
 	}
-	select {
-	case p.queue <- r:
-	default:
+	if !p.enqueue(r) {
 		return mvcc.ErrTooManyRequests
 	}
 	ended, expired := mvcc.Ends(ctx)
@@ -56,6 +54,27 @@ func (p *Pipeline) await(ctx context.Context, r *request) error {
 		return <-r.done // the sequencer answers every request that it has taken
 	}
 }
+
+// smallRequest is the size in bytes up to which a request may wait even if others have QueueBytes: clients that write
+// much do not keep those from writing that write little.
+const smallRequest = 16 << 10
+
+// enqueue reports whether there was room for r in the queue.
+func (p *Pipeline) enqueue(r *request) bool {
+	size := int64(r.size())
+	if all := p.queuedBytes.Add(size); size <= smallRequest || all == size || all <= int64(p.cfg.Limits.QueueBytes) {
+		select {
+		case p.queue <- r:
+			return true
+		default:
+		}
+	}
+	p.queuedBytes.Add(-size)
+	return false
+}
+
+// dequeued notes that r, which was in the queue, is in a batch.
+func (p *Pipeline) dequeued(r *request) { p.queuedBytes.Add(-int64(r.size())) }
 
 // abandon notes that the caller stops waiting because of err, and returns err.
 func (r *request) abandon(ctx context.Context, err error) error {

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,35 @@ func TestRequestWhoseContextEndsInTheQueueIsNotExecuted(t *testing.T) {
 	require.Equal(t, 1, l.p.Waiting())
 	require.Empty(t, l.p.runBatch(t.Context(), []*request{<-l.p.queue}))
 	require.EqualValues(t, 1, l.Revision())
+}
+
+// TestQueueIsBoundedInBytes: requests that wait are in memory, and those of callers that have given up too. Small ones
+// may wait all the same.
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.QueueBytes = 100 << 10 })
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	submit := func(ctx context.Context, bytes int) error {
+		return l.p.Submit(ctx, auth.System, NewTxnCommand(put("a", strings.Repeat("x", bytes))))
+	}
+	require.ErrorIs(t, submit(ended, 200<<10), context.Canceled, "one alone may be of any size")
+	require.ErrorIs(t, submit(ended, 60<<10), mvcc.ErrTooManyRequests)
+	require.ErrorIs(t, submit(ended, 60<<10), mvcc.ErrTooManyRequests)
+	require.ErrorIs(t, submit(ended, 1<<10), context.Canceled)
+	require.Equal(t, 2, l.p.Waiting())
+
+	running, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.p.Run(running)
+	}()
+	require.NoError(t, submit(t.Context(), 1<<10))
+	require.Zero(t, l.p.queuedBytes.Load())
+	require.NoError(t, submit(t.Context(), 60<<10))
+	require.EqualValues(t, 3, l.Revision(), "nothing of what was left or refused was executed")
+	stop()
+	<-done
 }
 
 // failing is a store whose next commit fails before it reaches the database.

@@ -33,7 +33,7 @@ type Memory struct {
 	Pages int64 // of Aim, what is outside of Go: SQLite's pages
 }
 
-// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of watchers together: they are for memory-limit-bytes, or
+// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of writes, and of watchers together: they are for memory-limit-bytes, or
 // for what the container of the process may use, in bytes, or for DefaultMemory if that is 0. Call it after Load.
 func (s *Settings) FitMemory(container int64) Memory {
 	m := Memory{Aim: DefaultMemory}
@@ -54,6 +54,7 @@ func (s *Settings) FitMemory(container int64) Memory {
 	scale("object-cache-bytes", &s.Backend.RecordCache, defaults.RecordCache, math.Inf(1))
 	scale("index-cache-entries", &s.Backend.Write.IndexCache, defaults.Write.IndexCache, math.Inf(1))
 	scale("watch-ring-bytes", &s.Backend.Watch.RingBytes, defaults.Watch.RingBytes, mostTimes)
+	s.Backend.Write.QueueBytes = int(float64(defaults.Write.QueueBytes) * min(times, mostTimes))
 	s.Backend.Watch.QueuedBytes = int(float64(defaults.Watch.QueuedBytes) * min(times, mostTimes))
 	s.Store.PageCache = int64(pageCache * min(times, mostTimes))
 	if u := s.URL(); u != nil && u.Dialect == sqlstore.DialectSQLite {

@@ -73,6 +73,7 @@ func TestQueuesFollowTheMemory(t *testing.T) {
 		s := config.New()
 		require.NoError(t, s.Load(nil))
 		s.FitMemory(container)
+		require.Equal(t, 4*s.Backend.Watch.QueuedBytes, s.Backend.Write.QueueBytes)
 		return s.Backend.Watch.QueuedBytes
 	}
 	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes, queued(0))
