@@ -63,6 +63,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 		Read: pool(bounded, false), Write: pool(bounded, true), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
 		MaxIdleTime: cmp.Or(o.MaxIdleTime, maxIdleTime), MaxLifetime: cmp.Or(o.MaxLifetime, maxLifetime), Remote: true,
 	})
+	db.Write().SetConnMaxIdleTime(min(cmp.Or(o.MaxIdleTime, maxIdleTime), idlePool))
 	e.primary.OnChange(db.DropIdle)
 	return db, nil
 }

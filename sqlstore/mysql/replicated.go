@@ -53,7 +53,7 @@ func mayRefuse(statement string, err error) bool {
 		return false
 	}
 	switch statement {
-	case setTiDBReads:
+	case setTiDBReads, setIdle:
 		return true
 	case setReplicatedReads:
 		return refused.Number == unknownSystemVariable

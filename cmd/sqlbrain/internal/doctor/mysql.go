@@ -67,6 +67,9 @@ func (e *examination) mysql(ctx context.Context) {
 		e.broken("variables", err)
 		return
 	}
+	if idle := ""; e.ask(ctx, "timeouts", "SELECT @@GLOBAL.wait_timeout", &idle) {
+		vars["wait_timeout"] = idle // connections for writing, such as this one, set their own
+	}
 	status, err := e.shown(ctx, "SHOW GLOBAL STATUS")
 	if err != nil {
 		e.broken("status", err)

@@ -271,6 +271,10 @@ func (a *Adoption) alone(ctx context.Context, f func(held func() error) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	// The lock is the connection's, which is idle while f works.
+	if _, err := conn.ExecContext(ctx, "SET SESSION wait_timeout = DEFAULT"); err != nil {
+		return err
+	}
 	var database string
 	if err := conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
 		return err
