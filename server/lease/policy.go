@@ -21,10 +21,13 @@ const (
 	policyLeaseKeys = 1000
 )
 
+// MaxPolicyTTL is the longest TTL of a Policy: its leases live for a bucket longer.
+const MaxPolicyTTL = MaxTTL * time.Second / (policyBucket + 1) * policyBucket
+
 // Policy limits the life of keys under Prefix that are put without a lease.
 type Policy struct {
 	Prefix []byte
-	TTL    time.Duration
+	TTL    time.Duration // at most MaxPolicyTTL
 }
 
 // policy is a Policy and its current lease.

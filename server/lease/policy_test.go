@@ -27,6 +27,14 @@ func TestKeysUnderPolicyExpire(t *testing.T) {
 	})
 }
 
+func TestLongestPolicy(t *testing.T) {
+	l := lead(t, newStore(t), func(c *Config) { c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: MaxPolicyTTL}} })
+	l.put("/events/a", 0)
+	ttl := l.ttl(l.records(l.Revision())[0].Lease)
+	require.GreaterOrEqual(t, ttl, int64(MaxPolicyTTL/time.Second))
+	require.LessOrEqual(t, ttl, int64(MaxTTL))
+}
+
 func TestPolicyLeaseIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lead(t, newStore(t), func(c *Config) { c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: 100 * time.Second}} })

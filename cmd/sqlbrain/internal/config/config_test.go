@@ -273,6 +273,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--auto-compaction-retention=9999999", "too many"},
 		{"--auto-compaction-mode=revision --auto-compaction-retention=10m", "not a number of revisions"},
 		{"--ttl-policy=/a/=1ms", "at least 1s"},
+		{"--ttl-policy=/a/=2540400h", "must be at most 2272727h"},
 		{"--ttl-policy==1h", "PREFIX=DURATION"},
 		{"--ttl-policy=/a/=1h,/a/=2h", "two policies for /a/"},
 		{"--datastore=sqlbrain.db", "--datastore: sqlstore: bad database URL"},
