@@ -89,8 +89,9 @@ func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.Wat
 			watches.RequestProgress()
 		}
 	default:
-		// An error would end the stream's other watches too; etcd continues as well.
-		s.log.Warn("unknown watch request ignored")
+		// An error would end the stream's other watches too; etcd continues as well. Not a warning: a client
+		// could fill the log with requests of a few bytes.
+		s.log.Debug("unknown watch request ignored")
 	}
 }
 
