@@ -73,7 +73,8 @@ func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, e
 }
 
 // KeepAlive restarts the time of a lease and returns its TTL in seconds. A lease whose time is
-// up is not renewed: the call waits until it has ended. Errors: mvcc.ErrLeaseNotFound, those of
+// up is not renewed: the call waits until its revocation has begun. It does not wait for all pieces, because
+// the renewals of the client's other leases come after it in the same stream. Errors: mvcc.ErrLeaseNotFound, those of
 // as, of Leader and of write.Pipeline.Submit.
 func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {
 	ctx, cancel := l.bound(ctx)
@@ -89,7 +90,7 @@ func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64
 	}
 	if refused != nil && le != nil {
 		select {
-		case <-le.ended:
+		case <-le.begun:
 		case <-ctx.Done():
 			return 0, mvcc.PublicError(ctx, ctx.Err())
 		case <-l.pipeline.Done():
@@ -110,7 +111,7 @@ func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64
 
 // renew restarts the time of lease id. If persist is set, the table may hold a shorter time:
 // the renewal must not be acknowledged before a commit has written the full TTL. Errors:
-// mvcc.ErrLeaseNotFound, together with the lease if its time is up and it has not ended yet;
+// mvcc.ErrLeaseNotFound, together with the lease if its time is up or its revocation has begun;
 // that of Leader.TurnedAway after HandOver.
 func (l *Lessor) renew(id int64) (le *lease, persist bool, err error) {
 	l.mu.Lock()

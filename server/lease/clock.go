@@ -20,15 +20,28 @@ type lease struct {
 	revoking  bool          // the row is marked: pieces of it are being revoked
 	after     []byte        // the last key of its last revoked piece
 	failures  int           // failed attempts to revoke it since the last success
+	begun     chan struct{} // closed once its row is marked, or it is revoked
 	ended     chan struct{} // closed once it is revoked
 	last      int64         // the revision at which it was revoked, written before ended is closed
 }
 
 // newLease returns the lease of a row. Its clock stands still.
 func newLease(row coder.Lease) *lease {
-	return &lease{
-		id: row.ID, ttl: row.TTL, policy: row.Policy, revoking: row.Revoking, persisted: cmp.Or(row.Remaining, row.TTL),
-		position: -1, ended: make(chan struct{}),
+	le := &lease{
+		id: row.ID, ttl: row.TTL, policy: row.Policy, persisted: cmp.Or(row.Remaining, row.TTL),
+		position: -1, begun: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if row.Revoking {
+		le.mark()
+	}
+	return le
+}
+
+// mark records that the row of the lease is marked, or gone.
+func (le *lease) mark() {
+	if !le.revoking {
+		le.revoking = true
+		close(le.begun)
 	}
 }
 

@@ -36,6 +36,7 @@ func (l *Lessor) remove(id, rev int64) {
 		heap.Remove(&l.due, le.position)
 	}
 	le.last = rev
+	le.mark()
 	close(le.ended)
 }
 

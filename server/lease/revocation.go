@@ -115,7 +115,7 @@ func (l *Lessor) markRevoking(id int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if le := l.leases[id]; le != nil {
-		if le.revoking = true; le.position >= 0 {
+		if le.mark(); le.position >= 0 {
 			l.schedule(le, l.cfg.Clock())
 		}
 	}

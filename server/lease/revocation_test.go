@@ -58,8 +58,6 @@ func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
 	l.grant(id, 3600)
 }
 
-// TestLastPieceIsNoLargerThanOthers checks that the rest of a large lease is revoked in pieces
-// even if a lease of that size would be revoked at once.
 // A key that is attached after the last piece was read would outlive the lease.
 func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	l := idle(t, newStore(t))
@@ -75,6 +73,31 @@ func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	require.Equal(t, "b", l.keys())
 }
 
+// TestRenewalDoesNotWaitForAllPieces checks that a renewal is refused once the first piece is revoked, also by the next
+// leader. The renewals of other leases wait for the answer.
+func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		l := idle(t, store)
+		for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}}, write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
+			require.NoError(t, err)
+		}
+		piece := l.revokeCommand(5)
+		piece.keys.Cut(1)
+		require.NoError(t, l.together(piece)[0])
+		for range 2 {
+			began := time.Now()
+			_, err := l.keepAlive(5)
+			require.ErrorIs(t, err, mvcc.ErrLeaseNotFound)
+			require.Zero(t, time.Since(began))
+			require.Equal(t, "b", l.keys())
+			l = idle(t, store)
+		}
+	})
+}
+
+// TestLastPieceIsNoLargerThanOthers checks that the rest of a large lease is revoked in pieces
+// even if a lease of that size would be revoked at once.
 func TestLastPieceIsNoLargerThanOthers(t *testing.T) {
 	l := lead(t, newStore(t))
 	l.lessor.pieceSize.keys.Store(100)
