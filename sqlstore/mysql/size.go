@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -35,6 +36,12 @@ func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64
 	return max(inUse+free, 1), max(inUse, 1), err
 }
 
+// defragmentWait bounds how long Defragment waits until no transaction uses the table, at its start and at its end. All later
+// statements wait behind it. A backup, or a transaction of a process that is frozen, may use the table for hours.
+const defragmentWait = 3 * time.Second
+
+var setDefragmentWait = fmt.Sprintf("SET SESSION lock_wait_timeout = %d", defragmentWait/time.Second)
+
 // Defragment implements sqldb.Engine. It rebuilds the table in place. Reads and commits continue,
 // except for a short time at the start and at the end. It needs space for a second copy,
 // and has no time bound. TiDB gives space back by itself.
@@ -50,9 +57,17 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) (err error)
 	one := sql.OpenDB(e.patient)
 	defer func() { err = errors.Join(err, one.Close()) }()
 	one.SetMaxOpenConns(1)
+	conn, err := one.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.ExecContext(ctx, setDefragmentWait); err != nil {
+		return err
+	}
 	// The result is rows, which include errors.
 	var failed []string
-	err = sqldb.EachRow(ctx, one, "OPTIMIZE TABLE object", nil, func(r *sql.Rows) (bool, error) {
+	err = sqldb.EachRow(ctx, conn, "OPTIMIZE TABLE object", nil, func(r *sql.Rows) (bool, error) {
 		var table, op, kind, text string
 		err := r.Scan(&table, &op, &kind, &text)
 		if strings.EqualFold(kind, "error") {

@@ -1,0 +1,37 @@
+package mysql
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// TestDefragmentGivesUp if a transaction uses the table, because all statements wait behind it.
+func TestDefragmentGivesUp(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		s := openURL(t, p.Database(t), sqlstore.Options{})
+		createChain(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+		defer cancel()
+		backup, err := s.Database().Read().Conn(ctx)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, backup.Close()) }()
+		for _, text := range []string{"START TRANSACTION WITH CONSISTENT SNAPSHOT", "SELECT * FROM object"} {
+			_, err := backup.ExecContext(ctx, text)
+			require.NoError(t, err)
+		}
+		require.ErrorContains(t, s.Defragment(ctx), "Lock wait timeout")
+		_, err = s.Get(ctx, coder.ChainKey())
+		require.NoError(t, err)
+		_, err = backup.ExecContext(ctx, "ROLLBACK")
+		require.NoError(t, err)
+		require.NoError(t, s.Defragment(ctx))
+	})
+}
