@@ -48,7 +48,7 @@ func (h *Hold) Value() coder.Chain { return h.held }
 // ErrDataLost for a table that has data and no chain row, the database's.
 func Take(ctx context.Context, cfg Config) (*Hold, error) {
 	store, verify := cfg.Store, cfg.Verify
-	for {
+	for failures := 1; ; failures++ {
 		c := &Hold{cfg: cfg}
 		batch := store.BeginBatchWrite()
 		old, err := store.Get(ctx, coder.ChainKey())
@@ -86,7 +86,10 @@ func Take(ctx context.Context, cfg Config) (*Hold, error) {
 		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
 			// Somebody else, or perhaps this very attempt, got in: a term taken
 			// and not used costs nothing, so take the next one.
-			if ctx.Err() != nil {
+			if conflict == nil {
+				cfg.Log.Warn("the outcome of taking the chain row is unknown, trying again", "error", err)
+			}
+			if retry.Database.Wait(ctx, failures) != nil {
 				return nil, fmt.Errorf("taking the term: %w", err)
 			}
 		default:

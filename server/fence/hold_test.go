@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -315,4 +317,26 @@ func TestCheckLostComparesTheLostRowWithTheChainRow(t *testing.T) {
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Fatalf("a damaged lost row: %v", err)
 	}
+}
+
+// TestTakePausesWhileOutcomesAreUnknown: a disk that fails makes the outcome of each commit unknown.
+func TestTakePausesWhileOutcomesAreUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		attempts := 0
+		var fault func(func() error) error
+		fault = func(func() error) error {
+			if attempts++; attempts == 1000 {
+				cancel() // it does not pause, so no time passes
+			}
+			store.fault = fault
+			return sqlstore.ErrUncertain
+		}
+		store.fault = fault
+		_, err := Take(ctx, Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(), Verify: func(coder.Chain) error { return nil }})
+		require.ErrorIs(t, err, sqlstore.ErrUncertain)
+		require.Less(t, attempts, 100)
+	})
 }
