@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
 // settled is the number of writes after which the cluster counts as recovered.
@@ -41,7 +42,7 @@ func TestGalera(t *testing.T) {
 func failOver(t *testing.T, db *replicated.Database) {
 	t.Run("doctor", func(t *testing.T) { examine(t, db) })
 	c := nodesOn(t, func(int) string { return db.URL() })
-	s := besiege(t, c)
+	s := siege.Lay(t, c, workers, wait)
 	rounds := harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
 	for _, w := range waysToGo(db.Name()) {
 		var gaps, database []time.Duration
@@ -53,14 +54,14 @@ func failOver(t *testing.T, db *replicated.Database) {
 			db.Successor(gone)
 			database = append(database, time.Since(since))
 			s.Progress(settled)
-			gaps = append(gaps, s.gap(since))
+			gaps = append(gaps, s.Gap(since))
 			w.enter(db, gone)
 		}
 		report(t, db.Name()+", "+w.name+", the database", database)
 		report(t, db.Name()+", "+w.name+", no write possible", gaps)
 	}
 	s.Progress(settled)
-	s.end()
+	s.End()
 }
 
 // wayToGo is how a server ceases to be the primary, and comes back.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
 // anotherServerForEachNode lets each node use another server of a Galera, which
@@ -12,7 +13,7 @@ import (
 // between servers. Servers end during the test, and each node continues with the next one.
 func anotherServerForEachNode(t *testing.T, db *replicated.Database) {
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
-	s := besiege(t, c)
+	s := siege.Lay(t, c, workers, wait)
 	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
 		s.Progress(settled)
 		leader := c.Leader()
@@ -25,7 +26,7 @@ func anotherServerForEachNode(t *testing.T, db *replicated.Database) {
 		db.Start(gone)
 	}
 	s.Progress(settled)
-	s.end()
+	s.End()
 }
 
 // TestProxyThatFollowsThePrimary has the nodes know one address, whose proxy leads
@@ -38,7 +39,7 @@ func TestProxyThatFollowsThePrimary(t *testing.T) {
 	db := start(t, replicated.Group)
 	proxy, url := harness.StartProxy(t, db.URL(db.Primary()))
 	c := nodesOn(t, func(int) string { return url })
-	s := besiege(t, c)
+	s := siege.Lay(t, c, workers, wait)
 	for _, leave := range []func(int){db.Kill, db.Pause} {
 		s.Progress(settled)
 		gone := db.Primary()
@@ -53,5 +54,5 @@ func TestProxyThatFollowsThePrimary(t *testing.T) {
 		}
 	}
 	s.Progress(settled)
-	s.end()
+	s.End()
 }

@@ -63,13 +63,46 @@ func Kine(t testing.TB) string {
 	return program(t, "kine", pkgKine)
 }
 
+// SqlbrainOf returns the path of a sqlbrain with other source, which the first call with this name builds. source
+// returns its directory, and args are further arguments of go build.
+func SqlbrainOf(t testing.TB, name string, source func() (string, error), args ...string) string {
+	t.Helper()
+	return once(t, name, func() (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), buildWait)
+		defer cancel()
+		path, err := target(name)
+		if err != nil {
+			return "", err
+		}
+		dir, err := source()
+		if err != nil {
+			return "", err
+		}
+		// As the programs in bin/programs of CI are, so that packages that are the same are built once.
+		cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, append(args, "./cmd/sqlbrain")...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+		return path, nil
+	})
+}
+
+// Source returns the directory of sqlbrain's source.
+func Source(ctx context.Context) (string, error) { return moduleDir(ctx, modSqlbrain) }
+
 func program(t testing.TB, name, pkg string) string {
+	t.Helper()
+	return once(t, name, func() (string, error) { return build(name, pkg) })
+}
+
+func once(t testing.TB, name string, build func() (string, error)) string {
 	t.Helper()
 	built.Lock()
 	defer built.Unlock()
 	r, done := built.programs[name]
 	if !done {
-		r.path, r.err = build(name, pkg)
+		r.path, r.err = build()
 		if built.programs == nil {
 			built.programs = make(map[string]result)
 		}
@@ -88,23 +121,18 @@ func build(name, pkg string) (string, error) {
 			return path, nil
 		}
 	}
-	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "sqlbrain-integration-")
-		if err != nil {
-			return "", err
-		}
-		built.dir = dir
+	path, err := target(name)
+	if err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildWait)
 	defer cancel()
-	path := filepath.Join(built.dir, name)
 	args := []string{"build", "-o", path}
 	if tags := os.Getenv(EnvTags); tags != "" && pkg == pkgSqlbrain {
 		args = append(args, "-tags", tags)
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	// In their own modules, so that they have the dependencies their users get.
-	var err error
 	switch pkg {
 	case pkgSqlbrain:
 		cmd.Dir, err = moduleDir(ctx, modSqlbrain)
@@ -120,6 +148,14 @@ func build(name, pkg string) (string, error) {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return path, nil
+}
+
+// target returns where a program is built; built is held.
+func target(name string) (path string, err error) {
+	if built.dir == "" {
+		built.dir, err = os.MkdirTemp("", "sqlbrain-integration-")
+	}
+	return filepath.Join(built.dir, name), err
 }
 
 func moduleDir(ctx context.Context, module string) (string, error) {

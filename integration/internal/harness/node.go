@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,13 @@ type Node struct {
 	port      int
 	peerPort  int // etcd only, where member is nil
 	member    *Member
+	program   string // sqlbrain only; empty: the one that is tested
+	login     Login
 	process   *Process
 }
+
+// Login is the user that clients authenticate as; zero: none.
+type Login struct{ User, Password string }
 
 // Member is what makes a node one of several.
 type Member struct {
@@ -65,6 +71,12 @@ func (n *Node) Name() string {
 	}
 	return n.member.Name
 }
+
+// Use makes the node run another sqlbrain with its next start.
+func (n *Node) Use(program string) { n.program = program }
+
+// LogIn makes later clients of the node authenticate as a user. Without it, they do not.
+func (n *Node) LogIn(l Login) { n.login = l }
 
 // Running reports whether the node was started and has not ended.
 func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
@@ -106,7 +118,7 @@ func (n *Node) StartWithoutWaiting() {
 		n.port = enginetest.FreePort(n.t)
 	}
 	if !n.etcd {
-		n.process = StartProcess(n.t, Sqlbrain(n.t), n.Args()...)
+		n.process = StartProcess(n.t, cmp.Or(n.program, Sqlbrain(n.t)), n.Args()...)
 		return
 	}
 	if n.peerPort == 0 {
@@ -163,13 +175,19 @@ func (n *Node) AwaitReady() {
 
 // Ready is AwaitReady for callers that can continue without the node.
 func (n *Node) Ready() error {
-	c, err := NewClient(n.Endpoint())
-	if err != nil {
-		return err
-	}
-	defer closeClient(n.t, c)
-	return n.process.program.Await(context.Background(), readyWait, readyPoll, func(ctx context.Context) error {
-		_, err := c.Get(ctx, "ready")
+	var c *clientv3.Client
+	defer func() {
+		if c != nil {
+			closeClient(n.t, c)
+		}
+	}()
+	return n.process.program.Await(context.Background(), readyWait, readyPoll, func(ctx context.Context) (err error) {
+		if c == nil { // one with a user asks for a token first
+			if c, err = NewClientAs(n.login, n.Endpoint()); err != nil {
+				return err
+			}
+		}
+		_, err = c.Get(ctx, "ready")
 		return err
 	})
 }
@@ -203,14 +221,20 @@ func (n *Node) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.p
 // Client returns a client of the node that is closed when the test ends.
 func (n *Node) Client() *clientv3.Client {
 	n.t.Helper()
-	return ClientOf(n.t, n.Endpoint())
+	return ClientAs(n.t, n.login, n.Endpoint())
 }
 
 // ClientOf returns a client of several endpoints that is closed when the test
 // ends.
 func ClientOf(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := NewClient(endpoints...)
+	return ClientAs(t, Login{}, endpoints...)
+}
+
+// ClientAs is ClientOf for a user.
+func ClientAs(t testing.TB, l Login, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	c, err := NewClientAs(l, endpoints...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,12 +252,19 @@ func closeClient(t testing.TB, c *clientv3.Client) {
 // is found at once. Its own retries are etcd's: reads are repeated, writes are
 // not unless they were never sent.
 func NewClient(endpoints ...string) (*clientv3.Client, error) {
+	return NewClientAs(Login{}, endpoints...)
+}
+
+// NewClientAs is NewClient for a user, whose token it asks for.
+func NewClientAs(l Login, endpoints ...string) (*clientv3.Client, error) {
 	reconnect := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints:          endpoints,
+		Username:           l.User,
+		Password:           l.Password,
 		DialTimeout:        5 * time.Second,
 		DialOptions:        []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 		BackoffWaitBetween: 20 * time.Millisecond,

@@ -3,6 +3,8 @@ package siege
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +30,11 @@ type Siege struct {
 	Recorder *history.Recorder
 	// Load makes the requests.
 	Load *load.Load
+
+	acked sync.Mutex
+	times []time.Time // of acknowledged writes, in order
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 
 	t       testing.TB
 	wait    time.Duration
@@ -55,7 +62,36 @@ func Lay(t testing.TB, c *cluster.Cluster, workers int, wait time.Duration) *Sie
 	s.Load = load.Run(t.Context(), load.Config{
 		Recorder: s.Recorder, Clients: all, Workers: workers, Seed: seed, RequestTimeout: wait, Oldest: 1,
 	})
+	ctx, stop := context.WithCancel(t.Context())
+	s.stop = stop
+	s.done.Go(func() { s.observe(ctx) })
+	t.Cleanup(s.ended)
 	return s
+}
+
+// observe notes when writes were acknowledged.
+func (s *Siege) observe(ctx context.Context) {
+	for n := s.Recorder.Acked() + 1; s.Recorder.AwaitAcked(ctx, n) == nil; n = s.Recorder.Acked() + 1 {
+		s.acked.Lock()
+		s.times = append(s.times, time.Now())
+		s.acked.Unlock()
+	}
+}
+
+func (s *Siege) ended() {
+	s.stop()
+	s.done.Wait()
+}
+
+// Gap is the longest time without an acknowledged write since a moment.
+func (s *Siege) Gap(since time.Time) (longest time.Duration) {
+	s.acked.Lock()
+	defer s.acked.Unlock()
+	at, _ := slices.BinarySearchFunc(s.times, since, func(t, s time.Time) int { return t.Compare(s) })
+	for i := max(1, at); i < len(s.times); i++ {
+		longest = max(longest, s.times[i].Sub(s.times[i-1]))
+	}
+	return longest
 }
 
 func (s *Siege) follow(c *clientv3.Client, prevKV bool) {
@@ -76,6 +112,7 @@ func (s *Siege) Progress(n int) {
 func (s *Siege) End() {
 	s.t.Helper()
 	s.Load.Stop()
+	s.ended()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*s.wait)
 	defer cancel()
 	v := history.NewVerifier(s.Recorder, 1)
