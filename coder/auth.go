@@ -66,7 +66,7 @@ func EncodeAuthValue(content []byte) []byte { return append([]byte{formatV1}, co
 // DecodeAuthValue is the inverse of EncodeAuthValue. The content aliases b.
 func DecodeAuthValue(b []byte) ([]byte, error) {
 	if len(b) == 0 || b[0] != formatV1 {
-		return nil, fmt.Errorf("%w: auth value of %d bytes", ErrMalformed, len(b))
+		return nil, malformed(b, "auth value of %d bytes", len(b))
 	}
 	return b[1:], nil
 }
@@ -104,7 +104,7 @@ func EncodeAuthSettings(s AuthSettings) []byte {
 // DecodeAuthSettings is the inverse of EncodeAuthSettings.
 func DecodeAuthSettings(b []byte) (AuthSettings, error) {
 	if len(b) != authSettingsLen || b[0] != formatV1 || b[1] > 1 {
-		return AuthSettings{}, fmt.Errorf("%w: auth settings %x", ErrMalformed, b)
+		return AuthSettings{}, malformed(b, "auth settings %x", b)
 	}
 	return AuthSettings{Enabled: b[1] == 1, Version: int64At(b, 2), Revision: int64At(b, 10), Epoch: int64At(b, 18)}, nil
 }
@@ -170,5 +170,5 @@ func DecodeToken(b []byte) (Token, error) {
 	case len(b) >= until && b[0] == tokenV2 && int64At(b, fields) != 0:
 		return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), Until: int64At(b, fields), User: string(b[until:])}, nil
 	}
-	return Token{}, fmt.Errorf("%w: token of %d bytes", ErrMalformed, len(b))
+	return Token{}, malformed(b, "token of %d bytes", len(b))
 }

@@ -3,7 +3,6 @@ package coder
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"math"
 	"slices"
@@ -118,17 +117,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // DecodeCounts is the inverse of EncodeCounts.
 func DecodeCounts(b []byte) (Counts, error) {
-	bad := fmt.Errorf("%w: counts of %d bytes", ErrMalformed, len(b))
+	bad := func() error { return malformed(b, "counts of %d bytes", len(b)) }
 	end := len(b) - countsTail
 	if end < countsHead || len(b) > MaxCountsRow || b[0] != formatV1 || crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
-		return Counts{}, bad
+		return Counts{}, bad()
 	}
 	c := Counts{Revision: int64At(b, 1)}
 	d := countsDecoder{left: b[countsHead:end]}
 	for len(d.left) > 0 {
 		p, ok := d.piece()
 		if !ok {
-			return Counts{}, bad
+			return Counts{}, bad()
 		}
 		c.Pieces = append(c.Pieces, p)
 	}

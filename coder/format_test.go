@@ -48,3 +48,31 @@ func TestRowsKeepTheirBytes(t *testing.T) {
 		require.Equal(t, row.want, hex.EncodeToString(row.bytes), row.name)
 	}
 }
+
+// TestNewerFormatsAreRefused with an error that says so: nothing is guessed of a row that a newer version wrote.
+func TestNewerFormatsAreRefused(t *testing.T) {
+	errOf := func(_ any, err error) error { return err }
+	for name, c := range map[string]struct {
+		value  []byte
+		decode func([]byte) error
+	}{
+		"version": {EncodeVersion(&Record{Value: []byte("v")}), func(b []byte) error { return errOf(DecodeVersion([]byte("k"), 2, b)) }},
+		"index":   {EncodeIndex(Index{ModRevision: 1}), func(b []byte) error { return errOf(DecodeIndex(b)) }},
+		"log":     {EncodeLog([]Change{{Revision: 2, Key: []byte("k")}})[0], func(b []byte) error { return errOf(DecodeLog(b)) }},
+		"lease":   {EncodeLease(Lease{TTL: 1}), func(b []byte) error { return errOf(DecodeLease(EncodeLeaseKey(7), b)) }},
+		"chain":   {EncodeChain(Chain{Sequence: 1}), func(b []byte) error { return errOf(DecodeChain(b)) }},
+		"lock":    {EncodeLock(1, []byte("{}")), func(b []byte) error { _, _, err := DecodeLock(b); return err }},
+		"lost":    {EncodeLost(Lost{}), func(b []byte) error { return errOf(DecodeLost(b)) }},
+		"number":  {EncodeInt64(1), func(b []byte) error { return errOf(DecodeInt64(b)) }},
+		"counts":  {EncodeCounts(someCounts), func(b []byte) error { return errOf(DecodeCounts(b)) }},
+		"user":    {EncodeAuthValue([]byte("u")), func(b []byte) error { return errOf(DecodeAuthValue(b)) }},
+		"auth":    {EncodeAuthSettings(AuthSettings{}), func(b []byte) error { return errOf(DecodeAuthSettings(b)) }},
+		"token":   {EncodeToken(Token{User: "u", Until: 3}), func(b []byte) error { return errOf(DecodeToken(b)) }},
+	} {
+		require.NoError(t, c.decode(c.value), name)
+		c.value[0]++
+		err := c.decode(c.value)
+		require.ErrorIs(t, err, ErrMalformed, name)
+		require.ErrorContains(t, err, "a newer one wrote it", name)
+	}
+}

@@ -49,7 +49,7 @@ func EncodeLease(l Lease) []byte {
 // DecodeLease is the inverse of EncodeLeaseKey and EncodeLease.
 func DecodeLease(internal, b []byte) (Lease, error) {
 	if len(internal) != magicLen+8 || string(internal[:magicLen]) != magicLease || len(b) != leaseLen || b[0] != formatV1 {
-		return Lease{}, fmt.Errorf("%w: lease row %x", ErrMalformed, internal)
+		return Lease{}, malformed(b, "lease row %x", internal)
 	}
 	return Lease{
 		ID: leaseIDAt(internal), Policy: b[1]&flagPolicy != 0, Revoking: b[1]&flagRevoking != 0, TTL: int64At(b, 2), Remaining: int64At(b, 10),

@@ -74,9 +74,10 @@ func EncodeLog(changes []Change) [][]byte {
 
 // DecodeLog returns the changes of one log row. Their keys alias b.
 func DecodeLog(b []byte) ([]Change, error) {
-	bad := fmt.Errorf("%w: log value", ErrMalformed)
+	row := b
+	bad := func() error { return malformed(row, "log value") }
 	if len(b) == 0 || b[0] != formatV1 {
-		return nil, bad
+		return nil, bad()
 	}
 	b = b[1:]
 	next := func() (v uint64, ok bool) {
@@ -92,14 +93,14 @@ func DecodeLog(b []byte) ([]Change, error) {
 		rev, ok1 := next()
 		sub, ok2 := next()
 		if !ok1 || !ok2 || sub > math.MaxInt32 || len(b) == 0 {
-			return nil, bad
+			return nil, bad()
 		}
 		kind := b[0]
 		b = b[1:]
 		prev, ok3 := next()
 		n, ok4 := next()
 		if !ok3 || !ok4 || n > uint64(len(b)) || kind > flagTombstone {
-			return nil, bad
+			return nil, bad()
 		}
 		changes = append(changes, Change{
 			Revision: int64(rev), Sub: int32(sub), PrevRevision: int64(prev),

@@ -1,7 +1,5 @@
 package coder
 
-import "fmt"
-
 // Lost is the content of the lost row: what a member had seen in the chain row when it
 // found less there. No member may serve until the chain row has reached that again.
 type Lost struct {
@@ -28,7 +26,7 @@ func EncodeLost(l Lost) []byte {
 // DecodeLost is the inverse of EncodeLost.
 func DecodeLost(b []byte) (Lost, error) {
 	if len(b) != lostLen || b[0] != formatV1 {
-		return Lost{}, fmt.Errorf("%w: lost row %x", ErrMalformed, b)
+		return Lost{}, malformed(b, "lost row %x", b)
 	}
 	return Lost{Sequence: int64At(b, 1), Term: int64At(b, 9), Revision: int64At(b, 17), Member: uint64(int64At(b, 25)), At: int64At(b, 33)}, nil
 }

@@ -54,7 +54,7 @@ func EncodeChain(c Chain) []byte {
 // DecodeChain is the inverse of EncodeChain.
 func DecodeChain(b []byte) (Chain, error) {
 	if len(b) != chainLen || b[0] != formatV1 {
-		return Chain{}, fmt.Errorf("%w: chain value %x", ErrMalformed, b)
+		return Chain{}, malformed(b, "chain value %x", b)
 	}
 	return Chain{
 		Sequence: int64At(b, 1),
@@ -87,7 +87,7 @@ func EncodeLock(sequence int64, record []byte) []byte {
 func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
 	mark, prev, ok := Marks(b)
 	if !ok || b[0] != formatV1 || mark < 1 || prev != mark-1 {
-		return 0, nil, fmt.Errorf("%w: lock value %x", ErrMalformed, b)
+		return 0, nil, malformed(b, "lock value %x", b)
 	}
 	return mark, b[markedLen:], nil
 }
@@ -117,7 +117,7 @@ func EncodeInt64(v int64) []byte { return appendInt64s([]byte{formatV1}, v) }
 // DecodeInt64 is the inverse of EncodeInt64.
 func DecodeInt64(b []byte) (int64, error) {
 	if len(b) != 9 || b[0] != formatV1 {
-		return 0, fmt.Errorf("%w: number %x", ErrMalformed, b)
+		return 0, malformed(b, "number %x", b)
 	}
 	return int64At(b, 1), nil
 }

@@ -70,7 +70,7 @@ func EncodeIndex(x Index) []byte {
 // DecodeIndex is the inverse of EncodeIndex.
 func DecodeIndex(b []byte) (Index, error) {
 	if len(b) != indexLen || b[0] != formatV1 {
-		return Index{}, fmt.Errorf("%w: index value %x", ErrMalformed, b)
+		return Index{}, malformed(b, "index value %x", b)
 	}
 	return Index{
 		ModRevision:    int64At(b, 1),
@@ -98,7 +98,7 @@ func EncodeVersion(r *Record) []byte {
 // revision rev and the value b. The record's Value aliases b.
 func DecodeVersion(key []byte, rev int64, b []byte) (*Record, error) {
 	if len(b) < versionHeaderLen || b[0] != formatV1 {
-		return nil, fmt.Errorf("%w: version value of %q at revision %d", ErrMalformed, key, rev)
+		return nil, malformed(b, "version value of %q at revision %d", key, rev)
 	}
 	return &Record{
 		Key:            key,
@@ -134,6 +134,16 @@ func Marks(value []byte) (mark, prev int64, ok bool) {
 		return 0, 0, false
 	}
 	return int64At(value, markOffset), int64At(value, prevMarkOffset), true
+}
+
+// malformed returns the error of a value that cannot be decoded. A newer version writes formats that this one does not
+// read.
+func malformed(value []byte, what string, args ...any) error {
+	what = fmt.Sprintf(what, args...)
+	if len(value) > 0 && value[0] > formatV1 {
+		return fmt.Errorf("%w: %s: it has format %d, which this version does not read: a newer one wrote it, or it is damaged", ErrMalformed, what, value[0])
+	}
+	return fmt.Errorf("%w: %s", ErrMalformed, what)
 }
 
 func flags(tombstone bool) byte {
