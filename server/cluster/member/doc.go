@@ -68,6 +68,13 @@
 // is a change, or at once by Refresh, when they meet an unknown certificate. Rows of older
 // versions have no fingerprint.
 //
+// # Protocols
+//
+// A row has the versions of the protocol that its process understands and needs (protocol.go). A
+// process does not join while another one runs that it does not understand, or that does not
+// understand it. An older version drops fields that it does not know when it writes a row, so
+// each heartbeat writes all that the process says of itself (protocol_test.go).
+//
 // # Peer URLs
 //
 // A process joins only with peer URLs that others can reach, and that no other running

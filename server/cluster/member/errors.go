@@ -16,6 +16,8 @@ var (
 	ErrLearners = errors.New("membership: learners are not supported: every member reads the database itself and has nothing to learn")
 	// ErrRunning: another process runs as this member, so that this one cannot join.
 	ErrRunning = errors.New("membership: another process runs as this member")
+	// ErrProtocol: this program and the one of another member have no protocol in common.
+	ErrProtocol = errors.New("membership: a member speaks another protocol")
 	// ErrNotEnoughStarted: the last member that is known to be alive cannot be removed, and
 	// members cannot be added while too many have not started.
 	ErrNotEnoughStarted = errors.New("membership: not enough members have started")

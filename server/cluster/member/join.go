@@ -19,7 +19,8 @@ import (
 // If the name's last process did not say that it stopped, Join challenges it and
 // waits until it has been silent. It fails with ErrRunning if that process answers,
 // unless cfg.Force is set. In the same way it fails with ErrPeerURLExists if the process
-// of another member that has one of the same peer URLs answers.
+// of another member that has one of the same peer URLs answers, and with ErrProtocol if that of
+// another member does not understand this program, or is not understood by it.
 func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -69,6 +70,14 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 	}
 	if known && old.running() && !r.silenced[old.Incarnation] {
 		return false, r.replace(ctx, old)
+	}
+	for _, e := range t {
+		if e.ID == old.ID || !e.running() || r.silenced[e.Incarnation] {
+			continue
+		}
+		if err := r.cfg.protocols.Check(e.protocols()); err != nil {
+			return false, r.awaitSilence(ctx, e, err, ", and is of version "+e.Version)
+		}
 	}
 	batch := r.store.BeginBatchWrite()
 	if err := counter.swap(batch); err != nil {
@@ -144,14 +153,21 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
 	own.Interval, own.Stopped = r.cfg.heartbeatInterval.Milliseconds(), false
 	own.Answers, own.Challenge = r.cfg.answerInterval.Milliseconds(), 0
-	own.Hears = r.cfg.HearsLeader
-	own.Fingerprint = r.cfg.Certificate.Fingerprint()
+	r.describe(&own.row)
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())
 	} else {
 		batch.CAS(own.key(), own.encode(), old.raw)
 	}
 	return own
+}
+
+// describe sets what the row says of this process and older versions do not know. They drop it when they write the row,
+// so that each heartbeat says it again.
+func (r *Registry) describe(own *row) {
+	own.Hears = r.cfg.HearsLeader
+	own.Protocol, own.Oldest = r.cfg.protocols.Newest, r.cfg.protocols.Oldest
+	own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, too
 }
 
 // newID returns a random number that is not 0.

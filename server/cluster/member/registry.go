@@ -40,6 +40,8 @@ type Registry struct {
 	mu     sync.Mutex
 	looked chan struct{} // closed, and replaced, at each look
 	next   *refresh      // asked for, and not begun
+	// misunderstood is the error of CheckProtocols that was logged last.
+	misunderstood string
 
 	endOnce sync.Once
 	ended   chan struct{}
@@ -113,6 +115,7 @@ func (r *Registry) look(ctx context.Context) (table, error) {
 	} else if self, ok := withID(members, r.id); ok {
 		r.cfg.Certificate.Published(self.Fingerprint)
 	}
+	r.noteProtocols()
 	r.notifyLooked()
 	return t, nil
 }

@@ -43,11 +43,15 @@ type row struct {
 	Challenge uint64 `json:"challenge,omitempty"`
 	// Hears: the process hears the one that holds the lock by another way than the table.
 	Hears bool `json:"hears_leader,omitempty"`
+	// Protocol and Oldest are the process's Protocols.
+	Protocol int `json:"protocol,omitempty"`
+	Oldest   int `json:"oldest_protocol,omitempty"`
 	// Fingerprint is the SHA-256 of the certificate that the process shows to other
 	// members, in hexadecimal. It is empty in rows of versions that have none.
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
+func (r row) protocols() Protocols    { return Protocols{r.Protocol, r.Oldest} }
 func (r row) answers() time.Duration  { return time.Duration(r.Answers) * time.Millisecond }
 func (r row) interval() time.Duration { return time.Duration(r.Interval) * time.Millisecond }
 

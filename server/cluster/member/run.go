@@ -249,7 +249,7 @@ func (r *Registry) beat(ctx context.Context, own *entry) error {
 	err := r.write(ctx, own, func(own *row) bool {
 		own.Heartbeat++
 		own.Answers = r.promise().Milliseconds()
-		own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, or been lost by an older version's write
+		r.describe(own)
 		return !r.left.Load()
 	})
 	if err == nil {
