@@ -9,10 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
@@ -22,6 +26,24 @@ type fakeHealth struct{ stopped, fed, writable error }
 func (f *fakeNode) Stopped() error                 { return f.health.stopped }
 func (f *fakeNode) Fed() error                     { return f.health.fed }
 func (f *fakeNode) Writable(context.Context) error { return f.health.writable }
+
+// TestReadinessSaysThatAMemberSpeaksAnotherProtocol where it says that there is no leader.
+func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
+	store := memstore.New()
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	members, err := member.Join(t.Context(), member.Config{Store: store, Name: "n1"})
+	require.NoError(t, err)
+	s := startFake(t, &fakeNode{serving: mvcc.ErrNotServing}, nil, func(cfg *Config) { cfg.Members = members })
+	leader := func() string { _, body := call(t, s, http.MethodGet, "/readyz/leader", ""); return body }
+	require.Equal(t, "[-]leader failed: no leader is known\n\n", leader())
+
+	b := store.BeginBatchWrite()
+	b.Put(coder.EncodeMemberKey("n2"), []byte(`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"protocol":9,"oldest_protocol":8}`))
+	require.NoError(t, b.Commit(t.Context()))
+	_, err = members.Members(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: membership: a member speaks another protocol: it needs protocol 8 or later`)
+}
 
 // A database that answers and takes no writes, as one that has become read-only, is
 // found by the one check that writes; one that is away, by all that ask it.

@@ -78,11 +78,15 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if len(advertised) == 0 {
 		advertised = s.ClientURLs()
 	}
+	var understood func() error
+	if cfg.Members != nil {
+		understood = cfg.Members.CheckProtocols
+	}
 	own := prometheus.NewRegistry()
 	status.Register(own, n, cfg.versions())
 	endpoints := status.Endpoints{
 		Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof,
-		Health: status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, own),
+		Health: status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, understood, own),
 	}
 	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()), transport.NewInProcess(true, cfg.Tracing.Client())
 	s.slow = status.NewSlowRequests(own)

@@ -28,6 +28,7 @@ type Health struct {
 	log     *slog.Logger
 	timeout time.Duration // bound on a check
 	answer  Answer
+	members func() error
 
 	success, failures prometheus.Counter
 	result            *prometheus.GaugeVec
@@ -37,14 +38,16 @@ type Health struct {
 // Answer returns the error that a client may see for an error of the node, and logs what the client may not see.
 type Answer func(ctx context.Context, log *slog.Logger, method string, err error) error
 
-// NewHealth returns the checks of n, each bounded by timeout. r gets their metrics.
-func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, r prometheus.Registerer) *Health {
+// NewHealth returns the checks of n, each bounded by timeout. r gets their metrics. members returns why members do not
+// understand each other; nil: there is one only.
+func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, members func() error, r prometheus.Registerer) *Health {
 	metrics := promauto.With(r)
 	return &Health{
 		node:     n,
 		log:      log,
 		timeout:  timeout,
 		answer:   answer,
+		members:  members,
 		success:  counter(r, "etcd_server_health_success", "The total number of successful health checks"),
 		failures: counter(r, "etcd_server_health_failures", "The total number of failed health checks"),
 		result: metrics.NewGaugeVec(prometheus.GaugeOpts{
@@ -154,7 +157,7 @@ func (h *Health) leader(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errNoLeaderKnown
+			return h.noLeader()
 		}
 	}
 	return nil
@@ -162,6 +165,16 @@ func (h *Health) leader(ctx context.Context) error {
 
 // leaderPatience is about what it takes until another member leads.
 const leaderPatience = 2 * time.Second
+
+// noLeader returns errNoLeaderKnown, with the reason if another member is of a version that does not fit.
+func (h *Health) noLeader() error {
+	if h.members != nil {
+		if err := h.members(); err != nil {
+			return fmt.Errorf("%w: %w", errNoLeaderKnown, err)
+		}
+	}
+	return errNoLeaderKnown
+}
 
 var errNoLeaderKnown = errors.New("no leader is known")
 

@@ -13,19 +13,21 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Client calls the service of one member. Its methods may be called by several
 // goroutines.
 type Client struct {
-	member  *link.Client
-	silence time.Duration
+	member    *link.Client
+	protocols member.Protocols
+	silence   time.Duration
 }
 
 // NewClient returns the client of a member's service.
-func NewClient(member *link.Client) *Client {
-	return &Client{member: member, silence: timing.FeedSilence}
+func NewClient(to *link.Client) *Client {
+	return &Client{member: to, protocols: member.OwnProtocols(), silence: timing.FeedSilence}
 }
 
 // Position returns where the cluster stands. The member confirms that it leads before

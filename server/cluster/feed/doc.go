@@ -21,7 +21,8 @@
 //   - Silence is noticed. The leader sends an update every 200 ms, and a feed that
 //     receives nothing for 1.5 s ends (TestSilenceEndsAFeed).
 //   - Members of all versions understand each other: peer.proto says how its fields may
-//     change (TestTheFirstVersionUnderstandsTheMessages).
+//     change (TestTheFirstVersionUnderstandsTheMessages). Those whose protocols do not fit refuse
+//     a feed (TestMembersOfProtocolsThatDoNotFitRefuseAFeed).
 //
 // Start reading at service.go, follow.go (the leader) and feed.go (the follower).
 package feed

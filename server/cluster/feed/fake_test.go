@@ -180,7 +180,7 @@ func serve(t testing.TB, s feedpb.PeerServer, id link.Identity) string {
 
 // newService beats as fast as a test can bear to wait.
 func newService(n Node) *service {
-	return &service{node: n, heartbeat: 20 * time.Millisecond, fragmentBytes: fragmentBytes}
+	return &service{node: n, protocols: member.OwnProtocols(), heartbeat: 20 * time.Millisecond, fragmentBytes: fragmentBytes}
 }
 
 // noMembers is a table without members.

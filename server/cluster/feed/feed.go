@@ -27,6 +27,7 @@ type Feed struct {
 	watchdog *time.Timer
 	silent   error // with which the watchdog ends the feed
 
+	met      bool  // the first message has come
 	complete int64 // Next has returned all events up to this revision
 	pending  []*feedpb.Event
 }
@@ -43,7 +44,9 @@ func (c *Client) Follow(ctx context.Context, from int64) (*Feed, error) {
 	f.watchdog = time.AfterFunc(c.silence, func() { f.end(f.silent) })
 	defer f.watchdog.Stop()
 	var err error
-	f.stream, err = feedpb.NewPeerClient(c.member.Conn()).Follow(f.ctx, &feedpb.FollowRequest{Start: &feedpb.FollowRequest_Start{Revision: from}})
+	f.stream, err = feedpb.NewPeerClient(c.member.Conn()).Follow(f.ctx, &feedpb.FollowRequest{
+		Start: &feedpb.FollowRequest_Start{Revision: from}, Protocols: protocolsToSend(c.protocols),
+	})
 	if err != nil {
 		return nil, f.fail(err, nil, false)
 	}
@@ -58,8 +61,8 @@ func (f *Feed) Close() {
 
 // Next waits for the next update and returns it. It has returned all events up to the
 // update's revision, in this update or before; a heartbeat has none. Prev of events is not
-// set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, or one of this
-// package, of package link, of the context or of the connection.
+// set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, one that wraps
+// member.ErrProtocol, or one of this package, of package link, of the context or of the connection.
 func (f *Feed) Next() (backend.Update, error) {
 	for {
 		f.watchdog.Reset(f.client.silence)
@@ -67,6 +70,13 @@ func (f *Feed) Next() (backend.Update, error) {
 		f.watchdog.Stop()
 		if err != nil {
 			return backend.Update{}, f.fail(err, f.stream.Trailer(), true)
+		}
+		if !f.met {
+			if err := f.client.protocols.Check(protocolsOf(r.GetProtocols())); err != nil {
+				f.Close()
+				return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+			}
+			f.met = true
 		}
 		if r.Compacted {
 			f.Close()

@@ -24,6 +24,9 @@ func (s *service) Follow(r *feedpb.FollowRequest, stream grpc.ServerStreamingSer
 	if from <= 0 {
 		return status.Error(codes.InvalidArgument, "sqlbrain: a feed needs a start revision above 0")
 	}
+	if err := protocolsOf(r.GetProtocols()).Check(s.protocols); err != nil {
+		return status.Errorf(codes.FailedPrecondition, "sqlbrain: the leader refuses the feed: %v", err)
+	}
 	// First, so that a leadership that ends during the next calls ends the feed, even if
 	// this member leads again by then.
 	lost := s.node.LeadershipEnded()
@@ -53,7 +56,7 @@ func (s *service) Follow(r *feedpb.FollowRequest, stream grpc.ServerStreamingSer
 	})
 	watches.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: from})
 	at.Revision = from - 1
-	f := &feeder{service: s, stream: stream, watches: watches, at: at}
+	f := &feeder{service: s, stream: stream, watches: watches, at: at, greets: true}
 	if err = f.run(ctx); ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -67,7 +70,8 @@ type feeder struct {
 	watches *watch.Stream
 	// at is the position of the next message. The receiver has all events up to its
 	// revision.
-	at backend.Update
+	at     backend.Update
+	greets bool // the next message is the first one
 }
 
 // run sends events as they come, and a heartbeat at every interval.
@@ -160,6 +164,9 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	// The receiver loads it before it applies the events.
 	f.at.AuthVersion = f.node.AuthVersion()
 	m := f.message(f.at)
+	if f.greets {
+		m.Protocols, f.greets = protocolsToSend(f.protocols), false
+	}
 	m.Events, m.Fragment, m.KeepsLock = toMessages(events), fragment, f.node.KeepsLock()
 	return f.stream.Send(m)
 }

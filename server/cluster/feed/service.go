@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -46,6 +47,7 @@ const (
 // service implements sqlbrain.Peer.
 type service struct {
 	node          Node
+	protocols     member.Protocols
 	heartbeat     time.Duration
 	fragmentBytes int
 }
@@ -53,7 +55,7 @@ type service struct {
 // Register adds the service to a gRPC server, which must check calls with
 // link.CheckUnary and link.CheckStream.
 func Register(s grpc.ServiceRegistrar, n Node) {
-	feedpb.RegisterPeerServer(s, &service{node: n, heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes})
+	feedpb.RegisterPeerServer(s, &service{node: n, protocols: member.OwnProtocols(), heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes})
 }
 
 // Position implements feedpb.PeerServer.

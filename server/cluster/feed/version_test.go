@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // The first version used etcd's messages. Members of that version and of this one may be
@@ -48,6 +50,41 @@ func TestTheFirstVersionUnderstandsTheMessages(t *testing.T) {
 			requireSameBytes(t, c.first, c.now)
 		})
 	}
+}
+
+// TestMembersOfProtocolsThatDoNotFitRefuseAFeed: the leader, or a follower whose leader does not look at protocols.
+func TestMembersOfProtocolsThatDoNotFitRefuseAFeed(t *testing.T) {
+	now, newer := member.Protocols{Newest: 1}, member.Protocols{Newest: 3, Oldest: 2}
+	l := newLeader(t, watch.Config{})
+	s := newService(l)
+	c := newClient(t, serve(t, s, l))
+
+	s.protocols, c.protocols = newer, now
+	err := failure(follow(t, c, 1))
+	require.ErrorContains(t, err, "the leader refuses the feed")
+	require.ErrorContains(t, err, "it needs protocol 2 or later, and this program has 1; upgrade this program")
+
+	s.protocols, c.protocols = newer, newer
+	_, err = follow(t, c, 1).Next()
+	require.NoError(t, err)
+
+	for what, sent := range map[string]*feedpb.Protocols{"an earlier version": nil, "the version before": {Newest: 1}} {
+		earlier := newClient(t, serve(t, scripted{messages: []*feedpb.Update{{Protocols: sent, Position: &feedpb.Position{}}}}, l))
+		earlier.protocols = newer
+		err = failure(follow(t, earlier, 1))
+		require.ErrorIs(t, err, member.ErrProtocol, what)
+		require.ErrorContains(t, err, "and this program needs 2 or later; upgrade that member", what)
+		earlier.protocols = now
+		_, err = follow(t, earlier, 1).Next()
+		require.NoError(t, err, what)
+	}
+	sent := &feedpb.FollowRequest{Start: &feedpb.FollowRequest_Start{Revision: 1}, Protocols: &feedpb.Protocols{Newest: 9, Oldest: 9}}
+	ignored := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{StartRevision: 1}}}
+	b, err := proto.Marshal(sent)
+	require.NoError(t, err)
+	var first pb.WatchRequest
+	require.NoError(t, proto.Unmarshal(b, &first))
+	require.Empty(t, cmp.Diff(ignored, &first, protocmp.Transform(), protocmp.IgnoreUnknown()), "the first version ignores it")
 }
 
 // requireSameBytes requires that sent is received as want.

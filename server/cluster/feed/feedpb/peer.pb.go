@@ -6,11 +6,13 @@
 
 // The protocol between the members of one cluster.
 //
-// Compatibility: there is no version number, so protobuf's rules for fields apply. A
-// receiver ignores fields that it does not know; a field keeps its number, type and
-// meaning; the numbers of removed fields are reserved. The first version used etcd's
-// WatchRequest and WatchResponse, so the fields have the numbers that they have there,
-// and members of that version and later ones understand each other.
+// Compatibility: protobuf's rules for fields apply. A receiver ignores fields that it does
+// not know; a field keeps its number, type and meaning; the numbers of removed fields are
+// reserved. The first version used etcd's WatchRequest and WatchResponse, so the fields have
+// the numbers that they have there, and members of that version and later ones understand
+// each other. Where a later version needs more than that, it says so by its protocol:
+// member.Protocols, which both sides of a call send and compare. Members of the first
+// versions sent none, which counts as 0.
 //
 // `make generate` writes the Go code.
 
@@ -74,7 +76,59 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 0}
+}
+
+type Protocols struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Newest        uint32                 `protobuf:"varint,1,opt,name=newest,proto3" json:"newest,omitempty"`
+	Oldest        uint32                 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"` // that the other side must understand
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Protocols) Reset() {
+	*x = Protocols{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Protocols) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Protocols) ProtoMessage() {}
+
+func (x *Protocols) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Protocols.ProtoReflect.Descriptor instead.
+func (*Protocols) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Protocols) GetNewest() uint32 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *Protocols) GetOldest() uint32 {
+	if x != nil {
+		return x.Oldest
+	}
+	return 0
 }
 
 type PositionRequest struct {
@@ -85,7 +139,7 @@ type PositionRequest struct {
 
 func (x *PositionRequest) Reset() {
 	*x = PositionRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +151,7 @@ func (x *PositionRequest) String() string {
 func (*PositionRequest) ProtoMessage() {}
 
 func (x *PositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,19 +164,20 @@ func (x *PositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionRequest.ProtoReflect.Descriptor instead.
 func (*PositionRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
 }
 
 type FollowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Start         *FollowRequest_Start   `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Protocols     *Protocols             `protobuf:"bytes,4,opt,name=protocols,proto3" json:"protocols,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -134,7 +189,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -147,12 +202,19 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FollowRequest) GetStart() *FollowRequest_Start {
 	if x != nil {
 		return x.Start
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetProtocols() *Protocols {
+	if x != nil {
+		return x.Protocols
 	}
 	return nil
 }
@@ -167,13 +229,14 @@ type Update struct {
 	Fragment        bool                   `protobuf:"varint,7,opt,name=fragment,proto3" json:"fragment,omitempty"`                                      // the next update has more events of the same revisions
 	Events          []*Event               `protobuf:"bytes,11,rep,name=events,proto3" json:"events,omitempty"`                                          // whole revisions, in order, unless fragment is set
 	KeepsLock       bool                   `protobuf:"varint,12,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                  // in a feed: the leader just saw in the database that it has the lock
+	Protocols       *Protocols             `protobuf:"bytes,13,opt,name=protocols,proto3" json:"protocols,omitempty"`                                    // in the first message of a feed
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +248,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +261,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Update) GetPosition() *Position {
@@ -250,6 +313,13 @@ func (x *Update) GetKeepsLock() bool {
 	return false
 }
 
+func (x *Update) GetProtocols() *Protocols {
+	if x != nil {
+		return x.Protocols
+	}
+	return nil
+}
+
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId     uint64                 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -262,7 +332,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -274,7 +344,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -287,7 +357,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -329,7 +399,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +411,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +424,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -387,7 +457,7 @@ type FollowRequest_Start struct {
 
 func (x *FollowRequest_Start) Reset() {
 	*x = FollowRequest_Start{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +469,7 @@ func (x *FollowRequest_Start) String() string {
 func (*FollowRequest_Start) ProtoMessage() {}
 
 func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +482,7 @@ func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Start.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Start) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2, 0}
 }
 
 func (x *FollowRequest_Start) GetRevision() int64 {
@@ -436,7 +506,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +518,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +531,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -515,7 +585,7 @@ type Event_Previous struct {
 
 func (x *Event_Previous) Reset() {
 	*x = Event_Previous{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +597,7 @@ func (x *Event_Previous) String() string {
 func (*Event_Previous) ProtoMessage() {}
 
 func (x *Event_Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +610,7 @@ func (x *Event_Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Previous.ProtoReflect.Descriptor instead.
 func (*Event_Previous) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4, 1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 1}
 }
 
 func (x *Event_Previous) GetModRevision() int64 {
@@ -554,12 +624,16 @@ var File_server_cluster_feed_feedpb_peer_proto protoreflect.FileDescriptor
 
 const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\"\x11\n" +
-	"\x0fPositionRequest\"u\n" +
+	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\";\n" +
+	"\tProtocols\x12\x16\n" +
+	"\x06newest\x18\x01 \x01(\rR\x06newest\x12\x16\n" +
+	"\x06oldest\x18\x02 \x01(\rR\x06oldest\"\x11\n" +
+	"\x0fPositionRequest\"\xa8\x01\n" +
 	"\rFollowRequest\x123\n" +
-	"\x05start\x18\x01 \x01(\v2\x1d.sqlbrain.FollowRequest.StartR\x05start\x1a/\n" +
+	"\x05start\x18\x01 \x01(\v2\x1d.sqlbrain.FollowRequest.StartR\x05start\x121\n" +
+	"\tprotocols\x18\x04 \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocols\x1a/\n" +
 	"\x05Start\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\x9a\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xcd\x02\n" +
 	"\x06Update\x12.\n" +
 	"\bposition\x18\x01 \x01(\v2\x12.sqlbrain.PositionR\bposition\x12!\n" +
 	"\fauth_version\x18\x02 \x01(\x03R\vauthVersion\x12\x1c\n" +
@@ -568,7 +642,8 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\bfragment\x18\a \x01(\bR\bfragment\x12'\n" +
 	"\x06events\x18\v \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
 	"\n" +
-	"keeps_lock\x18\f \x01(\bR\tkeepsLockJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"v\n" +
+	"keeps_lock\x18\f \x01(\bR\tkeepsLock\x121\n" +
+	"\tprotocols\x18\r \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocolsJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"v\n" +
 	"\bPosition\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +
@@ -609,34 +684,37 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(Event_Type)(0),             // 0: sqlbrain.Event.Type
-	(*PositionRequest)(nil),     // 1: sqlbrain.PositionRequest
-	(*FollowRequest)(nil),       // 2: sqlbrain.FollowRequest
-	(*Update)(nil),              // 3: sqlbrain.Update
-	(*Position)(nil),            // 4: sqlbrain.Position
-	(*Event)(nil),               // 5: sqlbrain.Event
-	(*FollowRequest_Start)(nil), // 6: sqlbrain.FollowRequest.Start
-	(*Event_KeyValue)(nil),      // 7: sqlbrain.Event.KeyValue
-	(*Event_Previous)(nil),      // 8: sqlbrain.Event.Previous
+	(*Protocols)(nil),           // 1: sqlbrain.Protocols
+	(*PositionRequest)(nil),     // 2: sqlbrain.PositionRequest
+	(*FollowRequest)(nil),       // 3: sqlbrain.FollowRequest
+	(*Update)(nil),              // 4: sqlbrain.Update
+	(*Position)(nil),            // 5: sqlbrain.Position
+	(*Event)(nil),               // 6: sqlbrain.Event
+	(*FollowRequest_Start)(nil), // 7: sqlbrain.FollowRequest.Start
+	(*Event_KeyValue)(nil),      // 8: sqlbrain.Event.KeyValue
+	(*Event_Previous)(nil),      // 9: sqlbrain.Event.Previous
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	6, // 0: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
-	4, // 1: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	5, // 2: sqlbrain.Update.events:type_name -> sqlbrain.Event
-	0, // 3: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	7, // 4: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	8, // 5: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
-	1, // 6: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	2, // 7: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	3, // 8: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	3, // 9: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7,  // 0: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
+	1,  // 1: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
+	5,  // 2: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	6,  // 3: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	1,  // 4: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
+	0,  // 5: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
+	8,  // 6: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	9,  // 7: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
+	2,  // 8: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	3,  // 9: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	4,  // 10: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	4,  // 11: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_server_cluster_feed_feedpb_peer_proto_init() }
@@ -650,7 +728,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

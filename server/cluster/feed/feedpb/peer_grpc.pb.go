@@ -6,11 +6,13 @@
 
 // The protocol between the members of one cluster.
 //
-// Compatibility: there is no version number, so protobuf's rules for fields apply. A
-// receiver ignores fields that it does not know; a field keeps its number, type and
-// meaning; the numbers of removed fields are reserved. The first version used etcd's
-// WatchRequest and WatchResponse, so the fields have the numbers that they have there,
-// and members of that version and later ones understand each other.
+// Compatibility: protobuf's rules for fields apply. A receiver ignores fields that it does
+// not know; a field keeps its number, type and meaning; the numbers of removed fields are
+// reserved. The first version used etcd's WatchRequest and WatchResponse, so the fields have
+// the numbers that they have there, and members of that version and later ones understand
+// each other. Where a later version needs more than that, it says so by its protocol:
+// member.Protocols, which both sides of a call send and compare. Members of the first
+// versions sent none, which counts as 0.
 //
 // `make generate` writes the Go code.
 
