@@ -3,13 +3,16 @@ package upgrade
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
-// TestUpgradeOfOneServer changes the version of a server with an SQLite file, twice, under load. Requests fail while no
-// server runs. No acknowledged write is lost, every watch is exact, and no lease ends early.
+// TestUpgradeOfOneServer changes the version of a server with an SQLite file, twice, under load. Requests may be answered
+// with Unavailable while no server runs. No acknowledged write is lost, every watch is exact, and no lease ends early.
 func TestUpgradeOfOneServer(t *testing.T) {
 	t.Parallel()
 	old, current := previous(t), harness.Sqlbrain(t)
@@ -26,4 +29,7 @@ func TestUpgradeOfOneServer(t *testing.T) {
 	u.step("upgrade again", func() { u.restart(0, current) })
 	u.leases.end()
 	u.s.End()
+	for _, code := range u.s.Load.Errors() {
+		require.Equal(t, codes.Unavailable, code, "a request failed in another way: %s", u.s.Load.Describe())
+	}
 }
