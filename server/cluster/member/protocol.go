@@ -38,7 +38,7 @@ func (p Protocols) Check(other Protocols) error {
 // seen, understand each other. Its error wraps ErrProtocol, and may be shown to every caller.
 func (r *Registry) CheckProtocols() error {
 	for _, m := range r.view.last() {
-		if !m.Alive || m.ID == r.id {
+		if !m.Alive || m.ID == r.id || r.silenced[m.Incarnation] && !r.view.changed(m.ID) {
 			continue
 		}
 		if err := r.cfg.protocols.Check(m.Protocols); err != nil {

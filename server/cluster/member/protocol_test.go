@@ -44,8 +44,12 @@ func TestMembersOfProtocolsThatDoNotFitDoNotJoin(t *testing.T) {
 				}
 				require.Len(t, list(t, first), 1)
 				p.kill()
-				_, err = Join(t.Context(), cfg)
+				second, err := Join(t.Context(), cfg)
 				require.NoError(t, err, "the other process is gone")
+				require.NoError(t, second.CheckProtocols())
+				beat(t, first)
+				list(t, second)
+				require.ErrorIs(t, second.CheckProtocols(), ErrProtocol, "it is back")
 			})
 		})
 	}

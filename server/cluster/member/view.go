@@ -196,6 +196,14 @@ func (v *view) last() []Member {
 	return v.members
 }
 
+// changed reports whether a member's process was seen to send a heartbeat.
+func (v *view) changed(id uint64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.seen[id]
+	return s != nil && s.changed
+}
+
 // provenAlive reports whether a member other than id is alive, and not just
 // because this node has not looked for long enough.
 func (v *view) provenAlive(id uint64) bool {
