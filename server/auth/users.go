@@ -55,13 +55,24 @@ func (u *Users) Load(ctx context.Context) (*Rows, error) {
 	return nil, fmt.Errorf("reading users and roles: %w", err)
 }
 
+// Knows reports whether the node knows the users and roles of a settings row, nil if there is none.
+func (u *Users) Knows(settings []byte) (bool, error) {
+	s, err := decodeSettings(settings)
+	return s.Version <= u.Rows().Version, err
+}
+
 func (u *Users) settings(ctx context.Context) (coder.AuthSettings, error) {
 	raw, err := u.store.Get(ctx, coder.AuthSettingsKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return coder.AuthSettings{}, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return coder.AuthSettings{}, err
+	}
+	return decodeSettings(raw)
+}
+
+// decodeSettings decodes a settings row, nil if there is none.
+func decodeSettings(raw []byte) (coder.AuthSettings, error) {
+	if raw == nil {
+		return coder.AuthSettings{}, nil
 	}
 	return coder.DecodeAuthSettings(raw)
 }

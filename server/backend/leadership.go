@@ -25,3 +25,12 @@ type Update struct {
 	Events          []*watch.Event // whole revisions, in order; known ones are ignored
 	KeepsLock       bool           // the leader just saw in the database that it has the lock
 }
+
+// Along returns the keys of rows that a node which leads has to look at, for a statement that is sent now in any case,
+// and what to call with their values; nil if it does not lead. Neither blocks.
+func (b *Backend) Along() (keys [][]byte, found func(rows [][]byte)) {
+	if l := b.leading.Load(); l != nil {
+		return l.authority.Along()
+	}
+	return nil, nil
+}

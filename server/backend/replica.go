@@ -10,7 +10,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -104,23 +103,21 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	if err := b.Stopped(); err != nil {
 		return 0, err
 	}
-	if err := fence.CheckLost(ctx, b.store); errors.Is(err, fence.ErrDataLost) {
+	verify := b.seen.Verifier()
+	rows, err := fence.ReadChecked(ctx, b.store, coder.AuthSettingsKey())
+	if errors.Is(err, fence.ErrDataLost) {
 		return 0, b.stopServing(err)
 	} else if err != nil {
 		return 0, err
 	}
-	verify := b.seen.Verifier()
-	raw, err := b.store.Get(ctx, coder.ChainKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+	chain, settings := rows[0], rows[1]
+	if chain == nil {
 		if err := verify(coder.Chain{}); err != nil {
 			return 0, b.stopServing(fmt.Errorf("%w: the chain row is gone", fence.ErrDataLost))
 		}
 		return b.Revision(), nil // no node has led yet
 	}
-	if err != nil {
-		return 0, fmt.Errorf("reading the chain row: %w", err)
-	}
-	cur, err := coder.DecodeChain(raw)
+	cur, err := coder.DecodeChain(chain)
 	if err != nil {
 		return 0, b.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
 	}
@@ -130,6 +127,9 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	b.seen.Note(cur)
 	if err := b.alarms.Load(ctx); err != nil {
 		return 0, err
+	}
+	if known, err := b.users.Knows(settings); known || err != nil {
+		return cur.Revision, err
 	}
 	_, err = b.users.Load(ctx)
 	return cur.Revision, err

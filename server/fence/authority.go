@@ -10,10 +10,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// watchInterval is the time between looks at the chain row of a leader without requests.
+// watchInterval is the longest time between looks at the chain row of a leader without requests.
 const watchInterval = time.Second
 
 // Authority lets a leader check that it still leads: that no other process can have
@@ -21,6 +20,7 @@ const watchInterval = time.Second
 type Authority struct {
 	cfg   AuthorityConfig
 	looks *coalesce.Group[struct{}]
+	next  *time.Timer // of Watch
 }
 
 // AuthorityConfig says how to look at the chain row. All fields but Trace are required.
@@ -41,14 +41,14 @@ type AuthorityConfig struct {
 
 // NewAuthority returns the authority of a leader that has taken the chain row.
 func NewAuthority(cfg AuthorityConfig) *Authority {
-	a := &Authority{cfg: cfg}
+	a := &Authority{cfg: cfg, next: time.NewTimer(watchInterval)}
 	a.looks = coalesce.New(SettleTimeout, a.look)
 	return a
 }
 
 // Close ends the look under way. Afterwards Confirm returns reason, unless the read lease is
 // valid.
-func (a *Authority) Close(reason error) { a.looks.Close(reason) }
+func (a *Authority) Close(reason error) { a.next.Stop(); a.looks.Close(reason) }
 
 // Confirm returns nil if no other leader can have acknowledged anything before the call.
 // It looks at the chain row unless the read lease is valid; many callers share one look.
@@ -88,17 +88,55 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// Watch looks at the lost row and the chain row every second until ctx ends, so that a
-// leader without requests notices that it leads no more.
+// Watch reads the lost row and the chain row, in one statement, a second after it or a statement of another component
+// did, until ctx ends. So a leader without requests notices that it leads no more. It does not extend the read lease.
 func (a *Authority) Watch(ctx context.Context) {
-	for range retry.Every(ctx, watchInterval) {
-		if err := CheckLost(ctx, a.cfg.Store); errors.Is(err, ErrDataLost) {
-			_ = a.cfg.End(err) // another member has seen more than this one
+	a.watched()
+	defer a.next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case <-a.next.C:
 		}
-		_, err := a.looks.Get(ctx)
+		err := a.watch(ctx)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDeposed) && !errors.Is(err, ErrDataLost) {
 			a.cfg.Log.Warn("cannot read the chain row", "error", err)
+		}
+		a.watched()
+	}
+}
+
+// watched postpones the next reading of Watch.
+func (a *Authority) watched() { a.next.Reset(watchInterval) }
+
+func (a *Authority) watch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	defer cancel()
+	acknowledged := a.cfg.Seen.Chain()
+	rows, err := a.cfg.Store.MultiGet(ctx, watchedKeys())
+	if err != nil {
+		return err
+	}
+	err = judgeWatched(acknowledged, rows)
+	switch {
+	case errors.Is(err, ErrDataLost):
+		return a.cfg.End(err)
+	case err != nil: // the looks decide, one at a time
+		_, err = a.looks.Get(ctx)
+	}
+	return err
+}
+
+// Along returns the keys of the rows that Watch reads, for a statement that is sent now in any case, and what to call
+// with their values. Neither blocks.
+func (a *Authority) Along() (keys [][]byte, found func(rows [][]byte)) {
+	acknowledged := a.cfg.Seen.Chain()
+	return watchedKeys(), func(rows [][]byte) {
+		if judgeWatched(acknowledged, rows) == nil {
+			a.watched()
+		} else {
+			a.next.Reset(0) // Watch finds the same
 		}
 	}
 }

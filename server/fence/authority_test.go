@@ -134,3 +134,66 @@ func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
 		}
 	})
 }
+
+// A leader without requests notices both that it was deposed, and what another member has seen.
+func TestWatchReadsOnceASecondUntilTheLeadershipEnds(t *testing.T) {
+	endsWith(t, func(_ *testing.T, l *leading) {
+		time.Sleep(watchInterval)
+	}, 1)
+}
+
+// Along finds the same in what another statement has read, and Watch then need not read it.
+func TestWatchReadsNothingThatIsReadAlong(t *testing.T) {
+	endsWith(t, func(t *testing.T, l *leading) {
+		for range 2 {
+			time.Sleep(watchInterval / 2)
+			keys, found := l.a.Along()
+			rows, err := l.store.Store.MultiGet(t.Context(), keys)
+			if err != nil {
+				t.Error(err)
+			}
+			found(rows)
+		}
+	}, 0)
+}
+
+// endsWith lets a leader watch for ten intervals, in each of which it may send as many statements, and
+// then for another one, which must end its leadership.
+func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int) {
+	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	lost := coder.Lost{Sequence: 9, Term: 3, Revision: 6, Member: 1}
+	for name, c := range map[string]struct {
+		key, value []byte
+		want       error
+	}{
+		"deposed":                         {coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
+		"the database lost data":          {coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
+		"another member has noticed loss": {coder.LostKey(), coder.EncodeLost(lost), ErrDataLost},
+		"not a lost row":                  {coder.LostKey(), []byte("?"), ErrDataLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newAuthority(t, seen, func(context.Context, int64) error { return nil })
+				defer l.a.Close(errors.New("closed"))
+				ctx, cancel := context.WithCancel(t.Context())
+				watched := make(chan struct{})
+				go func() { defer close(watched); l.a.Watch(ctx) }()
+				defer func() { cancel(); <-watched }()
+				time.Sleep(time.Nanosecond) // not at the same time as Watch
+				for range 10 {
+					interval(t, l)
+				}
+				synctest.Wait()
+				if l.store.reads != 10*statements || l.ended != nil || l.lease.Valid() {
+					t.Errorf("%d statements in ten intervals, ended because of %v, lease valid %t", l.store.reads, l.ended, l.lease.Valid())
+				}
+				putRow(t, l.store, c.key, c.value)
+				interval(t, l)
+				synctest.Wait()
+				if !errors.Is(l.ended, c.want) {
+					t.Errorf("ended because of %v, want %v", l.ended, c.want)
+				}
+			})
+		})
+	}
+}

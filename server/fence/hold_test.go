@@ -29,6 +29,11 @@ func (f *faulty) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return f.Store.Get(ctx, key)
 }
 
+func (f *faulty) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	f.reads++
+	return f.Store.MultiGet(ctx, keys)
+}
+
 func (f *faulty) BeginBatchWrite() sqlstore.BatchWrite {
 	return &faultyBatch{f.Store.BeginBatchWrite(), f}
 }

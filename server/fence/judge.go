@@ -29,16 +29,24 @@ const (
 // Errors: ErrDataLost if the row is gone or cannot be decoded, the database's.
 func readChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {
 	raw, err = store.Get(ctx, coder.ChainKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return cur, nil, fmt.Errorf("%w: the chain row is gone", ErrDataLost)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return cur, nil, err
 	}
-	if cur, err = coder.DecodeChain(raw); err != nil {
-		return cur, nil, fmt.Errorf("%w: %w", ErrDataLost, err)
+	cur, err = decodeChain(raw)
+	return cur, raw, err
+}
+
+// decodeChain returns what the chain row of a leader's table holds, or ErrDataLost if it is gone, nil, or
+// cannot be decoded.
+func decodeChain(raw []byte) (coder.Chain, error) {
+	if raw == nil {
+		return coder.Chain{}, fmt.Errorf("%w: the chain row is gone", ErrDataLost)
 	}
-	return cur, raw, nil
+	cur, err := coder.DecodeChain(raw)
+	if err != nil {
+		return cur, fmt.Errorf("%w: %w", ErrDataLost, err)
+	}
+	return cur, nil
 }
 
 // Judge compares cur, what the chain row holds, with held, what is known to have been

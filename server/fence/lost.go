@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -33,34 +34,76 @@ func LoadLost(ctx context.Context, store sqlstore.Store) (lost *coder.Lost, raw 
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the lost row: %w", err)
 	}
+	lost, err = decodeLost(raw)
+	return lost, raw, err
+}
+
+// decodeLost returns what a lost row says, or ErrDataLost: it reports a loss also if its content is
+// unreadable.
+func decodeLost(raw []byte) (*coder.Lost, error) {
 	l, err := coder.DecodeLost(raw)
 	if err != nil {
-		// The row reports a loss, but its content is unreadable.
-		return nil, raw, fmt.Errorf("%w, says the lost row: %w", ErrDataLost, err)
+		return nil, fmt.Errorf("%w, says the lost row: %w", ErrDataLost, err)
 	}
-	return &l, raw, nil
+	return &l, nil
 }
 
 // rowMissing returns ErrDataLost for a commit that found a row missing.
 func rowMissing(err error) error { return fmt.Errorf("%w: %w", ErrDataLost, err) }
 
 // CheckLost returns ErrDataLost if a member recorded that the database lost data and it was
-// not recovered since. The chain row is read after the lost row: what was seen there
-// before is there now, or is lost.
+// not recovered since.
 func CheckLost(ctx context.Context, store sqlstore.Store) error {
-	lost, _, err := LoadLost(ctx, store)
-	if lost == nil {
+	_, err := ReadChecked(ctx, store)
+	return err
+}
+
+// ReadChecked reads the chain row, and the rows of keys, in one statement with the lost row. rows has
+// what they hold in this order, nil for a row that does not exist. Errors: that of CheckLost, the
+// database's.
+//
+// All are of one snapshot: what was seen in the chain row before the lost row was written is there, or
+// is lost.
+func ReadChecked(ctx context.Context, store sqlstore.Store, keys ...[]byte) (rows [][]byte, err error) {
+	rows, err = store.MultiGet(ctx, slices.Concat(watchedKeys(), keys))
+	if err != nil {
+		return nil, fmt.Errorf("reading the lost row and the chain row: %w", err)
+	}
+	return rows[1:], checkLost(rows)
+}
+
+// watchedKeys are the keys of the lost row and the chain row.
+func watchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.ChainKey()} }
+
+// checkLost is CheckLost with the rows of watchedKeys, in one snapshot.
+func checkLost(rows [][]byte) error {
+	if rows[0] == nil {
+		return nil
+	}
+	lost, err := decodeLost(rows[0])
+	if err != nil {
 		return err
 	}
 	var cur coder.Chain
-	raw, err := store.Get(ctx, coder.ChainKey())
-	if err == nil {
-		cur, err = coder.DecodeChain(raw)
-	}
-	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return fmt.Errorf("reading the chain row: %w", err)
+	if rows[1] != nil {
+		if cur, err = coder.DecodeChain(rows[1]); err != nil {
+			return fmt.Errorf("reading the chain row: %w", err)
+		}
 	}
 	return JudgeLost(*lost, cur)
+}
+
+// judgeWatched judges the rows of watchedKeys by what was acknowledged: the errors of CheckLost and Judge, and
+// ErrDataLost if the chain row is gone or cannot be decoded.
+func judgeWatched(acknowledged coder.Chain, rows [][]byte) error {
+	if err := checkLost(rows); err != nil {
+		return err
+	}
+	cur, err := decodeChain(rows[1])
+	if err != nil {
+		return err
+	}
+	return Judge(acknowledged, cur)
 }
 
 // LossRecorder writes the lost row when this process notices a loss.

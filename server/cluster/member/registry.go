@@ -26,11 +26,13 @@ type Registry struct {
 	elector     *elector
 	left        atomic.Bool
 	began       time.Time
-	kept        atomic.Int64  // when the table last showed that this process has the lock, since began
-	asked       chan struct{} // signals Run that next was set
-	hurry       chan struct{} // signals Run to glance at once; one slot
+	kept        atomic.Int64                                      // when the table last showed that this process has the lock, since began
+	asked       chan struct{}                                     // signals Run that next was set
+	hurry       chan struct{}                                     // signals Run to glance at once; one slot
+	along       atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
 
 	// Run's goroutine only:
+	lookedAt                 time.Time     // when Run last read the rows of all members
 	counted                  []byte        // the count of changes at the last look for them
 	beaten                   time.Time     // when the last heartbeat was sent
 	challenged               time.Time     // when a challenge was last found
@@ -65,6 +67,12 @@ func (r *Registry) Err() error {
 	default:
 		return nil
 	}
+}
+
+// ReadAlong makes each glance read the rows of further keys in its statement. along is called before
+// it, and found with their values after it. Neither may block; keys may be nil.
+func (r *Registry) ReadAlong(along func() (keys [][]byte, found func(rows [][]byte))) {
+	r.along.Store(&along)
 }
 
 // Cached returns the members as they were last seen, ordered by id.

@@ -26,9 +26,9 @@ func (r *Registry) Run(ctx context.Context) {
 	pauseOfHeartbeats := min(r.cfg.heartbeatInterval, timing.FirstHeartbeat)
 	heartbeats := time.NewTimer(pauseOfHeartbeats)
 	defer heartbeats.Stop()
-	looks, glances := time.NewTicker(timing.MemberLook), time.NewTimer(r.cfg.glanceInterval())
-	defer looks.Stop()
+	glances := time.NewTimer(r.cfg.glanceInterval())
 	defer glances.Stop()
+	r.lookedAt = time.Now()
 	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
 	defer pause.Stop()
 	for {
@@ -39,10 +39,9 @@ func (r *Registry) Run(ctx context.Context) {
 			r.sendHeartbeat(ctx, nil)
 			pauseOfHeartbeats = min(r.cfg.heartbeatInterval, 2*pauseOfHeartbeats)
 			heartbeats.Reset(pauseOfHeartbeats)
-		case <-looks.C:
-			_ = r.lookOnce(ctx)
 		case <-glances.C:
 			r.glance(ctx)
+			r.lookIfDue(ctx)
 			glances.Reset(r.rest())
 		case <-r.hurry:
 			r.glance(ctx)
@@ -54,6 +53,15 @@ func (r *Registry) Run(ctx context.Context) {
 		case <-pause.C:
 			asked = r.asked
 		}
+	}
+}
+
+// lookIfDue looks at all members if that is due before the next glance. Right after a glance it wakes
+// nothing that sleeps.
+func (r *Registry) lookIfDue(ctx context.Context) {
+	if time.Since(r.lookedAt) > timing.MemberLook-r.cfg.glanceInterval() {
+		_ = r.lookOnce(ctx)
+		r.lookedAt = time.Now()
 	}
 }
 
@@ -163,10 +171,20 @@ func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
 	if known {
 		keys = append(keys, coder.EncodeMemberKey(holder.Name))
 	}
+	glanced := len(keys)
+	var found func([][]byte)
+	if along := r.along.Load(); along != nil {
+		var more [][]byte
+		more, found = (*along)()
+		keys = append(keys, more...)
+	}
 	read, now := r.view.begin(), time.Now()
 	rows, err := r.store.MultiGet(bounded, keys)
 	if err != nil {
 		return nil, err
+	}
+	if found != nil {
+		found(rows[glanced:])
 	}
 	l, err := decodeLock(rows[2])
 	if err != nil {

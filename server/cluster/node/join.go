@@ -68,6 +68,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 // Start lets the node campaign and follow; Resign and Close end that.
 func (n *Node) Start() {
 	working := n.working
+	n.members.ReadAlong(n.backend.Along)
 	n.members.Campaign(n.lead, n.observed)
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })

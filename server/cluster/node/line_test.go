@@ -113,15 +113,23 @@ func (l *line) hang(row []byte) <-chan error {
 	return l.hung
 }
 
-func (l *line) Get(ctx context.Context, key []byte) ([]byte, error) {
+// hangs waits for the end of ctx, and returns its error, if reads of one of the keys hang.
+func (l *line) hangs(ctx context.Context, keys ...[]byte) error {
 	l.mu.Lock()
-	hangs, hung := l.hanging != nil && bytes.Equal(key, l.hanging), l.hung
+	hangs, hung := l.hanging != nil && contains(keys, l.hanging), l.hung
 	l.mu.Unlock()
-	if hangs {
-		hung <- nil
-		<-ctx.Done()
-		hung <- ctx.Err()
-		return nil, ctx.Err()
+	if !hangs {
+		return nil
+	}
+	hung <- nil
+	<-ctx.Done()
+	hung <- ctx.Err()
+	return ctx.Err()
+}
+
+func (l *line) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if err := l.hangs(ctx, key); err != nil {
+		return nil, err
 	}
 	if err := l.pass(ctx, key); err != nil {
 		return nil, err
@@ -130,6 +138,9 @@ func (l *line) Get(ctx context.Context, key []byte) ([]byte, error) {
 }
 
 func (l *line) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if err := l.hangs(ctx, keys...); err != nil {
+		return nil, err
+	}
 	if err := l.pass(ctx, keys...); err != nil {
 		return nil, err
 	}

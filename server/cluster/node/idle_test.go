@@ -1,0 +1,54 @@
+package node
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+// statements counts the statements that reads of single rows take.
+type statements struct {
+	sqlstore.Store
+	n atomic.Int64
+}
+
+func (s *statements) Get(ctx context.Context, key []byte) ([]byte, error) {
+	s.n.Add(1)
+	return s.Store.Get(ctx, key)
+}
+
+func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	s.n.Add(1)
+	return s.Store.MultiGet(ctx, keys)
+}
+
+// TestAnIdleNodeAloneReadsTwiceASecond: all rows that it has to look at regularly are in one statement, but for
+// those of all members.
+func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &statements{Store: memstore.New()}
+		cfg := DefaultConfig()
+		cfg.Store, cfg.Version = store, "test"
+		n, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		n.Start()
+		time.Sleep(time.Minute) // its row says by then that it is calm
+		require.True(t, n.Backend().Leading())
+		before := store.n.Load()
+		const d = 10 * time.Minute
+		time.Sleep(d)
+		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer)
+		assert.InDelta(t, glances, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
+		require.NoError(t, n.Close(t.Context()))
+		require.NoError(t, store.Close())
+	})
+}
