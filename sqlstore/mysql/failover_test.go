@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -111,14 +112,25 @@ func TestServerTurnsReadOnly(t *testing.T) {
 		}
 
 		// Who only reads finds out as well.
-		enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-		limit, cancel := context.WithTimeout(ctx, eventually.Patience)
-		defer cancel()
-		for {
-			_, err := s.Get(limit, coder.ChainKey())
-			if err != nil {
-				unavailable(t, "reading only", err)
-				break
+		for name, read := range map[string]func(context.Context) error{
+			"get":      func(ctx context.Context) error { _, err := s.Get(ctx, coder.ChainKey()); return err },
+			"multiget": func(ctx context.Context) error { _, err := s.MultiGet(ctx, [][]byte{coder.ChainKey()}); return err },
+		} {
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
+			defer cancel()
+			for range 2 { // with the connection that the first one made, and its statements
+				if err := read(limit); err != nil {
+					t.Errorf("%s, writable again: %v", name, err)
+				}
+				time.Sleep(300 * time.Millisecond) // then the connection is due for a check
+			}
+			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
+			for {
+				if err := read(limit); err != nil {
+					unavailable(t, "reading only, "+name, err)
+					break
+				}
 			}
 		}
 	})

@@ -32,6 +32,20 @@ const (
 // tried for longer before it reports the error.
 var readPause = retry.Backoff{Min: 50 * time.Millisecond, Max: 400 * time.Millisecond}
 
+type pointRead struct{}
+
+// pointKeys bounds the rows of a point read. Texts of this size are prepared at their first appearance.
+const pointKeys = cacheAlways
+
+// PointRead returns the context of a query for a few rows of a key and a value, and for nothing else. A
+// connection may add a row to the query that it takes out of the result.
+func PointRead(ctx context.Context) context.Context {
+	return context.WithValue(ctx, pointRead{}, true)
+}
+
+// IsPointRead reports whether ctx is one of PointRead.
+func IsPointRead(ctx context.Context) bool { return ctx.Value(pointRead{}) != nil }
+
 // Querier is a pool, or a connection with a snapshot.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -142,8 +156,11 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 			return nil
 		}
 		run := s.read
-		if len(distinct) > InKeys {
+		switch {
+		case len(distinct) > InKeys:
 			run = s.readSnapshot
+		case len(distinct) <= pointKeys:
+			ctx = PointRead(ctx)
 		}
 		return run(ctx, func(q Querier) error {
 			clear(values)

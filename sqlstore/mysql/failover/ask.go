@@ -30,14 +30,14 @@ var (
 )
 
 const (
-	// primaryQuery works on MySQL and MariaDB, without any privilege. A reader of Aurora
+	// primaryColumns work on MySQL and MariaDB, without any privilege. A reader of Aurora
 	// reports itself by innodb_read_only.
-	primaryQuery = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@server_id, @@port, @@hostname"
-	// groupQuery also asks a member of a Group Replication for the opinion of its group. A
+	primaryColumns = "@@GLOBAL.read_only, @@GLOBAL.innodb_read_only, @@server_id, @@port, @@hostname"
+	// groupColumns also ask a member of a Group Replication for the opinion of its group. A
 	// primary that lost the majority reports that it accepts writes, answers reads with old
 	// rows, and makes commits wait, without limit by default. A restarted member that has
-	// not joined accepts writes by itself. The query needs the right to read the table.
-	groupQuery = primaryQuery + `, (SELECT CASE
+	// not joined accepts writes by itself. They need the right to read the table.
+	groupColumns = primaryColumns + `, (SELECT CASE
 		WHEN COUNT(*) = 0 THEN 'none'
 		WHEN COUNT(*) = 1 AND MAX(member_state) = 'OFFLINE' AND '' = (SELECT variable_value FROM performance_schema.global_variables
 			WHERE variable_name = 'group_replication_group_name') THEN 'none'
@@ -50,7 +50,7 @@ const (
 // used.
 func (p *Primary) ask(ctx context.Context, conn driver.QueryerContext) (server string, err error) {
 	if !p.ungrouped.Load() {
-		server, err := askPrimary(ctx, conn, groupQuery)
+		server, err := askPrimary(ctx, conn, groupColumns)
 		var refused *mysql.MySQLError
 		if !errors.As(err, &refused) {
 			return server, err
@@ -62,7 +62,7 @@ func (p *Primary) ask(ctx context.Context, conn driver.QueryerContext) (server s
 			return server, err
 		}
 	}
-	return askPrimary(ctx, conn, primaryQuery)
+	return askPrimary(ctx, conn, primaryColumns)
 }
 
 // agree returns once the server's group has agreed that the server is a member. A server
@@ -95,9 +95,9 @@ func (p *Primary) agree(ctx context.Context, conn *sqldb.Conn) error {
 	return nil
 }
 
-// askPrimary is ask with one of the queries.
-func askPrimary(ctx context.Context, conn driver.QueryerContext, query string) (server string, err error) {
-	rows, err := conn.QueryContext(ctx, query, nil)
+// askPrimary is ask with one of the lists of columns.
+func askPrimary(ctx context.Context, conn driver.QueryerContext, columns string) (server string, err error) {
+	rows, err := conn.QueryContext(ctx, "SELECT "+columns, nil)
 	if err != nil {
 		return "", fmt.Errorf("ask which server it is: %w", err)
 	}
@@ -116,7 +116,12 @@ func askPrimary(ctx context.Context, conn driver.QueryerContext, query string) (
 		}
 		text[i] = fmt.Sprint(v)
 	}
-	if want := strings.Count(primaryQuery, "@@"); len(text) != want && len(text) != want+1 {
+	return judgeAnswer(text)
+}
+
+// judgeAnswer returns the name of the server that gave an answer, or ErrNotPrimary.
+func judgeAnswer(text []string) (server string, err error) {
+	if want := strings.Count(primaryColumns, "@@"); len(text) != want && len(text) != want+1 {
 		return "", fmt.Errorf("ask which server it is: %d columns", len(text))
 	}
 	for _, mode := range text[:2] {

@@ -62,6 +62,7 @@ type conn struct {
 	era     int64
 	server  string // it was dialled to, "" if it was not asked
 	asked   time.Time
+	due     bool // the next query, which adds no round trip for it, has to ask the server
 }
 
 // ResetSession implements driver.SessionResetter. If it fails, the pool replaces the
@@ -70,10 +71,26 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	if err := c.Conn.ResetSession(ctx); err != nil {
 		return err
 	}
-	if !c.still(ctx) {
+	c.due = false
+	switch {
+	case !c.current():
+		return driver.ErrBadConn
+	case c.trusted():
+	case sqldb.IsPointRead(ctx):
+		c.due = true
+	case !c.still(ctx):
 		return driver.ErrBadConn
 	}
 	return nil
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
+	if !c.due {
+		return c.Conn.QueryContext(ctx, text, args)
+	}
+	c.due = false
+	return c.queryChecked(ctx, text, args)
 }
 
 // IsValid implements driver.Validator.
@@ -82,18 +99,21 @@ func (c *conn) IsValid() bool { return c.current() && c.Conn.IsValid() }
 // current reports whether the connection is of the present era.
 func (c *conn) current() bool { return c.era == c.primary.era.Load() }
 
-// still reports whether the connection may be used. It asks the server again if the last
-// answer is older than primaryRecheck.
+// trusted reports whether the server need not be asked again.
+func (c *conn) trusted() bool {
+	return !c.primary.demanded.Load() || time.Since(c.asked) < primaryRecheck
+}
+
+// still asks the server, and reports whether the connection may be used.
 func (c *conn) still(ctx context.Context) bool {
-	if !c.current() {
-		return false
-	}
-	if !c.primary.demanded.Load() || time.Since(c.asked) < primaryRecheck {
-		return true
-	}
 	ctx, cancel := context.WithTimeout(ctx, primaryWait)
 	defer cancel()
 	server, err := c.primary.ask(ctx, c.Conn)
+	return c.answered(server, err)
+}
+
+// answered takes in an answer, and reports whether the connection may be used.
+func (c *conn) answered(server string, err error) bool {
 	if err != nil {
 		if errors.Is(err, ErrNotPrimary) {
 			c.primary.GiveUp(err)

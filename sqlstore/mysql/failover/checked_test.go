@@ -1,0 +1,189 @@
+package failover
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// server is a server with one row, and the connections to it.
+type server struct {
+	answer []string // to the question which server it is
+	union  func(ctx context.Context) error
+	texts  []string
+}
+
+const itself = "db1"
+
+func newServer() *server {
+	return &server{answer: []string{"0", "0", "7", "3306", itself}, union: func(context.Context) error { return nil }}
+}
+
+// Connect implements driver.Connector.
+func (s *server) Connect(context.Context) (driver.Conn, error) { return &serverConn{server: s}, nil }
+func (*server) Driver() driver.Driver                          { return nil }
+
+type serverConn struct {
+	sqldb.DriverConn
+	server *server
+}
+
+func (*serverConn) Close() error                       { return nil }
+func (*serverConn) ResetSession(context.Context) error { return nil }
+
+func (c *serverConn) QueryContext(ctx context.Context, text string, _ []driver.NamedValue) (driver.Rows, error) {
+	c.server.texts = append(c.server.texts, text)
+	switch {
+	case !strings.HasPrefix(text, "SELECT @@"):
+		rows := &someRows{{[]byte("key"), []byte("value")}}
+		if strings.Contains(text, "UNION ALL") {
+			if err := c.server.union(ctx); err != nil {
+				return nil, err
+			}
+			*rows = slices.Insert(*rows, 0, []driver.Value{[]byte(""), []byte(strings.Join(c.server.answer, separator))})
+		}
+		return rows, nil
+	case strings.Contains(text, "performance_schema"):
+		return nil, &mysql.MySQLError{Number: erTableAccessDenied}
+	}
+	var row []driver.Value
+	for _, v := range c.server.answer {
+		row = append(row, v)
+	}
+	return &someRows{row}, nil
+}
+
+type someRows [][]driver.Value
+
+func (r *someRows) Columns() []string { return make([]string, len((*r)[0])) }
+func (r *someRows) Close() error      { return nil }
+
+func (r *someRows) Next(dest []driver.Value) error {
+	if len(*r) == 0 {
+		return io.EOF
+	}
+	copy(dest, (*r)[0])
+	*r = (*r)[1:]
+	return nil
+}
+
+// connect returns a connection to s, of which it is known that it has no group.
+func connect(t *testing.T, s *server) *conn {
+	t.Helper()
+	p := New(Config{Logger: slog.New(slog.DiscardHandler), Servers: []string{itself}})
+	p.Demand(false)
+	p.ungrouped.Store(true)
+	p.alone.Store(true)
+	opened, err := p.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened.(*conn)
+}
+
+func TestAPointReadOfADueConnectionChecksIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*server)
+		want   error // nil: the rows
+		gives  bool  // all connections are given up
+		texts  int
+	}{
+		"the primary": {change: func(*server) {}, texts: 1},
+		"it turned read-only": {
+			change: func(s *server) { s.answer[0] = "1" },
+			want:   driver.ErrBadConn, gives: true, texts: 1,
+		},
+		"its group has another primary": {
+			change: func(s *server) { s.answer = append(s.answer, "no primary") },
+			want:   driver.ErrBadConn, gives: true, texts: 1,
+		},
+		"another server":          {change: func(s *server) { s.answer[4] = "db2" }, want: driver.ErrBadConn, texts: 1},
+		"an answer without parts": {change: func(s *server) { s.answer = s.answer[:1] }, want: driver.ErrBadConn, texts: 1},
+		"the connection broke": {
+			change: func(s *server) { s.union = func(context.Context) error { return io.ErrUnexpectedEOF } },
+			want:   driver.ErrBadConn, texts: 1,
+		},
+		"no answer in time": {
+			change: func(s *server) {
+				s.union = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			},
+			want: driver.ErrBadConn, texts: 1,
+		},
+		"refused, and asked alone": {
+			change: func(s *server) {
+				s.union = func(context.Context) error { return &mysql.MySQLError{Number: erTableAccessDenied} }
+			},
+			texts: 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				conn := connect(t, s)
+				read := func() ([]string, error) {
+					s.texts = nil
+					ctx := sqldb.PointRead(t.Context())
+					if err := conn.ResetSession(ctx); err != nil {
+						t.Fatal(err)
+					}
+					rows, err := conn.QueryContext(ctx, "SELECT internal_key, object_value FROM object", nil)
+					if err != nil {
+						return nil, err
+					}
+					var keys []string
+					for row := make([]driver.Value, 2); rows.Next(row) == nil; {
+						keys = append(keys, string(row[0].([]byte)))
+					}
+					return keys, rows.Close()
+				}
+				for _, pass := range []time.Duration{primaryRecheck - 1, 1} { // the second one is due
+					time.Sleep(pass)
+					if keys, err := read(); err != nil || !slices.Equal(keys, []string{"key"}) || len(s.texts) != 1 {
+						t.Fatalf("%q, %v with %q", keys, err, s.texts)
+					}
+				}
+				c.change(s)
+				time.Sleep(primaryRecheck)
+				keys, err := read()
+				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || len(s.texts) != c.texts {
+					t.Errorf("%v with %q, want %v with %d", err, s.texts, c.want, c.texts)
+				}
+				if err == nil && !slices.Equal(keys, []string{"key"}) {
+					t.Errorf("read %q", keys)
+				}
+				if gave := conn.primary.Lost() > 0; gave != c.gives {
+					t.Errorf("gave up all connections: %t, want %t", gave, c.gives)
+				}
+			})
+		})
+	}
+}
+
+func TestACallerThatLeavesAPointReadGetsItsOwnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.union = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		conn := connect(t, s)
+		time.Sleep(primaryRecheck)
+		ctx, cancel := context.WithTimeout(sqldb.PointRead(t.Context()), primaryWait/2)
+		defer cancel()
+		if err := conn.ResetSession(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.QueryContext(ctx, "SELECT", nil)
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) {
+			t.Errorf("%v, want the end of the caller's time", err)
+		}
+	})
+}
