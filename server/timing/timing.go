@@ -89,8 +89,7 @@ const (
 
 // Following (packages node and backend).
 const (
-	// ReadLog is how often a follower without a feed reads the log. A leader looks once in Look
-	// whether it became one.
+	// ReadLog is how often a follower without a feed reads the log.
 	ReadLog = 100 * time.Millisecond
 	// Look is how often a follower looks at the chain row and the alarms, whatever the
 	// feed brings. LookTimeout bounds one look.

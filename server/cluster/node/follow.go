@@ -26,11 +26,19 @@ func (n *Node) follow(ctx context.Context) {
 		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
 			n.log.Debug("cannot read the log", "error", err)
 		}
-		rest := timing.ReadLog
 		if n.backend.Leading() {
-			rest = timing.Look // the end of the leadership closes changed
+			await(ctx, changed)
+		} else {
+			pause(ctx, timing.ReadLog, changed)
 		}
-		pause(ctx, rest, changed)
+	}
+}
+
+// await waits for changed to be closed, or for ctx to end.
+func await(ctx context.Context, changed <-chan struct{}) {
+	select {
+	case <-changed:
+	case <-ctx.Done():
 	}
 }
 
@@ -170,7 +178,8 @@ func (n *Node) cutOff(ctx context.Context) {
 func (n *Node) look(ctx context.Context) {
 	out := false
 	for range retry.Every(ctx, timing.Look) {
-		if n.backend.Leading() {
+		if _, changed := n.current(); n.backend.Leading() {
+			await(ctx, changed) // the end of the leadership closes it
 			continue
 		}
 		var err error
