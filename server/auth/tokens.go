@@ -27,13 +27,15 @@ const (
 type Tokens struct {
 	ttl time.Duration
 
+	added chan struct{} // signals Sweep that there are tokens; one slot
+
 	mu  sync.Mutex
 	due map[coder.TokenHash]time.Time
 }
 
 // LoadTokens returns the tokens in the table, each of which expires after ttl.
 func LoadTokens(ctx context.Context, store sqlstore.Store, ttl time.Duration) (*Tokens, error) {
-	t := &Tokens{ttl: ttl, due: make(map[coder.TokenHash]time.Time)}
+	t := &Tokens{ttl: ttl, added: make(chan struct{}, 1), due: make(map[coder.TokenHash]time.Time)}
 	due := time.Now().Add(ttl)
 	lo, hi := coder.TokenBounds()
 	for row, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}) {
@@ -78,13 +80,31 @@ func LookupToken(ctx context.Context, store sqlstore.Store, h coder.TokenHash) (
 // Sweep removes the rows of expired tokens until ctx ends. submit runs remove in a
 // transaction of the write pipeline. After an error the rest waits for the next sweep.
 func (t *Tokens) Sweep(ctx context.Context, submit func(ctx context.Context, remove func(Tx)) error) {
-	for range retry.Every(ctx, tokenSweep) {
+	for t.await(ctx) && retry.Sleep(ctx, tokenSweep) == nil {
 		for hashes := range slices.Chunk(t.expired(time.Now()), tokenBatch) {
 			if err := submit(ctx, func(tx Tx) { t.remove(tx, hashes) }); err != nil {
 				break
 			}
 		}
 	}
+}
+
+// await waits until there are tokens. It returns false if ctx ends first.
+func (t *Tokens) await(ctx context.Context) bool {
+	for t.none() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.added:
+		}
+	}
+	return true
+}
+
+func (t *Tokens) none() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.due) == 0
 }
 
 // remove removes the rows of tokens in tx.
@@ -99,6 +119,10 @@ func (t *Tokens) add(h coder.TokenHash, due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.due[h] = due
+	select {
+	case t.added <- struct{}{}:
+	default:
+	}
 }
 
 func (t *Tokens) forget(hashes []coder.TokenHash) {

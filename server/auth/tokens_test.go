@@ -64,6 +64,11 @@ func TestTokensAreRemovedAfterTheirTimeToLive(t *testing.T) {
 		if left := next.expired(time.Now().Add(time.Hour)); len(left) > 0 {
 			t.Errorf("%d removed tokens are remembered", len(left))
 		}
+		later := c.issue(t, next, "def")
+		time.Sleep(ttl + 2*tokenSweep)
+		if found(later) {
+			t.Error("a token that was issued when there were none was not removed")
+		}
 		cancel()
 		synctest.Wait()
 	})
