@@ -58,6 +58,7 @@ type Log struct {
 	now     func() time.Time
 	maxWait time.Duration
 
+	counting chan struct{} // signals the writer that events were suppressed; one slot
 	stopping chan struct{} // closed by Close
 	stopped  chan struct{} // closed when the writer has ended
 	once     sync.Once
@@ -101,7 +102,7 @@ func newLog(cfg Config) (*Log, error) {
 	with := promauto.With(own)
 	l := &Log{
 		sink: cfg.Logger.Handler(), logger: cfg.Logger, now: time.Now, maxWait: maxWait,
-		queue: make(chan entry, queueLength), stopping: make(chan struct{}), stopped: make(chan struct{}), limits: map[Kind]*limit{},
+		queue: make(chan entry, queueLength), counting: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{}), limits: map[Kind]*limit{},
 		events: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_audit_events_total", Help: "Events for the audit log, those that were suppressed or lost included.",
 		}, []string{"event"}),
@@ -165,11 +166,20 @@ func (l *Log) Record(kind Kind, ok bool, describe func() Event) {
 	}
 	l.events.WithLabelValues(string(kind)).Inc()
 	if !ok && !l.admits(kind) {
-		l.suppressions.WithLabelValues(string(kind)).Inc()
+		l.suppressed(kind)
 		return
 	}
 	event := describe()
 	l.submit(kind, entry{record: event.record(kind, l.now()), change: ok})
+}
+
+// suppressed notes that an event was suppressed.
+func (l *Log) suppressed(kind Kind) {
+	l.suppressions.WithLabelValues(string(kind)).Inc()
+	select {
+	case l.counting <- struct{}{}:
+	default:
+	}
 }
 
 // line records a line about the log itself.
@@ -207,10 +217,10 @@ func (l *Log) submit(kind Kind, e entry) {
 			default:
 			}
 		}
-		l.suppressions.WithLabelValues(string(kind)).Inc()
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.limit(kind).suppress(l.now())
+		l.mu.Unlock()
+		l.suppressed(kind)
 		return
 	}
 	select {
@@ -252,12 +262,20 @@ func (l *Log) spare(e entry) {
 // write is the writer: it alone uses the sink.
 func (l *Log) write() {
 	defer close(l.stopped)
-	tick := time.NewTicker(tickInterval)
+	tick, ticks := time.NewTicker(tickInterval), true
 	defer tick.Stop()
 	for {
+		if due := l.failing || l.counts(); due && !ticks {
+			tick.Reset(tickInterval)
+			ticks = true
+		} else if !due {
+			tick.Stop()
+			ticks = false
+		}
 		select {
 		case e := <-l.queue:
 			l.take(e)
+		case <-l.counting:
 		case <-tick.C:
 			l.retry()
 			l.count(false)
@@ -315,6 +333,18 @@ func (l *Log) complain(err error) {
 		l.complained = now
 		l.logger.Error("the audit log cannot be written; changes are logged here until it can", "error", err)
 	}
+}
+
+// counts reports whether count has suppressed events to count.
+func (l *Log) counts() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, limit := range l.limits {
+		if limit.missing > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // count writes lines that count suppressed events. last: there will be no more.
