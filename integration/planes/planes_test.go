@@ -64,9 +64,19 @@ func TestManyPlanesOnOneServer(t *testing.T) {
 		beside = onEach(t, busy, window)
 		p.noise = <-noise
 	})
-	p.alone, p.beside = alone, beside
+	lowestPriority(t, noisy)
+	var quiet []churn
+	p.withLowNoise = measure(t, s, all, func() {
+		noise := make(chan churn)
+		go func() {
+			noise <- runAs(t, []string{"nice", "-n", "19"}, noisy, window+2*time.Second, "--clients", strconv.Itoa(noisyClients))
+		}()
+		quiet = onEach(t, busy, window)
+		p.lowNoise = <-noise
+	})
+	p.alone, p.beside, p.besideLow = alone, beside, quiet
 	t.Log("\n" + p.String())
-	for _, c := range slices.Concat(alone, beside, []churn{p.noise}) {
+	for _, c := range slices.Concat(alone, beside, quiet, []churn{p.noise, p.lowNoise}) {
 		require.NoError(t, c.err)
 		require.Zero(t, c.Verification.Failed, "%v", c.Verification.Failures)
 		require.Positive(t, c.Events)
@@ -78,6 +88,19 @@ func TestManyPlanesOnOneServer(t *testing.T) {
 	if path := os.Getenv("SQLBRAIN_PLANES_PAGE"); path != "" {
 		require.NoError(t, os.WriteFile(path, []byte(p.String()), 0o644))
 	}
+}
+
+// lowestPriority gives the node's process what the others of this machine leave of the processors.
+func lowestPriority(t *testing.T, n *harness.Node) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", n.Process().ID()))
+	require.NoError(t, err)
+	args := []string{"-n", "19", "-p"}
+	for _, thread := range threads {
+		args = append(args, thread.Name())
+	}
+	out := harness.Run(t, time.Minute, "", "renice", args...)
+	require.Zero(t, out.Code, out.Stderr) // a thread that it starts later inherits the priority
 }
 
 // churn is what sqlbrain bench churn found.
@@ -107,10 +130,16 @@ func onEach(t *testing.T, nodes []*harness.Node, d time.Duration) []churn {
 }
 
 // run may be called by several goroutines.
-func run(t *testing.T, n *harness.Node, d time.Duration, more ...string) (c churn) {
-	args := append([]string{"bench", "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
-		"--value-size", "1024", "--watchers", "2", "--exclusive", "--output", "json"}, more...)
-	out := harness.Run(t, d+2*time.Minute, "", harness.Sqlbrain(t), args...)
+func run(t *testing.T, n *harness.Node, d time.Duration, more ...string) churn {
+	return runAs(t, nil, n, d, more...)
+}
+
+// runAs is run by a program that runs others.
+func runAs(t *testing.T, by []string, n *harness.Node, d time.Duration, more ...string) (c churn) {
+	args := append(slices.Clone(by), harness.Sqlbrain(t), "bench", "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
+		"--value-size", "1024", "--watchers", "2", "--exclusive", "--output", "json")
+	args = append(args, more...)
+	out := harness.Run(t, d+2*time.Minute, "", args[0], args[1:]...)
 	var report struct {
 		Phases []struct {
 			Name string
@@ -156,14 +185,16 @@ type usage struct {
 	statements  float64 // a second
 	planesCPU   float64 // processors
 	databaseCPU float64
-	planesRSS   int // bytes at the end, of all planes
+	clientsCPU  float64
+	otherCPU    float64 // of programs that do not belong to the test, and what a hypervisor took
+	planesRSS   int     // bytes at the end, of all planes
 	databaseRSS int
 }
 
 func measure(t *testing.T, s *enginetest.Server, nodes []*harness.Node, do func()) (u usage) {
 	t.Helper()
 	db := open(t, s)
-	database := stat(t, s.ID())
+	database, self, machine := stat(t, s.ID()), stat(t, os.Getpid()), machineCPU(t)
 	var before, after float64
 	began, first := time.Now(), counters(t, db)
 	for _, n := range nodes {
@@ -183,7 +214,26 @@ func measure(t *testing.T, s *enginetest.Server, nodes []*harness.Node, do func(
 	u.statements = (last["Questions"] - first["Questions"]) / u.seconds
 	u.planesCPU, u.databaseCPU = (after-before)/u.seconds, (end.CPUTime()-database.CPUTime())/u.seconds
 	u.databaseRSS = end.ResidentMemory()
+	u.clientsCPU = (withChildren(stat(t, os.Getpid())) - withChildren(self)) / u.seconds
+	u.otherCPU = max(0, (machineCPU(t)-machine)/u.seconds-u.planesCPU-u.databaseCPU-u.clientsCPU)
 	return u
+}
+
+// withChildren returns the processor time of a process and of its children that have ended, in seconds.
+func withChildren(s procfs.ProcStat) float64 {
+	const ticks = 100 // a second, in which /proc counts
+	return s.CPUTime() + float64(s.CUTime+s.CSTime)/ticks
+}
+
+// machineCPU returns for how many seconds the machine's processors were not idle.
+func machineCPU(t *testing.T) float64 {
+	t.Helper()
+	fs, err := procfs.NewDefaultFS()
+	require.NoError(t, err)
+	s, err := fs.Stat()
+	require.NoError(t, err)
+	c := s.CPUTotal
+	return c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
 }
 
 // open connects to the server by a connection of the test.
@@ -226,12 +276,12 @@ func stat(t *testing.T, id int) procfs.ProcStat {
 
 // page is what was measured, in Markdown.
 type page struct {
-	product                   string
-	idle, busy                int
-	window                    time.Duration
-	atRest, atWork, withNoise usage
-	alone, beside             []churn // of the busy planes
-	noise                     churn
+	product                                 string
+	idle, busy                              int
+	window                                  time.Duration
+	atRest, atWork, withNoise, withLowNoise usage
+	alone, beside, besideLow                []churn // of the busy planes
+	noise, lowNoise                         churn
 }
 
 func (p *page) String() string {
@@ -240,10 +290,10 @@ func (p *page) String() string {
 		"with a cache of 128 MiB, on a machine with %d processors. A busy plane makes up to 20 writes a second for 4 clients, with 2 watchers; the noisy one as many as it can for %d. "+
 		"All programs are on this machine. Each column is of %v.\n\n",
 		p.idle+p.busy+1, p.idle, p.busy, p.product, runtime.NumCPU(), noisyClients, p.window)
-	b.WriteString("| | all idle | busy ones at work | and the noisy one |\n|---|---|---|---|\n")
+	b.WriteString("| | all idle | busy ones at work | and the noisy one | the noisy one, at the lowest priority |\n|---|---|---|---|---|\n")
 	row := func(name, format string, value func(*usage) any) {
 		fmt.Fprintf(&b, "| %s |", name)
-		for _, u := range []*usage{&p.atRest, &p.atWork, &p.withNoise} {
+		for _, u := range []*usage{&p.atRest, &p.atWork, &p.withNoise, &p.withLowNoise} {
 			fmt.Fprintf(&b, " "+format+" |", value(u))
 		}
 		b.WriteByte('\n')
@@ -254,6 +304,8 @@ func (p *page) String() string {
 	row("processors used by all planes", "%.2f", func(u *usage) any { return u.planesCPU })
 	row("percent of a processor for each plane", "%.2f", func(u *usage) any { return 100 * u.planesCPU / planes })
 	row("processors used by the database", "%.2f", func(u *usage) any { return u.databaseCPU })
+	row("processors used by the clients", "%.2f", func(u *usage) any { return u.clientsCPU })
+	row("processors used by other programs", "%.2f", func(u *usage) any { return u.otherCPU })
 	row("resident MiB of a plane, mean", "%.0f", func(u *usage) any { return float64(u.planesRSS) / planes / (1 << 20) })
 	row("resident MiB of the database", "%d", func(u *usage) any { return u.databaseRSS >> 20 })
 	if p.product == string(enginetest.MySQL) {
@@ -277,6 +329,12 @@ func (p *page) String() string {
 	churns("busy planes", p.alone)
 	churns("busy planes, beside the noisy one", p.beside)
 	churns("the noisy one", []churn{p.noise})
-	b.WriteString("\nThe last two columns are medians of the planes.\n")
+	churns("busy planes, beside the noisy one at the lowest priority", p.besideLow)
+	churns("the noisy one, at the lowest priority", []churn{p.lowNoise})
+	b.WriteString("\nThe last two columns are medians of the planes. A write counts from when it was due: on a machine that is too slow for the load, " +
+		"or that other programs use, writes wait for those before them.\n\n" +
+		"A plane does not commit more than one batch at a time. The noisy one therefore takes at most a few threads of the database, but its server and its clients " +
+		"take as much of this machine's processors as they get. With the lowest priority the two leave them to the others, as if they were on another machine, and " +
+		"disturb them by the database alone.\n")
 	return b.String()
 }
