@@ -101,7 +101,7 @@ func (f *Flags) table() []flag {
 		{name: "datastore-max-idle-connections", why: whyIdle, bind: number(&f.maxIdle, 20, "most idle connections to the database")},
 		{name: "datastore-max-open-connections", settings: "datastore-max-open-conns", bind: number(&f.maxOpen, 0, "most connections to the database that read (0: chosen by the engine)")},
 		{name: "datastore-connection-max-lifetime", settings: "(no flag)", bind: duration(&f.maxLifetime, 0, "longest time that a connection to the database is used (0: 30m)")},
-		{name: "datastore-connection-max-idle-time", settings: "(no flag)", bind: duration(&f.maxIdleTime, 2*time.Minute, "longest time that a connection to the database is idle (0: 5m)")},
+		{name: "datastore-connection-max-idle-time", settings: "(no flag)", bind: duration(&f.maxIdleTime, 2*time.Minute, "longest time that a connection to the database is idle (0: 1m)")},
 		{name: "slow-sql-threshold", why: whySQL, bind: duration(&f.slowSQL, time.Second, "statements that take longer are logged")},
 		{name: "slow-sql-warning-threshold", why: whySQL, bind: duration(&f.slowSQLWarning, 5*time.Second, "statements that take longer are logged as warnings")},
 		{name: "metrics-enable-profiling", settings: "enable-pprof", bind: boolean(&f.profiling, "serve profiles under /debug/pprof/")},
