@@ -24,7 +24,7 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 		columns = primaryColumns
 	}
 	bounded, cancel := context.WithCancel(ctx)
-	patience := time.AfterFunc(primaryWait, cancel)
+	began, patience := time.Now(), time.AfterFunc(c.wait, cancel)
 	rows, err := c.Conn.QueryContext(bounded, "SELECT '', CONCAT_WS('"+separator+"', "+columns+") UNION ALL "+text, args)
 	var answer []string
 	if err == nil {
@@ -33,11 +33,11 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 			err = errors.Join(err, rows.Close())
 		}
 	}
-	patience.Stop()
+	late := !patience.Stop()
 	var refused *mysql.MySQLError
 	switch {
 	case err == nil:
-		if !c.answered(judgeAnswer(answer)) {
+		if server, err := judgeAnswer(answer); !c.answered(began, server, err) {
 			_ = rows.Close() // the connection is given up
 			return nil, driver.ErrBadConn
 		}
@@ -51,6 +51,8 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 	case ctx.Err() != nil:
 		cancel()
 		return nil, err
+	case late:
+		c.late()
 	}
 	cancel()
 	return nil, driver.ErrBadConn // it broke, or the server did not answer in time; a read may be repeated

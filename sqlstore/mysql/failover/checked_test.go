@@ -19,15 +19,17 @@ import (
 
 // server is a server with one row, and the connections to it.
 type server struct {
-	answer []string // to the question which server it is
-	union  func(ctx context.Context) error
+	answer []string                        // to the question which server it is
+	union  func(ctx context.Context) error // delays a point read
+	alone  func(ctx context.Context) error // delays the question alone
 	texts  []string
 }
 
 const itself = "db1"
 
 func newServer() *server {
-	return &server{answer: []string{"0", "0", "7", "3306", itself}, union: func(context.Context) error { return nil }}
+	atOnce := func(context.Context) error { return nil }
+	return &server{answer: []string{"0", "0", "7", "3306", itself}, union: atOnce, alone: atOnce}
 }
 
 // Connect implements driver.Connector.
@@ -56,6 +58,9 @@ func (c *serverConn) QueryContext(ctx context.Context, text string, _ []driver.N
 		return rows, nil
 	case strings.Contains(text, "performance_schema"):
 		return nil, &mysql.MySQLError{Number: erTableAccessDenied}
+	}
+	if err := c.server.alone(ctx); err != nil {
+		return nil, err
 	}
 	var row []driver.Value
 	for _, v := range c.server.answer {
@@ -186,4 +191,73 @@ func TestACallerThatLeavesAPointReadGetsItsOwnError(t *testing.T) {
 			t.Errorf("%v, want the end of the caller's time", err)
 		}
 	})
+}
+
+// TestChecksOfASlowServerMayTakeLonger: a server that has too much to do gets less and less new
+// connections, until it is in time again.
+func TestChecksOfASlowServerMayTakeLonger(t *testing.T) {
+	for name, read := range map[string]func(*conn) error{
+		"alone": func(c *conn) error { return c.ResetSession(context.Background()) },
+		"with a point read": func(c *conn) error {
+			ctx := sqldb.PointRead(context.Background())
+			if err := c.ResetSession(ctx); err != nil {
+				return err
+			}
+			rows, err := c.QueryContext(ctx, "SELECT", nil)
+			if err != nil {
+				return err
+			}
+			return rows.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow time.Duration
+				s := newServer()
+				s.union = func(ctx context.Context) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(slow):
+						return nil
+					}
+				}
+				s.alone = s.union
+				c := connect(t, s)
+				check := func(takes, want time.Duration, ok bool) {
+					t.Helper()
+					time.Sleep(primaryRecheck)
+					slow = takes
+					began := time.Now()
+					err := read(c)
+					if got := time.Since(began); got != want || (err == nil) != ok {
+						t.Errorf("a check that takes %v: %v after %v, want %v", takes, err, got, want)
+					}
+				}
+				replace := func() {
+					slow = 0
+					next, err := c.primary.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					c = next.(*conn)
+				}
+				for wait := primaryWait; wait < longestWait; wait *= 2 {
+					check(time.Hour, wait, false)
+					check(time.Hour, wait, false) // one of the same time waits no longer
+					replace()
+				}
+				check(time.Hour, longestWait, false)
+				replace()
+				check(time.Hour, longestWait, false)
+				replace()
+				check(longestWait-1, longestWait-1, true)
+				replace()
+				check(longestWait-1, longestWait-1, true)
+				check(primaryWait-1, primaryWait-1, true)
+				replace()
+				check(time.Hour, primaryWait, false)
+			})
+		})
+	}
 }

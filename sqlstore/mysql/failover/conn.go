@@ -40,7 +40,8 @@ func (c *connector) open(ctx context.Context, s *sqldb.Session) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, opened := c.primary, &conn{Conn: base, primary: c.primary}
+	p := c.primary
+	opened := &conn{Conn: base, primary: p, wait: time.Duration(p.wait.Load())}
 	if p.demanded.Load() || len(p.servers) > 1 && !p.equals {
 		opened.server, err = p.ask(ctx, base)
 		opened.asked = time.Now()
@@ -62,7 +63,8 @@ type conn struct {
 	era     int64
 	server  string // it was dialled to, "" if it was not asked
 	asked   time.Time
-	due     bool // the next query, which adds no round trip for it, has to ask the server
+	wait    time.Duration // how long its check may take
+	due     bool          // the next query, which adds no round trip for it, has to ask the server
 }
 
 // ResetSession implements driver.SessionResetter. If it fails, the pool replaces the
@@ -106,14 +108,23 @@ func (c *conn) trusted() bool {
 
 // still asks the server, and reports whether the connection may be used.
 func (c *conn) still(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, primaryWait)
+	bounded, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
-	server, err := c.primary.ask(ctx, c.Conn)
-	return c.answered(server, err)
+	began := time.Now()
+	server, err := c.primary.ask(bounded, c.Conn)
+	if ctx.Err() == nil && bounded.Err() != nil {
+		c.late()
+	}
+	return c.answered(began, server, err)
 }
 
-// answered takes in an answer, and reports whether the connection may be used.
-func (c *conn) answered(server string, err error) bool {
+// late takes in that a check took too long. Connections that were made before keep their bound, so
+// that a server that does not answer at all is left as soon as ever.
+func (c *conn) late() { c.primary.wait.Store(int64(min(2*c.wait, longestWait))) }
+
+// answered takes in the answer to a check that began at a time, and reports whether the connection may
+// be used.
+func (c *conn) answered(began time.Time, server string, err error) bool {
 	if err != nil {
 		if errors.Is(err, ErrNotPrimary) {
 			c.primary.GiveUp(err)
@@ -121,5 +132,8 @@ func (c *conn) answered(server string, err error) bool {
 		return false
 	}
 	c.asked = time.Now()
+	if c.asked.Sub(began) < primaryWait {
+		c.primary.wait.Store(int64(primaryWait))
+	}
 	return c.primary.agrees(server)
 }

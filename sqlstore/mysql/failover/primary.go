@@ -41,7 +41,16 @@ const warnInterval = time.Second
 
 // primaryWait bounds the check of an open connection. A server that is frozen or cut
 // off would otherwise delay the caller up to the caller's own deadline.
-const primaryWait = time.Second
+//
+// A server that has too much to do is late as well, and a connection costs it several
+// times as much as a check. So the checks of connections that are made after one was late
+// may take twice as long, up to longestWait, until one is in time again. If all replaced
+// their connections every second, many members would keep an overloaded server busy with
+// nothing else.
+const (
+	primaryWait = time.Second
+	longestWait = 16 * time.Second
+)
 
 // Config configures a Primary.
 type Config struct {
@@ -75,6 +84,8 @@ type Primary struct {
 	// era counts how often all connections were replaced. A connection belongs to the
 	// era in which it was dialled.
 	era atomic.Int64
+	// wait is how long the checks of connections may take that are made now.
+	wait atomic.Int64
 
 	mu     sync.Mutex
 	server string    // the last one reached, "" if none was asked
@@ -83,7 +94,9 @@ type Primary struct {
 
 // New returns a Primary that accepts every server until Demand is called.
 func New(c Config) *Primary {
-	return &Primary{logger: c.Logger, servers: c.Servers, equals: c.Equals, consistency: c.Consistency, dropIdle: func() {}}
+	p := &Primary{logger: c.Logger, servers: c.Servers, equals: c.Equals, consistency: c.Consistency, dropIdle: func() {}}
+	p.wait.Store(int64(primaryWait))
+	return p
 }
 
 // OnChange sets the function that closes the idle connections of all pools. It must be
