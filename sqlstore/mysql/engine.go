@@ -62,7 +62,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	}
 	e.patient = pool(patient, true)
 	db := sqldb.NewDatabase(u, o.Logger, e, sqldb.Pools{
-		Read: pool(bounded, false), Write: pool(bounded, true), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
+		Read: failover.Finishing(pool(bounded, false)), Write: failover.Finishing(pool(bounded, true)), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
 		MaxIdleTime: cmp.Or(o.MaxIdleTime, maxIdleTime), MaxLifetime: cmp.Or(o.MaxLifetime, maxLifetime), Remote: true,
 	})
 	db.Write().SetConnMaxIdleTime(min(cmp.Or(o.MaxIdleTime, maxIdleTime), idlePool))

@@ -1,0 +1,134 @@
+package failover
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowly makes connections that take a while.
+type slowly struct {
+	driver.Connector
+	takes         atomic.Int64
+	begun, closed atomic.Int64
+	made          atomic.Pointer[slowConn] // last
+}
+
+type slowConn struct {
+	driver.Conn
+	by    *slowly
+	stale atomic.Bool
+}
+
+func (c *slowConn) IsValid() bool { return !c.stale.Load() }
+func (c *slowConn) Close() error  { c.by.closed.Add(1); return nil }
+
+func (s *slowly) Connect(ctx context.Context) (driver.Conn, error) {
+	s.begun.Add(1)
+	select {
+	case <-time.After(time.Duration(s.takes.Load())):
+		c := &slowConn{by: s}
+		s.made.Store(c)
+		return c, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// finishes runs f with a connector that finishes connections of a server that takes so long.
+func finishes(t *testing.T, takes time.Duration, f func(s *slowly, connect func(patience time.Duration) (*slowConn, error))) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowly{}
+		s.takes.Store(int64(takes))
+		c := Finishing(s)
+		f(s, func(patience time.Duration) (*slowConn, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			conn, err := c.Connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return conn.(*slowConn), nil
+		})
+		if err := c.(io.Closer).Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Connect(t.Context()); !errors.Is(err, errClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+func TestAConnectionIsFinishedForTheNextCaller(t *testing.T) {
+	finishes(t, 5*time.Second, func(s *slowly, connect func(time.Duration) (*slowConn, error)) {
+		for range 2 {
+			if _, err := connect(2 * time.Second); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("before the connection is there: %v", err)
+			}
+		}
+		if conn, err := connect(2 * time.Second); err != nil || conn == nil || s.begun.Load() != 1 {
+			t.Errorf("%v, after %d attempts", err, s.begun.Load())
+		}
+		if conn, err := connect(time.Minute); err != nil || conn == nil || s.begun.Load() != 2 {
+			t.Errorf("the next one: %v, after %d attempts", err, s.begun.Load())
+		}
+	})
+}
+
+// A server that does not answer is not waited for: another one may be reached by now.
+func TestAConnectionThatIsNotFinishedIsGivenUp(t *testing.T) {
+	finishes(t, time.Hour, func(s *slowly, connect func(time.Duration) (*slowConn, error)) {
+		began := time.Now()
+		for s.begun.Load() < 2 {
+			_, _ = connect(time.Second)
+			s.takes.Store(0)
+		}
+		if took := time.Since(began); took != time.Second+leftFor {
+			t.Errorf("a new attempt after %v", took)
+		}
+	})
+}
+
+func TestALeftConnectionThatIsOfNoUseIsReplaced(t *testing.T) {
+	for name, spoil := range map[string]func(*slowly){
+		"of an earlier era": func(s *slowly) { s.made.Load().stale.Store(true) },
+		"too old":           func(*slowly) { time.Sleep(leftOver) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			finishes(t, 2*time.Second, func(s *slowly, connect func(time.Duration) (*slowConn, error)) {
+				_, _ = connect(time.Second)
+				time.Sleep(2 * time.Second) // it is there
+				synctest.Wait()
+				spoil(s)
+				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || s.begun.Load() != 2 || s.closed.Load() != 1 {
+					t.Errorf("%v, after %d attempts, %d closed", err, s.begun.Load(), s.closed.Load())
+				}
+			})
+		})
+	}
+}
+
+func TestCloseClosesWhatNoCallerHasTaken(t *testing.T) {
+	var s *slowly
+	finishes(t, 2*time.Second, func(server *slowly, connect func(time.Duration) (*slowConn, error)) {
+		s = server
+		_, _ = connect(time.Second)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+	})
+	if s.begun.Load() != 1 || s.closed.Load() != 1 {
+		t.Errorf("%d connections made, %d closed", s.begun.Load(), s.closed.Load())
+	}
+	finishes(t, time.Hour, func(server *slowly, connect func(time.Duration) (*slowConn, error)) {
+		s = server
+		_, _ = connect(time.Second)
+	})
+	if s.begun.Load() != 1 || s.closed.Load() != 0 {
+		t.Errorf("%d attempts, %d closed", s.begun.Load(), s.closed.Load())
+	}
+}
