@@ -20,6 +20,10 @@ import (
 // and its values only increase. So a restart does not make a member forget what it saw.
 // "sqlbrain recover" removes the row, after raising the chain row above it. If the right
 // database comes back, its chain row is not older, and the lost row has no effect.
+//
+// A leader that does not know of the loss may write as much as was lost before it looks at the lost
+// row. So the row has a sequence that no leader reaches if the commit that writes it proves that the
+// chain row is older: a replica that lags cannot mislead the member then.
 
 // recordTimeout bounds one attempt to write the lost row.
 const recordTimeout = 5 * time.Second
@@ -173,14 +177,22 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		if err != nil && !errors.Is(err, ErrDataLost) {
 			return err
 		}
+		cur, chain, err := readChain(ctx, r.store)
+		if err != nil && !errors.Is(err, ErrDataLost) {
+			return err
+		}
 		next := coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member, At: time.Now().Unix()}
+		batch := r.store.BeginBatchWrite()
+		if err == nil && errors.Is(Judge(seen, cur), ErrDataLost) {
+			next.Sequence += missingSequences
+			batch.CAS(coder.ChainKey(), chain, chain)
+		}
 		if known != nil {
 			if known.Sequence >= next.Sequence && known.Term >= next.Term && known.Revision >= next.Revision {
 				return nil
 			}
 			next.Sequence, next.Term, next.Revision = max(next.Sequence, known.Sequence), max(next.Term, known.Term), max(next.Revision, known.Revision)
 		}
-		batch := r.store.BeginBatchWrite()
 		if raw == nil {
 			batch.PutIfNotExist(coder.LostKey(), coder.EncodeLost(next))
 		} else {
@@ -194,7 +206,7 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 				"revision", next.Revision, "term", next.Term, "sequence", next.Sequence)
 			return nil
 		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
-			// Another member was faster, or this attempt took effect: look again.
+			// Another member was faster, the leader was, or this attempt took effect: look again.
 			if ctx.Err() != nil {
 				return err
 			}

@@ -68,6 +68,47 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 	}
 }
 
+// TestLossStaysRecordedWhenTheChainRowGrows writes more than was lost after the loss was recorded.
+func TestLossStaysRecordedWhenTheChainRowGrows(t *testing.T) {
+	store := newStore(t)
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 2, Revision: 3}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8)
+	if err := r.record(t.Context(), recordTimeout); err != nil {
+		t.Fatal(err)
+	}
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Errorf("CheckLost: %v", err)
+	}
+}
+
+// laggingStore answers the first read of the chain row with what it held earlier.
+type laggingStore struct {
+	sqlstore.Store
+	earlier []byte
+}
+
+func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if earlier := s.earlier; earlier != nil && string(key) == string(coder.ChainKey()) {
+		s.earlier = nil
+		return earlier, nil
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// TestLossThatAReplicaSuggestsHasNoEffect: the commit finds that the database has lost nothing.
+func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
+	store := &laggingStore{newStore(t), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3})}
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 7, Term: 1, Revision: 5}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8)
+	if err := r.record(t.Context(), recordTimeout); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckLost(t.Context(), store); err != nil || store.earlier != nil {
+		t.Errorf("CheckLost: %v", err)
+	}
+}
+
 // A report just before the end of the process is still written.
 func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	store := newStore(t)
