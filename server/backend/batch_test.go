@@ -23,7 +23,7 @@ func idle(t *testing.T) *leader {
 
 func idleWith(t *testing.T, store sqlstore.Store) *leader {
 	t.Helper()
-	b, err := prepare(t.Context(), store, exclusive(t, func(c *Config) { c.countPieceKeys, c.countChanges = 1, 2 }))
+	b, err := prepare(t.Context(), store, exclusive(t, func(c *Config) { c.CountPieceKeys, c.CountChanges = 1, 2 }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,11 +33,12 @@ type Config struct {
 	// Handover bounds each step of a voluntary stop of a leader: the checkpoints of leases, the
 	// current commit, and the resignation.
 	Handover time.Duration
-	// Tests lower these, see keyspace.Config, compact.Config and read.MaxSorted.
-	countPieceKeys, countChanges int // 0: keyspace's own
-	countsKeys                   int64
-	maxSortedStream              int
-	compactPatience              time.Duration
+	// CountPieceKeys and CountChanges are those of keyspace.Config, which tests lower; 0: its own.
+	CountPieceKeys, CountChanges int
+	// Tests lower these, see compact.Config and read.MaxSorted.
+	countsKeys      int64
+	maxSortedStream int
+	compactPatience time.Duration
 
 	// FenceClock is the clock of the read lease, see fence.NewReadLease; LeaseClock that of
 	// clients' leases, see lease.Config. nil: the system's.

@@ -51,7 +51,7 @@ const countedKeys, countedPiece = 1000, 50
 
 func openCounted(t *testing.T) (*countLog, *Backend) {
 	s := &countLog{Store: newStore(t)}
-	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.countPieceKeys = countedPiece }) // else counts come from memory
+	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = countedPiece }) // else counts come from memory
 	for i := range countedKeys {
 		mustTxn(t, b, put(fmt.Sprintf("k%03d", i), ""))
 	}
@@ -152,7 +152,7 @@ func TestCountFillsGapsBetweenPieces(t *testing.T) {
 // TestPieceCountedDuringCompactionIsNotKept: rows that a node has not heard of the
 // deletion of may be gone when it counts them.
 func TestPieceCountedDuringCompactionIsNotKept(t *testing.T) {
-	p := newPairWith(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.countPieceKeys = 2 })
+	p := newPairWith(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = 2 })
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	for _, prefix := range []string{"k", "z"} {
@@ -214,7 +214,7 @@ func TestConcurrentCountsShareReads(t *testing.T) {
 // must not leave pieces behind for ever.
 func TestEmptyPiecesAreMerged(t *testing.T) {
 	s := &countLog{Store: newStore(t)}
-	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.countPieceKeys = 4 })
+	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = 4 })
 	const window = 40
 	for i := range 1000 {
 		mustTxn(t, b, put(fmt.Sprintf("k%04d", i), ""))

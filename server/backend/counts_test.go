@@ -18,7 +18,7 @@ import (
 
 // keepsCounts makes a backend store the counts of few keys.
 func keepsCounts(c *Config) {
-	c.RecordCache, c.countPieceKeys, c.countsKeys = 0, 4, 1
+	c.RecordCache, c.CountPieceKeys, c.countsKeys = 0, 4, 1
 }
 
 func countsRow(t *testing.T, store sqlstore.Store) []byte {
@@ -75,7 +75,7 @@ func (s *storedCounts) key() string { return fmt.Sprintf("k%03d", s.r.IntN(200))
 func (s *storedCounts) open() {
 	s.b = open(s.t, s.store, func(c *Config) {
 		keepsCounts(c)
-		c.countPieceKeys, c.countChanges, c.Exclusive = 2+s.r.IntN(6), 1+s.r.IntN(40), s.r.IntN(4) > 0
+		c.CountPieceKeys, c.CountChanges, c.Exclusive = 2+s.r.IntN(6), 1+s.r.IntN(40), s.r.IntN(4) > 0
 	})
 }
 
@@ -372,7 +372,7 @@ func TestRecallReadsOnWhileKeysAreCreated(t *testing.T) {
 	mustTxn(t, b, put("k100", ""))
 	closeBackend(t, b)
 	setCountsRow(t, s, row)
-	p := newPairWith(t, s, func(c *Config) { keepsCounts(c); c.countChanges = 2 })
+	p := newPairWith(t, s, func(c *Config) { keepsCounts(c); c.CountChanges = 2 })
 	p.lead(0)
 	if err := p.nodes[0].leading.Load().counts.keep(t.Context(), countsRevisions); err != nil { // which takes up the row
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	}
 	cfg.Trace.Record(protocol.Step{Kind: protocol.Open, Began: began, Revision: rev})
 	b.tso, b.published = tso.New(rev), tso.New(rev)
-	b.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, PieceKeys: cfg.countPieceKeys, Deltas: cfg.countChanges})
+	b.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, PieceKeys: cfg.CountPieceKeys, Deltas: cfg.CountChanges})
 	if err != nil {
 		return nil, err
 	}

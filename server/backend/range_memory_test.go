@@ -301,7 +301,7 @@ func runBesides(t *testing.T, seed uint64, phases, writes int) {
 	s := &besides{t: t, table: table}
 	s.pair = newPairWith(t, &slow{Store: table, rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) {
 		c.RecordCache = budget
-		c.countPieceKeys, c.countChanges = 4, []int{4, 30}[seed%2]
+		c.CountPieceKeys, c.CountChanges = 4, []int{4, 30}[seed%2]
 	})
 	var readers sync.WaitGroup
 	reading, stop := context.WithCancel(t.Context())
