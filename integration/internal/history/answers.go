@@ -20,11 +20,25 @@ func (v *Verifier) checkResponse(op *Op) {
 	case Refused:
 		if !op.Twice || !is(op.Err, rpctypes.ErrGRPCDuplicateKey) {
 			v.checkRefusal(op.Request, op.Err, op.MinRevision, op.window, false)
+			v.checkKept(op)
 		}
 	}
 	if op.Twice && (op.Outcome == Applied || op.Outcome == NotApplied) {
 		v.fail("a request that writes a key twice was accepted: %v", op)
 	}
+}
+
+// checkKept verifies that a request that keeps a value or a lease was refused because there was none.
+func (v *Verifier) checkKept(op *Op) {
+	if op.MaxRevision == 0 || !is(op.Err, rpctypes.ErrGRPCKeyNotFound) {
+		return
+	}
+	for at := max(op.MinRevision, v.model.base); at <= min(op.MaxRevision, v.model.revision); at++ {
+		if v.model.execute(op.Request, at).err != nil {
+			return
+		}
+	}
+	v.fail("%v was refused, where it would succeed on each of the revisions %d to %d: %v", op.Request, op.MinRevision, op.MaxRevision, op.Err)
 }
 
 // compareAnswers verifies that an answer is what etcd answers on the state at a revision, and that it shows

@@ -80,8 +80,9 @@ type Op struct {
 	// Twice: some branch of Request writes a key twice, so that etcd refuses it.
 	Twice bool
 
-	// MinRevision is the newest revision that any client knew when the request was sent.
-	MinRevision int64
+	// MinRevision is the newest revision that any client knew when the request was sent. MaxRevision is one that the store
+	// had not passed when it was answered, for a request that was refused; 0: not known.
+	MinRevision, MaxRevision int64
 	window
 
 	Outcome Outcome
