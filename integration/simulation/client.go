@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,10 +38,16 @@ type clients struct {
 	compactions []int64               // that were asked for
 	acked       map[int64]*history.Op // by revision
 	newest      map[string]int64      // the newest revision that a node showed, by node
+	compacted   map[string]int64      // the newest compaction that a node acknowledged, by node
+	requests    map[string]int        // how many requests of clients there were, by client
 }
 
 func newClients(w *world) *clients {
-	return &clients{w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), stopped: make(chan struct{})}
+	return &clients{
+		w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), compacted: make(map[string]int64),
+		requests: make(map[string]int),
+		stopped:  make(chan struct{}),
+	}
 }
 
 // start starts the clients of the plan's workload.
@@ -54,8 +61,15 @@ func (cl *clients) start() {
 			cl.running.Go(c.run)
 		}
 	}
+	for _, node := range nodes {
+		if load.Stale {
+			c := cl.newClient("stale-"+node, node)
+			cl.running.Go(c.readStale)
+		}
+	}
 	for i := range load.Watchers {
 		c := cl.newClient(fmt.Sprintf("w%d", i), nodes[i%len(nodes)])
+		c.local = i >= load.Watchers-load.Local
 		cl.running.Go(func() { c.watch(c.rnd) })
 	}
 	for i := range load.Leases {
@@ -91,6 +105,8 @@ type client struct {
 	process *process
 	rnd     *rand.Rand
 	node    string
+	number  int                   // of its next request
+	local   bool                  // its watches are in the process of the node
 	conn    *grpc.ClientConn      // nil: none
 	seen    map[string]history.KV // by key; guarded by mu
 }
@@ -173,6 +189,7 @@ var compositions = []struct {
 	{12, func(a author) proto.Message { return a.put(a.key()) }},
 	{6, func(a author) proto.Message { return a.create(a.key()) }},
 	{10, func(a author) proto.Message { return a.update(a.key()) }},
+	{1, func(a author) proto.Message { return a.createKeeping(a.key()) }},
 	{12, func(a author) proto.Message { return nil }}, // a transaction of any kind
 	{4, func(a author) proto.Message { return a.delete(a.key(), "") }},
 	{2, func(a author) proto.Message { return a.delete(a.span()) }},
@@ -183,6 +200,19 @@ var compositions = []struct {
 // compose returns a function that sends a request and judges its answer. Only compose uses the client's random numbers.
 func (c *client) compose() func(context.Context) error {
 	a := author{c}
+	if c.w.plan.Workload.Same {
+		request := a.put(prefix)
+		request.Lease, request.IgnoreLease = 0, false
+		return func(ctx context.Context) error { return c.change(ctx, request, false) }
+	}
+	if c.w.plan.Workload.Past && c.oneIn(2) || c.w.plan.Workload.Counts && c.oneIn(2) {
+		request := a.read(true)
+		return func(ctx context.Context) error { return c.ask(ctx, request) }
+	}
+	if c.w.plan.Workload.Wide > 0 && c.oneIn(3) {
+		request := a.wide()
+		return func(ctx context.Context) error { return c.change(ctx, request, false) }
+	}
 	total := 0
 	for _, o := range compositions {
 		total += o.weight
@@ -221,6 +251,10 @@ func (c *client) run() {
 		for i := range count {
 			ctx, cancel := c.timeout()
 			send := c.compose()
+			if c.skips() {
+				cancel()
+				continue
+			}
 			sent.Go(func() {
 				defer cancel()
 				errs[i] = send(ctx)
@@ -235,6 +269,30 @@ func (c *client) run() {
 		}
 		c.pause(load.Think)
 	}
+}
+
+// readStale reads what the client's node shows, again and again.
+func (c *client) readStale() {
+	defer c.disconnect()
+	for !c.over() {
+		ctx, cancel := c.timeout()
+		key, end := author{c}.bounds()
+		if !c.skips() {
+			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Serializable: true}) // it asks again
+		}
+		cancel()
+		c.pause(20 * time.Millisecond)
+	}
+}
+
+// skips counts the client's next request, and reports whether the plan does without it.
+func (c *client) skips() bool {
+	n := c.number
+	c.number++
+	c.mu.Lock()
+	c.requests[c.process.name] = c.number
+	c.mu.Unlock()
+	return slices.ContainsFunc(c.w.plan.Skips, func(s Skip) bool { return s.Client == c.process.name && s.From <= n && n < s.To })
 }
 
 // call sends a request of the key space.
@@ -262,6 +320,7 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 	node, half := c.node, halfTime(ctx)
 	answer, err := c.call(ctx, request)
 	if err != nil {
+		op.MaxRevision = c.w.chain().Revision
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 	} else {
 		revision, outcome := strip(answer), history.NotApplied
@@ -294,7 +353,7 @@ func (c *client) ask(ctx context.Context, request proto.Message) error {
 
 func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV, error) {
 	read := c.recorder.BeginRead(history.Read{Request: request, Serializable: serializable(request)})
-	shown := c.shown()
+	shown, sent := c.shown(), time.Now()
 	answer, err := c.call(ctx, request)
 	switch {
 	case err == nil:
@@ -307,6 +366,9 @@ func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV,
 	revision := strip(answer)
 	read.Answer = answer
 	c.recorder.FinishRead(read, revision, nil)
+	if !read.Serializable {
+		c.w.judgeWitness(shown.node, sent, revision)
+	}
 	c.shows(shown, revision)
 	c.w.trace(c.process.name, "read %v: revision %d", request, revision)
 	r, ok := answer.(*pb.RangeResponse)
@@ -338,7 +400,8 @@ func (c *client) shows(before shown, revision int64) {
 	c.mu.Lock()
 	c.newest[before.node] = max(c.newest[before.node], revision)
 	c.mu.Unlock()
-	if revision < before.revision {
+	c.w.machines[before.node].look()
+	if revision < before.revision && !c.w.plan.replaces() {
 		c.w.fail("%s shows revision %d to %s, and has shown %d", before.node, revision, c.process.name, before.revision)
 	}
 }
@@ -369,7 +432,7 @@ func (c *client) acknowledged(op *history.Op) {
 	other := c.acked[op.Revision]
 	c.acked[op.Revision] = op
 	c.mu.Unlock()
-	if other != nil {
+	if other != nil && !c.w.plan.replaces() {
 		c.w.fail("one revision was acknowledged twice:\n  %v\n  %v", other, op)
 	}
 }
@@ -423,6 +486,10 @@ func (c *client) compact(every time.Duration) {
 				continue
 			}
 			ctx, cancel := c.timeout()
+			if c.skips() {
+				cancel()
+				continue
+			}
 			sent.Go(func() {
 				defer cancel()
 				if err := c.compactAt(ctx, at, physical); err != nil {
@@ -442,6 +509,7 @@ func (c *client) compact(every time.Duration) {
 // compactAt compacts once, and checks that what was compacted can no longer be read then.
 func (c *client) compactAt(ctx context.Context, at int64, physical bool) error {
 	before, _ := c.recorder.Compactions()
+	node := c.node
 	c.recorder.BeginCompact(at)
 	c.mu.Lock()
 	c.compactions = append(c.compactions, at)
@@ -469,6 +537,10 @@ func (c *client) compactAt(ctx context.Context, at int64, physical bool) error {
 		c.w.fail("a compaction at %d was accepted, after one at %d", at, before)
 	}
 	c.recorder.FinishCompact(at)
+	c.w.judgeMark(at)
+	c.mu.Lock()
+	c.compacted[node] = max(c.compacted[node], at)
+	c.mu.Unlock()
 	for _, rev := range []int64{at, at - 1} {
 		if rev > 0 {
 			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End), Revision: rev}) // an error is judged too

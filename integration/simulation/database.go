@@ -37,6 +37,9 @@ type trouble struct {
 	late   int // a broken connection, and it is executed up to lateBy later
 	hang   int // no answer; whether it is executed is open
 	slow   time.Duration
+
+	readOnly bool          // an error before the database has a commit
+	answer   time.Duration // the longest that some answers to commits take
 }
 
 // lateBy is how long after its caller gave up a statement may be executed.
@@ -89,7 +92,7 @@ const (
 	hanging
 )
 
-func (s *session) draw() fate {
+func (s *session) draw(commits bool) fate {
 	s.d.mu.Lock()
 	t, down := s.d.trouble[s.p.host], s.d.down
 	s.d.mu.Unlock()
@@ -107,6 +110,10 @@ func (s *session) draw() fate {
 	case 1: // the answer is an old one when it arrives
 		f.back += time.Duration(r.Int64N(int64(100 * time.Millisecond)))
 	}
+	if far := s.d.w.plan.Settings.Latency; far > 0 {
+		f.there += time.Duration(r.Int64N(int64(far)))
+		f.back += time.Duration(r.Int64N(int64(far)))
+	}
 	if t.slow > 0 {
 		f.there += time.Duration(r.Int64N(int64(t.slow)))
 		f.back += time.Duration(r.Int64N(int64(t.slow)))
@@ -118,7 +125,10 @@ func (s *session) draw() fate {
 			break
 		}
 	}
-	if down > 0 {
+	if t.answer > 0 && commits && r.IntN(3) == 0 {
+		f.back += time.Duration(r.Int64N(int64(t.answer)))
+	}
+	if down > 0 || t.readOnly && commits {
 		f.kind = failedBefore
 	}
 	return f
@@ -133,7 +143,7 @@ func statement[T any](ctx context.Context, s *session, what string, lost error, 
 	if s.p.dead() {
 		return result, errRefused
 	}
-	fate := s.draw()
+	fate := s.draw(lost == errUncertain)
 	type answer struct {
 		result T
 		err    error

@@ -14,10 +14,13 @@
 //   - The clocks that correctness depends on, those of the read lease and of clients' leases
 //     (node.go): each machine's has its own rate, and stands still while the machine is suspended.
 //
-// Everything is recorded and judged at the end (judge.go): every answer is what a model of etcd's
+// Everything is recorded, and most is judged at the end (judge.go): every answer is what a model of etcd's
 // key space answers (package history), histories are linearizable and revisions contiguous,
 // watches exact, leases end neither early nor late, acknowledged writes are kept, and each node
 // answers writes soon after the last fault is over. The bubble fails if a goroutine is left.
+//
+// Three judges look behind what clients see, where a mistake shows sooner or at all: what nodes log (logs.go), what they show
+// inside their processes (local.go), and what is in the table (table.go).
 //
 // Limits: a goroutine cannot be stopped from outside. A paused or suspended
 // machine sends and receives nothing, but its timers and its computing continue. A process

@@ -91,8 +91,27 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.database.setDown(1)
 		time.Sleep(f.For)
 		w.database.setDown(-1)
+	case Refuse:
+		w.network.refuse(name, 1)
+		w.network.reset(name, rnd, 1)
+		time.Sleep(f.For)
+		w.network.refuse(name, -1)
+	case ReadOnly:
+		w.database.setTrouble(name, trouble{readOnly: true})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
+	case Failing:
+		w.database.setTrouble(name, trouble{before: 300})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
+	case LateAnswers:
+		w.database.setTrouble(name, trouble{answer: []time.Duration{90 * time.Millisecond, 400 * time.Millisecond}[rnd.IntN(2)]})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
 	case Loss:
 		w.lose(cl, f.For)
+	case Replace:
+		w.replace(cl, name, f.For, rnd)
 	case Move:
 		to := m.running()
 		if from := w.leader(); from != nil && to != nil {

@@ -35,6 +35,7 @@ func (cl *clients) judge() {
 	for _, wrong := range v.Round(account) {
 		w.fail("%s", wrong)
 	}
+	w.judgeTable(account)
 	w.stats.Revisions, w.stats.Unknown, w.stats.Acknowledged = v.Revision(), v.Unknown, cl.recorder.Acked()
 	for _, s := range cl.watches {
 		cl.fillPrevious(s, account)

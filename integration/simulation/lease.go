@@ -51,17 +51,23 @@ func (w Workload) longestTTL() time.Duration { return time.Duration(max(w.TTL, 3
 func (c *client) hold() {
 	defer c.disconnect()
 	var id int64
+	again := false // at once, with the same id
 	for n := int64(1); !c.over(); n++ {
 		// An id that has ended can be granted again.
-		if id == 0 || !c.oneIn(3) {
+		if id == 0 || !again && !c.oneIn(3) {
 			id = int64(hash(c.process.name)>>32)<<16 + n
 		}
+		again = false
 		l := &lease{id: id, ttl: 2 + c.rnd.Int64N(int64(c.w.plan.Workload.longestTTL()/time.Second)-1)}
 		if !c.grant(l) {
 			id = 0
 			continue
 		}
 		c.attach(l)
+		for c.w.plan.Workload.Renew && l.gone == 0 && !c.over() {
+			c.pause(time.Duration(l.ttl) * time.Second / 3)
+			c.renew(l)
+		}
 		for range c.rnd.IntN(4) {
 			ttl := time.Duration(l.ttl) * time.Second
 			if c.oneIn(3) { // just before its end, or after it
@@ -96,6 +102,7 @@ func (c *client) hold() {
 			c.wait(time.Until(c.w.start.Add(l.promised + time.Duration(l.ttl)*time.Second)))
 			if !c.over() && c.oneIn(2) {
 				c.revoke(l)
+				again = c.oneIn(2)
 			}
 		}
 		c.mu.Lock()
@@ -104,7 +111,9 @@ func (c *client) hold() {
 		if l.open {
 			id = 0
 		}
-		c.pause(time.Second)
+		if !again {
+			c.pause(time.Second)
+		}
 	}
 }
 

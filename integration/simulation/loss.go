@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -14,7 +15,11 @@ import (
 // loss is that the database lost its newest commits, as after a failover to a replica that lagged.
 type loss struct {
 	left   int64 // the newest revision that is left
-	newest int64 // the newest one that any client knew
+	newest int64 // the newest one that any client knew, or the witness if there is one
+
+	witness   string    // the only node that knows what was lost; "": all of them
+	recovered bool      // the table was recovered; before the witness looks at it, or once all was judged
+	awake     time.Time // since when the witness hangs no longer
 }
 
 // lose lets the database lose all commits of the next age, at its end.
@@ -30,19 +35,112 @@ func (w *world) lose(cl *clients, age time.Duration) {
 		w.fail("loss of commits: %v", err)
 		return
 	}
-	for _, row := range rows {
-		if string(row.Key) == string(coder.ChainKey()) {
-			c, err := coder.DecodeChain(row.Value)
-			if err != nil {
-				w.fail("chain row: %v", err)
-			}
-			l.left = c.Revision
-		}
-	}
+	l.left = w.chain().Revision
 	w.trace(databaseHost, "lost what follows revision %d; clients know revision %d", l.left, l.newest)
 	w.mu.Lock()
 	w.lost = l
 	w.mu.Unlock()
+}
+
+// replace lets the database lose all commits of the next age, at its end, and gives their revisions to others: a node hangs
+// then, and the other nodes start again, so that they do not know what was lost. The leader may change before.
+func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.Rand) {
+	rows, err := w.database.fork()
+	if err != nil {
+		w.fail("fork of the table: %v", err)
+		return
+	}
+	if rnd.IntN(2) == 0 {
+		w.cause(cl, Fault{Kind: Move, Host: nodes[rnd.IntN(len(nodes))]})
+	}
+	time.Sleep(age)
+	w.network.stall(name, 1)
+	known := w.machines[name].running().Backend().Status()
+	l := &loss{newest: known.Revision, witness: name}
+	for _, other := range nodes {
+		if other != name {
+			ended := w.machines[other].crash(false)
+			w.crashed.Go(func() { <-ended })
+		}
+	}
+	if err := w.database.lose(rows); err != nil {
+		w.fail("loss of commits: %v", err)
+	}
+	l.left = w.chain().Revision
+	w.trace(databaseHost, "lost what follows revision %d; %s knows revision %d", l.left, name, l.newest)
+	w.mu.Lock()
+	w.lost = l
+	w.mu.Unlock()
+	for _, other := range nodes {
+		if other != name {
+			w.network.restart(other)
+			w.machines[other].launch()
+		}
+	}
+	w.database.flush()
+	if l.recovered = rnd.IntN(4) == 0; l.recovered {
+		time.Sleep(time.Second)
+		for _, other := range nodes {
+			if other != name {
+				w.machines[other].halt()
+			}
+		}
+		if err := recoverTable(w.database.store); err != nil {
+			w.fail("recover: %v", err)
+		}
+		for _, other := range nodes {
+			if other != name {
+				w.machines[other].launch()
+			}
+		}
+	}
+	// Often until the chain row does not show the loss, else until there is a leader.
+	hides := rnd.IntN(3) > 0
+	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		chain, leads := w.chain(), w.leader()
+		if hides && chain.Revision > known.Revision && chain.Sequence > known.Sequence || !hides && leads != nil && leads.name != name {
+			break
+		}
+	}
+	if rnd.IntN(2) == 0 {
+		w.database.setTrouble(name, trouble{before: 300})
+		time.AfterFunc(time.Second, func() { w.database.setTrouble(name, trouble{}) })
+	}
+	w.mu.Lock()
+	l.awake = time.Now()
+	w.mu.Unlock()
+	w.network.stall(name, -1)
+	w.database.flush()
+}
+
+// judgeWitness checks that a node which knows lost commits answers no read of the newest state any longer.
+func (w *world) judgeWitness(node string, sent time.Time, revision int64) {
+	if !w.plan.replaces() {
+		return
+	}
+	w.mu.Lock()
+	l := w.lost
+	w.mu.Unlock()
+	if l == nil || l.witness != node || l.recovered || l.newest <= l.left {
+		return
+	}
+	w.mu.Lock()
+	late := !l.awake.IsZero() && sent.After(l.awake)
+	w.mu.Unlock()
+	if late {
+		w.fail("%s answers a read of the newest state at revision %d, and knows the lost revisions %d to %d", node, revision, l.left+1, l.newest)
+	}
+}
+
+// chain returns the chain row, the zero value if it cannot be read.
+func (w *world) chain() (c coder.Chain) {
+	raw, err := w.database.store.Get(context.Background(), coder.ChainKey())
+	if err == nil {
+		if c, err = coder.DecodeChain(raw); err != nil {
+			w.fail("chain row: %v", err)
+		}
+	}
+	return c
 }
 
 // judgeLoss checks what must follow a loss: no node serves, and after a recovery all do, with
@@ -53,7 +151,13 @@ func (cl *clients) judgeLoss() {
 	if w.lost.newest > w.lost.left {
 		time.Sleep(recoveryTime)
 		for _, name := range nodes {
-			if n := w.machines[name].running(); n == nil || !errors.Is(n.Backend().Stopped(), mvcc.ErrNotServing) {
+			n := w.machines[name].running()
+			stopped := n != nil && errors.Is(n.Backend().Stopped(), mvcc.ErrNotServing)
+			switch {
+			case w.lost.recovered && name == w.lost.witness: // the recovery has compacted what it could compare
+			case w.lost.recovered && (n == nil || stopped):
+				w.fail("%s does not serve after a recovery", name)
+			case !w.lost.recovered && !stopped:
 				w.fail("%s serves although the database lost revisions %d to %d", name, w.lost.left+1, w.lost.newest)
 			}
 		}
@@ -63,6 +167,9 @@ func (cl *clients) judgeLoss() {
 		w.machines[name].halt()
 	}
 	newest := cl.recorder.Newest()
+	w.mu.Lock()
+	w.lost.recovered = true
+	w.mu.Unlock()
 	if err := recoverTable(w.database.store); err != nil {
 		w.fail("recover: %v", err)
 	}

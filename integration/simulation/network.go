@@ -40,6 +40,7 @@ type direction struct{ from, to string }
 type host struct {
 	name      string
 	stalled   int  // how many pauses there are
+	refusing  int  // how many faults refuse the connections of other nodes
 	silent    bool // its machine is off: it does not even refuse connections
 	listeners map[string]*listener
 	conns     []*conn // including those of processes that died silently
@@ -118,6 +119,13 @@ func (n *network) hang(name string, rnd *rand.Rand, share float64) {
 			n.w.trace(name, "connection %d hangs", c.id)
 		}
 	}
+}
+
+// refuse adds by to the faults that refuse the connections of other nodes to a host.
+func (n *network) refuse(name string, by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.host(name).refusing += by
 }
 
 // reset breaks a share of a host's connections.
@@ -281,7 +289,7 @@ func (n *network) dial(ctx context.Context, from *process, to string) (net.Conn,
 		return fail(net.ErrClosed)
 	}
 	l := n.host(there.to).listeners[to]
-	if l == nil {
+	if l == nil || n.host(there.to).refusing > 0 && strings.HasSuffix(to, peerPort) {
 		n.w.trace(from.host, "connection to %s refused", to)
 		return fail(syscall.ECONNREFUSED)
 	}

@@ -59,6 +59,8 @@ type machine struct {
 	sleeps int           // how many faults suspend the machine
 	asleep time.Time     // since when it is suspended
 	slept  time.Duration // for how long it was, in all
+
+	shown, compacted int64 // the newest revisions that the process was seen to show, and to know of a compaction at
 }
 
 func newMachine(w *world, name string) *machine {
@@ -146,7 +148,7 @@ func (m *machine) run(ctx context.Context, p *process) {
 
 // serve is what sqlbrain's serve command does, after it has opened the database.
 func (m *machine) serve(ctx context.Context, p *process) error {
-	logger := slog.New(&traceHandler{w: m.w, host: p.name})
+	logger := slog.New(&traceHandler{w: m.w, p: p})
 	client, peer := m.name+clientPort, m.name+peerPort
 	cfg := clusternode.DefaultConfig()
 	cfg.Store, cfg.Name, cfg.Version = m.w.database.connect(p), m.name, "simulated"
@@ -191,7 +193,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	}
 	n.Start()
 	m.mu.Lock()
-	m.node = n
+	m.node, m.shown, m.compacted = n, 0, -1
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
@@ -201,6 +203,9 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 		m.mu.Unlock()
 	}()
 	running, stop := context.WithCancel(context.Background())
+	var observing sync.WaitGroup
+	observing.Go(func() { m.observe(running, p, n.Backend()) })
+	defer observing.Wait()
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		if !p.dead() {
@@ -220,6 +225,7 @@ func (s Settings) apply(cfg *backend.Config) {
 	}
 	cfg.Write.IndexCache, cfg.Write.BatchRequests = s.IndexCache, s.BatchRequests
 	cfg.Watch.RingEvents, cfg.Watch.QueueEvents = s.RingEvents, s.QueueEvents
+	cfg.CountPieceKeys, cfg.CountChanges = s.PieceKeys, s.CountChanges
 }
 
 // running returns the node, nil if it does not run.
@@ -254,7 +260,7 @@ func (m *machine) crash(silent bool) (ended <-chan struct{}) {
 // traceHandler is a slog.Handler that writes to the trace.
 type traceHandler struct {
 	w     *world
-	host  string
+	p     *process
 	attrs string
 }
 
@@ -266,7 +272,8 @@ func (h *traceHandler) Handle(_ context.Context, r slog.Record) error {
 		text += " " + a.String()
 		return true
 	})
-	h.w.trace(h.host, "log %s: %s", r.Level, text)
+	h.w.trace(h.p.name, "log %s: %s", r.Level, text)
+	h.w.hear(h.p, r)
 	return nil
 }
 

@@ -13,7 +13,8 @@ type Order struct {
 type Outcome struct {
 	Violations []string
 	Stats      Stats
-	Lines      int    // of the trace
-	Digest     string // of the trace
+	Requests   map[string]int // of Result
+	Lines      int            // of the trace
+	Digest     string         // of the trace
 	Trace      []string
 }

@@ -18,6 +18,14 @@ type Plan struct {
 	Faults   []Fault
 	Workload Workload
 	Settings Settings
+	// Skips are requests that are not sent. Their clients draw the same random numbers as if they were.
+	Skips []Skip
+}
+
+// Skip are requests of one client: those with the numbers from From up to To, which is not one of them. They count from 0.
+type Skip struct {
+	Client   string
+	From, To int
 }
 
 // Settings are those of the nodes. They are small in most plans, so that what they bound happens often.
@@ -27,6 +35,10 @@ type Settings struct {
 	BatchRequests int
 	RingEvents    int
 	QueueEvents   int
+	PieceKeys     int // of the counts of keys; 0: the default, like the next one
+	CountChanges  int
+	// Latency is the longest additional latency to the database, each way.
+	Latency time.Duration
 }
 
 // Workload says what clients do.
@@ -42,7 +54,15 @@ type Workload struct {
 	Burst      int           // most requests that a client sends at once
 	Padding    int           // most bytes of a value
 	Slow       time.Duration // the longest pause of some watchers between two answers
+	Local      int           // watchers in the process of a node, of all
 	TTL        int           // the longest of a lease, in seconds
+
+	Wide   int  // keys that some transactions put; 0: there are none
+	Past   bool // most reads are of old revisions, on any node
+	Counts bool // most reads count
+	Same   bool // clients do nothing but put one key
+	Renew  bool // leases are renewed as long as they exist
+	Stale  bool // another client of each node reads what the node shows, and nothing else
 }
 
 // Fault is something that goes wrong between At and At+For, in simulated time from the
@@ -94,8 +114,19 @@ const (
 	Outage Kind = "outage"
 	// Loss lets the database lose the commits of the last For. It is the only fault of a plan.
 	Loss Kind = "loss"
+	// Replace lets the database lose the commits of the last For while Host hangs. Meanwhile the other nodes, which start
+	// again, give their revisions to others. It is the only fault of a plan.
+	Replace Kind = "replace"
 	// Move moves the leadership to Host.
 	Move Kind = "move"
+	// Refuse refuses the connections of other nodes to a host, as a firewall can.
+	Refuse Kind = "refuse"
+	// ReadOnly makes the database refuse what a host writes.
+	ReadOnly Kind = "read-only"
+	// Failing makes many of a host's statements fail before the database has them.
+	Failing Kind = "failing"
+	// LateAnswers makes the answers to some commits of a host late.
+	LateAnswers Kind = "late-answers"
 )
 
 func (f Fault) String() string {
@@ -109,11 +140,24 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s #%x", s, f.Seed)
 }
 
+// loses reports whether the database loses data.
+func (p Plan) loses() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Loss || f.Kind == Replace })
+}
+
+// replaces reports whether revisions that the database has lost are given to other requests.
+func (p Plan) replaces() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Replace })
+}
+
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s, %+v, %+v", p.Seed, p.Duration, p.Workload, p.Settings)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "\n  %v", f)
+	}
+	for _, s := range p.Skips {
+		fmt.Fprintf(&b, "\n  without requests %d to %d of %s", s.From, s.To-1, s.Client)
 	}
 	return b.String()
 }
@@ -153,7 +197,7 @@ func NewPlan(seed uint64) Plan {
 		p.Duration = between(4*time.Second, 8*time.Second)
 	case 3: // watches
 		load.Watchers, load.Padding, load.Leases = 6, r.IntN(2)*(1<<13), 0
-		load.Slow = between(20*time.Millisecond, time.Second)
+		load.Slow, load.Local = between(20*time.Millisecond, time.Second), 3
 	case 4: // leases, and orderly changes of the leader
 		load.Leases, load.TTL, load.Clients, load.Watchers = 6, 4+r.IntN(12), 1, 1
 		load.Think = between(200*time.Millisecond, 600*time.Millisecond)
@@ -171,6 +215,9 @@ func NewPlan(seed uint64) Plan {
 		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 60*time.Millisecond), 1, r.IntN(2)
 		p.Duration = between(3*time.Second, 6*time.Second)
 		possible = []Kind{Flaky, Flaky, Flaky, Slow, Slow, Slow, PartitionTo, Reset, Hang, Move}
+	}
+	if p.special(rand.New(rand.NewPCG(seed, hash("special")))) {
+		return p
 	}
 	if r.IntN(20) == 0 {
 		age := between(50*time.Millisecond, time.Second)

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -108,12 +109,31 @@ type disturbance struct {
 // the lock expires, and a new leader takes over from one that failed to.
 const leaderPatience = statementTimeout + timing.Lease + timing.RenewDeadline + timing.TakeoverSilence
 
+// concernsLeaders reports whether a fault can be a reason to replace a leader: one of a link between nodes is none, because they
+// find out in the table whether the leader lives.
+func (f Fault) concernsLeaders() bool {
+	switch f.Kind {
+	case Partition, PartitionTo:
+		return f.Peer == databaseHost
+	case Slow, Reset, Hang, Flaky, Refuse:
+		return false
+	}
+	return true
+}
+
 // judgeLeaders checks that no leader is replaced without a reason: a fault of its host, of the database, of the host of its
 // successor, or an order to move.
 func (w *world) judgeLeaders() {
 	w.mu.Lock()
-	steps, disturbances := w.steps, w.disturbances
+	steps, disturbances, condemned := w.steps, w.disturbances, w.condemned
 	w.mu.Unlock()
+	for _, at := range condemned {
+		if !slices.ContainsFunc(disturbances, func(d disturbance) bool {
+			return d.fault.concernsLeaders() && d.from <= at && at <= d.to+leaderPatience
+		}) {
+			w.fail("a node says at %v that the leader is gone, and nothing was wrong with any node", at)
+		}
+	}
 	leader := ""
 	for _, s := range steps {
 		if s.Kind != protocol.Lead {
@@ -126,12 +146,56 @@ func (w *world) judgeLeaders() {
 		}
 		found := false
 		for _, d := range disturbances {
-			touches := func(host string) bool { return d.host == host || d.fault.Peer == host }
-			found = found || d.from <= s.At && s.At <= d.to+leaderPatience &&
-				(d.fault.Kind == Move || d.fault.Kind == Outage || touches(before) || touches(s.Node))
+			found = found || d.fault.concernsLeaders() && d.from <= s.At && s.At <= d.to+leaderPatience &&
+				(d.fault.Kind == Move || d.fault.Kind == Outage || d.host == before || d.host == s.Node)
 		}
 		if !found {
 			w.fail("%s leads at %v instead of %s, with which nothing was wrong", s.Node, s.At, before)
+		}
+	}
+}
+
+const (
+	// lastingTime is the longest time until another node leads in place of one that cannot.
+	lastingTime = 8 * time.Second
+	// quietTime is how much longer it takes to find that a leader can read and not write, if no client writes.
+	quietTime = timing.QuietHeartbeat
+)
+
+// judgeSuccession checks that another node leads soon in place of one that cannot, if nothing else was wrong.
+func (w *world) judgeSuccession() {
+	w.mu.Lock()
+	steps, disturbances := w.steps, w.disturbances
+	w.mu.Unlock()
+	for i, d := range disturbances {
+		bound := lastingTime
+		if d.fault.Kind == ReadOnly {
+			bound += quietTime
+		}
+		switch d.fault.Kind {
+		case Crash, PowerOff, Pause, Suspend, ReadOnly:
+		case Partition, PartitionTo:
+			if d.fault.Peer != databaseHost {
+				continue
+			}
+		default:
+			continue
+		}
+		alone := !slices.ContainsFunc(disturbances, func(other disturbance) bool {
+			return other != disturbances[i] && other.from <= d.from+bound && d.from <= other.to+leaderPatience
+		})
+		leader, next := "", time.Duration(0)
+		for _, s := range steps {
+			switch {
+			case s.Kind != protocol.Lead:
+			case s.At <= d.from:
+				leader = s.Node
+			case next == 0 && s.Node != d.host:
+				next = s.At
+			}
+		}
+		if alone && leader == d.host && d.to > d.from+bound && (next == 0 || next > d.from+bound) {
+			w.fail("%s cannot lead from %v on (%v); the next leader leads at %v", leader, d.from, d.fault, next)
 		}
 	}
 }

@@ -96,6 +96,17 @@ func (a author) read(options bool) *pb.RangeRequest {
 	if a.oneIn(3) {
 		r.Revision = a.past()
 	}
+	switch load := a.w.plan.Workload; {
+	case load.Past: // of what the node can know although it leads no more
+		r.Revision, r.Serializable = max(1, a.shown().revision-a.rnd.Int64N(12)), true
+		return r
+	case load.Counts && a.oneIn(2):
+		r.CountOnly = true
+		return r
+	case load.Counts:
+		r.Limit = 1 + a.rnd.Int64N(4)
+		return r
+	}
 	switch a.rnd.IntN(8) {
 	case 0:
 		r.Limit = 1 + a.rnd.Int64N(4)
@@ -149,6 +160,13 @@ func (a author) create(key string) *pb.TxnRequest {
 	}
 }
 
+// createKeeping is create with an option that the key must exist for. So only the other branch can be executed.
+func (a author) createKeeping(key string) *pb.TxnRequest {
+	r := a.create(key)
+	r.Success[0].GetRequestPut().IgnoreLease = true
+	return r
+}
+
 // update puts or deletes a key if it is as it was seen last.
 func (a author) update(key string) *pb.TxnRequest {
 	r := a.create(key)
@@ -176,6 +194,15 @@ func (a author) txn() (r *pb.TxnRequest, twice bool) {
 		twice = true
 	}
 	return r, twice
+}
+
+// wide puts many keys.
+func (a author) wide() *pb.TxnRequest {
+	r := &pb.TxnRequest{}
+	for i := range a.w.plan.Workload.Wide {
+		r.Success = append(r.Success, history.RequestOp(&pb.PutRequest{Key: fmt.Appendf(nil, "wide/%02d", i)}))
+	}
+	return r
 }
 
 // nested returns a transaction that writes keys of free, which it takes out.

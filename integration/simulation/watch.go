@@ -20,6 +20,7 @@ type watch struct {
 	id              int64
 	start           int64 // the first revision that it sees; 0: not known yet
 	prevKV          bool
+	compacted       int64 // a compaction that its node had acknowledged before it was created
 	noPut, noDelete bool
 	stream          history.Stream
 	upTo            int64 // everything up to there was seen, by events or progress notices
@@ -57,6 +58,8 @@ func (s *watch) add(r *pb.WatchResponse) error {
 			return fmt.Errorf("%w: an event of revision %d after a notice of %d", errWrong, e.Kv.ModRevision, s.upTo)
 		case e.Kv.ModRevision > r.Header.Revision:
 			return fmt.Errorf("%w: an event of revision %d in an answer of revision %d", errWrong, e.Kv.ModRevision, r.Header.Revision)
+		case e.Kv.ModRevision <= s.compacted && e.PrevKv != nil:
+			return fmt.Errorf("%w: an event of revision %d with the version before it, after a compaction at %d", errWrong, e.Kv.ModRevision, s.compacted)
 		}
 	}
 	answer := clientv3.WatchResponse{Header: r.Header}
@@ -117,7 +120,7 @@ func create(r *pb.WatchCreateRequest) *pb.WatchRequest {
 // watching is a stream with several watches.
 type watching struct {
 	c      *client
-	stream pb.Watch_WatchClient
+	stream watchStream
 	rnd    *rand.Rand // of the sender
 
 	mu      sync.Mutex
@@ -144,7 +147,13 @@ func (c *client) watch(rnd *rand.Rand) {
 
 // follow opens a stream, and creates and cancels watches on it until ctx ends. A slow client takes answers slowly.
 func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) error {
-	stream, err := pb.NewWatchClient(c.connect()).Watch(ctx)
+	var stream watchStream
+	var err error
+	if c.local {
+		stream, err = c.w.machines[c.node].openLocal(ctx)
+	} else {
+		stream, err = pb.NewWatchClient(c.connect()).Watch(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -238,6 +247,9 @@ func (f *watching) create() *pb.WatchRequest {
 			s.start = acknowledged - 1 + rnd.Int64N(3)
 		}
 	}
+	f.c.mu.Lock()
+	s.compacted = f.c.compacted[f.c.node]
+	f.c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next++

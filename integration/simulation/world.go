@@ -27,6 +27,8 @@ type Result struct {
 	// Steps are those of the protocol that nodes recorded, in order. Their time is the simulated one.
 	Steps []protocol.Step
 	Stats Stats
+	// Requests is how many requests each client had to send, also those that the plan skips.
+	Requests map[string]int
 }
 
 // Stats count what happened.
@@ -55,7 +57,7 @@ func RunOn(t *testing.T, p Plan, open func() sqlstore.Store) (result Result) {
 		if err := w.database.store.Close(); err != nil {
 			w.fail("closing the database: %v", err)
 		}
-		result = Result{Trace: w.lines, Violations: w.violations, Steps: w.steps, Stats: w.stats}
+		result = Result{Trace: w.lines, Violations: w.violations, Steps: w.steps, Stats: w.stats, Requests: w.requests}
 	})
 	return result
 }
@@ -74,14 +76,17 @@ type world struct {
 	lines      []string
 	violations []string
 	steps      []protocol.Step
+	locks      map[*process]*lockUse
+	condemned  []time.Duration // when a node said that the leader's process is gone
 	// disturbances are the faults that are over.
 	disturbances []disturbance
 	lastStep     time.Duration
 	stats        Stats
+	requests     map[string]int
 }
 
 func newWorld(p Plan, store sqlstore.Store) *world {
-	w := &world{plan: p, start: time.Now(), machines: make(map[string]*machine), lines: make([]string, 0, 1<<14)}
+	w := &world{plan: p, start: time.Now(), machines: make(map[string]*machine), locks: make(map[*process]*lockUse), lines: make([]string, 0, 1<<14)}
 	w.network = newNetwork(w)
 	w.database = &database{w: w, rnd: w.rand("database"), store: store, trouble: make(map[string]trouble)}
 	for _, name := range nodes {
@@ -163,6 +168,7 @@ func (w *world) run() {
 	w.inject(cl, began)
 	time.Sleep(time.Until(began.Add(w.plan.Duration)))
 	cl.stop()
+	w.requests = cl.requests
 	if w.lost != nil {
 		cl.judgeLoss()
 	} else {
@@ -172,6 +178,7 @@ func (w *world) run() {
 		cl.judge()
 		w.judgeSteps()
 		w.judgeLeaders()
+		w.judgeSuccession()
 		w.stats.Leaders = w.terms()
 	}
 	for _, name := range nodes {

@@ -32,7 +32,7 @@ func TestPlans(t *testing.T) {
 		var r simulation.Result
 		ok := t.Run("", func(t *testing.T) { r = simulation.Run(t, o.Plan) })
 		text := strings.Join(r.Trace, "\n")
-		out := simulation.Outcome{Violations: r.Violations, Stats: r.Stats, Lines: len(r.Trace), Digest: fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]}
+		out := simulation.Outcome{Violations: r.Violations, Stats: r.Stats, Requests: r.Requests, Lines: len(r.Trace), Digest: fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]}
 		if !ok {
 			out.Violations = append(out.Violations, "the test of the plan failed; its output says why")
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -236,7 +237,7 @@ func Repeat(ctx context.Context, binary string, plans ...simulation.Plan) (simul
 }
 
 // Shrink returns a smaller plan that fails too, and its outcome. It removes faults, shortens them, makes the workload
-// smaller and the plan shorter, as long as the plan fails. Every change also changes the order of goroutines, so each
+// smaller and the plan shorter, and leaves requests out, as long as the plan fails. Every change also changes the order of goroutines, so each
 // smaller plan is tried with several seeds. It returns the smallest plan so far when ctx ends.
 func Shrink(ctx context.Context, binary string, plan simulation.Plan, log func(string)) (simulation.Plan, simulation.Outcome, error) {
 	var p *process
@@ -245,31 +246,31 @@ func Shrink(ctx context.Context, binary string, plan simulation.Plan, log func(s
 			p.stop()
 		}
 	}()
-	fails := func(plan simulation.Plan) (simulation.Plan, bool, error) {
+	fails := func(plan simulation.Plan) (simulation.Plan, simulation.Outcome, error) {
 		for i := range uint64(tries) {
 			candidate := plan
 			candidate.Seed += i << 40
 			if p == nil {
 				var err error
 				if p, err = start(ctx, binary); err != nil {
-					return plan, false, err
+					return plan, simulation.Outcome{}, err
 				}
 			}
 			out, err := p.run(simulation.Order{Plan: candidate})
 			if ctx.Err() != nil {
-				return plan, false, nil
+				return plan, simulation.Outcome{}, nil
 			}
 			if errors.Is(err, errEnded) {
 				p.stop()
 				p = nil
 			} else if err != nil {
-				return plan, false, err
+				return plan, simulation.Outcome{}, err
 			}
 			if len(out.Violations) > 0 {
-				return candidate, true, nil
+				return candidate, out, nil
 			}
 		}
-		return plan, false, nil
+		return plan, simulation.Outcome{}, nil
 	}
 	plan, err := shrink(plan, fails, log)
 	if err != nil {
@@ -283,12 +284,15 @@ func Shrink(ctx context.Context, binary string, plan simulation.Plan, log func(s
 // tries is with how many seeds a smaller plan is tried.
 const tries = 3
 
-func shrink(plan simulation.Plan, fails func(simulation.Plan) (simulation.Plan, bool, error), log func(string)) (simulation.Plan, error) {
+// shrink returns the smallest plan for which fails returns violations, and the plan that has them.
+func shrink(plan simulation.Plan, fails func(simulation.Plan) (simulation.Plan, simulation.Outcome, error), log func(string)) (simulation.Plan, error) {
+	var requests map[string]int // of the smallest plan
 	try := func(smaller simulation.Plan) (bool, error) {
-		failing, ok, err := fails(smaller)
+		failing, out, err := fails(smaller)
+		ok := len(out.Violations) > 0
 		if ok {
-			plan = failing
-			log(fmt.Sprintf("%d faults, %v, %+v", len(plan.Faults), plan.Duration, plan.Workload))
+			plan, requests = failing, out.Requests
+			log(fmt.Sprintf("%d faults, %v, %+v, %d spans of requests left out", len(plan.Faults), plan.Duration, plan.Workload, len(plan.Skips)))
 		}
 		return ok, err
 	}
@@ -321,7 +325,44 @@ func shrink(plan simulation.Plan, fails func(simulation.Plan) (simulation.Plan, 
 			again = again || ok
 		}
 	}
+	if requests == nil { // nothing was changed so far
+		if _, err := try(plan); err != nil {
+			return plan, err
+		}
+	}
+	// Requests: all of a client, half of them, a quarter, and so on, down to each alone.
+	for _, client := range slices.Sorted(maps.Keys(requests)) {
+		count := requests[client]
+		for size := count; size > 0; size /= 2 {
+			for at := 0; at < count; at += size {
+				skips, changed := without(plan.Skips, simulation.Skip{Client: client, From: at, To: min(at+size, count)})
+				if !changed {
+					continue
+				}
+				smaller := plan
+				smaller.Skips = skips
+				if _, err := try(smaller); err != nil {
+					return plan, err
+				}
+			}
+		}
+	}
 	return plan, nil
+}
+
+// without adds s to skips, and joins what it touches. It returns false if skips have all of it.
+func without(skips []simulation.Skip, s simulation.Skip) (all []simulation.Skip, changed bool) {
+	for _, other := range skips {
+		switch {
+		case other.Client != s.Client || other.To < s.From || s.To < other.From:
+			all = append(all, other)
+		case other.From <= s.From && s.To <= other.To:
+			return skips, false
+		default:
+			s.From, s.To = min(s.From, other.From), max(s.To, other.To)
+		}
+	}
+	return append(all, s), true
 }
 
 // changes make a plan smaller. They return false if they cannot.

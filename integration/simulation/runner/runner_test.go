@@ -1,9 +1,11 @@
 package runner
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,6 +123,10 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+func sortedSkips(skips []simulation.Skip) []simulation.Skip {
+	return slices.SortedFunc(slices.Values(skips), func(a, b simulation.Skip) int { return cmp.Or(cmp.Compare(a.Client, b.Client), a.From-b.From) })
+}
+
 func TestSeedsEndWhenAReportIsEnough(t *testing.T) {
 	build(t)
 	reports := 0
@@ -138,13 +144,17 @@ func TestShrink(t *testing.T) {
 	for seed := range uint64(50) {
 		plan := simulation.NewPlan(seed)
 		needed := plan.Faults[len(plan.Faults)/2]
-		fails := func(p simulation.Plan) (simulation.Plan, bool, error) {
+		fails := func(p simulation.Plan) (simulation.Plan, simulation.Outcome, error) {
+			// The requests 3 and 10 of a client are needed, and none of the other one.
+			sent := func(n int) bool {
+				return !slices.ContainsFunc(p.Skips, func(s simulation.Skip) bool { return s.Client == "c0" && s.From <= n && n < s.To })
+			}
 			for _, f := range p.Faults {
-				if f.Seed == needed.Seed && p.Workload.Watchers >= 1 {
-					return p, true, nil
+				if f.Seed == needed.Seed && p.Workload.Watchers >= 1 && sent(3) && sent(10) {
+					return p, simulation.Outcome{Violations: []string{"it fails"}, Requests: map[string]int{"c0": 20, "c1": 5}}, nil
 				}
 			}
-			return p, false, nil
+			return p, simulation.Outcome{}, nil
 		}
 		small, err := shrink(plan, fails, func(string) {})
 		if err != nil {
@@ -152,6 +162,9 @@ func TestShrink(t *testing.T) {
 		}
 		if len(small.Faults) != 1 || small.Faults[0].Seed != needed.Seed {
 			t.Errorf("seed %d: %v instead of only %v", seed, small, needed)
+		}
+		if want := []simulation.Skip{{Client: "c0", From: 0, To: 3}, {Client: "c0", From: 4, To: 10}, {Client: "c0", From: 11, To: 20}, {Client: "c1", From: 0, To: 5}}; !slices.Equal(sortedSkips(small.Skips), want) {
+			t.Errorf("seed %d: without %v instead of %v", seed, small.Skips, want)
 		}
 		if w := small.Workload; w.Clients != 1 || w.Watchers != 1 || w.Leases != 0 || w.Compact != 0 || w.Keys != 1 {
 			t.Errorf("seed %d: %+v", seed, w)

@@ -1,0 +1,133 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one. Of
+// each 60 seeds, 24 have one.
+
+// special makes the plan a special one if its seed has one, and returns true if the plan is complete.
+func (p *Plan) special(r *rand.Rand) (complete bool) {
+	between := func(lo, hi time.Duration) time.Duration {
+		return (lo + time.Duration(r.Int64N(int64(hi-lo)))).Round(time.Millisecond)
+	}
+	load := &p.Workload
+	switch p.Seed / kindsOfPlans % 10 {
+	case 1: // faults that last, one at a time
+		load.Clients, load.Think, load.Watchers, load.Leases, load.Compact = 1, between(100*time.Millisecond, 600*time.Millisecond), 1, r.IntN(2), 0
+		p.Faults = lasting(int(p.Seed/60*kindsOfPlans+p.Seed%kindsOfPlans), r, between)
+		p.end(time.Second)
+	case 2: // reads overlap with commits
+		load.Clients, load.Burst, load.Think, load.Keys, load.Watchers, load.Leases = 3, 2+r.IntN(4), between(5*time.Millisecond, 30*time.Millisecond), 6+r.IntN(6), 1, 0
+		load.Compact, load.Compactors = between(50*time.Millisecond, 200*time.Millisecond), 2
+		p.Settings.Latency, p.Settings.IndexCache, p.Settings.RecordCache = between(5*time.Millisecond, 30*time.Millisecond), 2+r.IntN(4), []int{1 << 11, 1 << 12}[r.IntN(2)]
+		p.Settings.BatchRequests = 256
+		if p.Seed%2 == 0 {
+			load.Keys, p.Settings.RecordCache = 12+r.IntN(8), 1<<13
+		}
+		p.Duration = between(4*time.Second, 6*time.Second)
+		return false
+	case 3: // leaders without the database that hold on to leases, and slow revocations
+		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL = 1, between(200*time.Millisecond, 600*time.Millisecond), 1, 6, 4+r.IntN(6)
+		if p.Seed%2 == 0 {
+			load.TTL, load.Renew = 3, true
+			p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(8*time.Second, 10*time.Second), Kind: Partition, Host: Leader, Peer: databaseHost}}
+		} else {
+			load.TTL = 3
+			p.Faults = []Fault{{At: between(time.Second, 2*time.Second), For: between(8*time.Second, 11*time.Second), Kind: SlowStatements, Host: Leader, Seed: r.Uint64()}}
+		}
+		p.end(time.Second)
+	case 4: // followers without a feed see commits before their leader knows that they are in the table
+		load.Clients, load.Think, load.Watchers, load.Leases, load.Burst, load.Stale = 2, between(5*time.Millisecond, 25*time.Millisecond), 1, 0, 0, true
+		if load.Compact = 0; p.Seed%2 == 1 { // and have to forget what they know
+			load.Compact, p.Settings.Latency, p.Settings.RecordCache = between(50*time.Millisecond, 200*time.Millisecond), between(5*time.Millisecond, 30*time.Millisecond), 1<<14
+		}
+		refuse := Fault{At: between(300*time.Millisecond, time.Second), For: 3 * time.Second, Kind: Refuse, Host: Leader}
+		late := refuse
+		late.Kind, late.Seed = LateAnswers, r.Uint64()
+		p.Faults = []Fault{refuse, late}
+		p.end(500 * time.Millisecond)
+	case 5: // lost commits
+		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second), Kind: Loss, Host: databaseHost}}
+		load.Leases = 0
+		if p.Seed%3 > 0 {
+			load.Clients, load.Think, load.Burst, load.Compact = 2, between(20*time.Millisecond, 100*time.Millisecond), 0, 0
+			load.Same = p.Seed%2 == 0
+			p.Faults[0].Kind, p.Faults[0].Host, p.Faults[0].Seed = Replace, nodes[r.IntN(len(nodes))], r.Uint64()
+			p.end(12 * time.Second)
+			return true
+		}
+		load.Compact, load.Compactors = between(20*time.Millisecond, 100*time.Millisecond), 2
+		p.end(2 * time.Second)
+	case 9: // counts, or old revisions on old leaders
+		load.Watchers, load.Leases, load.Burst = 1, 0, 4+r.IntN(6)
+		if p.Settings.RecordCache = 0; p.Seed%2 == 0 {
+			load.Counts, load.Keys, p.Settings.PieceKeys, p.Settings.CountChanges = true, 20+r.IntN(20), 8, []int{8, 256}[r.IntN(2)]
+			load.Compact = 0
+			return false
+		}
+		load.Past, load.Compact = true, between(300*time.Millisecond, 700*time.Millisecond)
+		for at := between(500*time.Millisecond, time.Second); at < 8*time.Second; at += between(4*time.Second, 6*time.Second) {
+			p.Faults = append(p.Faults, Fault{At: at, For: between(2500*time.Millisecond, 3500*time.Millisecond), Kind: Pause, Host: Leader})
+		}
+		p.end(time.Second)
+	default:
+		if p.Seed%kindsOfPlans == 3 && p.Seed/kindsOfPlans%2 == 0 { // many events
+			load.Wide, p.Settings.RingEvents = 40, 1<<12
+		}
+		return false
+	}
+	return true
+}
+
+// end ends the plan some time after its last fault.
+func (p *Plan) end(after time.Duration) {
+	p.Duration = 0
+	for _, f := range p.Faults {
+		p.Duration = max(p.Duration, f.At+f.For+after)
+	}
+}
+
+// lasting returns one fault that lasts, or several that belong together: the n-th of eight kinds, which take turns.
+func lasting(n int, r *rand.Rand, between func(lo, hi time.Duration) time.Duration) []Fault {
+	at := between(500*time.Millisecond, 2*time.Second)
+	fault := func(kind Kind, length time.Duration, peer string) Fault {
+		return Fault{At: at, For: length, Kind: kind, Host: Leader, Peer: peer, Seed: r.Uint64()}
+	}
+	switch n % 8 {
+	case 0:
+		return []Fault{fault(PowerOff, lastingTime+time.Second, "")}
+	case 1:
+		return []Fault{fault(Partition, lastingTime+time.Second, databaseHost)}
+	case 2:
+		return []Fault{fault(Pause, lastingTime+time.Second, "")}
+	case 3:
+		return []Fault{fault(ReadOnly, lastingTime+quietTime+time.Second, "")}
+	case 4:
+		return []Fault{fault(Refuse, lastingTime, "")}
+	case 5:
+		return []Fault{fault(Partition, lastingTime, nodes[0]), fault(Partition, lastingTime, nodes[1])}
+	case 6: // leaders that fail to lead
+		faults := []Fault{fault(Move, 0, "")}
+		faults[0].Host = nodes[r.IntN(len(nodes))]
+		for _, node := range nodes {
+			failing := fault(Failing, 5*time.Second, "")
+			failing.Host = node
+			faults = append(faults, failing)
+		}
+		return faults
+	default: // the database is away when the lock is to be released
+		away := fault(Outage, between(4*time.Second, 6*time.Second), "")
+		away.Host = databaseHost
+		away.At += between(time.Millisecond, 20*time.Millisecond)
+		faults := []Fault{away}
+		for _, node := range nodes[:2] { // one of them does not lead
+			move := fault(Move, 0, "")
+			move.Host = node
+			faults = append(faults, move)
+		}
+		return faults
+	}
+}

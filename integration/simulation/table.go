@@ -1,0 +1,111 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// judgeTable compares the rows of the table with what watchers saw. Rows may be wrong for a time before a client can
+// notice that: when another node leads, when a backup is made, or in a revision that no client happens to read.
+func (w *world) judgeTable(account []history.Revision) {
+	if err := w.judgeLog(account); err != nil {
+		w.fail("the log in the table: %v", err)
+	}
+	if err := w.judgeIndex(account); err != nil {
+		w.fail("the index in the table: %v", err)
+	}
+}
+
+// judgeLog checks that the log rows that are left have the events of their revisions, in order.
+func (w *world) judgeLog(account []history.Revision) error {
+	lo, hi := coder.LogBounds(0, math.MaxInt64)
+	changes := make(map[int64][]coder.Change)
+	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		some, err := coder.DecodeLog(row.Value)
+		if err != nil {
+			return err
+		}
+		for _, c := range some {
+			changes[c.Revision] = append(changes[c.Revision], c)
+		}
+	}
+	for _, r := range account {
+		logged := changes[r.Number]
+		if logged == nil {
+			continue // it was compacted
+		}
+		if len(logged) != len(r.Events) {
+			return fmt.Errorf("%d changes of revision %d, which has %v", len(logged), r.Number, r.Events)
+		}
+		for i, c := range logged {
+			e := r.Events[i]
+			var replaced int64
+			if e.Prev != nil {
+				replaced = e.Prev.ModRevision
+			}
+			if c.Sub != int32(i) || string(c.Key) != e.Key || c.Tombstone != e.Deleted || e.Prev != nil && c.PrevRevision != replaced {
+				return fmt.Errorf("revision %d, change %d: %+v rather than %v", r.Number, i, c, e)
+			}
+		}
+	}
+	return nil
+}
+
+// judgeIndex checks that there is an index row for each key that exists, with its newest revision.
+func (w *world) judgeIndex(account []history.Revision) error {
+	live := make(map[string]history.KV)
+	for _, r := range account {
+		for _, e := range r.Events {
+			if delete(live, e.Key); !e.Deleted {
+				live[e.Key] = e.KV
+			}
+		}
+	}
+	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		key, err := coder.DecodeIndexKey(row.Key)
+		if err != nil {
+			return err
+		}
+		x, err := coder.DecodeIndex(row.Value)
+		if err != nil {
+			return err
+		}
+		if x.Tombstone {
+			continue
+		}
+		kv, exists := live[string(key)]
+		if !exists || x.ModRevision != kv.ModRevision || x.CreateRevision != kv.CreateRevision || x.Version != kv.Version || x.Lease != kv.Lease {
+			return fmt.Errorf("%q has %+v rather than %v", key, x, kv)
+		}
+		delete(live, string(key))
+	}
+	for _, key := range sortedKeys(live) {
+		return fmt.Errorf("%q has no row, and is %v", key, live[key])
+	}
+	return nil
+}
+
+// judgeMark checks that the table has a compaction that was acknowledged, unless the database loses data. A simulated TiDB
+// may not answer.
+func (w *world) judgeMark(acknowledged int64) {
+	raw, err := w.database.store.Get(context.Background(), coder.CompactKey())
+	if w.plan.loses() || err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return
+	}
+	if mark, err := coder.DecodeInt64(raw); err != nil || mark < acknowledged {
+		w.fail("a compaction at %d was acknowledged; the mark in the table is %d, %v", acknowledged, mark, err)
+	}
+}
