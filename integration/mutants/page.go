@@ -11,9 +11,9 @@ Each row is a mistake that was planted in the source, and the first test that fo
 by ` + "`make mutants`" + `, which runs the unit tests of the package that has the mistake, and then those of up to five packages
 that import it. The mistakes themselves are in ` + "`integration/mutants/list.go`" + `. With ` + "`MUTANT_ARGS='-judge simulation'`" + `,
 [simulated clusters](simulation.md) have the mistake, one seed after the other, until one is found wrong: the table has
-that seed. At most 100 are tried; most mistakes that were not found are from before the judge of the steps of nodes, when
-40 were. "–" is a mistake that was not found, and an empty field one for which nothing ran. If simulations cannot find a
-mistake, the table says why, and the first table does not count it there.
+that seed, for some mistakes with the plans before the special ones. At most 100 are tried. "–" is a mistake that was not
+found, and an empty field one for which nothing ran. If simulations cannot find a mistake, the table says why, and the first
+table does not count it there.
 `
 
 // invariants are the names in ARCHITECTURE.md, from 1.

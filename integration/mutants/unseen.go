@@ -1,12 +1,22 @@
 package mutants
 
-// Reasons why simulations cannot find a mutant.
+// Reasons why simulations cannot find several mutants.
 const (
 	noEngine = "not simulated: SQL engines"
 	noUsers  = "not simulated: users"
 	noQuota  = "not simulated: the quota"
+	noOthers = "not simulated: rows that another program changes; otherwise the table has what the leader has in memory"
+	noLength = "not simulated: takeovers of more than 5 s; statements that the database does not answer end by then"
 	late     = "cannot be seen by clients: an error for want of an answer does not say that the request has no effect"
 )
+
+// Unseen returns why a judge cannot find a mutant, "" if it may.
+func Unseen(judge string, m Mutant) string {
+	if judge != simulation {
+		return ""
+	}
+	return unseen[m.Name]
+}
 
 // unseen are the mutants that simulations cannot find, by name, with the reason.
 var unseen = map[string]string{
@@ -33,4 +43,27 @@ var unseen = map[string]string{
 	"a checkpoint rounds the remaining time down":                    "cannot be seen by clients: the grace of the next leader is longer than what rounding takes",
 	"a checkpoint overwrites a renewal":                              "cannot be seen by clients: what is written is the time that remains, and no leader starts with less",
 	"a new leader starts clocks without the grace":                   "cannot be seen by clients: the grace is for those that reach no leader, and is not promised",
+	"a retry evaluates on the index that conflicted":                 noOthers,
+	"a retry evaluates on the records that were stale":               noOthers,
+	"an index row of a live key may be missing":                      noOthers,
+	"a conflict of another row counts as a commit":                   noOthers,
+	"a takeover that the database does not answer does not end":      noLength,
+	"rows do not count as answers to a takeover":                     noLength,
+	"the limit of a takeover does not begin anew with an answer":     noLength,
+	"a takeover does not say that the database was silent":           "cannot be seen by clients: only the text of an error in the log changes",
+	"the newest revision is published twice":                         "cannot be seen by clients: a node hands each revision to its hub once, so that the hub has none to pass over",
+	"renewals continue after the last checkpoint of a handover":      "cannot be seen by clients: such a renewal is written by a commit of its own, or is refused once there are none",
+	"a leader keeps its read lease after it has resigned":            "not simulated: a goroutine that stops between two instructions; later reads find that the node does not lead",
+	"a conflict of a presumed key is not judged":                     "cannot be seen by clients: the batch is evaluated on the table either way, and only costs more",
+	"history may end in the middle of a revision":                    "not simulated: 8 MiB of history",
+	"a key may be attached to a lease that is being revoked":         "not simulated: leases with more than 2,000 keys, which are revoked in pieces",
+	"a follower applies updates with a gap":                          "cannot be seen by clients: a feed has every revision after the one that it is asked for, so that there is no gap",
+	"the frontier may go back":                                       "cannot be seen by clients: no caller asks for that",
+	"watchers read the revision before a gap again":                  "cannot be seen by clients: what a gap leaves out is compacted, so that its watchers are cancelled",
+	"the revision that a follower may show goes back":                "cannot be seen by clients: what was found in the table is shown 150 ms later at the latest",
+	"a lost revision is not noticed if the sequence rose":            "cannot be seen by clients: a node compares the content of its newest revisions with the table too",
+	"two commits that differ in a lease look the same":               "not simulated: requests that put the same value",
+	"a recovered database counts as one that lost data":              "cannot be seen by clients: a recovery compacts what a node could compare",
+	"a node does not remember the revision at which it opened":       "not simulated: a member that starts in the moment before a loss, while the loss leaves its start in the table",
+	"a node without revisions to compare keeps its memory":           "not simulated: a compaction of revisions that a node remembers and the database has lost",
 }

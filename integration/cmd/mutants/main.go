@@ -17,7 +17,7 @@ import (
 func main() {
 	only := flag.String("run", "", "ask only about mutants whose name has this text; several are separated by |")
 	judge := flag.String("judge", "unit", "the judge")
-	missing := flag.Bool("missing", false, "ask only about mutants that the judge has not found, or not judged, before")
+	missing := flag.Bool("missing", false, "ask only about mutants that the judge may find, and has not found, or not judged, before")
 	own := flag.Bool("own", false, "the judge unit runs only the tests of the package that has the mutant")
 	tests := flag.String("tests", "", "the judge unit runs only these tests of the package that has the mutant: a regular expression")
 	flag.Parse()
@@ -47,7 +47,7 @@ func run(ctx context.Context, root, only, judge string, missing, own bool, tests
 		return err
 	}
 	for _, m := range mutants.All {
-		if !matches(m.Name, only) || missing && verdicts[m.Name][judge] != "" {
+		if !matches(m.Name, only) || missing && (verdicts[m.Name][judge] != "" || mutants.Unseen(judge, m) != "") {
 			continue
 		}
 		began := time.Now()
