@@ -269,16 +269,19 @@ reference: ## Write docs/reference from the program: commands, settings, metrics
 	cd integration && SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'TestMetricsPage' ./deploy
 
 .PHONY: docs
-docs: docs/node_modules/.package-lock.json ## Build the site of the documentation into bin/docs, and check its links; needs Node 20 and npm, as only the docs targets do
+docs: docs/node_modules/.package-lock.json ## Build the site of the documentation into bin/docs, and check its links; needs Node 20 and npm
 	cd docs && VERSION='$(VERSION)' npm run --silent build
 
 .PHONY: docs-serve
 docs-serve: docs/node_modules/.package-lock.json ## Show the site at http://127.0.0.1:5173, with each change as it is saved
 	cd docs && VERSION='$(VERSION)' npm run --silent serve
 
-docs/node_modules/.package-lock.json: docs/package-lock.json
-	cd docs && npm ci --prefer-offline --no-progress
+%/node_modules/.package-lock.json: %/package-lock.json
+	cd $* && npm ci --prefer-offline --no-progress
+
+.PHONY: axe
+axe: integration/console/axe/node_modules/.package-lock.json ## Install axe-core, with which integration/console tests that the console is accessible; needs npm
 
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
-	rm -rf bin dist coverage.out coverage.html docs/node_modules
+	rm -rf bin dist coverage.out coverage.html docs/node_modules integration/console/axe/node_modules

@@ -12,7 +12,7 @@ import (
 )
 
 // newConsole returns the console, whose calls come in like those of the gateway.
-func newConsole(cfg Config, n node, sv *etcd.Services, inside *transport.InProcess) (http.Handler, error) {
+func newConsole(cfg Config, n node, sv *etcd.Services, inside *transport.InProcess) (*console.Handler, error) {
 	conn, err := inside.Connect()
 	if err != nil {
 		return nil, err
@@ -40,9 +40,6 @@ func consoleHosts(cfg Config) []string {
 // withConsole serves the console in addition to h. Other origins must not call the
 // console.
 func withConsole(page, h http.Handler) http.Handler {
-	if page == nil {
-		return h
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, console.Path):

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
@@ -41,6 +42,7 @@ type Server struct {
 	streams  *transport.Streams
 	health   *health.Server
 	monitor  *status.Monitor
+	console  *console.Handler // nil: not served
 	grpc     *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
@@ -106,15 +108,15 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 			gateway = transport.RefuseNames(func() bool { return n.AuthRows().Enabled }, gateway)
 		}
 	}
-	var page http.Handler
-	if cfg.Console {
-		if page, err = newConsole(cfg, n, s.services, s.gateway); err != nil {
-			return nil, err
-		}
-	}
-	plain, err := clientHandler(cfg, endpoints, gateway)
+	pages, err := clientHandler(cfg, endpoints, gateway)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Console {
+		if s.console, err = newConsole(cfg, n, s.services, s.gateway); err != nil {
+			return nil, err
+		}
+		pages = withConsole(s.console, pages)
 	}
 	monitored := http.NewServeMux()
 	endpoints.Handle(monitored)
@@ -125,7 +127,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if err := status.RegisterProcess(cfg.Registry); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
-	s.http = transport.NewHTTPServer(transport.AllowHosts(cfg.HostWhitelist, withConsole(page, plain)), cfg.headTimeout, cfg.idleTimeout)
+	s.http = transport.NewHTTPServer(transport.AllowHosts(cfg.HostWhitelist, pages), cfg.headTimeout, cfg.idleTimeout)
 	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
 	s.monitor = status.NewMonitor(n, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
@@ -229,6 +231,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
 	group.Go(func() { s.monitor.Run(monitorCtx) })
+	if s.console != nil {
+		group.Go(func() { s.console.Run(monitorCtx) })
+	}
 
 	var err error
 	select {

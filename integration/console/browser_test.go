@@ -30,6 +30,7 @@ const (
 
 	envChromium = "SQLBRAIN_TEST_CHROMIUM"
 	envPictures = "SQLBRAIN_CONSOLE_PICTURES"
+	envScreens  = "SQLBRAIN_CONSOLE_SCREENS"
 )
 
 // chromium returns the browser's program.

@@ -8,6 +8,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // Range answers r. A linearizable one sees every write acknowledged before the
@@ -43,6 +44,19 @@ func (b *Backend) KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHis
 	defer cancel()
 	res, err := b.reader.KeyHistory(ctx, as, q)
 	return res, mvcc.PublicError(ctx, err)
+}
+
+// Watched lists at most so many of the ranges that are watched on this node, see watch.Hub.Watched. Errors: those of
+// the permit.
+func (b *Backend) Watched(ctx context.Context, as auth.Permit, most int) (ranges []watch.Watched, count int, err error) {
+	if err := as.Check(ctx, b); err != nil {
+		return nil, 0, err
+	}
+	if b.hub == nil {
+		return nil, 0, mvcc.ErrNotServing
+	}
+	ranges, count = b.hub.Watched(most)
+	return ranges, count, nil
 }
 
 // OpenSnapshot is export.Exporter.Open.

@@ -16,6 +16,12 @@ import (
 // as well.
 type endpoint func(w http.ResponseWriter, r *http.Request) (any, error)
 
+// file is an answer that the browser saves, and sent one that was sent already.
+type (
+	file []byte
+	sent struct{}
+)
+
 // bodyOverhead is what JSON adds to the value of a key in a body, in addition to base64.
 const bodyOverhead = 64 << 10
 
@@ -30,6 +36,15 @@ func (h *Handler) answers(e endpoint) http.Handler {
 				err = errGone // the client has disconnected
 			}
 			code, out = statusOf(err), map[string]string{"error": textOf(err)}
+		}
+		switch content := out.(type) {
+		case sent:
+			return
+		case file:
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Disposition", "attachment")
+			_, _ = w.Write(content) // an error means that the client went away
+			return
 		}
 		body, err := json.Marshal(out)
 		if err != nil {

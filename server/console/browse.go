@@ -1,17 +1,25 @@
 package console
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"strconv"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
-// keyPage bounds a page of keys.
 const (
+	// defaultKeyPage and maxKeyPage bound a page of keys.
 	defaultKeyPage = 100
 	maxKeyPage     = 500
+	// detailTime and detailBytes bound what is read to describe the keys of a page.
+	detailTime  = 2 * time.Second
+	detailBytes = 16 << 20
 )
 
 // keysBody is one page of one level of the keys.
@@ -26,10 +34,15 @@ type childBody struct {
 	Prefix      bool   `json:"prefix,omitempty"` // it stands for the keys that begin so
 	ModRevision int64  `json:"mod_revision,omitempty"`
 	Version     int64  `json:"version,omitempty"`
+	Lease       string `json:"lease,omitempty"`
+	// Details, which are absent if they were not asked for or not read in time:
+	Bytes *int   `json:"bytes,omitempty"` // of the value
+	Kind  string `json:"kind,omitempty"`
+	Count int64  `json:"count,omitempty"` // of the keys that begin with a prefix
 }
 
 // keys lists one level of keys: ?prefix= and ?after= are base64 (URL), and ?limit= is at
-// most maxKeyPage.
+// most maxKeyPage. With ?details=1 it reads the values and counts.
 func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := &read.ChildrenRequest{Delimiter: '/'}
 	var err error
@@ -53,9 +66,56 @@ func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 		out.Keys[i] = childBody{Name: c.Name, Prefix: c.Record == nil}
 		if c.Record != nil {
 			out.Keys[i].ModRevision, out.Keys[i].Version = c.Record.ModRevision, c.Record.Version
+			if c.Record.Lease != 0 {
+				out.Keys[i].Lease = leaseName(c.Record.Lease)
+			}
 		}
 	}
-	return out, nil
+	if r.URL.Query().Get("details") == "1" {
+		err = h.describe(r, out.Keys)
+	}
+	return out, err
+}
+
+// describe reads the values of keys and counts what prefixes stand for, until detailTime or detailBytes are used up.
+func (h *Handler) describe(r *http.Request, keys []childBody) error {
+	ctx, cancel := context.WithTimeout(caller(r), detailTime)
+	defer cancel()
+	left := detailBytes
+	for i := range keys {
+		c := &keys[i]
+		q := &pb.RangeRequest{Key: c.Name, Serializable: true} // this node listed the keys
+		if c.Prefix {
+			q.RangeEnd, q.CountOnly = prefixEnd(c.Name), true
+		} else if left <= 0 {
+			continue
+		}
+		res, err := h.kv.Range(ctx, q)
+		switch {
+		case ctx.Err() != nil && r.Context().Err() == nil:
+			return nil
+		case err != nil:
+			return err
+		case c.Prefix:
+			c.Count = res.Count
+		case len(res.Kvs) > 0:
+			value := res.Kvs[0].Value
+			left -= len(value)
+			c.Bytes, c.Kind = new(len(value)), kindOf(value)
+		}
+	}
+	return nil
+}
+
+// prefixEnd returns the range end of the keys that begin with prefix.
+func prefixEnd(prefix []byte) []byte { return []byte(clientv3.GetPrefixRangeEnd(string(prefix))) }
+
+// below returns the range of the keys that begin with prefix; an empty one is that of all keys.
+func below(prefix []byte) (key, end []byte) {
+	if len(prefix) == 0 {
+		return []byte{0}, []byte{0}
+	}
+	return prefix, prefixEnd(prefix)
 }
 
 // bytesOf returns a parameter that is bytes; none are none.

@@ -12,18 +12,22 @@ func New(cfg Config) *Handler {
 	cfg.SizesTimeout = cmp.Or(cfg.SizesTimeout, defaultSizesTimeout)
 	h := &Handler{
 		cfg: cfg, kv: pb.NewKVClient(cfg.Conn), auth: pb.NewAuthClient(cfg.Conn), lease: pb.NewLeaseClient(cfg.Conn),
-		counting: make(chan struct{}, 1), fingerprint: newFingerprint(),
+		watches: pb.NewWatchClient(cfg.Conn), fingerprint: newFingerprint(),
+		counting: make(chan struct{}, 1), watching: make(chan struct{}, maxWatching),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, files())
+	mux.Handle("GET "+Path+"api/watch", ownPages(http.HandlerFunc(h.watch)))
 	for path, read := range map[string]endpoint{
 		"session": h.session, "status": h.status, "sizes": h.sizes,
-		"keys": h.keys, "key": h.key, "history": h.history, "access": h.access,
+		"keys": h.keys, "search": h.search, "key": h.key, "raw": h.raw, "history": h.history, "compare": h.compare,
+		"leases": h.leases, "watchers": h.watchers, "removal": h.removal, "access": h.access, "samples": h.samples,
 	} {
 		mux.Handle("GET "+Path+"api/"+path, ownPages(h.answers(read)))
 	}
 	for path, act := range map[string]endpoint{
-		"login": h.login, "logout": h.logout, "put": h.writes(h.put), "delete": h.writes(h.delete),
+		"login": h.login, "logout": h.logout,
+		"put": h.writes(h.put), "delete": h.writes(h.delete), "remove": h.writes(h.remove),
 	} {
 		mux.Handle("POST "+Path+"api/"+path, h.answers(act))
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/sqlbrain/sqlbrain/server/console/kubernetes"
 )
 
 // view never fails: what cannot be decoded is shown as it is, with a note.
@@ -31,6 +33,7 @@ func (v viewer) view(value []byte) *view {
 	if hidden {
 		// Text and hex would show the hidden parts.
 		out.addNote(secretNote)
+		out.Hidden = true
 		if out.Readable == "" {
 			out.Readable = v.hidden(value) + "\n"
 		}
@@ -48,6 +51,30 @@ func (v viewer) view(value []byte) *view {
 		out.addNote("only the first 16 KiB are shown in hex")
 	}
 	return out
+}
+
+// kindOf returns the kind of a value, or the type of an object of Kubernetes, without decoding all of it.
+func kindOf(value []byte) string {
+	switch {
+	case len(value) == 0:
+		return kindEmpty
+	case bytes.HasPrefix(value, encryptedPrefix):
+		return kindEncrypted
+	case bytes.HasPrefix(value, protobufPrefix):
+		if version, kind := kubernetes.TypeOf(value); kind != "" {
+			return typeName(version, kind)
+		}
+		return kindBinary
+	case !printable(value):
+		return kindBinary
+	}
+	if decoded, ok := decodeJSON(value); ok {
+		if fields, ok := decoded.(map[string]any); ok && isObject(fields) {
+			return typeName(fields["apiVersion"].(string), fields["kind"].(string))
+		}
+		return kindJSON
+	}
+	return kindText
 }
 
 // plain views text, and reports whether parts of it are hidden.

@@ -15,6 +15,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // Path is where the console is served.
@@ -31,6 +32,9 @@ type Keys interface {
 	Admit(ctx context.Context) error
 	Children(ctx context.Context, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
+	// Watched lists what is watched on this node, for root only: at most so many ranges, those with the most
+	// watchers first, and how many ranges there are.
+	Watched(ctx context.Context, most int) (ranges []watch.Watched, count int, err error)
 }
 
 // Node is the node that the overview describes.
@@ -76,7 +80,10 @@ type Handler struct {
 	lease pb.LeaseClient
 	http  http.Handler
 
-	counting    chan struct{}       // holds one count of sizes at a time
+	watches     pb.WatchClient
+	series      series
+	counting    chan struct{}       // holds the one request that goes through all keys
+	watching    chan struct{}       // holds the requests that watch
 	fingerprint func([]byte) string // of hidden values, to show that one has changed
 }
 

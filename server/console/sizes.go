@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
@@ -39,7 +38,7 @@ type sizeBody struct {
 	Bytes  int64  `json:"bytes"` // of keys and current values
 }
 
-var errCounting = failure{http.StatusTooManyRequests, "somebody else has the sizes counted: try again"}
+var errCounting = failure{http.StatusTooManyRequests, "another reader goes through all keys: try again"}
 
 // sizes counts the current keys below ?prefix=, base64 (URL). It reads all of them, as
 // a list does, for SizesTimeout at most, and one count at a time; it ends when the
@@ -49,12 +48,11 @@ func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case h.counting <- struct{}{}:
-		defer func() { <-h.counting }()
-	default:
-		return nil, errCounting
+	done, err := h.scan()
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	ctx, cancel := context.WithTimeoutCause(caller(r), h.cfg.SizesTimeout, errTimeIsUp)
 	defer cancel()
 	c := counter{groups: map[string]*sizeBody{}}
@@ -75,6 +73,16 @@ func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
+// scan admits one reader of all keys at a time, until it calls done.
+func (h *Handler) scan() (done func(), err error) {
+	select {
+	case h.counting <- struct{}{}:
+		return func() { <-h.counting }, nil
+	default:
+		return nil, errCounting
+	}
+}
+
 var errTimeIsUp = errors.New("console: the time for counting is up")
 
 type counter struct {
@@ -85,11 +93,8 @@ type counter struct {
 func (c *counter) read(ctx context.Context, kv pb.KVClient, prefix []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if it is left early
-	req := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}}
-	if len(prefix) > 0 {
-		req.Key, req.RangeEnd = prefix, []byte(clientv3.GetPrefixRangeEnd(string(prefix)))
-	}
-	stream, err := kv.RangeStream(ctx, req)
+	key, end := below(prefix)
+	stream, err := kv.RangeStream(ctx, &pb.RangeRequest{Key: key, RangeEnd: end})
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,10 @@ type view struct {
 	Text     string `json:"text,omitempty"`
 	Hex      string `json:"hex,omitempty"`
 	// Editable: Text is the whole value, and nothing of it is hidden.
-	Editable bool   `json:"editable"`
-	Note     string `json:"note,omitempty"`
+	Editable bool `json:"editable"`
+	// Hidden: parts of the value are hidden in Readable, and there are no other forms.
+	Hidden bool   `json:"hidden"`
+	Note   string `json:"note,omitempty"`
 }
 
 // viewer makes views.
@@ -112,9 +114,11 @@ func unfit(value []byte) string {
 func dump(value []byte) string { return hex.Dump(value[:min(len(value), hexBytes)]) }
 
 // cut returns as much of s as is shown.
-func cut(s string) string {
-	if len(s) <= textBytes {
+func cut(s string) string { return cutAt(s, textBytes) }
+
+func cutAt(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:textBytes], "") + "\n…"
+	return strings.ToValidUTF8(s[:most], "") + "\n…"
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // ConsoleKeys implements console.Keys: reads that etcd has no RPC for, guarded like a range.
@@ -52,6 +53,15 @@ func (c *ConsoleKeys) KeyHistory(ctx context.Context, q *read.KeyHistoryRequest)
 	permit, read := c.guard.Range(q.Key, nil)
 	res, err := c.backend.KeyHistory(ctx, permit, q)
 	return res, c.answer(ctx, "console history", q.Key, nil, read.Done(err))
+}
+
+func (c *ConsoleKeys) Watched(ctx context.Context, most int) (ranges []watch.Watched, count int, err error) {
+	ctx = fromConsole(ctx)
+	permit, err := c.guard.Admin(ctx)
+	if err == nil {
+		ranges, count, err = c.backend.Watched(ctx, permit, most)
+	}
+	return ranges, count, c.answer(ctx, "console watchers", nil, nil, err)
 }
 
 // answer returns the gRPC error for err, and records it if it is a denial.

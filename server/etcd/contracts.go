@@ -45,6 +45,7 @@ type Node interface {
 	AuthRows() *auth.Rows
 	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
+	Watched(ctx context.Context, as auth.Permit, most int) (ranges []watch.Watched, count int, err error)
 }
 
 var _ Node = (*backend.Backend)(nil)

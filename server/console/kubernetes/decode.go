@@ -1,9 +1,9 @@
 package kubernetes
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -48,15 +48,9 @@ func Decode(value []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	envelope, err := unmarshal(s.envelope, []byte(strings.TrimPrefix(string(value), Prefix)))
+	o, err := s.open(value)
 	if err != nil {
 		return nil, err
-	}
-	typeMeta := s.envelope.get(envelope, "typeMeta").Message()
-	typeOf := s.envelope.field("typeMeta").message
-	o := &Object{
-		APIVersion: typeOf.get(typeMeta, "apiVersion").String(), Kind: typeOf.get(typeMeta, "kind").String(),
-		Raw: s.envelope.get(envelope, "raw").Bytes(),
 	}
 	if o.APIVersion == "" || o.Kind == "" {
 		return o, errors.New("its version or its kind is missing")
@@ -75,6 +69,33 @@ func Decode(value []byte) (*Object, error) {
 	}
 	o.Fields = fields
 	return o, nil
+}
+
+// TypeOf returns the type of an object that begins with Prefix, as its envelope says; empty if that is damaged.
+func TypeOf(value []byte) (apiVersion, kind string) {
+	s, err := load()
+	if err != nil {
+		return "", ""
+	}
+	o, err := s.open(value)
+	if err != nil {
+		return "", ""
+	}
+	return o.APIVersion, o.Kind
+}
+
+// open decodes the envelope.
+func (s *schema) open(value []byte) (*Object, error) {
+	envelope, err := unmarshal(s.envelope, bytes.TrimPrefix(value, []byte(Prefix)))
+	if err != nil {
+		return nil, err
+	}
+	typeMeta := s.envelope.get(envelope, "typeMeta").Message()
+	typeOf := s.envelope.field("typeMeta").message
+	return &Object{
+		APIVersion: typeOf.get(typeMeta, "apiVersion").String(), Kind: typeOf.get(typeMeta, "kind").String(),
+		Raw: s.envelope.get(envelope, "raw").Bytes(),
+	}, nil
 }
 
 func unmarshal(m *message, raw []byte) (protoreflect.Message, error) {

@@ -1,0 +1,125 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// axeScript is where `make axe` installs axe-core.
+const axeScript = "axe/node_modules/axe-core/axe.min.js"
+
+// axe returns the program that finds what makes a page hard to use for people with disabilities.
+func axe(t *testing.T) string {
+	t.Helper()
+	script, err := os.ReadFile(axeScript)
+	missing := errors.New("no axe-core: make axe, in the root")
+	if errors.Is(err, os.ErrNotExist) {
+		err = missing
+	}
+	enginetest.Need(t, err, missing)
+	return string(script)
+}
+
+// sizes are those of a phone and of a desktop, in CSS pixels.
+var sizes = map[string][2]int64{"390": {390, 844}, "1440": {1440, 900}}
+
+// each calls check with the page at each size and in each theme.
+func (p *tab) each(check func(size, scheme string)) {
+	p.t.Helper()
+	for size, of := range sizes {
+		for _, scheme := range []string{"light", "dark"} {
+			p.scheme(scheme)
+			p.do(chromedp.EmulateViewport(of[0], of[1]))
+			check(size, scheme)
+		}
+	}
+	p.scheme("")
+	p.do(chromedp.EmulateViewport(1100, 800))
+}
+
+// scheme is the color scheme that the system prefers, "" if none.
+func (p *tab) scheme(name string) {
+	p.t.Helper()
+	var features []*emulation.MediaFeature
+	if name != "" {
+		features = append(features, &emulation.MediaFeature{Name: "prefers-color-scheme", Value: name})
+	}
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+	require.NoError(p.t, err)
+}
+
+// accessible makes sure that axe-core finds nothing serious or critical on the page that is shown, at each size
+// and in each theme, and that the page fits the screen. With SQLBRAIN_CONSOLE_SCREENS=DIR it writes pictures of all of them.
+func (p *tab) accessible(name string) {
+	p.t.Helper()
+	if !of[bool](p, `"axe" in window`) {
+		p.run(axe(p.t))
+	}
+	p.each(func(size, scheme string) {
+		at := fmt.Sprintf("%s at %s pixels, %s", name, size, scheme)
+		p.run(`window.found = null;
+			axe.run({resultTypes: ["violations"]}).then((r) => { window.found = r.violations
+				.filter((v) => v.impact === "serious" || v.impact === "critical")
+				.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary.replaceAll("\n", " "))) })`)
+		p.await(`window.found !== null`)
+		require.Empty(p.t, strings.Join(of[[]string](p, `window.found`), "\n"), at)
+		require.LessOrEqual(p.t, of[int64](p, "document.documentElement.scrollWidth"), sizes[size][0], "%s is wider than the screen", at)
+		p.screen(name, size, scheme)
+	})
+}
+
+// screen writes a picture of the whole page, if that is wanted.
+func (p *tab) screen(name, size, scheme string) {
+	p.t.Helper()
+	dir := os.Getenv(envScreens)
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	require.NoError(p.t, err)
+	require.NoError(p.t, os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+"-"+size+"-"+scheme+".png"), png, 0o644))
+}
+
+// TestPagesAreAccessible walks all pages.
+func TestPagesAreAccessible(t *testing.T) {
+	axe(t)
+	n, c := start(t, "--console-write")
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	p.see("Members", "SQL statements")
+	p.click("Count")
+	p.see("186 keys")
+	p.accessible("overview")
+	p.visit("#/keys//registry/")
+	p.see("events/")
+	p.accessible("keys")
+	p.visit("#/key/" + link("/registry/pods/default/web-07"))
+	p.see("v1 Pod", "created")
+	p.accessible("pod")
+	p.visit("#/key/greeting")
+	p.see("hello", "created")
+	p.accessible("key")
+	p.click("Delete")
+	p.await(`!!document.querySelector("dialog[open]")`)
+	p.accessible("delete")
+	p.click("Cancel")
+	p.visit("#/new/")
+	p.see("New key")
+	p.accessible("new key")
+	p.visit("#/access")
+	p.see("Users and roles", "There are no users.")
+	p.accessible("access")
+	p.visit("#/nothing")
+	p.see("There is no such page.")
+	p.accessible("no page")
+}

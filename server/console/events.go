@@ -1,0 +1,139 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+const (
+	// watchTime bounds one request that watches. The page asks again, and permissions and login are checked again.
+	watchTime = time.Minute
+	// maxWatching bounds the requests that watch at the same time.
+	maxWatching = 64
+	// eventBytes bounds what is shown of the value of an event.
+	eventBytes = 64 << 10
+)
+
+// eventBody is one line of a watch. The first line has only a revision, that of the watch's start, and the last
+// one may have an error.
+type eventBody struct {
+	Revision int64  `json:"revision"`
+	Key      []byte `json:"key,omitempty"`
+	Change   string `json:"change,omitempty"` // created, changed, deleted
+	Version  int64  `json:"version,omitempty"`
+	Lease    string `json:"lease,omitempty"`
+	Bytes    int    `json:"bytes"`
+	Kind     string `json:"kind,omitempty"`
+	Text     string `json:"text,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+var errWatching = failure{http.StatusTooManyRequests, "too many pages watch: try again"}
+
+// watch sends the changes of ?key=, or with ?prefix=1 of all keys that begin so, from ?revision= on, as lines of JSON.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
+	h.answers(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		select {
+		case h.watching <- struct{}{}:
+			defer func() { <-h.watching }()
+		default:
+			return nil, errWatching
+		}
+		return h.follow(w, r)
+	}).ServeHTTP(w, r)
+}
+
+// follow returns an error only before it has sent anything. It ends after watchTime, or when the browser goes away.
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
+	key, err := bytesOf(r, "key")
+	if err != nil {
+		return nil, err
+	}
+	revision, err := revisionOf(r, "revision")
+	if err != nil {
+		return nil, err
+	}
+	create := &pb.WatchCreateRequest{Key: key, StartRevision: revision}
+	if r.URL.Query().Get("prefix") == "1" {
+		create.Key, create.RangeEnd = below(key)
+	} else if len(key) == 0 {
+		return nil, badRequest("the parameter key is missing")
+	}
+	ctx, cancel := context.WithTimeout(caller(r), watchTime)
+	defer cancel()
+	stream, err := h.watches.Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
+		return nil, err
+	}
+	res, err := stream.Recv()
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Canceled:
+		return nil, failure{http.StatusForbidden, res.CancelReason}
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := &lineWriter{w: json.NewEncoder(w), flush: http.NewResponseController(w)}
+	err = out.send(eventBody{Revision: res.Header.Revision})
+	for err == nil {
+		if res, err = stream.Recv(); err != nil {
+			break
+		}
+		if res.Canceled {
+			err = errors.New("the watch ended: " + res.CancelReason)
+			if res.CompactRevision > 0 {
+				err = errors.New("what happened since the last change that is shown was compacted")
+			}
+			break
+		}
+		for _, e := range res.Events {
+			if err = out.send(h.event(r, e)); err != nil {
+				break
+			}
+		}
+	}
+	if ctx.Err() == nil {
+		_ = out.send(eventBody{Error: textOf(err)}) // an error means that the client went away
+	}
+	return sent{}, nil
+}
+
+// lineWriter sends each value as a line of its own.
+type lineWriter struct {
+	w     *json.Encoder
+	flush *http.ResponseController
+}
+
+func (l *lineWriter) send(e eventBody) error {
+	if err := l.w.Encode(e); err != nil {
+		return err
+	}
+	return l.flush.Flush()
+}
+
+func (h *Handler) event(r *http.Request, e *mvccpb.Event) eventBody {
+	kv := e.Kv
+	out := eventBody{Revision: kv.ModRevision, Key: kv.Key, Change: "changed", Version: kv.Version}
+	switch {
+	case e.Type == mvccpb.Event_DELETE:
+		out.Change = "deleted"
+		return out
+	case kv.Version == 1:
+		out.Change = "created"
+	}
+	if kv.Lease != 0 {
+		out.Lease = leaseName(kv.Lease)
+	}
+	v := h.viewer(r, kv.Key).view(kv.Value)
+	out.Bytes, out.Kind, out.Text = v.Bytes, kindOf(kv.Value), cutAt(v.text(), eventBytes)
+	return out
+}
