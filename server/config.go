@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -64,6 +65,8 @@ type Config struct {
 	PeerCredentials credentials.TransportCredentials
 	// PeerNode answers the other members. It may be asked as soon as Run is called.
 	PeerNode feed.Node
+	// Figures asks another member what its process measures, for the console; nil without PeerNode.
+	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
 	// Router says where to send what this node cannot answer since it does not
 	// lead; nil for a node that always leads.
 	Router forward.Router

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/server/timing"
@@ -17,7 +18,7 @@ import (
 // handlers that other members forward their clients' calls to. Messages have the
 // bound that the forwarding member's clients have. Rates are not bounded here, as the
 // forwarding member has done so. Handlers check requests again.
-func newPeerGRPC(cfg Config, sv *etcd.Services, log *status.RequestLog) *grpc.Server {
+func newPeerGRPC(cfg Config, n node, sv *etcd.Services, log *status.RequestLog) *grpc.Server {
 	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(cfg.PeerCredentials),
 		grpc.ChainUnaryInterceptor(link.CheckUnary(cfg.PeerNode), log.Unary, sv.UnaryForMembers),
@@ -29,6 +30,6 @@ func newPeerGRPC(cfg Config, sv *etcd.Services, log *status.RequestLog) *grpc.Se
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout}),
 	)...)
 	sv.ForMembers(s)
-	feed.Register(s, cfg.PeerNode)
+	feed.Register(s, cfg.PeerNode, func() (map[string]float64, error) { return console.Figures(cfg.Registry, n) })
 	return s
 }

@@ -97,7 +97,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	}
 	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.health)
 	if len(s.peers) > 0 {
-		s.peerGRPC = newPeerGRPC(cfg, s.services, requestLog(cfg, s.slow, forward.LogAttrs))
+		s.peerGRPC = newPeerGRPC(cfg, n, s.services, requestLog(cfg, s.slow, forward.LogAttrs))
 	}
 	var gateway http.Handler
 	if cfg.EnableGRPCGateway {

@@ -75,6 +75,7 @@ func (n *replica) connect(cfg *server.Config) {
 	cfg.PeerNode = clusternode.Peer{Node: n.cluster}
 	cfg.Router = clusternode.Connection{Node: n.cluster}
 	cfg.Mover = n.cluster
+	cfg.Figures = n.cluster.Figures
 }
 
 // start lets the node take part in its cluster, once clientURLs are listened on.

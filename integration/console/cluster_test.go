@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 )
@@ -21,6 +22,14 @@ func TestAFollowersConsole(t *testing.T) {
 	p.await(`[...document.querySelectorAll("td")].filter((e) => e.innerText === "alive").length === 3`)
 	p.await(`[...document.querySelectorAll(".tile")].some((e) => /^Feed lag\s+0/.test(e.innerText))`)
 	p.await(`document.querySelector("#who").innerText === "authentication is off"`)
+
+	// The figures of all members: a watcher of the leader is counted, next to the feeds of the followers, and each
+	// member has its revision and memory.
+	leader := nodes.Node(nodes.Leader()).Client()
+	<-leader.Watch(t.Context(), "greeting", clientv3.WithCreatedNotify())
+	p.await(`[...document.querySelectorAll(".tile")].some((e) => /^Watchers\s+3/.test(e.innerText))`)
+	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].every((e) => /^\d+$/.test(e.cells[3].innerText) && /MiB/.test(e.cells[6].innerText))`)
+	p.accessible("cluster")
 
 	p.click("Keys")
 	p.click("greeting")
@@ -42,4 +51,5 @@ func TestAFollowersConsole(t *testing.T) {
 	nodes.Stop((follower + 1) % nodes.Size())
 	p.click("Overview")
 	p.see("not alive")
+	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].filter((e) => e.cells[3].innerText === "–").length === 1`)
 }

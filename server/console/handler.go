@@ -53,6 +53,8 @@ type Config struct {
 	Keys    Keys
 	Node    Node
 	Members func() []member.Member // as this node last saw them
+	// Figures asks another member what its process measures; nil: there are no others.
+	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
 	Metrics prometheus.Gatherer
 
 	Name, Product, EtcdVersion string

@@ -93,6 +93,16 @@ func gather(g prometheus.Gatherer) (metricsBody, error) {
 	return out, nil
 }
 
+// Figures returns the figures of this process that other members show, by the console's names.
+func Figures(g prometheus.Gatherer, n Node) (map[string]float64, error) {
+	m, err := gather(g)
+	if err != nil {
+		return nil, err
+	}
+	m.Values["revision"] = float64(n.Status().Revision)
+	return m.Values, nil
+}
+
 func number(m *dto.Metric) float64 {
 	return finite(m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue())
 }

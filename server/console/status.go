@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -44,6 +46,8 @@ type memberBody struct {
 	Alive      bool     `json:"alive"`
 	Leader     bool     `json:"leader"`
 	Self       bool     `json:"self"`
+	// Figures are what the member's process measures, with its revision; none if it could not be asked.
+	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 type alarmBody struct {
@@ -79,10 +83,39 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	for _, a := range h.cfg.Node.Alarms() {
 		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
 	}
+	var asking sync.WaitGroup
+	asking.Go(func() { h.askMembers(r.Context(), out.Members) })
 	out.FeedLag = h.feedLag(r, st.Leader)
+	asking.Wait()
 	var err error
 	out.Metrics, err = gather(h.cfg.Metrics)
 	return out, err
+}
+
+// askMembers adds the figures of the members that are alive and answer in time, so that the overview is of the
+// whole cluster.
+func (h *Handler) askMembers(ctx context.Context, members []memberBody) {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i := range members {
+		m := &members[i]
+		id, err := strconv.ParseUint(m.ID, 16, 64)
+		switch {
+		case err != nil:
+		case m.Self:
+			m.Figures, _ = Figures(h.cfg.Metrics, h.cfg.Node)
+		case m.Alive && h.cfg.Figures != nil:
+			asking.Go(func() {
+				figures, err := h.cfg.Figures(ctx, id)
+				if err != nil {
+					h.cfg.Logger.Debug("the console has no figures of a member", "member", m.ID, "error", err)
+				}
+				m.Figures = figures
+			})
+		}
+	}
+	asking.Wait()
 }
 
 // feedLag asks the leader where it is: its answer about authentication, which every
@@ -102,5 +135,8 @@ func (h *Handler) feedLag(r *http.Request, leader uint64) int64 {
 	}
 	return max(res.Header.Revision-h.cfg.Node.Status().Revision, 0)
 }
+
+// memberTimeout bounds the questions to other members of one look at the overview.
+const memberTimeout = time.Second
 
 func hexID(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -45,6 +45,20 @@ func (c *Client) Position(ctx context.Context) (backend.Update, error) {
 	return updateOf(u), nil
 }
 
+// Figures returns what the member's process measures. Members of older versions answer with
+// Unimplemented. The other errors are those of Position.
+func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
+	var (
+		trailer metadata.MD
+		reached peer.Peer
+	)
+	got, err := feedpb.NewPeerClient(c.member.Conn()).Figures(ctx, &feedpb.FiguresRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
+	if err != nil {
+		return nil, c.failure(ctx, err, trailer, reached.Addr != nil)
+	}
+	return got.Values, nil
+}
+
 // failure returns what err, the error of a call, means; see link.Client.Failure.
 func (c *Client) failure(ctx context.Context, err error, trailer metadata.MD, reached bool) error {
 	switch {

@@ -48,14 +48,20 @@ const (
 type service struct {
 	node          Node
 	protocols     member.Protocols
+	figures       Figures
 	heartbeat     time.Duration
 	fragmentBytes int
 }
 
+// Figures returns what this process measures. It may be called by several goroutines.
+type Figures func() (map[string]float64, error)
+
 // Register adds the service to a gRPC server, which must check calls with
 // link.CheckUnary and link.CheckStream.
-func Register(s grpc.ServiceRegistrar, n Node) {
-	feedpb.RegisterPeerServer(s, &service{node: n, protocols: member.OwnProtocols(), heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes})
+func Register(s grpc.ServiceRegistrar, n Node, figures Figures) {
+	feedpb.RegisterPeerServer(s, &service{
+		node: n, protocols: member.OwnProtocols(), figures: figures, heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes,
+	})
 }
 
 // Position implements feedpb.PeerServer.
@@ -65,6 +71,15 @@ func (s *service) Position(ctx context.Context, _ *feedpb.PositionRequest) (*fee
 		return nil, notLeader(err)
 	}
 	return s.message(p), nil
+}
+
+// Figures implements feedpb.PeerServer.
+func (s *service) Figures(context.Context, *feedpb.FiguresRequest) (*feedpb.FiguresResponse, error) {
+	values, err := s.figures()
+	if err != nil {
+		return nil, err
+	}
+	return &feedpb.FiguresResponse{Values: values}, nil
 }
 
 // message returns u, without events, as it is sent.

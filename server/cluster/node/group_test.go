@@ -129,7 +129,7 @@ func (g *group) join(name, address string, change ...func(*Config)) *testNode {
 		grpc.UnaryInterceptor(link.CheckUnary(Peer{m.Node})), grpc.StreamInterceptor(link.CheckStream(Peer{m.Node})),
 		grpc.WaitForHandlers(true),
 	)
-	feed.Register(m.server, Peer{m.Node})
+	feed.Register(m.server, Peer{m.Node}, nil)
 	go func() { m.served <- m.server.Serve(l) }() // end waits for it
 	m.Start()
 	g.mu.Lock()

@@ -96,6 +96,15 @@ func (n *Node) Position(ctx context.Context) (backend.Update, error) {
 	return feed.NewClient(c).Position(ctx)
 }
 
+// Figures asks another member what its process measures.
+func (n *Node) Figures(ctx context.Context, id uint64) (map[string]float64, error) {
+	c, err := n.client(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return feed.NewClient(c).Figures(ctx)
+}
+
 // Connection implements the server's Router.
 type Connection struct{ *Node }
 

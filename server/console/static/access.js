@@ -47,7 +47,7 @@ function users(got, change) {
     got.may_edit ? h("button", { type: "button", class: "danger", "aria-label": `Delete the user ${u.name}`,
       on: { click: sure(`Delete the user ${u.name}?`, "Delete", () => change("user-delete", { user: u.name })) } }, "Delete") : null,
   ]);
-  put(section, rows.length > 0 ? table(["User", "Roles", "#"], rows) : empty("There are no users."));
+  put(section, rows.length > 0 ? table("Users", ["User", "Roles", "#"], rows) : empty("There are no users."));
   if (!got.may_edit) return section;
   const names = got.users.map((u) => u.name);
   return put(section,
@@ -66,7 +66,7 @@ function roles(got, change) {
     got.may_edit ? h("button", { type: "button", class: "danger", "aria-label": `Delete the role ${r.name}`,
       on: { click: sure(`Delete the role ${r.name}?`, "Delete", () => change("role-delete", { role: r.name })) } }, "Delete") : null,
   ]);
-  put(section, rows.length > 0 ? table(["Role", "Permissions", "#"], rows) : empty("There are no roles."));
+  put(section, rows.length > 0 ? table("Roles", ["Role", "Permissions", "#"], rows) : empty("There are no roles."));
   if (!got.may_edit) return section;
   put(section, form("Add a role", [["Role", text("role")]], "Add role", (v) => change("role-add", { role: v.role })));
   if (got.roles.length === 0) return section;
@@ -105,12 +105,12 @@ function endOf(prefix) {
 }
 
 // range writes the keys of a permission.
-function range(p) {
+export function range(p) {
   if (!p.range_end) return show(fromBase64(p.key));
   const key = fromBase64(p.key);
   if (p.range_end === toBase64([0]) && key.length === 1 && key[0] === 0) return "all keys";
   if (p.range_end === toBase64(endOf(key))) return `${show(key)}*`;
-  return p.range_end === toBase64([0]) ? `${show(key)} and behind` : `${show(key)} … ${show(fromBase64(p.range_end))}`;
+  return p.range_end === toBase64([0]) ? `${show(key)} and after` : `${show(key)} … ${show(fromBase64(p.range_end))}`;
 }
 
 const text = (name, required = true) => h("input", { name, required, autocomplete: "off", spellcheck: "false" });

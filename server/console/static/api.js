@@ -49,6 +49,31 @@ export function get(path, params, signal) {
   return ask(query.size > 0 ? `${path}?${query}` : path, { signal });
 }
 
+// lines asks for lines of JSON, and calls take with each as it comes. It returns when the server ends the answer.
+export async function lines(path, params, signal, take) {
+  let response;
+  try {
+    response = await fetch(`api/${path}?${new URLSearchParams(params)}`, { credentials: "same-origin", cache: "no-store", signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "The server cannot be reached.");
+  }
+  if (!response.ok) throw new ApiError(response.status, (await response.json().catch(() => ({}))).error ?? `The server answered ${response.status}`);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const parts = (rest + value).split("\n");
+      rest = parts.pop();
+      for (const line of parts) take(JSON.parse(line));
+    }
+  } finally {
+    reader.cancel().catch(() => {}); // it may have ended
+  }
+}
+
 export function post(path, body) {
   return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body ?? {}) });
 }

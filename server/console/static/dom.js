@@ -1,7 +1,7 @@
 // Elements are made of tags, attributes and texts. There is no way in for HTML: what
 // comes from the server can only become text.
 
-const svgTags = new Set(["svg", "path", "rect"]);
+const svgTags = new Set(["svg", "path", "rect", "line", "text"]);
 
 // h makes an element. In props, on is a map of listeners and class the class; what is
 // true stands without a value, and false, null or undefined is left out.
@@ -39,12 +39,37 @@ export const empty = (text) => h("p", { class: "empty" }, text);
 export const notice = (text) => h("p", { class: "notice" }, text);
 export const failed = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
 
-// table makes a table. Columns whose name begins with # are numbers.
-export function table(columns, rows) {
-  const kind = columns.map((c) => (c.startsWith("#") ? "n" : null));
-  return h("div", { class: "scroll" }, h("table", null,
-    h("thead", null, h("tr", null, columns.map((c, i) => h("th", { scope: "col", class: kind[i] }, c.replace(/^#/, ""))))),
-    h("tbody", null, rows.map((row) => h("tr", null, row.map((cell, i) => h("td", { class: kind[i] }, cell)))))));
+// table makes a table, which its label describes. Columns whose name begins with # are numbers, with + for wide
+// screens only.
+export function table(label, columns, rows) {
+  const kind = columns.map((c) => [c.includes("#") && "n", c.includes("+") && "wide"].filter(Boolean).join(" ") || null);
+  const body = h("tbody");
+  const add = (more) => put(body, more.map((row) => h("tr", null, row.map((cell, i) => h("td", { class: kind[i] }, cell)))));
+  add(rows);
+  const box = scrollable(label, h("table", null,
+    h("thead", null, h("tr", null, columns.map((c, i) => {
+      const name = c.replace(/^[#+]+/, "");
+      return name ? h("th", { scope: "col", class: kind[i] }, name) : h("td", { class: kind[i] });
+    }))), body));
+  box.add = add;
+  box.set = (all) => {
+    body.replaceChildren();
+    add(all);
+  };
+  return box;
+}
+
+// scrollable holds what may be wider than the screen. The keyboard reaches it while it is.
+function scrollable(label, content) {
+  const box = h("div", { class: "scroll" }, content);
+  new ResizeObserver(() => {
+    const scrolls = box.scrollWidth > box.clientWidth;
+    for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", label]]) {
+      if (scrolls) box.setAttribute(name, value);
+      else box.removeAttribute(name);
+    }
+  }).observe(box);
+  return box;
 }
 
 // field is a control with its label.

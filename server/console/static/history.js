@@ -1,9 +1,36 @@
 import { get } from "./api.js";
-import { empty, failed, fill, h, loading, put } from "./dom.js";
+import { empty, failed, field, fill, h, loading, put } from "./dom.js";
 import { count, size } from "./format.js";
 
+// comparison fills a section with what changed in a key between two revisions, the parameters from and to of the
+// address; without one, the current revision is meant.
+export async function comparison(section, param, address, query, managed, signal) {
+  const from = number("from", query.get("from"));
+  const to = number("to", query.get("to"));
+  const form = h("form", { class: "row", on: { submit: (event) => {
+    event.preventDefault();
+    location.hash = `${address}?${new URLSearchParams({ from: from.value, to: to.value })}`;
+  } } }, field("From revision", from), field("to revision", to), h("button", { type: "submit" }, "Compare"));
+  const result = h("div");
+  fill(section, h("h2", null, "Compare"), form, result);
+  if (!query.has("from") && !query.has("to")) return;
+  fill(result, loading("the comparison"));
+  try {
+    const got = await get("compare", { key: param, from: from.value, to: to.value, managed: managed ? 1 : null }, signal);
+    const side = (v) => (v.found ? `version ${count(v.version)}, written at revision ${count(v.mod_revision)}, ${size(v.bytes)}` : "the key does not exist");
+    fill(result, h("dl", { class: "sides" }, h("dt", null, `Revision ${count(got.from.revision)}`), h("dd", null, side(got.from)),
+      h("dt", null, `Revision ${count(got.to.revision)}`), h("dd", null, side(got.to))),
+    lines(got.diff, "Changes between the revisions", got.same ? "There is no difference." : "Only what is not shown here differs."));
+  } catch (error) {
+    if (signal.aborted) return;
+    fill(result, failed(error));
+  }
+}
+
+const number = (name, value) => h("input", { name, type: "number", min: 1, step: 1, value, placeholder: "now" });
+
 // history fills a section with the versions of a key, newest first.
-export async function history(section, param, managed, signal) {
+export async function history(section, param, address, managed, signal) {
   const list = h("div");
   const state = h("div");
   fill(section, h("h2", null, "History"), list, state);
@@ -13,7 +40,7 @@ export async function history(section, param, managed, signal) {
     fill(state, loading("the history"));
     try {
       const got = await get("history", { key: param, before, managed: managed ? 1 : null }, signal);
-      put(list, got.versions.map(version));
+      put(list, got.versions.map((v) => version(v, address)));
       before = got.next;
       if (before) fill(state, h("button", { type: "button", on: { click: page } }, "Older versions"));
       else if (got.complete) fill(state);
@@ -35,12 +62,14 @@ function ending(got, list) {
   return none ? "This key never existed." : "";
 }
 
-function version(v) {
+function version(v, address) {
   const facts = [v.type ?? v.kind, v.change === "deleted" ? null : size(v.bytes), v.lease ? `lease ${v.lease}` : null].filter(Boolean);
   return h("article", { class: "version", "aria-label": `Revision ${v.revision}` },
     h("div", { class: "head" },
       h("h3", null, `Revision ${count(v.revision)}`), h("span", { class: `tag ${v.change}` }, v.change),
-      v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, h("span", { class: "dim" }, facts.join(", "))),
+      v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, h("span", { class: "dim" }, facts.join(", ")),
+      v.change !== "deleted" && h("a", { href: `${address}?revision=${v.revision}`, "aria-label": `Show revision ${v.revision}` }, "Show"),
+      h("a", { href: `${address}?from=${v.revision}&to=`, "aria-label": `Compare with now: revision ${v.revision}` }, "Compare with now")),
     v.note ? h("p", { class: "dim" }, v.note) : null,
     diff(v));
 }
@@ -54,12 +83,17 @@ function unchanged(v) {
 
 function diff(v) {
   if (!v.diff) return empty("The version before is compacted.");
-  const lines = v.diff.hunks.map((hunk) => [
+  return lines(v.diff, `Changes of revision ${v.revision}`, unchanged(v));
+}
+
+// lines shows a comparison, or why it has no lines.
+function lines(diff, label, none) {
+  const rows = diff.hunks.map((hunk) => [
     h("div", { class: "at" }, `@@ ${hunk.from} → ${hunk.to}`),
     hunk.lines.map((l) => h("div", { class: l.op === "+" ? "add" : l.op === "-" ? "del" : null }, `${l.op} ${l.text}`)),
   ]);
-  const body = v.diff.hunks.length > 0
-    ? h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": `Changes of revision ${v.revision}` }, lines)
-    : v.diff.note ? null : empty(unchanged(v));
-  return [body, v.diff.note ? h("p", { class: "dim" }, v.diff.note) : null];
+  const body = diff.hunks.length > 0
+    ? h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, rows)
+    : diff.note ? null : empty(none);
+  return [body, diff.note ? h("p", { class: "dim" }, diff.note) : null];
 }

@@ -6,11 +6,16 @@ import { create } from "./edit.js";
 import { health } from "./health.js";
 import { key } from "./key.js";
 import { keys } from "./keys.js";
+import { leases } from "./leases.js";
 import { login } from "./login.js";
 import { overview } from "./overview.js";
+import { remove } from "./remove.js";
+import { watch } from "./watch.js";
+import { watchers } from "./watchers.js";
 
-// The address behind # names a page and the key or prefix that it is about: #/keys/registry/pods/.
-const pages = { "": overview, keys, key, new: create, access };
+// The address behind # names a page, the key or prefix that it is about, and what of it is shown:
+// #/key//registry/pods/default/web?revision=7.
+const pages = { "": overview, keys, key, new: create, watch, delete: remove, leases, watchers, access };
 
 const main = document.getElementById("main");
 const who = document.getElementById("who");
@@ -20,7 +25,7 @@ async function route() {
   leaving.abort();
   leaving = new AbortController();
   const signal = leaving.signal;
-  const [, name, link] = /^#?\/?([^/]*)\/?(.*)$/.exec(location.hash);
+  const [, name, link, query] = /^#?\/?([^/?]*)\/?([^?]*)\??(.*)$/.exec(location.hash);
   const subject = fromLink(link);
   const param = toParam(subject);
   mark(name);
@@ -38,7 +43,7 @@ async function route() {
       fill(main, failed(new Error("There is no such page.")));
       return;
     }
-    await page(main, param, signal, session);
+    await page(main, param, signal, session, new URLSearchParams(query));
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 401) login(main, error.message, route);
@@ -46,7 +51,9 @@ async function route() {
   }
 }
 
-const titles = { "": "Overview", keys: "Keys", new: "New key", access: "Users and roles" };
+const titles = {
+  "": "Overview", keys: "Keys", new: "New key", watch: "Watch", delete: "Delete keys", leases: "Leases", watchers: "Watchers", access: "Users and roles",
+};
 
 // title begins with what tells tabs apart: the end of a key.
 function title(name, subject) {
@@ -56,7 +63,7 @@ function title(name, subject) {
 
 // mark says in the navigation where we are.
 function mark(name) {
-  const of = { key: "keys", new: "keys" }[name] ?? name;
+  const of = { key: "keys", new: "keys", watch: "keys", delete: "keys" }[name] ?? name;
   for (const a of document.querySelectorAll("header nav a")) {
     const [, target = ""] = a.getAttribute("href").split("/");
     if (target === of) a.setAttribute("aria-current", "page");
@@ -90,6 +97,10 @@ function greet(session) {
 }
 
 document.getElementById("skip").addEventListener("click", () => main.focus());
-addEventListener("hashchange", route);
+addEventListener("hashchange", () => {
+  route();
+  scrollTo(0, 0);
+  main.focus({ preventScroll: true }); // what had the focus may be gone, and readers begin with the new page
+});
 health(document.getElementById("banner"));
 route();

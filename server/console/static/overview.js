@@ -1,37 +1,43 @@
 import { get } from "./api.js";
-import { fill, h, notice, failed, loading, put, table } from "./dom.js";
+import { fill, h, notice, failed, loading, table } from "./dom.js";
 import { count, millis, rate, seconds, size } from "./format.js";
+import { plots } from "./plots.js";
 import { sizes } from "./sizes.js";
 import { spark } from "./spark.js";
 
 const interval = 2000;
 const kept = 90; // samples of a sparkline
 
-// What the tiles show of an answer, and of what happened since the one before.
-const tiles = [
+// What the tiles show of an answer, and of what happened since the one before: of all members that gave figures, or
+// of the node that is asked.
+const cluster = [
   ["Revision", (s) => count(s.revision), (d) => d.rate((s) => s.revision), "line: changes per second"],
-  ["Requests", (s, d) => `${rate(d.value("requests"))}/s`, (d) => d.value("requests"), "gRPC calls of clients"],
+  ["Requests", (s, d) => `${rate(d.all("requests"))}/s`, (d) => d.all("requests"), "gRPC calls of clients"],
   ["Writes", (s, d) => `${rate(d.writes())}/s`, (d) => d.writes(), "puts and deletes"],
-  ["Reads", (s, d) => `${rate(d.value("ranges"))}/s`, (d) => d.value("ranges"), "ranges"],
-  ["Batch", (s, d) => or((n) => n.toFixed(1), d.mean("batch")), (d) => d.mean("batch") ?? 0, "changes in one commit"],
-  ["Commit", (s, d) => or(millis, d.mean("commit")), (d) => d.mean("commit") ?? 0, "of a batch, mean"],
-  ["SQL", (s, d) => or(millis, d.sql()), (d) => d.sql() ?? 0, "of a statement, mean"],
-  ["Watchers", (s) => count(s.metrics.values.watchers ?? 0), (d) => d.now.metrics.values.watchers ?? 0,
-    (s) => `${count(s.metrics.values.slow_watchers ?? 0)} slow`],
-  ["Ring", (s) => count(s.metrics.values.ring_events ?? 0), (d) => d.now.metrics.values.ring_events ?? 0,
-    (s) => `events, ${size(s.metrics.values.ring_bytes ?? 0)}`],
+  ["Reads", (s, d) => `${rate(d.all("ranges"))}/s`, (d) => d.all("ranges"), "ranges"],
+  ["Watchers", (s) => count(total(s, "watchers")), (d) => total(d.now, "watchers"), (s) => `${count(total(s, "slow_watchers"))} slow`],
   ["Leases", (s) => count(s.metrics.values.leases ?? 0), (d) => d.now.metrics.values.leases ?? 0, "known to the leader"],
   ["Compaction", (s) => count(s.revision - s.compact_revision), (d) => d.now.revision - d.now.compact_revision,
     (s) => (s.compact_revision > 0 ? `revisions since ${count(s.compact_revision)}` : "revisions, nothing compacted")],
   ["Database", (s) => size(s.db_size), (d) => d.now.db_size, (s) => `${size(s.db_size_in_use)} in use${s.quota > 0 ? ` of ${size(s.quota)}` : ""}`],
+];
+const node = [
+  ["Batch", (s, d) => or((n) => n.toFixed(1), d.mean("batch")), (d) => d.mean("batch") ?? 0, "changes in one commit"],
+  ["Commit", (s, d) => or(millis, d.mean("commit")), (d) => d.mean("commit") ?? 0, "of a batch, mean"],
+  ["SQL", (s, d) => or(millis, d.sql()), (d) => d.sql() ?? 0, "of a statement, mean"],
+  ["Ring", (s) => count(s.metrics.values.ring_events ?? 0), (d) => d.now.metrics.values.ring_events ?? 0,
+    (s) => `events, ${size(s.metrics.values.ring_bytes ?? 0)}`],
   ["Feed lag", (s) => (s.feed_lag < 0 ? "unknown" : count(s.feed_lag)), (d) => Math.max(d.now.feed_lag, 0),
     (s) => (s.leader === s.member_id ? "this node leads" : "revisions behind the leader")],
   ["Memory", (s) => size(s.metrics.values.memory_bytes ?? 0), (d) => d.now.metrics.values.memory_bytes ?? 0, "of this process"],
 ];
 
+const total = (s, name) => s.members.reduce((sum, m) => sum + (m.figures?.[name] ?? 0), 0);
+
 // Delta is what happened between two answers; before is null for the first one.
 class Delta {
   constructor(before, now) {
+    this.last = before;
     // A process that started anew counts from zero.
     this.before = before?.metrics.values.started === now.metrics.values.started ? before : null;
     this.now = now;
@@ -42,8 +48,16 @@ class Delta {
     return (Math.max(of(this.now) - of(this.before), 0) * 1000) / Math.max(this.now.time - this.before.time, 1);
   }
 
-  value(name) { return this.rate((s) => s.metrics.values[name] ?? 0); }
-  writes() { return this.value("puts") + this.value("deletes"); }
+  // member is the rate of a member's counter, null if it is not known.
+  member(m, name) {
+    const old = this.last?.members.find((o) => o.id === m.id)?.figures;
+    if (!m.figures || !old || old.started !== m.figures.started) return null;
+    return (Math.max((m.figures[name] ?? 0) - (old[name] ?? 0), 0) * 1000) / Math.max(this.now.time - this.last.time, 1);
+  }
+
+  // all is the rate of a counter of all members.
+  all(name) { return this.now.members.reduce((sum, m) => sum + (this.member(m, name) ?? 0), 0); }
+  writes() { return this.all("puts") + this.all("deletes"); }
 
   mean(name) { return mean(this.before?.metrics.histograms[name], this.now.metrics.histograms[name]); }
 
@@ -65,21 +79,15 @@ const or = (write, n) => (n === null ? "–" : write(n));
 export async function overview(main, _, signal) {
   const problem = h("div");
   const board = h("div", null, loading("the overview"));
-  const rest = h("div");
-  fill(main, h("h1", null, "Overview"), problem, board, sizes(signal), rest);
-  const lines = tiles.map(() => []);
+  fill(main, h("h1", null, "Overview"), problem, board);
+  let shown = null;
   let before = null;
   while (!signal.aborted) {
     if (!document.hidden) {
       try {
         const now = await get("status", {}, signal);
-        const delta = new Delta(before, now);
-        tiles.forEach(([, , line], i) => {
-          lines[i].push(line(delta));
-          if (lines[i].length > kept) lines[i].shift();
-        });
-        draw(board, now, delta, lines);
-        fill(rest, statements(now, delta.before), versions(now));
+        if (!shown) fill(board, (shown = new Board(signal)).parts);
+        shown.draw(now, new Delta(before, now));
         before = now;
         fill(problem);
       } catch (error) {
@@ -103,44 +111,84 @@ function pause(ms, signal) {
   });
 }
 
-function draw(board, now, delta, lines) {
-  const problems = now.alarms.map((a) => failed(new Error(`Alarm ${a.alarm}, raised by member ${a.member}`)));
-  if (now.not_serving) problems.push(failed(new Error(now.not_serving)));
-  fill(board, problems,
-    h("div", { class: "tiles" }, tiles.map(([label, number, , unit], i) => h("div", { class: "tile" },
-      h("div", { class: "label" }, label), h("div", { class: "number" }, number(now, delta)),
-      h("div", { class: "unit" }, typeof unit === "function" ? unit(now) : unit), spark(`${label}, the last minutes`, lines[i])))),
-    members(now), alarms(now));
+// Board is what the overview shows. Its elements stay, so that the focus does too, and what they hold changes.
+class Board {
+  constructor(signal) {
+    this.problems = h("div");
+    this.tiles = [...tiles(cluster), ...tiles(node)];
+    this.members = table("Members", ["Name", "Role", "State", "#Revision", "#Requests", "#Watchers", "#Memory", "Version", "ID", "Client URLs"], []);
+    this.noLeader = h("div");
+    this.alarms = h("div");
+    this.statements = table("SQL statements", ["Statement", "#Since the start", "#Time in all", "#Mean in all", "#Mean now"], []);
+    this.about = h("dl", { class: "meta" });
+    this.thisNode = h("h2", { class: "above" });
+    const group = (part) => h("div", { class: "tiles" }, part.map((t) => t.box));
+    this.parts = [
+      this.problems, h("h2", { class: "above" }, "Cluster"), group(this.tiles.slice(0, cluster.length)),
+      h("section", null, h("h2", null, "Members"), this.noLeader, this.members),
+      h("section", null, h("h2", null, "Alarms"), this.alarms),
+      this.thisNode, group(this.tiles.slice(cluster.length)), plots(signal),
+      h("section", null, h("h2", null, "SQL statements"), this.statements),
+      h("section", null, h("h2", null, "About"), this.about), sizes(signal),
+    ];
+  }
+
+  draw(now, delta) {
+    fill(this.problems, now.alarms.map((a) => failed(new Error(`Alarm ${a.alarm}, raised by member ${a.member}`))),
+      now.not_serving && failed(new Error(now.not_serving)));
+    for (const t of this.tiles) t.draw(now, delta);
+    this.members.set(now.members.map((m) => member(m, now, delta)));
+    fill(this.noLeader, now.leader === "" && notice("No leader is known."));
+    fill(this.alarms, now.alarms.length === 0 ? h("p", { class: "empty" }, "No alarm is raised.")
+      : table("Alarms", ["Alarm", "Member"], now.alarms.map((a) => [h("span", { class: "bad" }, a.alarm), h("span", { class: "mono id" }, a.member)])));
+    fill(this.thisNode, `This node, ${now.name}`);
+    this.statements.set(statements(now, delta.before));
+    fill(this.about, versions(now));
+  }
 }
 
-function members(now) {
-  const rows = now.members.map((m) => [
+// tiles are the tiles of a list, each with its line.
+function tiles(list) {
+  return list.map(([label, number, value, unit]) => {
+    const values = [];
+    const big = h("div", { class: "number" });
+    const small = h("div", { class: "unit" });
+    const line = h("div");
+    return {
+      box: h("div", { class: "tile" }, h("div", { class: "label" }, label), big, small, line),
+      draw(now, delta) {
+        values.push(value(delta));
+        if (values.length > kept) values.shift();
+        fill(big, number(now, delta));
+        fill(small, typeof unit === "function" ? unit(now) : unit);
+        fill(line, spark(`${label}, the last minutes`, values));
+      },
+    };
+  });
+}
+
+// member is the row of a member. One that is older, or could not be asked, has no figures.
+function member(m, now, delta) {
+  const f = m.figures;
+  const requests = delta.member(m, "requests");
+  return [
     [m.name || "(not started)", m.self ? h("span", { class: "dim" }, " (this node)") : null],
-    h("span", { class: "mono id" }, m.id),
     m.leader ? "leader" : m.alive ? "follower" : "",
     m.alive ? h("span", { class: "good" }, "alive") : h("span", { class: "bad" }, "not alive"),
+    f ? count(f.revision) : "–", requests === null ? "–" : `${rate(requests)}/s`, f ? count(f.watchers ?? 0) : "–", f ? size(f.memory_bytes ?? 0) : "–",
     m.version || now.product,
+    h("span", { class: "mono id" }, m.id),
     h("span", { class: "mono" }, (m.client_urls ?? []).join(" ")),
-  ]);
-  const known = now.leader !== "" ? null : notice("No leader is known.");
-  return h("section", null, h("h2", null, "Members"), known, table(["Name", "ID", "Role", "State", "Version", "Client URLs"], rows));
-}
-
-function alarms(now) {
-  const section = h("section", null, h("h2", null, "Alarms"));
-  if (now.alarms.length === 0) return put(section, h("p", { class: "empty" }, "No alarm is raised."));
-  return put(section, table(["Alarm", "Member"], now.alarms.map((a) => [h("span", { class: "bad" }, a.alarm), h("span", { class: "mono id" }, a.member)])));
+  ];
 }
 
 const none = { count: 0, sum: 0 };
 
 function statements(now, before) {
-  const rows = now.metrics.sql.filter((s) => s.count > 0).sort((a, b) => b.sum - a.sum).slice(0, 8).map((s) => {
+  return now.metrics.sql.filter((s) => s.count > 0).sort((a, b) => b.sum - a.sum).slice(0, 8).map((s) => {
     const old = before?.metrics.sql.find((o) => o.statement === s.statement);
     return [h("span", { class: "mono" }, s.statement), count(s.count), seconds(s.sum), millis(s.sum / s.count), or(millis, before ? mean(old ?? none, s) : null)];
   });
-  return h("section", null, h("h2", null, "SQL statements"), 
-    table(["Statement", "#Since the start", "#Time in all", "#Mean in all", "#Mean now"], rows));
 }
 
 function versions(now) {
@@ -150,6 +198,5 @@ function versions(now) {
     ["Commits", count(now.commits)], ["Cluster ID", now.cluster_id], ["Compacted rows to remove", count(now.metrics.values.compaction_lag ?? 0)],
     ["Up", started ? seconds(now.time / 1000 - started) : "unknown"],
   ];
-  return h("section", null, h("h2", null, "About"), h("dl", { class: "meta" },
-    facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))));
+  return facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)));
 }

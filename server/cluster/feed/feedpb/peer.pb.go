@@ -76,7 +76,87 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 0}
+}
+
+type FiguresRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FiguresRequest) Reset() {
+	*x = FiguresRequest{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FiguresRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FiguresRequest) ProtoMessage() {}
+
+func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
+func (*FiguresRequest) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+}
+
+type FiguresResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        map[string]float64     `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // by names of the console; a receiver ignores those that it does not know
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FiguresResponse) Reset() {
+	*x = FiguresResponse{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FiguresResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FiguresResponse) ProtoMessage() {}
+
+func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
+func (*FiguresResponse) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FiguresResponse) GetValues() map[string]float64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
 }
 
 type Protocols struct {
@@ -89,7 +169,7 @@ type Protocols struct {
 
 func (x *Protocols) Reset() {
 	*x = Protocols{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -101,7 +181,7 @@ func (x *Protocols) String() string {
 func (*Protocols) ProtoMessage() {}
 
 func (x *Protocols) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -114,7 +194,7 @@ func (x *Protocols) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Protocols.ProtoReflect.Descriptor instead.
 func (*Protocols) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Protocols) GetNewest() uint32 {
@@ -139,7 +219,7 @@ type PositionRequest struct {
 
 func (x *PositionRequest) Reset() {
 	*x = PositionRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +231,7 @@ func (x *PositionRequest) String() string {
 func (*PositionRequest) ProtoMessage() {}
 
 func (x *PositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +244,7 @@ func (x *PositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionRequest.ProtoReflect.Descriptor instead.
 func (*PositionRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
 }
 
 type FollowRequest struct {
@@ -177,7 +257,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +269,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +282,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FollowRequest) GetStart() *FollowRequest_Start {
@@ -236,7 +316,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +328,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +341,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Update) GetPosition() *Position {
@@ -332,7 +412,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +424,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +437,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -399,7 +479,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +491,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +504,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -457,7 +537,7 @@ type FollowRequest_Start struct {
 
 func (x *FollowRequest_Start) Reset() {
 	*x = FollowRequest_Start{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +549,7 @@ func (x *FollowRequest_Start) String() string {
 func (*FollowRequest_Start) ProtoMessage() {}
 
 func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +562,7 @@ func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Start.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Start) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *FollowRequest_Start) GetRevision() int64 {
@@ -506,7 +586,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +598,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +611,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -585,7 +665,7 @@ type Event_Previous struct {
 
 func (x *Event_Previous) Reset() {
 	*x = Event_Previous{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +677,7 @@ func (x *Event_Previous) String() string {
 func (*Event_Previous) ProtoMessage() {}
 
 func (x *Event_Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +690,7 @@ func (x *Event_Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Previous.ProtoReflect.Descriptor instead.
 func (*Event_Previous) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5, 1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 1}
 }
 
 func (x *Event_Previous) GetModRevision() int64 {
@@ -624,7 +704,13 @@ var File_server_cluster_feed_feedpb_peer_proto protoreflect.FileDescriptor
 
 const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\";\n" +
+	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\"\x10\n" +
+	"\x0eFiguresRequest\"\x8b\x01\n" +
+	"\x0fFiguresResponse\x12=\n" +
+	"\x06values\x18\x01 \x03(\v2%.sqlbrain.FiguresResponse.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\";\n" +
 	"\tProtocols\x12\x16\n" +
 	"\x06newest\x18\x01 \x01(\rR\x06newest\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\rR\x06oldest\"\x11\n" +
@@ -666,10 +752,11 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x04Type\x12\a\n" +
 	"\x03PUT\x10\x00\x12\n" +
 	"\n" +
-	"\x06DELETE\x10\x012v\n" +
+	"\x06DELETE\x10\x012\xb6\x01\n" +
 	"\x04Peer\x127\n" +
 	"\bPosition\x12\x19.sqlbrain.PositionRequest\x1a\x10.sqlbrain.Update\x125\n" +
-	"\x06Follow\x12\x17.sqlbrain.FollowRequest\x1a\x10.sqlbrain.Update0\x01B9Z7github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpbb\x06proto3"
+	"\x06Follow\x12\x17.sqlbrain.FollowRequest\x1a\x10.sqlbrain.Update0\x01\x12>\n" +
+	"\aFigures\x12\x18.sqlbrain.FiguresRequest\x1a\x19.sqlbrain.FiguresResponseB9Z7github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpbb\x06proto3"
 
 var (
 	file_server_cluster_feed_feedpb_peer_proto_rawDescOnce sync.Once
@@ -684,37 +771,43 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(Event_Type)(0),             // 0: sqlbrain.Event.Type
-	(*Protocols)(nil),           // 1: sqlbrain.Protocols
-	(*PositionRequest)(nil),     // 2: sqlbrain.PositionRequest
-	(*FollowRequest)(nil),       // 3: sqlbrain.FollowRequest
-	(*Update)(nil),              // 4: sqlbrain.Update
-	(*Position)(nil),            // 5: sqlbrain.Position
-	(*Event)(nil),               // 6: sqlbrain.Event
-	(*FollowRequest_Start)(nil), // 7: sqlbrain.FollowRequest.Start
-	(*Event_KeyValue)(nil),      // 8: sqlbrain.Event.KeyValue
-	(*Event_Previous)(nil),      // 9: sqlbrain.Event.Previous
+	(*FiguresRequest)(nil),      // 1: sqlbrain.FiguresRequest
+	(*FiguresResponse)(nil),     // 2: sqlbrain.FiguresResponse
+	(*Protocols)(nil),           // 3: sqlbrain.Protocols
+	(*PositionRequest)(nil),     // 4: sqlbrain.PositionRequest
+	(*FollowRequest)(nil),       // 5: sqlbrain.FollowRequest
+	(*Update)(nil),              // 6: sqlbrain.Update
+	(*Position)(nil),            // 7: sqlbrain.Position
+	(*Event)(nil),               // 8: sqlbrain.Event
+	nil,                         // 9: sqlbrain.FiguresResponse.ValuesEntry
+	(*FollowRequest_Start)(nil), // 10: sqlbrain.FollowRequest.Start
+	(*Event_KeyValue)(nil),      // 11: sqlbrain.Event.KeyValue
+	(*Event_Previous)(nil),      // 12: sqlbrain.Event.Previous
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	7,  // 0: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
-	1,  // 1: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
-	5,  // 2: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	6,  // 3: sqlbrain.Update.events:type_name -> sqlbrain.Event
-	1,  // 4: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
-	0,  // 5: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	8,  // 6: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	9,  // 7: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
-	2,  // 8: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	3,  // 9: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	4,  // 10: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	4,  // 11: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
+	10, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
+	3,  // 2: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
+	7,  // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	8,  // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	3,  // 5: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
+	0,  // 6: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
+	11, // 7: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	12, // 8: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
+	4,  // 9: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	5,  // 10: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	1,  // 11: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
+	6,  // 12: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	6,  // 13: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	2,  // 14: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_server_cluster_feed_feedpb_peer_proto_init() }
@@ -728,7 +821,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Peer_Position_FullMethodName = "/sqlbrain.Peer/Position"
 	Peer_Follow_FullMethodName   = "/sqlbrain.Peer/Follow"
+	Peer_Figures_FullMethodName  = "/sqlbrain.Peer/Figures"
 )
 
 // PeerClient is the client API for Peer service.
@@ -44,6 +45,9 @@ type PeerClient interface {
 	// Follow is the commit feed: all events starting at a revision, for as long as the
 	// member leads.
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error)
+	// Figures returns what the member's process measures, for the console's view of the whole cluster.
+	// Members of older versions do not implement it.
+	Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error)
 }
 
 type peerClient struct {
@@ -83,6 +87,16 @@ func (c *peerClient) Follow(ctx context.Context, in *FollowRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_FollowClient = grpc.ServerStreamingClient[Update]
 
+func (c *peerClient) Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FiguresResponse)
+	err := c.cc.Invoke(ctx, Peer_Figures_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations should embed UnimplementedPeerServer
 // for forward compatibility.
@@ -92,6 +106,9 @@ type PeerServer interface {
 	// Follow is the commit feed: all events starting at a revision, for as long as the
 	// member leads.
 	Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error
+	// Figures returns what the member's process measures, for the console's view of the whole cluster.
+	// Members of older versions do not implement it.
+	Figures(context.Context, *FiguresRequest) (*FiguresResponse, error)
 }
 
 // UnimplementedPeerServer should be embedded to have
@@ -106,6 +123,9 @@ func (UnimplementedPeerServer) Position(context.Context, *PositionRequest) (*Upd
 }
 func (UnimplementedPeerServer) Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error {
 	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedPeerServer) Figures(context.Context, *FiguresRequest) (*FiguresResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Figures not implemented")
 }
 func (UnimplementedPeerServer) testEmbeddedByValue() {}
 
@@ -156,6 +176,24 @@ func _Peer_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_FollowServer = grpc.ServerStreamingServer[Update]
 
+func _Peer_Figures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FiguresRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Figures(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Figures_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Figures(ctx, req.(*FiguresRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +204,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Position",
 			Handler:    _Peer_Position_Handler,
+		},
+		{
+			MethodName: "Figures",
+			Handler:    _Peer_Figures_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,246 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// row is the text of the row that a link of this text is in.
+func row(link string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("main tr")].find((e) => e.querySelector("a")?.innerText === %q)?.innerText.replaceAll(/\s+/g, " ").trim()`, link)
+}
+
+func TestListsShowKindSizeLeaseAndCount(t *testing.T) {
+	n, c := start(t)
+	fill(t, c)
+	lease, err := c.Grant(t.Context(), 3600)
+	require.NoError(t, err)
+	put(t, c, "/registry/leased", []byte("four"), clientv3.WithLease(lease.ID))
+	p := open(t, n.Endpoint())
+	p.visit("#/keys//registry/")
+	p.await(row("events/") + ` === "events/ 150 keys"`)
+	p.await(row("secrets/") + ` === "secrets/ 1 key"`)
+	p.await(fmt.Sprintf(`%s.startsWith("leased text 4 B %x ")`, row("leased"), lease.ID))
+	p.visit("#/keys//registry/pods/default/")
+	p.await(row("web-07") + `.startsWith("web-07 v1 Pod ")`)
+	p.await(row("damaged") + `.startsWith("damaged binary 43 B")`)
+
+	// At a phone's width the name, kind and size are left.
+	p.do(chromedp.EmulateViewport(390, 844))
+	p.await(`[...document.querySelectorAll("main thead th")].filter((e) => e.checkVisibility()).map((e) => e.innerText).join() === "Name,Kind,Size"`)
+}
+
+func TestSearchInKeys(t *testing.T) {
+	n, c := start(t)
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	p.click("Keys")
+	p.fill("Keys that begin with", "/registry/")
+	p.fill("and have in them", "EVENT-1")
+	p.click("Show")
+	p.await(`location.hash === "#/keys//registry/?search=EVENT-1"`)
+	p.see("/registry/events/default/event-100", "50 found among 183 keys.")
+	p.fill("and have in them", "default/")
+	p.click("Show")
+	p.see("100 found among", "Search on")
+	p.click("Search on")
+	p.see("/registry/secrets/default/login", "183 found among 183 keys.")
+	p.fill("and have in them", "nowhere")
+	p.click("Show")
+	p.see("0 found among 183 keys.")
+}
+
+func TestWatchShowsChangesAsTheyHappen(t *testing.T) {
+	n, c := start(t)
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	p.visit("#/keys//registry/")
+	p.click("Watch")
+	p.see("Watching since revision")
+	p.await(`document.title === "registry/ – / – Watch – sqlbrain"`)
+	put(t, c, "elsewhere", []byte("x"))
+	put(t, c, "/registry/pods/default/web-07", stored(t, pod("web-07", "example.org/web:3.0")))
+	put(t, c, "/registry/new", []byte("<b>new</b>"))
+	_, err := c.Delete(t.Context(), "/registry/new")
+	require.NoError(t, err)
+	p.see("3 changes, the last at revision")
+	require.Equal(t, []string{"deleted /registry/new", "created /registry/new", "changed /registry/pods/default/web-07"},
+		of[[]string](p, `[...document.querySelectorAll(".version .head")].map((e) => e.children[0].innerText + " " + e.children[1].innerText)`))
+	p.run(`document.querySelectorAll("summary")[1].click()`)
+	p.see("image: example.org/web:3.0")
+
+	// What changes during a pause is shown after it.
+	p.click("Pause")
+	p.see("Paused.")
+	put(t, c, "/registry/paused", []byte("x"))
+	p.click("Continue")
+	p.see("4 changes", "/registry/paused")
+
+	// One key only.
+	p.visit("#/key/" + link("/registry/new"))
+	p.click("Watch")
+	p.see("Watching since revision")
+	put(t, c, "/registry/newer", []byte("x"))
+	put(t, c, "/registry/new", []byte("again"))
+	p.see("1 change,", "/registry/new")
+	p.seeNot("newer", "1 change,")
+}
+
+func TestLeasesAndWatchers(t *testing.T) {
+	n, c := start(t)
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	p.visit("#/key/leased")
+	p.see("of 1 h 0 min left")
+	p.run(`document.querySelector("dl a").click()`)
+	p.see("Lease ", "1 h 0 min", "leased", "1 shown")
+	p.click("Leases")
+	p.see("1 shown", "leased")
+	<-c.Watch(t.Context(), "/registry/pods/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-c.Watch(t.Context(), "greeting", clientv3.WithCreatedNotify())
+	p.click("Watchers")
+	p.await(row("/registry/pods/*") + ` === "/registry/pods/* 1 0"`)
+	p.await(row("greeting") + ` === "greeting 1 0"`)
+}
+
+func TestValueAtAnyRevisionAndDifferences(t *testing.T) {
+	n, c := start(t)
+	var revisions []int64
+	for _, value := range []string{"a\nb\n", "a\nc\n", "a\nb\n"} {
+		revisions = append(revisions, put(t, c, "key", []byte(value)))
+	}
+	p := open(t, n.Endpoint())
+	p.visit("#/key/key")
+	p.see("version 3")
+	p.run(fmt.Sprintf(`document.querySelector("[aria-label='Show revision %d']").click()`, revisions[1]))
+	p.see(fmt.Sprintf("This is the key at revision %d.", revisions[1]))
+	p.await(`document.querySelector("#value").innerText === "a\nc\n"`)
+	p.click("Show it as it is now")
+	p.await(`document.querySelector("#value").innerText === "a\nb\n"`)
+	p.fill("From revision", fmt.Sprint(revisions[0]))
+	p.fill("to revision", fmt.Sprint(revisions[1]))
+	p.click("Compare")
+	p.await(`[...document.querySelectorAll("#compare .add, #compare .del")].map((e) => e.innerText).join() === "- b,+ c"`)
+	p.run(fmt.Sprintf(`document.querySelector("[aria-label='Compare with now: revision %d']").click()`, revisions[0]))
+	p.await(`document.querySelector("#compare").innerText.includes("There is no difference.")`)
+	p.visit("#/key/key?from=1&to=")
+	p.await(`document.querySelector("#compare").innerText.includes("the key does not exist")`)
+	p.await(`document.querySelector("#compare .add").innerText === "+ a"`)
+	p.visit("#/key/key?revision=1")
+	p.see("The key did not exist at this revision.")
+}
+
+func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {
+	n, c := start(t)
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	downloads := t.TempDir()
+	_, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads})
+	require.NoError(t, err)
+	saved := func(name string) (content string) {
+		eventually.True(t, name, func() bool {
+			raw, err := os.ReadFile(filepath.Join(downloads, name))
+			content = string(raw)
+			return err == nil
+		})
+		return content
+	}
+	p.visit("#/key/" + link("/registry/pods/default/web-07"))
+	p.see("image: example.org/web:2.0")
+	require.Equal(t, []string{"apiVersion", "kind"}, of[[]string](p, `[...document.querySelectorAll("#value .hl-key")].slice(0, 2).map((e) => e.innerText)`))
+	p.run(`import("./api.js").then((api) => api.get("key", {key: btoa("/registry/pods/default/web-07").replaceAll("=", "")}))
+		.then((got) => { window.readable = got.value.readable })`)
+	p.await(`window.readable === document.querySelector("#value").textContent`)
+	p.click("Download")
+	require.Equal(t, of[string](p, `window.readable`), saved("web-07.yaml"))
+	p.click("As stored")
+	require.True(t, strings.HasPrefix(saved("web-07"), "k8s\x00"))
+	p.run(`document.execCommand = (what) => { window.copied = document.activeElement.value; return what === "copy" };
+		Object.defineProperty(navigator, "clipboard", {value: undefined})`)
+	p.click("Copy")
+	p.see("Copied.")
+	p.await(`window.copied === window.readable`)
+	wraps := `getComputedStyle(document.querySelector("#value")).whiteSpaceCollapse + getComputedStyle(document.querySelector("#value")).textWrapMode`
+	p.await(wraps + ` === "preservenowrap"`)
+	p.click("Wrap")
+	p.await(wraps + ` === "preservewrap"`)
+
+	// What a Secret holds is not stored in a file either.
+	p.visit("#/key/" + link("/registry/secrets/default/login"))
+	p.seeNot("As stored", "hidden: 7 bytes")
+}
+
+func TestDeleteAllBelowAPrefixAfterAPreview(t *testing.T) {
+	n, c := start(t, "--console-write")
+	fill(t, c)
+	p := open(t, n.Endpoint())
+	p.visit("#/keys//registry/events/default/")
+	p.click("Delete all")
+	p.see("150 keys at revision", "event-000", "and 50 more")
+	p.fill("Type 150, how many keys to delete", "15")
+	p.run(`document.querySelector("form.remove .danger").click()`)
+	require.Equal(t, int64(1), of[int64](p, `document.querySelectorAll("form.remove input:invalid").length`))
+	put(t, c, "/registry/events/default/event-150", []byte("late"))
+	p.fill("Type 150, how many keys to delete", "150")
+	p.run(`document.querySelector("form.remove .danger").click()`)
+	p.see("keys were created or changed since the preview")
+	p.click("Count again")
+	p.fill("Type 151, how many keys to delete", "151")
+	p.run(`document.querySelector("form.remove .danger").click()`)
+	p.see("151 keys were deleted.")
+	left, err := c.Get(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	require.EqualValues(t, 33, left.Count)
+}
+
+func TestPlotsHaveAxesAndPoints(t *testing.T) {
+	n, c := start(t)
+	p := open(t, n.Endpoint())
+	p.see("This node over time", "Requests per second")
+	// The server has kept the figures of the start; there is one more with each answer.
+	plot := `[...document.querySelectorAll("#plots figure")].find((e) => e.innerText.startsWith("Memory"))`
+	p.await(`/MiB at \d\d:\d\d:\d\d/.test(` + plot + `.innerText)`)
+	require.Len(t, of[[]string](p, `[...`+plot+`.querySelectorAll("text")].map((e) => e.textContent)`), 6)
+	put(t, c, "key", []byte("x"))
+	p.click("1 h")
+	p.await(`[...document.querySelectorAll("#plots button")].find((e) => e.innerText === "1 h").ariaPressed === "true"`)
+	p.await(plot + `.querySelector("svg").getAttribute("aria-label").startsWith("Memory of this process: ")`)
+	p.run(plot + `.querySelector("svg").focus()`)
+	p.run(plot + `.querySelector("svg").dispatchEvent(new KeyboardEvent("keydown", {key: "Home", bubbles: true}))`)
+	p.await(`!!` + plot + `.querySelector(".cursor")`)
+}
+
+// TestDialogsKeepAndReturnTheFocus: a dialog has the focus, Tab does not leave it, and Escape closes it and changes nothing.
+func TestDialogsKeepAndReturnTheFocus(t *testing.T) {
+	n, c := start(t, "--console-write")
+	put(t, c, "greeting", []byte("hello"))
+	p := open(t, n.Endpoint())
+	p.visit("#/key/greeting")
+	p.see("Save")
+	p.run(`const b = [...document.querySelectorAll("#edit .danger")][0]; b.focus(); b.click()`)
+	p.await(`document.activeElement.closest("dialog")?.open === true`)
+	for range 4 {
+		p.do(chromedp.KeyEvent("\t"))
+		require.True(t, of[bool](p, `!document.querySelector("main").contains(document.activeElement)`))
+	}
+	p.do(chromedp.KeyEvent("\u001b"))
+	p.await(`!document.querySelector("dialog")`)
+	p.await(`document.activeElement.innerText === "Delete"`)
+	require.Equal(t, "hello", value(t, c, "greeting"))
+
+	// A new page takes the focus, and everything that has it shows that.
+	p.click("Leases")
+	p.await(`document.activeElement.id === "main"`)
+	p.do(chromedp.KeyEvent("\t"))
+	p.await(`document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle === "solid"`)
+}

@@ -1,0 +1,161 @@
+import { get } from "./api.js";
+import { failed, fill, h, loading } from "./dom.js";
+import { count, millis, rate, size } from "./format.js";
+
+const interval = 10000; // milliseconds, as often as the server keeps figures
+const times = [["15 min", 900], ["1 h", 3600], ["6 h", 21600]];
+const height = 120;
+const left = 58; // of the axes: room for figures
+const bottom = 20;
+
+// What the plots show of two samples, one after the other: a value for the time between them, null if there is none.
+const perSecond = (...names) => (a, b, at) => names.reduce((sum, n) => sum + Math.max(at(b, n) - at(a, n), 0), 0) * 1000 / (at(b, "time") - at(a, "time"));
+const mean = (name) => (a, b, at) => {
+  const n = at(b, `${name}.count`) - at(a, `${name}.count`);
+  return n > 0 ? (at(b, `${name}.sum`) - at(a, `${name}.sum`)) / n : null;
+};
+const now = (name) => (_, b, at) => at(b, name);
+const all = [
+  ["Requests per second", perSecond("requests"), rate],
+  ["Writes per second", perSecond("puts", "deletes"), rate],
+  ["Reads per second", perSecond("ranges"), rate],
+  ["Events per second", perSecond("events"), rate],
+  ["Commit, mean", mean("commit"), millis],
+  ["SQL statement, mean", mean("sql"), millis],
+  ["Watchers", now("watchers"), count],
+  ["Leases", now("leases"), count],
+  ["Memory of this process", now("memory_bytes"), size],
+  ["Database", now("db_size"), size],
+];
+
+// plots is a section with the figures of this node over a time that is chosen.
+export function plots(signal) {
+  const drawn = all.map(([title, of, write]) => plot(title, of, write));
+  const state = h("div", null, loading("the plots"));
+  const choices = times.map(([label, seconds]) => h("button", { type: "button", "aria-pressed": "false", on: { click: () => choose(seconds) } }, label));
+  let chosen = 0;
+  let timer = 0;
+
+  async function load() {
+    clearTimeout(timer);
+    const seconds = chosen;
+    if (!document.hidden) {
+      try {
+        const got = await get("samples", { seconds }, signal);
+        if (seconds !== chosen) return; // another time was chosen since
+        const at = (row, name) => row[got.columns.indexOf(name)];
+        const end = at(got.rows.at(-1), "time");
+        for (const p of drawn) p.show(got.rows, at, end - seconds * 1000, end);
+        fill(state, got.rows.length < 3 && h("p", { class: "dim" }, "The server keeps figures from its start on, every 10 seconds."));
+      } catch (error) {
+        if (signal.aborted) return;
+        fill(state, failed(error));
+      }
+    }
+    if (!signal.aborted && seconds === chosen) timer = setTimeout(load, interval);
+  }
+
+  function choose(seconds) {
+    chosen = seconds;
+    times.forEach(([, s], i) => choices[i].setAttribute("aria-pressed", String(s === seconds)));
+    load();
+  }
+
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  choose(times[0][1]);
+  return h("section", { id: "plots" }, h("h2", null, "This node over time"),
+    h("div", { class: "row", role: "group", "aria-label": "Time" }, choices), state, h("div", { class: "plots" }, drawn.map((p) => p.box)));
+}
+
+// plot is one figure with axes. Pointer and arrow keys choose a point, whose time and value are then shown.
+function plot(title, of, write) {
+  const svg = h("svg", { class: "plot", role: "img", tabindex: "0", height });
+  const chosen = h("output", { class: "dim" });
+  const box = h("figure", null, h("figcaption", null, h("span", null, title), chosen), svg);
+  let points = []; // [time, value]
+  let span = [0, 1];
+  let at = -1; // the point that is chosen
+  let width = 0;
+
+  const x = (t) => left + ((t - span[0]) / (span[1] - span[0])) * (width - left - 8);
+  let top = 1;
+  const y = (v) => 8 + (1 - v / top) * (height - bottom - 8);
+
+  function draw() {
+    width = svg.clientWidth;
+    if (width === 0) return;
+    const values = points.map(([, v]) => v).filter((v) => v !== null);
+    top = nice(Math.max(...values, 0));
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    fill(svg, [0, top / 2, top].map((v) => [
+      h("line", { class: "grid", x1: left, x2: width - 8, y1: y(v), y2: y(v) }),
+      h("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, write(v)),
+    ]), [0, 0.5, 1].map((part) => h("text", { x: x(span[0] + part * (span[1] - span[0])), y: height - 4, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" },
+      clock(span[0] + part * (span[1] - span[0])))),
+    h("path", { d: path(points) }));
+    svg.setAttribute("aria-label", values.length === 0 ? `${title}: nothing yet`
+      : `${title}: ${write(values.at(-1))} now, ${write(Math.min(...values))} to ${write(Math.max(...values))}`);
+    point();
+  }
+
+  // path leaves gaps where there is no value.
+  function path(list) {
+    let d = "";
+    let pen = "M";
+    for (const [t, v] of list) {
+      if (v === null) pen = "M";
+      else {
+        d += `${pen}${x(t).toFixed(1)} ${y(v).toFixed(1)}`;
+        pen = "L";
+      }
+    }
+    return d;
+  }
+
+  // point marks what is chosen.
+  function point() {
+    svg.querySelector(".cursor")?.remove();
+    const [t, v] = points[at] ?? points.at(-1) ?? [];
+    chosen.textContent = t === undefined ? "" : `${v === null ? "–" : write(v)} at ${clock(t, true)}`;
+    if (points[at]) svg.append(h("line", { class: "cursor", x1: x(t), x2: x(t), y1: 8, y2: height - bottom }));
+  }
+
+  const choose = (i) => {
+    at = i;
+    point();
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const t = span[0] + ((event.offsetX - left) / (width - left - 8)) * (span[1] - span[0]);
+    choose(points.reduce((best, p, i) => (Math.abs(p[0] - t) < Math.abs((points[best]?.[0] ?? Infinity) - t) ? i : best), -1));
+  });
+  svg.addEventListener("pointerleave", () => choose(-1));
+  svg.addEventListener("blur", () => choose(-1));
+  svg.addEventListener("keydown", (event) => {
+    const from = at < 0 ? points.length - 1 : at;
+    const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: points.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    choose(Math.min(Math.max(to, 0), points.length - 1));
+  });
+  new ResizeObserver(draw).observe(svg);
+
+  return {
+    box,
+    show(rows, column, start, end) {
+      span = [start, end];
+      // A process that started anew counts from zero: there is no value for the time of that.
+      points = rows.slice(1).map((row, i) => [column(row, "time"), column(row, "started") === column(rows[i], "started") ? of(rows[i], row, column) : null]);
+      at = -1;
+      draw();
+    },
+  };
+}
+
+// nice is a round number of at least n, for the end of an axis.
+function nice(n) {
+  if (n <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(n));
+  return [1, 2, 5, 10].find((f) => f * power >= n * 0.999) * power;
+}
+
+const clock = (ms, exact) => new Date(ms).toLocaleTimeString("en-GB", exact ? {} : { hour: "2-digit", minute: "2-digit" });
