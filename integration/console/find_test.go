@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -201,6 +203,33 @@ func TestDeleteAllBelowAPrefixAfterAPreview(t *testing.T) {
 	left, err := c.Get(t.Context(), "/registry/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.EqualValues(t, 33, left.Count)
+}
+
+func TestObjectsAreEditedAsYAML(t *testing.T) {
+	n, c := start(t, "--console-write")
+	fill(t, c)
+	const key = "/registry/pods/default/web-03"
+	image := func() string {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(value(t, c, key)), nil, nil)
+		require.NoError(t, err)
+		require.Len(t, object.(*corev1.Pod).ManagedFields, 1)
+		return object.(*corev1.Pod).Spec.Containers[0].Image
+	}
+	p := open(t, n.Endpoint())
+	p.visit("#/key/" + link(key))
+	p.see("Object, as YAML")
+	yaml := of[string](p, `document.querySelector("textarea").value`)
+	p.fill("Object, as YAML", strings.Replace(yaml, "nodeName: node-1", "nodename: node-1", 1))
+	p.click("Save")
+	p.see("spec.nodename: there is no such field")
+	p.fill("Object, as YAML", strings.Replace(yaml, "web:1.0", "web:9.0", 1))
+	p.click("Check")
+	p.await(`[...document.querySelectorAll("#edit .add, #edit .del")].map((e) => e.innerText.trim()).join() === "-   - image: example.org/web:1.0,+   - image: example.org/web:9.0"`)
+	require.Equal(t, "example.org/web:1.0", image())
+	p.accessible("yaml")
+	p.click("Save")
+	p.see("version 2")
+	require.Equal(t, "example.org/web:9.0", image())
 }
 
 func TestPlotsHaveAxesAndPoints(t *testing.T) {

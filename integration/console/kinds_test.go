@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -102,7 +103,20 @@ func compareObject(t *testing.T, what string, object runtime.Object) {
 	gvk := object.GetObjectKind().GroupVersionKind()
 	require.Equal(t, []string{gvk.GroupVersion().String(), gvk.Kind}, []string{got.APIVersion, got.Kind})
 	require.Equal(t, fieldsOf(t, reference), fieldsOf(t, got.Fields), what)
+
+	// What the console writes is what Kubernetes reads.
+	written, err := kubernetes.Encode(value.Bytes(), got.Fields)
+	require.NoError(t, err, what)
+	again, _, err := scheme.Codecs.UniversalDeserializer().Decode(written, nil, nil)
+	require.NoError(t, err, what)
+	// null is the same as nothing there: a pointer to a zero time becomes none.
+	require.Equal(t, noNulls(fieldsOf(t, reference)), noNulls(fieldsOf(t, again)), what)
 }
+
+// nulls finds fields that are null in indented JSON, and noNulls leaves them out.
+var nulls = regexp.MustCompile(`(?m)^ *"[^\n]*": null,?\n|,$`)
+
+func noNulls(indented string) string { return nulls.ReplaceAllString(indented, "") }
 
 // fieldsOf returns the JSON of x in one form: indented and sorted by name.
 func fieldsOf(t *testing.T, x any) string {

@@ -33,7 +33,7 @@ func (v viewer) view(value []byte) *view {
 	if hidden {
 		// Text and hex would show the hidden parts.
 		out.addNote(secretNote)
-		out.Hidden = true
+		out.Hidden, out.YAML = true, false
 		if out.Readable == "" {
 			out.Readable = v.hidden(value) + "\n"
 		}

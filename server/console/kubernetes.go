@@ -90,7 +90,7 @@ func (v viewer) object(out *view, fields map[string]any, why string) (hidden boo
 		out.addNote(errors.Join(errors.New("cannot be shown as YAML"), err).Error())
 		return hidden
 	}
-	out.Readable = cut(string(text))
+	out.Readable, out.YAML = cut(string(text)), !hidden && len(text) <= textBytes
 	return hidden
 }
 

@@ -39,6 +39,8 @@ type view struct {
 	Hex      string `json:"hex,omitempty"`
 	// Editable: Text is the whole value, and nothing of it is hidden.
 	Editable bool `json:"editable"`
+	// YAML: Readable is a whole object of Kubernetes as YAML, and nothing of it but managedFields is hidden.
+	YAML bool `json:"yaml"`
 	// Hidden: parts of the value are hidden in Readable, and there are no other forms.
 	Hidden bool   `json:"hidden"`
 	Note   string `json:"note,omitempty"`

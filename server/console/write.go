@@ -50,9 +50,14 @@ func (h *Handler) put(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
-	return h.change(r, in.Key, in.ModRevision, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-		RequestPut: &pb.PutRequest{Key: in.Key, Value: in.Value, IgnoreLease: in.ModRevision != 0},
-	}})
+	op := putOf(in.Key, in.Value)
+	op.GetRequestPut().IgnoreLease = in.ModRevision != 0
+	return h.change(r, in.Key, in.ModRevision, op)
+}
+
+// putOf puts a key that exists, and keeps its lease.
+func putOf(key, value []byte) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value, IgnoreLease: true}}}
 }
 
 // delete deletes a key that still is at mod_revision.
@@ -70,7 +75,7 @@ func (h *Handler) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // change does op if the key still is at a revision.
-func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.RequestOp) (any, error) {
+func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.RequestOp) (*writtenBody, error) {
 	res, err := h.kv.Txn(caller(r), &pb.TxnRequest{
 		Compare: []*pb.Compare{{
 			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: modRevision},
@@ -83,5 +88,5 @@ func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.
 	if !res.Succeeded {
 		return nil, errChanged
 	}
-	return writtenBody{res.Header.Revision}, nil
+	return &writtenBody{res.Header.Revision}, nil
 }

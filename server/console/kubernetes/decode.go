@@ -90,12 +90,17 @@ func (s *schema) open(value []byte) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.object(envelope), nil
+}
+
+// object returns what an envelope says and holds.
+func (s *schema) object(envelope protoreflect.Message) *Object {
 	typeMeta := s.envelope.get(envelope, "typeMeta").Message()
 	typeOf := s.envelope.field("typeMeta").message
 	return &Object{
 		APIVersion: typeOf.get(typeMeta, "apiVersion").String(), Kind: typeOf.get(typeMeta, "kind").String(),
 		Raw: s.envelope.get(envelope, "raw").Bytes(),
-	}, nil
+	}
 }
 
 func unmarshal(m *message, raw []byte) (protoreflect.Message, error) {
@@ -104,7 +109,7 @@ func unmarshal(m *message, raw []byte) (protoreflect.Message, error) {
 		return nil, err
 	}
 	out := dynamicpb.NewMessage(m.desc)
-	return out, proto.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true}.Unmarshal(raw, out)
+	return out, proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(raw, out)
 }
 
 // check returns an error if raw is nested too deeply, has more values than *left, from which it deducts them,

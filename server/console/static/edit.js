@@ -1,6 +1,7 @@
 import { post } from "./api.js";
 import { fromParam, read, show, toBase64, toLink } from "./bytes.js";
 import { confirmed, failed, field, fill, h, notice } from "./dom.js";
+import { lines } from "./history.js";
 
 // editor changes or deletes a key that was read, and calls done after that. What is no
 // text, or partly hidden, can be deleted only.
@@ -10,6 +11,7 @@ export function editor(got, name, done) {
   const remove = h("button", { type: "button", class: "danger", on: { click: async () => {
     if (await confirmed(`Delete ${show(name)}?`, "Delete")) attempt(state, () => post("delete", at), done);
   } } }, "Delete");
+  if (got.value.yaml) return h("section", { id: "edit" }, h("h2", null, "Change"), state, objectEditor(got, at, state, remove, done));
   if (!got.value.editable) return h("section", { id: "edit" }, h("h2", null, "Change"), state, remove);
 
   const text = h("textarea", { name: "value", spellcheck: "false" });
@@ -20,6 +22,27 @@ export function editor(got, name, done) {
     attempt(state, () => post("put", { ...at, value }), done);
   } } }, field("Value", text), h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Save"), remove));
   return h("section", { id: "edit" }, h("h2", null, "Change"), state, form);
+}
+
+// objectEditor edits an object of Kubernetes as YAML. The server checks it, shows what would change, and stores it in
+// the form that it had.
+function objectEditor(got, at, state, remove, done) {
+  const text = h("textarea", { name: "yaml", spellcheck: "false", rows: 16 });
+  const result = h("div", { role: "status" });
+  text.value = got.value.readable;
+  const body = (write) => ({ ...at, yaml: text.value, write });
+  const check = () => {
+    fill(result);
+    let checked;
+    attempt(state, async () => { checked = await post("object", body(false)); },
+      () => fill(result, lines(checked.diff, "What would change", "Nothing would change.")));
+  };
+  return h("form", { on: { submit: (event) => {
+    event.preventDefault();
+    fill(result);
+    attempt(state, () => post("object", body(true)), done);
+  } } }, field("Object, as YAML", text), result, h("div", { class: "row" }, h("button", { type: "button", on: { click: check } }, "Check"),
+    h("button", { type: "submit", class: "main" }, "Save"), remove));
 }
 
 // lineEnds gives the text of a control, whose lines end with \n, the ends that the

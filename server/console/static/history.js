@@ -67,7 +67,7 @@ function version(v, address) {
   return h("article", { class: "version", "aria-label": `Revision ${v.revision}` },
     h("div", { class: "head" },
       h("h3", null, `Revision ${count(v.revision)}`), h("span", { class: `tag ${v.change}` }, v.change),
-      v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, h("span", { class: "dim" }, facts.join(", ")),
+      v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, facts.length > 0 && h("span", { class: "dim" }, facts.join(", ")),
       v.change !== "deleted" && h("a", { href: `${address}?revision=${v.revision}`, "aria-label": `Show revision ${v.revision}` }, "Show"),
       h("a", { href: `${address}?from=${v.revision}&to=`, "aria-label": `Compare with now: revision ${v.revision}` }, "Compare with now")),
     v.note ? h("p", { class: "dim" }, v.note) : null,
@@ -87,7 +87,7 @@ function diff(v) {
 }
 
 // lines shows a comparison, or why it has no lines.
-function lines(diff, label, none) {
+export function lines(diff, label, none) {
   const rows = diff.hunks.map((hunk) => [
     h("div", { class: "at" }, `@@ ${hunk.from} → ${hunk.to}`),
     hunk.lines.map((l) => h("div", { class: l.op === "+" ? "add" : l.op === "-" ? "del" : null }, `${l.op} ${l.text}`)),

@@ -147,9 +147,9 @@ export function crumbs(path) {
   let start = 0;
   for (let i = 0; i < path.length; i++) {
     if (path[i] !== 0x2f) continue;
-    steps.push(h("li", null, " › ", h("a", { href: `#/keys/${toLink(path.slice(0, i + 1))}` }, show(path.slice(start, i + 1)))));
+    steps.push(h("li", null, h("a", { href: `#/keys/${toLink(path.slice(0, i + 1))}` }, show(path.slice(start, i + 1)))));
     start = i + 1;
   }
-  if (start < path.length) steps.push(h("li", null, ` › ${show(path.slice(start))}`));
+  if (start < path.length) steps.push(h("li", null, show(path.slice(start))));
   return h("nav", { "aria-label": "Levels above" }, h("ol", { class: "crumbs" }, steps));
 }

@@ -6,7 +6,7 @@ import { count, seconds } from "./format.js";
 // leases lists the leases with their keys, or shows one.
 export async function leases(main, param, signal) {
   const id = show(fromParam(param));
-  const list = table("Leases", ["Lease", "#Left", "#Granted", "Keys"], []);
+  const list = table("Leases", ["Lease", "#Left", "#+Granted", "Keys"], []);
   const state = h("div");
   fill(main, h("h1", null, id ? `Lease ${id}` : "Leases"), id && h("p", null, h("a", { href: "#/leases/" }, "All leases")), h("section", null, list, state));
   list.hidden = true;

@@ -24,13 +24,13 @@ const all = [
   ["SQL statement, mean", mean("sql"), millis],
   ["Watchers", now("watchers"), count],
   ["Leases", now("leases"), count],
-  ["Memory of this process", now("memory_bytes"), size],
-  ["Database", now("db_size"), size],
+  ["Memory of this process", now("memory_bytes"), size, 1024],
+  ["Database", now("db_size"), size, 1024],
 ];
 
 // plots is a section with the figures of this node over a time that is chosen.
 export function plots(signal) {
-  const drawn = all.map(([title, of, write]) => plot(title, of, write));
+  const drawn = all.map((figure) => plot(...figure));
   const state = h("div", null, loading("the plots"));
   const choices = times.map(([label, seconds]) => h("button", { type: "button", "aria-pressed": "false", on: { click: () => choose(seconds) } }, label));
   let chosen = 0;
@@ -68,7 +68,7 @@ export function plots(signal) {
 }
 
 // plot is one figure with axes. Pointer and arrow keys choose a point, whose time and value are then shown.
-function plot(title, of, write) {
+function plot(title, of, write, base = 1000) {
   const svg = h("svg", { class: "plot", role: "img", tabindex: "0", height });
   const chosen = h("output", { class: "dim" });
   const box = h("figure", null, h("figcaption", null, h("span", null, title), chosen), svg);
@@ -85,7 +85,7 @@ function plot(title, of, write) {
     width = svg.clientWidth;
     if (width === 0) return;
     const values = points.map(([, v]) => v).filter((v) => v !== null);
-    top = nice(Math.max(...values, 0));
+    top = 2 * nice(Math.max(...values, 0) / 2, base, write === millis ? 0 : 1);
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     fill(svg, [0, top / 2, top].map((v) => [
       h("line", { class: "grid", x1: left, x2: width - 8, y1: y(v), y2: y(v) }),
@@ -105,7 +105,7 @@ function plot(title, of, write) {
     for (const [t, v] of list) {
       if (v === null) pen = "M";
       else {
-        d += `${pen}${x(t).toFixed(1)} ${y(v).toFixed(1)}`;
+        d += `${pen}${x(t).toFixed(1)} ${y(v).toFixed(1)}${pen === "M" ? "h0" : ""}`; // a point of its own is a dot
         pen = "L";
       }
     }
@@ -151,11 +151,11 @@ function plot(title, of, write) {
   };
 }
 
-// nice is a round number of at least n, for the end of an axis.
-function nice(n) {
-  if (n <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 5, 10].find((f) => f * power >= n * 0.999) * power;
+// nice is a round number of at least n and least, for the middle of an axis.
+function nice(n, base, least) {
+  if (n <= least) return least || 1;
+  const power = base ** Math.floor(Math.log(n) / Math.log(base));
+  return [1, 2, 5, 10, 20, 50, 100, 200, 500, base].find((f) => f * power >= n * 0.999) * power;
 }
 
 const clock = (ms, exact) => new Date(ms).toLocaleTimeString("en-GB", exact ? {} : { hour: "2-digit", minute: "2-digit" });

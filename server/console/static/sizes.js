@@ -42,5 +42,5 @@ function draw(result, s) {
   return fill(result,
     s.complete ? null : notice(`The count ended early, at ${show(fromBase64(s.reached))}.`),
     h("p", { class: "dim" }, `${count(s.keys)} keys, ${size(s.bytes)} in keys and current values`),
-    table("Size by prefix", ["Prefix", "#Keys", "#Bytes", ""], rows));
+    table("Size by prefix", ["Prefix", "#Keys", "#Bytes", "+"], rows));
 }

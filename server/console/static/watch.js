@@ -16,7 +16,7 @@ export async function watch(main, param, signal, _, query) {
   const pause = h("button", { type: "button", "aria-pressed": "false", on: { click: toggle } }, "Pause");
   const clear = h("button", { type: "button", on: { click: () => fill(list) } }, "Clear");
   fill(main, h("h1", { class: subject.length > 0 && "mono" }, `Watch ${subject.length > 0 ? show(subject) + (exact ? "" : "*") : "all keys"}`), crumbs(subject),
-    h("section", null, problem, h("div", { class: "row" }, pause, clear, state), list));
+    h("section", null, problem, h("div", { class: "row group" }, pause, clear, state), list));
 
   let last = 0; // the newest revision that was shown, and the keys of it
   let seen = new Set();
