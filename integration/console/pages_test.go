@@ -42,10 +42,10 @@ func TestOverview(t *testing.T) {
 	p.do(chromedp.EmulateViewport(390, 800))
 	p.await(`[...document.querySelectorAll("td .id")].every((e) => e.getClientRects().length === 1)`)
 	p.do(chromedp.EmulateViewport(1100, 800))
-	for os.Getenv(envPictures) != "" && of[int](p, `document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 12 {
+	for os.Getenv(envPictures) != "" && of[int](p, `document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 36 {
 		put(t, c, "greeting", []byte("busy"))
 	}
-	p.picture("overview.png", 1180, false)
+	p.picture("overview.png", 1560, false)
 
 	_, err := c.Compact(t.Context(), 20)
 	require.NoError(t, err)
@@ -76,6 +76,7 @@ func TestKeysAndHistory(t *testing.T) {
 	p.fill("Keys that begin with", "/registry/pods/default/web-0")
 	p.click("Show")
 	p.seeNot("web-10", "10 shown")
+	p.see("v1 Pod", "196 B")
 	p.fits("the keys")
 	p.picture("keys.png", 640, false)
 

@@ -14,8 +14,12 @@
 //   - No secret is shown: no password, no token, no datastore; what a Secret of
 //     Kubernetes holds is replaced by its length.
 //   - A view of any stored value is bounded and never panics (FuzzView).
+//   - An object is edited only if all of it can be written again: kinds and fields that are
+//     not known are refused (TestObjectsThatWouldLoseSomethingAreNotEdited).
+//   - Every answer is bounded, in time, keys or bytes. One request at a time goes through
+//     all keys, and so many watch at most.
 //
-// Objects of Kubernetes in protobuf are decoded by console/kubernetes, without Kubernetes' packages.
+// Objects of Kubernetes in protobuf are decoded and encoded by console/kubernetes, without Kubernetes' packages.
 //
 // Start reading at console.go; then browse.go, view.go and decode.go, and static/main.js.
 package console

@@ -2,12 +2,13 @@
 // sqlbrain.Peer of feedpb/peer.proto, and the client for it. Package link connects the
 // members and authenticates them.
 //
-// The service has two calls:
+// The service has three calls:
 //
 //   - Position returns where the cluster stands. Only the leader answers, and only
 //     after it has confirmed that it still leads.
 //   - Follow is the commit feed: all events starting at a revision, in order, in whole
 //     revisions, for as long as the member leads.
+//   - Figures returns what any member's process measures, for the console.
 //
 // Invariants:
 //

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
@@ -38,6 +40,18 @@ func TestFeedReturnsEventsUnchanged(t *testing.T) {
 	next := follow(t, c, 5)
 	l.commit(put(5, 0, 1), put(5, 1, 1))
 	require.Len(t, until(t, next, 5), 2)
+}
+
+func TestMembersReportTheirFigures(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	s := newService(l)
+	s.figures = func() (map[string]float64, error) { return map[string]float64{"watchers": 3}, nil }
+	got, err := newClient(t, serve(t, s, l)).Figures(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"watchers": 3}, got)
+
+	_, err = newClient(t, serve(t, feedpb.UnimplementedPeerServer{}, l)).Figures(t.Context())
+	require.Equal(t, codes.Unimplemented, status.Code(err), "a member of an older version")
 }
 
 func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {

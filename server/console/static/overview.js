@@ -122,7 +122,7 @@ class Board {
     this.statements = table("SQL statements", ["Statement", "#Since the start", "#Time in all", "#Mean in all", "#Mean now"], []);
     this.about = h("dl", { class: "meta" });
     this.thisNode = h("h2", { class: "above" });
-    const group = (part) => h("div", { class: "tiles" }, part.map((t) => t.box));
+    const group = (part) => h("div", { class: part.length === 6 ? "tiles six" : "tiles" }, part.map((t) => t.box));
     this.parts = [
       this.problems, h("h2", { class: "above" }, "Cluster"), group(this.tiles.slice(0, cluster.length)),
       h("section", null, h("h2", null, "Members"), this.noLeader, this.members),

@@ -45,7 +45,9 @@ export function plots(signal) {
         if (seconds !== chosen) return; // another time was chosen since
         const at = (row, name) => row[got.columns.indexOf(name)];
         const end = at(got.rows.at(-1), "time");
-        for (const p of drawn) p.show(got.rows, at, end - seconds * 1000, end);
+        // A server that started since then fills the plots too, with a minute at least.
+        const start = Math.max(end - seconds * 1000, Math.min(at(got.rows[0], "time"), end - 60000));
+        for (const p of drawn) p.show(got.rows, at, start, end);
         fill(state, got.rows.length < 3 && h("p", { class: "dim" }, "The server keeps figures from its start on, every 10 seconds."));
       } catch (error) {
         if (signal.aborted) return;
@@ -91,7 +93,7 @@ function plot(title, of, write, base = 1000) {
       h("line", { class: "grid", x1: left, x2: width - 8, y1: y(v), y2: y(v) }),
       h("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, write(v)),
     ]), [0, 0.5, 1].map((part) => h("text", { x: x(span[0] + part * (span[1] - span[0])), y: height - 4, "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" },
-      clock(span[0] + part * (span[1] - span[0])))),
+      clock(span[0] + part * (span[1] - span[0]), span[1] - span[0] < 300000))),
     h("path", { d: path(points) }));
     svg.setAttribute("aria-label", values.length === 0 ? `${title}: nothing yet`
       : `${title}: ${write(values.at(-1))} now, ${write(Math.min(...values))} to ${write(Math.max(...values))}`);
