@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,8 +100,13 @@ func Figures(g prometheus.Gatherer, n Node) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Values["revision"] = float64(n.Status().Revision)
-	return m.Values, nil
+	return figuresOf(m, n.Status().Revision), nil
+}
+
+func figuresOf(m metricsBody, revision int64) map[string]float64 {
+	figures := maps.Clone(m.Values)
+	figures["revision"] = float64(revision)
+	return figures
 }
 
 func number(m *dto.Metric) float64 {

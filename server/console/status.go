@@ -83,28 +83,30 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	for _, a := range h.cfg.Node.Alarms() {
 		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
 	}
+	var err error
+	if out.Metrics, err = gather(h.cfg.Metrics); err != nil {
+		return nil, err
+	}
 	var asking sync.WaitGroup
-	asking.Go(func() { h.askMembers(r.Context(), out.Members) })
+	asking.Go(func() { h.askMembers(r.Context(), out) })
 	out.FeedLag = h.feedLag(r, st.Leader)
 	asking.Wait()
-	var err error
-	out.Metrics, err = gather(h.cfg.Metrics)
-	return out, err
+	return out, nil
 }
 
 // askMembers adds the figures of the members that are alive and answer in time, so that the overview is of the
 // whole cluster.
-func (h *Handler) askMembers(ctx context.Context, members []memberBody) {
+func (h *Handler) askMembers(ctx context.Context, out *statusBody) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
-	for i := range members {
-		m := &members[i]
+	for i := range out.Members {
+		m := &out.Members[i]
 		id, err := strconv.ParseUint(m.ID, 16, 64)
 		switch {
 		case err != nil:
 		case m.Self:
-			m.Figures, _ = Figures(h.cfg.Metrics, h.cfg.Node)
+			m.Figures = figuresOf(out.Metrics, out.Revision)
 		case m.Alive && h.cfg.Figures != nil:
 			asking.Go(func() {
 				figures, err := h.cfg.Figures(ctx, id)

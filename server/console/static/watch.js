@@ -64,6 +64,10 @@ export async function watch(main, param, signal, _, query) {
       for (;;) await lines("watch", { key: param, prefix: exact ? 0 : 1, revision: seen.size > 0 ? last : last && last + 1 }, until, take);
     } catch (error) {
       if (until.aborted) return;
+      if (error.status === 401) {
+        dispatchEvent(new Event("hashchange")); // the page begins anew, with the login
+        return;
+      }
       stopping = null;
       state.textContent = "";
       pause.textContent = "Continue";
