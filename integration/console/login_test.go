@@ -61,6 +61,7 @@ func TestLoginAndChanges(t *testing.T) {
 	p.login("alice", "wrong")
 	p.see("etcdserver: authentication failed, invalid user ID or password")
 	p.fits("the login")
+	p.accessible("login")
 	p.login("alice", "alicepw")
 	p.see("Members")
 	p.await(`document.querySelector("#who").innerText.includes("alice")`)
@@ -158,6 +159,7 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 	require.Len(t, role.Perm, 1)
 	require.Equal(t, "/app0", string(role.Perm[0].RangeEnd))
 	p.fits("users and roles")
+	p.accessible("users")
 	p.picture("users.png", 620, false)
 
 	p.run(`document.querySelector("[aria-label='Delete the user bob']").click()`)

@@ -149,6 +149,7 @@ func TestBannerShowsFailingChecks(t *testing.T) {
 	banner := `document.querySelector("#banner").innerText`
 	p.await(banner + `.includes("data_corruption failed: alarm activated: CORRUPT")`)
 	p.fits("the banner")
+	p.accessible("banner")
 	alarm(pb.AlarmRequest_DEACTIVATE)
 	p.await(banner + ` === ""`)
 }
