@@ -144,10 +144,11 @@ function plot(title, of, write, base = 1000) {
   return {
     box,
     show(rows, column, start, end) {
+      const looking = points[at]?.[0]; // the time that is looked at stays
       span = [start, end];
       // A process that started anew counts from zero: there is no value for the time of that.
       points = rows.slice(1).map((row, i) => [column(row, "time"), column(row, "started") === column(rows[i], "started") ? of(rows[i], row, column) : null]);
-      at = -1;
+      at = looking === undefined ? -1 : points.findIndex(([t]) => t >= looking);
       draw();
     },
   };
