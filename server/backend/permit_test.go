@@ -41,6 +41,7 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 			_, err := b.KeyHistory(ctx, none, &read.KeyHistoryRequest{Key: key.Key, Limit: 1})
 			return err
 		},
+		"Watched":         func() error { _, _, err := b.Watched(ctx, none, 1); return err },
 		"Compact":         func() error { _, err := b.Compact(ctx, none, 2, true); return err },
 		"LeaseGrant":      func() error { _, err := b.LeaseGrant(ctx, none, 8, 60); return err },
 		"LeaseRevoke":     func() error { _, err := b.LeaseRevoke(ctx, none, 7); return err },
