@@ -4,6 +4,6 @@
 //
 // Tests: package engines for what all engines have in common; here plan_test.go (no
 // statement scans the table), lock_test.go, mode_test.go (file modes),
-// gather_test.go (writes of the log) and sqlite_test.go (durability, several processes,
-// defragmentation).
+// gather_test.go (writes of the log), sync_linux_test.go (its flushes) and sqlite_test.go
+// (durability, several processes, defragmentation).
 package sqlite

@@ -18,6 +18,9 @@ import (
 // other connections only after that sync, so these never miss what is not written yet. SQLite
 // writes nothing between the sync and that, because the default file system promises not to
 // damage bytes next to those that it writes (SQLITE_IOCAP_POWERSAFE_OVERWRITE).
+//
+// On Linux it syncs the log by fdatasync (sync_linux.go). The first sync is left to the default file
+// system, which also flushes the directory that the log was created in.
 const (
 	gatherVFS = "sqlbrain-gather"
 	// gatherBytes is at least a page. SQLite's file system for Unix cannot write more than
@@ -33,6 +36,7 @@ type gathering struct {
 	buffer  uintptr                      // of gatherBytes; 0 before the first write
 	offset  int64                        // in the file, of the start of buffer
 	length  int                          // of what is in buffer and not in the file
+	synced  bool                         // by the default file system, with its entry in the directory
 }
 
 // baseVFS is the default file system.
@@ -156,7 +160,12 @@ func gatherSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	if rc != sqlite3.SQLITE_OK {
 		return rc
 	}
-	return function[syncFile](g.base.FxSync)(tls, file, flags)
+	if g.synced {
+		return syncData(tls, file, flags)
+	}
+	rc = function[syncFile](g.base.FxSync)(tls, file, flags)
+	g.synced = rc == sqlite3.SQLITE_OK
+	return rc
 }
 
 func gatherFileSize(tls *libc.TLS, file, size uintptr) int32 {

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package sqlite
+
+import "modernc.org/libc"
+
+// syncData flushes the log.
+func syncData(tls *libc.TLS, file uintptr, flags int32) int32 {
+	return function[syncFile](gatheringOf(file).base.FxSync)(tls, file, flags)
+}
