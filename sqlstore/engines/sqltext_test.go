@@ -20,7 +20,7 @@ import (
 // argument it is.
 var takesSQL = map[string]int{
 	"Exec": 0, "Query": 0, "QueryRow": 0, "Prepare": 0,
-	"ExecContext": 1, "QueryContext": 1, "QueryRowContext": 1, "PrepareContext": 1,
+	"ExecContext": 1, "ExecPrepared": 1, "QueryContext": 1, "QueryRowContext": 1, "PrepareContext": 1,
 	"QueryxContext": 1, "QueryRowxContext": 1, "PreparexContext": 1, "GetContext": 2, "SelectContext": 2,
 	// Our own, which pass it on.
 	"EachRow": 2, "readRow": 2, "page": 2, "InList": 0, "askPrimary": 2, "upsert": 2, "exec": 0, "scanColumns": 2, "shown": 1, "ask": 2,
@@ -117,6 +117,7 @@ var notConstant = map[finding]string{
 	{"sqlstore/sqldb.QueryContext", "text"}:                                       "a connection passes on what database/sql gives it",
 	{"sqlstore/sqldb.statement", "text"}:                                          "a connection passes on what database/sql gives it",
 	{"sqlstore/sqldb.ExecContext", "args"}:                                        "no text: a prepared statement's arguments",
+	{"sqlstore/sqldb.ExecPrepared", "args"}:                                       "no text: a prepared statement's arguments",
 	{"sqlstore/sqldb.QueryContext", "args"}:                                       "no text: a prepared statement's arguments",
 	{"cmd/sqlbrain/internal/kine.write", "w.id(r.ModRevision)"}:                   "no text: a prepared statement's argument",
 	{"sqlstore/sqldb.iterPage", "IterText(r)"}:                                    "chosen from constants by two booleans",

@@ -76,6 +76,17 @@ func (c *Conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	return result, c.after(s, err)
 }
 
+// ExecPrepared executes a statement without placeholders, which it prepares and keeps as well.
+func (c *Conn) ExecPrepared(ctx context.Context, text string) (driver.Result, error) {
+	s, err := c.statement(ctx, text, 1) // it counts as one placeholder
+	if err != nil {
+		return nil, err
+	}
+	var args []driver.NamedValue // none
+	result, err := s.exec.ExecContext(ctx, args)
+	return result, c.after(s, err)
+}
+
 // QueryContext implements driver.QueryerContext.
 func (c *Conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	s, err := c.statement(ctx, text, len(args))

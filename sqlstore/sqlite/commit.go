@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -34,73 +35,108 @@ func (e *engine) Commit(_ sqldb.Info, ops []sqlstore.Op) (statement string, atte
 // commitTx uses the only connection for writing. BEGIN may wait for another process, and
 // ends with the context. Everything after it is local, and interrupting COMMIT would leave
 // its outcome unknown.
-func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) (err error) {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		sqldb.Rollback(ctx, conn)
+func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) error {
+	tx := transaction{ops: ops}
+	err := conn.Raw(func(c any) error { return tx.run(ctx, c.(*sqldb.Conn)) })
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errMissed) {
+		err = conflictAt(context.WithoutCancel(ctx), conn, tx.at.Key)
+	}
+	undone := sqldb.Rollback(ctx, conn)
+	if !tx.committing || sqldb.Harmless(e, err) {
 		return sqldb.Definite(ctx, e, err)
 	}
+	switch failure := sqldb.Classify(e, err); {
+	case failure == sqldb.FailureFull:
+		// SQLite rolls back. It needs the space for the commit's last page in the log, without
+		// which the log has no commit, not even for the next process after a crash. SQLITE_IOERR
+		// differs: it may come after that page is in the log, as from the flush.
+		return sqldb.Definite(ctx, e, err)
+	case undone && failure != sqldb.FailureUnknown:
+		return sqldb.Definite(ctx, e, err) // the transaction was still open
+	}
+	return sqldb.Uncertain(ctx, err)
+}
+
+// errMissed says that a conditional change did not change one row.
+var errMissed = errors.New("sqlstore: a row is not as expected")
+
+// transaction carries out a batch on the driver's connection: database/sql takes several locks, and
+// copies the arguments, for each statement.
+type transaction struct {
+	ops        []sqlstore.Op
+	at         *sqlstore.Op         // the last one that was tried
+	committing bool                 // it is at COMMIT
+	args       [3]driver.NamedValue // of the current statement
+}
+
+func (t *transaction) run(ctx context.Context, c *sqldb.Conn) error {
+	if _, err := c.ExecPrepared(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
 	local := context.WithoutCancel(ctx)
-	for i, op := range ops {
+	for i := range t.ops {
 		if i%commitChecks == 0 {
-			err = ctx.Err()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = e.apply(local, conn, op)
-		}
-		if err != nil {
-			sqldb.Rollback(ctx, conn)
-			return sqldb.Definite(ctx, e, err)
+		if err := t.apply(local, c, &t.ops[i]); err != nil {
+			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		sqldb.Rollback(ctx, conn)
-		return sqldb.Definite(ctx, e, err)
+		return err
 	}
-	if _, err := conn.ExecContext(local, "COMMIT"); err != nil {
-		undone := sqldb.Rollback(ctx, conn)
-		switch failure := sqldb.Classify(e, err); {
-		case failure == sqldb.FailureFull:
-			// SQLite rolls back. It needs the space for the commit's last page in the log, without
-			// which the log has no commit, not even for the next process after a crash. SQLITE_IOERR
-			// differs: it may come after that page is in the log, as from the flush.
-			return sqldb.Definite(ctx, e, err)
-		case undone && failure != sqldb.FailureUnknown:
-			return sqldb.Definite(ctx, e, err) // the transaction was still open
-		}
-		return sqldb.Uncertain(ctx, err)
-	}
-	return nil
+	t.committing = true
+	_, err := c.ExecPrepared(local, "COMMIT")
+	return err
 }
 
-func (e *engine) apply(ctx context.Context, conn *sql.Conn, op sqlstore.Op) error {
-	key, value, old := sqldb.NotNil(op.Key), sqldb.NotNil(op.Value), sqldb.NotNil(op.Old)
+func (t *transaction) apply(ctx context.Context, c *sqldb.Conn, op *sqlstore.Op) error {
+	t.at = op
 	var err error
-	var result sql.Result
+	var conditional driver.Result
 	switch op.Kind {
 	case sqlstore.OpPutIfNotExist:
-		result, err = conn.ExecContext(ctx, insertText, key, value)
+		conditional, err = c.ExecContext(ctx, insertText, t.bind(op.Key, op.Value))
 	case sqlstore.OpCAS:
-		result, err = conn.ExecContext(ctx, swapText, key, value, old)
+		conditional, err = c.ExecContext(ctx, swapText, t.bind(op.Key, op.Value, op.Old))
 	case sqlstore.OpCASOrPut:
-		result, err = conn.ExecContext(ctx, swapOrPutText, key, value, old)
+		conditional, err = c.ExecContext(ctx, swapOrPutText, t.bind(op.Key, op.Value, op.Old))
 	case sqlstore.OpPut:
-		_, err = conn.ExecContext(ctx, putText, key, value)
+		_, err = c.ExecContext(ctx, putText, t.bind(op.Key, op.Value))
 	case sqlstore.OpDel:
-		_, err = conn.ExecContext(ctx, deleteText, key)
+		_, err = c.ExecContext(ctx, deleteText, t.bind(op.Key))
 	case sqlstore.OpDelCurrent:
-		_, err = conn.ExecContext(ctx, deleteIfText, key, old)
+		_, err = c.ExecContext(ctx, deleteIfText, t.bind(op.Key, op.Old))
 	default:
 		err = fmt.Errorf("sqlstore: unknown kind of change %d", op.Kind)
 	}
-	if err != nil || result == nil {
+	if err != nil || conditional == nil {
 		return err
 	}
-	n, err := result.RowsAffected()
+	n, err := conditional.RowsAffected()
 	if err != nil || n == 1 {
 		return err
 	}
-	c := &sqlstore.Conflict{Key: op.Key}
-	err = conn.QueryRowContext(ctx, getText, key).Scan(&c.Value)
+	return errMissed
+}
+
+// bind returns the arguments of the current statement.
+func (t *transaction) bind(values ...[]byte) []driver.NamedValue {
+	for i, v := range values {
+		t.args[i] = driver.NamedValue{Ordinal: i + 1, Value: sqldb.NotNil(v)}
+	}
+	return t.args[:len(values)]
+}
+
+// conflictAt returns a *sqlstore.Conflict with the row of key in conn's open transaction.
+func conflictAt(ctx context.Context, conn *sql.Conn, key []byte) error {
+	c := &sqlstore.Conflict{Key: key}
+	err := conn.QueryRowContext(ctx, getText, sqldb.NotNil(key)).Scan(&c.Value)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
