@@ -18,7 +18,7 @@ func TestDoctorOnEachProduct(t *testing.T) {
 			server := p.StartServer(t)
 			raw := newUser(t, server.URL(), "ALL PRIVILEGES")
 			_, found := examined(t, "--datastore", raw)
-			for _, check := range []string{"durability", "route", "timeouts"} {
+			for _, check := range []string{"durability", "flushes", "route", "timeouts"} {
 				require.Equal(t, doctor.OK, found[check].Status, "%+v", found[check])
 			}
 			for _, fault := range []struct{ set, check, undo string }{

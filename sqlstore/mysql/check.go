@@ -63,17 +63,24 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
 	}
-	if v := vars["sync_binlog"]; v != "" && v != "1" && vars["log_bin"] == "ON" {
-		e.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1", "sync_binlog", v)
+	if losesBinlog(vars) {
+		e.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1", "sync_binlog", vars["sync_binlog"])
 	}
 	return info, checkMySQLTable(ctx, conn)
+}
+
+// losesBinlog reports whether the server may lose the end of its binary log in a crash. A binary log in
+// InnoDB, which MariaDB has since 12.3, is flushed with InnoDB's log.
+func losesBinlog(vars map[string]string) bool {
+	v := vars["sync_binlog"]
+	return vars["log_bin"] == "ON" && v != "" && v != "1" && !strings.EqualFold(vars["binlog_storage_engine"], "innodb")
 }
 
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
 	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
 		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
 		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability',
-		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_storage_engine',
 		'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads', 'group_replication_group_name', 'group_replication_consistency')`
 	var rows []struct {
 		Name  string `db:"Variable_name"`

@@ -286,12 +286,15 @@ func (s *server) checkDurability() {
 	} else {
 		look("innodb_flush_log_at_trx_commit", "1")
 	}
-	if s.vars.on("log_bin") {
+	if s.binlogFiles() {
 		look("sync_binlog", "1")
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
 	look("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
 	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn, "a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
+	if len(weak) == 0 {
+		s.checkFlushes()
+	}
 }
 
 func (s *server) checkIsolation() {

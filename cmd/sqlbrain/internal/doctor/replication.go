@@ -44,7 +44,7 @@ func (s *server) readGroup(ctx context.Context) (members []groupMember, err erro
 // checkReplication says what becomes of acknowledged writes when the server goes.
 func (s *server) checkReplication(members []groupMember, membersErr error) {
 	switch {
-	case s.vars.on("wsrep_on") && s.vars["wsrep_provider"] != "none":
+	case s.galera():
 		s.checkGalera()
 	case s.vars["group_replication_group_name"] != "":
 		s.checkGroup(members, membersErr)
@@ -54,6 +54,9 @@ func (s *server) checkReplication(members []groupMember, membersErr error) {
 		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be lost, and sqlbrain will stop and say so")
 	}
 }
+
+// galera reports whether the server is a node of a Galera cluster.
+func (s *server) galera() bool { return s.vars.on("wsrep_on") && s.vars["wsrep_provider"] != "none" }
 
 func (s *server) checkGalera() {
 	const check = "replication"
