@@ -72,6 +72,7 @@ func TestBadLeasesAreRefused(t *testing.T) {
 		"deadline of -1ns":     {RenewDeadline: -1},
 		"retry period of 1.3s": {RetryPeriod: 1300 * time.Millisecond},
 		"retry period of -1ns": {RetryPeriod: -1},
+		"retry period of 3000": {RetryPeriod: 30_000 * time.Hour},
 		"lease duration, 1s":   {LeaseDuration: time.Second},
 	} {
 		c.Store, c.Name = newStore(t), "a"
