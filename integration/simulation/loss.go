@@ -102,7 +102,8 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 			break
 		}
 	}
-	if rnd.IntN(2) == 0 {
+	// The chain row must not outgrow the loss before the witness has recorded it: see the findings in docs/simulation.md.
+	if rnd.IntN(2) == 0 && hides {
 		w.database.setTrouble(name, trouble{before: 300})
 		time.AfterFunc(time.Second, func() { w.database.setTrouble(name, trouble{}) })
 	}
