@@ -63,7 +63,7 @@ func (f *finishing) Connect(ctx context.Context) (driver.Conn, error) {
 			f.leave(d)
 		case <-d.done:
 			switch {
-			case d.err == nil && d.usable():
+			case d.err == nil && d.usable() && (begun || reset(ctx, d.conn)):
 				return d.conn, nil
 			case d.err == nil:
 				_ = d.conn.Close() // nobody has used it
@@ -113,6 +113,13 @@ func (f *finishing) leave(d *dial) {
 func (d *dial) usable() bool {
 	v, ok := d.conn.(driver.Validator)
 	return time.Since(d.since) < leftOver && (!ok || v.IsValid())
+}
+
+// reset prepares a connection that was made for another caller. The pool does that only with connections that it
+// had before, and they ask then whether their server is still the primary.
+func reset(ctx context.Context, c driver.Conn) bool {
+	r, ok := c.(driver.SessionResetter)
+	return !ok || r.ResetSession(ctx) == nil
 }
 
 // Close implements io.Closer. It ends all attempts, and closes the connections that no caller has taken.

@@ -21,12 +21,22 @@ type slowly struct {
 
 type slowConn struct {
 	driver.Conn
-	by    *slowly
-	stale atomic.Bool
+	by     *slowly
+	stale  atomic.Bool
+	former atomic.Bool // its server is no longer the primary
+	resets int
 }
 
 func (c *slowConn) IsValid() bool { return !c.stale.Load() }
-func (c *slowConn) Close() error  { c.by.closed.Add(1); return nil }
+
+func (c *slowConn) ResetSession(context.Context) error {
+	if c.resets++; c.former.Load() {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func (c *slowConn) Close() error { c.by.closed.Add(1); return nil }
 
 func (s *slowly) Connect(ctx context.Context) (driver.Conn, error) {
 	s.begun.Add(1)
@@ -71,10 +81,10 @@ func TestAConnectionIsFinishedForTheNextCaller(t *testing.T) {
 				t.Errorf("before the connection is there: %v", err)
 			}
 		}
-		if conn, err := connect(2 * time.Second); err != nil || conn == nil || s.begun.Load() != 1 {
+		if conn, err := connect(2 * time.Second); err != nil || conn.resets != 1 || s.begun.Load() != 1 {
 			t.Errorf("%v, after %d attempts", err, s.begun.Load())
 		}
-		if conn, err := connect(time.Minute); err != nil || conn == nil || s.begun.Load() != 2 {
+		if conn, err := connect(time.Minute); err != nil || conn.resets != 0 || s.begun.Load() != 2 {
 			t.Errorf("the next one: %v, after %d attempts", err, s.begun.Load())
 		}
 	})
@@ -96,8 +106,9 @@ func TestAConnectionThatIsNotFinishedIsGivenUp(t *testing.T) {
 
 func TestALeftConnectionThatIsOfNoUseIsReplaced(t *testing.T) {
 	for name, spoil := range map[string]func(*slowly){
-		"of an earlier era": func(s *slowly) { s.made.Load().stale.Store(true) },
-		"too old":           func(*slowly) { time.Sleep(leftOver) },
+		"of an earlier era":                         func(s *slowly) { s.made.Load().stale.Store(true) },
+		"of a server that is no longer the primary": func(s *slowly) { s.made.Load().former.Store(true) },
+		"too old": func(*slowly) { time.Sleep(leftOver) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			finishes(t, 2*time.Second, func(s *slowly, connect func(time.Duration) (*slowConn, error)) {
@@ -105,7 +116,7 @@ func TestALeftConnectionThatIsOfNoUseIsReplaced(t *testing.T) {
 				time.Sleep(2 * time.Second) // it is there
 				synctest.Wait()
 				spoil(s)
-				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || s.begun.Load() != 2 || s.closed.Load() != 1 {
+				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || conn.former.Load() || s.begun.Load() != 2 || s.closed.Load() != 1 {
 					t.Errorf("%v, after %d attempts, %d closed", err, s.begun.Load(), s.closed.Load())
 				}
 			})
