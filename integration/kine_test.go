@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -28,11 +29,13 @@ import (
 
 // Every flag of kine is one of `sqlbrain kine`, with its variable.
 func TestFlagsOfKineAreKnown(t *testing.T) {
-	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/k3s-io/kine")
-	list.Dir = filepath.Join("programs", "kine")
-	dir, err := list.Output()
+	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/k3s-io/kine")
+	download.Dir = filepath.Join("programs", "kine")
+	out, err := download.Output()
 	require.NoError(t, err)
-	source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "app", "app.go"))
+	var module struct{ Dir string }
+	require.NoError(t, json.Unmarshal(out, &module))
+	source, err := os.ReadFile(filepath.Join(module.Dir, "pkg", "app", "app.go"))
 	require.NoError(t, err)
 	flags := regexp.MustCompile(`(?s)Name:\s+"([a-z0-9-]+)",.*?EnvVars:\s+\[\]string\{([^}]*)\}`).FindAllStringSubmatch(string(source), -1)
 	require.Greater(t, len(flags), 35)
