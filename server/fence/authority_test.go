@@ -44,8 +44,8 @@ func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
 		if err := l.a.Confirm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if l.store.reads != step.looks {
-			t.Errorf("%d looks, want %d", l.store.reads, step.looks)
+		if int(l.store.reads.Load()) != step.looks {
+			t.Errorf("%d looks, want %d", int(l.store.reads.Load()), step.looks)
 		}
 	}
 }
@@ -184,8 +184,8 @@ func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int)
 					interval(t, l)
 				}
 				synctest.Wait()
-				if l.store.reads != 10*statements || l.ended != nil || l.lease.Valid() {
-					t.Errorf("%d statements in ten intervals, ended because of %v, lease valid %t", l.store.reads, l.ended, l.lease.Valid())
+				if int(l.store.reads.Load()) != 10*statements || l.ended != nil || l.lease.Valid() {
+					t.Errorf("%d statements in ten intervals, ended because of %v, lease valid %t", int(l.store.reads.Load()), l.ended, l.lease.Valid())
 				}
 				putRow(t, l.store, c.key, c.value)
 				interval(t, l)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,16 +22,16 @@ import (
 type faulty struct {
 	sqlstore.Store
 	fault func(commit func() error) error
-	reads int
+	reads atomic.Int64
 }
 
 func (f *faulty) Get(ctx context.Context, key []byte) ([]byte, error) {
-	f.reads++
+	f.reads.Add(1)
 	return f.Store.Get(ctx, key)
 }
 
 func (f *faulty) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
-	f.reads++
+	f.reads.Add(1)
 	return f.Store.MultiGet(ctx, keys)
 }
 
@@ -211,12 +212,12 @@ func TestConflictOfAnotherRowWritesNothing(t *testing.T) {
 		if _, err := commit(t, h, 2, false); err != nil {
 			t.Fatal(err)
 		}
-		before, reads := h.Value(), store.reads
+		before, reads := h.Value(), store.reads.Load()
 		var conflict *sqlstore.Conflict
 		if outcome, err := commit(t, h, 3, expected); outcome != NotWritten || !errors.As(err, &conflict) {
 			t.Fatal(outcome, err)
 		}
-		if looked := store.reads > reads; looked == expected || inTable(t, store).Revision != before.Revision {
+		if looked := store.reads.Load() > reads; looked == expected || inTable(t, store).Revision != before.Revision {
 			t.Errorf("expected %v: looked %v, the row holds %+v", expected, looked, inTable(t, store))
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -36,11 +35,9 @@ func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64
 	return max(inUse+free, 1), max(inUse, 1), err
 }
 
-// defragmentWait bounds how long Defragment waits until no transaction uses the table, at its start and at its end. All later
-// statements wait behind it. A backup, or a transaction of a process that is frozen, may use the table for hours.
-const defragmentWait = 3 * time.Second
-
-var setDefragmentWait = fmt.Sprintf("SET SESSION lock_wait_timeout = %d", defragmentWait/time.Second)
+// setDefragmentWait bounds how long, in seconds, Defragment waits until no transaction uses the table, at its start and at its
+// end. All later statements wait after it. A backup, or a transaction of a process that is frozen, may use the table for hours.
+const setDefragmentWait = "SET SESSION lock_wait_timeout = 3"
 
 // Defragment implements sqldb.Engine. It rebuilds the table in place. Reads and commits continue,
 // except for a short time at the start and at the end. It needs space for a second copy,
