@@ -39,12 +39,7 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	revision, err := revisionOf(r, "revision")
-	if err != nil {
-		return nil, err
-	}
-	ctx := caller(r)
-	res, err := h.kv.Range(ctx, &pb.RangeRequest{Key: key, Revision: revision})
+	res, revision, err := h.read(r, key, "revision")
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +56,7 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version}
 	out.Value = h.viewer(r, key).view(kv.Value)
 	if kv.Lease != 0 {
-		left, err := h.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: kv.Lease})
+		left, err := h.lease.LeaseTimeToLive(caller(r), &pb.LeaseTimeToLiveRequest{ID: kv.Lease})
 		if err != nil {
 			return nil, err
 		}
@@ -102,11 +97,7 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var texts [2]string
 	out := &compareBody{}
 	for i, name := range []string{"from", "to"} {
-		revision, err := revisionOf(r, name)
-		if err != nil {
-			return nil, err
-		}
-		res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: key, Revision: revision})
+		res, revision, err := h.read(r, key, name)
 		if err != nil {
 			return nil, err
 		}
@@ -122,18 +113,14 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-// raw sends the value of ?key=, base64 (URL), now or at ?revision=, as it is stored, for a file. What is hidden
-// on the page is not sent.
+// raw sends the value of ?key=, base64 (URL), now or at ?revision=, as it is stored, for a file. It does not send
+// what the page hides.
 func (h *Handler) raw(w http.ResponseWriter, r *http.Request) (any, error) {
 	key, err := keyOf(r)
 	if err != nil {
 		return nil, err
 	}
-	revision, err := revisionOf(r, "revision")
-	if err != nil {
-		return nil, err
-	}
-	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: key, Revision: revision})
+	res, _, err := h.read(r, key, "revision")
 	switch {
 	case err != nil:
 		return nil, err
@@ -143,6 +130,14 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, failure{http.StatusForbidden, secretNote}
 	}
 	return file(res.Kvs[0].Value), nil
+}
+
+// read reads a key at the revision that a parameter names; 0: now.
+func (h *Handler) read(r *http.Request, key []byte, name string) (res *pb.RangeResponse, revision int64, err error) {
+	if revision, err = revisionOf(r, name); err == nil {
+		res, err = h.kv.Range(caller(r), &pb.RangeRequest{Key: key, Revision: revision})
+	}
+	return res, revision, err
 }
 
 func (h *Handler) viewer(r *http.Request, key []byte) viewer {
