@@ -26,8 +26,8 @@ const (
 
 // previous returns the versions that the first of entries replaced, nil where there was none or it is
 // compacted: those of whole revisions that have batchBytes, at least one. It fetches those that are not in
-// memory from the Source, unless another
-// watcher's consumer has fetched them or is doing so. The error is ctx's or ErrClosed.
+// memory from the Source, unless another watcher's consumer has fetched them or is doing so. The error is
+// ctx's or ErrClosed.
 func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Record, error) {
 	// The Source must not be kept busy for a stream that was closed.
 	ctx, cancel := context.WithCancel(ctx)

@@ -27,7 +27,7 @@ const (
 type Tokens struct {
 	ttl time.Duration
 
-	added chan struct{} // signals Sweep that there are tokens; one slot
+	added chan struct{} // signals Sweep that a token was added; one slot
 
 	mu  sync.Mutex
 	due map[coder.TokenHash]time.Time

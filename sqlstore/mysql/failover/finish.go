@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// leftFor is how long a connection may take after its caller has left. A caller that comes meanwhile waits for it,
+	// leftFor is how long a connection may take after its caller has left. A later caller waits for it,
 	// so this delays a new attempt, which may reach another server.
 	leftFor = 5 * time.Second
 	// leftOver is how long a connection is kept that no caller takes.
@@ -66,7 +66,7 @@ func (f *finishing) Connect(ctx context.Context) (driver.Conn, error) {
 			case d.err == nil && d.usable() && (begun || reset(ctx, d.conn)):
 				return d.conn, nil
 			case d.err == nil:
-				_ = d.conn.Close() // nobody has used it
+				_ = d.conn.Close() // it was never used
 			case begun:
 				return nil, d.err
 			}
@@ -132,7 +132,7 @@ func (f *finishing) Close() error {
 	defer f.mu.Unlock()
 	for _, d := range f.left {
 		if d.limit.Stop(); d.err == nil {
-			_ = d.conn.Close() // nobody has used it
+			_ = d.conn.Close() // it was never used
 		}
 	}
 	f.left = nil
