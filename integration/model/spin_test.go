@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -51,18 +52,17 @@ func run(t *testing.T, dir, name string, args ...string) string {
 func check(t *testing.T, file, optimize string, defines []string) checked {
 	t.Helper()
 	dir := t.TempDir()
-	path, err := filepath.Abs(file)
-	if err != nil {
+	if err := os.CopyFS(dir, sources); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"-o3", "-a"} // -o3: each statement is listed by itself if it is not reached
 	for _, d := range defines {
 		args = append(args, "-D"+d)
 	}
-	if out := run(t, dir, "spin", append(args, path)...); strings.Contains(out, "Error") {
+	if out := run(t, dir, "spin", append(args, file)...); strings.Contains(out, "Error") {
 		t.Fatalf("spin:\n%s", out)
 	}
-	run(t, dir, "gcc", optimize, "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan", "pan.c")
+	run(t, dir, "gcc", optimize, "-w", "-DSAFETY", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan", "pan.c")
 	out := run(t, dir, filepath.Join(dir, "pan"), "-m1000000", "-E") // -E: an end without a step to take is no error
 	c := checked{output: out, errors: number(t, out, `errors: (\d+)`), states: number(t, out, `(\d+) states, stored`)}
 	if c.errors > 0 {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed" // of the model
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,17 +21,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
-//go:embed chain.pml
-var chainModel []byte
-
-//go:embed replay.pml
-var replayModel []byte
-
-//go:embed replay_database.pml
-var databaseModel []byte
-
-//go:embed replay.h
-var replayHeader []byte
+// sources are the models. As a part of the test's binary they are a part of what Go knows a result of the tests by.
+//
+//go:embed *.pml replay.h
+var sources embed.FS
 
 // ErrNoTools says that Spin or a C compiler is missing.
 var ErrNoTools = errors.New("the model needs Spin and a C compiler: apt-get install spin gcc")
@@ -55,12 +48,8 @@ func NewReplay(ctx context.Context, dir string, lease time.Duration) (*Replay, e
 	if err := findTools(); err != nil {
 		return nil, err
 	}
-	for name, content := range map[string][]byte{
-		"chain.pml": chainModel, "replay.pml": replayModel, "replay_database.pml": databaseModel, "replay.h": replayHeader,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return nil, err
-		}
+	if err := os.CopyFS(dir, sources); err != nil {
+		return nil, err
 	}
 	r := &Replay{dir: dir}
 	define := fmt.Sprintf("-DLEASE=%d", lease.Microseconds())
@@ -153,7 +142,11 @@ func (t *table) refusal(steps []protocol.Step, numbers []string) error {
 	}
 	step := t.records[at].step
 	r := &Refusal{Step: steps[step], At: t.records[at].at - t.records[0].at, Before: steps[max(0, step-contextSteps):step]}
-	lines := strings.Split(string(chainModel), "\n")
+	chain, err := sources.ReadFile("chain.pml")
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(string(chain), "\n")
 	for _, n := range numbers[1:] {
 		switch reason, err := strconv.Atoi(n); {
 		case err != nil || reason > len(lines):
