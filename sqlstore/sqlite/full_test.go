@@ -43,12 +43,13 @@ func openOnFullDisk(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uin
 	return rc
 }
 
-// writeOnFullDisk writes a part of what does not fit, and fails, as the default file system does.
+// writeOnFullDisk writes a part of what does not fit, and fails, as the default file system does. The random
+// bytes that the log may have in place of the rest must not be equal to it by chance.
 func writeOnFullDisk(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	if room.Add(-1) >= 0 {
 		return function[transfer](roomyWrite)(tls, file, data, n, offset)
 	}
-	if rc := function[transfer](roomyWrite)(tls, file, data, n-1, offset); rc != sqlite3.SQLITE_OK {
+	if rc := function[transfer](roomyWrite)(tls, file, data, n-8, offset); rc != sqlite3.SQLITE_OK {
 		return rc
 	}
 	return sqlite3.SQLITE_FULL

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"unsafe"
 
@@ -21,11 +22,17 @@ import (
 //
 // On Linux it syncs the log by fdatasync (sync_linux.go). The first sync is left to the default file
 // system, which also flushes the directory that the log was created in.
+//
+// A sync of a log that has grown also writes the file's new size to the journal of the file system. So
+// the log grows by extendBytes at a time: gatherVFS writes random bytes after the data that did not fit.
+// SQLite takes them for the end of the log, as for pages of a commit that failed: their checksums are
+// wrong. With zeros, a page of which the disk took only a part could be complete.
 const (
 	gatherVFS = "sqlbrain-gather"
 	// gatherBytes is at least a page. SQLite's file system for Unix cannot write more than
 	// 128 KiB in one call.
 	gatherBytes = 64 << 10
+	extendBytes = 1 << 20
 )
 
 // gathering is the state of one log. It follows what the default file system keeps for a file,
@@ -36,6 +43,7 @@ type gathering struct {
 	buffer  uintptr                      // of gatherBytes; 0 before the first write
 	offset  int64                        // in the file, of the start of buffer
 	length  int                          // of what is in buffer and not in the file
+	extent  int64                        // up to which the file need not be extended
 	synced  bool                         // by the default file system, with its entry in the directory
 }
 
@@ -117,7 +125,34 @@ func flushed(tls *libc.TLS, file uintptr) (*gathering, int32) {
 	}
 	n := int32(g.length)
 	g.length = 0
-	return g, function[transfer](g.base.FxWrite)(tls, file, g.buffer, n, g.offset)
+	rc := function[transfer](g.base.FxWrite)(tls, file, g.buffer, n, g.offset)
+	if end := g.offset + int64(n); rc == sqlite3.SQLITE_OK && end > g.extent {
+		g.extend(tls, file, end)
+	}
+	return g, rc
+}
+
+// extend extends the file to a multiple of extendBytes after data that was written up to end. It uses
+// the buffer, and never changes what the file has. Its errors are ignored: what does not fit is reported
+// when there are data for it.
+func (g *gathering) extend(tls *libc.TLS, file uintptr, end int64) {
+	size := libc.Xcalloc(tls, 1, 8)
+	if size == 0 {
+		return
+	}
+	defer libc.Xfree(tls, size)
+	if function[fileSize](g.base.FxFileSize)(tls, file, size) != sqlite3.SQLITE_OK {
+		return
+	}
+	from := max(end, *at[int64](size))
+	g.extent = (from + extendBytes - 1) / extendBytes * extendBytes
+	filler := at[[gatherBytes / 8]uint64](g.buffer)
+	for i := range filler {
+		filler[i] = rand.Uint64()
+	}
+	for rc := int32(sqlite3.SQLITE_OK); from < g.extent && rc == sqlite3.SQLITE_OK; from += gatherBytes {
+		rc = function[transfer](g.base.FxWrite)(tls, file, g.buffer, int32(min(gatherBytes, g.extent-from)), from)
+	}
 }
 
 func gatherWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
@@ -152,6 +187,7 @@ func gatherTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 	if rc != sqlite3.SQLITE_OK {
 		return rc
 	}
+	g.extent = min(g.extent, size)
 	return function[truncate](g.base.FxTruncate)(tls, file, size)
 }
 

@@ -24,6 +24,7 @@ func replaceDataSync(t *testing.T, f func(descriptor int) error) {
 // flushes the directory.
 func TestLogIsSyncedByFdatasyncAfterItsDirectory(t *testing.T) {
 	tls, file := diskFile(t)
+	gatheringOf(file).extent = extendBytes
 	at[sqlite3.TunixFile](file).Fh = 7
 	interrupts := 2
 	replaceDataSync(t, func(descriptor int) error {
