@@ -113,7 +113,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}
-	b.losses = fence.NewLossRecorder(store, b.log, b.seen, b.MemberID())
+	b.losses = fence.NewLossRecorder(store, b.log, b.seen, b.MemberID(), b.compare)
 	if err := b.alarms.Load(ctx); err != nil {
 		return nil, err
 	}

@@ -103,27 +103,14 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	if err := b.Stopped(); err != nil {
 		return 0, err
 	}
-	verify := b.seen.Verifier()
-	rows, err := fence.ReadChecked(ctx, b.store, coder.AuthSettingsKey())
-	if errors.Is(err, fence.ErrDataLost) {
-		return 0, b.stopServing(err)
-	} else if err != nil {
+	cur, rows, err := b.look(ctx, coder.AuthSettingsKey())
+	if err != nil {
 		return 0, err
 	}
-	chain, settings := rows[0], rows[1]
-	if chain == nil {
-		if err := verify(coder.Chain{}); err != nil {
-			return 0, b.stopServing(fmt.Errorf("%w: the chain row is gone", fence.ErrDataLost))
-		}
+	if cur == (coder.Chain{}) {
 		return b.Revision(), nil // no node has led yet
 	}
-	cur, err := coder.DecodeChain(chain)
-	if err != nil {
-		return 0, b.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
-	}
-	if err := verify(cur); err != nil {
-		return 0, b.stopServing(err)
-	}
+	settings := rows[0]
 	b.seen.Note(cur)
 	if err := b.alarms.Load(ctx); err != nil {
 		return 0, err
@@ -133,6 +120,33 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	}
 	_, err = b.users.Load(ctx)
 	return cur.Revision, err
+}
+
+// look reads the chain row, the zero value if there is none yet, and the rows of keys. Errors: ErrNotServing if
+// the database has lost data that this node has seen, the database's.
+func (b *Backend) look(ctx context.Context, keys ...[]byte) (cur coder.Chain, rows [][]byte, err error) {
+	verify := b.seen.Verifier()
+	rows, err = fence.ReadChecked(ctx, b.store, keys...)
+	switch {
+	case err == nil:
+	case errors.Is(err, fence.ErrDataLost):
+		return cur, nil, b.stopServing(err)
+	default:
+		return cur, nil, err
+	}
+	chain := rows[0]
+	if chain != nil {
+		if cur, err = coder.DecodeChain(chain); err != nil {
+			return cur, nil, b.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
+		}
+	}
+	if err := verify(cur); err != nil {
+		if chain == nil {
+			err = fmt.Errorf("%w: the chain row is gone", fence.ErrDataLost)
+		}
+		return cur, nil, b.stopServing(err)
+	}
+	return cur, rows[1:], nil
 }
 
 // catchUpTo reads the compaction mark, and shows the changes in log up to rev. After each read it

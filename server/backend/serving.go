@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
@@ -10,8 +12,15 @@ import (
 // The process keeps running, so that its health checks and logs report the cause.
 func (b *Backend) stopServing(cause error) error {
 	err := fmt.Errorf("%w: %w", mvcc.ErrNotServing, cause)
-	if b.stopped.CompareAndSwap(nil, &err) {
-		b.log.Error("this node stops serving", "error", cause)
+	for {
+		before := b.stopped.Load()
+		if before != nil && (errors.Is(*before, fence.ErrDataLost) || !errors.Is(cause, fence.ErrDataLost)) {
+			break // a loss is the cause that remains
+		}
+		if b.stopped.CompareAndSwap(before, &err) {
+			b.log.Error("this node stops serving", "error", cause)
+			break
+		}
 	}
 	b.losses.Report(cause) // also if it stopped for another reason before
 	return b.Stopped()

@@ -12,7 +12,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -27,7 +30,7 @@ import (
 const remembered = 32
 
 // errForgotten says that compaction has removed all revisions that could be compared.
-var errForgotten = errors.New("the revisions that this node has shown last were compacted")
+var errForgotten = fmt.Errorf("%w: the revisions that this node has shown last were compacted", fence.ErrUnproven)
 
 // shown has the fingerprints of the newest revisions that a node has shown. Safe for concurrent
 // use.
@@ -162,6 +165,35 @@ func (b *Backend) Verify(ctx context.Context, term int64, anew bool) error {
 	}
 	b.shown.term.Store(term)
 	return nil
+}
+
+// compare compares all that this node has seen with the table, for fence.LossRecorder. The chain row shows
+// no loss.
+func (b *Backend) compare(ctx context.Context) error {
+	newest := b.seen.Newest().Revision
+	if _, err := b.verifies.Get(ctx); err != nil {
+		return err
+	}
+	if prints := b.shown.list(); len(prints) == 0 || prints[len(prints)-1].revision < newest {
+		return fmt.Errorf("%w: this node knows of revision %d, and has not shown it", fence.ErrUnproven, newest)
+	}
+	return nil
+}
+
+// CompareLast compares what this node has seen with the table, and reports a loss. It is for a node that
+// serves no more for another reason, and returns once the table has answered, or ctx has ended.
+func (b *Backend) CompareLast(ctx context.Context) {
+	for failures := 1; ; failures++ {
+		bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+		_, _, err := b.look(bounded)
+		if err == nil {
+			_, err = b.verifies.Get(bounded)
+		}
+		cancel()
+		if err == nil || errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrUnproven) || retry.Database.Wait(ctx, failures) != nil {
+			return
+		}
+	}
 }
 
 // continues is verify before the node shows more of log, or leads. If nothing is left to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -78,6 +80,7 @@ func (a *atLeader) lead(t *testing.T, b *Backend) (resign func()) {
 type replacedTable struct {
 	atLeader
 	store sqlstore.Store
+	deaf  *deaf // store for follower
 	// former led before; follower and idle have shown what it wrote. follower has it in
 	// memory, and idle was opened after the last commit.
 	former, follower, idle *Backend
@@ -88,8 +91,9 @@ type replacedTable struct {
 // newReplaced loses two revisions, whose values were first, and lets after make others.
 func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *replacedTable {
 	t.Helper()
-	r := &replacedTable{store: newStore(t)}
-	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.store, "follower")
+	memory := newStore(t)
+	r := &replacedTable{store: memory, deaf: &deaf{Store: memory}}
+	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.deaf, "follower")
 	resign := r.lead(t, r.former)
 	mustTxn(t, r.former, put("k", "kept"))
 	old := backup(t, r.store)
@@ -159,6 +163,77 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A follower, which alone knows of a loss, cannot record it before another leader has written more than was
+// lost. The row it writes then has an effect.
+func TestOutgrownLossIsRecorded(t *testing.T) {
+	for name, act := range map[string]func(b *Backend){
+		"it saw the loss in the chain row": func(b *Backend) { _ = catchUp(t, b) },
+		"it is not a member any longer": func(b *Backend) {
+			b.StopServing(errors.New("replaced"))
+			b.CompareLast(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplaced(t, "lost", func(r *replacedTable) {
+				r.deaf.refuse.Store(math.MaxInt64)
+				act(r.follower)
+				if err := r.follower.Stopped(); !errors.Is(err, fence.ErrDataLost) {
+					t.Fatal(err)
+				}
+				continueWith(t, "replaced")(r)
+			})
+			if l, ok := lostRow(t, r.store); ok {
+				t.Fatalf("there is %+v", l)
+			}
+			r.deaf.refuse.Store(0)
+			eventually.True(t, "other members to see it", func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
+			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
+		})
+	}
+}
+
+// A node that serves no more for another reason compares what it has seen once the database answers.
+func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		value string
+		lost  bool
+	}{"nothing is lost": {"same", false}, "revisions are replaced": {"replaced", true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplaced(t, "same", continueWith(t, c.value))
+			other := errors.New("replaced")
+			r.follower.StopServing(other)
+			r.follower.CompareLast(t.Context())
+			if err := r.follower.Stopped(); errors.Is(err, fence.ErrDataLost) != c.lost || errors.Is(err, other) == c.lost {
+				t.Error(err)
+			}
+			if c.lost {
+				awaitLostRow(t, r.store)
+			}
+		})
+	}
+}
+
+// A node that knows of a revision that it has not shown, or whose revisions were compacted, cannot tell whether they
+// are those of the table.
+func TestNotAllLossesCanBeCompared(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	if err := r.follower.compare(t.Context()); err != nil {
+		t.Error(err)
+	}
+	newest := r.follower.seen.Chain()
+	newest.Sequence, newest.Revision = newest.Sequence+1, newest.Revision+1
+	r.follower.seen.Note(newest)
+	if err := r.follower.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+		t.Error(err)
+	}
+	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.former.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+		t.Error(err)
 	}
 }
 

@@ -14,4 +14,7 @@
 //     of the row, unless the leader before recorded that it stopped (readlease.go, authority_test.go).
 //   - Acknowledged data that is gone is not forgotten: Judge and CheckLost compare the chain
 //     row with what was seen there before (judge_test.go, seen_test.go, lost_test.go).
+//   - A loss that is proven stops every server, however much others write before it is recorded:
+//     LossRecorder requires that the chain row is older still, or that a revision in the table is
+//     another one than was shown (lost_test.go, ../backend/verify_test.go).
 package fence

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -22,8 +23,10 @@ import (
 // database comes back, its chain row is not older, and the lost row has no effect.
 //
 // A leader that does not know of the loss may write as much as was lost before it looks at the lost
-// row. So the row has a sequence that no leader reaches if the commit that writes it proves that the
-// chain row is older: a replica that lags cannot mislead the member then.
+// row. So the row has a sequence that no leader reaches, if the loss is proven: by the commit that
+// writes it, which requires that the chain row is older still, or, once it has grown as long again, by
+// the content of a revision. A replica that lags cannot mislead the member then: it has no other
+// revisions, and takes no commit. A loss that is not proven stops only the members that know of it.
 
 // recordTimeout bounds one attempt to write the lost row.
 const recordTimeout = 5 * time.Second
@@ -110,19 +113,26 @@ func judgeWatched(acknowledged coder.Chain, rows [][]byte) error {
 	return Judge(acknowledged, cur)
 }
 
+// ErrUnproven says that the table has no revision left by which a loss shows.
+var ErrUnproven = errors.New("no revision is left by which a loss would show")
+
 // LossRecorder writes the lost row when this process notices a loss.
 type LossRecorder struct {
 	store    sqlstore.Store
 	log      *slog.Logger
 	seen     *Seen
 	member   uint64
+	compare  func(context.Context) error
 	reported chan struct{}
+	fate     atomic.Int32 // LossFate
 }
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
-// It writes nothing before Run.
-func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64) *LossRecorder {
-	return &LossRecorder{store: store, log: log, seen: seen, member: member, reported: make(chan struct{}, 1)}
+// It writes nothing before Run. compare compares the revisions that the process has shown with those
+// of the table, when the chain row shows no loss. Errors: ErrDataLost, after Seen.Missing, if they
+// differ; ErrUnproven; the database's.
+func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64, compare func(context.Context) error) *LossRecorder {
+	return &LossRecorder{store: store, log: log, seen: seen, member: member, compare: compare, reported: make(chan struct{}, 1)}
 }
 
 // Report makes Run write the row if cause is ErrDataLost. It does not wait.
@@ -132,6 +142,7 @@ func (r *LossRecorder) Report(cause error) {
 	}
 	select {
 	case r.reported <- struct{}{}:
+		r.fate.CompareAndSwap(int32(LossNone), int32(LossPending))
 	default: // reported before
 	}
 }
@@ -168,32 +179,43 @@ func (r *LossRecorder) Run(ctx context.Context) {
 func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	seen := r.seen.Newest()
-	if seen == (coder.Chain{}) {
-		return nil // it has seen nothing: another member has, or the chain row is gone, which every member notices
-	}
 	for {
+		seen := r.seen.Newest()
+		if seen == (coder.Chain{}) {
+			return nil // it has seen nothing: another member has, or the chain row is gone, which every member notices
+		}
 		known, raw, err := LoadLost(ctx, r.store)
 		if err != nil && !errors.Is(err, ErrDataLost) {
 			return err
 		}
 		// Without an answer in half of the time it writes what it can.
 		bounded, cancel := context.WithTimeout(ctx, timeout/2)
-		cur, chain, err := readChain(bounded, r.store)
+		cur, chain, open := readChain(bounded, r.store)
 		unanswered := bounded.Err() != nil
 		cancel()
-		if err != nil && !errors.Is(err, ErrDataLost) && (!unanswered || ctx.Err() != nil) {
-			return err
-		}
 		next := coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member, At: time.Now().Unix()}
 		batch := r.store.BeginBatchWrite()
-		if err == nil && errors.Is(Judge(seen, cur), ErrDataLost) {
+		switch {
+		case errors.Is(open, ErrDataLost): // without a chain row any lost row has an effect
+			open = nil
+		case open != nil && (!unanswered || ctx.Err() != nil):
+			return open
+		case open != nil:
+		case errors.Is(Judge(seen, cur), ErrDataLost):
 			next.Sequence += missingSequences
 			batch.CAS(coder.ChainKey(), chain, chain)
+		case cur.Term-seen.Term >= RecoveredTerms:
+			open = errRefuted
+		default: // the chain row has grown as long again, or was never older
+			if open = r.compare(ctx); open == nil {
+				open = errRefuted
+			} else if errors.Is(open, ErrDataLost) {
+				continue // what was seen is beyond the chain row now
+			}
 		}
 		if known != nil {
 			if known.Sequence >= next.Sequence && known.Term >= next.Term && known.Revision >= next.Revision {
-				return nil
+				return r.recorded(*known, open)
 			}
 			next.Sequence, next.Term, next.Revision = max(next.Sequence, known.Sequence), max(next.Term, known.Term), max(next.Revision, known.Revision)
 		}
@@ -206,9 +228,7 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		var conflict *sqlstore.Conflict
 		switch {
 		case err == nil:
-			r.log.Error("it is written down that data was lost: no server serves until sqlbrain recover was run",
-				"revision", next.Revision, "term", next.Term, "sequence", next.Sequence)
-			return nil
+			return r.recorded(next, open)
 		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
 			// Another member was faster, the leader was, or this attempt took effect: look again.
 			if ctx.Err() != nil {
@@ -219,3 +239,39 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		}
 	}
 }
+
+// errRefuted says that the table has what this process has seen, or was recovered since.
+var errRefuted = errors.New("nothing is missing")
+
+// recorded notes what is written down. open is what the proof of the loss lacks, nil for nothing.
+func (r *LossRecorder) recorded(l coder.Lost, open error) error {
+	log := r.log.With("revision", l.Revision, "term", l.Term, "sequence", l.Sequence)
+	switch {
+	case open == nil:
+		r.fate.Store(int32(LossWritten))
+		log.Error("it is written down that data was lost: no server serves until sqlbrain recover was run")
+	case errors.Is(open, errRefuted):
+		r.fate.Store(int32(LossRefuted))
+		log.Warn("the database has what this server has seen, or was recovered since: restart this server")
+	case errors.Is(open, ErrUnproven):
+		r.fate.Store(int32(LossUnproven))
+		log.Error("the database has lost data, or answered with an older state: that cannot be proven any longer, and the other servers continue; see docs/runbook.md", "error", open)
+	default:
+		return open
+	}
+	return nil
+}
+
+// LossFate says what became of the report that data was lost.
+type LossFate int32
+
+const (
+	LossNone     LossFate = iota // nothing was reported
+	LossPending                  // it is not written down yet
+	LossWritten                  // no server serves before a recovery
+	LossUnproven                 // it could not be proven in time: the other servers continue
+	LossRefuted                  // the table has what this process has seen, or was recovered since
+)
+
+// Fate returns what became of the report.
+func (r *LossRecorder) Fate() LossFate { return LossFate(r.fate.Load()) }

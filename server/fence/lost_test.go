@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -34,10 +35,13 @@ func seenAt(chain coder.Chain) *Seen {
 	return s
 }
 
+// nothingToCompare is of a process that has shown no revision.
+func nothingToCompare(context.Context) error { return ErrUnproven }
+
 func TestLostRowKeepsTheNewestOfAllMembers(t *testing.T) {
 	store := newStore(t)
 	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
 	for _, c := range []struct{ known, want coder.Lost }{
 		{coder.Lost{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.Lost{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
 		{coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
@@ -59,7 +63,7 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
 	}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +76,7 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 func TestLossStaysRecordedWhenTheChainRowGrows(t *testing.T) {
 	store := newStore(t)
 	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 2, Revision: 3}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 	store := &laggingStore{newStore(t), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3})}
 	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 7, Term: 1, Revision: 5}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +116,7 @@ func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 // A report just before the end of the process is still written.
 func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	store := newStore(t)
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	r.Report(sqlstore.ErrUnavailable) // no loss
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -125,5 +129,86 @@ func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	r.Run(ended)
 	if got := lostRow(t, store); got.Sequence != 7 || got.Term != 3 || got.Revision != 5 || got.Member != 8 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestOutgrownLossIsJudgedByContent: the chain row has grown as long again before the process could write.
+func TestOutgrownLossIsJudgedByContent(t *testing.T) {
+	away := errors.New("the database is away")
+	for name, c := range map[string]struct {
+		compared  error
+		recovered bool
+		want      LossFate
+		err       error
+	}{
+		"other content":           {compared: ErrDataLost, want: LossWritten},
+		"the same content":        {want: LossRefuted},
+		"no content":              {compared: ErrUnproven, want: LossUnproven},
+		"the database is away":    {compared: away, want: LossPending, err: away},
+		"the table was recovered": {compared: ErrDataLost, recovered: true, want: LossRefuted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, seen := newStore(t), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5})
+			chain := coder.Chain{Sequence: 20, Term: 2, Revision: 9}
+			if c.recovered {
+				chain.Sequence, chain.Term = chain.Sequence+RecoveredSequences, chain.Term+RecoveredTerms
+			}
+			putRow(t, store, coder.ChainKey(), coder.EncodeChain(chain))
+			r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
+				if errors.Is(c.compared, ErrDataLost) {
+					seen.Missing()
+				}
+				return c.compared
+			})
+			r.Report(ErrDataLost)
+			if err := r.record(t.Context(), recordTimeout); !errors.Is(err, c.err) {
+				t.Fatal(err)
+			}
+			if got := r.Fate(); got != c.want {
+				t.Errorf("fate %d, want %d", got, c.want)
+			}
+			chain.Sequence, chain.Revision = chain.Sequence+500, 600
+			putRow(t, store, coder.ChainKey(), coder.EncodeChain(chain))
+			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != (c.want == LossWritten) {
+				t.Errorf("CheckLost: %v", err)
+			}
+		})
+	}
+}
+
+// silentStore does not answer reads of the chain row.
+type silentStore struct {
+	sqlstore.Store
+	silent bool
+}
+
+func (s *silentStore) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if s.silent && string(key) == string(coder.ChainKey()) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// TestLossWithoutAProofIsRecordedAgain: what is written without an answer is not all that is to be written.
+func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
+	store := &silentStore{newStore(t), true}
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	for range 2 {
+		if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
+			t.Fatal("it counts as written")
+		}
+		if got := lostRow(t, store); got.Revision != 5 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	store.silent = false
+	if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten {
+		t.Fatal(err, r.Fate())
+	}
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Errorf("CheckLost: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ type Seen struct {
 	revision func() int64 // the newest revision that this process shows
 	chain    atomic.Pointer[coder.Chain]
 	term     atomic.Int64
+	missing  atomic.Bool // Missing was called
 }
 
 // NewSeen returns a Seen that knows nothing yet. revision returns the newest revision that
@@ -48,10 +49,13 @@ func (s *Seen) NoteTerm(term int64) {
 	}
 }
 
-// Missing takes notice of a commit that took effect although a row that it replaced was
-// missing. The chain row then has the right value and does not show the loss. So the
-// process counts as having seen more than the chain row can reach without a recovery.
+// Missing takes notice of a loss that the chain row does not show: a commit took effect although a
+// row that it replaced was missing, or a revision in the table is another one than the process has
+// shown. So the process counts as having seen more than the chain row can reach without a recovery.
 func (s *Seen) Missing() {
+	if s.missing.Swap(true) {
+		return // it stays below what a recovery adds
+	}
 	beyond := s.Chain()
 	beyond.Sequence += missingSequences
 	s.Note(beyond)

@@ -35,3 +35,14 @@ func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
 		t.Errorf("after a recovery: %v", err)
 	}
 }
+
+// TestMissingStaysBelowARecovery: a member finds the same loss again and again.
+func TestMissingStaysBelowARecovery(t *testing.T) {
+	s := seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5})
+	for range 2000 {
+		s.Missing()
+	}
+	if got := s.Chain(); got.Sequence <= 7 || got.Sequence >= RecoveredSequences {
+		t.Errorf("%+v", got)
+	}
+}

@@ -79,7 +79,9 @@ func (n *Node) Start() {
 	n.workers.Go(func() { n.probePeers(working) })
 }
 
-// watchMembership stops the node from serving once it is no longer a member.
+// watchMembership stops the node from serving once it is no longer a member. A database that lost its
+// newest commits may also have lost that this process joined. Then the node may be all that knows what
+// was lost, so that it compares what it has seen with the table.
 func (n *Node) watchMembership(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -87,6 +89,10 @@ func (n *Node) watchMembership(ctx context.Context) {
 	case <-n.members.Ended():
 	}
 	n.backend.StopServing(n.members.Err())
+	if n.role.Acquire(ctx, 1) == nil { // what it shows does not change any longer
+		defer n.role.Release(1)
+		n.backend.CompareLast(ctx)
+	}
 }
 
 // Resign hands the leadership over, if this node has it, and stands for it no

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -149,6 +150,36 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	mustPut(t, next, "other", "v")
 	frozen.thaw()
 	for _, m := range []*testNode{frozen, next} {
+		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
+	}
+}
+
+// The database loses commits, and also that the only process which knows them has joined. That process is no longer a
+// member, and records the loss all the same.
+func TestProcessWhoseStartWasLostRecordsTheLoss(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), quick, 2)
+	old := g.leader()
+	g.leave(g.others(old)[0])
+	mustPut(t, old, "k", "kept")
+	backup := allRows(t, g.store)
+	witness := g.join("b", freeAddress(t))
+	mustPut(t, old, "k", "lost")
+	requireGet(t, witness, "k", "lost")
+	witness.line.hang(coder.ChainKey()) // it finds that it is no member before it finds the loss
+	witness.freeze()
+	g.kill(old)
+	restoreRows(t, g.store, backup)
+
+	next := g.join("b", freeAddress(t)) // in the place of the witness
+	eventually.True(t, "the new process to lead", next.Backend().Leading)
+	for range 3 {
+		mustPut(t, next, "k", "replaced")
+	}
+	witness.thaw()
+	eventually.True(t, "the witness to be no member", func() bool { return errors.Is(witness.Backend().Stopped(), member.ErrReplaced) })
+	witness.line.hang(nil)
+	for _, m := range []*testNode{witness, next} {
 		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
 	}
 }
