@@ -33,6 +33,8 @@ typedef Node {
 	bool late;    /* ... before a loss was recorded */
 	bool stopped; /* it serves nothing */
 	bool report;  /* LossRecorder has to write the lost row */
+	bool left;    /* it is no longer a member, and has to compare what it has seen */
+	bool done;    /* it has stopped after the loss, and has reported what it knows */
 	bool follows; /* it has the feed of the other node, which leads */
 	byte term;    /* the last term in which its revisions were compared with the table */
 	byte view[CHANGES]; /* who wrote each revision, as this node has shown it: the term */
@@ -234,10 +236,26 @@ inline ask(n, m) {
 	fi
 }
 
-/* fence.LossRecorder */
+/* What n has shown is not in the table. */
+#define knowsLost(n) (node[n].front > 0 && (node[n].front > chain.rev || node[n].view[node[n].front] != writer[node[n].front]))
+
+/*
+ * fence.LossRecorder. Its commit proves that the chain row is older, or a revision does once the row has grown. Then the lost
+ * row has a sequence that no leader reaches.
+ */
 inline record(n) {
 	node[n].report = false;
+	node[n].done = true;
 	recorded = true;
+#ifndef RECORD_NOT_RAISED
+	if
+	:: lostSeen(n) -> node[n].seen.seq = BEYOND
+#ifndef NO_PROOF_BY_CONTENT
+	:: !lostSeen(n) && replaced(n) -> node[n].seen.seq = BEYOND; reach(12)
+#endif
+	:: else
+	fi;
+#endif
 	if
 	:: node[n].seen.seq > lost.seq -> lost.seq = node[n].seen.seq
 	:: else
@@ -252,8 +270,24 @@ inline record(n) {
 	fi
 }
 
+/* Another process took its place as a member, or the database lost that it joined. Node.watchMembership */
+inline leave(n) { deposed(n); node[n].follows = false; node[n].checked = false; node[n].stopped = true; node[n].left = true }
+
+/* Backend.CompareLast */
+inline compareLast(n) {
+	node[n].left = false;
+	if
+#ifndef NO_LAST_COMPARISON
+	:: lostSeen(n) -> node[n].report = true; reach(13)
+	:: !lostSeen(n) && replaced(n) -> node[n].seen.seq = BEYOND; node[n].report = true; reach(14)
+#endif
+	:: else -> node[n].done = losses > 0
+	fi
+}
+
 inline restart(n) {
 	deposed(n);
+	node[n].left = false; node[n].done = false;
 	node[n].stopped = false; node[n].report = false; node[n].checked = false; node[n].late = false;
 	node[n].front = 0; node[n].term = 0; node[n].follows = false;
 	node[n].seen.seq = 0; node[n].seen.term = 0; node[n].seen.rev = 0;
@@ -289,8 +323,16 @@ proctype Process(byte n) {
 	:: atomic { fed(n, 1 - n) -> apply(n, 1 - n) }
 	:: atomic { canAsk(n, 1 - n) -> ask(n, 1 - n) }
 	:: atomic { node[n].report -> record(n) }
+	:: atomic { !node[n].stopped -> leave(n) }
+	:: atomic { node[n].left -> compareLast(n) }
 	:: atomic { restart(n) }
 	od
+}
+
+/* No leader outgrows what a node knows of a loss once the node has reported it. */
+#define forgotten(n) (node[n].done && !termLost && knowsLost(n) && !(recorded && older(lost, chain)))
+proctype Invariant() {
+	atomic { forgotten(0) || forgotten(1) -> assert(false) }
 }
 
 proctype Database() {
@@ -311,6 +353,7 @@ init {
 		copy(past[1], chain);
 		run Process(0);
 		run Process(1);
-		run Database()
+		run Database();
+		run Invariant()
 	}
 }
