@@ -109,7 +109,7 @@ func (w *world) cause(cl *clients, f Fault) {
 		time.Sleep(f.For)
 		w.database.setTrouble(name, trouble{})
 	case Loss:
-		w.lose(cl, f.For)
+		w.lose(cl, f.For, rnd)
 	case Replace:
 		w.replace(cl, name, f.For, rnd)
 	case Move:

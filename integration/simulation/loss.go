@@ -22,12 +22,16 @@ type loss struct {
 	awake     time.Time // since when the witness hangs no longer
 }
 
-// lose lets the database lose all commits of the next age, at its end.
-func (w *world) lose(cl *clients, age time.Duration) {
+// lose lets the database lose all commits of the next age, at its end. A node may start again before, which the database
+// then forgets.
+func (w *world) lose(cl *clients, age time.Duration, rnd *rand.Rand) {
 	rows, err := w.database.fork()
 	if err != nil {
 		w.fail("fork of the table: %v", err)
 		return
+	}
+	if rnd.IntN(2) == 0 {
+		w.rejoin(nodes[rnd.IntN(len(nodes))])
 	}
 	time.Sleep(age)
 	l := &loss{newest: cl.recorder.Newest()}
@@ -42,13 +46,30 @@ func (w *world) lose(cl *clients, age time.Duration) {
 	w.mu.Unlock()
 }
 
+// rejoin stops a node in order, and starts it again. It returns once the node knows a leader.
+func (w *world) rejoin(name string) {
+	m := w.machines[name]
+	m.halt()
+	m.launch()
+	for end := time.Now().Add(recoveryTime); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if n := m.running(); n != nil && n.Backend().Leader() != 0 {
+			return
+		}
+	}
+	w.fail("%s knows no leader %s after it was started again", name, recoveryTime)
+}
+
 // replace lets the database lose all commits of the next age, at its end, and gives their revisions to others: a node hangs
-// then, and the other nodes start again, so that they do not know what was lost. The leader may change before.
+// then, and the other nodes start again, so that they do not know what was lost. Before, the node may start again, which the
+// database then forgets, and the leader may change.
 func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.Rand) {
 	rows, err := w.database.fork()
 	if err != nil {
 		w.fail("fork of the table: %v", err)
 		return
+	}
+	if rnd.IntN(3) == 0 {
+		w.rejoin(name)
 	}
 	if rnd.IntN(2) == 0 {
 		w.cause(cl, Fault{Kind: Move, Host: nodes[rnd.IntN(len(nodes))]})
@@ -96,22 +117,35 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 	}
 	// Often until the chain row does not show the loss, else until there is a leader.
 	hides := rnd.IntN(3) > 0
-	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		chain, leads := w.chain(), w.leader()
-		if hides && chain.Revision > known.Revision && chain.Sequence > known.Sequence || !hides && leads != nil && leads.name != name {
-			break
-		}
+	outgrown := func() bool {
+		chain := w.chain()
+		return chain.Revision > known.Revision && chain.Sequence > known.Sequence
 	}
-	// The chain row must not outgrow the loss before the witness has recorded it: see the findings in docs/simulation.md.
-	if rnd.IntN(2) == 0 && hides {
-		w.database.setTrouble(name, trouble{before: 300})
-		time.AfterFunc(time.Second, func() { w.database.setTrouble(name, trouble{}) })
-	}
+	await(9*time.Second, func() bool {
+		leads := w.leader()
+		return hides && outgrown() || !hides && leads != nil && leads.name != name
+	})
+	// The witness may have trouble with its statements, or write nothing before the chain row has outgrown the loss.
+	statements := []trouble{{}, {before: 300}, {readOnly: true}}[rnd.IntN(3)]
+	w.database.setTrouble(name, statements)
 	w.mu.Lock()
 	l.awake = time.Now()
 	w.mu.Unlock()
 	w.network.stall(name, -1)
 	w.database.flush()
+	if !statements.readOnly || hides {
+		time.Sleep(time.Second)
+	} else {
+		await(9*time.Second, outgrown)
+	}
+	w.database.setTrouble(name, trouble{})
+}
+
+// await waits until a condition holds, for so long at most.
+func await(most time.Duration, holds func() bool) {
+	for end := time.Now().Add(most); time.Now().Before(end) && !holds(); {
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // judgeWitness checks that a node which knows lost commits answers no read of the newest state any longer.

@@ -221,7 +221,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	if r.IntN(20) == 0 {
 		age := between(50*time.Millisecond, time.Second)
-		p.Faults = []Fault{{At: p.Duration - 2*time.Second - age, For: age, Kind: Loss, Host: databaseHost}}
+		p.Faults = []Fault{{At: p.Duration - 2*time.Second - age, For: age, Kind: Loss, Host: databaseHost, Seed: r.Uint64()}}
 		return p
 	}
 	last := p.Duration - 500*time.Millisecond

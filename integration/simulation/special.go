@@ -50,7 +50,7 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		p.Faults = []Fault{refuse, late}
 		p.end(500 * time.Millisecond)
 	case 5: // lost commits
-		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second), Kind: Loss, Host: databaseHost}}
+		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second), Kind: Loss, Host: databaseHost, Seed: r.Uint64()}}
 		load.Leases = 0
 		if p.Seed%3 > 0 {
 			load.Clients, load.Think, load.Burst, load.Compact = 2, between(20*time.Millisecond, 100*time.Millisecond), 0, 0
