@@ -94,11 +94,12 @@ type peerNode struct {
 func (n peerNode) Position(context.Context) (backend.Update, error) {
 	return backend.Update{Term: fakeTerm, Revision: fakeRevision}, nil
 }
-func (n peerNode) Stream() (*watch.Stream, error)   { return n.hub.NewStream(), nil }
-func (n peerNode) CompactRevision() int64           { return 0 }
-func (n peerNode) KeepsLock() bool                  { return true }
-func (n peerNode) AuthVersion() int64               { return 0 }
-func (n peerNode) LeadershipEnded() <-chan struct{} { return nil }
+func (n peerNode) Stream() (*watch.Stream, error)               { return n.hub.NewStream(), nil }
+func (n peerNode) CompactRevision() int64                       { return 0 }
+func (n peerNode) KeepsLock() bool                              { return true }
+func (n peerNode) AuthVersion() int64                           { return 0 }
+func (n peerNode) RecordLoss(context.Context, coder.Lost) error { return nil }
+func (n peerNode) LeadershipEnded() <-chan struct{}             { return nil }
 
 // nobody is the members of a cluster whose table is empty.
 type nobody struct{}

@@ -1,9 +1,11 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
@@ -28,6 +30,15 @@ func (b *Backend) stopServing(cause error) error {
 
 // StopServing makes the node refuse all requests because of cause.
 func (b *Backend) StopServing(cause error) { _ = b.stopServing(cause) }
+
+// TellLosses sets what makes another node record a loss while this one cannot.
+func (b *Backend) TellLosses(tell func(context.Context, coder.Lost) error) { b.losses.Tell(tell) }
+
+// RecordLoss writes down that the database lost data, for another node, which cannot. Errors: fence.ErrUnproven, the
+// database's.
+func (b *Backend) RecordLoss(ctx context.Context, lost coder.Lost) error {
+	return fence.RecordFor(ctx, b.store, b.log, b.seen, lost)
+}
 
 // Stopped returns nil, or why the node serves nothing: it is not a member, the database lost
 // data, or the node shuts down. The error wraps mvcc.ErrNotServing.

@@ -124,7 +124,8 @@ type LossRecorder struct {
 	member   uint64
 	compare  func(context.Context) error
 	reported chan struct{}
-	fate     atomic.Int32 // LossFate
+	fate     atomic.Int32                                            // LossFate
+	tell     atomic.Pointer[func(context.Context, coder.Lost) error] // nil: there is nobody to tell
 }
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
@@ -147,6 +148,48 @@ func (r *LossRecorder) Report(cause error) {
 	}
 }
 
+// Tell sets what makes another process write the row while this one cannot.
+func (r *LossRecorder) Tell(tell func(context.Context, coder.Lost) error) { r.tell.Store(&tell) }
+
+// recordOrTell is record, or makes another process write the row if that fails.
+func (r *LossRecorder) recordOrTell(ctx context.Context) error {
+	err := r.record(ctx, recordTimeout)
+	tell := r.tell.Load()
+	if err == nil || tell == nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	seen := r.seen.Newest()
+	if told := (*tell)(ctx, coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}); told != nil {
+		return errors.Join(err, told)
+	}
+	r.fate.Store(int32(LossWritten))
+	r.log.Error("another server has written down that data was lost: no server serves until sqlbrain recover was run", "error", err)
+	return nil
+}
+
+// RecordFor writes the lost row for another process, which cannot. known is what this process knows: nothing is
+// written that no process can have seen. Errors: ErrUnproven, the database's.
+func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, known *Seen, lost coder.Lost) error {
+	newest := known.Newest()
+	if lost.Sequence < 1 || lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms || lost.Revision-newest.Revision > RecoveredSequences {
+		return fmt.Errorf("%w: term %d, sequence %d, revision %d of member %x are far above what was written", ErrUnproven, lost.Term, lost.Sequence, lost.Revision, lost.Member)
+	}
+	seen := NewSeen(func() int64 { return 0 })
+	seen.Note(coder.Chain{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
+	log = log.With("member", fmt.Sprintf("%x", lost.Member))
+	log.Error("another server reports that the database lost data")
+	r := NewLossRecorder(store, log, seen, lost.Member, func(context.Context) error { return ErrUnproven })
+	if err := r.record(ctx, recordTimeout); err != nil {
+		return err
+	}
+	if r.Fate() != LossWritten {
+		return fmt.Errorf("%w: the chain row has grown as far", ErrUnproven)
+	}
+	return nil
+}
+
 // Run waits for a report, and then writes the row. It repeats failed attempts, because the
 // process keeps running to say why it does not serve. When ctx ends it makes a last
 // attempt, because what this process knows ends with it.
@@ -162,7 +205,7 @@ func (r *LossRecorder) Run(ctx context.Context) {
 	}
 	level := slog.LevelError // once
 	for failures := 1; ctx.Err() == nil; failures++ {
-		err := r.record(ctx, recordTimeout)
+		err := r.recordOrTell(ctx)
 		if err == nil {
 			return
 		}
@@ -201,6 +244,7 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		case open != nil && (!unanswered || ctx.Err() != nil):
 			return open
 		case open != nil:
+		case seen.Sequence-cur.Sequence > missingSequences/2: // proven before: no replica lags so far
 		case errors.Is(Judge(seen, cur), ErrDataLost):
 			next.Sequence += missingSequences
 			batch.CAS(coder.ChainKey(), chain, chain)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -210,5 +211,70 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
+	}
+}
+
+// TestLossIsToldWhileItCannotBeWritten: another process writes it, and this one is done.
+func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
+	store := newStore(t)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
+	if err := r.recordOrTell(t.Context()); err == nil {
+		t.Fatal("it was written")
+	}
+	var told []coder.Lost
+	var refusal error
+	r.Tell(func(_ context.Context, l coder.Lost) error {
+		told = append(told, l)
+		return refusal
+	})
+	refusal = ErrUnproven
+	if err := r.recordOrTell(t.Context()); !errors.Is(err, refusal) || r.Fate() == LossWritten {
+		t.Errorf("nobody has written it: %v, fate %d", err, r.Fate())
+	}
+	refusal = nil
+	if err := r.recordOrTell(t.Context()); err != nil || r.Fate() != LossWritten {
+		t.Errorf("%v, fate %d", err, r.Fate())
+	}
+	want := coder.Lost{Sequence: 7, Term: 3, Revision: 5, Member: 8}
+	if len(told) != 2 || told[0] != want || told[1] != want {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// TestLossOfAnotherProcess is about a report of a process that cannot write.
+func TestLossOfAnotherProcess(t *testing.T) {
+	now := coder.Chain{Sequence: 20, Term: 2, Revision: 9}
+	for name, c := range map[string]struct {
+		lost    coder.Lost
+		written bool
+	}{
+		"the chain row is older":                      {coder.Lost{Sequence: 21, Term: 1, Revision: 9}, true},
+		"the process has compared":                    {coder.Lost{Sequence: 7 + missingSequences, Term: 1, Revision: 5}, true},
+		"the chain row has grown":                     {coder.Lost{Sequence: 7, Term: 1, Revision: 5}, false},
+		"a sequence that no recovery could surpass":   {coder.Lost{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
+		"a revision that no recovery could surpass":   {coder.Lost{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
+		"a term that no recovery could surpass":       {coder.Lost{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
+		"a sequence that no process can have started": {coder.Lost{Sequence: math.MinInt64, Term: 1, Revision: 50}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			putRow(t, store, coder.ChainKey(), coder.EncodeChain(now))
+			c.lost.Member = 9
+			err := RecordFor(t.Context(), store, slog.New(slog.DiscardHandler), seenAt(now), c.lost)
+			if c.written && err != nil || !c.written && !errors.Is(err, ErrUnproven) {
+				t.Fatal(err)
+			}
+			if c.written && lostRow(t, store).Member != 9 {
+				t.Error("it is not in the name of the other")
+			}
+			putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != c.written {
+				t.Errorf("CheckLost: %v", err)
+			}
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
@@ -57,6 +58,22 @@ func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
 		return nil, c.failure(ctx, err, trailer, reached.Addr != nil)
 	}
 	return got.Values, nil
+}
+
+// RecordLoss makes the member write down that the database lost data. Members of older versions answer with
+// Unimplemented. The other errors are those of Position, and the member's.
+func (c *Client) RecordLoss(ctx context.Context, lost coder.Lost) error {
+	var (
+		trailer metadata.MD
+		reached peer.Peer
+	)
+	_, err := feedpb.NewPeerClient(c.member.Conn()).RecordLoss(ctx, &feedpb.RecordLossRequest{
+		Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision, Member: lost.Member,
+	}, grpc.Trailer(&trailer), grpc.Peer(&reached))
+	if err != nil {
+		return c.failure(ctx, err, trailer, reached.Addr != nil)
+	}
+	return nil
 }
 
 // failure returns what err, the error of a call, means; see link.Client.Failure.

@@ -70,6 +70,7 @@ func (h *history) Versions(_ context.Context, keys [][]byte, _ []int64) ([]*code
 
 // leader is a Node on a real hub.
 type leader struct {
+	lost    coder.Lost
 	history history
 	hub     *watch.Hub
 	keeps   atomic.Bool
@@ -97,6 +98,13 @@ func (l *leader) Position(context.Context) (backend.Update, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at, l.err
+}
+
+func (l *leader) RecordLoss(_ context.Context, lost coder.Lost) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = lost
+	return l.err
 }
 
 func (l *leader) KeepsLock() bool { return l.keeps.Load() }

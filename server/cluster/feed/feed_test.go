@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
@@ -52,6 +54,16 @@ func TestMembersReportTheirFigures(t *testing.T) {
 
 	_, err = newClient(t, serve(t, feedpb.UnimplementedPeerServer{}, l)).Figures(t.Context())
 	require.Equal(t, codes.Unimplemented, status.Code(err), "a member of an older version")
+}
+
+func TestMembersRecordALossForOthers(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	c := newClient(t, serve(t, newService(l), l))
+	want := coder.Lost{Sequence: 1 << 41, Term: 7, Revision: 5, Member: 1 << 63}
+	require.NoError(t, c.RecordLoss(t.Context(), want))
+	require.Equal(t, want, l.lost)
+	l.err = errors.New("the database is away")
+	require.Error(t, c.RecordLoss(t.Context(), want))
 }
 
 func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
@@ -33,6 +34,8 @@ type Node interface {
 	AuthVersion() int64
 	// KeepsLock reports whether this member just saw in the database that it has the lock.
 	KeepsLock() bool
+	// RecordLoss writes down that the database lost data, for another member.
+	RecordLoss(ctx context.Context, lost coder.Lost) error
 	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is
 	// closed already if this member does not lead.
 	LeadershipEnded() <-chan struct{}
@@ -80,6 +83,12 @@ func (s *service) Figures(context.Context, *feedpb.FiguresRequest) (*feedpb.Figu
 		return nil, err
 	}
 	return &feedpb.FiguresResponse{Values: values}, nil
+}
+
+// RecordLoss implements feedpb.PeerServer.
+func (s *service) RecordLoss(ctx context.Context, r *feedpb.RecordLossRequest) (*feedpb.RecordLossResponse, error) {
+	err := s.node.RecordLoss(ctx, coder.Lost{Sequence: r.Sequence, Term: r.Term, Revision: r.Revision, Member: r.Member})
+	return &feedpb.RecordLossResponse{}, err
 }
 
 // message returns u, without events, as it is sent.

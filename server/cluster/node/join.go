@@ -69,6 +69,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 func (n *Node) Start() {
 	working := n.working
 	n.members.ReadAlong(n.backend.Along)
+	n.backend.TellLosses(n.tellLoss)
 	n.members.Campaign(n.lead, n.observed)
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,32 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	for _, m := range []*testNode{frozen, next} {
 		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
 	}
+}
+
+// The only node that knows what was lost cannot reach the row for that. It makes another member write it.
+func TestLossIsToldToAnotherMember(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), quick, 2)
+	old := g.leader()
+	witness := g.others(old)[0]
+	mustPut(t, old, "k", "kept")
+	requireGet(t, witness, "k", "kept")
+	backup := allRows(t, g.store)
+	mustPut(t, old, "k", "lost")
+	requireGet(t, witness, "k", "lost")
+	witness.line.hang(coder.LostKey())
+	witness.freeze()
+	g.kill(old)
+	restoreRows(t, g.store, backup)
+
+	next := g.join("c", freeAddress(t))
+	eventually.True(t, "the new member to lead", next.Backend().Leading)
+	for range 3 {
+		mustPut(t, next, "k", "replaced")
+	}
+	witness.thaw()
+	eventually.True(t, "the new member to stop", func() bool { return errors.Is(next.Backend().Stopped(), fence.ErrDataLost) })
+	require.ErrorContains(t, next.Backend().Stopped(), fmt.Sprintf("member %x found that", witness.id()))
 }
 
 // The database loses commits, and also that the only process which knows them has joined. That process is no longer a

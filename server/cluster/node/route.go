@@ -1,12 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
@@ -105,6 +108,27 @@ func (n *Node) Figures(ctx context.Context, id uint64) (map[string]float64, erro
 	return feed.NewClient(c).Figures(ctx)
 }
 
+// tellLoss makes another member write down that the database lost data. It fails with the errors of all.
+func (n *Node) tellLoss(ctx context.Context, lost coder.Lost) error {
+	var errs error
+	for _, m := range n.members.Cached() {
+		if m.ID == n.backend.MemberID() || !m.Alive {
+			continue
+		}
+		c, err := n.client(ctx, m.ID)
+		if err == nil {
+			err = feed.NewClient(c).RecordLoss(ctx, lost)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = errors.Join(errs, fmt.Errorf("asking member %s to write it down: %w", m, err))
+	}
+	return cmp.Or(errs, errNobodyToTell)
+}
+
+var errNobodyToTell = errors.New("no other member is alive")
+
 // Connection implements the server's Router.
 type Connection struct{ *Node }
 
@@ -138,6 +162,11 @@ func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
 // Position confirms that this node leads, and says where the cluster stands.
 func (p Peer) Position(ctx context.Context) (backend.Update, error) {
 	return p.backend.Position(ctx)
+}
+
+// RecordLoss writes down that the database lost data, for another member.
+func (p Peer) RecordLoss(ctx context.Context, lost coder.Lost) error {
+	return p.backend.RecordLoss(ctx, lost)
 }
 
 // Stream opens a stream on the leader's hub.

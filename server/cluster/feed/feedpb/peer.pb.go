@@ -76,7 +76,112 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
+}
+
+// RecordLossRequest has what was seen in the chain row, and who has seen it.
+type RecordLossRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sequence      int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Term          int64                  `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Member        uint64                 `protobuf:"varint,4,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordLossRequest) Reset() {
+	*x = RecordLossRequest{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordLossRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordLossRequest) ProtoMessage() {}
+
+func (x *RecordLossRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordLossRequest.ProtoReflect.Descriptor instead.
+func (*RecordLossRequest) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RecordLossRequest) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *RecordLossRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *RecordLossRequest) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *RecordLossRequest) GetMember() uint64 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+type RecordLossResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordLossResponse) Reset() {
+	*x = RecordLossResponse{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordLossResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordLossResponse) ProtoMessage() {}
+
+func (x *RecordLossResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordLossResponse.ProtoReflect.Descriptor instead.
+func (*RecordLossResponse) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
 }
 
 type FiguresRequest struct {
@@ -87,7 +192,7 @@ type FiguresRequest struct {
 
 func (x *FiguresRequest) Reset() {
 	*x = FiguresRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -99,7 +204,7 @@ func (x *FiguresRequest) String() string {
 func (*FiguresRequest) ProtoMessage() {}
 
 func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[0]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -112,7 +217,7 @@ func (x *FiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresRequest.ProtoReflect.Descriptor instead.
 func (*FiguresRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
 }
 
 type FiguresResponse struct {
@@ -124,7 +229,7 @@ type FiguresResponse struct {
 
 func (x *FiguresResponse) Reset() {
 	*x = FiguresResponse{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +241,7 @@ func (x *FiguresResponse) String() string {
 func (*FiguresResponse) ProtoMessage() {}
 
 func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[1]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +254,7 @@ func (x *FiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FiguresResponse.ProtoReflect.Descriptor instead.
 func (*FiguresResponse) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FiguresResponse) GetValues() map[string]float64 {
@@ -169,7 +274,7 @@ type Protocols struct {
 
 func (x *Protocols) Reset() {
 	*x = Protocols{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -181,7 +286,7 @@ func (x *Protocols) String() string {
 func (*Protocols) ProtoMessage() {}
 
 func (x *Protocols) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[2]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -194,7 +299,7 @@ func (x *Protocols) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Protocols.ProtoReflect.Descriptor instead.
 func (*Protocols) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Protocols) GetNewest() uint32 {
@@ -219,7 +324,7 @@ type PositionRequest struct {
 
 func (x *PositionRequest) Reset() {
 	*x = PositionRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +336,7 @@ func (x *PositionRequest) String() string {
 func (*PositionRequest) ProtoMessage() {}
 
 func (x *PositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[3]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +349,7 @@ func (x *PositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionRequest.ProtoReflect.Descriptor instead.
 func (*PositionRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 type FollowRequest struct {
@@ -257,7 +362,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +374,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +387,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FollowRequest) GetStart() *FollowRequest_Start {
@@ -316,7 +421,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +433,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +446,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Update) GetPosition() *Position {
@@ -412,7 +517,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +529,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +542,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -479,7 +584,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +596,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +609,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -537,7 +642,7 @@ type FollowRequest_Start struct {
 
 func (x *FollowRequest_Start) Reset() {
 	*x = FollowRequest_Start{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +654,7 @@ func (x *FollowRequest_Start) String() string {
 func (*FollowRequest_Start) ProtoMessage() {}
 
 func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +667,7 @@ func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest_Start.ProtoReflect.Descriptor instead.
 func (*FollowRequest_Start) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6, 0}
 }
 
 func (x *FollowRequest_Start) GetRevision() int64 {
@@ -586,7 +691,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +703,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +716,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -665,7 +770,7 @@ type Event_Previous struct {
 
 func (x *Event_Previous) Reset() {
 	*x = Event_Previous{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +782,7 @@ func (x *Event_Previous) String() string {
 func (*Event_Previous) ProtoMessage() {}
 
 func (x *Event_Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +795,7 @@ func (x *Event_Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Previous.ProtoReflect.Descriptor instead.
 func (*Event_Previous) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7, 1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 1}
 }
 
 func (x *Event_Previous) GetModRevision() int64 {
@@ -704,7 +809,13 @@ var File_server_cluster_feed_feedpb_peer_proto protoreflect.FileDescriptor
 
 const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\"\x10\n" +
+	"%server/cluster/feed/feedpb/peer.proto\x12\bsqlbrain\"w\n" +
+	"\x11RecordLossRequest\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x03R\x04term\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06member\x18\x04 \x01(\x04R\x06member\"\x14\n" +
+	"\x12RecordLossResponse\"\x10\n" +
 	"\x0eFiguresRequest\"\x8b\x01\n" +
 	"\x0fFiguresResponse\x12=\n" +
 	"\x06values\x18\x01 \x03(\v2%.sqlbrain.FiguresResponse.ValuesEntryR\x06values\x1a9\n" +
@@ -752,11 +863,13 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x04Type\x12\a\n" +
 	"\x03PUT\x10\x00\x12\n" +
 	"\n" +
-	"\x06DELETE\x10\x012\xb6\x01\n" +
+	"\x06DELETE\x10\x012\xff\x01\n" +
 	"\x04Peer\x127\n" +
 	"\bPosition\x12\x19.sqlbrain.PositionRequest\x1a\x10.sqlbrain.Update\x125\n" +
 	"\x06Follow\x12\x17.sqlbrain.FollowRequest\x1a\x10.sqlbrain.Update0\x01\x12>\n" +
-	"\aFigures\x12\x18.sqlbrain.FiguresRequest\x1a\x19.sqlbrain.FiguresResponseB9Z7github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpbb\x06proto3"
+	"\aFigures\x12\x18.sqlbrain.FiguresRequest\x1a\x19.sqlbrain.FiguresResponse\x12G\n" +
+	"\n" +
+	"RecordLoss\x12\x1b.sqlbrain.RecordLossRequest\x1a\x1c.sqlbrain.RecordLossResponseB9Z7github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpbb\x06proto3"
 
 var (
 	file_server_cluster_feed_feedpb_peer_proto_rawDescOnce sync.Once
@@ -771,40 +884,44 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(Event_Type)(0),             // 0: sqlbrain.Event.Type
-	(*FiguresRequest)(nil),      // 1: sqlbrain.FiguresRequest
-	(*FiguresResponse)(nil),     // 2: sqlbrain.FiguresResponse
-	(*Protocols)(nil),           // 3: sqlbrain.Protocols
-	(*PositionRequest)(nil),     // 4: sqlbrain.PositionRequest
-	(*FollowRequest)(nil),       // 5: sqlbrain.FollowRequest
-	(*Update)(nil),              // 6: sqlbrain.Update
-	(*Position)(nil),            // 7: sqlbrain.Position
-	(*Event)(nil),               // 8: sqlbrain.Event
-	nil,                         // 9: sqlbrain.FiguresResponse.ValuesEntry
-	(*FollowRequest_Start)(nil), // 10: sqlbrain.FollowRequest.Start
-	(*Event_KeyValue)(nil),      // 11: sqlbrain.Event.KeyValue
-	(*Event_Previous)(nil),      // 12: sqlbrain.Event.Previous
+	(*RecordLossRequest)(nil),   // 1: sqlbrain.RecordLossRequest
+	(*RecordLossResponse)(nil),  // 2: sqlbrain.RecordLossResponse
+	(*FiguresRequest)(nil),      // 3: sqlbrain.FiguresRequest
+	(*FiguresResponse)(nil),     // 4: sqlbrain.FiguresResponse
+	(*Protocols)(nil),           // 5: sqlbrain.Protocols
+	(*PositionRequest)(nil),     // 6: sqlbrain.PositionRequest
+	(*FollowRequest)(nil),       // 7: sqlbrain.FollowRequest
+	(*Update)(nil),              // 8: sqlbrain.Update
+	(*Position)(nil),            // 9: sqlbrain.Position
+	(*Event)(nil),               // 10: sqlbrain.Event
+	nil,                         // 11: sqlbrain.FiguresResponse.ValuesEntry
+	(*FollowRequest_Start)(nil), // 12: sqlbrain.FollowRequest.Start
+	(*Event_KeyValue)(nil),      // 13: sqlbrain.Event.KeyValue
+	(*Event_Previous)(nil),      // 14: sqlbrain.Event.Previous
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	9,  // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
-	10, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
-	3,  // 2: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
-	7,  // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	8,  // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
-	3,  // 5: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
+	11, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
+	12, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
+	5,  // 2: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
+	9,  // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	10, // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	5,  // 5: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
 	0,  // 6: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	11, // 7: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	12, // 8: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
-	4,  // 9: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	5,  // 10: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	1,  // 11: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
-	6,  // 12: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	6,  // 13: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	2,  // 14: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
+	13, // 7: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	14, // 8: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
+	6,  // 9: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	7,  // 10: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	3,  // 11: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
+	1,  // 12: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
+	8,  // 13: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	8,  // 14: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	4,  // 15: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
+	2,  // 16: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -821,7 +938,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

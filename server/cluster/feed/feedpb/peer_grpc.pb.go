@@ -31,9 +31,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Position_FullMethodName = "/sqlbrain.Peer/Position"
-	Peer_Follow_FullMethodName   = "/sqlbrain.Peer/Follow"
-	Peer_Figures_FullMethodName  = "/sqlbrain.Peer/Figures"
+	Peer_Position_FullMethodName   = "/sqlbrain.Peer/Position"
+	Peer_Follow_FullMethodName     = "/sqlbrain.Peer/Follow"
+	Peer_Figures_FullMethodName    = "/sqlbrain.Peer/Figures"
+	Peer_RecordLoss_FullMethodName = "/sqlbrain.Peer/RecordLoss"
 )
 
 // PeerClient is the client API for Peer service.
@@ -48,6 +49,9 @@ type PeerClient interface {
 	// Figures returns what the member's process measures, for the console's view of the whole cluster.
 	// Members of older versions do not implement it.
 	Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error)
+	// RecordLoss asks the member to write down that the database lost data, for a member that cannot. It answers
+	// once no member serves before a recovery. Members of older versions do not implement it.
+	RecordLoss(ctx context.Context, in *RecordLossRequest, opts ...grpc.CallOption) (*RecordLossResponse, error)
 }
 
 type peerClient struct {
@@ -97,6 +101,16 @@ func (c *peerClient) Figures(ctx context.Context, in *FiguresRequest, opts ...gr
 	return out, nil
 }
 
+func (c *peerClient) RecordLoss(ctx context.Context, in *RecordLossRequest, opts ...grpc.CallOption) (*RecordLossResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordLossResponse)
+	err := c.cc.Invoke(ctx, Peer_RecordLoss_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations should embed UnimplementedPeerServer
 // for forward compatibility.
@@ -109,6 +123,9 @@ type PeerServer interface {
 	// Figures returns what the member's process measures, for the console's view of the whole cluster.
 	// Members of older versions do not implement it.
 	Figures(context.Context, *FiguresRequest) (*FiguresResponse, error)
+	// RecordLoss asks the member to write down that the database lost data, for a member that cannot. It answers
+	// once no member serves before a recovery. Members of older versions do not implement it.
+	RecordLoss(context.Context, *RecordLossRequest) (*RecordLossResponse, error)
 }
 
 // UnimplementedPeerServer should be embedded to have
@@ -126,6 +143,9 @@ func (UnimplementedPeerServer) Follow(*FollowRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedPeerServer) Figures(context.Context, *FiguresRequest) (*FiguresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Figures not implemented")
+}
+func (UnimplementedPeerServer) RecordLoss(context.Context, *RecordLossRequest) (*RecordLossResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordLoss not implemented")
 }
 func (UnimplementedPeerServer) testEmbeddedByValue() {}
 
@@ -194,6 +214,24 @@ func _Peer_Figures_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_RecordLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordLossRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).RecordLoss(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_RecordLoss_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).RecordLoss(ctx, req.(*RecordLossRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -208,6 +246,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Figures",
 			Handler:    _Peer_Figures_Handler,
+		},
+		{
+			MethodName: "RecordLoss",
+			Handler:    _Peer_RecordLoss_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
