@@ -39,6 +39,11 @@ var scenes = map[string][]scene{
 		{"a moment", []string{a("etcd_server_has_leader", "", "1x5 0 1x7")}, nil},
 		{"an etcd", []string{strange("etcd_server_has_leader", "0x12")}, nil},
 	},
+	"SqlbrainDataLost": {
+		{"one cannot write", []string{a("sqlbrain_data_lost", `record="pending"`, "0x3 1x9"), b("sqlbrain_data_lost", `record="pending"`, "0x12")}, []string{"a"}},
+		{"the others continue", []string{b("sqlbrain_data_lost", `record="unproven"`, "0x3 1x9")}, []string{"b"}},
+		{"nothing was lost", []string{a("sqlbrain_data_lost", `record="pending"`, "0x12"), a("sqlbrain_data_lost", `record="refuted"`, "0x3 1x9")}, nil},
+	},
 	"SqlbrainNoLeader": {
 		{"followers without a leader", []string{
 			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x4 0x8"),

@@ -48,6 +48,19 @@ func (m *metrics) observe(b *Backend) {
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) })
 	}
+	for fate, record := range map[fence.LossFate]string{
+		fence.LossPending: "pending", fence.LossWritten: "written", fence.LossUnproven: "unproven", fence.LossRefuted: "refuted",
+	} {
+		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sqlbrain_data_lost", ConstLabels: prometheus.Labels{"record": record},
+			Help: "1 if this node found that the database lost data, by what became of the record: pending (do not restart this node), written (no member serves), unproven (the others continue), refuted (nothing was lost).",
+		}, func() float64 {
+			if b.losses.Fate() == fate {
+				return 1
+			}
+			return 0
+		})
+	}
 	b.view.Observe(m.own)
 }
 

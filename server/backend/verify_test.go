@@ -185,14 +185,32 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 				}
 				continueWith(t, "replaced")(r)
 			})
-			if l, ok := lostRow(t, r.store); ok {
-				t.Fatalf("there is %+v", l)
+			if l, ok := lostRow(t, r.store); ok || lossRecord(t, r.follower) != "pending" {
+				t.Fatalf("there is %+v, %s", l, lossRecord(t, r.follower))
 			}
 			r.deaf.refuse.Store(0)
 			eventually.True(t, "other members to see it", func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
 			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
+			eventually.True(t, "the metric to say so", func() bool { return lossRecord(t, r.follower) == "written" })
 		})
 	}
+}
+
+// lossRecord returns the label of sqlbrain_data_lost that is 1, "" if none is.
+func lossRecord(t *testing.T, b *Backend) (record string) {
+	t.Helper()
+	families, err := b.metrics.own.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "sqlbrain_data_lost" && m.Gauge.GetValue() == 1 {
+				record += m.Label[0].GetValue()
+			}
+		}
+	}
+	return record
 }
 
 // A node that serves no more for another reason compares what it has seen once the database answers.
