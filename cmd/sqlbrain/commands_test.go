@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server"
 )
 
@@ -115,9 +117,22 @@ func TestDoctorOnSQLite(t *testing.T) {
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
-	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges", "rows"} {
+	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges", "loss", "rows"} {
 		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
 	}
+
+	insert := func(key, value []byte) {
+		sqliteExec(t, raw, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", key, value))
+	}
+	insert(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: 7, Term: 1, Revision: 5, Member: 9}))
+	a, found = examined(t, "--datastore", raw)
+	require.Equal(t, 1, a.code)
+	require.Equal(t, doctor.Fail, found["loss"].Status)
+	require.Contains(t, found["loss"].Detail, "member 9 found that")
+	insert(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 2, Revision: 6}))
+	a, found = examined(t, "--datastore", raw)
+	require.Zero(t, a.code)
+	require.Equal(t, doctor.Warn, found["loss"].Status)
 
 	sqliteExec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
 	a, found = examined(t, "--datastore", raw)
@@ -137,7 +152,7 @@ func TestDoctorOnMySQL(t *testing.T) {
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code, a.stdout)
 	for _, check := range []string{"reachable", "version", "schema", "privileges", "create", "writable", "sql_mode",
-		"packet", "isolation", "charset", "clock", "size", "connections"} {
+		"loss", "packet", "isolation", "charset", "clock", "size", "connections"} {
 		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
 	}
 	for _, check := range []string{"tls", "durability"} {

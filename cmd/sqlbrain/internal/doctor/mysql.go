@@ -209,6 +209,7 @@ func (s *server) checkSchemaAndRights(ctx context.Context) {
 	s.Findings = append(s.Findings, f)
 	if f.Status == OK {
 		s.rights(ctx)
+		s.loss(ctx)
 	}
 	status, advice := Fail, "grant the user CREATE on the database, or run `sqlbrain migrate up` as another user"
 	if f.Status == OK {

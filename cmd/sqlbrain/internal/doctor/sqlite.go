@@ -28,6 +28,7 @@ func (e *examination) sqlite(ctx context.Context) {
 	defer conn.Close() //nolint:errcheck // only returns it to the pool
 	e.conn = conn
 	e.rights(ctx)
+	e.loss(ctx)
 	e.rows(ctx)
 }
 
