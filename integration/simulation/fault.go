@@ -91,6 +91,11 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.database.setDown(1)
 		time.Sleep(f.For)
 		w.database.setDown(-1)
+	case Stall:
+		w.network.stall(databaseHost, 1)
+		time.Sleep(f.For)
+		w.network.stall(databaseHost, -1)
+		w.database.flush()
 	case Refuse:
 		w.network.refuse(name, 1)
 		w.network.reset(name, rnd, 1)

@@ -112,6 +112,8 @@ const (
 	SlowStatements Kind = "slow-statements"
 	// Outage makes the database refuse all statements.
 	Outage Kind = "outage"
+	// Stall lets the database answer nothing. What it was sent, it executes afterwards.
+	Stall Kind = "stall"
 	// Loss lets the database lose the commits of the last For. It is the only fault of a plan.
 	Loss Kind = "loss"
 	// Replace lets the database lose the commits of the last For while Host hangs. Meanwhile the other nodes, which start

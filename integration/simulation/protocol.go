@@ -147,7 +147,7 @@ func (w *world) judgeLeaders() {
 		found := false
 		for _, d := range disturbances {
 			found = found || d.fault.concernsLeaders() && d.from <= s.At && s.At <= d.to+leaderPatience &&
-				(d.fault.Kind == Move || d.fault.Kind == Outage || d.host == before || d.host == s.Node)
+				(d.fault.Kind == Move || d.host == databaseHost || d.host == before || d.host == s.Node)
 		}
 		if !found {
 			w.fail("%s leads at %v instead of %s, with which nothing was wrong", s.Node, s.At, before)

@@ -2,11 +2,12 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one. Of
-// each 60 seeds, 24 have one.
+// each 60 seeds, 48 have one.
 
 // special makes the plan a special one if its seed has one, and returns true if the plan is complete.
 func (p *Plan) special(r *rand.Rand) (complete bool) {
@@ -61,6 +62,19 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		}
 		load.Compact, load.Compactors = between(20*time.Millisecond, 100*time.Millisecond), 2
 		p.end(2 * time.Second)
+	case 8: // changes of the leader while packets of one direction are lost, or while the database answers nothing
+		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL, load.Burst, load.Renew = 2, between(20*time.Millisecond, 150*time.Millisecond), 1, 3, 3, 0, p.Seed%4 == 0
+		hosts := append(slices.Clone(nodes), Leader, Leader)
+		for at := between(time.Second, 2*time.Second); at < 8*time.Second; at += between(2*time.Second, 4*time.Second) {
+			move := Fault{At: at, Kind: []Kind{Move, Move, Stop}[r.IntN(3)], Host: hosts[r.IntN(len(nodes))]}
+			during := Fault{At: at + between(-300*time.Millisecond, 300*time.Millisecond), For: between(50*time.Millisecond, 3*time.Second), Seed: r.Uint64()}
+			if during.Kind, during.Host = Stall, databaseHost; p.Seed%2 == 0 {
+				during.Kind, during.Host = PartitionTo, hosts[r.IntN(len(hosts))]
+				during.Peer = append(slices.Clone(nodes), databaseHost)[r.IntN(len(nodes)+1)]
+			}
+			p.Faults = append(p.Faults, move, during)
+		}
+		p.end(time.Second)
 	case 9: // counts, or old revisions on old leaders
 		load.Watchers, load.Leases, load.Burst = 1, 0, 4+r.IntN(6)
 		if p.Settings.RecordCache = 0; p.Seed%2 == 0 {
