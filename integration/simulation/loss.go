@@ -125,9 +125,12 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 		leads := w.leader()
 		return hides && outgrown() || !hides && leads != nil && leads.name != name
 	})
-	// The witness may have trouble with its statements, or write nothing before the chain row has outgrown the loss.
+	// The witness may have trouble with its statements, or write nothing before the chain row has outgrown the loss. It may
+	// also reach no other node.
 	statements := []trouble{{}, {before: 300}, {readOnly: true}}[rnd.IntN(3)]
 	w.database.setTrouble(name, statements)
+	apart := rnd.IntN(2)
+	w.separate(name, apart)
 	w.mu.Lock()
 	l.awake = time.Now()
 	w.mu.Unlock()
@@ -139,6 +142,17 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 		await(9*time.Second, outgrown)
 	}
 	w.database.setTrouble(name, trouble{})
+	w.separate(name, -apart)
+}
+
+// separate adds by to the partitions between a node and all others.
+func (w *world) separate(name string, by int) {
+	for _, other := range nodes {
+		if other != name {
+			w.network.partition(direction{name, other}, by)
+			w.network.partition(direction{other, name}, by)
+		}
+	}
 }
 
 // await waits until a condition holds, for so long at most.

@@ -123,6 +123,21 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestSeedsThatFailed simulates seeds that failed before a fault of the product was removed: a witness of lost commits whose
+// start was lost too, and one that could not write in time, and reached no other node.
+func TestSeedsThatFailed(t *testing.T) {
+	build(t)
+	for _, seed := range []uint64{212, 391, 395, 455} {
+		out, err := Repeat(t.Context(), binary, simulation.NewPlan(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Violations) > 0 || out.Stats.Lost == 0 {
+			t.Errorf("seed %d, which lost %d revisions:\n%s", seed, out.Stats.Lost, strings.Join(out.Violations[:min(len(out.Violations), 40)], "\n"))
+		}
+	}
+}
+
 func sortedSkips(skips []simulation.Skip) []simulation.Skip {
 	return slices.SortedFunc(slices.Values(skips), func(a, b simulation.Skip) int { return cmp.Or(cmp.Compare(a.Client, b.Client), a.From-b.From) })
 }
