@@ -35,29 +35,24 @@ func (s *Stream) previous(ctx context.Context, entries []*entry) ([]*coder.Recor
 	defer context.AfterFunc(s.ctx, cancel)()
 
 	prev := make([]*coder.Record, 0, len(entries))
-	bytes, largest, atATime := 0, 1, firstPrev
+	pages := NewPages(firstPrev, prevAtATime, batchBytes)
 	for len(prev) < len(entries) {
 		end := len(entries)
-		if bytes >= batchBytes {
+		if pages.Full() {
 			if end = endOfRevision(entries, len(prev)-1); end == len(prev) {
 				break
 			}
 		}
-		some, err := s.previousOf(ctx, entries[len(prev):min(end, len(prev)+atATime)])
+		some, err := s.previousOf(ctx, entries[len(prev):min(end, len(prev)+pages.Next())])
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range some {
 			if r != nil {
-				bytes += len(r.Key) + len(r.Value)
-				largest = max(largest, len(r.Key)+len(r.Value))
+				pages.Add(len(r.Key) + len(r.Value))
 			}
 		}
 		prev = append(prev, some...)
-		atATime = min(2*atATime, prevAtATime)
-		if left := batchBytes - bytes; left > 0 {
-			atATime = min(atATime, left/largest+1)
-		}
 	}
 	return prev, nil
 }

@@ -98,10 +98,10 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64, atMo
 // values turns changes into events: as many whole revisions as have about atMost bytes, at least one.
 func (l *Log) values(ctx context.Context, changes []coder.Change, next int64, atMost int) ([]*watch.Event, int64, error) {
 	events := make([]*watch.Event, 0, len(changes))
-	bytes, largest, atATime := 0, 0, firstValues
+	pages := watch.NewPages(firstValues, valuesAtATime, atMost)
 	for len(changes) > 0 {
-		some := changes[:min(len(changes), atATime)]
-		if bytes >= atMost {
+		some := changes[:min(len(changes), pages.Next())]
+		if pages.Full() {
 			some = revisionOf(events[len(events)-1], some)
 			if len(some) == 0 {
 				return events, changes[0].Revision, nil
@@ -112,16 +112,10 @@ func (l *Log) values(ctx context.Context, changes []coder.Change, next int64, at
 			return nil, 0, err
 		}
 		for _, e := range batch {
-			size := overhead + len(e.Record.Key) + len(e.Record.Value)
-			bytes += size
-			largest = max(largest, size)
+			pages.Add(overhead + len(e.Record.Key) + len(e.Record.Value))
 		}
 		events = append(events, batch...)
 		changes = changes[len(some):]
-		atATime = min(2*atATime, valuesAtATime)
-		if left := atMost - bytes; left > 0 {
-			atATime = min(atATime, left/largest+1)
-		}
 	}
 	return events, next, nil
 }
