@@ -212,3 +212,8 @@ const (
 	// stops waiting for it.
 	_ = uint(ApplyWait - FeedSilence - Look - ReadLog)
 )
+
+// RetryFits reports whether a renew deadline leaves time for RetryMargin of a retry period.
+func RetryFits(retry, renew time.Duration) bool {
+	return retry < renew/RetryMargin*100 // RetryMargin times a long period would overflow
+}

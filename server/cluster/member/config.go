@@ -114,7 +114,7 @@ func (c Config) checkLease() error {
 	switch {
 	case c.RenewDeadline <= 0 || c.RenewDeadline >= c.LeaseDuration:
 		return fmt.Errorf("election: a renew deadline of %v: it must be above 0 and below the lease duration, %v", c.RenewDeadline, c.LeaseDuration)
-	case c.RetryPeriod < time.Millisecond || c.RetryPeriod >= c.RenewDeadline/timing.RetryMargin*100:
+	case c.RetryPeriod < time.Millisecond || !timing.RetryFits(c.RetryPeriod, c.RenewDeadline):
 		return fmt.Errorf("election: a retry period of %v: it must be at least 1ms, and %v times it below the renew deadline, %v",
 			c.RetryPeriod, timing.RetryMargin/100.0, c.RenewDeadline)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
@@ -124,8 +125,8 @@ func (s *Settings) checkElection() error {
 	switch lease, renew, retry := s.Node.LeaseDuration, s.Node.RenewDeadline, s.Node.RetryPeriod; {
 	case renew >= lease:
 		return s.invalid("leader-elect-renew-deadline", "%s must be below --leader-elect-lease-duration, %s", renew, lease)
-	case retry >= renew/6*5: // 1.2 times a long period would overflow
-		return s.invalid("leader-elect-retry-period", "1.2 times %s must be below --leader-elect-renew-deadline, %s", retry, renew)
+	case !timing.RetryFits(retry, renew):
+		return s.invalid("leader-elect-retry-period", "%v times %s must be below --leader-elect-renew-deadline, %s", timing.RetryMargin/100.0, retry, renew)
 	}
 	return nil
 }
