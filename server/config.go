@@ -23,9 +23,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
+
+// The heartbeats of a member that runs keep its connection for writing open: a negative constant cannot be converted.
+const _ = uint(sqlstore.WriterIdle - timing.MemberHeartbeat - 1)
 
 // EtcdVersion is the version of etcd that clients see.
 const EtcdVersion = etcd.Version

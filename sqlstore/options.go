@@ -9,6 +9,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// WriterIdle is how long a store keeps a connection for writing on which nothing happens, unless Options.MaxIdleTime is
+// shorter. The database ends it soon after.
+const WriterIdle = 35 * time.Second
+
 // Options configure a database; the zero value is usable.
 type Options struct {
 	// MaxOpenConns bounds the connections used for reading, 0 is the default: 32

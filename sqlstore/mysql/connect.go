@@ -109,10 +109,8 @@ const (
 	// idleWriter is how long the server keeps a connection for writing on which nothing happens. The
 	// transaction of a process that is frozen, or whose host is gone, ends no sooner, and it may hold the
 	// lock of the chain row, without which no other member can lead. The server's default is eight hours.
-	// A member that runs writes a heartbeat at least every timing.MemberHeartbeat, 30 s.
-	idleWriter = 40 * time.Second
-	// idlePool is how long the pool keeps such a connection: the server should not end one that the pool may use.
-	idlePool = idleWriter - 5*time.Second
+	// It should not end one that the pool may use.
+	idleWriter = sqlstore.WriterIdle + 5*time.Second
 	// idleTransaction is idleWriter within a transaction, which only MariaDB distinguishes.
 	idleTransaction = 5 * time.Second
 )

@@ -65,7 +65,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 		Read: failover.Finishing(pool(bounded, false)), Write: failover.Finishing(pool(bounded, true)), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
 		MaxIdleTime: cmp.Or(o.MaxIdleTime, maxIdleTime), MaxLifetime: cmp.Or(o.MaxLifetime, maxLifetime), Remote: true,
 	})
-	db.Write().SetConnMaxIdleTime(min(cmp.Or(o.MaxIdleTime, maxIdleTime), idlePool))
+	db.Write().SetConnMaxIdleTime(min(cmp.Or(o.MaxIdleTime, maxIdleTime), sqlstore.WriterIdle))
 	e.primary.OnChange(db.DropIdle)
 	return db, nil
 }
