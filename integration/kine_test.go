@@ -7,13 +7,11 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -29,13 +27,9 @@ import (
 
 // Every flag of kine is one of `sqlbrain kine`, with its variable.
 func TestFlagsOfKineAreKnown(t *testing.T) {
-	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/k3s-io/kine")
-	download.Dir = filepath.Join("programs", "kine")
-	out, err := download.Output()
+	dir, err := harness.Download(t.Context(), filepath.Join("programs", "kine"), "github.com/k3s-io/kine")
 	require.NoError(t, err)
-	var module struct{ Dir string }
-	require.NoError(t, json.Unmarshal(out, &module))
-	source, err := os.ReadFile(filepath.Join(module.Dir, "pkg", "app", "app.go"))
+	source, err := os.ReadFile(filepath.Join(dir, "pkg", "app", "app.go"))
 	require.NoError(t, err)
 	flags := regexp.MustCompile(`(?s)Name:\s+"([a-z0-9-]+)",.*?EnvVars:\s+\[\]string\{([^}]*)\}`).FindAllStringSubmatch(string(source), -1)
 	require.Greater(t, len(flags), 35)

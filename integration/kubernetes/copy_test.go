@@ -3,13 +3,13 @@ package kubernetes
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // The module under test. v0.38 needs Go 1.27.
@@ -30,7 +30,8 @@ var replacements = map[string]string{
 // sqlbrain if replaced.
 func copyModule(ctx context.Context, t *testing.T, replaced bool) string {
 	t.Helper()
-	from, err := moduleDir(ctx, t.TempDir())
+	// Outside of any module, which would have to require it.
+	from, err := harness.Download(ctx, t.TempDir(), module+"@"+moduleVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,24 +45,6 @@ func copyModule(ctx context.Context, t *testing.T, replaced bool) string {
 		}
 	}
 	return to
-}
-
-// moduleDir returns where the module lies in the module cache, after downloading
-// it if it does not.
-func moduleDir(ctx context.Context, workDir string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+moduleVersion)
-	cmd.Dir = workDir // outside of any module, which would have to require it
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	var answer struct{ Dir, Error string }
-	if jsonErr := json.Unmarshal(out, &answer); jsonErr == nil && answer.Error != "" {
-		return "", fmt.Errorf("download %s: %s", module, answer.Error)
-	}
-	if err != nil || answer.Dir == "" {
-		return "", fmt.Errorf("download %s: %v\n%s%s", module, err, out, stderr.Bytes())
-	}
-	return answer.Dir, nil
 }
 
 // replaceServer puts the files of replacements into the package in dir, in place of its RunEtcd.

@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -164,6 +166,24 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 		return "", fmt.Errorf("find %s: %w", module, err)
 	}
 	return strings.TrimSpace(string(dir)), nil
+}
+
+// Download returns the directory of a module in the module cache, after downloading it if it is not there. go list -m
+// names no directory then. The module's version is the one that dir's module requires, unless module ends with another.
+func Download(ctx context.Context, dir, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var answer struct{ Dir, Error string }
+	if jerr := json.Unmarshal(out, &answer); err == nil {
+		err = jerr
+	}
+	if err != nil || answer.Dir == "" {
+		return "", fmt.Errorf("download %s: %v\n%s%s", module, err, answer.Error, stderr.Bytes())
+	}
+	return answer.Dir, nil
 }
 
 // Main returns a runner of m's tests that removes the built programs after them.

@@ -87,11 +87,10 @@ func find(ctx context.Context, name string) (string, error) {
 	if !known {
 		return "", fmt.Errorf("no program %q", name)
 	}
-	root, err := run(ctx, ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	module, err := moduleDir(ctx, s.module)
 	if err != nil {
 		return "", err
 	}
-	module := filepath.Join(root, "programs", s.module)
 	keep, err := cacheDir(module)
 	if err != nil {
 		return "", err
@@ -101,6 +100,12 @@ func find(ctx context.Context, name string) (string, error) {
 		return path, nil
 	}
 	return path, build(ctx, s, module, path)
+}
+
+// moduleDir returns the directory of a module under programs/.
+func moduleDir(ctx context.Context, name string) (string, error) {
+	root, err := run(ctx, ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	return filepath.Join(root, "programs", name), err
 }
 
 // cacheDir returns a directory that belongs to what the module in dir requires and
@@ -175,11 +180,11 @@ func run(ctx context.Context, dir string, args ...string) (string, error) {
 // KubernetesVersion is the version of the programs of Kubernetes, as v1.36.3.
 func KubernetesVersion(t testing.TB) string {
 	t.Helper()
-	root, err := run(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	module, err := moduleDir(t.Context(), "kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, err := versionOf(filepath.Join(root, "programs", "kubernetes"), "k8s.io/kubernetes")
+	version, err := versionOf(module, "k8s.io/kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}

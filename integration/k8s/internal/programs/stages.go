@@ -5,17 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // KWOKStages returns what KWOK itself comes with to play nodes that are ready and
 // beat, and pods that start, end and go at once, as one file of YAML documents.
 func KWOKStages(t testing.TB) []byte {
 	t.Helper()
-	root, err := run(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	module, err := moduleDir(t.Context(), "kwok")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kwok, err := run(t.Context(), filepath.Join(root, "programs", "kwok"), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	kwok, err := harness.Download(t.Context(), module, "sigs.k8s.io/kwok")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,10 @@ func Tests(t testing.TB, pkg string) gotest.Program {
 }
 
 func tests(ctx context.Context, pkg string) (gotest.Program, error) {
-	root, err := run(ctx, ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
+	module, err := moduleDir(ctx, "kubernetes")
 	if err != nil {
 		return gotest.Program{}, err
 	}
-	module := filepath.Join(root, "programs", "kubernetes")
 	dir, err := run(ctx, module, "list", "-f", "{{.Dir}}", pkg)
 	if err != nil {
 		return gotest.Program{}, err
