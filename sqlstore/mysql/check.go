@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,7 +61,7 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 		return info, err
 	}
 	e.grouped.Store(vars["group_replication_group_name"] != "")
-	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
+	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && !slices.Contains(SafeFlushes(info.Version), v) {
 		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
 	}
 	if losesBinlog(vars) {
@@ -69,11 +70,26 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	return info, checkMySQLTable(ctx, conn)
 }
 
-// losesBinlog reports whether the server may lose the end of its binary log in a crash. A binary log in
-// InnoDB, which MariaDB has since 12.3, is flushed with InnoDB's log.
+// SafeFlushes returns the values of innodb_flush_log_at_trx_commit, the default first, with which a server of this
+// version has flushed a commit before it answers.
+func SafeFlushes(version string) []string {
+	if strings.Contains(version, "MariaDB") {
+		return []string{"1", "3"}
+	}
+	return []string{"1"}
+}
+
+// BinlogFiles reports whether the server whose variables these are writes a binary log to files of its own, which
+// need a flush of their own. A binary log in InnoDB, which MariaDB has since 12.3, is flushed with InnoDB's log, and
+// sync_binlog has no effect.
+func BinlogFiles(vars map[string]string) bool {
+	return vars["log_bin"] == "ON" && !strings.EqualFold(vars["binlog_storage_engine"], "innodb")
+}
+
+// losesBinlog reports whether the server may lose the end of its binary log in a crash.
 func losesBinlog(vars map[string]string) bool {
 	v := vars["sync_binlog"]
-	return vars["log_bin"] == "ON" && v != "" && v != "1" && !strings.EqualFold(vars["binlog_storage_engine"], "innodb")
+	return BinlogFiles(vars) && v != "" && v != "1"
 }
 
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {

@@ -1,6 +1,16 @@
 package mysql
 
-import "testing"
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
 
 func TestBinaryLogThatACrashShortens(t *testing.T) {
 	t.Parallel()
@@ -20,5 +30,18 @@ func TestBinaryLogThatACrashShortens(t *testing.T) {
 		if got := losesBinlog(vars); got != c.want {
 			t.Errorf("%s=%q: %t, want %t", c.name, c.value, got, c.want)
 		}
+	}
+}
+
+// TestUnsafeFlushIsReported: on MariaDB, 3 flushes as 1 does. The server is the test's own, because the setting is global.
+func TestUnsafeFlushIsReported(t *testing.T) {
+	t.Parallel()
+	raw := enginetest.MariaDB.StartServer(t).URL()
+	for value, unsafe := range map[string]bool{"0": true, "1": false, "2": true, "3": false} {
+		_, err := openURL(t, raw, sqlstore.Options{}).Database().SQL().Exec("SET GLOBAL innodb_flush_log_at_trx_commit = " + value)
+		require.NoError(t, err)
+		var log bytes.Buffer
+		openURL(t, raw, sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.Equal(t, unsafe, strings.Contains(log.String(), "innodb_flush_log_at_trx_commit="+value), "%s: %s", value, &log)
 	}
 }

@@ -1,15 +1,9 @@
 package doctor
 
-import "strings"
+import engine "github.com/sqlbrain/sqlbrain/sqlstore/mysql"
 
 // inEngine is MariaDB's setting, since 12.3, of where the binary log is.
 const inEngine = "binlog_storage_engine"
-
-// binlogFiles reports whether a binary log is written to files of its own, which need a flush of
-// their own. In InnoDB it is flushed with InnoDB's log, and sync_binlog has no effect.
-func (s *server) binlogFiles() bool {
-	return s.vars.on("log_bin") && !strings.EqualFold(s.vars[inEngine], "innodb")
-}
 
 // checkFlushes says how many flushes a commit waits for on a server that makes commits durable, and
 // what makes them fewer at the same durability. Two are no fault.
@@ -19,7 +13,7 @@ func (s *server) checkFlushes() {
 	case !s.vars.on("log_bin"):
 		s.ok(check, "a commit waits for one: no binary log is written")
 		return
-	case !s.binlogFiles():
+	case !engine.BinlogFiles(s.vars):
 		s.ok(check, "a commit waits for one: InnoDB holds the binary log (%s=%s)", inEngine, s.vars[inEngine])
 		return
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	engine "github.com/sqlbrain/sqlbrain/sqlstore/mysql"
 )
 
 // Server errors with their own advice.
@@ -282,12 +284,8 @@ func (s *server) checkDurability() {
 			}
 		}
 	}
-	if s.mariadb() {
-		look("innodb_flush_log_at_trx_commit", "1", "3")
-	} else {
-		look("innodb_flush_log_at_trx_commit", "1")
-	}
-	if s.binlogFiles() {
+	look("innodb_flush_log_at_trx_commit", engine.SafeFlushes(s.version)...)
+	if engine.BinlogFiles(s.vars) {
 		look("sync_binlog", "1")
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
