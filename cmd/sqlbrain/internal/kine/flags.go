@@ -69,30 +69,24 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.AddFlagSet(f.set)
 }
 
+// defines makes of a method like pflag's StringVar one whose result needs the name only.
+func defines[T any](define func(field *T, name string, value T, help string)) func(*T, T, string) func(name string) {
+	return func(field *T, value T, help string) func(string) {
+		return func(name string) { define(field, name, value, help) }
+	}
+}
+
 // table returns all flags of kine 0.16, in its order.
 func (f *Flags) table() []flag {
-	text := func(field *string, value, help string) func(string) {
-		return func(name string) { f.set.StringVar(field, name, value, help) }
-	}
-	boolean := func(field *bool, help string) func(string) {
-		return func(name string) { f.set.BoolVar(field, name, false, help) }
-	}
-	number := func(field *int, value int, help string) func(string) {
-		return func(name string) { f.set.IntVar(field, name, value, help) }
-	}
-	large := func(field *int64, value int64, help string) func(string) {
-		return func(name string) { f.set.Int64Var(field, name, value, help) }
-	}
-	duration := func(field *time.Duration, value time.Duration, help string) func(string) {
-		return func(name string) { f.set.DurationVar(field, name, value, help) }
-	}
+	text, number, large := defines(f.set.StringVar), defines(f.set.IntVar), defines(f.set.Int64Var)
+	boolean, duration := defines(f.set.BoolVar), defines(f.set.DurationVar)
 	rows := []flag{
 		{name: "listen-address", settings: "listen-client-urls", bind: text(&f.listen, "0.0.0.0:2379", "`address` to serve etcd clients on: host:port or unix://path")},
 		{name: "endpoint", settings: "datastore", bind: text(&f.endpoint, "", "`URL` of the database: mysql://user:pw@tcp(host:3306)/name or sqlite://path (default sqlite://./db/state.db)")},
 		{name: "ca-file", settings: "datastore (tls-ca)", bind: text(&f.database.ca, "", "`file` of the certificates to verify the database with")},
 		{name: "cert-file", settings: "datastore (tls-cert)", bind: text(&f.database.cert, "", "`file` of the certificate shown to the database")},
 		{name: "key-file", settings: "datastore (tls-key)", bind: text(&f.database.key, "", "`file` of its key")},
-		{name: "skip-verify", settings: "datastore (tls=skip-verify)", bind: boolean(&f.database.skipVerify, "do not verify the database's certificate")},
+		{name: "skip-verify", settings: "datastore (tls=skip-verify)", bind: boolean(&f.database.skipVerify, false, "do not verify the database's certificate")},
 		{name: "log-format", settings: "log-format", bind: text(&f.logFormat, "plain", "form of the log: `plain` or json")},
 		{name: "metrics-bind-address", settings: "listen-metrics-urls", bind: text(&f.metrics, ":8080", "`address` to serve /metrics and health checks on; 0: none")},
 		{name: "server-cert-file", settings: "cert-file", bind: text(&f.serverCert, "", "`file` of the certificate shown to etcd clients")},
@@ -104,8 +98,8 @@ func (f *Flags) table() []flag {
 		{name: "datastore-connection-max-idle-time", settings: "(no flag)", bind: duration(&f.maxIdleTime, 2*time.Minute, "longest time that a connection to the database is idle (0: 1m)")},
 		{name: "slow-sql-threshold", why: whySQL, bind: duration(&f.slowSQL, time.Second, "statements that take longer are logged")},
 		{name: "slow-sql-warning-threshold", why: whySQL, bind: duration(&f.slowSQLWarning, 5*time.Second, "statements that take longer are logged as warnings")},
-		{name: "metrics-enable-profiling", settings: "enable-pprof", bind: boolean(&f.profiling, "serve profiles under /debug/pprof/")},
-		{name: "metrics-ignore-tls-config", settings: "listen-metrics-urls (http)", bind: boolean(&f.metricsIgnoreTLS, "serve metrics without TLS")},
+		{name: "metrics-enable-profiling", settings: "enable-pprof", bind: boolean(&f.profiling, false, "serve profiles under /debug/pprof/")},
+		{name: "metrics-ignore-tls-config", settings: "listen-metrics-urls (http)", bind: boolean(&f.metricsIgnoreTLS, false, "serve metrics without TLS")},
 		{name: "watch-progress-notify-interval", settings: "watch-progress-notify-interval", bind: duration(&f.progress, 5*time.Second, "idle watchers that ask for it get the revision this often")},
 		{name: "emulated-etcd-version", why: whyEtcd, bind: text(&f.etcdVersion, "3.6.11", "`version` of etcd to report")},
 		{name: "compact-interval", settings: "auto-compaction-retention", bind: duration(&f.compactInterval, defaultCompactInterval, "history to keep, compacted about as often (0: only clients compact)")},
@@ -124,7 +118,7 @@ func (f *Flags) table() []flag {
 	} {
 		rows = append(rows, flag{name: s3.name, env: strings.Fields(s3.env), why: whyS3, bind: text(&f.s3[i], "", "of T4")})
 	}
-	rows = append(rows, flag{name: "debug", settings: "log-level=debug", bind: boolean(&f.debug, "log details")})
+	rows = append(rows, flag{name: "debug", settings: "log-level=debug", bind: boolean(&f.debug, false, "log details")})
 	for i := range rows {
 		if len(rows[i].env) == 0 {
 			rows[i].env = []string{"KINE_" + strings.ToUpper(strings.ReplaceAll(rows[i].name, "-", "_"))}

@@ -3,8 +3,10 @@ package kine
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -38,15 +40,21 @@ const (
 
 // Look returns the state of the table.
 func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
-	columns, err := columnsOf(ctx, dialect, db)
+	var columns []string
+	var err error
+	if x := sqlx.NewDb(db, dialect); dialect == sqlstore.DialectSQLite {
+		err = x.SelectContext(ctx, &columns, columnsSQLite)
+	} else {
+		err = x.SelectContext(ctx, &columns, columnsMySQL)
+	}
 	switch {
 	case err != nil:
 		return Absent, fmt.Errorf("looking for kine's table: %w", err)
-	case columns["name_in_sqlbrain"]:
+	case slices.Contains(columns, "name_in_sqlbrain"):
 		return Adopted, nil
-	case columns["name_being_written"]:
+	case slices.Contains(columns, "name_being_written"):
 		return Partial, nil
-	case !columns["name"]:
+	case !slices.Contains(columns, "name"):
 		return Absent, nil
 	}
 	var rows int
@@ -57,28 +65,6 @@ func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
 		return Absent, nil
 	}
 	return Used, nil
-}
-
-func columnsOf(ctx context.Context, dialect string, db *sql.DB) (_ map[string]bool, err error) {
-	var rows *sql.Rows
-	if dialect == sqlstore.DialectSQLite {
-		rows, err = db.QueryContext(ctx, columnsSQLite)
-	} else {
-		rows, err = db.QueryContext(ctx, columnsMySQL)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	columns := make(map[string]bool)
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		columns[name] = true
-	}
-	return columns, rows.Err()
 }
 
 // revision returns kine's newest revision.

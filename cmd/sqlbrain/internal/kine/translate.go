@@ -1,6 +1,7 @@
 package kine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -118,11 +119,7 @@ func (a *applying) clients() {
 		a.set("trusted-ca-file", "trusted-ca-file", f.trustedCA)
 		a.set("trusted-ca-file", "client-cert-auth", "true")
 	}
-	listen := f.listen
-	if listen == "" {
-		listen = defaultSocket
-	}
-	raw, err := listenURL(listen, secure)
+	raw, err := listenURL(cmp.Or(f.listen, defaultSocket), secure)
 	if err != nil {
 		a.fail("listen-address", err)
 		return
@@ -134,7 +131,7 @@ func (a *applying) clients() {
 	if f.metrics == "0" {
 		return
 	}
-	raw, err = listenURL(orDefault(f.metrics, ":8080"), secure && !f.metricsIgnoreTLS)
+	raw, err = listenURL(cmp.Or(f.metrics, ":8080"), secure && !f.metricsIgnoreTLS)
 	if err == nil && strings.HasPrefix(raw, "unix") {
 		err = errors.New("must be host:port, or 0 for none")
 	}
@@ -143,13 +140,6 @@ func (a *applying) clients() {
 		return
 	}
 	a.set("metrics-bind-address", "listen-metrics-urls", raw)
-}
-
-func orDefault(value, other string) string {
-	if value == "" {
-		return other
-	}
-	return value
 }
 
 // listenURL returns the URL for an address of kine, [scheme://]host:port or unix://path. As in kine, every scheme but
