@@ -76,12 +76,10 @@ func translate(err error) error {
 		return fmt.Errorf("%w: waited 10 s for it", ErrLocked)
 	}
 	// A *database.Error prints the whole statement, over many lines.
-	var de *database.Error
-	if errors.As(err, &de) && de.OrigErr != nil {
+	if de, ok := errors.AsType[*database.Error](err); ok && de.OrigErr != nil {
 		return fmt.Errorf("migrations: %w", de.OrigErr)
 	}
-	var dv database.Error
-	if errors.As(err, &dv) && dv.OrigErr != nil {
+	if dv, ok := errors.AsType[database.Error](err); ok && dv.OrigErr != nil {
 		return fmt.Errorf("migrations: %w", dv.OrigErr)
 	}
 	return fmt.Errorf("migrations: %w", err)

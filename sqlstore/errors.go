@@ -40,3 +40,9 @@ type Conflict struct {
 }
 
 func (c *Conflict) Error() string { return fmt.Sprintf("sqlstore: conflict on row %x", c.Key) }
+
+// IsConflict reports whether err is a *Conflict.
+func IsConflict(err error) bool {
+	_, ok := errors.AsType[*Conflict](err)
+	return ok
+}

@@ -111,11 +111,10 @@ func (t *Trace) Answer(err error) {
 		return
 	}
 	s := Step{Kind: Answer, Result: Refused}
-	var conflict *sqlstore.Conflict
 	switch {
 	case err == nil:
 		s.Result = Written
-	case errors.As(err, &conflict):
+	case sqlstore.IsConflict(err):
 		s.Result = Conflict
 	case errors.Is(err, sqlstore.ErrUncertain):
 		s.Result = Unknown

@@ -306,8 +306,7 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovered) error {
 	for failures := 1; ; failures++ {
 		err := f.write(ctx, store, r)
-		var conflict *sqlstore.Conflict
-		if err == nil || !errors.As(err, &conflict) && !errors.Is(err, sqlstore.ErrUncertain) {
+		if err == nil || !sqlstore.IsConflict(err) && !errors.Is(err, sqlstore.ErrUncertain) {
 			return err
 		}
 		// The conflict may be with an earlier attempt whose outcome was unknown.
@@ -315,7 +314,7 @@ func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovere
 		switch {
 		case written:
 			return nil
-		case rerr == nil && conflict != nil:
+		case rerr == nil && sqlstore.IsConflict(err):
 			return ErrChainMoved
 		}
 		if retry.Database.Wait(ctx, failures) != nil {

@@ -94,7 +94,7 @@ func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*
 	batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
 	batch.PutIfNotExist(coder.RestoringKey(), coder.Empty())
 	err := batch.Commit(ctx)
-	if conflict := (*sqlstore.Conflict)(nil); errors.As(err, &conflict) {
+	if sqlstore.IsConflict(err) {
 		return nil, ErrNotEmpty
 	}
 	if err != nil {

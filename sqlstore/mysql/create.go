@@ -50,8 +50,7 @@ func CreateDatabase(ctx context.Context, u *sqlstore.URL) (created bool, err err
 
 func databaseMissing(ctx context.Context, cfg *mysql.Config) (bool, error) {
 	err := onConnection(ctx, cfg, func(*sql.Conn) error { return nil })
-	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && refused.Number == unknownDatabase {
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == unknownDatabase {
 		return true, nil
 	}
 	return false, err

@@ -48,8 +48,7 @@ func (f Failure) String() string { return failureNames[f] }
 
 // Classify says what an error of e's driver means.
 func Classify(e Engine, err error) Failure {
-	var p *prepareError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*prepareError](err); ok {
 		err = p.err
 	}
 	var netErr net.Error
@@ -80,8 +79,7 @@ func Definite(ctx context.Context, e Engine, err error) error {
 	if err == nil {
 		return nil
 	}
-	var c *sqlstore.Conflict
-	if errors.As(err, &c) {
+	if sqlstore.IsConflict(err) {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {

@@ -70,11 +70,10 @@ func (m *metrics) failed(e Engine, err error) {
 
 // errorKind returns the metric's label for err, "" for no error.
 func errorKind(err error) string {
-	var c *sqlstore.Conflict
 	switch {
 	case err == nil, errors.Is(err, sqlstore.ErrKeyNotFound):
 		return ""
-	case errors.As(err, &c):
+	case sqlstore.IsConflict(err):
 		return "conflict"
 	case errors.Is(err, sqlstore.ErrUncertain):
 		return "Uncertain"

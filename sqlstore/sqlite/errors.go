@@ -15,8 +15,7 @@ func (*engine) Passing(error) bool { return false }
 
 // Classify implements sqldb.Engine.
 func (*engine) Classify(err error) sqldb.Failure {
-	var file *fs.PathError
-	if errors.As(err, &file) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return sqldb.FailureUnavailable // the file cannot be created
 	}
 	var e *sqlite.Error

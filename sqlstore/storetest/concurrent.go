@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -28,9 +27,8 @@ func testConcurrentCAS(t *testing.T, s sqlstore.Store) {
 					b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(chain))
 					b.PutIfNotExist(fmt.Appendf(nil, "round %d writer %d", round, w), []byte("x"))
 				})
-				var c *sqlstore.Conflict
 				winners[w] = err == nil
-				if err != nil && !errors.As(err, &c) {
+				if err != nil && !sqlstore.IsConflict(err) {
 					failures[w] = err
 				}
 			})
@@ -82,11 +80,10 @@ func testConcurrentCounter(t *testing.T, s sqlstore.Store) {
 					return
 				}
 				err = tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(key, fmt.Append(nil, n+1), old) })
-				var c *sqlstore.Conflict
 				switch {
 				case err == nil:
 					done++
-				case !errors.As(err, &c):
+				case !sqlstore.IsConflict(err):
 					t.Error(err)
 					return
 				}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -137,9 +136,8 @@ func (h *history) commit() {
 		next[string(versionKey)] = coder.EncodeVersion(r)
 	}
 	err := b.Commit(context.Background())
-	var c *sqlstore.Conflict
 	switch {
-	case conflicts && !errors.As(err, &c):
+	case conflicts && !sqlstore.IsConflict(err):
 		h.t.Fatalf("revision %d: error %v, want a *Conflict", h.rev, err)
 	case conflicts:
 	case err != nil:

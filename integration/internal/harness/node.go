@@ -291,8 +291,7 @@ func (n *Node) Host() string {
 
 // Code returns the gRPC code of an error of etcd's client.
 func Code(err error) codes.Code {
-	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return e.Code()
 	}
 	return status.Code(err)

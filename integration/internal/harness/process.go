@@ -90,8 +90,7 @@ func (p *Process) Stop(t testing.TB) {
 	}
 	err := p.program.Err()
 	// etcd ends itself with the signal it was sent, which is not a failure.
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && p.program.Name() == "etcd" {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && p.program.Name() == "etcd" {
 		return
 	}
 	if err != nil {

@@ -39,8 +39,7 @@ func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Ran
 // ctx ends. It takes a moment if so.
 func late(ctx context.Context, err error) bool {
 	code := status.Code(err)
-	var e rpctypes.EtcdError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = e.Code()
 	}
 	if code != codes.Unavailable && code != codes.DeadlineExceeded {

@@ -74,8 +74,7 @@ func (p *Primary) agree(ctx context.Context, conn *sqldb.Conn) error {
 	}
 	// Without the plugin, MySQL knows the one variable and not the other.
 	_, err := conn.ExecContext(ctx, "SET SESSION group_replication_consistency = IF(@@GLOBAL.group_replication_single_primary_mode, 'BEFORE', 'BEFORE')", nil)
-	var refused *mysql.MySQLError
-	if errors.As(err, &refused) && refused.Number == erUnknownSystemVariable {
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == erUnknownSystemVariable {
 		p.alone.Store(true)
 		return nil
 	}

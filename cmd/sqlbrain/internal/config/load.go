@@ -109,12 +109,10 @@ func (s *Settings) set(f *pflag.Flag, origin string, values ...string) error {
 
 // FlagError words an error of parsing the command line of a command with these flags.
 func FlagError(flags *pflag.FlagSet, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		return unknownFlag(flags, unknown.GetSpecifiedName())
 	}
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return invalidValue("--"+invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
 	}
 	return err

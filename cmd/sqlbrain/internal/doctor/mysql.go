@@ -28,8 +28,7 @@ const (
 )
 
 func serverError(err error) uint16 {
-	var me *mysql.MySQLError
-	if errors.As(err, &me) {
+	if me, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return me.Number
 	}
 	return 0

@@ -111,8 +111,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			}
 			table = Partial
 		}
-		var conflict *sqlstore.Conflict
-		if err := repair.Discard(ctx, a.Store, chain); errors.As(err, &conflict) {
+		if err := repair.Discard(ctx, a.Store, chain); sqlstore.IsConflict(err) {
 			return errors.Join(ErrServed, err)
 		} else if err != nil {
 			return err
