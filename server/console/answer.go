@@ -77,8 +77,7 @@ func decode(r *http.Request, to any) error {
 }
 
 func statusOf(err error) int {
-	var f failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[failure](err); ok {
 		return f.status
 	}
 	switch status.Convert(err).Message() {

@@ -2,9 +2,7 @@ package console
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
-	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -44,19 +42,13 @@ type childBody struct {
 // keys lists one level of keys: ?prefix= and ?after= are base64 (URL), and ?limit= is at
 // most maxKeyPage. With ?details=1 it reads the values and counts.
 func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
-	q := &read.ChildrenRequest{Delimiter: '/'}
-	var err error
-	if q.Prefix, err = bytesOf(r, "prefix"); err != nil {
-		return nil, err
+	p := paramsOf(r)
+	q := &read.ChildrenRequest{
+		Delimiter: '/', Prefix: p.bytes("prefix"), After: p.bytes("after"), Limit: int(p.number("limit", defaultKeyPage, 1, maxKeyPage)),
 	}
-	if q.After, err = bytesOf(r, "after"); err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil, p.err
 	}
-	limit, err := numberOf(r, "limit", defaultKeyPage, 1, maxKeyPage)
-	if err != nil {
-		return nil, err
-	}
-	q.Limit = int(limit)
 	res, err := h.cfg.Keys.Children(caller(r), q)
 	if err != nil {
 		return nil, err
@@ -71,7 +63,7 @@ func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 			}
 		}
 	}
-	if r.URL.Query().Get("details") == "1" {
+	if p.on("details") {
 		err = h.describe(r, out.Keys)
 	}
 	return out, err
@@ -116,35 +108,4 @@ func below(prefix []byte) (key, end []byte) {
 		return []byte{0}, []byte{0}
 	}
 	return prefix, prefixEnd(prefix)
-}
-
-// bytesOf returns a parameter that is bytes; none are none.
-func bytesOf(r *http.Request, name string) ([]byte, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(r.URL.Query().Get(name))
-	if err != nil {
-		return nil, badRequest("the parameter " + name + " is no base64")
-	}
-	return raw, nil
-}
-
-// numberOf returns a parameter that is a number from least to most.
-func numberOf(r *http.Request, name string, missing, least, most int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return missing, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, badRequest("the parameter " + name + " must be a number from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10))
-	}
-	return n, nil
-}
-
-// keyOf returns the parameter that names the key a request is about.
-func keyOf(r *http.Request) ([]byte, error) {
-	key, err := bytesOf(r, "key")
-	if err == nil && len(key) == 0 {
-		err = badRequest("the parameter key is missing")
-	}
-	return key, err
 }

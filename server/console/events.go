@@ -51,19 +51,15 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 
 // follow returns an error only before it has sent anything. It ends after watchTime, or when the browser goes away.
 func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
-	key, err := bytesOf(r, "key")
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	create := &pb.WatchCreateRequest{StartRevision: p.revision("revision")}
+	if p.on("prefix") {
+		create.Key, create.RangeEnd = below(p.bytes("key"))
+	} else {
+		create.Key = p.needed("key")
 	}
-	revision, err := revisionOf(r, "revision")
-	if err != nil {
-		return nil, err
-	}
-	create := &pb.WatchCreateRequest{Key: key, StartRevision: revision}
-	if r.URL.Query().Get("prefix") == "1" {
-		create.Key, create.RangeEnd = below(key)
-	} else if len(key) == 0 {
-		return nil, badRequest("the parameter key is missing")
+	if p.err != nil {
+		return nil, p.err
 	}
 	ctx, cancel := context.WithTimeout(caller(r), watchTime)
 	defer cancel()

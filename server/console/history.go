@@ -2,7 +2,6 @@ package console
 
 import (
 	"bytes"
-	"math"
 	"net/http"
 	"strconv"
 
@@ -44,17 +43,10 @@ type versionBody struct {
 
 // history lists the versions of ?key=, base64 (URL), below the revision ?before=.
 func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
-	key, err := keyOf(r)
-	if err != nil {
-		return nil, err
-	}
-	limit, err := numberOf(r, "limit", defaultHistoryPage, 1, maxHistoryPage)
-	if err != nil {
-		return nil, err
-	}
-	before, err := numberOf(r, "before", 0, 0, math.MaxInt64)
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	key, limit, before := p.needed("key"), p.number("limit", defaultHistoryPage, 1, maxHistoryPage), p.revision("before")
+	if p.err != nil {
+		return nil, p.err
 	}
 	// One more than is shown: the oldest on the page is compared with it.
 	res, err := h.cfg.Keys.KeyHistory(caller(r), &read.KeyHistoryRequest{

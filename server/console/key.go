@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"cmp"
-	"math"
 	"net/http"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -35,11 +34,9 @@ type leaseBody struct {
 // key shows ?key=, base64 (URL), now or at ?revision=; with ?managed=1 what Kubernetes manages in
 // objects is shown too.
 func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
-	key, err := keyOf(r)
-	if err != nil {
-		return nil, err
-	}
-	res, revision, err := h.read(r, key, "revision")
+	p := paramsOf(r)
+	key, revision := p.needed("key"), p.revision("revision")
+	res, err := h.read(r, p, key, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +62,6 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-// revisionOf returns a parameter that is a revision, 0 for the current one.
-func revisionOf(r *http.Request, name string) (int64, error) {
-	return numberOf(r, name, 0, 0, math.MaxInt64)
-}
-
 // valueBody is a value at a revision.
 type valueBody struct {
 	Revision    int64 `json:"revision"` // that was asked for
@@ -89,15 +81,14 @@ type compareBody struct {
 
 // compare compares ?key=, base64 (URL), at ?from= with ?to=; 0 is the current revision.
 func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
-	key, err := keyOf(r)
-	if err != nil {
-		return nil, err
-	}
+	p := paramsOf(r)
+	key := p.needed("key")
 	var values [2][]byte
 	var texts [2]string
 	out := &compareBody{}
 	for i, name := range []string{"from", "to"} {
-		res, revision, err := h.read(r, key, name)
+		revision := p.revision(name)
+		res, err := h.read(r, p, key, revision)
 		if err != nil {
 			return nil, err
 		}
@@ -116,11 +107,9 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 // raw sends the value of ?key=, base64 (URL), now or at ?revision=, as it is stored, for a file. It does not send
 // what the page hides.
 func (h *Handler) raw(w http.ResponseWriter, r *http.Request) (any, error) {
-	key, err := keyOf(r)
-	if err != nil {
-		return nil, err
-	}
-	res, _, err := h.read(r, key, "revision")
+	p := paramsOf(r)
+	key := p.needed("key")
+	res, err := h.read(r, p, key, p.revision("revision"))
 	switch {
 	case err != nil:
 		return nil, err
@@ -132,14 +121,14 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request) (any, error) {
 	return file(res.Kvs[0].Value), nil
 }
 
-// read reads a key at the revision that a parameter names; 0: now.
-func (h *Handler) read(r *http.Request, key []byte, name string) (res *pb.RangeResponse, revision int64, err error) {
-	if revision, err = revisionOf(r, name); err == nil {
-		res, err = h.kv.Range(caller(r), &pb.RangeRequest{Key: key, Revision: revision})
+// read reads a key at a revision, 0 for the current one, both of them parameters of p.
+func (h *Handler) read(r *http.Request, p *params, key []byte, revision int64) (*pb.RangeResponse, error) {
+	if p.err != nil {
+		return nil, p.err
 	}
-	return res, revision, err
+	return h.kv.Range(caller(r), &pb.RangeRequest{Key: key, Revision: revision})
 }
 
 func (h *Handler) viewer(r *http.Request, key []byte) viewer {
-	return viewer{key: key, managed: r.URL.Query().Get("managed") == "1", fingerprint: h.fingerprint}
+	return viewer{key: key, managed: paramsOf(r).on("managed"), fingerprint: h.fingerprint}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -31,13 +30,10 @@ type leaseInfo struct {
 
 // leases lists the leases after ?after=, or only ?id=, as etcdctl writes ids.
 func (h *Handler) leases(_ http.ResponseWriter, r *http.Request) (any, error) {
-	after, err := leaseOf(r, "after")
-	if err != nil {
-		return nil, err
-	}
-	id, err := leaseOf(r, "id")
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	after, id := p.lease("after"), p.lease("id")
+	if p.err != nil {
+		return nil, p.err
 	}
 	if id != 0 {
 		info := h.leaseOf(caller(r), id, leaseAll)
@@ -82,17 +78,4 @@ func (h *Handler) leaseOf(ctx context.Context, id int64, most int) leaseInfo {
 	out.TTL, out.GrantedTTL, out.Count = res.TTL, res.GrantedTTL, len(res.Keys)
 	out.Keys = append(out.Keys, res.Keys[:min(most, len(res.Keys))]...)
 	return out
-}
-
-// leaseOf returns a parameter that is the id of a lease; 0: there is none.
-func leaseOf(r *http.Request, name string) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return 0, nil
-	}
-	id, err := strconv.ParseInt(text, 16, 64)
-	if err != nil {
-		return 0, badRequest("the parameter " + name + " is no lease")
-	}
-	return id, nil
 }

@@ -26,11 +26,12 @@ var errNoPrefix = badRequest("the prefix is missing: all keys are not deleted at
 
 // removal lists what would be deleted of the keys that begin with ?prefix=, base64 (URL).
 func (h *Handler) removal(_ http.ResponseWriter, r *http.Request) (any, error) {
-	prefix, err := bytesOf(r, "prefix")
-	if err != nil {
-		return nil, err
-	}
-	if len(prefix) == 0 {
+	p := paramsOf(r)
+	prefix := p.bytes("prefix")
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case len(prefix) == 0:
 		return nil, errNoPrefix
 	}
 	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: prefix, RangeEnd: prefixEnd(prefix), KeysOnly: true, Limit: removePreview})

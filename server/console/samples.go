@@ -133,9 +133,10 @@ func (h *Handler) samples(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err := h.cfg.Keys.Admit(caller(r)); err != nil {
 		return nil, err
 	}
-	seconds, err := numberOf(r, "seconds", int64(sampleHours*3600), 0, int64(sampleHours*3600))
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	seconds := p.number("seconds", int64(sampleHours*3600), 0, int64(sampleHours*3600))
+	if p.err != nil {
+		return nil, p.err
 	}
 	now, err := h.sample()
 	if err != nil {

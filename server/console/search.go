@@ -2,9 +2,6 @@ package console
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -31,36 +28,25 @@ type searchBody struct {
 // are base64 (URL), like ?after=, the Next of the request before. It reads keys without values, for searchTime and
 // one request at a time.
 func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
-	prefix, err := bytesOf(r, "prefix")
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	prefix, after, text := p.bytes("prefix"), p.bytes("after"), p.needed("text")
+	if p.err != nil {
+		return nil, p.err
 	}
-	text, err := bytesOf(r, "text")
-	if err != nil {
-		return nil, err
-	}
-	after, err := bytesOf(r, "after")
-	if err != nil {
-		return nil, err
-	}
-	if len(text) == 0 {
-		return nil, badRequest("the parameter text is missing")
-	}
-	done, err := h.scan()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	key, end := below(prefix)
 	if bytes.Compare(after, key) > 0 {
 		key = after
 	}
-	ctx, cancel := context.WithTimeoutCause(caller(r), searchTime, errTimeIsUp)
-	defer cancel()
 	s := &searcher{text: bytes.ToLower(text), searchBody: searchBody{Keys: []childBody{}, Next: key}}
-	err = s.read(ctx, h.kv, key, end)
-	if err != nil && !errors.Is(context.Cause(ctx), errTimeIsUp) {
+	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true}, func(kv *mvccpb.KeyValue) bool {
+		s.look(kv)
+		return len(s.Keys) < searchPage
+	})
+	if err != nil {
 		return nil, err
+	}
+	if whole {
+		s.Next = nil
 	}
 	return &s.searchBody, nil
 }
@@ -68,30 +54,6 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 type searcher struct {
 	searchBody
 	text []byte // in lower case
-}
-
-func (s *searcher) read(ctx context.Context, kv pb.KVClient, key, end []byte) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream if it is left early
-	stream, err := kv.RangeStream(ctx, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true})
-	if err != nil {
-		return err
-	}
-	for {
-		chunk, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			s.Next = nil
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, kv := range chunk.GetRangeResponse().GetKvs() {
-			if s.look(kv); len(s.Keys) == searchPage {
-				return nil
-			}
-		}
-	}
 }
 
 func (s *searcher) look(kv *mvccpb.KeyValue) {

@@ -9,8 +9,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 const (
@@ -44,25 +46,21 @@ var errCounting = failure{http.StatusTooManyRequests, "another reader goes throu
 // a list does, for SizesTimeout at most, and one count at a time; it ends when the
 // browser goes away.
 func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
-	prefix, err := bytesOf(r, "prefix")
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	prefix := p.bytes("prefix")
+	if p.err != nil {
+		return nil, p.err
 	}
-	done, err := h.scan()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeoutCause(caller(r), h.cfg.SizesTimeout, errTimeIsUp)
-	defer cancel()
 	c := counter{groups: map[string]*sizeBody{}}
 	out := &c.sizesBody
-	if err := c.read(ctx, h.kv, prefix); err != nil {
-		if !errors.Is(context.Cause(ctx), errTimeIsUp) {
-			return nil, err
-		}
-	} else {
-		out.Complete = out.Keys < sizeKeys
+	key, end := below(prefix)
+	var err error
+	out.Complete, err = h.eachKey(r, h.cfg.SizesTimeout, &pb.RangeRequest{Key: key, RangeEnd: end}, func(kv *mvccpb.KeyValue) bool {
+		c.add(kv.Key, int64(len(kv.Key)+len(kv.Value)))
+		return c.Keys < sizeKeys
+	})
+	if err != nil {
+		return nil, err
 	}
 	if out.Complete {
 		out.Reached = nil
@@ -73,44 +71,43 @@ func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return out, nil
 }
 
-// scan admits one reader of all keys at a time, until it calls done.
-func (h *Handler) scan() (done func(), err error) {
+var errTimeIsUp = errors.New("console: the time for counting is up")
+
+// eachKey calls f with the keys of q, in order, until it returns false, or the limit is over. It reports whether those
+// were all. It admits one reader at a time.
+func (h *Handler) eachKey(r *http.Request, limit time.Duration, q *pb.RangeRequest, f func(*mvccpb.KeyValue) bool) (whole bool, err error) {
 	select {
 	case h.counting <- struct{}{}:
-		return func() { <-h.counting }, nil
+		defer func() { <-h.counting }()
 	default:
-		return nil, errCounting
+		return false, errCounting
 	}
+	ctx, cancel := context.WithTimeoutCause(caller(r), limit, errTimeIsUp)
+	defer cancel() // ends the stream if it is left early
+	stream, err := h.kv.RangeStream(ctx, q)
+	for err == nil {
+		var chunk *pb.RangeStreamResponse
+		if chunk, err = stream.Recv(); err != nil {
+			break
+		}
+		for _, kv := range chunk.GetRangeResponse().GetKvs() {
+			if !f(kv) {
+				return false, nil
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return true, nil
+	case errors.Is(context.Cause(ctx), errTimeIsUp):
+		return false, nil
+	}
+	return false, err
 }
-
-var errTimeIsUp = errors.New("console: the time for counting is up")
 
 type counter struct {
 	sizesBody
 	groups map[string]*sizeBody
-}
-
-func (c *counter) read(ctx context.Context, kv pb.KVClient, prefix []byte) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream if it is left early
-	key, end := below(prefix)
-	stream, err := kv.RangeStream(ctx, &pb.RangeRequest{Key: key, RangeEnd: end})
-	if err != nil {
-		return err
-	}
-	for c.Keys < sizeKeys {
-		chunk, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, kv := range chunk.GetRangeResponse().GetKvs() {
-			c.add(kv.Key, int64(len(kv.Key)+len(kv.Value)))
-		}
-	}
-	return nil
 }
 
 func (c *counter) add(key []byte, n int64) {
