@@ -60,7 +60,7 @@ func (b *Backend) LeaderAuth(ctx context.Context) (*auth.Rows, int64, error) {
 // SyncAuth returns users and roles that include every change acknowledged before the call.
 // Errors: those of linearizable reads.
 func (b *Backend) SyncAuth(ctx context.Context) (*auth.Rows, error) {
-	if _, err := b.readFrontier(ctx, auth.System, true); err != nil {
+	if _, err := b.Frontier(ctx, auth.System, true); err != nil {
 		return nil, err
 	}
 	return b.AuthRows(), nil

@@ -26,6 +26,8 @@ import (
 // Backend is one node's replica of a table. It knows the newest revision, answers reads and
 // watches, and leads while Lead runs. Safe for concurrent use.
 type Backend struct {
+	*export.Exporter // OpenSnapshot, HashKV, Hash
+
 	cfg     Config
 	log     *slog.Logger
 	store   sqlstore.Store
@@ -42,7 +44,6 @@ type Backend struct {
 	hub       *watch.Hub
 	history   *history.Log
 	reader    *read.Reader
-	exporter  *export.Exporter
 	view      *keyspace.View
 	alarms    *quota.Alarms
 	users     *auth.Users
@@ -66,8 +67,6 @@ type Backend struct {
 
 // errClosed is the error of calls that Close ends.
 var errClosed = fmt.Errorf("%w: closed", mvcc.ErrNotServing)
-
-func ptr[T any](v T) *T { return &v }
 
 // Revision returns the newest visible revision.
 func (b *Backend) Revision() int64 { return b.tso.Frontier() }

@@ -15,11 +15,11 @@ import (
 // than a second.
 var asking = retry.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
 
-// readFrontier returns the revision to read at, if as permits the request there.
+// Frontier returns the revision to read at, if as permits the request there.
 // The revision of a linearizable read includes every write, and every change of users and
 // roles, acknowledged before the call: the leader confirms its leadership, and a follower
 // asks the leader and waits until it has applied the answer.
-func (b *Backend) readFrontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
+func (b *Backend) Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
 	frontier, err := b.newestRevision(ctx, linearizable)
 	if err == nil {
 		err = as.Check(ctx, b)
@@ -145,10 +145,10 @@ func (b *Backend) Position(ctx context.Context) (Update, error) {
 	}, nil
 }
 
-// mark returns a compact revision such that nothing at or above it was removed before the
+// Mark returns a compact revision such that nothing at or above it was removed before the
 // call. A read compares its revision with it after it has read. The leader knows the mark.
 // Followers read it from the table, one query for concurrent readers.
-func (b *Backend) mark(ctx context.Context) (int64, error) {
+func (b *Backend) Mark(ctx context.Context) (int64, error) {
 	if l := b.leading.Load(); l != nil && l.lease.Valid() {
 		return b.CompactRevision(), nil
 	}

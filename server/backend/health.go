@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -79,7 +78,7 @@ func newProbe(b *Backend) *probe {
 			batch.PutIfNotExist(coder.ProbeKey(), value)
 		}
 		err := batch.Commit(ctx)
-		if _, conflict := errors.AsType[*sqlstore.Conflict](err); conflict {
+		if sqlstore.IsConflict(err) {
 			err = nil
 		}
 		p.note(started, commits, err)

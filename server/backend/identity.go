@@ -60,9 +60,7 @@ func loadOrCreateID(ctx context.Context, store sqlstore.Store, key []byte) (uint
 		}
 		batch := store.BeginBatchWrite()
 		batch.PutIfNotExist(key, raw)
-		err = batch.Commit(ctx)
-		var conflict *sqlstore.Conflict
-		if err != nil && !errors.As(err, &conflict) {
+		if err = batch.Commit(ctx); err != nil && !sqlstore.IsConflict(err) {
 			return 0, err
 		}
 		// This node, or another one, has written it. Read it.

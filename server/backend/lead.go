@@ -111,7 +111,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	patience.answered()
 	// Not earlier: the predecessor may not know its last commits yet.
-	if err := b.catchUpTo(ctx, history.New(store, b.mark), held.Revision); err != nil {
+	if err := b.catchUpTo(ctx, history.New(store, b.Mark), held.Revision); err != nil {
 		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
 	}
 	b.shown.term.Store(held.Term)

@@ -101,7 +101,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	b.space = quota.NewSpace(store, b.alarms, cfg.QuotaBytes)
 	b.marks = coalesce.New(cfg.RequestTimeout, b.readMark)
 	b.probe = newProbe(b)
-	b.history = history.New(store, b.mark)
+	b.history = history.New(store, b.Mark)
 	b.noteFed()
 	b.users = auth.NewUsers(store)
 	b.authLoads = coalesce.New(cfg.RequestTimeout, b.users.Load)
@@ -134,8 +134,8 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.exporter = export.New(store, node{b})
-	b.reader = read.New(node{b}, store, b.view, cfg.maxSortedStream)
+	b.Exporter = export.New(store, b)
+	b.reader = read.New(b, store, b.view, cfg.maxSortedStream)
 	b.metrics = newMetrics()
 	b.metrics.observe(b)
 	cfg.Watch.Registerer = b.metrics.own
@@ -181,7 +181,7 @@ func (b *Backend) Close(context.Context) error {
 	if b.positions != nil {
 		b.positions.Close(errClosed)
 	}
-	b.stopped.CompareAndSwap(nil, ptr(fmt.Errorf("%w: shutting down", mvcc.ErrNotServing)))
+	b.stopped.CompareAndSwap(nil, new(fmt.Errorf("%w: shutting down", mvcc.ErrNotServing)))
 	b.hub.Close()
 	b.metrics.withdraw()
 	return nil

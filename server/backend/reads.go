@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -59,48 +58,25 @@ func (b *Backend) Watched(ctx context.Context, as auth.Permit, most int) (ranges
 	return ranges, count, nil
 }
 
-// OpenSnapshot is export.Exporter.Open.
-func (b *Backend) OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error) {
-	return b.exporter.Open(ctx, as)
-}
+var (
+	_ read.Node   = (*Backend)(nil)
+	_ export.Node = (*Backend)(nil)
+)
 
-// HashKV is export.Exporter.HashKV.
-func (b *Backend) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
-	return b.exporter.HashKV(ctx, as, rev, marshal)
-}
+// Await implements read.Node.
+func (b *Backend) Await(ctx context.Context, rev int64) error { return b.tso.Wait(ctx, rev) }
 
-// Hash is export.Exporter.Hash.
-func (b *Backend) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
-	return b.exporter.Hash(ctx, as)
-}
-
-// node is a backend as readers and exporters see it: the state that their reads depend on. It
-// implements read.Node and export.Node.
-type node struct{ b *Backend }
-
-func (n node) Revision() int64 { return n.b.Revision() }
-
-func (n node) CompactRevision() int64 { return n.b.CompactRevision() }
-
-func (n node) Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
-	return n.b.readFrontier(ctx, as, linearizable)
-}
-
-func (n node) Mark(ctx context.Context) (int64, error) { return n.b.mark(ctx) }
-
-func (n node) Await(ctx context.Context, rev int64) error { return n.b.tso.Wait(ctx, rev) }
-
-// CountRange counts a range of several keys by whether it had to read the table.
-func (n node) CountRange(table bool) {
+// CountRange implements read.Node.
+func (b *Backend) CountRange(table bool) {
 	if table {
-		n.b.metrics.rangeMisses.Inc()
+		b.metrics.rangeMisses.Inc()
 	} else {
-		n.b.metrics.rangeHits.Inc()
+		b.metrics.rangeHits.Inc()
 	}
 }
 
 // Meta implements export.Node.
-func (n node) Meta() export.Meta {
-	chain := n.b.seen.Chain()
-	return export.Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: n.b.AuthRows(), Alarms: n.b.Alarms()}
+func (b *Backend) Meta() export.Meta {
+	chain := b.seen.Chain()
+	return export.Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: b.AuthRows(), Alarms: b.Alarms()}
 }

@@ -92,7 +92,7 @@ func TestLeaderWithoutReadLeaseReadsTheCompactionMark(t *testing.T) {
 	batch := store.BeginBatchWrite()
 	batch.Put(coder.CompactKey(), coder.EncodeInt64(3))
 	require.NoError(t, batch.Commit(t.Context()))
-	mark, err := b.mark(t.Context())
+	mark, err := b.Mark(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, mark)
 }

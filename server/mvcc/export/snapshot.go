@@ -43,9 +43,9 @@ func (v Version) Needed(compacted int64) bool {
 	return v.Next == 0 || v.Next > compacted
 }
 
-// Open returns a snapshot of a revision that includes every write acknowledged before the
+// OpenSnapshot returns a snapshot of a revision that includes every write acknowledged before the
 // call. Errors: those of linearizable reads.
-func (e *Exporter) Open(ctx context.Context, as auth.Permit) (*Snapshot, error) {
+func (e *Exporter) OpenSnapshot(ctx context.Context, as auth.Permit) (*Snapshot, error) {
 	before, err := e.leaseRows(ctx)
 	if err != nil {
 		return nil, err

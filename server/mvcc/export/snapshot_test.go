@@ -55,7 +55,7 @@ func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
 			b.Del(coder.EncodeLeaseKey(9))
 		})
 	}})
-	s, err := e.Open(t.Context(), auth.System)
+	s, err := e.OpenSnapshot(t.Context(), auth.System)
 	if err != nil || s.Revision != 9 || s.Term != 3 {
 		t.Fatal(s, err)
 	}
