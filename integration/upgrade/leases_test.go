@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -36,6 +38,7 @@ type leases struct {
 	t       *testing.T
 	rec     *history.Recorder
 	clients []*clientv3.Client // of all members, and of each
+	began   time.Time
 	stop    chan struct{}
 	done    sync.WaitGroup
 
@@ -46,7 +49,7 @@ type leases struct {
 
 func keepLeases(t *testing.T, c *cluster.Cluster, rec *history.Recorder) *leases {
 	t.Helper()
-	l := &leases{t: t, rec: rec, clients: []*clientv3.Client{c.Client()}, stop: make(chan struct{})}
+	l := &leases{t: t, rec: rec, clients: []*clientv3.Client{c.Client()}, began: time.Now(), stop: make(chan struct{})}
 	for n := range c.Size() {
 		l.clients = append(l.clients, c.Node(n).Client())
 	}
@@ -93,69 +96,89 @@ func (l *leases) rest(d time.Duration) {
 	}
 }
 
-// tenancy is a client's time with one lease, from its grant to its end. A grant or renewal that was acknowledged
-// promises that the lease lives for its TTL, counted from before the request was sent.
+// tenancy is a client's time with one lease, from its grant to its end.
 func (l *leases) tenancy(rnd *rand.Rand, id int64) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), 2*wait)
 	defer cancel()
 	client := func() *clientv3.Client { return l.clients[rnd.IntN(len(l.clients))] }
-	ttl := shortestTTL + rnd.Int64N(longestTTL-shortestTTL+1)
+	lease := &siege.Lease{ID: id, TTL: shortestTTL + rnd.Int64N(longestTTL-shortestTTL+1)}
 	key := fmt.Sprintf("/tenant/%x", id)
+	// ask makes a request, and notes it. gone: the answer says that the lease, or its key, does not exist.
+	ask := func(kind siege.CallKind, request func() (gone bool, err error)) (gone bool, err error) {
+		call := siege.LeaseCall{Kind: kind, Key: key, Asked: time.Since(l.began)}
+		call.Gone, err = request()
+		if call.Answered = time.Since(l.began); err != nil {
+			call.Err = err.Error()
+		}
+		lease.Calls = append(lease.Calls, call)
+		return call.Gone, err
+	}
 
 	l.rec.BeginGrant(id)
-	promised := time.Now().Add(time.Duration(ttl) * time.Second)
-	if _, err := pb.NewLeaseClient(client().ActiveConnection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: ttl}); err != nil {
+	if _, err := ask(siege.GrantCall, func() (bool, error) {
+		_, err := pb.NewLeaseClient(client().ActiveConnection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: lease.TTL})
+		return false, err
+	}); err != nil {
 		l.rest(pause)
 		return
 	}
 	l.rec.FinishGrant(id)
 	l.rec.Begin(func(int) history.Op { return history.Op{Revoke: id} }) // the lease's end, which no client is told
-	put, gone := l.put(ctx, client(), key, id)
-	for !put && !gone && ctx.Err() == nil {
+	put := func() (bool, error) { return l.put(ctx, client(), key, id) }
+	gone, err := ask(siege.PutCall, put)
+	for err != nil && ctx.Err() == nil {
 		l.sleep(ctx)
-		put, gone = l.put(ctx, client(), key, id)
+		gone, err = ask(siege.PutCall, put)
 	}
 	for range rnd.IntN(mostRenewals + 1) {
-		l.rest(time.Duration(rnd.Int64N(ttl * int64(time.Second) * 3 / 4)))
+		l.rest(time.Duration(rnd.Int64N(lease.TTL * int64(time.Second) * 3 / 4)))
 		if l.stopped() || gone {
 			break
 		}
-		asked := time.Now()
-		switch _, err := client().KeepAliveOnce(ctx, clientv3.LeaseID(id)); {
-		case err == nil:
-			promised = asked.Add(time.Duration(ttl) * time.Second)
+		if gone, err = ask(siege.RenewCall, func() (bool, error) {
+			_, err := client().KeepAliveOnce(ctx, clientv3.LeaseID(id))
+			return goneOr(err)
+		}); err == nil && !gone {
 			l.mu.Lock()
 			l.renewals++
 			l.mu.Unlock()
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			gone = true
 		}
 	}
 	for !gone && ctx.Err() == nil {
-		r, err := client().Get(ctx, key, clientv3.WithCountOnly())
-		if gone = err == nil && r.Count == 0; !gone {
+		if gone, _ = ask(siege.GetCall, func() (bool, error) {
+			r, err := client().Get(ctx, key, clientv3.WithCountOnly())
+			return err == nil && r.Count == 0, err
+		}); !gone {
 			l.sleep(ctx)
 		}
 	}
-	l.judge(id, ttl, gone, promised)
+	l.judge(lease, gone)
 }
 
-// put writes the key of a lease, and reports whether that was acknowledged, or refused because the lease is gone.
-func (l *leases) put(ctx context.Context, client *clientv3.Client, key string, id int64) (put, gone bool) {
+// goneOr returns err, or true if it says that a lease does not exist.
+func goneOr(err error) (gone bool, _ error) {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// put writes the key of a lease, and reports whether the lease is gone.
+func (l *leases) put(ctx context.Context, client *clientv3.Client, key string, id int64) (gone bool, err error) {
 	op := l.rec.Begin(func(n int) history.Op {
 		return history.Op{Puts: []history.Put{{Key: key, Value: history.Token(n), Lease: id}}}
 	})
 	r, err := client.Put(ctx, key, op.Puts[0].Value, clientv3.WithLease(clientv3.LeaseID(id)))
-	switch {
-	case err == nil:
-		l.rec.Finish(op, history.Applied, r.Header.Revision, nil, nil)
-		return true, false
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+	switch gone, failed := goneOr(err); {
+	case gone:
 		l.rec.Finish(op, history.Refused, 0, nil, err)
-		return false, true
+		return true, nil
+	case failed != nil:
+		l.rec.Finish(op, history.Unknown, 0, nil, err)
+		return false, err
 	}
-	l.rec.Finish(op, history.Unknown, 0, nil, err)
-	return false, false
+	l.rec.Finish(op, history.Applied, r.Header.Revision, nil, nil)
+	return false, nil
 }
 
 // sleep waits before the next look, also once the leases are to end.
@@ -167,16 +190,16 @@ func (l *leases) sleep(ctx context.Context) {
 }
 
 // judge notes the end of a lease that was just seen to be gone.
-func (l *leases) judge(id, ttl int64, gone bool, promised time.Time) {
-	early := time.Until(promised)
+func (l *leases) judge(lease *siege.Lease, gone bool) {
+	wrong := lease.TooEarly()
+	if !gone {
+		wrong = append(wrong, fmt.Sprintf("did not end within %s", 2*wait))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case !gone:
-		l.wrong = append(l.wrong, fmt.Sprintf("lease %x of %d s did not end within %s", id, ttl, 2*wait))
-	case early > 0:
-		l.wrong = append(l.wrong, fmt.Sprintf("lease %x of %d s ended %s too early", id, ttl, early))
-	default:
+	if len(wrong) == 0 {
 		l.ended++
+		return
 	}
+	l.wrong = append(l.wrong, strings.Join(wrong, "\n")+"\n"+lease.String())
 }

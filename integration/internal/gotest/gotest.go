@@ -61,7 +61,7 @@ func (p Program) Run(ctx context.Context, run string, progress io.Writer) ([]*Ou
 	readErr := r.read(json.NewDecoder(stdout))
 	_, drainErr := io.Copy(io.Discard, stdout) // or Wait would cut it off
 	waitErr := cmd.Wait()
-	if exit, ok := errors.AsType[*exec.ExitError](waitErr); ok && r.failed {
+	if _, ok := errors.AsType[*exec.ExitError](waitErr); ok && r.failed {
 		waitErr = nil // that is what failed tests exit with
 	}
 	if err := errors.Join(readErr, drainErr, waitErr); err != nil {

@@ -17,7 +17,7 @@
 // The durable writes are read from the table, or with etcd from its log.
 //
 // Leases end by themselves, which those judges cannot follow. TestLeases has rounds
-// with other clients and another judge: lease_test.go, lease_judge_test.go.
+// with other clients and another judge: lease_test.go, ../../internal/siege/lease.go.
 //
 // The nodes record the steps of the protocol between them and the database, and the model of the protocol has to allow
 // each of them: trace_test.go, docs/model.md.

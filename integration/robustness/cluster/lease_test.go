@@ -19,6 +19,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -79,8 +80,8 @@ type leaseRound struct {
 	done    sync.WaitGroup
 
 	mu     sync.Mutex
-	ended  []*leaseHistory
-	leases map[string]*leaseHistory // by key
+	ended  []*siege.Lease
+	leases map[string]*siege.Lease // by key
 }
 
 // judgeLeases runs a round of clients with leases, and judges it. The plan is text, or
@@ -90,7 +91,7 @@ func judgeLeases(t *testing.T, seed uint64, text string) {
 	r := &leaseRound{
 		round:  &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), limiter: rate.NewLimiter(requestRate, 20)},
 		stop:   make(chan struct{}),
-		leases: make(map[string]*leaseHistory),
+		leases: make(map[string]*siege.Lease),
 	}
 	r.c = cluster.Start(t, cluster.Config{Product: product(seed), Network: true})
 	p := r.plan()
@@ -106,18 +107,18 @@ func judgeLeases(t *testing.T, seed uint64, text string) {
 	var leases, renewals, late int
 	var latest time.Duration
 	for _, l := range r.ended {
-		if wrong := judgeLease(l); len(wrong) > 0 {
+		if wrong := l.Judge(); len(wrong) > 0 {
 			t.Errorf("%s\n%s", strings.Join(wrong, "\n"), l)
 		}
-		if len(l.deleted) > 0 {
+		if len(l.Deleted) > 0 {
 			leases++
 		}
-		for _, c := range l.calls {
-			if c.kind == renewCall && c.acknowledged() {
+		for _, c := range l.Calls {
+			if c.Kind == siege.RenewCall && c.Acknowledged() {
 				renewals++
 			}
 		}
-		if d := lateness(l); d > time.Second {
+		if d := l.Lateness(); d > time.Second {
 			late++
 			latest = max(latest, d)
 		}
@@ -166,7 +167,7 @@ func (r *leaseRound) endedWithKeys() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.ended {
-		if len(l.deleted) > 0 {
+		if len(l.Deleted) > 0 {
 			n++
 		}
 	}
@@ -207,14 +208,14 @@ func (r *leaseRound) awaitEnd(ctx context.Context) {
 		}
 	}
 	// Watches deliver in order: a key that is deleted last comes last.
-	last := &leaseHistory{}
+	last := &siege.Lease{}
 	r.hold(leasePrefix, last)
 	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Put(ctx, leasePrefix, ""); return err })
 	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Delete(ctx, leasePrefix); return err })
 	eventually.True(r.t, "every watch to see the end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return len(last.deleted) == r.c.Size()
+		return len(last.Deleted) == r.c.Size()
 	})
 }
 
@@ -225,7 +226,7 @@ func (r *leaseRound) watch(node int, events clientv3.WatchChan) {
 		r.mu.Lock()
 		for _, e := range response.Events {
 			if l := r.leases[string(e.Kv.Key)]; l != nil {
-				l.deleted = append(l.deleted, leaseDeletion{string(e.Kv.Key), e.Kv.ModRevision, at, node})
+				l.Deleted = append(l.Deleted, siege.LeaseDeletion{Key: string(e.Kv.Key), Revision: e.Kv.ModRevision, At: at, Node: node})
 			}
 		}
 		r.mu.Unlock()
@@ -233,7 +234,7 @@ func (r *leaseRound) watch(node int, events clientv3.WatchChan) {
 }
 
 // hold has the deletion of key noted in l.
-func (r *leaseRound) hold(key string, l *leaseHistory) {
+func (r *leaseRound) hold(key string, l *siege.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases[key] = l
@@ -242,12 +243,12 @@ func (r *leaseRound) hold(key string, l *leaseHistory) {
 // tenant is a client that has one lease after the other.
 func (r *leaseRound) tenant(ctx context.Context, number int, rnd *rand.Rand) {
 	for i := 0; !r.stopped(); i++ {
-		c := &tenancy{r: r, rnd: rnd, l: &leaseHistory{
-			id: int64(number+1)<<32 + int64(i), ttl: shortestTTL + rnd.Int64N(longestTTL-shortestTTL+1),
+		c := &tenancy{r: r, rnd: rnd, l: &siege.Lease{
+			ID: int64(number+1)<<32 + int64(i), TTL: shortestTTL + rnd.Int64N(longestTTL-shortestTTL+1),
 		}}
 		for k := range 1 + rnd.IntN(3) {
 			key := fmt.Sprintf("%s%d/%d/%d", leasePrefix, number, i, k)
-			c.l.keys = append(c.l.keys, key)
+			c.l.Keys = append(c.l.Keys, key)
 			r.hold(key, c.l)
 		}
 		c.live(ctx)
@@ -270,30 +271,30 @@ func (r *leaseRound) stopped() bool {
 type tenancy struct {
 	r        *leaseRound
 	rnd      *rand.Rand
-	l        *leaseHistory
+	l        *siege.Lease
 	promised time.Duration // the end that is promised
 }
 
 // live grants the lease, puts keys, renews it a few times through any node, and then
 // revokes it, or looks at it shortly before its end and leaves it.
 func (c *tenancy) live(ctx context.Context) {
-	if !c.call(ctx, grantCall, "") {
+	if !c.call(ctx, siege.GrantCall, "") {
 		return
 	}
-	for _, key := range c.l.keys {
-		if !c.call(ctx, putCall, key) {
+	for _, key := range c.l.Keys {
+		if !c.call(ctx, siege.PutCall, key) {
 			return
 		}
 	}
 	for range c.rnd.IntN(mostRenewals + 1) {
-		c.pause(time.Duration(c.rnd.Int64N(c.l.ttl * int64(time.Second) * 4 / 5)))
+		c.pause(time.Duration(c.rnd.Int64N(c.l.TTL * int64(time.Second) * 4 / 5)))
 		if c.r.stopped() {
 			return
 		}
 		if c.rnd.IntN(3) == 0 {
-			c.call(ctx, getCall, c.l.keys[c.rnd.IntN(len(c.l.keys))])
+			c.call(ctx, siege.GetCall, c.l.Keys[c.rnd.IntN(len(c.l.Keys))])
 		}
-		for !c.call(ctx, renewCall, "") { // another node may answer
+		for !c.call(ctx, siege.RenewCall, "") { // another node may answer
 			if c.r.stopped() || c.over() {
 				return
 			}
@@ -301,18 +302,18 @@ func (c *tenancy) live(ctx context.Context) {
 		}
 	}
 	if c.rnd.IntN(8) == 0 {
-		c.call(ctx, revokeCall, "")
+		c.call(ctx, siege.RevokeCall, "")
 		return
 	}
 	c.pause(c.promised - beforeTheEnd - time.Since(c.r.start))
-	c.call(ctx, getCall, c.l.keys[c.rnd.IntN(len(c.l.keys))])
+	c.call(ctx, siege.GetCall, c.l.Keys[c.rnd.IntN(len(c.l.Keys))])
 	if c.rnd.IntN(4) == 0 {
-		c.call(ctx, renewCall, "") // it may come too late
+		c.call(ctx, siege.RenewCall, "") // it may come too late
 	}
 }
 
 // over reports whether the last call was answered that the lease is gone.
-func (c *tenancy) over() bool { return c.l.calls[len(c.l.calls)-1].gone }
+func (c *tenancy) over() bool { return c.l.Calls[len(c.l.Calls)-1].Gone }
 
 func (c *tenancy) pause(d time.Duration) {
 	select {
@@ -323,49 +324,49 @@ func (c *tenancy) pause(d time.Duration) {
 
 // call makes one request at any node, notes it, and reports whether it was
 // acknowledged.
-func (c *tenancy) call(ctx context.Context, kind callKind, key string) bool {
+func (c *tenancy) call(ctx context.Context, kind siege.CallKind, key string) bool {
 	if err := c.r.limiter.Wait(ctx); err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	made := leaseCall{kind: kind, key: key, node: c.rnd.IntN(len(c.r.clients)), asked: time.Since(c.r.start)}
-	gone, err := c.request(ctx, c.r.clients[made.node], kind, key)
-	made.answered, made.gone = time.Since(c.r.start), gone
+	made := siege.LeaseCall{Kind: kind, Key: key, Node: c.rnd.IntN(len(c.r.clients)), Asked: time.Since(c.r.start)}
+	gone, err := c.request(ctx, c.r.clients[made.Node], kind, key)
+	made.Answered, made.Gone = time.Since(c.r.start), gone
 	if err != nil {
-		made.err = err.Error()
+		made.Err = err.Error()
 	}
-	if made.acknowledged() && (kind == grantCall || kind == renewCall) {
-		c.promised = made.asked + time.Duration(c.l.ttl)*time.Second
+	if made.Acknowledged() && (kind == siege.GrantCall || kind == siege.RenewCall) {
+		c.promised = made.Asked + time.Duration(c.l.TTL)*time.Second
 	}
 	c.r.mu.Lock()
-	c.l.calls = append(c.l.calls, made)
+	c.l.Calls = append(c.l.Calls, made)
 	c.r.mu.Unlock()
-	return made.acknowledged()
+	return made.Acknowledged()
 }
 
 // request makes one attempt, without the client's own retries. gone reports that the
 // lease or key does not exist.
-func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind callKind, key string) (gone bool, err error) {
+func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind siege.CallKind, key string) (gone bool, err error) {
 	conn := client.ActiveConnection()
 	switch kind {
-	case grantCall:
-		_, err = pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: c.l.id, TTL: c.l.ttl})
-	case putCall:
-		_, err = pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte(key), Lease: c.l.id})
-	case getCall:
+	case siege.GrantCall:
+		_, err = pb.NewLeaseClient(conn).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: c.l.ID, TTL: c.l.TTL})
+	case siege.PutCall:
+		_, err = pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte(key), Lease: c.l.ID})
+	case siege.GetCall:
 		var r *pb.RangeResponse
 		if r, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte(key)}); err == nil {
 			gone = r.Count == 0
 		}
-	case revokeCall:
-		_, err = pb.NewLeaseClient(conn).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: c.l.id})
-	case renewCall:
+	case siege.RevokeCall:
+		_, err = pb.NewLeaseClient(conn).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: c.l.ID})
+	case siege.RenewCall:
 		var stream pb.Lease_LeaseKeepAliveClient
 		if stream, err = pb.NewLeaseClient(conn).LeaseKeepAlive(ctx); err != nil {
 			return false, err
 		}
-		if err = stream.Send(&pb.LeaseKeepAliveRequest{ID: c.l.id}); err != nil {
+		if err = stream.Send(&pb.LeaseKeepAliveRequest{ID: c.l.ID}); err != nil {
 			return false, err
 		}
 		var r *pb.LeaseKeepAliveResponse
