@@ -65,8 +65,9 @@ func checkBounds(t *testing.T, key, end, raw []byte, rev int64) {
 	if got := inside(lo, hi, EncodeVersionKey(raw, rev)); got != in {
 		t.Fatalf("%q in [%q, %q) is %v, version bounds say %v", raw, key, end, in, got)
 	}
-	if lo, _ := IndexBounds(key, []byte{0}); inside(lo, IndexBoundAfter(key), EncodeIndexKey(raw)) != bytes.Equal(key, raw) {
-		t.Fatalf("IndexBoundAfter(%q) is not right behind it: %q", key, raw)
+	lo, _ = IndexBounds(key, []byte{0})
+	if next, _ := IndexBounds(KeyAfter(key), []byte{0}); inside(lo, next, EncodeIndexKey(raw)) != bytes.Equal(key, raw) {
+		t.Fatalf("the bound after %q is not right after it: %q", key, raw)
 	}
 }
 

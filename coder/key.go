@@ -122,10 +122,6 @@ func VersionsUpTo(raw []byte, rev int64) (lo, hi []byte) {
 	return bound(magicVersion, raw, split), EncodeVersionKey(raw, rev+1)
 }
 
-// IndexBoundAfter returns the smallest lower bound that excludes raw's index row. A list
-// that ended with raw continues there.
-func IndexBoundAfter(raw []byte) []byte { return bound(magicIndex, raw, split+1) }
-
 func bound(magic string, raw []byte, last byte) []byte {
 	b := make([]byte, 0, magicLen+escapedLen(raw)+1)
 	b = append(b, magic...)

@@ -282,7 +282,7 @@ func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
 // A member read requests of other members without a bound on their size.
 func TestEtcd22147RequestsOfMembersAreBounded(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44})
-	conn := peerClient(t, 44, s.PeerURLs()).Conn()
+	conn := peerClient(t, 44, peerURLs(s)).Conn()
 	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes+etcd.MessageOverhead)})
 	requireStatus(t, err, codes.ResourceExhausted, "larger than max")
 	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes/2)})

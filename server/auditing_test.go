@@ -179,7 +179,7 @@ func TestForwardedCallsAreAuditedOnceWithTheClient(t *testing.T) {
 	leader := startWithPeers(t, p.leader, onLeader, func(c *Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&requests, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	p.router.lead(leadership{conn: peerClient(t, leaderID, leader.PeerURLs()).Conn()})
+	p.router.lead(leadership{conn: peerClient(t, leaderID, peerURLs(leader)).Conn()})
 	p.leader.onTxn = func(context.Context) error { return rpctypes.ErrGRPCPermissionDenied }
 	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-request-id", "forged", "x-forwarded-for", "203.0.113.9")
 

@@ -101,7 +101,7 @@ func newPair(t *testing.T, change ...func(*Config)) *pair {
 	}}
 	p.leaderServer = startWithPeers(t, p.leader)
 	p.followerServer = startFollower(t, p.follower, p.router, change...)
-	p.toLeader = peerClient(t, leaderID, p.leaderServer.PeerURLs()).Conn()
+	p.toLeader = peerClient(t, leaderID, peerURLs(p.leaderServer)).Conn()
 	p.router.lead(leadership{conn: p.toLeader})
 	p.conn = dial(t, p.followerServer)
 	return p
@@ -220,9 +220,9 @@ func TestCallIsRepeatedAtTheNextLeader(t *testing.T) {
 	executed := 0
 	p.leader.onTxn = func(context.Context) error { executed++; return nil }
 	p.router.lead(
-		leadership{conn: peerClient(t, 66, other.PeerURLs()).Conn()},     // does not lead
+		leadership{conn: peerClient(t, 66, peerURLs(other)).Conn()},      // does not lead
 		leadership{conn: peerClient(t, leaderID, []string{gone}).Conn()}, // is gone
-		leadership{conn: peerClient(t, 67, other.PeerURLs()).Conn()},     // is somebody else
+		leadership{conn: peerClient(t, 67, peerURLs(other)).Conn()},      // is somebody else
 		leadership{self: true}, // lost it again
 		leadership{conn: p.toLeader},
 	)
@@ -315,7 +315,7 @@ func TestReadIsRepeatedIfTheLeaderIsSilent(t *testing.T) {
 	p.leader.onLookUp = func() error { <-held; return nil }
 	second := &memberNode{fakeNode: &fakeNode{lease: lease.Status{TTL: 9}}, id: 77}
 	s := startWithPeers(t, second)
-	p.router.lead(leadership{conn: p.toLeader}, leadership{conn: peerClient(t, 77, s.PeerURLs()).Conn()})
+	p.router.lead(leadership{conn: p.toLeader}, leadership{conn: peerClient(t, 77, peerURLs(s)).Conn()})
 	r, err := pb.NewLeaseClient(p.conn).LeaseTimeToLive(testContext(t), &pb.LeaseTimeToLiveRequest{ID: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 9, r.TTL)
@@ -359,7 +359,7 @@ func TestErrorsOfTheNodeItselfAreNotForwarded(t *testing.T) {
 func TestAKeepAliveStreamOutlivesItsLeader(t *testing.T) {
 	p := newPair(t)
 	second := &memberNode{fakeNode: &fakeNode{}, id: 77}
-	toSecond := peerClient(t, 77, startWithPeers(t, second).PeerURLs()).Conn()
+	toSecond := peerClient(t, 77, peerURLs(startWithPeers(t, second))).Conn()
 	p.leader.onRenew = func(id int64) (int64, error) { return 100 + id, nil }
 	second.onRenew = func(id int64) (int64, error) {
 		if id == 13 {

@@ -39,3 +39,8 @@ func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
 func opTxn(r *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
 }
+
+func metricsURLs(s *Server) []string { return reachedURLs(s.metrics) }
+
+// peerURLs are where members may connect as soon as New has returned. They are answered once Run is called.
+func peerURLs(s *Server) []string { return reachedURLs(s.peers) }

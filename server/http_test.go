@@ -343,7 +343,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = kv.Range(ctx, &pb.RangeRequest{})
 	require.Error(t, err)
-	for _, url := range []string{s.ClientURLs()[0], s.MetricsURLs()[0]} {
+	for _, url := range []string{s.ClientURLs()[0], metricsURLs(s)[0]} {
 		status, body := callURL(t, http.DefaultClient, http.MethodGet, url+"/metrics", "")
 		require.Equal(t, 200, status)
 		for _, line := range []string{
@@ -372,8 +372,8 @@ func TestMetrics(t *testing.T) {
 			require.Contains(t, body, "\n"+line)
 		}
 	}
-	status, _ := callURL(t, http.DefaultClient, http.MethodGet, s.MetricsURLs()[0]+"/livez", "")
+	status, _ := callURL(t, http.DefaultClient, http.MethodGet, metricsURLs(s)[0]+"/livez", "")
 	require.Equal(t, 200, status)
-	status, _ = callURL(t, http.DefaultClient, http.MethodPost, s.MetricsURLs()[0]+"/v3/kv/range", "{}")
+	status, _ = callURL(t, http.DefaultClient, http.MethodPost, metricsURLs(s)[0]+"/v3/kv/range", "{}")
 	require.Equal(t, 404, status, "a metrics port does not serve data")
 }

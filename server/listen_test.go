@@ -250,7 +250,7 @@ func TestClientConnectionsLeaveRoom(t *testing.T) {
 	}
 	answer(held[0])
 	answer(held[1])
-	resp, err := http.Get(s.MetricsURLs()[0] + "/livez")
+	resp, err := http.Get(metricsURLs(s)[0] + "/livez")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)

@@ -152,10 +152,10 @@ func peerClient(t *testing.T, id uint64, urls []string, change ...func(*link.Con
 func TestPeersReachAMemberOnItsPeerURLs(t *testing.T) {
 	n := &memberNode{fakeNode: &fakeNode{leases: []int64{3}}, id: 44}
 	s := newWithPeers(t, n)
-	require.Len(t, s.PeerURLs(), 1)
-	require.NotContains(t, s.PeerURLs()[0], ":0", "the real port is known before the server runs")
+	require.Len(t, peerURLs(s), 1)
+	require.NotContains(t, peerURLs(s)[0], ":0", "the real port is known before the server runs")
 	runServer(t, s)
-	c := peerClient(t, 44, s.PeerURLs())
+	c := peerClient(t, 44, peerURLs(s))
 	p, err := feedpb.NewPeerClient(c.Conn()).Position(testContext(t), &feedpb.PositionRequest{})
 	require.NoError(t, err)
 	require.EqualValues(t, 44, p.Position.MemberId)
@@ -170,19 +170,19 @@ func TestNoPeerListenerWithoutANodeOrURLs(t *testing.T) {
 		"no URL":  func(c *Config) { c.PeerURLs = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Empty(t, startWithPeers(t, &memberNode{fakeNode: &fakeNode{}}, change).PeerURLs())
+			require.Empty(t, peerURLs(startWithPeers(t, &memberNode{fakeNode: &fakeNode{}}, change)))
 		})
 	}
 }
 
 func TestThePeerPortIsForMembersOnly(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
-	conn, err := grpc.NewClient(strings.TrimPrefix(s.PeerURLs()[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(peerURLs(s)[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
 	requireStatus(t, err, codes.FailedPrecondition, "for the members of the cluster")
-	_, err = pb.NewLeaseClient(peerClient(t, 45, s.PeerURLs()).Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
+	_, err = pb.NewLeaseClient(peerClient(t, 45, peerURLs(s)).Conn()).LeaseLeases(testContext(t), &pb.LeaseLeasesRequest{})
 	requireStatus(t, err, codes.FailedPrecondition, "meant for another member of the cluster")
 }
 
@@ -190,7 +190,7 @@ func TestPeerThatDoesNotLeadMarksItsRefusal(t *testing.T) {
 	n := &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44}
 	router := &fakeRouter{t: t}
 	s := startWithPeers(t, n, func(c *Config) { c.Router = router })
-	conn := peerClient(t, 44, s.PeerURLs()).Conn()
+	conn := peerClient(t, 44, peerURLs(s)).Conn()
 	var trailer metadata.MD
 	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key}, grpc.Trailer(&trailer))
 	require.Equal(t, rpctypes.ErrGRPCNotLeader.Error(), err.Error())
@@ -210,7 +210,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
 		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
 	})
-	for _, url := range s.PeerURLs() {
+	for _, url := range peerURLs(s) {
 		_, err := feed.NewClient(peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)})).Position(testContext(t))
 		require.NoError(t, err)
 	}
@@ -224,7 +224,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 func TestStopEndsFeeds(t *testing.T) {
 	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
 	stop := runServer(t, s)
-	f, err := feed.NewClient(peerClient(t, 44, s.PeerURLs())).Follow(testContext(t), fakeRevision+1)
+	f, err := feed.NewClient(peerClient(t, 44, peerURLs(s))).Follow(testContext(t), fakeRevision+1)
 	require.NoError(t, err)
 	_, err = f.Next()
 	require.NoError(t, err)
@@ -242,10 +242,10 @@ func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
 		c.headTimeout = time.Hour // after that gRPC would give the connection up by itself
 	})
 	stop := runServer(t, s)
-	mute, err := net.Dial("tcp", strings.TrimPrefix(s.PeerURLs()[0], "http://"))
+	mute, err := net.Dial("tcp", strings.TrimPrefix(peerURLs(s)[0], "http://"))
 	require.NoError(t, err)
 	defer func() { _ = mute.Close() }()
-	_, err = feed.NewClient(peerClient(t, 44, s.PeerURLs())).Position(testContext(t))
+	_, err = feed.NewClient(peerClient(t, 44, peerURLs(s))).Position(testContext(t))
 	require.NoError(t, err, "a later connection was accepted, so the mute one was")
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()

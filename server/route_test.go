@@ -73,7 +73,7 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 		requireClosed(t, c)
 	}
 	for _, first := range []string{"", "GET /metr", "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"} {
-		c := dialURL(t, s.MetricsURLs()[0])
+		c := dialURL(t, metricsURLs(s)[0])
 		_, _ = io.WriteString(c, first)
 		requireClosed(t, c)
 	}
@@ -86,7 +86,7 @@ func TestUnusedTLSConnectionsAreClosed(t *testing.T) {
 		c.ListenClientURLs, c.ListenMetricsURLs, c.TLS = []string{"https://127.0.0.1:0"}, []string{"https://127.0.0.1:0"}, d.Config
 		c.headTimeout = 200 * time.Millisecond
 	})
-	for _, url := range []string{s.ClientURLs()[0], s.MetricsURLs()[0]} {
+	for _, url := range []string{s.ClientURLs()[0], metricsURLs(s)[0]} {
 		requireClosed(t, dialURL(t, url)) // begins no handshake
 		c := tls.Client(dialURL(t, url), ca.ClientConfig(t, nil))
 		_ = c.Handshake() // fails if it takes too long
@@ -152,7 +152,7 @@ func TestFirstCallWithMuchMetadata(t *testing.T) {
 func TestUnusedPeerConnectionsAreClosed(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) { c.headTimeout = 50 * time.Millisecond })
 	for _, first := range []string{"", "PRI", http2.ClientPreface} {
-		c := dialURL(t, s.PeerURLs()[0])
+		c := dialURL(t, peerURLs(s)[0])
 		_, _ = io.WriteString(c, first) // fails if the server closed c already
 		requireClosed(t, c)
 	}

@@ -180,13 +180,6 @@ func openFiles(paths tlsfiles.Config, log *slog.Logger) (*tlsfiles.Files, error)
 // ClientURLs are the URLs listened on for clients, with their real ports.
 func (s *Server) ClientURLs() []string { return reachedURLs(s.clients) }
 
-// MetricsURLs are the URLs listened on for metrics only, with their real ports.
-func (s *Server) MetricsURLs() []string { return reachedURLs(s.metrics) }
-
-// PeerURLs are the URLs listened on for the other members, with their real ports.
-// Members may connect as soon as New has returned, and are answered once Run is called.
-func (s *Server) PeerURLs() []string { return reachedURLs(s.peers) }
-
 func reachedURLs(listeners []*transport.Listener) []string {
 	urls := make([]string, len(listeners))
 	for i, l := range listeners {

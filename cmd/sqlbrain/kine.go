@@ -100,7 +100,7 @@ func (p *program) serveKine(ctx context.Context, notes []string) error {
 		p.settings.Server.PeerURLs = []string{kine.PeerURL(l)}
 		p.settings.Server.Listen = opened(l)
 	}
-	return p.serveAfter(ctx, func(logger *slog.Logger) error {
+	return p.serve(ctx, func(logger *slog.Logger) error {
 		for _, note := range notes {
 			logger.Warn("command line of kine: " + note)
 		}

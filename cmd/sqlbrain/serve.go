@@ -28,20 +28,17 @@ func (p *program) newServeCommand() *cobra.Command {
 		Long: `Serve etcd clients until SIGINT or SIGTERM. Requests under way are answered first; a second signal,
 a second later or more, ends the process at once.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.serve(cmd.Context(), func(*slog.Logger) error { return nil })
+		},
 	}
 	p.needs(cmd)
 	return cmd
 }
 
 // serve puts the server together, runs it until ctx ends, and takes it apart in
-// the opposite order.
-func (p *program) serve(ctx context.Context) error {
-	return p.serveAfter(ctx, func(*slog.Logger) error { return nil })
-}
-
-// serveAfter is serve, and calls prepare before it touches the schema.
-func (p *program) serveAfter(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
+// the opposite order. It calls prepare before it touches the schema.
+func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
 	useTwoThreads()
 	container := containerMemory()
 	memory := p.settings.FitMemory(container)

@@ -89,8 +89,8 @@ func (m *Mix) operations() []operation {
 		{"get", &m.Get, (*worker).getRandom},
 		{"list", &m.List, (*worker).listNamespace},
 		{"create", &m.Create, (*worker).createNext},
-		{"update", &m.Update, (*worker).updateRandom},
-		{"delete", &m.Delete, (*worker).removeRandom},
+		{"update", &m.Update, changeRandom((*worker).update)},
+		{"delete", &m.Delete, changeRandom((*worker).remove)},
 	}
 }
 

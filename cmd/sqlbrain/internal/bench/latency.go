@@ -6,14 +6,9 @@ import (
 	"time"
 )
 
-// runWatchLatency updates objects while watchers watch.
-func (r *runner) runWatchLatency(ctx context.Context) error {
-	return r.watched(ctx, "update", (*worker).updateRandom)
-}
-
-// runChurn creates, updates, deletes and creates again the same objects while watchers watch.
-func (r *runner) runChurn(ctx context.Context) error {
-	return r.watched(ctx, "churn", (*worker).churnRandom)
+// watching is watched as a workload.
+func watching(name string, write func(*worker, context.Context) error) func(*runner, context.Context) error {
+	return func(r *runner, ctx context.Context) error { return r.watched(ctx, name, write) }
 }
 
 // watched measures write, and the time from the sending of a write to the arrival of its event

@@ -12,16 +12,16 @@ import (
 // Workloads lists the workloads in the order to show them.
 var Workloads = []Workload{
 	{"create", "create objects that do not exist", measuring("create", (*worker).createNext)},
-	{"update", "replace objects if their revision is still the known one", onObjects("update", (*worker).updateRandom)},
-	{"put", "replace objects whatever their revision is, which kube-apiserver never does", onObjects("put", (*worker).putRandom)},
+	{"update", "replace objects if their revision is still the known one", onObjects("update", changeRandom((*worker).update))},
+	{"put", "replace objects whatever their revision is, which kube-apiserver never does", onObjects("put", changeRandom((*worker).overwrite))},
 	{"get", "read single objects", onObjects("get", (*worker).getRandom)},
 	{"count", "count all objects", (*runner).runCount},
 	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).listPages)},
 	{"list-all", "read all objects in one answer", readingAll("list all", (*worker).listAll)},
 	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
 	{"mixed", "gets, lists, creates, updates and deletes in a ratio", onObjects("mixed", (*worker).mixed)},
-	{"watch-latency", "time from the sending of a write to its event at each of many watchers", (*runner).runWatchLatency},
-	{"churn", "create, update and delete objects, all of whose events each watcher must get once", (*runner).runChurn},
+	{"watch-latency", "time from the sending of a write to its event at each of many watchers", watching("update", changeRandom((*worker).update))},
+	{"churn", "create, update and delete objects, all of whose events each watcher must get once", watching("churn", (*worker).churnRandom)},
 	{"lease", "create events that share leases, renew, revoke and let expire", (*runner).runLease},
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
@@ -128,24 +128,19 @@ func (w *worker) change(ctx context.Context, o *object, do func(*worker, context
 	return do(w, ctx, o)
 }
 
-// changeRandom has do write a random object that exists and that no other worker writes.
-func (w *worker) changeRandom(ctx context.Context, do func(*worker, context.Context, *object) error) error {
-	for range 100 {
-		if err := w.change(ctx, w.random(), do); !errors.Is(err, errAbsent) {
-			return err
+// changeRandom is a step in which do writes a random object that exists and that no other worker writes.
+func changeRandom(do func(*worker, context.Context, *object) error) func(*worker, context.Context) error {
+	return func(w *worker, ctx context.Context) error {
+		for range 100 {
+			if err := w.change(ctx, w.random(), do); !errors.Is(err, errAbsent) {
+				return err
+			}
 		}
+		return errAbsent
 	}
-	return errAbsent
 }
 
 func (w *worker) random() *object { return w.r.model.object(w.rand.IntN(w.r.model.len())) }
-
-func (w *worker) updateRandom(ctx context.Context) error {
-	return w.changeRandom(ctx, (*worker).update)
-}
-func (w *worker) removeRandom(ctx context.Context) error {
-	return w.changeRandom(ctx, (*worker).remove)
-}
 
 // churnRandom deletes or updates a random object that no other worker writes, or creates it if it
 // does not exist: of five writes one creates, one deletes.
@@ -167,9 +162,6 @@ func (w *worker) churnRandom(ctx context.Context) error {
 	return errAbsent
 }
 
-func (w *worker) putRandom(ctx context.Context) error {
-	return w.changeRandom(ctx, (*worker).overwrite)
-}
 func (w *worker) getRandom(ctx context.Context) error { return w.get(ctx, w.random(), 0) }
 
 // update replaces o, which exists and which the caller claimed; now and then it first tries so
