@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 )
 
 // accessBody is who may do what. Only root sees all of it; others see themselves.
@@ -86,20 +87,22 @@ type accessChange struct {
 
 var permissionTypes = map[string]authpb.Permission_Type{"read": authpb.READ, "write": authpb.WRITE, "readwrite": authpb.READWRITE}
 
+// by makes a change by one call.
+func by[Q, A any](call func(context.Context, *Q, ...grpc.CallOption) (*A, error), request func(*accessChange) *Q) func(context.Context, *accessChange) error {
+	return func(ctx context.Context, c *accessChange) error {
+		_, err := call(ctx, request(c))
+		return err
+	}
+}
+
 // accessChanges are the changes by their names below /ui/api/access/. A user without a
 // password is one that logs in by certificate.
 func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange) error {
 	return map[string]func(context.Context, *accessChange) error{
-		"user-add": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.UserAdd(ctx, &pb.AuthUserAddRequest{
-				Name: c.User, Password: c.Password, Options: &authpb.UserAddOptions{NoPassword: c.Password == ""},
-			})
-			return err
-		},
-		"user-delete": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.UserDelete(ctx, &pb.AuthUserDeleteRequest{Name: c.User})
-			return err
-		},
+		"user-add": by(h.auth.UserAdd, func(c *accessChange) *pb.AuthUserAddRequest {
+			return &pb.AuthUserAddRequest{Name: c.User, Password: c.Password, Options: &authpb.UserAddOptions{NoPassword: c.Password == ""}}
+		}),
+		"user-delete": by(h.auth.UserDelete, func(c *accessChange) *pb.AuthUserDeleteRequest { return &pb.AuthUserDeleteRequest{Name: c.User} }),
 		"user-password": func(ctx context.Context, c *accessChange) error {
 			if c.Password == "" {
 				return badRequest("the new password is empty")
@@ -107,22 +110,14 @@ func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange
 			_, err := h.auth.UserChangePassword(ctx, &pb.AuthUserChangePasswordRequest{Name: c.User, Password: c.Password})
 			return err
 		},
-		"user-grant": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: c.User, Role: c.Role})
-			return err
-		},
-		"user-revoke": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.UserRevokeRole(ctx, &pb.AuthUserRevokeRoleRequest{Name: c.User, Role: c.Role})
-			return err
-		},
-		"role-add": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.RoleAdd(ctx, &pb.AuthRoleAddRequest{Name: c.Role})
-			return err
-		},
-		"role-delete": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.RoleDelete(ctx, &pb.AuthRoleDeleteRequest{Role: c.Role})
-			return err
-		},
+		"user-grant": by(h.auth.UserGrantRole, func(c *accessChange) *pb.AuthUserGrantRoleRequest {
+			return &pb.AuthUserGrantRoleRequest{User: c.User, Role: c.Role}
+		}),
+		"user-revoke": by(h.auth.UserRevokeRole, func(c *accessChange) *pb.AuthUserRevokeRoleRequest {
+			return &pb.AuthUserRevokeRoleRequest{Name: c.User, Role: c.Role}
+		}),
+		"role-add":    by(h.auth.RoleAdd, func(c *accessChange) *pb.AuthRoleAddRequest { return &pb.AuthRoleAddRequest{Name: c.Role} }),
+		"role-delete": by(h.auth.RoleDelete, func(c *accessChange) *pb.AuthRoleDeleteRequest { return &pb.AuthRoleDeleteRequest{Role: c.Role} }),
 		"role-grant": func(ctx context.Context, c *accessChange) error {
 			kind, ok := permissionTypes[c.Type]
 			if !ok {
@@ -133,10 +128,9 @@ func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange
 			})
 			return err
 		},
-		"role-revoke": func(ctx context.Context, c *accessChange) error {
-			_, err := h.auth.RoleRevokePermission(ctx, &pb.AuthRoleRevokePermissionRequest{Role: c.Role, Key: c.Key, RangeEnd: c.RangeEnd})
-			return err
-		},
+		"role-revoke": by(h.auth.RoleRevokePermission, func(c *accessChange) *pb.AuthRoleRevokePermissionRequest {
+			return &pb.AuthRoleRevokePermissionRequest{Role: c.Role, Key: c.Key, RangeEnd: c.RangeEnd}
+		}),
 	}
 }
 
