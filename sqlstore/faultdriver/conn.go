@@ -90,13 +90,11 @@ func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, er
 	if err != nil {
 		return nil, err
 	}
-	s := &stmt{Stmt: base, conn: c, text: text}
-	var ok1, ok2 bool
-	s.execer, ok1 = base.(driver.StmtExecContext)
-	s.queryer, ok2 = base.(driver.StmtQueryContext)
-	if !ok1 || !ok2 {
+	complete, ok := base.(sqldb.DriverStmt)
+	if !ok {
 		return nil, errors.Join(fmt.Errorf("faultdriver: a statement of type %T cannot execute and query with a context", base), base.Close())
 	}
+	s := &stmt{DriverStmt: complete, conn: c, text: text}
 	c.stmts[s] = struct{}{}
 	return s, nil
 }
@@ -157,16 +155,14 @@ func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
 }
 
 type stmt struct {
-	driver.Stmt
-	conn    *conn
-	text    string
-	execer  driver.StmtExecContext
-	queryer driver.StmtQueryContext
+	sqldb.DriverStmt
+	conn *conn
+	text string
 }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	result, _, err := under(ctx, s.conn, kindOf(s.text, Exec), s.text, func() (driver.Result, error) { return s.execer.ExecContext(ctx, args) }, nothing)
+	result, _, err := under(ctx, s.conn, kindOf(s.text, Exec), s.text, func() (driver.Result, error) { return s.DriverStmt.ExecContext(ctx, args) }, nothing)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +171,7 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	r, f, err := under(ctx, s.conn, Query, s.text, func() (driver.Rows, error) { return s.queryer.QueryContext(ctx, args) }, driver.Rows.Close)
+	r, f, err := under(ctx, s.conn, Query, s.text, func() (driver.Rows, error) { return s.DriverStmt.QueryContext(ctx, args) }, driver.Rows.Close)
 	return wrapRows(s.conn, r, f, err)
 }
 
@@ -185,7 +181,7 @@ func (s *stmt) Close() error {
 		return nil
 	}
 	delete(s.conn.stmts, s)
-	return s.Stmt.Close()
+	return s.DriverStmt.Close()
 }
 
 type tx struct {

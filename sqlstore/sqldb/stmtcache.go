@@ -37,6 +37,13 @@ type DriverConn interface {
 	driver.Validator
 }
 
+// DriverStmt is what a driver's statement must implement.
+type DriverStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
 // Conn is a connection that keeps its prepared statements. Not safe for concurrent use;
 // database/sql lets one goroutine at a time use a connection.
 type Conn struct {
@@ -50,9 +57,7 @@ type Conn struct {
 type cachedStmt struct {
 	text string
 	cost int
-	stmt driver.Stmt
-	exec driver.StmtExecContext
-	rows driver.StmtQueryContext
+	stmt DriverStmt
 }
 
 func newConn(base driver.Conn) (*Conn, error) {
@@ -72,7 +77,7 @@ func (c *Conn) ExecContext(ctx context.Context, text string, args []driver.Named
 	if s == nil {
 		return c.DriverConn.ExecContext(ctx, text, args)
 	}
-	result, err := s.exec.ExecContext(ctx, args)
+	result, err := s.stmt.ExecContext(ctx, args)
 	return result, c.after(s, err)
 }
 
@@ -83,7 +88,7 @@ func (c *Conn) ExecPrepared(ctx context.Context, text string) (driver.Result, er
 		return nil, err
 	}
 	var args []driver.NamedValue // none
-	result, err := s.exec.ExecContext(ctx, args)
+	result, err := s.stmt.ExecContext(ctx, args)
 	return result, c.after(s, err)
 }
 
@@ -96,7 +101,7 @@ func (c *Conn) QueryContext(ctx context.Context, text string, args []driver.Name
 	if s == nil {
 		return c.DriverConn.QueryContext(ctx, text, args)
 	}
-	rows, err := s.rows.QueryContext(ctx, args)
+	rows, err := s.stmt.QueryContext(ctx, args)
 	if err = c.after(s, err); err != nil {
 		return nil, err
 	}
@@ -121,17 +126,15 @@ func (c *Conn) statement(ctx context.Context, text string, cost int) (*cachedStm
 		c.seen[text] = struct{}{}
 		return nil, nil
 	}
-	stmt, err := c.DriverConn.PrepareContext(ctx, text)
+	base, err := c.DriverConn.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, &prepareError{err}
 	}
-	s := &cachedStmt{text: text, cost: cost, stmt: stmt}
-	var ok1, ok2 bool
-	s.exec, ok1 = stmt.(driver.StmtExecContext)
-	s.rows, ok2 = stmt.(driver.StmtQueryContext)
-	if !ok1 || !ok2 {
-		return nil, errors.Join(fmt.Errorf("sqlstore: a statement of type %T cannot execute and query with a context", stmt), stmt.Close())
+	stmt, ok := base.(DriverStmt)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("sqlstore: a statement of type %T cannot execute and query with a context", base), base.Close())
 	}
+	s := &cachedStmt{text: text, cost: cost, stmt: stmt}
 	delete(c.seen, text)
 	c.byText[text] = c.recent.PushFront(s)
 	c.cost += cost
