@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 )
 
 // EnvRequire, if "1", makes a missing engine, or whatever else a test needs, a failure rather than a skip.
@@ -135,9 +136,7 @@ func createDatabase(t testing.TB, serverURL string) string {
 	_, _ = rand.Read(random[:]) // never fails, by its documentation
 	name := "sqlbrain_test_" + hex.EncodeToString(random[:])
 	u, err := withDatabase(serverURL, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	Exec(t, serverURL, "CREATE DATABASE "+name)
 	t.Cleanup(func() { dropDatabase(t, serverURL, name) })
 	return u
@@ -157,9 +156,7 @@ func Exec(t testing.TB, rawURL string, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
 	defer cancel()
-	if err := execute(ctx, rawURL, statements...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, execute(ctx, rawURL, statements...))
 }
 
 func execute(ctx context.Context, rawURL string, statements ...string) (err error) {

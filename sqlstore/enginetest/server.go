@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Server is a MySQL or MariaDB that belongs to one test. Its methods end the
@@ -51,9 +53,7 @@ func startServer(t testing.TB, product Product) *Server {
 			t.Error(err)
 		}
 	})
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.start())
 	s := &Server{t: t, p: p}
 	s.url = p.url("sqlbrain")
 	Exec(t, p.url(""), "CREATE DATABASE sqlbrain")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/stretchr/testify/require"
 )
 
 // fitsAnywhere is how many bytes a row may have on every engine as it comes; TiDB
@@ -31,9 +32,7 @@ func testLargeValues(t *testing.T, s sqlstore.Store) {
 			mustHold(t, s, []byte("alone "+name), nil)
 			continue
 		}
-		if err != nil {
-			t.Fatalf("Commit: %v", err)
-		}
+		require.NoError(t, err, "Commit")
 		commit(t, s, func(b sqlstore.BatchWrite) {
 			b.Put([]byte("put "+name), value)
 			b.Put([]byte("beside "+name), []byte("small"))

@@ -116,9 +116,7 @@ func testClose(t *testing.T, s sqlstore.Store) {
 		}
 		require.NoError(t, err)
 		for range 2 {
-			if err := s.Close(); err != nil {
-				t.Fatalf("Close: %v", err)
-			}
+			require.NoError(t, s.Close(), "Close")
 		}
 	}
 	if len(errs) == 0 || !errors.Is(errs[len(errs)-1], sqlstore.ErrClosed) {
@@ -177,9 +175,7 @@ func testSize(t *testing.T, s sqlstore.Store) {
 		commit(t, s, func(b sqlstore.BatchWrite) { b.Put(key(i), []byte("during")) })
 		mustHold(t, s, key(350), bytes.Repeat([]byte("x"), 4000))
 	}
-	if err := <-defragmented; err != nil {
-		t.Fatalf("Defragment: %v", err)
-	}
+	require.NoError(t, <-defragmented, "Defragment")
 	check()
 	if rows := all(t, s, whole()); len(rows) != 120 {
 		t.Fatalf("%d rows, want 120", len(rows))

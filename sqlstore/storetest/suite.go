@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/stretchr/testify/require"
 )
 
 // Opener returns an empty store. The suite closes it; what else the store
@@ -24,9 +25,7 @@ type Opener func(t testing.TB) sqlstore.Store
 // commit commits what fill adds to a batch and fails the test unless it is there.
 func commit(t testing.TB, s sqlstore.Store, fill func(sqlstore.BatchWrite)) {
 	t.Helper()
-	if err := tryCommit(s, fill); err != nil {
-		t.Fatalf("Commit: %v", err)
-	}
+	require.NoError(t, tryCommit(s, fill), "Commit")
 }
 
 func tryCommit(s sqlstore.Store, fill func(sqlstore.BatchWrite)) error {
@@ -54,9 +53,7 @@ func all(t testing.TB, s sqlstore.Store, r sqlstore.Range) []sqlstore.Row {
 	t.Helper()
 	var rows []sqlstore.Row
 	for row, err := range s.Iter(context.Background(), r) {
-		if err != nil {
-			t.Fatalf("Iter: %v", err)
-		}
+		require.NoError(t, err, "Iter")
 		rows = append(rows, row)
 	}
 	return rows

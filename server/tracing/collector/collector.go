@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
@@ -34,9 +35,7 @@ type Span struct {
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := &Collector{address: l.Addr().String(), more: make(chan struct{})}
 	s := grpc.NewServer()
 	collectorpb.RegisterTraceServiceServer(s, c)

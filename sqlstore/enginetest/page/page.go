@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // envWrite set to "write" makes Check write pages instead of comparing them.
@@ -18,15 +20,11 @@ func Check(t *testing.T, root, file, content string) {
 	path := filepath.Join(root, "docs", "reference", file)
 	content = "<!-- Written by \"make reference\". Do not edit. -->\n" + content
 	if os.Getenv(envWrite) == "write" {
-		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 		return
 	}
 	is, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if string(is) != content {
 		t.Fatalf("docs/reference/%s is not up to date: write it with make reference\n%s", file, difference(string(is), content))
 	}
