@@ -26,6 +26,8 @@ func newPeerGRPC(cfg Config, n node, sv *etcd.Services, log *status.RequestLog) 
 		grpc.ConnectionTimeout(cfg.headTimeout),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+etcd.MessageOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.StaticStreamWindowSize(link.StreamWindow),
+		grpc.StaticConnWindowSize(link.ConnectionWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: timing.PeerPingMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout}),
 	)...)

@@ -35,6 +35,14 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// The windows of flow control, of a stream and of a connection between members. If gRPC chose them, each side would send a
+// ping for each message that it receives while the connection is idle otherwise, to measure its speed: two more packets
+// and wake-ups on both sides for each heartbeat of a feed. A stream has room for two messages of a feed.
+const (
+	StreamWindow     = 2 << 20
+	ConnectionWindow = 8 << 20
+)
+
 var connectBackoff = backoff.Config{
 	BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: timing.PeerReconnect,
 }
@@ -142,6 +150,8 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 		grpc.WithTransportCredentials(dialerCredentials{insecure.NewCredentials(), d}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: timing.PeerConnect}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout, PermitWithoutStream: true}),
+		grpc.WithStaticStreamWindowSize(StreamWindow),
+		grpc.WithStaticConnWindowSize(ConnectionWindow),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
