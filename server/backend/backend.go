@@ -40,7 +40,8 @@ type Backend struct {
 	seen      *fence.Seen
 	visible   visibility // which revisions in the table a follower may show
 	shown     shown
-	caughtUp  coder.Chain // the chain row at the last CatchUp that compared shown; CatchUp's
+	checked   atomic.Pointer[coder.Chain] // the chain row at the last Check; nil before
+	caughtUp  coder.Chain                 // the chain row at the last CatchUp that compared shown; CatchUp's
 	hub       *watch.Hub
 	history   *history.Log
 	reader    *read.Reader

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -26,11 +27,21 @@ type Update struct {
 	KeepsLock       bool           // the leader just saw in the database that it has the lock
 }
 
-// Along returns the keys of rows that a node which leads has to look at, for a statement that is sent now in any case,
-// and what to call with their values; nil if it does not lead. Neither blocks.
-func (b *Backend) Along() (keys [][]byte, found func(rows [][]byte)) {
+// Along returns the keys of rows that the node has to look at, for a statement that is sent now in any case, and what to
+// call with their values. Neither blocks. If the node does not lead, and Check would find what the last one found,
+// unchanged is called.
+func (b *Backend) Along(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
 	if l := b.leading.Load(); l != nil {
 		return l.authority.Along()
 	}
-	return nil, nil
+	checked, verify := b.checked.Load(), b.seen.Verifier()
+	if checked == nil {
+		return nil, nil
+	}
+	return fence.WatchedKeys(), func(rows [][]byte) {
+		// Alarms, users and roles change with the chain row.
+		if cur, err := fence.DecodeWatched(rows); err == nil && cur == *checked && verify(cur) == nil {
+			unchanged()
+		}
+	}
 }

@@ -115,10 +115,13 @@ func (b *Backend) Check(ctx context.Context) (revision int64, err error) {
 	if err := b.alarms.Load(ctx); err != nil {
 		return 0, err
 	}
-	if known, err := b.users.Knows(settings); known || err != nil {
-		return cur.Revision, err
+	known, err := b.users.Knows(settings)
+	if !known && err == nil {
+		_, err = b.users.Load(ctx)
 	}
-	_, err = b.users.Load(ctx)
+	if err == nil {
+		b.checked.Store(&cur)
+	}
 	return cur.Revision, err
 }
 

@@ -114,7 +114,7 @@ func (a *Authority) watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
 	defer cancel()
 	acknowledged := a.cfg.Seen.Chain()
-	rows, err := a.cfg.Store.MultiGet(ctx, watchedKeys())
+	rows, err := a.cfg.Store.MultiGet(ctx, WatchedKeys())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *Authority) watch(ctx context.Context) error {
 // with their values. Neither blocks.
 func (a *Authority) Along() (keys [][]byte, found func(rows [][]byte)) {
 	acknowledged := a.cfg.Seen.Chain()
-	return watchedKeys(), func(rows [][]byte) {
+	return WatchedKeys(), func(rows [][]byte) {
 		if judgeWatched(acknowledged, rows) == nil {
 			a.watched()
 		} else {

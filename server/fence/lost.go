@@ -72,17 +72,17 @@ func CheckLost(ctx context.Context, store sqlstore.Store) error {
 // All are of one snapshot: what was seen in the chain row before the lost row was written is there, or
 // is lost.
 func ReadChecked(ctx context.Context, store sqlstore.Store, keys ...[]byte) (rows [][]byte, err error) {
-	rows, err = store.MultiGet(ctx, slices.Concat(watchedKeys(), keys))
+	rows, err = store.MultiGet(ctx, slices.Concat(WatchedKeys(), keys))
 	if err != nil {
 		return nil, fmt.Errorf("reading the lost row and the chain row: %w", err)
 	}
 	return rows[1:], checkLost(rows)
 }
 
-// watchedKeys are the keys of the lost row and the chain row.
-func watchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.ChainKey()} }
+// WatchedKeys are the keys of the lost row and the chain row. Every member reads them regularly.
+func WatchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.ChainKey()} }
 
-// checkLost is CheckLost with the rows of watchedKeys, in one snapshot.
+// checkLost is CheckLost with the rows of WatchedKeys, in one snapshot.
 func checkLost(rows [][]byte) error {
 	if rows[0] == nil {
 		return nil
@@ -100,13 +100,19 @@ func checkLost(rows [][]byte) error {
 	return JudgeLost(*lost, cur)
 }
 
-// judgeWatched judges the rows of watchedKeys by what was acknowledged: the errors of CheckLost and Judge, and
+// DecodeWatched returns what the chain row says, of the rows of WatchedKeys in one snapshot. Errors: those of CheckLost,
+// ErrDataLost if the chain row is gone or cannot be decoded.
+func DecodeWatched(rows [][]byte) (cur coder.Chain, err error) {
+	if err := checkLost(rows); err != nil {
+		return cur, err
+	}
+	return decodeChain(rows[1])
+}
+
+// judgeWatched judges the rows of WatchedKeys by what was acknowledged: the errors of CheckLost and Judge, and
 // ErrDataLost if the chain row is gone or cannot be decoded.
 func judgeWatched(acknowledged coder.Chain, rows [][]byte) error {
-	if err := checkLost(rows); err != nil {
-		return err
-	}
-	cur, err := decodeChain(rows[1])
+	cur, err := DecodeWatched(rows)
 	if err != nil {
 		return err
 	}

@@ -173,11 +173,28 @@ func (n *Node) cutOff(ctx context.Context) {
 	}
 }
 
+// along returns what the members' glance at the table is to read for this node. A follower need not look at the table
+// for a while if that shows that nothing has changed.
+func (n *Node) along() (keys [][]byte, found func(rows [][]byte)) {
+	return n.backend.Along(func() {
+		if n.silence() <= timing.Look {
+			n.looks.Reset(timing.Look)
+		}
+	})
+}
+
 // look reads the state that the feed does not carry, and keeps the follower up to date
 // while the feed is silent.
 func (n *Node) look(ctx context.Context) {
 	out := false
-	for range retry.Every(ctx, timing.Look) {
+	defer n.looks.Stop()
+	for {
+		select {
+		case <-n.looks.C:
+		case <-ctx.Done():
+			return
+		}
+		n.looks.Reset(timing.Look)
 		if _, changed := n.current(); n.backend.Leading() {
 			await(ctx, changed) // the end of the leadership closes it
 			continue

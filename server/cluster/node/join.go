@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Join makes this process a member, and its backend a replica that is up to date.
@@ -22,6 +23,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, start: time.Now(), role: semaphore.NewWeighted(1),
 		changed: make(chan struct{}), leadership: make(chan struct{}), suspicions: make(chan suspicion, 1),
+		looks: time.NewTimer(timing.Look),
 	}
 	close(n.leadership)
 	n.working, n.closed = context.WithCancel(context.Background())
@@ -68,7 +70,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 // Start lets the node campaign and follow; Resign and Close end that.
 func (n *Node) Start() {
 	working := n.working
-	n.members.ReadAlong(n.backend.Along)
+	n.members.ReadAlong(n.along)
 	n.backend.TellLosses(n.tellLoss)
 	n.members.Campaign(n.lead, n.observed)
 	n.workers.Go(func() { n.follow(working) })

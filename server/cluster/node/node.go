@@ -85,6 +85,7 @@ type Node struct {
 	metrics *metrics
 
 	suspicions chan suspicion // investigate takes them; one slot
+	looks      *time.Timer    // look waits for it
 
 	working context.Context
 	closed  context.CancelFunc // ends working
