@@ -25,6 +25,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -94,11 +95,19 @@ type peerNode struct {
 func (n peerNode) Position(context.Context) (backend.Update, error) {
 	return backend.Update{Term: fakeTerm, Revision: fakeRevision}, nil
 }
-func (n peerNode) Stream() (*watch.Stream, error)               { return n.hub.NewStream(), nil }
-func (n peerNode) CompactRevision() int64                       { return 0 }
-func (n peerNode) KeepsLock() bool                              { return true }
-func (n peerNode) AuthVersion() int64                           { return 0 }
+func (n peerNode) Stream() (*watch.Stream, error) { return n.hub.NewStream(), nil }
+func (n peerNode) CompactRevision() int64         { return 0 }
+func (n peerNode) KeepsLock() bool                { return true }
+func (n peerNode) Beat() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), timing.FeedHeartbeat)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+func (n peerNode) Hurries() (uint64, time.Duration)             { return 0, 0 }
+func (n peerNode) FeedEnded()                                   {}
 func (n peerNode) RecordLoss(context.Context, coder.Lost) error { return nil }
+func (n peerNode) AuthVersion() int64                           { return 0 }
 func (n peerNode) LeadershipEnded() <-chan struct{}             { return nil }
 
 // nobody is the members of a cluster whose table is empty.

@@ -2,6 +2,10 @@
  * The election: glances, heartbeats, challenges, the lock row. docs/model.md explains the model.
  *
  * A tick is timing.Answer: a process that runs glances once in a tick while it can read the database.
+ *
+ * With FEEDS a leader is calm until a feed of it has ended, and then glances once in CALM ticks only. A member that had a
+ * feed of the leader's process waits for an answer as if the leader glanced in each tick, any other for longer. Both sides
+ * notice the end of a feed within a tick.
  */
 
 #ifndef GRANTS
@@ -11,8 +15,14 @@
 #define LEASE 3   /* ticks without a change of the holder's row, timing.Lease */
 #define RETRY 2   /* ticks between heartbeats of the holder, timing.RetryPeriod */
 #define DOUBT 1   /* ticks without a change after which a quiet holder is challenged, a part of the lease */
+#ifdef FEEDS
+#define ASKED 3   /* more than the leader may rest; the code waits for two of the intervals in the leader's row */
+#else
 #define ASKED 2   /* ticks for which the challenge must be there then, timing.ChallengeShare */
+#endif
 #define SILENCE 1 /* ticks without an answer to a challenge, timing.DeathSilence */
+#define CALM 2    /* ticks between glances of a calm leader, timing.CalmAnswer */
+#define LONG 3    /* as SILENCE, for a member that had no feed of the leader's process */
 
 #ifdef CLOCK_COUNTS_OUTAGE
 #define GAP LEASE
@@ -53,6 +63,13 @@ typedef Node {
 	bool waited;     /* a tick since the last challenge */
 	bool answered;
 
+#ifdef FEEDS
+	byte rested;     /* ticks before this one since its last glance */
+	bool ended;      /* a feed of it has ended, which it has to notice */
+	bool hurries;    /* it has noticed: it is not calm */
+	bool fed;        /* it had a feed of the other's process */
+	byte patience;   /* of its suspicion */
+#endif
 #ifdef QUIET
 	byte asked;      /* glances that found a challenge in the other's row, since its last heartbeat */
 #endif
@@ -67,7 +84,11 @@ typedef Node {
 Node node[NODES];
 byte holder = 0; /* the lock row; node n is n + 1 */
 byte grant = 0;
+#ifdef FEEDS
+#define up true  /* the other configurations have outages, and leaders that stop */
+#else
 bool up = true;  /* the database */
+#endif
 #ifdef READ_ONLY
 bool writes = true; /* the database takes writes, if it is up */
 bool outage;        /* it took none at some time */
@@ -77,6 +98,44 @@ bool outage;        /* it took none at some time */
 
 #define other (1 - n)
 #define name(n) ((n) + 1)
+
+#ifdef FEEDS
+byte feed = 0; /* the member whose feed the other one has; 0: none */
+
+/* feed.service.Follow returns, and the follower's feed.Next. */
+inline endFeed(n) {
+	if
+	:: feed == name(n) -> feed = 0; node[n].ended = true
+	:: else
+	fi
+}
+/* Registry.FeedEnded */
+inline notice(n) {
+	node[n].ended = false;
+#ifndef FEED_END_NOT_NOTICED
+	node[n].hurries = true
+#endif
+}
+#ifdef SHORT_WAIT_WITHOUT_FEED
+#define begins(n) node[n].patience = SILENCE
+#else
+#define begins(n) node[n].patience = (node[n].fed -> SILENCE : LONG) /* Registry.answersOf */
+#endif
+#define patience(n) node[n].patience
+#define calm(n) (node[n].leads && !node[n].hurries)
+#define mayRest(n) (calm(n) && node[n].rested + 1 < CALM)
+#define noticed(n) (!node[n].ended)
+#define refuses(n) (feed != name(n))
+#define goesOn (grant < GRANTS) /* afterwards no leader is deposed; the other configurations have the rest */
+#else
+#define endFeed(n) skip
+#define begins(n) skip
+#define patience(n) SILENCE
+#define mayRest(n) false
+#define noticed(n) true
+#define refuses(n) true
+#define goesOn true
+#endif
 
 inline writeLock(n, member) {
 	holder = member;
@@ -121,6 +180,12 @@ inline begin(n) {
 /* Registry.glance, view.glanced and elector.step */
 inline glance(n) {
 	node[n].glanced = true;
+#ifdef FEEDS
+	if
+	:: node[n].leads && node[n].rested > 0 && node[n].challenged -> reach(10)
+	:: else
+	fi;
+#endif
 #ifdef CLOCK_COUNTS_OUTAGE
 	node[n].silent = (node[n].silent + node[n].gap > LEASE -> LEASE : node[n].silent + node[n].gap);
 #else
@@ -159,7 +224,7 @@ inline glance(n) {
 #define lost(n) (holder != name(n) || grant != node[n].leads)
 #endif
 	if
-	:: node[n].leads && lost(n) -> node[n].spent = node[n].leads; node[n].leads = 0; reach(1)
+	:: node[n].leads && lost(n) -> node[n].spent = node[n].leads; node[n].leads = 0; endFeed(n); reach(1)
 	:: else
 	fi;
 	if
@@ -273,10 +338,10 @@ inline act(n) {
 inline suspect(n) {
 	if
 	:: node[n].suspects > 0 && node[n].answered -> node[n].suspects = 0; node[n].waited = false; reach(5)
-	:: node[n].suspects > SILENCE && !node[n].answered -> node[n].gone = true; node[n].suspects = 0; node[n].waited = false
+	:: node[n].suspects > patience(n) && !node[n].answered -> node[n].gone = true; node[n].suspects = 0; node[n].waited = false
 	:: else ->
 		if
-		:: node[n].suspects == 0 -> node[n].answered = false
+		:: node[n].suspects == 0 -> node[n].answered = false; begins(n)
 		:: else
 		fi;
 		node[n].suspects++;
@@ -287,7 +352,7 @@ inline suspect(n) {
 #ifdef READ_ONLY
 #define maySuspect(n) false
 #else
-#define maySuspect(n) (n == 1 && (node[n].suspects == 0 && holder == name(other) && !node[n].gone || node[n].suspects > 0 && node[n].waited))
+#define maySuspect(n) (n == 1 && refuses(other) && (node[n].suspects == 0 && holder == name(other) && !node[n].gone || node[n].suspects > 0 && node[n].waited))
 #endif
 
 proctype Process(byte n) {
@@ -296,10 +361,17 @@ proctype Process(byte n) {
 	:: atomic { !node[n].paused && up && writes && node[n].heartbeat -> beat(n) }
 	:: atomic { !node[n].paused && up && node[n].intent -> act(n) }
 	:: atomic { !node[n].paused && up && maySuspect(n) -> suspect(n) }
+#ifndef FEEDS
 	/* Leading ends by itself, or is to be transferred; the next glance releases the lock. */
 	:: atomic { !node[n].paused && node[n].leads -> node[n].spent = node[n].leads; node[n].leads = 0 }
 	:: atomic { !node[n].paused && node[n].leads && grant < GRANTS ->
 		node[n].spent = node[n].leads; node[n].leads = 0; node[n].wants = name(other) }
+#else
+	:: atomic { n == 0 && !node[n].paused && !node[other].paused && node[n].leads && !node[other].leads && feed == 0 ->
+		feed = name(n); node[other].fed = true; reach(9) }
+	:: atomic { feed == name(n) -> endFeed(n) }
+	:: atomic { !node[n].paused && node[n].ended -> notice(n) }
+#endif
 #ifdef READ_ONLY
 	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0; node[n].ran = false }
 #else
@@ -310,8 +382,15 @@ proctype Process(byte n) {
 }
 
 /* A process that runs has glanced, and sent what it has to, before the tick ends, if it could. */
-#define ready(n) (node[n].paused || !up || node[n].glanced && (!writes || !node[n].heartbeat) && !node[n].intent)
+#define ready(n) (node[n].paused || noticed(n) && (!up || (node[n].glanced || mayRest(n)) && (!writes || !node[n].heartbeat) && !node[n].intent))
 inline tick(n) {
+#ifdef FEEDS
+	if
+	:: node[n].glanced || !node[n].leads -> node[n].rested = 0
+	:: !node[n].glanced && node[n].leads && node[n].rested < CALM -> node[n].rested++
+	:: else
+	fi;
+#endif
 	node[n].glanced = false;
 	if
 	:: node[n].gap < GAP -> node[n].gap++
@@ -346,15 +425,17 @@ inline turn() {
 proctype Time() {
 	do
 	:: atomic {
-		ready(0) && ready(1) ->
+		goesOn && ready(0) && ready(1) ->
 		tick(0); tick(1);
 #ifdef READ_ONLY
 		turn();
 #endif
+#ifndef FEEDS
 		if
 		:: up = true
 		:: up = false
 		fi
+#endif
 	}
 	od
 }

@@ -71,6 +71,10 @@ const (
 	QuietHeartbeat = 10 * time.Second
 	// Unheard is for how long a holder that was challenged counts as not heard by all.
 	Unheard = 20 * time.Second
+	// FollowerHurries is for how long after it heard the holder a follower expects that the holder knows that its feed
+	// has ended, and answers a challenge soon. FollowerLost is for how long the holder does so.
+	FollowerHurries = 30 * time.Second
+	FollowerLost    = time.Minute
 	// DoubtAfter is which part of the lease a holder must be silent before a candidate challenges
 	// it, and ChallengeShare for which part the challenge must be unanswered when the lock expires.
 	DoubtAfter     = 2
@@ -81,8 +85,10 @@ const (
 
 // The leader's feed (package feed).
 const (
-	// FeedHeartbeat is the longest time between two messages of a feed.
-	FeedHeartbeat = 200 * time.Millisecond
+	// FeedHeartbeat is the longest time between two messages of a feed. A leader sends them when it has looked at the
+	// lock, and looks a Lead-th part earlier than its row says, so that followers can look when one comes.
+	FeedHeartbeat = 500 * time.Millisecond
+	Lead          = 10
 	// FeedSilence is how long a feed may bring nothing before the follower ends it.
 	FeedSilence = 1500 * time.Millisecond
 )
@@ -181,19 +187,23 @@ const (
 	_ = uint(Lease - RenewDeadline - RetryPeriod)
 	_ = uint(RenewDeadline - RetryPeriod*RetryMargin/100 - 1)
 	_ = uint(RenewDeadline/2 - GlanceTimeout)
-	// A candidate that hears the holder by its feed has no doubts, although a few messages are late.
-	_ = uint(Lease/DoubtAfter - 4*FeedHeartbeat)
+	// A candidate that hears the holder by its feed has no doubts, although a message is late.
+	_ = uint(Lease/DoubtAfter - 2*FeedHeartbeat)
 	// A holder that is in doubt looks for the challenge twice before its lock expires.
 	_ = uint(Lease/ChallengeShare - 2*Answer)
 	_ = uint(Lease - Lease/DoubtAfter - Lease/ChallengeShare - 2*Answer)
+	// The same if it is calm: it looks within the time that its row says, twice before the lock expires.
+	_ = uint(Lease - Lease/DoubtAfter - 2*CalmAnswer)
+	// A holder looks often for longer than a follower may be in a hurry, and what that begins then may take.
+	_ = uint(FollowerLost - FollowerHurries - FeedSilence - LookTimeout - DeathSilence)
 	// A holder that is not heard is challenged rarely.
 	_ = uint(Unheard - 10*Lease/DoubtAfter)
 	// Candidates and the holder look several times in a retry period.
 	_ = uint(RetryPeriod - 2*Answer)
 	// A leader's lock expires before the member counts as not alive.
 	_ = uint(MissedHeartbeats*MemberHeartbeat - Lease)
-	// Several heartbeats of a feed may be late or lost.
-	_ = uint(FeedSilence - 5*FeedHeartbeat)
+	// A heartbeat of a feed may be late.
+	_ = uint(FeedSilence - 3*FeedHeartbeat)
 	// A feed that broke is opened again, or the log is read instead, before the follower
 	// reports that there is no leader. So does a leader that steps down in order.
 	_ = uint(LeaderSilence - FeedSilence - Look)

@@ -19,7 +19,7 @@
 //   - A slow follower delays no other component and costs bounded memory on the leader,
 //     which reads the rest from history later (TestASlowFollowerReadsFromHistory).
 //   - Messages have about 1 MiB at most, or one event (TestLargeRevisionsComeInFragments).
-//   - Silence is noticed. The leader sends an update every 200 ms, and a feed that
+//   - Silence is noticed. The leader sends an update at least every 500 ms, and a feed that
 //     receives nothing for 1.5 s ends (TestSilenceEndsAFeed).
 //   - Members of all versions understand each other: peer.proto says how its fields may
 //     change (TestTheFirstVersionUnderstandsTheMessages). Those whose protocols do not fit refuse

@@ -20,6 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -28,7 +29,10 @@ import (
 const (
 	cluster  = uint64(0xc1)
 	memberID = uint64(0xa2)
-	term     = int64(7)
+
+	incarnation = uint64(0x1c)
+
+	term = int64(7)
 )
 
 // history is a watch.Source in memory.
@@ -74,6 +78,10 @@ type leader struct {
 	history history
 	hub     *watch.Hub
 	keeps   atomic.Bool
+	ended   atomic.Int64  // feeds
+	pace    time.Duration // between heartbeats
+	beat    context.Context
+	endBeat context.CancelFunc
 
 	mu      sync.Mutex
 	at      backend.Update
@@ -82,11 +90,18 @@ type leader struct {
 }
 
 func newLeader(t testing.TB, cfg watch.Config) *leader {
-	l := &leader{at: backend.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
+	l := &leader{pace: 20 * time.Millisecond, at: backend.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
 	d := watch.DefaultConfig()
 	d.RingEvents, d.QueueEvents = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.QueueEvents, d.QueueEvents)
 	l.hub = watch.NewHub(&l.history, 0, -1, d)
-	t.Cleanup(l.hub.Close)
+	t.Cleanup(func() {
+		l.hub.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.endBeat != nil {
+			l.endBeat()
+		}
+	})
 	return l
 }
 
@@ -108,6 +123,19 @@ func (l *leader) RecordLoss(_ context.Context, lost coder.Lost) error {
 }
 
 func (l *leader) KeepsLock() bool { return l.keeps.Load() }
+
+func (l *leader) Hurries() (uint64, time.Duration) { return incarnation, timing.Answer }
+
+func (l *leader) Beat() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.beat == nil || l.beat.Err() != nil {
+		l.beat, l.endBeat = context.WithTimeout(context.Background(), l.pace)
+	}
+	return l.beat
+}
+
+func (l *leader) FeedEnded() { l.ended.Add(1) }
 
 func (l *leader) AuthVersion() int64 {
 	l.mu.Lock()
@@ -186,9 +214,9 @@ func serve(t testing.TB, s feedpb.PeerServer, id link.Identity) string {
 	return "http://" + l.Addr().String()
 }
 
-// newService beats as fast as a test can bear to wait.
+// newService serves feeds.
 func newService(n Node) *service {
-	return &service{node: n, protocols: member.OwnProtocols(), heartbeat: 20 * time.Millisecond, fragmentBytes: fragmentBytes}
+	return &service{node: n, protocols: member.OwnProtocols(), fragmentBytes: fragmentBytes}
 }
 
 // noMembers is a table without members.

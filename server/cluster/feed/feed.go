@@ -27,7 +27,8 @@ type Feed struct {
 	watchdog *time.Timer
 	silent   error // with which the watchdog ends the feed
 
-	met      bool  // the first message has come
+	met      bool // the first message has come
+	hurries  *feedpb.Hurries
 	complete int64 // Next has returned all events up to this revision
 	pending  []*feedpb.Event
 }
@@ -76,7 +77,7 @@ func (f *Feed) Next() (backend.Update, error) {
 				f.Close()
 				return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
 			}
-			f.met = true
+			f.met, f.hurries = true, r.GetHurries()
 		}
 		if r.Compacted {
 			f.Close()
@@ -93,6 +94,12 @@ func (f *Feed) Next() (backend.Update, error) {
 		}
 		return u, nil
 	}
+}
+
+// Hurries returns, once Next has returned an update, the incarnation of the leader's process, and how often it looks for
+// challenges after the end of this feed; 0 if it is of an earlier version.
+func (f *Feed) Hurries() (incarnation uint64, answers time.Duration) {
+	return f.hurries.GetIncarnation(), time.Duration(f.hurries.GetAnswerIntervalMs()) * time.Millisecond
 }
 
 // assemble makes an update of all pending events. r is the last message that had some.

@@ -19,7 +19,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -79,6 +81,23 @@ func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {
 	}
 }
 
+// TestTheLeaderNoticesTheEndOfAFeed: it has said at the start how often it looks for challenges afterwards.
+func TestTheLeaderNoticesTheEndOfAFeed(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	c := newClient(t, serve(t, newService(l), l))
+	f := follow(t, c, 1)
+	for range 2 {
+		_, err := f.Next()
+		require.NoError(t, err)
+		gotIncarnation, answers := f.Hurries()
+		require.Equal(t, incarnation, gotIncarnation)
+		require.Equal(t, timing.Answer, answers)
+	}
+	require.Zero(t, l.ended.Load())
+	f.Close()
+	eventually.True(t, "the leader to notice", func() bool { return l.ended.Load() == 1 })
+}
+
 func TestLargeRevisionsComeInFragments(t *testing.T) {
 	l := newLeader(t, watch.Config{})
 	s := newService(l)
@@ -133,7 +152,7 @@ func wire(t *testing.T, c *Client, from, rev int64) (messages []*feedpb.Update) 
 func TestProgressNeverOvertakesEvents(t *testing.T) {
 	l := newLeader(t, watch.Config{RingEvents: 10, QueueEvents: 20})
 	s := newService(l)
-	s.heartbeat = time.Millisecond
+	l.pace = time.Millisecond
 	s.fragmentBytes = 500
 	c := newClient(t, serve(t, s, l))
 	const revisions = 3000
@@ -350,9 +369,8 @@ func TestFeedEndsWithCloseOrItsContext(t *testing.T) {
 
 func TestSilenceEndsAFeed(t *testing.T) {
 	l := newLeader(t, watch.Config{})
-	s := newService(l)
-	s.heartbeat = time.Hour
-	c := newClient(t, serve(t, s, l))
+	l.pace = time.Hour
+	c := newClient(t, serve(t, newService(l), l))
 	f := follow(t, c, 1)
 	require.False(t, f.watchdog.Stop(), "a caller that does not listen is no silent leader")
 	_, err := f.Next()

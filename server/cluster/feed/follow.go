@@ -53,9 +53,11 @@ func (s *service) Follow(r *feedpb.FollowRequest, stream grpc.ServerStreamingSer
 			cancel(mvcc.ErrNotLeader)
 		case <-ctx.Done():
 		}
+		watches.Close() // ends Next
 	})
 	watches.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: from})
 	at.Revision = from - 1
+	defer s.node.FeedEnded()
 	f := &feeder{service: s, stream: stream, watches: watches, at: at, greets: true}
 	if err = f.run(ctx); ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -74,7 +76,7 @@ type feeder struct {
 	greets bool // the next message is the first one
 }
 
-// run sends events as they come, and a heartbeat at every interval.
+// run sends events as they come, and heartbeats.
 func (f *feeder) run(ctx context.Context) error {
 	for {
 		if err := f.beat(); err != nil {
@@ -94,17 +96,16 @@ func (f *feeder) beat() error {
 	return f.send(nil, f.at.Revision, false)
 }
 
-// relay sends events for one interval. done reports that the feed has ended and that
+// relay sends events until the next heartbeat is due. done reports that the feed has ended and that
 // the receiver was sent the reason.
 func (f *feeder) relay(ctx context.Context) (done bool, err error) {
-	interval, cancel := context.WithTimeout(ctx, f.heartbeat)
-	defer cancel()
+	interval := f.node.Beat()
 	for {
 		r, err := f.watches.Next(interval)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded):
+		case err != nil && errors.Is(err, interval.Err()):
 			return false, nil
 		case errors.Is(err, watch.ErrClosed):
 			return false, mvcc.ErrNotLeader
@@ -166,6 +167,8 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	m := f.message(f.at)
 	if f.greets {
 		m.Protocols, f.greets = protocolsToSend(f.protocols), false
+		incarnation, answers := f.node.Hurries()
+		m.Hurries = &feedpb.Hurries{Incarnation: incarnation, AnswerIntervalMs: answers.Milliseconds()}
 	}
 	m.Events, m.Fragment, m.KeepsLock = toMessages(events), fragment, f.node.KeepsLock()
 	return f.stream.Send(m)

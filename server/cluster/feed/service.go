@@ -13,7 +13,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -36,6 +35,12 @@ type Node interface {
 	KeepsLock() bool
 	// RecordLoss writes down that the database lost data, for another member.
 	RecordLoss(ctx context.Context, lost coder.Lost) error
+	// Beat returns a context that ends when the next heartbeat of feeds is due.
+	Beat() context.Context
+	// Hurries returns this process's incarnation, and how often it looks for challenges once FeedEnded was called.
+	Hurries() (incarnation uint64, answers time.Duration)
+	// FeedEnded is called when a feed that had begun has ended.
+	FeedEnded()
 	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is
 	// closed already if this member does not lead.
 	LeadershipEnded() <-chan struct{}
@@ -52,7 +57,6 @@ type service struct {
 	node          Node
 	protocols     member.Protocols
 	figures       Figures
-	heartbeat     time.Duration
 	fragmentBytes int
 }
 
@@ -63,7 +67,7 @@ type Figures func() (map[string]float64, error)
 // link.CheckUnary and link.CheckStream.
 func Register(s grpc.ServiceRegistrar, n Node, figures Figures) {
 	feedpb.RegisterPeerServer(s, &service{
-		node: n, protocols: member.OwnProtocols(), figures: figures, heartbeat: timing.FeedHeartbeat, fragmentBytes: fragmentBytes,
+		node: n, protocols: member.OwnProtocols(), figures: figures, fragmentBytes: fragmentBytes,
 	})
 }
 

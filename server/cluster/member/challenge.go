@@ -101,7 +101,7 @@ func (r *Registry) silent(ctx context.Context, id uint64, silence time.Duration)
 	if e.Answers == 0 {
 		silence = max(silence, e.silence())
 	}
-	silence = max(silence, timing.MissedLongAnswers*e.answers())
+	silence = max(silence, timing.MissedLongAnswers*r.answersOf(e))
 	silent, _, err := challenge(ctx, r.store, e, silence)
 	return e, silent, err
 }

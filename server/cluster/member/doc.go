@@ -46,7 +46,8 @@
 // another way than the table say so by Heard, which counts as a heartbeat. A process that has to
 // know sooner whether another one runs writes a challenge into that one's row. Every
 // process looks at its own row, at the row that counts changes, and at the lock row at each
-// answer interval, which its row names: it is longer while nothing is expected to change. It answers a challenge with a
+// answer interval, which its row names: it is longer while nothing is expected to change. A leader promises its followers
+// to look more often once a feed has ended (feeds.go). It answers a challenge with a
 // heartbeat at once, and reads all rows if there was a change. A process that leaves several challenges in a row unanswered is
 // silent. Each challenge is a write, so that a database that takes no writes makes no
 // process silent. Challenges are used before a process takes over a member that did not

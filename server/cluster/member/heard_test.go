@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
-	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 var hearing = Config{HearsLeader: true}
@@ -22,7 +21,11 @@ func (c *candidate) listen(to *candidate) *atomic.Bool {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for range retry.Every(ctx, timing.FeedHeartbeat) {
+		for ctx.Err() == nil {
+			select {
+			case <-to.Beat().Done():
+			case <-ctx.Done():
+			}
 			if connected.Load() && to.KeepsLock() {
 				c.Heard(to.id())
 			}
@@ -69,7 +72,7 @@ func (c *candidate) glances() *atomic.Int64 {
 	return &n
 }
 
-// TestAMemberThatHearsLooksRarely, and one that leads alone; one that others follow looks often.
+// TestAMemberThatHearsLooksRarely, and one that leads; one whose follower lost its feed looks often.
 func TestAMemberThatHearsLooksRarely(t *testing.T) {
 	elect(t, hearing, func(t *testing.T, g *group) {
 		glances := func(c *candidate, interval time.Duration) {
@@ -84,13 +87,21 @@ func TestAMemberThatHearsLooksRarely(t *testing.T) {
 		glances(n1, timing.CalmAnswer)
 		n2 := g.join("n2")
 		connected := n2.listen(n1)
-		time.Sleep(timing.CalmAnswer + timing.Answer)
-		require.Equal(t, timing.Answer, g.member("n1").answers(), "its end shows soon")
-		glances(n1, timing.Answer)
-		glances(n2, timing.CalmAnswer)
+		const early = timing.CalmAnswer - timing.CalmAnswer/timing.Lead
+		glances(n1, early)
+		glances(n2, early)
+		require.Equal(t, timing.CalmAnswer, g.member("n1").answers())
+
+		// A feed of it ends, and for a while it looks often.
+		at := time.Now()
+		n := n1.glances()
+		n1.FeedEnded()
+		time.Sleep(timing.FollowerLost - time.Millisecond)
+		require.InEpsilon(t, int64(time.Since(at)/timing.Answer), n.Load(), 0.1)
+		glances(n1, early)
 
 		// It hears no more, and looks at once.
-		n := n2.glances()
+		n = n2.glances()
 		connected.Store(false)
 		n2.Unheard(n1.id())
 		time.Sleep(2*timing.Answer + timing.Answer/2)

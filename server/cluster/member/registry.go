@@ -27,9 +27,12 @@ type Registry struct {
 	left        atomic.Bool
 	began       time.Time
 	kept        atomic.Int64                                      // when the table last showed that this process has the lock, since began
+	glancedAt   atomic.Int64                                      // when the last glance began, since began
+	unfed       atomic.Int64                                      // when a feed of this process ended last, since began; 0: never
 	asked       chan struct{}                                     // signals Run that next was set
 	hurry       chan struct{}                                     // signals Run to glance at once; one slot
 	along       atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
+	fed         atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
 
 	// Run's goroutine only:
 	lookedAt                 time.Time     // when Run last read the rows of all members
@@ -42,6 +45,7 @@ type Registry struct {
 	mu     sync.Mutex
 	looked chan struct{} // closed, and replaced, at each look
 	next   *refresh      // asked for, and not begun
+	beats  *feedBeat     // the current one; nil before the first
 	// misunderstood is the error of CheckProtocols that was logged last.
 	misunderstood string
 

@@ -45,6 +45,7 @@ func (r *Registry) Run(ctx context.Context) {
 			glances.Reset(r.rest())
 		case <-r.hurry:
 			r.glance(ctx)
+			r.lookIfDue(ctx)
 			glances.Reset(r.rest())
 		case <-asked:
 			r.refresh(ctx)
@@ -69,6 +70,7 @@ func (r *Registry) lookIfDue(ctx context.Context) {
 // its holder. It answers a challenge with a heartbeat, looks at all members if they were
 // changed, so that a removal takes effect on all members at once, and acts on the lock.
 func (r *Registry) glance(ctx context.Context) {
+	r.glancedAt.Store(int64(time.Since(r.began)))
 	own, err := r.readGlance(ctx)
 	r.elector.glanced(err)
 	if ctx.Err() != nil {
@@ -84,8 +86,6 @@ func (r *Registry) glance(ctx context.Context) {
 	case own.Challenge != 0:
 		r.challenged = time.Now()
 		r.sendHeartbeat(ctx, own)
-	case r.elector.holds() && own.answers() > r.promise():
-		r.sendHeartbeat(ctx, own)
 	case r.elector.holds() && time.Since(r.beaten) >= r.pace()-r.cfg.glanceInterval()/4:
 		r.sendHeartbeat(ctx, own)
 	}
@@ -94,13 +94,14 @@ func (r *Registry) glance(ctx context.Context) {
 	}
 	if r.elector.holds() && !r.beatTrouble {
 		r.kept.Store(int64(time.Since(r.began)))
+		r.endBeat()
 	}
 }
 
-// promise is how long an answer to a challenge may take, as this process's next heartbeat says. The death
-// of a leader that others follow shows by a challenge, so it answers soon.
+// promise is how long an answer to a challenge may take, as this process's next heartbeat says. It may take
+// less: see Fed.
 func (r *Registry) promise() time.Duration {
-	if r.cfg.HearsLeader && (!r.elector.holds() || r.view.alone(r.id)) {
+	if r.cfg.HearsLeader {
 		return max(r.cfg.answerInterval, r.cfg.calmInterval())
 	}
 	return r.cfg.answerInterval
@@ -109,24 +110,31 @@ func (r *Registry) promise() time.Duration {
 // rest returns the time until the next glance, which is longer once this process's row says so.
 func (r *Registry) rest() time.Duration {
 	interval := r.cfg.glanceInterval()
-	if calm := r.cfg.calmInterval(); r.promised >= calm && r.calm() {
-		interval = calm
+	if calm := r.cfg.calmInterval(); r.promised < calm || !r.calm() {
+	} else if !r.elector.holds() {
+		// A leader that is heard no more is looked at often once it counts as not heard.
+		interval = max(interval, min(calm, r.cfg.hearsFor()-r.view.heardAgo(r.elector.follows())))
+	} else if interval = calm; !r.view.alone(r.id) {
+		interval -= interval / timing.Lead
 	}
 	r.view.setStep(r.cfg.longestStep(interval))
 	return interval
 }
 
-// calm reports whether nothing is expected to change: this process leads and no other
-// is there, or it hears the leader. Trouble with the database changes nothing: it is not to be asked more often.
+// hearsFor is for how long a member that was heard counts as heard.
+func (c Config) hearsFor() time.Duration { return 3 * max(c.calmInterval(), timing.FeedHeartbeat) / 2 }
+
+// calm reports whether nothing is expected to change: this process leads and no feed of it ended a short time ago, or
+// it hears the leader. Trouble with the database changes nothing: it is not to be asked more often.
 func (r *Registry) calm() bool {
 	switch {
 	case time.Since(r.challenged) < timing.Unheard:
 		return false
 	case r.elector.holds():
-		return r.view.alone(r.id)
+		return !r.lostFollower()
 	}
 	leader := r.elector.follows()
-	return leader != 0 && r.view.hears(leader, r.cfg.LeaseDuration/timing.ChallengeShare)
+	return leader != 0 && r.view.heardAgo(leader) < r.cfg.hearsFor()
 }
 
 // pace is the time between heartbeats of this process while it holds the lock. A heartbeat is a
@@ -145,11 +153,21 @@ func (r *Registry) pace() time.Duration {
 // KeepsLock reports whether this process holds the lock, has seen so in the table just now, and
 // could write to it when it last did: what others may take for a sign of life, see Heard.
 func (r *Registry) KeepsLock() bool {
-	return r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < r.cfg.LeaseDuration/timing.ChallengeShare
+	return r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < 3*r.cfg.calmInterval()/2
 }
 
 // Heard takes in that the process of a member, which holds the lock, has said that it keeps it.
-func (r *Registry) Heard(member uint64) { r.view.hear(member, time.Now()) }
+func (r *Registry) Heard(member uint64) {
+	r.view.hear(member, time.Now())
+	now := time.Since(r.began)
+	if f := r.fed.Load(); f != nil {
+		f.last.Store(int64(now))
+	}
+	// While the process is awake: the leader's heartbeat comes a bit earlier than the next glance is due.
+	if now-time.Duration(r.glancedAt.Load()) > r.cfg.calmInterval()*3/4 {
+		r.Retry()
+	}
+}
 
 // Unheard takes in that this process no longer hears that of a member, and makes Run look at the
 // lock row at once.
@@ -161,7 +179,7 @@ func (r *Registry) Unheard(member uint64) {
 // readGlance returns this member's row, nil if there is none.
 func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
 	limit := min(timing.GlanceTimeout, r.cfg.leaderTimeout())
-	if r.elector.holds() && r.calm() {
+	if r.elector.holds() && r.view.alone(r.id) {
 		limit = timing.HeartbeatTimeout // an attempt that is cut off costs a busy database a new connection
 	}
 	bounded, cancel := context.WithTimeout(ctx, limit)

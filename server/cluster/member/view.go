@@ -2,6 +2,7 @@ package member
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -95,7 +96,11 @@ func (v *view) note(e entry) *sighting {
 	if s == nil {
 		s = &sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock}
 	} else if s.incarnation != e.Incarnation || s.heartbeat < e.Heartbeat {
-		*s = sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock, changed: true}
+		heard := s.heard
+		if s.incarnation != e.Incarnation {
+			heard = time.Time{}
+		}
+		*s = sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock, heard: heard, changed: true}
 	}
 	if asked := e.Challenge != 0; asked != s.asked {
 		s.asked, s.askedAt = asked, v.clock
@@ -138,12 +143,14 @@ func (v *view) hear(id uint64, at time.Time) {
 	}
 }
 
-// hears reports whether a member's process gave such a sign of life within the last d.
-func (v *view) hears(id uint64, d time.Duration) bool {
+// heardAgo returns how long ago a member's process gave such a sign of life.
+func (v *view) heardAgo(id uint64) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	s := v.seen[id]
-	return s != nil && !s.heard.IsZero() && time.Since(s.heard) < d
+	if s := v.seen[id]; s != nil && !s.heard.IsZero() {
+		return time.Since(s.heard)
+	}
+	return math.MaxInt64
 }
 
 // setStep sets how much the next read moves the clock on at most.

@@ -107,6 +107,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 			if err := n.backend.Verify(ctx, u.Term, true); err != nil {
 				return false, err
 			}
+			n.members.Fed(f.Hurries())
 		}
 		fed = true
 		n.fed.Store(true)

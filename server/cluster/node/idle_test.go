@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,10 +13,11 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// statements counts the statements that reads of single rows take.
+// statements counts the statements of reads.
 type statements struct {
 	sqlstore.Store
 	n atomic.Int64
@@ -26,9 +28,46 @@ func (s *statements) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Store.Get(ctx, key)
 }
 
+func (s *statements) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	s.n.Add(1)
+	return s.Store.Iter(ctx, r)
+}
+
 func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	s.n.Add(1)
 	return s.Store.MultiGet(ctx, keys)
+}
+
+// TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at a
+// time. The list of members is read each two seconds.
+func TestIdleNodesReadTwiceASecond(t *testing.T) {
+	lock := lockTimes{timing.Lease, timing.RenewDeadline, timing.RetryPeriod}
+	g := newGroup(t, newMemory(t), lock, 0)
+	var stores []*statements
+	g.joinThree(func(cfg *Config) {
+		s := &statements{Store: cfg.Store}
+		stores, cfg.Store = append(stores, s), s
+	})
+	g.leader()
+	const (
+		window  = 4 * time.Second
+		glances = int64(window/(timing.CalmAnswer-timing.CalmAnswer/timing.Lead) + 1)
+		lists   = int64(window/timing.MemberLook + 1)
+	)
+	eventually.True(t, "all to be calm", func() bool {
+		before := make([]int64, len(stores))
+		for i, s := range stores {
+			before[i] = s.n.Load()
+		}
+		time.Sleep(window)
+		for i, s := range stores {
+			if read := s.n.Load() - before[i]; read > glances+lists+2 { // a heartbeat may read, too
+				t.Logf("member %d has sent %d statements", i, read)
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // TestAnIdleNodeAloneReadsTwiceASecond: all rows that it has to look at regularly are in one statement, but for
@@ -46,7 +85,7 @@ func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
 		before := store.n.Load()
 		const d = 10 * time.Minute
 		time.Sleep(d)
-		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer)
+		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer+d/timing.MemberLook)
 		assert.InDelta(t, glances, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
 		require.NoError(t, n.Close(t.Context()))
 		require.NoError(t, store.Close())

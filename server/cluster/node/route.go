@@ -159,6 +159,15 @@ func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
 // KeepsLock reports whether this node just saw in the database that it has the lock.
 func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
 
+// Beat returns a context that ends when the next heartbeat of feeds is due.
+func (p Peer) Beat() context.Context { return p.members.Beat() }
+
+// Hurries returns what member.Registry.Fed takes.
+func (p Peer) Hurries() (incarnation uint64, answers time.Duration) { return p.members.Hurries() }
+
+// FeedEnded is called when a feed that had begun has ended.
+func (p Peer) FeedEnded() { p.members.FeedEnded() }
+
 // Position confirms that this node leads, and says where the cluster stands.
 func (p Peer) Position(ctx context.Context) (backend.Update, error) {
 	return p.backend.Position(ctx)

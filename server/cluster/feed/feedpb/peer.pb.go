@@ -76,7 +76,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // RecordLossRequest has what was seen in the chain row, and who has seen it.
@@ -415,6 +415,7 @@ type Update struct {
 	Events          []*Event               `protobuf:"bytes,11,rep,name=events,proto3" json:"events,omitempty"`                                          // whole revisions, in order, unless fragment is set
 	KeepsLock       bool                   `protobuf:"varint,12,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                  // in a feed: the leader just saw in the database that it has the lock
 	Protocols       *Protocols             `protobuf:"bytes,13,opt,name=protocols,proto3" json:"protocols,omitempty"`                                    // in the first message of a feed
+	Hurries         *Hurries               `protobuf:"bytes,14,opt,name=hurries,proto3" json:"hurries,omitempty"`                                        // in the first message of a feed
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -505,6 +506,66 @@ func (x *Update) GetProtocols() *Protocols {
 	return nil
 }
 
+func (x *Update) GetHurries() *Hurries {
+	if x != nil {
+		return x.Hurries
+	}
+	return nil
+}
+
+// Hurries is what the leader does once a feed of it has ended.
+type Hurries struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation      uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                                     // of the leader's process
+	AnswerIntervalMs int64                  `protobuf:"varint,2,opt,name=answer_interval_ms,json=answerIntervalMs,proto3" json:"answer_interval_ms,omitempty"` // it looks that often for challenges in its member row
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Hurries) Reset() {
+	*x = Hurries{}
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hurries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hurries) ProtoMessage() {}
+
+func (x *Hurries) ProtoReflect() protoreflect.Message {
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hurries.ProtoReflect.Descriptor instead.
+func (*Hurries) Descriptor() ([]byte, []int) {
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Hurries) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Hurries) GetAnswerIntervalMs() int64 {
+	if x != nil {
+		return x.AnswerIntervalMs
+	}
+	return 0
+}
+
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId     uint64                 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -517,7 +578,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +590,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +603,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -584,7 +645,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +657,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +670,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -642,7 +703,7 @@ type FollowRequest_Start struct {
 
 func (x *FollowRequest_Start) Reset() {
 	*x = FollowRequest_Start{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +715,7 @@ func (x *FollowRequest_Start) String() string {
 func (*FollowRequest_Start) ProtoMessage() {}
 
 func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +752,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +764,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +777,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -770,7 +831,7 @@ type Event_Previous struct {
 
 func (x *Event_Previous) Reset() {
 	*x = Event_Previous{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +843,7 @@ func (x *Event_Previous) String() string {
 func (*Event_Previous) ProtoMessage() {}
 
 func (x *Event_Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +856,7 @@ func (x *Event_Previous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_Previous.ProtoReflect.Descriptor instead.
 func (*Event_Previous) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 1}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 1}
 }
 
 func (x *Event_Previous) GetModRevision() int64 {
@@ -830,7 +891,7 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x05start\x18\x01 \x01(\v2\x1d.sqlbrain.FollowRequest.StartR\x05start\x121\n" +
 	"\tprotocols\x18\x04 \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocols\x1a/\n" +
 	"\x05Start\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xcd\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xfa\x02\n" +
 	"\x06Update\x12.\n" +
 	"\bposition\x18\x01 \x01(\v2\x12.sqlbrain.PositionR\bposition\x12!\n" +
 	"\fauth_version\x18\x02 \x01(\x03R\vauthVersion\x12\x1c\n" +
@@ -840,7 +901,11 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x06events\x18\v \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
 	"\n" +
 	"keeps_lock\x18\f \x01(\bR\tkeepsLock\x121\n" +
-	"\tprotocols\x18\r \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocolsJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"v\n" +
+	"\tprotocols\x18\r \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocols\x12+\n" +
+	"\ahurries\x18\x0e \x01(\v2\x11.sqlbrain.HurriesR\ahurriesJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"Y\n" +
+	"\aHurries\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12,\n" +
+	"\x12answer_interval_ms\x18\x02 \x01(\x03R\x10answerIntervalMs\"v\n" +
 	"\bPosition\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +
@@ -884,7 +949,7 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(Event_Type)(0),             // 0: sqlbrain.Event.Type
 	(*RecordLossRequest)(nil),   // 1: sqlbrain.RecordLossRequest
@@ -895,36 +960,38 @@ var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(*PositionRequest)(nil),     // 6: sqlbrain.PositionRequest
 	(*FollowRequest)(nil),       // 7: sqlbrain.FollowRequest
 	(*Update)(nil),              // 8: sqlbrain.Update
-	(*Position)(nil),            // 9: sqlbrain.Position
-	(*Event)(nil),               // 10: sqlbrain.Event
-	nil,                         // 11: sqlbrain.FiguresResponse.ValuesEntry
-	(*FollowRequest_Start)(nil), // 12: sqlbrain.FollowRequest.Start
-	(*Event_KeyValue)(nil),      // 13: sqlbrain.Event.KeyValue
-	(*Event_Previous)(nil),      // 14: sqlbrain.Event.Previous
+	(*Hurries)(nil),             // 9: sqlbrain.Hurries
+	(*Position)(nil),            // 10: sqlbrain.Position
+	(*Event)(nil),               // 11: sqlbrain.Event
+	nil,                         // 12: sqlbrain.FiguresResponse.ValuesEntry
+	(*FollowRequest_Start)(nil), // 13: sqlbrain.FollowRequest.Start
+	(*Event_KeyValue)(nil),      // 14: sqlbrain.Event.KeyValue
+	(*Event_Previous)(nil),      // 15: sqlbrain.Event.Previous
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	11, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
-	12, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
+	12, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
+	13, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
 	5,  // 2: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
-	9,  // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	10, // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	10, // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	11, // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
 	5,  // 5: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
-	0,  // 6: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	13, // 7: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	14, // 8: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
-	6,  // 9: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	7,  // 10: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	3,  // 11: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
-	1,  // 12: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
-	8,  // 13: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	8,  // 14: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	4,  // 15: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
-	2,  // 16: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	9,  // 6: sqlbrain.Update.hurries:type_name -> sqlbrain.Hurries
+	0,  // 7: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
+	14, // 8: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	15, // 9: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
+	6,  // 10: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	7,  // 11: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	3,  // 12: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
+	1,  // 13: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
+	8,  // 14: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	8,  // 15: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	4,  // 16: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
+	2,  // 17: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_server_cluster_feed_feedpb_peer_proto_init() }
@@ -938,7 +1005,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

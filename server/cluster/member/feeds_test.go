@@ -1,0 +1,155 @@
+package member
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
+
+// calmLeader returns a leader that looks for challenges rarely, and a follower that has a feed of it.
+func calmLeader(t *testing.T, g *group) (leads, follows *candidate, of *term) {
+	t.Helper()
+	n1 := g.join("n1")
+	of = g.next()
+	n2 := g.join("n2")
+	n2.Fed(n1.Hurries())
+	n2.listen(n1)
+	time.Sleep(time.Minute)
+	require.Equal(t, timing.CalmAnswer, g.member("n1").answers())
+	return n1, n2, of
+}
+
+// suspects makes c suspect the leader, whose URLs refuse connections, and reports whether it takes the leader for
+// gone, and after which time.
+func (c *candidate) suspects(leader *candidate) (gone bool, after time.Duration) {
+	c.t.Helper()
+	began := time.Now()
+	gone, err := c.Suspect(c.t.Context(), leader.id(), timing.DeathSilence)
+	require.NoError(c.t, err)
+	return gone, time.Since(began)
+}
+
+// TestAFollowerFindsADeadLeaderSoon: it had a feed, so that a leader that runs would look often by now.
+func TestAFollowerFindsADeadLeaderSoon(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1, n2, _ := calmLeader(t, g)
+		n1.freeze()
+		n2.Unheard(n1.id())
+		gone, after := n2.suspects(n1)
+		require.True(t, gone)
+		require.LessOrEqual(t, after, timing.MissedLongAnswers*timing.Answer+timing.Answer)
+		require.Same(t, n2, g.next().of)
+	})
+}
+
+// TestACalmLeaderAnswersAFollowerThatLostItsFeed: a challenge comes at any time after its last look.
+func TestACalmLeaderAnswersAFollowerThatLostItsFeed(t *testing.T) {
+	for after := range 10 {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			elect(t, hearing, func(t *testing.T, g *group) {
+				n1, n2, leads := calmLeader(t, g)
+				time.Sleep(time.Duration(after) * timing.CalmAnswer / 10)
+				n1.FeedEnded()
+				n2.Unheard(n1.id())
+				time.Sleep(10 * time.Millisecond) // it has looked once
+				gone, _ := n2.suspects(n1)
+				require.False(t, gone)
+				g.stays(n1, leads)
+			})
+		})
+	}
+}
+
+// TestACalmLeaderAnswersAMemberWithoutAFeed: such as one that is new, which waits longer because the leader does not
+// know that it may be challenged; or one that has not heard the leader for a while, which the leader has forgotten.
+func TestACalmLeaderAnswersAMemberWithoutAFeed(t *testing.T) {
+	for after := range 10 {
+		for _, which := range []string{"new", "not heard for long"} {
+			t.Run(fmt.Sprint(which, " ", after), func(t *testing.T) {
+				elect(t, hearing, func(t *testing.T, g *group) {
+					n1, n2, leads := calmLeader(t, g)
+					time.Sleep(time.Duration(after) * timing.CalmAnswer / 10)
+					if which == "new" {
+						n2 = g.join("n3")
+					} else {
+						n2.fed.Load().last.Add(-int64(timing.FollowerHurries))
+					}
+					gone, _ := n2.suspects(n1)
+					require.False(t, gone)
+					g.stays(n1, leads)
+				})
+			})
+		}
+	}
+}
+
+// TestTheFeedOfAnotherProcessSaysNothing: the member was started again, and the follower has no feed yet.
+func TestTheFeedOfAnotherProcessSaysNothing(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1, n2, _ := calmLeader(t, g)
+		incarnation, answers := n1.Hurries()
+		n2.Fed(incarnation+1, answers)
+		n1.freeze()
+		_, after := n2.suspects(n1)
+		require.GreaterOrEqual(t, after, timing.MissedLongAnswers*timing.CalmAnswer)
+	})
+}
+
+// TestFeedsBeatWithTheGlances: a process that leads wakes up once for both, and its followers with it.
+func TestFeedsBeatWithTheGlances(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		g.next()
+		n2 := g.join("n2")
+		time.Sleep(time.Second)
+		ended := make(chan struct{})
+		beats := 0
+		end := time.Now().Add(10 * time.Minute)
+		start := end.Add(-5 * time.Minute)
+		var last time.Duration
+		go func() {
+			defer close(ended)
+			for time.Now().Before(end) {
+				beat := n1.Beat()
+				require.Same(t, beat, n1.Beat(), "all feeds have one")
+				<-beat.Done()
+				require.True(t, n1.KeepsLock())
+				now := time.Now()
+				n2.Heard(n1.id())
+				if time.Now().After(start) {
+					beats++
+					at := time.Duration(n1.glancedAt.Load())
+					require.NotEqual(t, last, at, "a glance before each heartbeat")
+					require.Equal(t, now.Sub(n1.began), at)
+					last = at
+					time.Sleep(time.Millisecond)
+					require.Equal(t, now.Sub(n2.began), time.Duration(n2.glancedAt.Load()), "the follower looks when it is woken")
+				}
+			}
+		}()
+		time.Sleep(time.Until(start))
+		n := n2.glances()
+		time.Sleep(time.Until(end))
+		<-ended
+		const early = timing.CalmAnswer - timing.CalmAnswer/timing.Lead
+		require.InEpsilon(t, int64(end.Sub(start)/early), beats, 0.05)
+		require.InEpsilon(t, beats, n.Load(), 0.05, "and at no other time")
+	})
+}
+
+// TestALeaderWithoutTheDatabaseBeats: its followers hear that it runs.
+func TestALeaderWithoutTheDatabaseBeats(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1, _, _ := calmLeader(t, g)
+		n1.freeze()
+		<-n1.Beat().Done()
+		began := time.Now()
+		<-n1.Beat().Done()
+		require.LessOrEqual(t, time.Since(began), timing.FeedHeartbeat)
+		n1.faults.come()
+	})
+}
