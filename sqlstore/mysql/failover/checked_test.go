@@ -86,15 +86,37 @@ func (r *someRows) Next(dest []driver.Value) error {
 // connect returns a connection to s, of which it is known that it has no group.
 func connect(t *testing.T, s *server) *conn {
 	t.Helper()
+	return connectTo(t, ungrouped(), s)
+}
+
+// ungrouped returns a Primary that knows that its server has no group.
+func ungrouped() *Primary {
 	p := New(Config{Logger: slog.New(slog.DiscardHandler), Servers: []string{itself}})
 	p.Demand(false)
 	p.ungrouped.Store(true)
 	p.alone.Store(true)
+	return p
+}
+
+func connectTo(t *testing.T, p *Primary, s *server) *conn {
+	t.Helper()
 	opened, err := p.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return opened.(*conn)
+}
+
+// TestAConnectionDialledBeforeAFailoverIsReplaced: it may have reached the server that was the primary before.
+func TestAConnectionDialledBeforeAFailoverIsReplaced(t *testing.T) {
+	p, s := ungrouped(), newServer()
+	s.alone = func(context.Context) error {
+		p.GiveUp(ErrNotPrimary) // another connection has met it
+		return nil
+	}
+	if connectTo(t, p, s).IsValid() {
+		t.Error("the connection is used")
+	}
 }
 
 func TestAPointReadOfADueConnectionChecksIt(t *testing.T) {
