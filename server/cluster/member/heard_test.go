@@ -158,6 +158,7 @@ func TestAMemberThatDoesNotHearGetsHeartbeats(t *testing.T) {
 		before := g.heartbeat("n1")
 		time.Sleep(timing.Unheard)
 		require.Greater(t, g.heartbeat("n1")-before, uint64(timing.Unheard/timing.RetryPeriod/2))
+		require.Zero(t, n1.challenged, "it need not be challenged for that")
 		n2.stop()
 		require.NoError(t, n2.Leave(t.Context()))
 		n2.kill()
