@@ -74,7 +74,11 @@ func (cl *clients) start() {
 	}
 	for i := range load.Leases {
 		c := cl.newClient(fmt.Sprintf("l%d", i), nodes[i%len(nodes)])
-		cl.running.Go(c.hold)
+		if load.Again {
+			cl.running.Go(c.grantAgain)
+		} else {
+			cl.running.Go(c.hold)
+		}
 	}
 	if load.Compact > 0 {
 		for i := range max(1, load.Compactors) {
@@ -204,6 +208,20 @@ func (c *client) compose() func(context.Context) error {
 		request := a.put(prefix)
 		request.Lease, request.IgnoreLease = 0, false
 		return func(ctx context.Context) error { return c.change(ctx, request, false) }
+	}
+	if c.w.plan.Workload.Single {
+		key := a.hot()
+		switch n := c.rnd.IntN(10); n {
+		case 0, 1:
+			return func(ctx context.Context) error { return c.change(ctx, &pb.DeleteRangeRequest{Key: []byte(key)}, false) }
+		case 2, 3, 4, 5:
+			if n > 3 { // memory has room for few keys
+				key = a.key()
+			}
+			return func(ctx context.Context) error { return c.change(ctx, &pb.PutRequest{Key: []byte(key)}, false) }
+		}
+		request := &pb.RangeRequest{Key: []byte(key), Serializable: c.oneIn(2)}
+		return func(ctx context.Context) error { return c.ask(ctx, request) }
 	}
 	if c.w.plan.Workload.Past && c.oneIn(2) || c.w.plan.Workload.Counts && c.oneIn(2) {
 		request := a.read(true)
@@ -456,7 +474,11 @@ func (cl *clients) probe(node string, end time.Time) (err error) {
 	for time.Now().Before(end) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		if err = c.putKey(ctx, "probe/"+node, 0); err == nil {
-			_, err = c.read(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End)})
+			request := &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End)}
+			if cl.w.plan.Workload.Single {
+				request.RangeEnd = nil
+			}
+			_, err = c.read(ctx, request)
 		}
 		cancel()
 		if err == nil {

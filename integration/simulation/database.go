@@ -40,6 +40,7 @@ type trouble struct {
 
 	readOnly bool          // an error before the database has a commit
 	answer   time.Duration // the longest that some answers to commits take
+	read     time.Duration // the longest that some other answers take
 }
 
 // lateBy is how long after its caller gave up a statement may be executed.
@@ -125,8 +126,12 @@ func (s *session) draw(commits bool) fate {
 			break
 		}
 	}
-	if t.answer > 0 && commits && r.IntN(3) == 0 {
-		f.back += time.Duration(r.Int64N(int64(t.answer)))
+	late := t.read
+	if commits {
+		late = t.answer
+	}
+	if late > 0 && r.IntN(3) == 0 {
+		f.back += time.Duration(r.Int64N(int64(late)))
 	}
 	if down > 0 || t.readOnly && commits {
 		f.kind = failedBefore

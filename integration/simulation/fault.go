@@ -113,6 +113,10 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.database.setTrouble(name, trouble{answer: []time.Duration{90 * time.Millisecond, 400 * time.Millisecond}[rnd.IntN(2)]})
 		time.Sleep(f.For)
 		w.database.setTrouble(name, trouble{})
+	case Late:
+		w.database.setTrouble(name, trouble{answer: 200 * time.Millisecond, read: 400 * time.Millisecond})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
 	case Loss:
 		w.lose(cl, f.For, rnd)
 	case Replace:

@@ -105,9 +105,7 @@ func (c *client) hold() {
 				again = c.oneIn(2)
 			}
 		}
-		c.mu.Lock()
-		c.held = slices.DeleteFunc(c.held, func(other *lease) bool { return other == l })
-		c.mu.Unlock()
+		c.release(l)
 		if l.open {
 			id = 0
 		}
@@ -179,16 +177,87 @@ func (c *client) lost(l *lease) {
 	}
 }
 
+// grantAgain grants leases under one id. When the time of a lease is up its client revokes it, while the leader is about to,
+// and grants the next one: after the answer, or without waiting for it, so that both can be in the batch of the leader's
+// revocation.
+func (c *client) grantAgain() {
+	defer c.disconnect()
+	var l *lease
+	for n := int64(1); !c.over(); n++ {
+		if l == nil {
+			l = &lease{id: int64(hash(c.process.name)>>32)<<16 + n, ttl: 2}
+			if !c.grant(l) {
+				l = nil
+				continue
+			}
+		}
+		c.attach(l)
+		c.wait(time.Until(c.w.start.Add(l.promised + 1900*time.Millisecond + time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
+		if c.over() {
+			return
+		}
+		c.release(l)
+		next, granted := &lease{id: l.id, ttl: 2}, false
+		if c.oneIn(2) {
+			c.revoke(l)
+			granted = !l.open && c.grant(next)
+		} else {
+			granted = c.exchange(l, next)
+		}
+		if l = next; !granted {
+			l = nil
+		}
+	}
+}
+
+// exchange sends the revocation of a lease, a put, and the grant of the next lease under the same id, without waiting for
+// answers, and returns whether the lease was granted. The put shows whether that was after the revocation.
+func (c *client) exchange(l, next *lease) (granted bool) {
+	putting, stopPutting := c.timeout()
+	granting, stopGranting := c.timeout()
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		defer stopPutting()
+		time.Sleep(8 * time.Millisecond)
+		_ = c.putKey(putting, "again", 0) // an error is judged too
+	})
+	sent.Go(func() {
+		defer stopGranting()
+		time.Sleep(12 * time.Millisecond)
+		granted = c.grantWithin(granting, next) == nil
+	})
+	op := c.revoke(l)
+	sent.Wait()
+	if granted && op.Outcome != history.Refused && (op.Outcome != history.Applied || op.Revision >= next.revision) {
+		next.revoked = max(1, next.promised) // it may be the one that was revoked
+	}
+	return granted
+}
+
+// release makes other clients put no more keys with a lease.
+func (c *client) release(l *lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = slices.DeleteFunc(c.held, func(other *lease) bool { return other == l })
+}
+
 func (c *client) grant(l *lease) bool {
 	ctx, cancel := c.timeout()
 	defer cancel()
+	if err := c.grantWithin(ctx, l); err != nil {
+		c.failed(err)
+		return false
+	}
+	return true
+}
+
+func (c *client) grantWithin(ctx context.Context, l *lease) error {
 	c.recorder.BeginGrant(l.id)
 	l.promised = c.now()
 	r, err := pb.NewLeaseClient(c.connect()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: l.ttl})
 	c.w.trace(c.process.name, "grant %x of %d s: %v", l.id, l.ttl, err)
 	if err != nil {
-		c.failed(err)
-		return false
+		return err
 	}
 	if r.TTL != l.ttl {
 		c.w.fail("lease %x of %d s was granted for %d s", l.id, l.ttl, r.TTL)
@@ -201,7 +270,7 @@ func (c *client) grant(l *lease) bool {
 	c.leases = append(c.leases, l)
 	c.held = append(c.held, l)
 	c.mu.Unlock()
-	return true
+	return nil
 }
 
 func (c *client) renew(l *lease) {
@@ -239,7 +308,7 @@ func (c *client) keepAlive(ctx context.Context, id int64) (ttl int64, err error)
 	return r.TTL, stream.CloseSend()
 }
 
-func (c *client) revoke(l *lease) {
+func (c *client) revoke(l *lease) *history.Op {
 	ctx, cancel := c.timeout()
 	defer cancel()
 	l.revoked = c.now()
@@ -257,4 +326,5 @@ func (c *client) revoke(l *lease) {
 		c.recorder.Finish(op, history.Applied, r.Header.Revision, nil, nil)
 	}
 	c.w.trace(c.process.name, "%v", op)
+	return op
 }

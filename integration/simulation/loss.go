@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -122,8 +123,11 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 		return chain.Revision > known.Revision && chain.Sequence > known.Sequence
 	}
 	await(9*time.Second, func() bool {
-		leads := w.leader()
-		return hides && outgrown() || !hides && leads != nil && leads.name != name
+		leads := slices.ContainsFunc(nodes, func(other string) bool {
+			n := w.machines[other].running()
+			return other != name && n != nil && n.Backend().Leading()
+		})
+		return hides && outgrown() || !hides && leads
 	})
 	// The witness may have trouble with its statements, or write nothing before the chain row has outgrown the loss. It may
 	// also reach no other node.
@@ -226,6 +230,9 @@ func (cl *clients) judgeLoss() {
 		w.machines[name].launch()
 	}
 	w.awaitWrites(cl, startTime)
+	if err := w.judgeVersions(); err != nil {
+		w.fail("the table after a recovery: %v", err)
+	}
 	least := newest + bump
 	if w.plan.replaces() { // clients may know more than the witness did
 		least = max(newest, w.lost.newest+bump)

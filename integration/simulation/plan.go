@@ -63,6 +63,8 @@ type Workload struct {
 	Same   bool // clients do nothing but put one key
 	Renew  bool // leases are renewed as long as they exist
 	Stale  bool // another client of each node reads what the node shows, and nothing else
+	Single bool // clients read, put and delete single keys only, and most of them the same one for a while
+	Again  bool // leases are revoked when their time is up, and granted again under the same id
 }
 
 // Fault is something that goes wrong between At and At+For, in simulated time from the
@@ -114,7 +116,7 @@ const (
 	Outage Kind = "outage"
 	// Stall lets the database answer nothing. What it was sent, it executes afterwards.
 	Stall Kind = "stall"
-	// Loss lets the database lose the commits of the last For. It is the only fault of a plan.
+	// Loss lets the database lose the commits of the last For.
 	Loss Kind = "loss"
 	// Replace lets the database lose the commits of the last For while Host hangs. Meanwhile the other nodes, which start
 	// again, give their revisions to others. It is the only fault of a plan.
@@ -129,6 +131,8 @@ const (
 	Failing Kind = "failing"
 	// LateAnswers makes the answers to some commits of a host late.
 	LateAnswers Kind = "late-answers"
+	// Late makes the answers to some statements of a host late.
+	Late Kind = "late"
 )
 
 func (f Fault) String() string {

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +16,11 @@ type author struct{ *client }
 
 // oneIn is true once in n times.
 func (c *client) oneIn(n int) bool { return c.rnd.IntN(n) == 0 }
+
+// hot returns a key that all clients use for a while.
+func (a author) hot() string {
+	return fmt.Sprintf("%s%d", prefix, int(a.now()/(200*time.Millisecond))%a.w.plan.Workload.Keys)
+}
 
 // value returns a value without its token.
 func (a author) value() []byte {

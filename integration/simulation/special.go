@@ -7,7 +7,7 @@ import (
 )
 
 // Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one. Of
-// each 60 seeds, 48 have one.
+// each 60 seeds, 51 have one.
 
 // special makes the plan a special one if its seed has one, and returns true if the plan is complete.
 func (p *Plan) special(r *rand.Rand) (complete bool) {
@@ -53,6 +53,14 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 	case 5: // lost commits
 		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second), Kind: Loss, Host: databaseHost, Seed: r.Uint64()}}
 		load.Leases = 0
+		if p.Seed%6 == 3 { // the leader knows more of them than those that record the loss first
+			load.Clients, load.Think, load.Burst, load.Compact = 3, between(5*time.Millisecond, 20*time.Millisecond), 0, 0
+			at, age := p.Faults[0].At, p.Faults[0].For
+			p.Faults = append(p.Faults, Fault{At: at, For: age + 2*time.Second, Kind: Refuse, Host: Leader},
+				Fault{At: at + age - 5*time.Millisecond, For: 1500 * time.Millisecond, Kind: Pause, Host: Leader})
+			p.end(2 * time.Second)
+			return true
+		}
 		if p.Seed%3 > 0 {
 			load.Clients, load.Think, load.Burst, load.Compact = 2, between(20*time.Millisecond, 100*time.Millisecond), 0, 0
 			load.Same = p.Seed%2 == 0
@@ -60,9 +68,25 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			p.end(12 * time.Second)
 			return true
 		}
-		load.Compact, load.Compactors = between(20*time.Millisecond, 100*time.Millisecond), 2
+		// Rows are being removed when commits are lost.
+		load.Clients, load.Think, load.Burst, load.Keys = 3, between(5*time.Millisecond, 30*time.Millisecond), 0, 24+r.IntN(24)
+		load.Compact, load.Compactors, p.Settings.Latency = between(20*time.Millisecond, 100*time.Millisecond), 2, between(5*time.Millisecond, 40*time.Millisecond)
 		p.end(2 * time.Second)
-	case 8: // changes of the leader while packets of one direction are lost, or while the database answers nothing
+	case 6: // keys change while nodes with little memory read them
+		if p.Seed%kindsOfPlans > 2 {
+			return false
+		}
+		load.Single, load.Clients, load.Burst, load.Think, load.Keys = true, 3, 4+r.IntN(4), between(5*time.Millisecond, 20*time.Millisecond), 24+r.IntN(12)
+		load.Watchers, load.Leases, load.Compact, p.Duration = 1, 0, 0, 3*time.Second
+		p.Settings.Latency, p.Settings.RecordCache, p.Settings.BatchRequests = between(5*time.Millisecond, 30*time.Millisecond), 2560, 256
+	case 8:
+		if p.Seed%kindsOfPlans < 3 { // leases that are granted again as they end
+			load.Clients, load.Think, load.Watchers, load.Leases, load.Again, load.Burst, load.Compact = 1, between(50*time.Millisecond, 200*time.Millisecond), 1, 6, true, 0, 0
+			p.Faults = []Fault{{At: between(300*time.Millisecond, time.Second), For: between(9*time.Second, 12*time.Second), Kind: Late, Host: Leader}}
+			p.end(500 * time.Millisecond)
+			return true
+		}
+		// Changes of the leader while packets of one direction are lost, or while the database answers nothing.
 		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL, load.Burst, load.Renew = 2, between(20*time.Millisecond, 150*time.Millisecond), 1, 3, 3, 0, p.Seed%4 == 0
 		hosts := append(slices.Clone(nodes), Leader, Leader)
 		for at := between(time.Second, 2*time.Second); at < 8*time.Second; at += between(2*time.Second, 4*time.Second) {

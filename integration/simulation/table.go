@@ -20,6 +20,31 @@ func (w *world) judgeTable(account []history.Revision) {
 	if err := w.judgeIndex(account); err != nil {
 		w.fail("the index in the table: %v", err)
 	}
+	if err := w.judgeVersions(); err != nil {
+		w.fail("the versions in the table: %v", err)
+	}
+}
+
+// judgeVersions checks that the newest version of each key that exists is there.
+func (w *world) judgeVersions() error {
+	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		key, err := coder.DecodeIndexKey(row.Key)
+		if err != nil {
+			return err
+		}
+		x, err := coder.DecodeIndex(row.Value)
+		if err != nil {
+			return err
+		}
+		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil && !x.Tombstone {
+			return fmt.Errorf("%q at revision %d: %w", key, x.ModRevision, err)
+		}
+	}
+	return nil
 }
 
 // judgeLog checks that the log rows that are left have the events of their revisions, in order.

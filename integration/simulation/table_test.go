@@ -22,6 +22,15 @@ func TestTheTableIsJudged(t *testing.T) {
 	index := func(b sqlstore.BatchWrite, key string, rev int64) {
 		b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: 2, Version: 1}))
 	}
+	version := func(b sqlstore.BatchWrite, key string, rev int64) {
+		b.Put(coder.EncodeVersionKey([]byte(key), rev), []byte{})
+	}
+	both := func(b sqlstore.BatchWrite) {
+		for _, key := range []string{"a", "b"} {
+			index(b, key, 2)
+			version(b, key, 2)
+		}
+	}
 	log := func(b sqlstore.BatchWrite, changes []coder.Change) {
 		b.Put(coder.EncodeLogKey(2, 1), coder.EncodeLog(changes)[0])
 	}
@@ -29,13 +38,14 @@ func TestTheTableIsJudged(t *testing.T) {
 		name, want string
 		rows       func(sqlstore.BatchWrite)
 	}{
-		{"right", "", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)); index(b, "a", 2); index(b, "b", 2) }},
-		{"without a compacted log", "", func(b sqlstore.BatchWrite) { index(b, "a", 2); index(b, "b", 2) }},
-		{"no order", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 0)); index(b, "a", 2); index(b, "b", 2) }},
-		{"a change less", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)[:1]); index(b, "a", 2); index(b, "b", 2) }},
+		{"right", "", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)); both(b) }},
+		{"without a compacted log", "", both},
+		{"no order", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 0)); both(b) }},
+		{"a change less", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)[:1]); both(b) }},
 		{"another revision", "the index in the table", func(b sqlstore.BatchWrite) { index(b, "a", 3); index(b, "b", 2) }},
 		{"a key less", `"b" has no row`, func(b sqlstore.BatchWrite) { index(b, "a", 2) }},
-		{"a key more", "the index in the table", func(b sqlstore.BatchWrite) { index(b, "a", 2); index(b, "b", 2); index(b, "c", 2) }},
+		{"a key more", "the index in the table", func(b sqlstore.BatchWrite) { both(b); index(b, "c", 2) }},
+		{"a version less", `the versions in the table: "b"`, func(b sqlstore.BatchWrite) { index(b, "a", 2); index(b, "b", 2); version(b, "a", 2) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
