@@ -35,7 +35,7 @@ var Judges = []struct {
 	Judge Judge
 }{
 	{"unit", UnitTests{}},
-	{simulation, Simulation{Seeds: 100}},
+	{simulation, Simulation{Seeds: 300}},
 }
 
 // simulation is the name of the judge Simulation.

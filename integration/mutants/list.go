@@ -19,6 +19,7 @@ const (
 	Review Origin = "what reviews of the code asked for"
 	Fresh  Origin = "made up for the invariants"
 	Later  Origin = "made up once all others were found"
+	Newest Origin = "made up for what was added since"
 )
 
 // All are the mutants.
@@ -291,6 +292,54 @@ var All = []Mutant{
 		"server/backend", `return fmt.Errorf("%w: %w", cause, err)`, `return err`),
 	later(3, "rows are removed whether the table has the claim or not", "versions that a failover of the database needs again are gone",
 		"server/mvcc/compact", `batch.CAS(coder.ClaimKey(), g.claim, g.claim)`, ``),
+	newest(8, "a program joins members that need a newer protocol", "members do not understand each other",
+		"server/cluster/member", `case p.Newest < other.Oldest:`, `case p.Newest < other.Oldest-1:`),
+	newest(8, "a program joins members whose protocol it does not know", "members do not understand each other",
+		"server/cluster/member", `if err := r.cfg.protocols.Check(e.protocols()); err != nil {`, `if err := r.cfg.protocols.Check(e.protocols()); err != nil && e.Stopped {`),
+	newest(8, "a leader feeds a follower with another protocol", "members do not understand each other",
+		"server/cluster/feed", `protocolsOf(r.GetProtocols()).Check(s.protocols)`, `s.protocols.Check(s.protocols)`),
+	newest(8, "a follower follows a leader with another protocol", "members do not understand each other",
+		"server/cluster/feed", `f.client.protocols.Check(protocolsOf(r.GetProtocols()))`, `f.client.protocols.Check(f.client.protocols)`),
+	newest(1, "a leader is quiet although a member does not hear it", "leadership taken from a live leader",
+		"server/cluster/member", `time.Since(r.challenged) < timing.Unheard || !r.view.allHear(r.id):`, `time.Since(r.challenged) < timing.Unheard:`),
+	newest(1, "a leader that no longer sees its lock says that it keeps it", "leadership stays with a leader without the database",
+		"server/cluster/member", `r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < r.cfg.LeaseDuration/timing.ChallengeShare`, `r.elector.holds()`),
+	newest(1, "a leader whose feed has ended counts as heard", "leadership stays with a leader that is gone",
+		"server/cluster/member", `r.view.hear(member, time.Time{})`, `r.view.hear(member, time.Now())`),
+	newest(1, "a glance does not see that the members have changed", "a member that was removed leads",
+		"server/cluster/member", `if !bytes.Equal(rows[1], r.counted) {`, `if !bytes.Equal(rows[1], r.counted) && r.counted == nil {`),
+	newest(4, "other connections stay with a server that is not the primary", "stale answer of an old primary",
+		"sqlstore/mysql/failover", `c.primary.GiveUp(err)`, `_ = err`),
+	newest(4, "a point read does not ask for the primary", "stale answer of an old primary",
+		"sqlstore/mysql/failover", `c.due = true`, `c.due = ctx.Err() != nil`),
+	newest(4, "a point read is answered by a server that is not the primary", "stale answer of an old primary",
+		"sqlstore/mysql/failover", `judgeAnswer(answer); !c.answered(began, server, err) {`, `judgeAnswer(answer); !c.answered(began, server, err) && err == nil {`),
+	newest(4, "a connection that was made for another caller is not checked", "stale answer of an old primary",
+		"sqlstore/mysql/failover", `(begun || reset(ctx, d.conn))`, `(begun || d.conn != nil)`),
+	newest(4, "a connection counts as dialled when it is ready", "stale answer of an old primary",
+		"sqlstore/mysql/failover", `conn.era = c.primary.admit(conn.server, era)`, `conn.era = c.primary.admit(conn.server, max(era, c.primary.era.Load()))`),
+	newest(8, "large requests wait in a full queue", "memory without bound",
+		"server/mvcc/write", `all <= int64(p.cfg.Limits.QueueBytes)`, `all > 0`),
+	newest(8, "a request that found no room keeps it", "writes are refused without end",
+		"server/mvcc/write", `p.queuedBytes.Add(-size) return false`, "return false"),
+	newest(5, "the queue of a watcher has no bound in bytes", "memory without bound",
+		"watch", `w.bytes+size > q.budgetBytes()`, `w.bytes+size < 0`),
+	newest(4, "a lease whose revocation has begun has time left", "a client relies on a lease that ends",
+		"server/lease", `case le.revoking: return Status{`, "case le.revoking && le.ttl < 0:\n\t\treturn Status{"),
+	newest(4, "a renewal waits for all pieces of a revocation", "other leases of the client end",
+		"server/lease", `case <-le.begun:`, `case <-le.ended:`),
+	newest(4, "a lease whose revocation has begun is renewed", "a renewed lease ends",
+		"server/lease", `return le.revoking || !now.Before(le.expiry)`, `return !now.Before(le.expiry)`),
+	newest(4, "a leader outgrows the record of a loss", "a member serves after data loss",
+		"server/fence", `next.Sequence += missingSequences`, ``),
+	newest(4, "a loss is recorded for good by a replica that lags", "no member serves for no reason",
+		"server/fence", `batch.CAS(coder.ChainKey(), chain, chain)`, `_ = chain`),
+	newest(4, "a loss is not recorded while the chain row cannot be read", "a member serves after data loss",
+		"server/fence", `(!unanswered || ctx.Err() != nil)`, `(!unanswered || unanswered)`),
+	newest(6, "an error of COMMIT on SQLite counts as a failed commit", "false error for a commit",
+		"sqlstore/sqlite", `t.committing = true`, `t.committing = false`),
+	newest(6, "SQLite leaves a failed commit open", "later commits fail",
+		"sqlstore/sqlite", `undone := sqldb.Rollback(ctx, conn)`, `undone := conn != nil`),
 }
 
 func etcd(invariant int, name, imitates, pkg, from, to string) Mutant {
@@ -307,4 +356,8 @@ func fresh(invariant int, name, imitates, pkg, from, to string) Mutant {
 
 func later(invariant int, name, imitates, pkg, from, to string) Mutant {
 	return Mutant{mutation.Mutation{Name: name, Package: pkg, From: from, To: to}, Later, imitates, invariant}
+}
+
+func newest(invariant int, name, imitates, pkg, from, to string) Mutant {
+	return Mutant{mutation.Mutation{Name: name, Package: pkg, From: from, To: to}, Newest, imitates, invariant}
 }

@@ -11,9 +11,10 @@ Each row is a mistake that was planted in the source, and the first test that fo
 by ` + "`make mutants`" + `, which runs the unit tests of the package that has the mistake, and then those of up to five packages
 that import it. The mistakes themselves are in ` + "`integration/mutants/list.go`" + `. With ` + "`MUTANT_ARGS='-judge simulation'`" + `,
 [simulated clusters](simulation.md) have the mistake, one seed after the other, until one is found wrong: the table has
-that seed, for some mistakes with the plans before the special ones. At most 100 are tried. "–" is a mistake that was not
-found, and an empty field one for which nothing ran. If simulations cannot find a mistake, the table says why, and the first
-table does not count it there.
+that seed, for some mistakes with earlier plans. At most 300 are tried, or only those of the special plan that is for the
+mistake. "–" is a mistake that at least 100 seeds did not show, and an empty field one for which nothing ran. If simulations
+cannot find a mistake, the table says why, and the first table does not count it there. "Tried" means that at least 100 seeds
+were simulated all the same, and found nothing.
 `
 
 // invariants are the names in ARCHITECTURE.md, from 1.
@@ -35,7 +36,7 @@ func (v Verdicts) Page(root string) ([]byte, error) {
 		rule += "---|"
 	}
 	out.WriteString(rule + "\n")
-	for _, origin := range []Origin{Etcd, Review, Fresh, Later} {
+	for _, origin := range []Origin{Etcd, Review, Fresh, Later, Newest} {
 		of := func(m Mutant) bool { return m.Origin == origin }
 		fmt.Fprintf(&out, "| %s | %d |", origin, count(of))
 		for _, j := range Judges {
@@ -79,6 +80,9 @@ func (v Verdicts) row(out *bytes.Buffer, root string, m Mutant) error {
 		case by != "":
 		case j.Name == simulation && why != "":
 			by = why
+			if asked {
+				by += " (tried)"
+			}
 		case asked:
 			by = "–"
 		}

@@ -6,6 +6,10 @@ const (
 	noUsers  = "not simulated: users"
 	noQuota  = "not simulated: the quota"
 	noOthers = "not simulated: rows that another program changes; otherwise the table has what the leader has in memory"
+	noServer = "not simulated: MySQL servers that fail over; the database is simulated below sqlstore"
+	noMixed  = "not simulated: members of several versions"
+	noBytes  = "not simulated: as many bytes as a queue may hold"
+	noPieces = "not simulated: leases with more than 2,000 keys, which are revoked in pieces"
 	noLength = "not simulated: takeovers of more than 5 s; statements that the database does not answer end by then"
 	late     = "cannot be seen by clients: an error for want of an answer does not say that the request has no effect"
 )
@@ -56,7 +60,7 @@ var unseen = map[string]string{
 	"a leader keeps its read lease after it has resigned":            "not simulated: a goroutine that stops between two instructions; later reads find that the node does not lead",
 	"a conflict of a presumed key is not judged":                     "cannot be seen by clients: the batch is evaluated on the table either way, and only costs more",
 	"history may end in the middle of a revision":                    "not simulated: 8 MiB of history",
-	"a key may be attached to a lease that is being revoked":         "not simulated: leases with more than 2,000 keys, which are revoked in pieces",
+	"a key may be attached to a lease that is being revoked":         noPieces,
 	"a follower applies updates with a gap":                          "cannot be seen by clients: a feed has every revision after the one that it is asked for, so that there is no gap",
 	"the frontier may go back":                                       "cannot be seen by clients: no caller asks for that",
 	"watchers read the revision before a gap again":                  "cannot be seen by clients: what a gap leaves out is compacted, so that its watchers are cancelled",
@@ -66,4 +70,23 @@ var unseen = map[string]string{
 	"a recovered database counts as one that lost data":              "cannot be seen by clients: a recovery compacts what a node could compare",
 	"a node does not remember the revision at which it opened":       "not simulated: a member that starts in the moment before a loss, while the loss leaves its start in the table",
 	"a node without revisions to compare keeps its memory":           "not simulated: a compaction of revisions that a node remembers and the database has lost",
+	"other connections stay with a server that is not the primary":   noServer,
+	"a point read does not ask for the primary":                      noServer,
+	"a point read is answered by a server that is not the primary":   noServer,
+	"a connection that was made for another caller is not checked":   noServer,
+	"a connection counts as dialled when it is ready":                noServer,
+	"an error of COMMIT on SQLite counts as a failed commit":         noEngine,
+	"SQLite leaves a failed commit open":                             noEngine,
+	"a program joins members that need a newer protocol":             noMixed,
+	"a program joins members whose protocol it does not know":        noMixed,
+	"a leader feeds a follower with another protocol":                noMixed,
+	"a follower follows a leader with another protocol":              noMixed,
+	"large requests wait in a full queue":                            noBytes,
+	"a request that found no room keeps it":                          noBytes,
+	"the queue of a watcher has no bound in bytes":                   noBytes,
+	"a lease whose revocation has begun has time left":               noPieces,
+	"a renewal waits for all pieces of a revocation":                 noPieces,
+	"a lease whose revocation has begun is renewed":                  noPieces,
+	"a loss is recorded for good by a replica that lags":             "not simulated: reads of replicas",
+	"a leader is quiet although a member does not hear it":           noMixed,
 }
