@@ -303,7 +303,7 @@ var All = []Mutant{
 	newest(1, "a leader is quiet although a member does not hear it", "leadership taken from a live leader",
 		"server/cluster/member", `time.Since(r.challenged) < timing.Unheard || !r.view.allHear(r.id):`, `time.Since(r.challenged) < timing.Unheard:`),
 	newest(1, "a leader that no longer sees its lock says that it keeps it", "leadership stays with a leader without the database",
-		"server/cluster/member", `r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < r.cfg.LeaseDuration/timing.ChallengeShare`, `r.elector.holds()`),
+		"server/cluster/member", `r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < 3*r.cfg.calmInterval()/2`, `r.elector.holds()`),
 	newest(1, "a leader whose feed has ended counts as heard", "leadership stays with a leader that is gone",
 		"server/cluster/member", `r.view.hear(member, time.Time{})`, `r.view.hear(member, time.Now())`),
 	newest(1, "a glance does not see that the members have changed", "a member that was removed leads",
