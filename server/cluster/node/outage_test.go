@@ -140,7 +140,7 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	backup := allRows(t, g.store)
 	lost := mustPut(t, old, "k", "lost")
 	requireGet(t, frozen, "k", "lost")
-	frozen.line.hang(coder.ChainKey())
+	frozen.line.hang(coder.AuthSettingsKey())
 	frozen.freeze()
 	g.kill(old)
 	restoreRows(t, g.store, backup)
