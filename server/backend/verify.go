@@ -40,6 +40,8 @@ type shown struct {
 
 	// term is the last term in which they were compared, or added.
 	term atomic.Int64
+	// doubts counts the calls of Doubt, and settled those before the last comparison.
+	doubts, settled atomic.Int64
 }
 
 // fingerprint is the hash of a revision's events.
@@ -153,19 +155,26 @@ func (b *Backend) replaced(revision int64) error {
 
 // Verify makes sure that the revisions which this node has shown are in the history of the
 // leader of a term, 0 if that is not known. The leader must have said in the term that it leads,
-// and nothing of that leader may be shown before. With anew Verify looks at the table even if it
+// and nothing of that leader may be shown before. With anew, and after Doubt, Verify looks at the table even if it
 // was the last term for which it did so. Errors: ErrNotServing if the database has lost revisions, the
 // database's; an error that CatchUp removes.
 func (b *Backend) Verify(ctx context.Context, term int64, anew bool) error {
-	if !anew && (term == 0 || term == b.shown.term.Load()) {
+	doubts := b.shown.doubts.Load()
+	if !anew && (term == 0 || term == b.shown.term.Load() && doubts == b.shown.settled.Load()) {
 		return nil
 	}
 	if _, err := b.verifies.Get(ctx); err != nil {
 		return err
 	}
 	b.shown.term.Store(term)
+	b.shown.settled.Store(doubts)
 	return nil
 }
+
+// Doubt makes the next Verify look at the table. It is called when this node no longer hears the leader, and when it
+// follows another one: a database that lost its newest commits may have lost the leader's term with them, and another
+// leader has a term of that number then.
+func (b *Backend) Doubt() { b.shown.doubts.Add(1) }
 
 // compare compares all that this node has seen with the table, for fence.LossRecorder. The chain row shows
 // no loss.

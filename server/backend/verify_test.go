@@ -271,6 +271,10 @@ func TestTermIsComparedUntilItSucceeds(t *testing.T) {
 	if err := r.idle.Verify(t.Context(), term, false); err != nil {
 		t.Errorf("a term that was compared: %v", err)
 	}
+	r.idle.Doubt()
+	if err := r.idle.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("a term of which another leader may have taken the number: %v", err)
+	}
 	if err := r.idle.Verify(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("a term that is to be compared anew: %v", err)
 	}

@@ -97,7 +97,10 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 		return false, err
 	}
 	defer f.Close()
-	defer n.members.Unheard(member)
+	defer func() {
+		n.backend.Doubt()
+		n.members.Unheard(member)
+	}()
 	for {
 		u, err := f.Next()
 		if err != nil {

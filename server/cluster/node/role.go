@@ -56,6 +56,7 @@ func (n *Node) lead(ctx context.Context) error {
 // observed is called when another member has the lock, 0 if none has.
 func (n *Node) observed(id uint64) {
 	n.hear() // a process that runs changed the row
+	n.backend.Doubt()
 	n.mu.Lock()
 	n.wakeAll()
 	n.mu.Unlock()
