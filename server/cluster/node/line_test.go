@@ -33,6 +33,8 @@ type line struct {
 	// lagging: that is the case now.
 	lag     time.Duration
 	lagging atomic.Bool
+	// refused: commits that compare this row fail.
+	refused []byte
 	// committing is how many commits of the chain row wait.
 	committing int
 }
@@ -54,6 +56,19 @@ func (l *line) hold(row []byte) {
 		close(l.held) // those that wait look again
 	}
 	l.held, l.row = make(chan struct{}), row
+}
+
+// refuse makes commits fail that compare row.
+func (l *line) refuse(row []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = row
+}
+
+func (l *line) refuses(rows [][]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused != nil && contains(rows, l.refused)
 }
 
 func (l *line) restore() {
@@ -227,6 +242,9 @@ func (b *lineBatch) PutIfNotExist(key, val []byte) {
 }
 
 func (b *lineBatch) Commit(ctx context.Context) error {
+	if b.line.refuses(b.rows) {
+		return fmt.Errorf("%w: refused", sqlstore.ErrUnavailable)
+	}
 	b.line.count(b.rows, 1)
 	err := b.line.pass(ctx, b.rows...)
 	b.line.count(b.rows, -1)

@@ -155,7 +155,7 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	}
 }
 
-// The only node that knows what was lost cannot reach the row for that. It makes another member write it.
+// The only node that knows what was lost cannot write that. It makes another member write it.
 func TestLossIsToldToAnotherMember(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 2)
@@ -166,7 +166,7 @@ func TestLossIsToldToAnotherMember(t *testing.T) {
 	backup := allRows(t, g.store)
 	mustPut(t, old, "k", "lost")
 	requireGet(t, witness, "k", "lost")
-	witness.line.hang(coder.LostKey())
+	witness.line.refuse(coder.LostKey())
 	witness.freeze()
 	g.kill(old)
 	restoreRows(t, g.store, backup)
