@@ -27,6 +27,16 @@ func (w *world) judgeTable(account []history.Revision) {
 
 // judgeVersions checks that the newest version of each key that exists is there.
 func (w *world) judgeVersions() error {
+	return w.eachIndexRow(func(key []byte, x coder.Index) error {
+		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil && !x.Tombstone {
+			return fmt.Errorf("%q at revision %d: %w", key, x.ModRevision, err)
+		}
+		return nil
+	})
+}
+
+// eachIndexRow calls f with each row of the index, until it fails.
+func (w *world) eachIndexRow(f func(key []byte, x coder.Index) error) error {
 	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
 	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
@@ -40,8 +50,8 @@ func (w *world) judgeVersions() error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil && !x.Tombstone {
-			return fmt.Errorf("%q at revision %d: %w", key, x.ModRevision, err)
+		if err := f(key, x); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -95,27 +105,19 @@ func (w *world) judgeIndex(account []history.Revision) error {
 			}
 		}
 	}
-	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
-	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
-		if err != nil {
-			return err
-		}
-		key, err := coder.DecodeIndexKey(row.Key)
-		if err != nil {
-			return err
-		}
-		x, err := coder.DecodeIndex(row.Value)
-		if err != nil {
-			return err
-		}
+	err := w.eachIndexRow(func(key []byte, x coder.Index) error {
 		if x.Tombstone {
-			continue
+			return nil
 		}
 		kv, exists := live[string(key)]
 		if !exists || x.ModRevision != kv.ModRevision || x.CreateRevision != kv.CreateRevision || x.Version != kv.Version || x.Lease != kv.Lease {
 			return fmt.Errorf("%q has %+v rather than %v", key, x, kv)
 		}
 		delete(live, string(key))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, key := range sortedKeys(live) {
 		return fmt.Errorf("%q has no row, and is %v", key, live[key])
