@@ -162,8 +162,8 @@ func (l *line) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	if err := l.hangs(ctx, keys...); err != nil {
 		return nil, err
 	}
-	// Where the chain row is held, the glance, which also reads it, is not: only what writes the row is, or reads it alone.
-	others := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return len(keys) > 1 && bytes.Equal(k, coder.ChainKey()) })
+	// The glance and the look read the chain row among others. Who holds it means what reads it alone, or writes it.
+	others := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return bytes.Equal(k, coder.ChainKey()) })
 	if err := l.pass(ctx, others...); err != nil {
 		return nil, err
 	}
