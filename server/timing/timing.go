@@ -33,8 +33,10 @@ const (
 	// FirstHeartbeat, and is doubled each time, so that others soon know that it is alive.
 	MemberHeartbeat = 30 * time.Second
 	FirstHeartbeat  = 2 * time.Second
-	// MemberLook is how often a member reads the rows of all members.
-	MemberLook = 2 * time.Second
+	// MemberLook is how often a member reads the rows of all members, CalmMemberLook how often if nothing is
+	// expected to change around it. Changes other than heartbeats are seen earlier, by a glance.
+	MemberLook     = 2 * time.Second
+	CalmMemberLook = 10 * time.Second
 	// MissedHeartbeats is after how many heartbeats without a change a member counts as
 	// not alive: one may be late, and one may fall between two looks.
 	MissedHeartbeats = 3
@@ -202,6 +204,8 @@ const (
 	_ = uint(RetryPeriod - 2*Answer)
 	// A leader's lock expires before the member counts as not alive.
 	_ = uint(MissedHeartbeats*MemberHeartbeat - Lease)
+	// No heartbeat of a member is overlooked.
+	_ = uint(MemberHeartbeat - CalmMemberLook)
 	// A heartbeat of a feed may be late.
 	_ = uint(FeedSilence - 3*FeedHeartbeat)
 	// A feed that broke is opened again, or the log is read instead, before the follower

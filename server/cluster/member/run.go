@@ -17,9 +17,9 @@ import (
 // logged when it begins and when it is over. Once the Registry has ended, Run
 // continues to look.
 //
-// There are two kinds of reads. A look reads all member rows, every 2 s
-// and when they were changed. A glance reads the few rows of which this process has to
-// know sooner, at least each answer interval.
+// There are two kinds of reads. A look reads all member rows: when they were changed,
+// and every 2 s, or 10 s while nothing is expected to change. A glance reads the few rows
+// of which this process has to know sooner, at least each answer interval.
 func (r *Registry) Run(ctx context.Context) {
 	r.elector.base = ctx
 	defer r.elector.shutDown()
@@ -60,7 +60,11 @@ func (r *Registry) Run(ctx context.Context) {
 // lookIfDue looks at all members if that is due before the next glance. Right after a glance it wakes
 // nothing that sleeps.
 func (r *Registry) lookIfDue(ctx context.Context) {
-	if time.Since(r.lookedAt) > timing.MemberLook-r.cfg.glanceInterval() {
+	interval := timing.MemberLook
+	if r.calm() {
+		interval = timing.CalmMemberLook
+	}
+	if time.Since(r.lookedAt) > interval-r.cfg.glanceInterval() {
 		_ = r.lookOnce(ctx)
 		r.lookedAt = time.Now()
 	}

@@ -39,7 +39,7 @@ func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 }
 
 // TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at a
-// time. The list of members is read each two seconds.
+// time. The list of members is read each ten seconds.
 func TestIdleNodesReadTwiceASecond(t *testing.T) {
 	lock := lockTimes{timing.Lease, timing.RenewDeadline, timing.RetryPeriod}
 	g := newGroup(t, newMemory(t), lock, 0)
@@ -52,7 +52,7 @@ func TestIdleNodesReadTwiceASecond(t *testing.T) {
 	const (
 		window  = 4 * time.Second
 		glances = int64(window/(timing.CalmAnswer-timing.CalmAnswer/timing.Lead) + 1)
-		lists   = int64(window/timing.MemberLook + 1)
+		lists   = int64(window/timing.CalmMemberLook + 1)
 	)
 	eventually.True(t, "all to be calm", func() bool {
 		before := make([]int64, len(stores))
@@ -85,7 +85,7 @@ func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
 		before := store.n.Load()
 		const d = 10 * time.Minute
 		time.Sleep(d)
-		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer+d/timing.MemberLook)
+		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer+d/timing.CalmMemberLook)
 		assert.InDelta(t, glances, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
 		require.NoError(t, n.Close(t.Context()))
 		require.NoError(t, store.Close())
