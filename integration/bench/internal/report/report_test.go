@@ -20,45 +20,47 @@ func measured(perSecond map[string][]float64) *result.File {
 		f.Systems = append(f.Systems, s)
 		for _, c := range f.Options.Cells() {
 			for round, v := range perSecond[s] {
-				f.Add(result.Figure{System: s, Round: round, Cell: c, Status: result.OK, PerSecond: v, Keys: v, P50: 1000 / v, P99: 2000 / v, Succeeded: 1})
+				f.Add(result.Figure{System: s, Round: round, Cell: c, Status: result.OK, PerSecond: v, Keys: v, P50: 1000 / v, P99: 2000 / v, ServerCPU: 600 / v, DatabaseCPU: 400 / v, Succeeded: 1})
 			}
 		}
 	}
 	return f
 }
 
-func outcome(t *testing.T, f *result.File, system, peer, cell string) Outcome {
+func outcome(t *testing.T, f *result.File, system, peer, cell, what string) Outcome {
 	t.Helper()
 	for _, o := range Outcomes(f) {
-		if o.System == system && o.Peer == peer && o.Cell == cell {
+		if o.System == system && o.Peer == peer && o.Cell == cell && o.What == what {
 			return o
 		}
 	}
-	t.Fatalf("no target for %s %s to %s", system, cell, peer)
+	t.Fatalf("no target for %s %s %s to %s", system, cell, what, peer)
 	return Outcome{}
 }
 
 func TestTargetsCompareMedians(t *testing.T) {
 	f := measured(map[string][]float64{
-		"etcd": {100, 1, 1000}, "sqlbrain-sqlite": {1, 270, 9999}, "sqlbrain-mysql": {199, 199, 199},
-		"kine-sqlite": {50, 50, 50}, "kine-mysql": {20, 20, 20},
+		"etcd": {100, 1, 1000}, "sqlbrain-sqlite": {1, 270, 9999}, "sqlbrain-mysql": {104, 104, 104},
+		"kine-sqlite": {50, 50, 50}, "kine-mysql": {10, 10, 10},
 	})
 	for _, c := range []struct {
-		system, peer, cell string
-		ratio              float64
-		met                bool
+		system, peer, cell, what string
+		ratio                    float64
+		met                      bool
 	}{
-		{"sqlbrain-sqlite", "etcd", "create-64", 2.7, true},
-		{"sqlbrain-mysql", "etcd", "create-64", 1.99, false},
-		{"sqlbrain-sqlite", "etcd", "create-1", 1 / 2.7, true}, // p50
-		{"sqlbrain-mysql", "etcd", "get-512", 1.99, true},
-		{"sqlbrain-mysql", "etcd", "mixed-128", 1.99, true},
-		{"sqlbrain-mysql", "etcd", "watch-latency-100", 1 / 1.99, true}, // p99
-		{"sqlbrain-sqlite", "kine-sqlite", "delete-512", 5.4, true},
-		{"sqlbrain-sqlite", "kine-sqlite", "list-8", 5.4, false},
-		{"sqlbrain-mysql", "kine-mysql", "update-64", 9.95, false},
+		{"sqlbrain-sqlite", "etcd", "create-64", "throughput", 2.7, true},
+		{"sqlbrain-sqlite", "etcd", "create-64", "CPU", 1 / 2.7, true},
+		{"sqlbrain-mysql", "etcd", "create-64", "throughput", 1.04, false},
+		{"sqlbrain-mysql", "etcd", "create-64", "CPU", 1 / 1.04, false},
+		{"sqlbrain-sqlite", "etcd", "create-1", "p50", 1 / 2.7, true},
+		{"sqlbrain-mysql", "etcd", "get-512", "throughput", 1.04, false},
+		{"sqlbrain-mysql", "etcd", "mixed-128", "CPU", 1 / 1.04, false},
+		{"sqlbrain-sqlite", "etcd", "watch-latency-100", "p99", 1 / 2.7, true},
+		{"sqlbrain-sqlite", "kine-sqlite", "delete-512", "throughput", 5.4, false},
+		{"sqlbrain-sqlite", "kine-sqlite", "list-8", "throughput", 5.4, false},
+		{"sqlbrain-mysql", "kine-mysql", "update-64", "throughput", 10.4, true},
 	} {
-		o := outcome(t, f, c.system, c.peer, c.cell)
+		o := outcome(t, f, c.system, c.peer, c.cell, c.what)
 		require.InDelta(t, c.ratio, o.Ratio, 1e-9, "%+v", c)
 		require.Equal(t, c.met, o.Met(), "%+v", c)
 	}
@@ -71,7 +73,7 @@ func TestTargetsThatWereNotMeasuredAreNotMet(t *testing.T) {
 			g.Status, g.Reason = result.Failed, "it\nbroke"
 		}
 	}
-	o := outcome(t, f, "sqlbrain-sqlite", "etcd", "create-64")
+	o := outcome(t, f, "sqlbrain-sqlite", "etcd", "create-64", "CPU")
 	require.False(t, o.Met())
 	page := Page(f, nil)
 	require.Contains(t, page, "not measured")
