@@ -335,7 +335,7 @@ var All = []Mutant{
 	newest(4, "a loss is recorded for good by a replica that lags", "no member serves for no reason",
 		"server/fence", `batch.CAS(coder.ChainKey(), chain, chain)`, `_ = chain`),
 	newest(4, "a loss is not recorded while the chain row cannot be read", "a member serves after data loss",
-		"server/fence", `(!unanswered || ctx.Err() != nil)`, `(!unanswered || unanswered)`),
+		"server/fence", `(bounded.Err() == nil || ctx.Err() != nil)`, `(bounded.Err() == nil || bounded.Err() != nil)`),
 	newest(6, "an error of COMMIT on SQLite counts as a failed commit", "false error for a commit",
 		"sqlstore/sqlite", `t.committing = true`, `t.committing = false`),
 	newest(6, "SQLite leaves a failed commit open", "later commits fail",

@@ -166,8 +166,7 @@ func (r *LossRecorder) recordOrTell(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	seen := r.seen.Newest()
-	if told := (*tell)(ctx, coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}); told != nil {
+	if told := (*tell)(ctx, r.lost(r.seen.Newest())); told != nil {
 		return errors.Join(err, told)
 	}
 	r.fate.Store(int32(LossWritten))
@@ -179,7 +178,7 @@ func (r *LossRecorder) recordOrTell(ctx context.Context) error {
 // written that no process can have seen. Errors: ErrUnproven, the database's.
 func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, known *Seen, lost coder.Lost) error {
 	newest := known.Newest()
-	if lost.Sequence < 1 || lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms || lost.Revision-newest.Revision > RecoveredSequences {
+	if lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms || lost.Revision-newest.Revision > RecoveredSequences {
 		return fmt.Errorf("%w: term %d, sequence %d, revision %d of member %x are far above what was written", ErrUnproven, lost.Term, lost.Sequence, lost.Revision, lost.Member)
 	}
 	seen := NewSeen(func() int64 { return 0 })
@@ -237,31 +236,11 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		if err != nil && !errors.Is(err, ErrDataLost) {
 			return err
 		}
-		// Without an answer in half of the time it writes what it can.
-		bounded, cancel := context.WithTimeout(ctx, timeout/2)
-		cur, chain, open := readChain(bounded, r.store)
-		unanswered := bounded.Err() != nil
-		cancel()
-		next := coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member, At: time.Now().Unix()}
 		batch := r.store.BeginBatchWrite()
-		switch {
-		case errors.Is(open, ErrDataLost): // without a chain row any lost row has an effect
-			open = nil
-		case open != nil && (!unanswered || ctx.Err() != nil):
-			return open
-		case open != nil:
-		case seen.Sequence-cur.Sequence > missingSequences/2: // proven before: no replica lags so far
-		case errors.Is(Judge(seen, cur), ErrDataLost):
-			next.Sequence += missingSequences
-			batch.CAS(coder.ChainKey(), chain, chain)
-		case cur.Term-seen.Term >= RecoveredTerms:
-			open = errRefuted
-		default: // the chain row has grown as long again, or was never older
-			if open = r.compare(ctx); open == nil {
-				open = errRefuted
-			} else if errors.Is(open, ErrDataLost) {
-				continue // what was seen is beyond the chain row now
-			}
+		// Without an answer in half of the time it writes what it can.
+		next, open, err := r.prove(ctx, seen, timeout/2, batch)
+		if err != nil {
+			return err
 		}
 		if known != nil {
 			if known.Sequence >= next.Sequence && known.Term >= next.Term && known.Revision >= next.Revision {
@@ -279,15 +258,52 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		switch {
 		case err == nil:
 			return r.recorded(next, open)
-		case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
-			// Another member was faster, the leader was, or this attempt took effect: look again.
-			if ctx.Err() != nil {
-				return err
-			}
+		case errors.As(err, &conflict) && ctx.Err() == nil: // another member was faster, or the leader was: look again
+		case errors.Is(err, sqlstore.ErrUncertain) && ctx.Err() == nil: // it may have taken effect
 		default:
 			return err
 		}
 	}
+}
+
+// prove returns what to write of a loss, and adds to batch what the commit requires as a proof. open is what the proof
+// lacks, nil for nothing. The chain row has the time patience to answer. Errors: the database's.
+func (r *LossRecorder) prove(ctx context.Context, seen coder.Chain, patience time.Duration, batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cur, chain, err := readChain(bounded, r.store)
+	next = r.lost(seen)
+	next.At = time.Now().Unix()
+	switch {
+	case errors.Is(err, ErrDataLost): // without a chain row any lost row has an effect
+		return next, nil, nil
+	case err != nil && (bounded.Err() == nil || ctx.Err() != nil):
+		return next, nil, err
+	case err != nil:
+		return next, err, nil
+	case seen.Sequence-cur.Sequence > missingSequences/2: // proven before: no replica lags so far
+		return next, nil, nil
+	case errors.Is(Judge(seen, cur), ErrDataLost):
+		next.Sequence += missingSequences
+		batch.CAS(coder.ChainKey(), chain, chain)
+		return next, nil, nil
+	case cur.Term-seen.Term >= RecoveredTerms:
+		return next, errRefuted, nil
+	}
+	// The chain row has grown as long again, or was never older.
+	switch err := r.compare(ctx); {
+	case err == nil:
+		return next, errRefuted, nil
+	case errors.Is(err, ErrDataLost): // what was seen is beyond the chain row now
+		return r.prove(ctx, r.seen.Newest(), patience, batch)
+	default:
+		return next, err, nil
+	}
+}
+
+// lost is what this process says of a loss.
+func (r *LossRecorder) lost(seen coder.Chain) coder.Lost {
+	return coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}
 }
 
 // errRefuted says that the table has what this process has seen, or was recovered since.

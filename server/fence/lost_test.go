@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -177,6 +178,38 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 	}
 }
 
+// busyStore has a leader that commits after each read of the chain row.
+type busyStore struct {
+	sqlstore.Store
+	t *testing.T
+}
+
+func (s *busyStore) Get(ctx context.Context, key []byte) ([]byte, error) {
+	raw, err := s.Store.Get(ctx, key)
+	if string(key) == string(coder.ChainKey()) {
+		chain, decoded := coder.DecodeChain(raw)
+		if err := errors.Join(err, decoded); err != nil {
+			s.t.Error(err)
+		}
+		chain.Sequence++
+		putRow(s.t, s.Store, key, coder.EncodeChain(chain))
+	}
+	return raw, err
+}
+
+// TestProofByContentNeedsNoQuietLeader: it does not depend on the chain row.
+func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
+	store, seen := &busyStore{newStore(t), t}, seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5})
+	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 20, Term: 2, Revision: 9}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
+		seen.Missing()
+		return ErrDataLost
+	})
+	if err := r.record(t.Context(), 200*time.Millisecond); err != nil || r.Fate() != LossWritten {
+		t.Error(err, r.Fate())
+	}
+}
+
 // silentStore does not answer reads of the chain row.
 type silentStore struct {
 	sqlstore.Store
@@ -212,6 +245,44 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
 	}
+}
+
+// refusingStore refuses some commits.
+type refusingStore struct {
+	sqlstore.Store
+	refuses int
+}
+
+func (s *refusingStore) BeginBatchWrite() sqlstore.BatchWrite {
+	return &refusedCommit{s.Store.BeginBatchWrite(), s}
+}
+
+type refusedCommit struct {
+	sqlstore.BatchWrite
+	store *refusingStore
+}
+
+func (c *refusedCommit) Commit(ctx context.Context) error {
+	if c.store.refuses--; c.store.refuses >= 0 {
+		return sqlstore.ErrUnavailable
+	}
+	return c.BatchWrite.Commit(ctx)
+}
+
+// TestLossIsRecordedOnceTheDatabaseTakesWrites: the process keeps trying, and is done then.
+func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &refusingStore{newStore(t), 10}
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r.Report(ErrDataLost)
+		if r.Fate() != LossPending {
+			t.Errorf("fate %d", r.Fate())
+		}
+		r.Run(t.Context())
+		if got := lostRow(t, store.Store); r.Fate() != LossWritten || got.Revision != 5 {
+			t.Errorf("fate %d, %+v", r.Fate(), got)
+		}
+	})
 }
 
 // TestLossIsToldWhileItCannotBeWritten: another process writes it, and this one is done.
@@ -258,6 +329,7 @@ func TestLossOfAnotherProcess(t *testing.T) {
 		"a sequence that no recovery could surpass":   {coder.Lost{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
 		"a revision that no recovery could surpass":   {coder.Lost{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
 		"a term that no recovery could surpass":       {coder.Lost{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
+		"a sequence that no leader writes":            {coder.Lost{Sequence: 0, Term: 1, Revision: 50}, false},
 		"a sequence that no process can have started": {coder.Lost{Sequence: math.MinInt64, Term: 1, Revision: 50}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
