@@ -1,9 +1,8 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,43 +10,53 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 )
 
-// row returns a row of the table, nil if there is none. It reports false as ask does.
-func (e *examination) row(ctx context.Context, check string, key []byte) (value []byte, ok bool) {
-	err := e.conn.QueryRowContext(ctx, "SELECT object_value FROM object WHERE internal_key = ?", key).Scan(&value)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+// watched returns the rows of fence.WatchedKeys in one snapshot, nil for one that does not exist. It reports false as
+// ask does.
+func (e *examination) watched(ctx context.Context, check string) (values [][]byte, ok bool) {
+	keys := fence.WatchedKeys()
+	values = make([][]byte, len(keys))
+	rows, err := e.conn.QueryContext(ctx, "SELECT internal_key, object_value FROM object WHERE internal_key IN (?, ?)", keys[0], keys[1])
+	if err != nil {
 		e.broken(check, err)
 		return nil, false
 	}
-	return value, true
+	defer rows.Close() //nolint:errcheck // Err has what matters
+	for rows.Next() {
+		var key, value []byte
+		if err := rows.Scan(&key, &value); err != nil {
+			e.broken(check, err)
+			return nil, false
+		}
+		for i := range keys {
+			if bytes.Equal(key, keys[i]) {
+				values[i] = value
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		e.broken(check, err)
+		return nil, false
+	}
+	return values, true
 }
 
 // loss reports whether a member recorded that the database lost data.
 func (e *examination) loss(ctx context.Context) {
 	const check = "loss"
-	raw, ok := e.row(ctx, check, coder.LostKey())
+	rows, ok := e.watched(ctx, check)
 	if !ok {
 		return
 	}
-	if raw == nil {
+	if rows[0] == nil {
 		e.ok(check, "no member recorded that data was lost")
 		return
 	}
-	chain, ok := e.row(ctx, check, coder.ChainKey())
-	if !ok {
-		return
-	}
-	lost, err := coder.DecodeLost(raw)
-	var cur coder.Chain
-	if err == nil && chain != nil {
-		cur, err = coder.DecodeChain(chain)
-	}
-	if err == nil {
-		err = fence.JudgeLost(lost, cur)
-	}
+	cur, err := fence.DecodeWatched(rows)
 	if err != nil {
 		e.add(check, Fail, err.Error(), "no member serves: see sqlbrain recover")
 		return
 	}
+	lost, _ := coder.DecodeLost(rows[0]) // DecodeWatched has decoded it
 	e.add(check, Warn, fmt.Sprintf("member %x recorded at %s that revision %d was missing, and the table is at %d now, so that members serve", lost.Member,
 		time.Unix(lost.At, 0).UTC().Format(time.RFC3339), lost.Revision, cur.Revision),
 		"if the database is the right one again, nothing is lost; if others wrote as much as was lost, stop all members and run sqlbrain recover")
