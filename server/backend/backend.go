@@ -26,8 +26,6 @@ import (
 // Backend is one node's replica of a table. It knows the newest revision, answers reads and
 // watches, and leads while Lead runs. Safe for concurrent use.
 type Backend struct {
-	*export.Exporter // OpenSnapshot, HashKV, Hash
-
 	cfg     Config
 	log     *slog.Logger
 	store   sqlstore.Store
@@ -45,6 +43,7 @@ type Backend struct {
 	hub       *watch.Hub
 	history   *history.Log
 	reader    *read.Reader
+	exporter  *export.Exporter
 	view      *keyspace.View
 	alarms    *quota.Alarms
 	users     *auth.Users

@@ -134,7 +134,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err != nil {
 		return nil, err
 	}
-	b.Exporter = export.New(store, b)
+	b.exporter = export.New(store, b)
 	b.reader = read.New(b, store, b.view, cfg.maxSortedStream)
 	b.metrics = newMetrics()
 	b.metrics.observe(b)

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -56,6 +57,21 @@ func (b *Backend) Watched(ctx context.Context, as auth.Permit, most int) (ranges
 	}
 	ranges, count = b.hub.Watched(most)
 	return ranges, count, nil
+}
+
+// OpenSnapshot returns a snapshot, see export.Exporter.OpenSnapshot.
+func (b *Backend) OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error) {
+	return b.exporter.OpenSnapshot(ctx, as)
+}
+
+// HashKV returns etcd's hash of all revisions up to rev, see export.Exporter.HashKV.
+func (b *Backend) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
+	return b.exporter.HashKV(ctx, as, rev, marshal)
+}
+
+// Hash returns a hash of all rows of the table, see export.Exporter.Hash.
+func (b *Backend) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
+	return b.exporter.Hash(ctx, as)
 }
 
 var (
