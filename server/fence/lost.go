@@ -227,7 +227,7 @@ func (r *LossRecorder) Run(ctx context.Context) {
 func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for {
+	for failures := 1; ; failures++ {
 		seen := r.seen.Newest()
 		if seen == (coder.Chain{}) {
 			return nil // it has seen nothing: another member has, or the chain row is gone, which every member notices
@@ -259,7 +259,7 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		case err == nil:
 			return r.recorded(next, open)
 		case errors.As(err, &conflict) && ctx.Err() == nil: // another member was faster, or the leader was: look again
-		case errors.Is(err, sqlstore.ErrUncertain) && ctx.Err() == nil: // it may have taken effect
+		case errors.Is(err, sqlstore.ErrUncertain) && retry.Database.Wait(ctx, failures) == nil: // it may have taken effect
 		default:
 			return err
 		}

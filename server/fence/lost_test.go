@@ -285,6 +285,50 @@ func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 	})
 }
 
+// uncertainStore answers that the outcome of commits is unknown.
+type uncertainStore struct {
+	sqlstore.Store
+	takes   int // the commit of that number, from 1, takes effect
+	commits int
+}
+
+func (s *uncertainStore) BeginBatchWrite() sqlstore.BatchWrite {
+	return &uncertainCommit{s.Store.BeginBatchWrite(), s}
+}
+
+type uncertainCommit struct {
+	sqlstore.BatchWrite
+	store *uncertainStore
+}
+
+func (c *uncertainCommit) Commit(ctx context.Context) error {
+	if c.store.commits++; c.store.commits == c.store.takes {
+		if err := c.BatchWrite.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	if c.store.commits > 100 {
+		return errors.New("too many commits")
+	}
+	return sqlstore.ErrUncertain
+}
+
+// TestUnknownOutcomeOfALossIsLookedFor after a pause, and the loss counts as written once the row shows it.
+func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &uncertainStore{Store: newStore(t), takes: 3}
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || store.commits != 3 {
+			t.Fatal(err, r.Fate(), store.commits)
+		}
+		r.seen.Note(coder.Chain{Sequence: 8, Term: 3, Revision: 6})
+		began := time.Now()
+		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) || time.Since(began) != recordTimeout {
+			t.Errorf("%v after %s and %d commits", err, time.Since(began), store.commits)
+		}
+	})
+}
+
 // TestLossIsToldWhileItCannotBeWritten: another process writes it, and this one is done.
 func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 	store := newStore(t)

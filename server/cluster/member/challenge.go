@@ -52,7 +52,7 @@ func (r Running) String() string {
 func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.Duration) (silent bool, seen Running, err error) {
 	interval := min(silence/timing.Challenges, timing.ChallengeInterval)
 	last := time.Now()
-	for unanswered := time.Duration(0); ; {
+	for unanswered, failures := time.Duration(0), 0; ; {
 		began := time.Now()
 		raw, err := store.Get(ctx, e.key())
 		if errors.Is(err, sqlstore.ErrKeyNotFound) {
@@ -74,10 +74,12 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 		now.Challenge = newID()
 		batch := store.BeginBatchWrite()
 		batch.CAS(now.key(), now.encode(), now.raw)
-		if err := batch.Commit(ctx); raced(err) {
+		if err := batch.Commit(ctx); err != nil {
+			failures++
+			if err := again(ctx, err, failures); err != nil {
+				return false, seen, err
+			}
 			continue
-		} else if err != nil {
-			return false, seen, err
 		}
 		unanswered += interval
 		if err := retry.Sleep(ctx, interval); err != nil {

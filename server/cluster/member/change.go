@@ -67,7 +67,7 @@ func (r *Registry) Remove(ctx context.Context, id uint64) ([]Member, error) {
 
 // removeSelf takes this member out of the cluster. Its error is what ended the Registry if it has ended.
 func (r *Registry) removeSelf(ctx context.Context) error {
-	for {
+	for attempt := 1; ; attempt++ {
 		batch := r.store.BeginBatchWrite()
 		t, err := r.beginChange(ctx, batch)
 		if err != nil {
@@ -75,7 +75,11 @@ func (r *Registry) removeSelf(ctx context.Context) error {
 		}
 		own, _ := t.named(r.cfg.Name)
 		batch.Del(own.key())
-		if err := batch.Commit(ctx); err == nil || !raced(err) {
+		err = batch.Commit(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := again(ctx, err, attempt); err != nil {
 			return err
 		}
 	}
@@ -124,7 +128,8 @@ var errDone = errors.New("membership: nothing to change")
 // earlier batch may have taken effect. If change cannot find out whether one did, its error
 // wraps sqlstore.ErrUncertain. On a Registry that has ended it returns what ended it.
 func (r *Registry) change(ctx context.Context, decide func(t table, batch sqlstore.BatchWrite, tried bool) error) ([]Member, error) {
-	for tried := false; ; {
+	tried := false
+	for attempt := 1; ; attempt++ {
 		batch := r.store.BeginBatchWrite()
 		t, err := r.beginChange(ctx, batch)
 		if err != nil && tried {
@@ -140,16 +145,17 @@ func (r *Registry) change(ctx context.Context, decide func(t table, batch sqlsto
 			return nil, err
 		}
 		err = batch.Commit(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			members, err := r.Members(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%w: the change was made, but reading the members failed: %w", sqlstore.ErrUncertain, err)
 			}
 			return members, nil
-		case errors.Is(err, sqlstore.ErrUncertain):
+		}
+		if errors.Is(err, sqlstore.ErrUncertain) {
 			tried = true
-		case !raced(err):
+		}
+		if err := again(ctx, err, attempt); err != nil {
 			return nil, err
 		}
 	}

@@ -35,9 +35,11 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
 		return nil, err
 	}
-	for joined := false; !joined; {
-		joined, err = r.join(ctx)
-		if err != nil && !raced(err) {
+	for attempt, joined := 1, false; !joined; attempt++ {
+		if joined, err = r.join(ctx); err != nil {
+			err = again(ctx, err, attempt)
+		}
+		if err != nil {
 			r.metrics.withdraw()
 			return nil, fmt.Errorf("joining as member %q: %w", cfg.Name, err)
 		}

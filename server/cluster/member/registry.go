@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // Registry is one process's membership. Its methods may be called from any
@@ -153,9 +154,16 @@ func (r *Registry) end(err error) {
 	})
 }
 
-// raced reports whether the table must be read again after a commit with this error: another
-// process has changed it, or the commit itself may have.
-func raced(err error) bool {
+// again returns nil if the table is to be read again after a commit that failed with err, in the attempt of that number,
+// counted from 1: another process has changed it, or the commit itself may have. Else it returns err. After an unknown
+// outcome it pauses, because the database may not be able to say more for a while.
+func again(ctx context.Context, err error, attempt int) error {
 	var conflict *sqlstore.Conflict
-	return errors.As(err, &conflict) || errors.Is(err, sqlstore.ErrUncertain)
+	switch {
+	case errors.As(err, &conflict):
+		return nil
+	case errors.Is(err, sqlstore.ErrUncertain) && retry.Database.Wait(ctx, attempt) == nil:
+		return nil
+	}
+	return err
 }

@@ -339,7 +339,7 @@ func (r *Registry) Leave(ctx context.Context) error {
 // that nothing has to be changed. It looks at the table first, unless the row was just
 // read, and fails with what ended the Registry if it has.
 func (r *Registry) write(ctx context.Context, own *entry, change func(own *row) bool) error {
-	for {
+	for attempt := 1; ; attempt++ {
 		if own == nil {
 			t, err := r.look(ctx)
 			if err == nil {
@@ -358,7 +358,11 @@ func (r *Registry) write(ctx context.Context, own *entry, change func(own *row) 
 		next.Challenge = 0
 		batch := r.store.BeginBatchWrite()
 		batch.CAS(next.key(), next.encode(), own.raw)
-		if err := batch.Commit(ctx); err == nil || !raced(err) {
+		err := batch.Commit(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := again(ctx, err, attempt); err != nil {
 			return err
 		}
 		own = nil

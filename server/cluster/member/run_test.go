@@ -354,12 +354,54 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 	}
 }
 
+// TestUnknownOutcomesAreRepeatedAfterPauses: a database that answers reads, and no commits, is not kept busy.
+func TestUnknownOutcomesAreRepeatedAfterPauses(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, r *Registry, other uint64) error{
+		"join": func(ctx context.Context, r *Registry, _ uint64) error {
+			_, err := Join(ctx, config(t, r.store, "n3"))
+			return err
+		},
+		"change of a row": func(ctx context.Context, r *Registry, _ uint64) error {
+			return r.Advertise(ctx, []string{"http://10.0.0.9:2379"})
+		},
+		"change of the members": func(ctx context.Context, r *Registry, _ uint64) error {
+			_, _, err := r.Add(ctx, []string{"http://10.0.0.3:2380"}, false)
+			return err
+		},
+		"removal of itself": func(ctx context.Context, r *Registry, _ uint64) error { return r.removeSelf(ctx) },
+		"challenge": func(ctx context.Context, r *Registry, other uint64) error {
+			_, _, err := r.silent(ctx, other, time.Second)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const patience = 10 * time.Second
+				store := &uncertain{Store: memstore.New()}
+				r, other := start(t, store, "n1"), start(t, store, "n2").id
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				commits := 0
+				store.every = func() {
+					if commits++; commits == 100 {
+						cancel()
+					}
+				}
+				began := time.Now()
+				require.ErrorIs(t, call(ctx, r, other), sqlstore.ErrUncertain)
+				require.Equal(t, patience, time.Since(began), "after %d commits", commits)
+			})
+		})
+	}
+}
+
 // uncertain is a store on which the next commit, if a test says so, answers that
 // its outcome is unknown.
 type uncertain struct {
 	sqlstore.Store
-	applied bool // it took effect
-	outage  bool // and then nothing can be read
+	every   func() // nil, or called by each commit, all of which have no effect and answer so
+	applied bool   // it took effect
+	outage  bool   // and then nothing can be read
 	next    atomic.Bool
 	out     atomic.Bool
 }
@@ -381,6 +423,10 @@ type uncertainBatch struct {
 }
 
 func (b *uncertainBatch) Commit(ctx context.Context) error {
+	if b.u.every != nil {
+		b.u.every()
+		return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
+	}
 	if !b.u.next.Swap(false) {
 		return b.BatchWrite.Commit(ctx)
 	}
