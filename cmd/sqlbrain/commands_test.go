@@ -133,6 +133,10 @@ func TestDoctorOnSQLite(t *testing.T) {
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
 	require.Equal(t, doctor.Warn, found["loss"].Status)
+	sqliteExec(t, raw, fmt.Sprintf("UPDATE object SET object_value = x'3f' WHERE internal_key = x'%x'", coder.LostKey()))
+	_, found = examined(t, "--datastore", raw)
+	require.Equal(t, doctor.Fail, found["loss"].Status)
+	require.Contains(t, found["loss"].Detail, "says the lost row")
 
 	sqliteExec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
 	a, found = examined(t, "--datastore", raw)
