@@ -21,7 +21,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -81,8 +80,8 @@ func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {
 	}
 }
 
-// TestTheLeaderNoticesTheEndOfAFeed: it has said at the start how often it looks for challenges afterwards.
-func TestTheLeaderNoticesTheEndOfAFeed(t *testing.T) {
+// TestAFeedSaysHowOftenTheLeaderLooks for challenges after its end.
+func TestAFeedSaysHowOftenTheLeaderLooks(t *testing.T) {
 	l := newLeader(t, watch.Config{})
 	c := newClient(t, serve(t, newService(l), l))
 	f := follow(t, c, 1)
@@ -94,8 +93,32 @@ func TestTheLeaderNoticesTheEndOfAFeed(t *testing.T) {
 		require.Equal(t, timing.Answer, answers)
 	}
 	require.Zero(t, l.ended.Load())
-	f.Close()
-	eventually.True(t, "the leader to notice", func() bool { return l.ended.Load() == 1 })
+}
+
+// sink is the leader's side of a feed that ends with the first message.
+type sink struct {
+	grpc.ServerStreamingServer[feedpb.Update]
+	ctx context.Context
+	end context.CancelFunc
+}
+
+func (s sink) Context() context.Context { return s.ctx }
+
+func (s sink) Send(*feedpb.Update) error {
+	s.end()
+	return nil
+}
+
+// TestTheLeaderNoticesTheEndOfAFeed that has begun.
+func TestTheLeaderNoticesTheEndOfAFeed(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	s := newService(l)
+	for start, ended := range map[int64]int64{2: 0, 1: 1} { // revision 2 does not follow what the leader has
+		ctx, cancel := context.WithCancel(t.Context())
+		request := &feedpb.FollowRequest{Start: &feedpb.FollowRequest_Start{Revision: start}, Protocols: protocolsToSend(s.protocols)}
+		require.Error(t, s.Follow(request, sink{ctx: ctx, end: cancel}))
+		require.Equal(t, ended, l.ended.Swap(0))
+	}
 }
 
 func TestLargeRevisionsComeInFragments(t *testing.T) {

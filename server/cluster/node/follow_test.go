@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,4 +89,41 @@ func TestSlowFollowerDelaysNoOtherNode(t *testing.T) {
 	require.Equal(t, at, stuck.Backend().Revision())
 	release()
 	watcher.reach(leads.Backend().Revision())
+}
+
+// A follower compares what it has shown with the table again once the leader may be another one: in a table that lost
+// its newest commits, another leader may have the same term.
+func TestFollowerComparesAgainAfterAFeed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(t *testing.T, follower, leads *testNode){
+		"another leader": func(_ *testing.T, follower, leads *testNode) { follower.observed(leads.id()) },
+		"the end of a feed": func(t *testing.T, follower, leads *testNode) {
+			for fed, patience := false, 50*time.Millisecond; !fed; patience *= 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				fed, _ = follower.followFeed(ctx, leads.id())
+				cancel()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t, newMemory(t), slow, 2)
+			leads := g.leader()
+			follower := g.others(leads)[0]
+			mustPut(t, leads, "k", "1")
+			requireGet(t, follower, "k", "1")
+			requireFed(t, follower)
+			term := follower.Backend().Status().Term
+			// Without the table it can only trust the last comparison.
+			verify := func() error {
+				follower.line.cutOff()
+				defer follower.line.restore()
+				return follower.Backend().Verify(t.Context(), term, false)
+			}
+			require.NoError(t, follower.Backend().Verify(t.Context(), term, false))
+			require.NoError(t, verify())
+			change(t, follower, leads)
+			require.Error(t, verify())
+		})
+	}
 }

@@ -87,6 +87,11 @@ func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
 		time.Sleep(d)
 		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer+d/timing.CalmMemberLook)
 		assert.InDelta(t, glances, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
+
+		before = store.n.Load()
+		Peer{n}.FeedEnded() // a follower may challenge it
+		time.Sleep(timing.FollowerLost / 2)
+		assert.GreaterOrEqual(t, store.n.Load()-before, int64(timing.FollowerLost/2/timing.Answer))
 		require.NoError(t, n.Close(t.Context()))
 		require.NoError(t, store.Close())
 	})

@@ -127,26 +127,34 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 	}
 }
 
+// loseNewest kills the leader of two nodes, and makes the database lose its newest commit, of revision lost, which the
+// other one, the witness, has seen. The witness is frozen by then. next leads. fail is called with the witness before it
+// is frozen.
+func (g *group) loseNewest(fail func(witness *testNode)) (witness, next *testNode, lost int64) {
+	g.t.Helper()
+	old := g.leader()
+	witness = g.others(old)[0]
+	mustPut(g.t, old, "k", "kept")
+	requireGet(g.t, witness, "k", "kept")
+	backup := allRows(g.t, g.store)
+	lost = mustPut(g.t, old, "k", "lost")
+	requireGet(g.t, witness, "k", "lost")
+	fail(witness)
+	witness.freeze()
+	g.kill(old)
+	restoreRows(g.t, g.store, backup)
+	next = g.join("c", freeAddress(g.t))
+	eventually.True(g.t, "the new member to lead", next.Backend().Leading)
+	return witness, next, lost
+}
+
 // A follower is frozen while the database loses its newest commit, and another leader writes that
 // revision again. The follower finds that out when it begins to follow the leader's feed: it
 // cannot read the chain row, and so not the log.
 func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 2)
-	old := g.leader()
-	frozen := g.others(old)[0]
-	mustPut(t, old, "k", "kept")
-	requireGet(t, frozen, "k", "kept")
-	backup := allRows(t, g.store)
-	lost := mustPut(t, old, "k", "lost")
-	requireGet(t, frozen, "k", "lost")
-	frozen.line.hang(coder.AuthSettingsKey())
-	frozen.freeze()
-	g.kill(old)
-	restoreRows(t, g.store, backup)
-
-	next := g.join("c", freeAddress(t))
-	eventually.True(t, "the new member to lead", next.Backend().Leading)
+	frozen, next, lost := g.loseNewest(func(m *testNode) { m.line.hang(coder.AuthSettingsKey()) })
 	require.Equal(t, lost, mustPut(t, next, "k", "replaced"))
 	mustPut(t, next, "other", "v")
 	frozen.thaw()
@@ -159,20 +167,7 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 func TestLossIsToldToAnotherMember(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 2)
-	old := g.leader()
-	witness := g.others(old)[0]
-	mustPut(t, old, "k", "kept")
-	requireGet(t, witness, "k", "kept")
-	backup := allRows(t, g.store)
-	mustPut(t, old, "k", "lost")
-	requireGet(t, witness, "k", "lost")
-	witness.line.refuse(coder.LostKey())
-	witness.freeze()
-	g.kill(old)
-	restoreRows(t, g.store, backup)
-
-	next := g.join("c", freeAddress(t))
-	eventually.True(t, "the new member to lead", next.Backend().Leading)
+	witness, next, _ := g.loseNewest(func(m *testNode) { m.line.refuse(coder.LostKey()) })
 	for range 3 {
 		mustPut(t, next, "k", "replaced")
 	}
@@ -193,7 +188,7 @@ func TestProcessWhoseStartWasLostRecordsTheLoss(t *testing.T) {
 	witness := g.join("b", freeAddress(t))
 	mustPut(t, old, "k", "lost")
 	requireGet(t, witness, "k", "lost")
-	witness.line.hang(coder.ChainKey()) // it finds that it is no member before it finds the loss
+	witness.line.hang(coder.AuthSettingsKey()) // only the look reads it: the glance finds first that it is no member
 	witness.freeze()
 	g.kill(old)
 	restoreRows(t, g.store, backup)

@@ -1,12 +1,20 @@
 package node
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -57,4 +65,45 @@ func TestLeaderThatAnswersNoChallengeIsReplaced(t *testing.T) {
 	require.EqualValues(t, 1, testutil.ToFloat64(young.metrics.suspicions.WithLabelValues(verdictGone)))
 	old.line.restore()
 	eventually.True(t, "the old one to follow", func() bool { return !old.Backend().Leading() })
+}
+
+// askedStore counts how often a row is read alone.
+type askedStore struct {
+	sqlstore.Store
+	row []byte
+	n   atomic.Int64
+}
+
+func (s *askedStore) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if bytes.Equal(key, s.row) {
+		s.n.Add(1)
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// A leader that looks for challenges rarely looks more often once a feed of it has ended. So a follower that had the feed
+// need not wait as long for an answer as the leader's row says.
+func TestFollowerThatHadAFeedSuspectsSooner(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, newMemory(t), slow, 1)
+	old := g.leader()
+	var store *askedStore
+	young := g.join("b", freeAddress(t), func(c *Config) {
+		store = &askedStore{Store: c.Store, row: coder.EncodeMemberKey(old.name)}
+		c.Store = store
+	})
+	mustPut(t, old, "k", "1")
+	requireGet(t, young, "k", "1")
+	requireFed(t, young)
+	eventually.True(t, "the leader's row to say that it looks rarely", func() bool {
+		members, err := young.members.Members(t.Context())
+		require.NoError(t, err)
+		return slices.ContainsFunc(members, func(m member.Member) bool { return m.ID == old.id() && m.Heartbeat > 0 })
+	})
+	require.Zero(t, store.n.Load())
+	old.line.cutOff()
+	g.kill(old)
+	eventually.True(t, "the other one to lead", young.Backend().Leading)
+	require.EqualValues(t, 1, testutil.ToFloat64(young.metrics.suspicions.WithLabelValues(verdictGone)))
+	require.EqualValues(t, timing.Challenges+1, store.n.Load(), "challenges, and a last look for an answer")
 }
