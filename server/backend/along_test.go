@@ -44,6 +44,8 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 			p := newPair(t, store)
 			p.lead(0)
 			lead, f := p.nodes[0], p.nodes[1]
+			keys, _ := f.Along(nil)
+			require.Nil(t, keys, "there is no Check to compare with")
 			mustTxn(t, lead, put("k", "1"))
 			require.NoError(t, catchUp(t, f))
 			for range 2 {

@@ -191,7 +191,10 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 			r.deaf.refuse.Store(0)
 			eventually.True(t, "other members to see it", func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
 			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
-			eventually.True(t, "the metric to say so", func() bool { return lossRecord(t, r.follower) == "written" })
+			eventually.True(t, "the follower to be done", func() bool { return r.follower.losses.Fate() == fence.LossWritten })
+			if got := lossRecord(t, r.follower); got != "written" {
+				t.Errorf("the metric says %q", got)
+			}
 		})
 	}
 }
@@ -211,6 +214,27 @@ func lossRecord(t *testing.T, b *Backend) (record string) {
 		}
 	}
 	return record
+}
+
+// A loss that the content of the table does not prove, or refutes.
+func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	becomes := func(b *Backend, want string) {
+		t.Helper()
+		if got := lossRecord(t, b); got != "" {
+			t.Errorf("before: %q", got)
+		}
+		b.losses.Report(fence.ErrDataLost)
+		eventually.True(t, "the record", func() bool { return b.losses.Fate() > fence.LossPending })
+		if got := lossRecord(t, b); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	becomes(r.follower, "refuted")
+	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+		t.Fatal(err)
+	}
+	becomes(r.former, "unproven")
 }
 
 // A node that serves no more for another reason compares what it has seen once the database answers.
