@@ -250,7 +250,8 @@ func TestClientConnectionsLeaveRoom(t *testing.T) {
 	}
 	answer(held[0])
 	answer(held[1])
-	resp, err := http.Get(metricsURLs(s)[0] + "/livez")
+	probe := http.Client{Timeout: 15 * time.Second} // it would wait for a client to leave
+	resp, err := probe.Get(metricsURLs(s)[0] + "/livez")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)

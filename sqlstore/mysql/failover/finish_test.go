@@ -65,8 +65,9 @@ func finishes(t *testing.T, takes time.Duration, f func(s *slowly, connect func(
 			}
 			return conn.(*slowConn), nil
 		})
-		if err := c.(io.Closer).Close(); err != nil {
-			t.Error(err)
+		began := time.Now()
+		if err := c.(io.Closer).Close(); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		if _, err := c.Connect(t.Context()); !errors.Is(err, errClosed) {
 			t.Errorf("after Close: %v", err)
