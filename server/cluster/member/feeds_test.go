@@ -99,46 +99,53 @@ func TestTheFeedOfAnotherProcessSaysNothing(t *testing.T) {
 	})
 }
 
-// TestFeedsBeatWithTheGlances: a process that leads wakes up once for both, and its followers with it.
+// TestFeedsBeatWithTheGlances: a process that leads wakes up once for both, and its followers with it, whenever they
+// looked first.
 func TestFeedsBeatWithTheGlances(t *testing.T) {
-	elect(t, hearing, func(t *testing.T, g *group) {
-		n1 := g.join("n1")
-		g.next()
-		n2 := g.join("n2")
-		time.Sleep(time.Second)
-		ended := make(chan struct{})
-		beats := 0
-		end := time.Now().Add(10 * time.Minute)
-		start := end.Add(-5 * time.Minute)
-		var last time.Duration
-		go func() {
-			defer close(ended)
-			for time.Now().Before(end) {
-				beat := n1.Beat()
-				require.Same(t, beat, n1.Beat(), "all feeds have one")
-				<-beat.Done()
-				require.True(t, n1.KeepsLock())
-				now := time.Now()
-				n2.Heard(n1.id())
-				if time.Now().After(start) {
-					beats++
-					at := time.Duration(n1.glancedAt.Load())
-					require.NotEqual(t, last, at, "a glance before each heartbeat")
-					require.Equal(t, now.Sub(n1.began), at)
-					last = at
-					time.Sleep(time.Millisecond)
-					require.Equal(t, now.Sub(n2.began), time.Duration(n2.glancedAt.Load()), "the follower looks when it is woken")
-				}
-			}
-		}()
-		time.Sleep(time.Until(start))
-		n := n2.glances()
-		time.Sleep(time.Until(end))
-		<-ended
-		const early = timing.CalmAnswer - timing.CalmAnswer/timing.Lead
-		require.InEpsilon(t, int64(end.Sub(start)/early), beats, 0.05)
-		require.InEpsilon(t, beats, n.Load(), 0.05, "and at no other time")
-	})
+	const early = timing.CalmAnswer - timing.CalmAnswer/timing.Lead
+	for after := range 10 {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			elect(t, hearing, func(t *testing.T, g *group) {
+				n1 := g.join("n1")
+				g.next()
+				time.Sleep(time.Minute) // it is calm
+				n1.FeedEnded()          // and looks for a follower's challenges, the first one now
+				time.Sleep(time.Duration(after) * early / 10)
+				n2 := g.join("n2")
+				ended := make(chan struct{})
+				beats := 0
+				end := time.Now().Add(5 * time.Minute)
+				start := end.Add(-2 * time.Minute)
+				var last time.Duration
+				go func() {
+					defer close(ended)
+					for time.Now().Before(end) {
+						beat := n1.Beat()
+						require.Same(t, beat, n1.Beat(), "all feeds have one")
+						<-beat.Done()
+						require.True(t, n1.KeepsLock())
+						now := time.Now()
+						n2.Heard(n1.id())
+						if time.Now().After(start) {
+							beats++
+							at := time.Duration(n1.glancedAt.Load())
+							require.NotEqual(t, last, at, "a glance before each heartbeat")
+							require.Equal(t, now.Sub(n1.began), at)
+							last = at
+							time.Sleep(time.Millisecond)
+							require.Equal(t, now.Sub(n2.began), time.Duration(n2.glancedAt.Load()), "the follower looks when it is woken")
+						}
+					}
+				}()
+				time.Sleep(time.Until(start))
+				n := n2.glances()
+				time.Sleep(time.Until(end))
+				<-ended
+				require.InEpsilon(t, int64(end.Sub(start)/early), beats, 0.05)
+				require.InEpsilon(t, beats, n.Load(), 0.05, "and at no other time")
+			})
+		})
+	}
 }
 
 // TestALeaderWithoutTheDatabaseBeats: its followers hear that it runs.

@@ -114,12 +114,18 @@ func (r *Registry) promise() time.Duration {
 // rest returns the time until the next glance, which is longer once this process's row says so.
 func (r *Registry) rest() time.Duration {
 	interval := r.cfg.glanceInterval()
-	if calm := r.cfg.calmInterval(); r.promised < calm || !r.calm() {
-	} else if !r.elector.holds() {
-		// A leader that is heard no more is looked at often once it counts as not heard.
-		interval = max(interval, min(calm, r.cfg.hearsFor()-r.view.heardAgo(r.elector.follows())))
-	} else if interval = calm; !r.view.alone(r.id) {
-		interval -= interval / timing.Lead
+	calm := r.cfg.calmInterval()
+	early := calm - calm/timing.Lead
+	switch ago := r.view.heardAgo(r.elector.follows()); {
+	case r.promised < calm || !r.calm():
+	case r.elector.holds() && r.view.alone(r.id):
+		interval = calm
+	case r.elector.holds():
+		interval = early
+	case ago < early: // the leader is in time, and its next heartbeat comes first, or comes closer with each glance
+		interval = calm
+	default: // a leader that is heard no more is looked at often once it counts as not heard
+		interval = max(interval, min(calm, r.cfg.hearsFor()-ago))
 	}
 	r.view.setStep(r.cfg.longestStep(interval))
 	return interval
