@@ -1,7 +1,9 @@
 package member
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,5 +160,92 @@ func TestALeaderWithoutTheDatabaseBeats(t *testing.T) {
 		<-n1.Beat().Done()
 		require.LessOrEqual(t, time.Since(began), timing.FeedHeartbeat)
 		n1.faults.come()
+	})
+}
+
+// TestACalmFollowerLooksOftenOnceTheLeaderIsSilent: its feed has not ended, and brings nothing.
+func TestACalmFollowerLooksOftenOnceTheLeaderIsSilent(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1 := g.join("n1")
+		g.next()
+		n2 := g.join("n2")
+		connected := n2.listen(n1)
+		time.Sleep(time.Minute)
+		<-n1.Beat().Done()
+		time.Sleep(time.Millisecond)
+		connected.Store(false)
+		time.Sleep(n2.cfg.hearsFor() - 2*time.Millisecond)
+		n := n2.glances()
+		time.Sleep(2*timing.Answer + timing.Answer/2)
+		require.GreaterOrEqual(t, n.Load(), int64(2))
+	})
+}
+
+// TestAMemberThatHearsEachCommitLooksRarely: messages of a feed come as often as commits.
+func TestAMemberThatHearsEachCommitLooksRarely(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1, n2, _ := calmLeader(t, g)
+		n := n2.glances()
+		began := time.Now()
+		for time.Since(began) < time.Minute {
+			n2.Heard(n1.id())
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, n.Load(), int64(time.Minute/(timing.CalmAnswer/2)))
+	})
+}
+
+// TestACalmLeaderThatIsChallengedLateKeepsTheLock: a follower that hears nothing could not write the challenge earlier.
+// The leader has two looks to find it, and one of them fails.
+func TestACalmLeaderThatIsChallengedLateKeepsTheLock(t *testing.T) {
+	for after := range 15 {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			elect(t, hearing, func(t *testing.T, g *group) {
+				n1 := g.join("n1")
+				leads := g.next()
+				var store *outages
+				n2 := g.join("n2", func(_ *candidate, cfg *Config) {
+					store = &outages{Store: cfg.Store}
+					cfg.Store = store
+				})
+				connected := n2.listen(n1)
+				time.Sleep(time.Minute)
+				require.Equal(t, timing.CalmAnswer, g.member("n1").answers())
+				connected.Store(false)
+				store.commits.Store(true)
+				var looks atomic.Int64
+				n1.faults.onGlance(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+					if looks.Add(1)%2 == 0 {
+						return nil, errAway
+					}
+					return read()
+				})
+				time.Sleep(timing.Lease/2 + time.Duration(after)*timing.Answer)
+				store.commits.Store(false)
+				time.Sleep(timing.Lease)
+				g.stays(n2, leads)
+			})
+		})
+	}
+}
+
+// TestACalmMemberSeesThatAnotherOneIsGone within the time that heartbeats may be missing.
+func TestACalmMemberSeesThatAnotherOneIsGone(t *testing.T) {
+	elect(t, hearing, func(t *testing.T, g *group) {
+		n1, n2, _ := calmLeader(t, g)
+		gone := g.join("n3")
+		gone.listen(n1)
+		time.Sleep(5 * timing.MemberHeartbeat)
+		for before := g.heartbeat("n3"); g.heartbeat("n3") == before; {
+			time.Sleep(timing.Answer)
+		}
+		gone.freeze()
+		time.Sleep(timing.MissedHeartbeats*timing.MemberHeartbeat + 2*timing.MemberLook)
+		for _, c := range []*candidate{n1, n2} {
+			m, _ := withID(c.Cached(), gone.id())
+			require.False(t, m.Alive, "%s counts it as alive", c.cfg.Name)
+			other, _ := withID(c.Cached(), n2.id())
+			require.True(t, other.Alive)
+		}
 	})
 }
