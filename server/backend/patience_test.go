@@ -140,7 +140,9 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 				}
 				store.set(silent.prefix, silent.commit, 0)
 				began := time.Now()
-				err := p.nodes[1].Lead(t.Context(), nil)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*timing.TakeoverSilence)
+				defer cancel()
+				err := p.nodes[1].Lead(ctx, nil)
 				if took := time.Since(began); !errors.Is(err, errSilent) || took > 2*timing.TakeoverSilence {
 					t.Errorf("after %s: %v", took, err)
 				}

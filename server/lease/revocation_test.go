@@ -31,6 +31,29 @@ func TestSmallLeaseIsRevokedInOneRevision(t *testing.T) {
 	require.Empty(t, l.keys())
 }
 
+// TestRenewalDoesNotWaitForAllPieces checks that a renewal is refused once the first piece is revoked, also by the next
+// leader. The renewals of other leases wait for the answer.
+func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		l := idle(t, store)
+		for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}}, write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
+			require.NoError(t, err)
+		}
+		piece := l.revokeCommand(5)
+		piece.keys.Cut(1)
+		require.NoError(t, l.together(piece)[0])
+		for range 2 {
+			began := time.Now()
+			_, err := l.keepAlive(5)
+			require.ErrorIs(t, err, mvcc.ErrLeaseNotFound)
+			require.Zero(t, time.Since(began))
+			require.Equal(t, "b", l.keys())
+			l = idle(t, store)
+		}
+	})
+}
+
 func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
 	store := newStore(t)
 	l := lead(t, store)
@@ -71,29 +94,6 @@ func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	require.ErrorIs(t, outcomes[1], mvcc.ErrLeaseNotFound, "in the batch of the first piece")
 	require.ErrorIs(t, l.together(write.NewTxnCommand(putLeased("c", 5)))[0], mvcc.ErrLeaseNotFound)
 	require.Equal(t, "b", l.keys())
-}
-
-// TestRenewalDoesNotWaitForAllPieces checks that a renewal is refused once the first piece is revoked, also by the next
-// leader. The renewals of other leases wait for the answer.
-func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t)
-		l := idle(t, store)
-		for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}}, write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
-			require.NoError(t, err)
-		}
-		piece := l.revokeCommand(5)
-		piece.keys.Cut(1)
-		require.NoError(t, l.together(piece)[0])
-		for range 2 {
-			began := time.Now()
-			_, err := l.keepAlive(5)
-			require.ErrorIs(t, err, mvcc.ErrLeaseNotFound)
-			require.Zero(t, time.Since(began))
-			require.Equal(t, "b", l.keys())
-			l = idle(t, store)
-		}
-	})
 }
 
 // TestLastPieceIsNoLargerThanOthers checks that the rest of a large lease is revoked in pieces
