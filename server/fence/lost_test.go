@@ -226,25 +226,27 @@ func (s *silentStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 
 // TestLossWithoutAProofIsRecordedAgain: what is written without an answer is not all that is to be written.
 func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
-	store := &silentStore{newStore(t), true}
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
-	for range 2 {
-		if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
-			t.Fatal("it counts as written")
+	synctest.Test(t, func(t *testing.T) {
+		store := &silentStore{newStore(t), true}
+		putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3}))
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+		for range 2 {
+			if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
+				t.Fatal("it counts as written")
+			}
+			if got := lostRow(t, store); got.Revision != 5 {
+				t.Fatalf("%+v", got)
+			}
 		}
-		if got := lostRow(t, store); got.Revision != 5 {
-			t.Fatalf("%+v", got)
+		store.silent = false
+		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten {
+			t.Fatal(err, r.Fate())
 		}
-	}
-	store.silent = false
-	if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten {
-		t.Fatal(err, r.Fate())
-	}
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
-	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Errorf("CheckLost: %v", err)
-	}
+		putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+		if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+			t.Errorf("CheckLost: %v", err)
+		}
+	})
 }
 
 // refusingStore refuses some commits.

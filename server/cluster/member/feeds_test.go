@@ -240,7 +240,7 @@ func TestACalmMemberSeesThatAnotherOneIsGone(t *testing.T) {
 			time.Sleep(timing.Answer)
 		}
 		gone.freeze()
-		time.Sleep(timing.MissedHeartbeats*timing.MemberHeartbeat + 2*timing.MemberLook)
+		time.Sleep(timing.MissedHeartbeats*timing.MemberHeartbeat + 2*timing.CalmMemberLook)
 		for _, c := range []*candidate{n1, n2} {
 			m, _ := withID(c.Cached(), gone.id())
 			require.False(t, m.Alive, "%s counts it as alive", c.cfg.Name)
