@@ -64,7 +64,11 @@ func (cl *clients) start() {
 	for _, node := range nodes {
 		if load.Stale {
 			c := cl.newClient("stale-"+node, node)
-			cl.running.Go(c.readStale)
+			cl.running.Go(func() { c.readOnly(true) })
+		}
+		if load.Newest {
+			c := cl.newClient("newest-"+node, node)
+			cl.running.Go(func() { c.readOnly(false) })
 		}
 	}
 	for i := range load.Watchers {
@@ -289,14 +293,14 @@ func (c *client) run() {
 	}
 }
 
-// readStale reads what the client's node shows, again and again.
-func (c *client) readStale() {
+// readOnly reads again and again what the client's node shows, or the newest state.
+func (c *client) readOnly(serializable bool) {
 	defer c.disconnect()
 	for !c.over() {
 		ctx, cancel := c.timeout()
 		key, end := author{c}.bounds()
 		if !c.skips() {
-			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Serializable: true}) // it asks again
+			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Serializable: serializable}) // it asks again
 		}
 		cancel()
 		c.pause(20 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -41,6 +42,9 @@ type trouble struct {
 	readOnly bool          // an error before the database has a commit
 	answer   time.Duration // the longest that some answers to commits take
 	read     time.Duration // the longest that some other answers take
+	chain    bool          // no answer to reads of the chain row alone
+	list     time.Duration // the longest that answers to lists take
+	removal  time.Duration // how late the removals of compacted rows reach the database
 }
 
 // lateBy is how long after its caller gave up a statement may be executed.
@@ -73,6 +77,29 @@ func (d *database) connect(p *process) *session {
 	return &session{d: d, p: p, rnd: d.w.rand("database of " + p.name)}
 }
 
+// statementKind is what a statement is for.
+type statementKind int
+
+const (
+	query   statementKind = iota
+	listing               // a query that reads keys for a client
+	chain                 // a query of the chain row alone
+	change                // it commits
+	removal               // a commit that removes compacted rows, and does nothing else
+)
+
+func (k statementKind) commits() bool { return k >= change }
+
+// kindOf returns the kind of a commit.
+func kindOf(ops []sqlstore.Op) statementKind {
+	for _, op := range ops {
+		if op.Kind != sqlstore.OpDel && op.Kind != sqlstore.OpDelCurrent && !bytes.Equal(op.Key, coder.ClaimKey()) {
+			return change
+		}
+	}
+	return removal
+}
+
 // fate is what happens to one statement.
 type fate struct {
 	there, back time.Duration
@@ -93,7 +120,7 @@ const (
 	hanging
 )
 
-func (s *session) draw(commits bool) fate {
+func (s *session) draw(kind statementKind) fate {
 	s.d.mu.Lock()
 	t, down := s.d.trouble[s.p.host], s.d.down
 	s.d.mu.Unlock()
@@ -127,28 +154,41 @@ func (s *session) draw(commits bool) fate {
 		}
 	}
 	late := t.read
-	if commits {
+	if kind.commits() {
 		late = t.answer
+	}
+	switch {
+	case kind == removal:
+		f.there += t.removal
+	case kind == listing && t.list > 0:
+		f.back += time.Duration(r.Int64N(int64(t.list)))
 	}
 	if late > 0 && r.IntN(3) == 0 {
 		f.back += time.Duration(r.Int64N(int64(late)))
 	}
-	if down > 0 || t.readOnly && commits {
+	if kind == chain && t.chain {
+		f.kind = hanging
+	}
+	if down > 0 || t.readOnly && kind.commits() {
 		f.kind = failedBefore
 	}
 	return f
 }
 
 // statement executes f in the database. Its error is what f returns, errRefused if the
-// database certainly does not execute it, or lost if that is open.
-func statement[T any](ctx context.Context, s *session, what string, lost error, f func() (T, error)) (result T, err error) {
+// database certainly does not execute it, or errBroken or errUncertain if that is open.
+func statement[T any](ctx context.Context, s *session, kind statementKind, what string, f func() (T, error)) (result T, err error) {
+	lost := errBroken
+	if kind.commits() {
+		lost = errUncertain
+	}
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
 	if s.p.dead() {
 		return result, errRefused
 	}
-	fate := s.draw(lost == errUncertain)
+	fate := s.draw(kind)
 	type answer struct {
 		result T
 		err    error
@@ -311,7 +351,7 @@ func (d *database) lose(rows []sqlstore.Row) error {
 // GetPartitions implements sqlstore.KvStorage.
 func (s *session) GetPartitions(ctx context.Context, start, end []byte) ([]sqlstore.Partition, error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)
-	return statement(ctx, s, "partitions", errBroken, func() ([]sqlstore.Partition, error) {
+	return statement(ctx, s, query, "partitions", func() ([]sqlstore.Partition, error) {
 		return s.d.store.GetPartitions(context.Background(), start, end)
 	})
 }
@@ -319,13 +359,17 @@ func (s *session) GetPartitions(ctx context.Context, start, end []byte) ([]sqlst
 // Get implements sqlstore.KvStorage.
 func (s *session) Get(ctx context.Context, key []byte) ([]byte, error) {
 	key = bytes.Clone(key)
-	return statement(ctx, s, "get", errBroken, func() ([]byte, error) { return s.d.store.Get(context.Background(), key) })
+	kind := query
+	if bytes.Equal(key, coder.ChainKey()) {
+		kind = chain
+	}
+	return statement(ctx, s, kind, "get", func() ([]byte, error) { return s.d.store.Get(context.Background(), key) })
 }
 
 // MultiGet implements sqlstore.KvStorage.
 func (s *session) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	keys = cloneAll(keys)
-	return statement(ctx, s, "multiget", errBroken, func() ([][]byte, error) { return s.d.store.MultiGet(context.Background(), keys) })
+	return statement(ctx, s, query, "multiget", func() ([][]byte, error) { return s.d.store.MultiGet(context.Background(), keys) })
 }
 
 // Iter implements sqlstore.KvStorage. A page has few rows, as the contract allows.
@@ -339,7 +383,7 @@ func (s *session) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore
 		most := 1 + s.rnd.IntN(64)
 		s.mu.Unlock()
 		r.Start, r.End = bytes.Clone(r.Start), bytes.Clone(r.End)
-		p, err := statement(ctx, s, "page", errBroken, func() (p page, err error) {
+		p, err := statement(ctx, s, query, "page", func() (p page, err error) {
 			limit := r.Limit
 			if limit == 0 || limit > most {
 				limit, r.Limit = most, most+1
@@ -367,7 +411,7 @@ func (s *session) BeginBatchWrite() sqlstore.BatchWrite {
 		for i, op := range ops {
 			own[i] = sqlstore.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), Old: bytes.Clone(op.Old)}
 		}
-		_, err := statement(ctx, s, "commit of "+strconv.Itoa(len(own)), errUncertain, func() (struct{}, error) {
+		_, err := statement(ctx, s, kindOf(own), "commit of "+strconv.Itoa(len(own)), func() (struct{}, error) {
 			return struct{}{}, commit(s.d.store, own)
 		})
 		return err
@@ -398,7 +442,7 @@ func commit(store sqlstore.Store, ops []sqlstore.Op) error {
 
 // Timestamp implements sqlstore.KvStorage.
 func (s *session) Timestamp(ctx context.Context) (time.Time, error) {
-	return statement(ctx, s, "timestamp", errBroken, func() (time.Time, error) { return s.d.store.Timestamp(context.Background()) })
+	return statement(ctx, s, query, "timestamp", func() (time.Time, error) { return s.d.store.Timestamp(context.Background()) })
 }
 
 // Close implements sqlstore.KvStorage.
@@ -411,7 +455,7 @@ func (s *session) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Li
 		more bool
 	}
 	q.Start, q.End = bytes.Clone(q.Start), bytes.Clone(q.End)
-	p, err := statement(ctx, s, "list", errBroken, func() (p page, err error) {
+	p, err := statement(ctx, s, listing, "list", func() (p page, err error) {
 		p.rows, p.more, err = s.d.store.List(context.Background(), q)
 		return p, err
 	})
@@ -421,7 +465,7 @@ func (s *session) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Li
 // Count implements sqlstore.Store.
 func (s *session) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)
-	n, err := statement(ctx, s, "count", errBroken, func() (n [2]int64, err error) {
+	n, err := statement(ctx, s, query, "count", func() (n [2]int64, err error) {
 		n[0], n[1], err = s.d.store.Count(context.Background(), start, end, rev)
 		return n, err
 	})
@@ -431,7 +475,7 @@ func (s *session) Count(ctx context.Context, start, end []byte, rev int64) (live
 // Skip implements sqlstore.Store.
 func (s *session) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)
-	return statement(ctx, s, "skip", errBroken, func() ([]byte, error) { return s.d.store.Skip(context.Background(), start, end, n) })
+	return statement(ctx, s, query, "skip", func() ([]byte, error) { return s.d.store.Skip(context.Background(), start, end, n) })
 }
 
 // Floor implements sqlstore.Store.
@@ -440,12 +484,12 @@ func (s *session) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sql
 	for i, r := range ranges {
 		own[i] = sqlstore.Partition{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}
 	}
-	return statement(ctx, s, "floor", errBroken, func() ([]sqlstore.Row, error) { return s.d.store.Floor(context.Background(), own) })
+	return statement(ctx, s, query, "floor", func() ([]sqlstore.Row, error) { return s.d.store.Floor(context.Background(), own) })
 }
 
 // Size implements sqlstore.Store.
 func (s *session) Size(ctx context.Context) (total, inUse int64, err error) {
-	n, err := statement(ctx, s, "size", errBroken, func() (n [2]int64, err error) {
+	n, err := statement(ctx, s, query, "size", func() (n [2]int64, err error) {
 		n[0], n[1], err = s.d.store.Size(context.Background())
 		return n, err
 	})
@@ -454,7 +498,7 @@ func (s *session) Size(ctx context.Context) (total, inUse int64, err error) {
 
 // Defragment implements sqlstore.Store.
 func (s *session) Defragment(ctx context.Context) error {
-	_, err := statement(ctx, s, "defragment", errBroken, func() (struct{}, error) {
+	_, err := statement(ctx, s, query, "defragment", func() (struct{}, error) {
 		return struct{}{}, s.d.store.Defragment(context.Background())
 	})
 	return err

@@ -117,10 +117,18 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.database.setTrouble(name, trouble{answer: 200 * time.Millisecond, read: 400 * time.Millisecond})
 		time.Sleep(f.For)
 		w.database.setTrouble(name, trouble{})
+	case LateLists:
+		w.database.setTrouble(name, trouble{list: time.Second})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
+	case LateRemovals:
+		w.database.setTrouble(name, trouble{removal: 200 * time.Millisecond})
+		time.Sleep(f.For)
+		w.database.setTrouble(name, trouble{})
 	case Loss:
 		w.lose(cl, f.For, rnd)
-	case Replace:
-		w.replace(cl, name, f.For, rnd)
+	case Replace, Repeat, Even, Overtake, Unread:
+		w.replace(cl, name, f.For, w.courseOf(f.Kind, name, rnd))
 	case Move:
 		to := m.running()
 		if from := w.leader(); from != nil && to != nil {

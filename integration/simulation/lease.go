@@ -59,11 +59,19 @@ func (c *client) hold() {
 		}
 		again = false
 		l := &lease{id: id, ttl: 2 + c.rnd.Int64N(int64(c.w.plan.Workload.longestTTL()/time.Second)-1)}
+		if c.w.plan.Workload.Half {
+			l.ttl = int64(c.w.plan.Workload.longestTTL() / time.Second)
+		}
 		if !c.grant(l) {
 			id = 0
 			continue
 		}
 		c.attach(l)
+		for c.w.plan.Workload.Half && l.gone == 0 && !c.over() && !c.oneIn(3) {
+			ttl := time.Duration(l.ttl) * time.Second
+			c.wait(time.Until(c.w.start.Add(l.promised + ttl/2 + time.Duration(c.rnd.Int64N(int64(ttl/4))))))
+			c.renew(l)
+		}
 		for c.w.plan.Workload.Renew && l.gone == 0 && !c.over() {
 			c.pause(time.Duration(l.ttl) * time.Second / 3)
 			c.renew(l)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -21,6 +22,7 @@ type loss struct {
 	witness   string    // the only node that knows what was lost; "": all of them
 	recovered bool      // the table was recovered; before the witness looks at it, or once all was judged
 	awake     time.Time // since when the witness hangs no longer
+	heal      func()    // ends the trouble of the witness
 }
 
 // lose lets the database lose all commits of the next age, at its end. A node may start again before, which the database
@@ -35,7 +37,7 @@ func (w *world) lose(cl *clients, age time.Duration, rnd *rand.Rand) {
 		w.rejoin(nodes[rnd.IntN(len(nodes))])
 	}
 	time.Sleep(age)
-	l := &loss{newest: cl.recorder.Newest()}
+	l := &loss{newest: cl.recorder.Newest(), heal: func() {}}
 	if err := w.database.lose(rows); err != nil {
 		w.fail("loss of commits: %v", err)
 		return
@@ -60,27 +62,102 @@ func (w *world) rejoin(name string) {
 	w.fail("%s knows no leader %s after it was started again", name, recoveryTime)
 }
 
+// course is what happens around a replacement.
+type course struct {
+	rejoins   bool   // the node that will know the loss alone starts again before, which the database then forgets
+	successor string // takes the lead before, which the database then forgets; "": the leader does not change
+	recovered bool   // the table is recovered before the node looks at it
+	// until is how far the chain row gets, once there is a leader, before the node hangs no longer; nil: it does not matter.
+	// known is the chain row as the node knows it.
+	until func(chain, known coder.Chain) bool
+
+	// What follows lasts for most; with hidden, only until the chain row hides the loss. 0: until the loss is judged.
+	others     trouble // of the other nodes' statements
+	statements trouble // of the node's statements
+	apart      int     // the node reaches no other node: 1, or 0
+	most       time.Duration
+	hidden     bool
+}
+
+// outgrown reports whether the chain row does not show that the database has lost what the node knows.
+func outgrown(chain, known coder.Chain) bool {
+	return chain.Revision > known.Revision && chain.Sequence > known.Sequence
+}
+
+// anyCourse draws the course of a replacement at a node.
+func anyCourse(rnd *rand.Rand) (c course) {
+	c.rejoins = rnd.IntN(3) == 0
+	if rnd.IntN(2) == 0 {
+		c.successor = nodes[rnd.IntN(len(nodes))]
+	}
+	c.recovered = rnd.IntN(4) == 0
+	// Often until the chain row does not show the loss, else until there is a leader.
+	hides := rnd.IntN(3) > 0
+	if hides {
+		c.until = outgrown
+	}
+	// The node may have trouble with its statements, or write nothing before the chain row has outgrown the loss. It may
+	// also reach no other node.
+	c.statements, c.most = []trouble{{}, {before: 300}, {readOnly: true}}[rnd.IntN(3)], time.Second
+	if c.statements.readOnly && !hides {
+		c.most, c.hidden = 9*time.Second, true
+	}
+	c.apart = rnd.IntN(2)
+	return c
+}
+
+// courseOf returns the course of a fault at a node. All but that of Replace are rare among those that anyCourse draws.
+func (w *world) courseOf(kind Kind, node string, rnd *rand.Rand) course {
+	switch kind {
+	case Repeat:
+		leader := w.leader()
+		successor := slices.IndexFunc(nodes, func(other string) bool { return other != node && (leader == nil || other != leader.name) })
+		return course{successor: nodes[successor], until: outgrown, statements: trouble{before: 400}, most: 3 * time.Second}
+	case Even:
+		reached := func(chain, known coder.Chain) bool {
+			return chain.Revision >= known.Revision && chain.Sequence >= known.Sequence
+		}
+		return course{until: reached, others: trouble{readOnly: true}, statements: trouble{before: 400}, most: 2 * time.Second}
+	case Overtake:
+		near := 10 + rnd.Int64N(90)
+		reached := func(chain, known coder.Chain) bool {
+			return chain.Term > known.Term && chain.Revision+near >= known.Revision
+		}
+		return course{until: reached, others: trouble{read: 3 * time.Second}, most: time.Second}
+	case Unread:
+		return course{statements: trouble{chain: true}, apart: 1}
+	}
+	return anyCourse(rnd)
+}
+
 // replace lets the database lose all commits of the next age, at its end, and gives their revisions to others: a node hangs
-// then, and the other nodes start again, so that they do not know what was lost. Before, the node may start again, which the
-// database then forgets, and the leader may change.
-func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.Rand) {
+// then, and the other nodes start again, so that they do not know what was lost.
+func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 	rows, err := w.database.fork()
 	if err != nil {
 		w.fail("fork of the table: %v", err)
 		return
 	}
-	if rnd.IntN(3) == 0 {
+	if c.rejoins {
 		w.rejoin(name)
 	}
-	if rnd.IntN(2) == 0 {
-		w.cause(cl, Fault{Kind: Move, Host: nodes[rnd.IntN(len(nodes))]})
+	if c.successor != "" {
+		w.cause(cl, Fault{Kind: Move, Host: c.successor})
 	}
 	time.Sleep(age)
 	w.network.stall(name, 1)
-	known := w.machines[name].running().Backend().Status()
-	l := &loss{newest: known.Revision, witness: name}
+	status := w.machines[name].running().Backend().Status()
+	known := coder.Chain{Term: status.Term, Revision: status.Revision, Sequence: status.Sequence}
+	l := &loss{newest: known.Revision, witness: name, heal: sync.OnceFunc(func() {
+		for _, node := range nodes {
+			w.database.setTrouble(node, trouble{})
+		}
+		w.separate(name, -c.apart)
+	})}
+	var others []string
 	for _, other := range nodes {
 		if other != name {
+			others = append(others, other)
 			ended := w.machines[other].crash(false)
 			w.crashed.Go(func() { <-ended })
 		}
@@ -93,60 +170,52 @@ func (w *world) replace(cl *clients, name string, age time.Duration, rnd *rand.R
 	w.mu.Lock()
 	w.lost = l
 	w.mu.Unlock()
-	for _, other := range nodes {
-		if other != name {
-			w.network.restart(other)
-			w.machines[other].launch()
-		}
+	for _, other := range others {
+		w.network.restart(other)
+		w.machines[other].launch()
 	}
 	w.database.flush()
-	if l.recovered = rnd.IntN(4) == 0; l.recovered {
+	if l.recovered = c.recovered; l.recovered {
 		time.Sleep(time.Second)
-		for _, other := range nodes {
-			if other != name {
-				w.machines[other].halt()
-			}
+		for _, other := range others {
+			w.machines[other].halt()
 		}
 		if err := recoverTable(w.database.store); err != nil {
 			w.fail("recover: %v", err)
 		}
-		for _, other := range nodes {
-			if other != name {
-				w.machines[other].launch()
-			}
+		for _, other := range others {
+			w.machines[other].launch()
 		}
 	}
-	// Often until the chain row does not show the loss, else until there is a leader.
-	hides := rnd.IntN(3) > 0
-	outgrown := func() bool {
-		chain := w.chain()
-		return chain.Revision > known.Revision && chain.Sequence > known.Sequence
+	pause := 50 * time.Millisecond
+	if c.others.readOnly {
+		pause = time.Millisecond
 	}
-	await(9*time.Second, func() bool {
-		leads := slices.ContainsFunc(nodes, func(other string) bool {
+	await(9*time.Second, pause, func() bool {
+		return (c.until == nil || c.until(w.chain(), known)) && slices.ContainsFunc(others, func(other string) bool {
 			n := w.machines[other].running()
-			return other != name && n != nil && n.Backend().Leading()
+			return n != nil && n.Backend().Leading()
 		})
-		return hides && outgrown() || !hides && leads
 	})
-	// The witness may have trouble with its statements, or write nothing before the chain row has outgrown the loss. It may
-	// also reach no other node.
-	statements := []trouble{{}, {before: 300}, {readOnly: true}}[rnd.IntN(3)]
-	w.database.setTrouble(name, statements)
-	apart := rnd.IntN(2)
-	w.separate(name, apart)
+	for _, other := range others {
+		w.database.setTrouble(other, c.others)
+	}
+	w.database.setTrouble(name, c.statements)
+	w.separate(name, c.apart)
 	w.mu.Lock()
 	l.awake = time.Now()
 	w.mu.Unlock()
 	w.network.stall(name, -1)
 	w.database.flush()
-	if !statements.readOnly || hides {
-		time.Sleep(time.Second)
-	} else {
-		await(9*time.Second, outgrown)
+	if c.most == 0 {
+		return
 	}
-	w.database.setTrouble(name, trouble{})
-	w.separate(name, -apart)
+	if c.hidden {
+		await(c.most, 50*time.Millisecond, func() bool { return outgrown(w.chain(), known) })
+	} else {
+		time.Sleep(c.most)
+	}
+	l.heal()
 }
 
 // separate adds by to the partitions between a node and all others.
@@ -159,10 +228,10 @@ func (w *world) separate(name string, by int) {
 	}
 }
 
-// await waits until a condition holds, for so long at most.
-func await(most time.Duration, holds func() bool) {
+// await waits until a condition holds, for so long at most, and looks after each pause.
+func await(most, pause time.Duration, holds func() bool) {
 	for end := time.Now().Add(most); time.Now().Before(end) && !holds(); {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -215,6 +284,7 @@ func (cl *clients) judgeLoss() {
 			}
 		}
 	}
+	w.lost.heal()
 	cl.auditor.stop()
 	for _, name := range nodes {
 		w.machines[name].halt()

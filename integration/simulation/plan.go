@@ -62,7 +62,9 @@ type Workload struct {
 	Counts bool // most reads count
 	Same   bool // clients do nothing but put one key
 	Renew  bool // leases are renewed as long as they exist
+	Half   bool // leases are as long as they may be, and renewed when more than half of their time is over
 	Stale  bool // another client of each node reads what the node shows, and nothing else
+	Newest bool // another client of each node reads the newest state there, and nothing else
 	Single bool // clients read, put and delete single keys only, and most of them the same one for a while
 	Again  bool // leases are revoked when their time is up, and granted again under the same id
 }
@@ -121,6 +123,14 @@ const (
 	// Replace lets the database lose the commits of the last For while Host hangs. Meanwhile the other nodes, which start
 	// again, give their revisions to others. It is the only fault of a plan.
 	Replace Kind = "replace"
+	// Repeat is Replace after which the next leader has the term of the one whose start was lost, when Host's statements fail.
+	Repeat Kind = "repeat"
+	// Even is Replace after which the newest revision is that which Host knows, when Host's statements fail.
+	Even Kind = "even"
+	// Overtake is Replace after which Host finds the loss just before as much is written as was lost.
+	Overtake Kind = "overtake"
+	// Unread is Replace after which Host reaches no other node, and the database does not answer its reads of the chain row.
+	Unread Kind = "unread"
 	// Move moves the leadership to Host.
 	Move Kind = "move"
 	// Refuse refuses the connections of other nodes to a host, as a firewall can.
@@ -133,6 +143,10 @@ const (
 	LateAnswers Kind = "late-answers"
 	// Late makes the answers to some statements of a host late.
 	Late Kind = "late"
+	// LateLists makes the answers to a host's reads of keys late.
+	LateLists Kind = "late-lists"
+	// LateRemovals lets the statements by which a host removes compacted rows reach the database late.
+	LateRemovals Kind = "late-removals"
 )
 
 func (f Fault) String() string {
@@ -148,12 +162,20 @@ func (f Fault) String() string {
 
 // loses reports whether the database loses data.
 func (p Plan) loses() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Loss || f.Kind == Replace })
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Loss || f.Kind.replaces() })
 }
 
 // replaces reports whether revisions that the database has lost are given to other requests.
 func (p Plan) replaces() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Replace })
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind.replaces() })
+}
+
+func (k Kind) replaces() bool {
+	switch k {
+	case Replace, Repeat, Even, Overtake, Unread:
+		return true
+	}
+	return false
 }
 
 func (p Plan) String() string {

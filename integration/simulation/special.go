@@ -7,7 +7,13 @@ import (
 )
 
 // Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one. Of
-// each 60 seeds, 51 have one.
+// each 60 seeds, 51 have one, and 52 after the first 60.
+
+// replacements are the kinds of Replace in plans of one kind, by the number of the 60 seeds.
+var replacements = map[uint64][]Kind{
+	2: {Repeat, Even, Repeat, Replace, Repeat, Even, Replace, Replace},
+	5: {Overtake, Unread, Overtake, Overtake, Unread, Overtake, Replace, Replace},
+}
 
 // special makes the plan a special one if its seed has one, and returns true if the plan is complete.
 func (p *Plan) special(r *rand.Rand) (complete bool) {
@@ -16,6 +22,16 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 	}
 	load := &p.Workload
 	switch p.Seed / kindsOfPlans % 10 {
+	case 0:
+		if p.Seed < 60 || p.Seed%kindsOfPlans != 4 {
+			return p.plain()
+		}
+		// Leases are renewed after a checkpoint has written less, and then their leader fails.
+		load.Half, load.TTL, load.Think = true, 14+r.IntN(5), between(200*time.Millisecond, 600*time.Millisecond)
+		for at := between(8*time.Second, 11*time.Second); at < 24*time.Second; at += between(3*time.Second, 5*time.Second) {
+			p.Faults = append(p.Faults, Fault{At: at, For: between(500*time.Millisecond, 1500*time.Millisecond), Kind: Crash, Host: Leader})
+		}
+		p.end(time.Second)
 	case 1: // faults that last, one at a time
 		load.Clients, load.Think, load.Watchers, load.Leases, load.Compact = 1, between(100*time.Millisecond, 600*time.Millisecond), 1, r.IntN(2), 0
 		p.Faults = lasting(int(p.Seed/60*kindsOfPlans+p.Seed%kindsOfPlans), r, between)
@@ -46,6 +62,16 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			load.Compact, p.Settings.Latency, p.Settings.RecordCache = between(50*time.Millisecond, 200*time.Millisecond), between(5*time.Millisecond, 30*time.Millisecond), 1<<14
 		}
 		refuse := Fault{At: between(300*time.Millisecond, time.Second), For: 3 * time.Second, Kind: Refuse, Host: Leader}
+		if p.Seed%kindsOfPlans == 5 { // compaction overtakes what they show, while they read
+			load.Keys, load.Burst, load.Compact, load.Compactors, p.Settings.RecordCache = 20+r.IntN(40), 0, between(100*time.Millisecond, 400*time.Millisecond), 1, 1<<20
+			p.Settings.Latency = 0
+			away := Fault{At: refuse.At, For: 6 * time.Second, Kind: Partition, Host: nodes[1], Peer: nodes[0]}
+			late := away
+			late.Kind, late.Peer = LateLists, ""
+			p.Faults = []Fault{{At: away.At - 200*time.Millisecond, Kind: Move, Host: nodes[0]}, away, late}
+			p.end(500 * time.Millisecond)
+			return true
+		}
 		late := refuse
 		late.Kind, late.Seed = LateAnswers, r.Uint64()
 		p.Faults = []Fault{refuse, late}
@@ -65,12 +91,31 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			load.Clients, load.Think, load.Burst, load.Compact = 2, between(20*time.Millisecond, 100*time.Millisecond), 0, 0
 			load.Same = p.Seed%2 == 0
 			p.Faults[0].Kind, p.Faults[0].Host, p.Faults[0].Seed = Replace, nodes[r.IntN(len(nodes))], r.Uint64()
+			if kinds, ok := replacements[p.Seed%kindsOfPlans]; ok {
+				p.Faults[0].Kind = kinds[p.Seed/60%uint64(len(kinds))]
+			}
+			switch p.Faults[0].Kind {
+			case Repeat, Even: // clients ask a node that was there before and has not found out yet
+				load.Same, load.Newest, load.Think, p.Settings.BatchRequests = false, true, between(50*time.Millisecond, 150*time.Millisecond), 1
+				if p.Faults[0].Kind == Repeat {
+					p.Faults[0].For += 300 * time.Millisecond
+				}
+			case Overtake: // much is written
+				load.Same, load.Clients, load.Think = true, 4, between(5*time.Millisecond, 15*time.Millisecond)
+			case Unread: // more was lost than is written until the loss is recorded
+				p.Faults[0].For = between(6*time.Second, 8*time.Second)
+				load.Clients, load.Think = 1, between(300*time.Millisecond, 600*time.Millisecond)
+			}
 			p.end(12 * time.Second)
 			return true
 		}
 		// Rows are being removed when commits are lost.
 		load.Clients, load.Think, load.Burst, load.Keys = 3, between(5*time.Millisecond, 30*time.Millisecond), 0, 24+r.IntN(24)
 		load.Compact, load.Compactors, p.Settings.Latency = between(20*time.Millisecond, 100*time.Millisecond), 2, between(5*time.Millisecond, 40*time.Millisecond)
+		if p.Seed >= 60 { // removals are under way for long
+			p.Settings.Latency, p.Faults[0].For = 0, between(200*time.Millisecond, time.Second)
+			p.Faults = append(p.Faults, Fault{At: p.Faults[0].At, For: p.Faults[0].For + 3*time.Second, Kind: LateRemovals, Host: Leader})
+		}
 		p.end(2 * time.Second)
 	case 6: // keys change while nodes with little memory read them
 		if p.Seed%kindsOfPlans > 2 {
@@ -112,12 +157,17 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		}
 		p.end(time.Second)
 	default:
-		if p.Seed%kindsOfPlans == 3 && p.Seed/kindsOfPlans%2 == 0 { // many events
-			load.Wide, p.Settings.RingEvents = 40, 1<<12
-		}
-		return false
+		return p.plain()
 	}
 	return true
+}
+
+// plain makes a plan without a special one have many events at times. It returns false.
+func (p *Plan) plain() (complete bool) {
+	if p.Seed%kindsOfPlans == 3 && p.Seed/kindsOfPlans%2 == 0 {
+		p.Workload.Wide, p.Settings.RingEvents = 40, 1<<12
+	}
+	return false
 }
 
 // end ends the plan some time after its last fault.
