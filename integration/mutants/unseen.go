@@ -89,4 +89,5 @@ var unseen = map[string]string{
 	"a lease whose revocation has begun is renewed":                  noPieces,
 	"a loss is recorded for good by a replica that lags":             "not simulated: reads of replicas",
 	"a leader is quiet although a member does not hear it":           noMixed,
+	"a glance does not see that the members have changed":            "not simulated: members that are removed",
 }
