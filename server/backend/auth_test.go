@@ -1,9 +1,11 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -200,6 +203,39 @@ func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 	if rows, err := f.RefreshAuth(t.Context()); err != nil || rows.Version != lead.AuthRows().Version {
 		t.Fatalf("%v, %v", rows, err)
 	}
+}
+
+// TestAReplicaOpensWithTheUsersOfItsRevision: what it shows first must not be shown under older permissions.
+func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
+	store := newStore(t)
+	lead := open(t, store, func(*Config) {})
+	changing := &beforeChain{Store: store, do: sync.OnceFunc(func() {
+		mustChange(t, lead, setUser("a", "1"))
+		if _, err := lead.Txn(t.Context(), auth.System, put("k", "v"), true); err != nil {
+			t.Error(err)
+		}
+	})}
+	b, err := OpenReplica(t.Context(), changing, testConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBackend(t, b)
+	if b.Revision() != lead.Revision() || b.AuthRows().Version != lead.AuthRows().Version {
+		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.AuthRows().Version, lead.Revision(), lead.AuthRows().Version)
+	}
+}
+
+// beforeChain is a store that calls do before the chain row is read.
+type beforeChain struct {
+	sqlstore.Store
+	do func()
+}
+
+func (s *beforeChain) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if bytes.Equal(key, coder.ChainKey()) {
+		s.do()
+	}
+	return s.Store.Get(ctx, key)
 }
 
 func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {

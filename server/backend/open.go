@@ -117,15 +117,16 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if err := b.alarms.Load(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := b.users.Load(ctx); err != nil {
-		return nil, err
-	}
 	if err := b.space.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("reading the size of the database: %w", err)
 	}
 	began := cfg.Trace.Now()
 	rev, err := b.firstRevision(ctx)
 	if err != nil {
+		return nil, err
+	}
+	// Afterwards: what the node shows first must not be shown under older permissions.
+	if _, err := b.users.Load(ctx); err != nil {
 		return nil, err
 	}
 	cfg.Trace.Record(protocol.Step{Kind: protocol.Open, Began: began, Revision: rev})
