@@ -54,11 +54,14 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 // LeaseTimeToLive returns the remaining time of a lease; TTL -1, and no error, if the
 // lease does not exist.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	permit, err := s.guard.LeaseTimeToLive(ctx, r.ID, r.Keys)
+	permit, err := s.guard.Somebody(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l, err := s.backend.LeaseTimeToLive(ctx, permit, r.ID, r.Keys)
+	if err == nil && r.Keys {
+		err = s.guard.LeaseListed(ctx, l.Keys)
+	}
 	if err != nil {
 		return nil, err
 	}

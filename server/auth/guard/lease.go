@@ -17,14 +17,18 @@ func (g *Guard) LeaseRenew(ctx context.Context, id int64) (auth.Permit, error) {
 		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsPutPermitted(ai, key) })
 }
 
-// LeaseTimeToLive permits reading the lease. If keys is set it also permits listing the
-// lease's keys, which requires permission to read them.
-func (g *Guard) LeaseTimeToLive(ctx context.Context, id int64, keys bool) (auth.Permit, error) {
-	if !keys {
-		return g.Somebody(ctx)
-	}
-	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
-		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
+// LeaseListed returns nil if the caller may read keys of a lease, which are about to be listed. What was attached when the
+// call began must not be judged in their place.
+func (g *Guard) LeaseListed(ctx context.Context, keys [][]byte) error {
+	_, err := g.leaseKeys(ctx, func(see func([]byte) error) error {
+		for _, key := range keys {
+			if err := see(key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
+	return err
 }
 
 // Leases permits listing all leases, which requires permission to read all their keys.
