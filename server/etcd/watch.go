@@ -51,7 +51,10 @@ func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
 				cancel(err)
 				return
 			}
-			s.handle(ctx, watches, r)
+			if err := s.handle(ctx, watches, r); err != nil {
+				cancel(err)
+				return
+			}
 		}
 	})
 	for {
@@ -65,14 +68,18 @@ func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
 	}
 }
 
-func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.WatchRequest) {
+// handle hands a request to the stream. An error ends the stream.
+func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.WatchRequest) error {
 	switch u := r.RequestUnion.(type) {
 	case *pb.WatchRequest_CreateRequest:
 		if u.CreateRequest != nil {
 			c := watchCreate(u.CreateRequest)
 			verdict := watch.Verdict{}
 			if c.StartRevision >= 0 { // else that is why it is refused
-				reason := s.refusal(ctx, c.Key, c.End)
+				reason, err := s.refusal(ctx, c.Key, c.End)
+				if err != nil {
+					return err
+				}
 				if verdict = watch.Permitted; reason != "" {
 					verdict = watch.Refused(reason)
 					s.audit.deniedWatch(ctx, c.Key, c.End, reason)
@@ -93,24 +100,27 @@ func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.Wat
 		// could fill the log with requests of a few bytes.
 		s.log.Debug("unknown watch request ignored")
 	}
+	return nil
 }
 
-// refusal returns why the caller may not watch the keys, in etcd's words; "" if it may.
-func (s *watchServer) refusal(ctx context.Context, key, end []byte) string {
+// refusal returns why the caller may not watch the keys, in etcd's words; "" if it may. The error says that this is not
+// known: etcd knows always, and its client takes a refusal for the last word, but opens the watches of a stream that ended
+// again.
+func (s *watchServer) refusal(ctx context.Context, key, end []byte) (string, error) {
 	err := s.guard.Watch(ctx, key, end)
 	switch {
 	case err == nil:
-		return ""
+		return "", nil
 	case errors.Is(err, etcdauth.ErrInvalidAuthToken):
-		return rpctypes.ErrGRPCInvalidAuthToken.Error()
+		return rpctypes.ErrGRPCInvalidAuthToken.Error(), nil
 	case errors.Is(err, etcdauth.ErrAuthOldRevision):
-		return rpctypes.ErrGRPCAuthOldRevision.Error()
+		return rpctypes.ErrGRPCAuthOldRevision.Error(), nil
 	case errors.Is(err, etcdauth.ErrUserEmpty):
-		return rpctypes.ErrGRPCUserEmpty.Error()
-	case !errors.Is(err, etcdauth.ErrPermissionDenied):
-		s.log.Warn("who may watch is not known", "error", err)
+		return rpctypes.ErrGRPCUserEmpty.Error(), nil
+	case errors.Is(err, etcdauth.ErrPermissionDenied):
+		return rpctypes.ErrGRPCPermissionDenied.Error(), nil
 	}
-	return rpctypes.ErrGRPCPermissionDenied.Error()
+	return "", err
 }
 
 // ended returns the error a stream ends with.

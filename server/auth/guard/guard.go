@@ -104,15 +104,19 @@ func kindOf(token string) string {
 }
 
 // judge calls check with the users and roles that this node knows. A refusal may be due to
-// outdated users and roles. If a newer version exists, judge loads it and calls check again.
+// outdated users and roles. If a newer version exists, judge loads it and calls check again. If that is not known, its
+// error is the reason why.
 func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
 	rows := g.node.AuthRows()
 	err := check(g.view(rows))
 	if err == nil {
 		return nil
 	}
-	newer, nerr := g.node.RefreshAuth(ctx)
-	if nerr != nil || newer.Version <= rows.Version {
+	newer, unconfirmed := g.node.RefreshAuth(ctx)
+	switch {
+	case unconfirmed != nil:
+		return unconfirmed
+	case newer.Version <= rows.Version:
 		return err
 	}
 	return check(g.view(newer))

@@ -287,9 +287,30 @@ func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 type staleNode struct {
 	*backend.Backend
 	rows *auth.Rows
+	away error // the table cannot be read
 }
 
 func (n *staleNode) AuthRows() *auth.Rows { return n.rows }
+
+func (n *staleNode) RefreshAuth(ctx context.Context) (*auth.Rows, error) {
+	if n.away != nil {
+		return nil, n.away
+	}
+	return n.Backend.RefreshAuth(ctx)
+}
+
+// A permission may have been granted that the node does not know.
+func TestARefusalThatCannotBeConfirmedIsNotAnswered(t *testing.T) {
+	n := newNode(t)
+	lead := newGuard(t, n)
+	populate(t, lead)
+	stale := &staleNode{Backend: n, rows: n.AuthRows(), away: mvcc.ErrTimeout}
+	g := newGuard(t, stale)
+	require.NoError(t, g.Watch(as(t, lead, "ann"), []byte("a/x"), nil))
+	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), mvcc.ErrTimeout)
+	stale.away = nil
+	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), etcdauth.ErrPermissionDenied)
+}
 
 // A change that waits while another one is made is of an old revision, and its caller of the new
 // one all the same.
