@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -24,12 +25,13 @@ import (
 // clients are the programs that use the cluster. They call its RPCs directly: etcd's client
 // would hide errors, and cost more.
 type clients struct {
-	w        *world
-	recorder *history.Recorder
-	auditor  *watcher // sees all revisions; the account of the store
-	running  sync.WaitGroup
-	began    time.Duration // since the start of the world
-	stopped  chan struct{}
+	w          *world
+	*directory // of the plan's users; nil: none
+	recorder   *history.Recorder
+	auditor    *watcher // sees all revisions; the account of the store
+	running    sync.WaitGroup
+	began      time.Duration // since the start of the world
+	stopped    chan struct{}
 
 	mu          sync.Mutex
 	watches     []*watch
@@ -44,7 +46,7 @@ type clients struct {
 
 func newClients(w *world) *clients {
 	return &clients{
-		w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), compacted: make(map[string]int64),
+		w: w, directory: w.directory, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), compacted: make(map[string]int64),
 		requests: make(map[string]int),
 		stopped:  make(chan struct{}),
 	}
@@ -58,8 +60,19 @@ func (cl *clients) start() {
 	for _, node := range nodes {
 		for i := range load.Clients {
 			c := cl.newClient(fmt.Sprintf("c%d-%s", i, node), node)
+			if load.Users > 0 {
+				c.as, c.user = nil, user((i+slices.Index(nodes, node))%load.Users)
+				cl.running.Go(c.use)
+				continue
+			}
 			cl.running.Go(c.run)
 		}
+	}
+	if load.Users > 0 {
+		admin, nobody := cl.newClient("admin", nodes[1]), cl.newClient("nobody", nodes[2])
+		nobody.as = nil
+		cl.running.Go(admin.administer)
+		cl.running.Go(nobody.use)
 	}
 	for _, node := range nodes {
 		if load.Stale {
@@ -115,12 +128,18 @@ type client struct {
 	node    string
 	number  int                   // of its next request
 	local   bool                  // its watches are in the process of the node
+	user    string                // "": none, or root for all of the plan
+	as      *login                // nil: nobody's
 	conn    *grpc.ClientConn      // nil: none
 	seen    map[string]history.KV // by key; guarded by mu
 }
 
 func (cl *clients) newClient(name, node string) *client {
-	return &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node, seen: make(map[string]history.KV)}
+	c := &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node, seen: make(map[string]history.KV)}
+	if cl.directory != nil {
+		c.as = cl.directory.root
+	}
+	return c
 }
 
 // buffer is the size of a connection's buffers. The default is slow where connections are short.
@@ -131,7 +150,7 @@ func (c *client) connect() *grpc.ClientConn {
 	if c.conn != nil {
 		return c.conn
 	}
-	conn, err := grpc.NewClient("passthrough:///"+c.node+clientPort,
+	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return c.w.network.dial(ctx, c.process, address)
 		}),
@@ -142,7 +161,11 @@ func (c *client) connect() *grpc.ClientConn {
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
 		}),
-	)
+	}
+	if c.directory != nil {
+		options = append(options, c.identified()...)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+c.node+clientPort, options...)
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -161,7 +184,12 @@ func (c *client) disconnect() {
 // failed is what a client does after an error: it connects again, to another node at times.
 func (c *client) failed(err error) {
 	c.w.trace(c.process.name, "failed at %s: %v", c.node, err)
-	if outcomeOf(err) == history.Refused {
+	if outcomeOf(err) == history.Refused || c.refused(err) {
+		if r, _ := refusalOf(err); r == unknown && c.user != "" {
+			ctx, cancel := c.timeout()
+			defer cancel()
+			_ = c.login(ctx) // it fails again
+		}
 		return
 	}
 	c.disconnect()
@@ -211,6 +239,13 @@ func (c *client) compose() func(context.Context) error {
 	if c.w.plan.Workload.Same {
 		request := a.put(prefix)
 		request.Lease, request.IgnoreLease = 0, false
+		return func(ctx context.Context) error { return c.change(ctx, request, false) }
+	}
+	if c.w.plan.Workload.Users > 0 && !c.oneIn(6) {
+		request := a.ofOneRole()
+		if !writes(request) {
+			return func(ctx context.Context) error { return c.ask(ctx, request) }
+		}
 		return func(ctx context.Context) error { return c.change(ctx, request, false) }
 	}
 	if c.w.plan.Workload.Single {
@@ -289,6 +324,11 @@ func (c *client) run() {
 				break
 			}
 		}
+		if load.Users > 0 && c.oneIn(4) {
+			if err := c.useMore(); err != nil {
+				c.failed(err)
+			}
+		}
 		c.pause(load.Think)
 	}
 }
@@ -340,8 +380,11 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 		return history.Op{Request: request, Twice: twice}
 	})
 	node, half := c.node, halfTime(ctx)
+	claim := c.claims(request, nil, nil)
 	answer, err := c.call(ctx, request)
-	if err != nil {
+	if c.refused(err) {
+		c.recorder.Finish(op, history.Denied, 0, nil, err)
+	} else if err != nil {
 		op.MaxRevision = c.w.chain().Revision
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 	} else {
@@ -356,6 +399,7 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 			c.shows(shown{node: node}, revision)
 		}
 	}
+	c.claimed(claim, op.Outcome, op.Revision, err)
 	c.w.trace(c.process.name, "%v", op)
 	return err
 }
@@ -376,9 +420,13 @@ func (c *client) ask(ctx context.Context, request proto.Message) error {
 func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV, error) {
 	read := c.recorder.BeginRead(history.Read{Request: request, Serializable: serializable(request)})
 	shown, sent := c.shown(), time.Now()
+	claim := c.claims(request, nil, nil)
 	answer, err := c.call(ctx, request)
 	switch {
 	case err == nil:
+	case c.refused(err):
+		c.claim(claim, 0, math.MaxInt64, err)
+		return nil, err
 	case outcomeOf(err) == history.Refused:
 		c.recorder.RefuseRead(read, err)
 		return nil, err
@@ -388,6 +436,10 @@ func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV,
 	revision := strip(answer)
 	read.Answer = answer
 	c.recorder.FinishRead(read, revision, nil)
+	if claim != nil && read.Serializable {
+		claim.after, claim.stale = shown.revision, true
+	}
+	c.claim(claim, revision, math.MaxInt64, nil)
 	if !read.Serializable {
 		c.w.judgeWitness(shown.node, sent, revision)
 	}

@@ -412,7 +412,11 @@ func (s *session) BeginBatchWrite() sqlstore.BatchWrite {
 			own[i] = sqlstore.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), Old: bytes.Clone(op.Old)}
 		}
 		_, err := statement(ctx, s, kindOf(own), "commit of "+strconv.Itoa(len(own)), func() (struct{}, error) {
-			return struct{}{}, commit(s.d.store, own)
+			err := commit(s.d.store, own)
+			if users := s.d.w.directory; users != nil {
+				users.commit(own, err)
+			}
+			return struct{}{}, err
 		})
 		return err
 	})

@@ -319,6 +319,10 @@ func (c *client) keepAlive(ctx context.Context, id int64) (ttl int64, err error)
 func (c *client) revoke(l *lease) *history.Op {
 	ctx, cancel := c.timeout()
 	defer cancel()
+	return c.revokeWithin(ctx, l)
+}
+
+func (c *client) revokeWithin(ctx context.Context, l *lease) *history.Op {
 	l.revoked = c.now()
 	op := c.recorder.Begin(func(int) history.Op { return history.Op{Revoke: l.id} })
 	r, err := pb.NewLeaseClient(c.connect()).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l.id})

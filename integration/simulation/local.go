@@ -46,6 +46,11 @@ func (m *machine) look() {
 		m.w.fail("%s shows revision %d, and knows of a compaction at %d; it was at %d and %d", m.name, shown, compacted, m.shown, m.compacted)
 	}
 	m.shown, m.compacted = shown, compacted
+	if users := m.w.directory; users != nil {
+		if version := m.node.Backend().AuthRows().Version; version < users.required(shown) {
+			m.w.fail("%s shows revision %d, and knows users and roles of version %d; they were at %d before", m.name, shown, version, users.required(shown))
+		}
+	}
 }
 
 // watchStream is a stream of watches: of a connection, or in the process of a node.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/backend"
@@ -181,7 +182,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 		}
 	}()
 	sc := server.DefaultConfig()
-	sc.Logger, sc.Name = logger, m.name
+	sc.Logger, sc.Name, sc.BcryptCost = logger, m.name, bcrypt.MinCost
 	sc.ListenClientURLs, sc.PeerURLs = cfg.ClientURLs, cfg.PeerURLs
 	sc.Listen = func(_, address string) (net.Listener, error) { return m.w.network.listen(p, address) }
 	sc.EnableGRPCGateway = false

@@ -66,6 +66,7 @@ type Workload struct {
 	Stale  bool // another client of each node reads what the node shows, and nothing else
 	Newest bool // another client of each node reads the newest state there, and nothing else
 	Single bool // clients read, put and delete single keys only, and most of them the same one for a while
+	Users  int  // that clients are; 0: there is no authentication
 	Again  bool // leases are revoked when their time is up, and granted again under the same id
 }
 

@@ -90,7 +90,7 @@ func (v *Verifier) index(op *Op) {
 	}
 	switch {
 	case op.Revoke != 0:
-		if op.Outcome != Refused {
+		if op.Outcome != Refused && op.Outcome != Denied {
 			v.deletes = append(v.deletes, op)
 		}
 	case op.Outcome == Applied:
@@ -222,7 +222,7 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 		}
 	case Pending, Unknown:
 		v.UnknownFound++
-	case NotApplied, Refused:
+	case NotApplied, Refused, Denied:
 		v.fail("revision %d is the effect of a request that must have none: %v", r.Number, op)
 	}
 	if op.MinRevision >= r.Number {
