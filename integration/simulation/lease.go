@@ -163,6 +163,7 @@ func (c *client) timeToLive(l *lease) {
 	defer cancel()
 	r, err := pb.NewLeaseClient(c.connect()).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: l.id, Keys: true})
 	c.w.trace(c.process.name, "time to live of %x: %d, %v", l.id, r.GetTTL(), err)
+	slack, orderly := c.w.plan.handovers(l.last-c.began, c.now()-c.began)
 	switch left := l.end() - c.now(); {
 	case err != nil:
 		c.failed(err)
@@ -170,6 +171,8 @@ func (c *client) timeToLive(l *lease) {
 		c.lost(l)
 	case r.GrantedTTL != l.ttl || float64(r.TTL) < left.Seconds()-1:
 		c.w.fail("lease %x of %d s, renewed at %v, has %d s of %d at %v", l.id, l.ttl, l.promised, r.TTL, r.GrantedTTL, c.now())
+	case orderly && float64(r.TTL) > (l.latest()-c.now()+slack).Seconds():
+		c.w.fail("lease %x of %d s, renewed at %v the last time, has %d s at %v", l.id, l.ttl, l.last, r.TTL, c.now())
 	}
 }
 

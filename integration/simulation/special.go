@@ -26,6 +26,15 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		if p.Seed < 60 || p.Seed%kindsOfPlans != 4 {
 			return p.plain()
 		}
+		if p.Seed%120 == 4 { // long leases, which are renewed rarely while the leader changes in order
+			load.TTL, load.Clients = 14+r.IntN(6), 1
+			p.Faults = nil
+			for at := between(4*time.Second, 8*time.Second); at < 24*time.Second; at += between(4*time.Second, 8*time.Second) {
+				p.Faults = append(p.Faults, Fault{At: at, Kind: Move, Host: nodes[r.IntN(len(nodes))]})
+			}
+			p.end(4 * time.Second)
+			return true
+		}
 		// Leases are renewed after a checkpoint has written less, and then their leader fails.
 		load.Half, load.TTL, load.Think = true, 14+r.IntN(5), between(200*time.Millisecond, 600*time.Millisecond)
 		for at := between(8*time.Second, 11*time.Second); at < 24*time.Second; at += between(3*time.Second, 5*time.Second) {
