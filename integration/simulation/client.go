@@ -475,7 +475,7 @@ func (c *client) shows(before shown, revision int64) {
 	c.newest[before.node] = max(c.newest[before.node], revision)
 	c.mu.Unlock()
 	c.w.machines[before.node].look()
-	if revision < before.revision && !c.w.plan.replaces() {
+	if revision < before.revision && !c.w.plan.reuses() {
 		c.w.fail("%s shows revision %d to %s, and has shown %d", before.node, revision, c.process.name, before.revision)
 	}
 }
@@ -506,7 +506,7 @@ func (c *client) acknowledged(op *history.Op) {
 	other := c.acked[op.Revision]
 	c.acked[op.Revision] = op
 	c.mu.Unlock()
-	if other != nil && !c.w.plan.replaces() {
+	if other != nil && !c.w.plan.reuses() {
 		c.w.fail("one revision was acknowledged twice:\n  %v\n  %v", other, op)
 	}
 }

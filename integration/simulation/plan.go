@@ -171,6 +171,12 @@ func (p Plan) replaces() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind.replaces() })
 }
 
+// reuses reports whether clients may see that: also if the only node that knows of the lost revisions hangs for a while.
+func (p Plan) reuses() bool {
+	hangs := slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Pause })
+	return p.replaces() || p.loses() && hangs
+}
+
 func (k Kind) replaces() bool {
 	switch k {
 	case Replace, Repeat, Even, Overtake, Unread:

@@ -109,9 +109,9 @@ func TestLeadersThatAreNotReplacedAreJudged(t *testing.T) {
 		wrong bool
 	}{
 		{"soon", 5 * time.Second, long, disturbance{}, false},
-		{"late", 12 * time.Second, long, disturbance{}, true},
+		{"late", 7 * time.Second, long, disturbance{}, true},
 		{"never", 0, long, disturbance{}, true},
-		{"the fault is short", 0, disturbance{Fault{Kind: PowerOff}, "n1", 2 * time.Second, 9 * time.Second}, disturbance{}, false},
+		{"the fault is short", 0, disturbance{Fault{Kind: PowerOff}, "n1", 2 * time.Second, 5 * time.Second}, disturbance{}, false},
 		{"of another node", 0, disturbance{Fault{Kind: PowerOff}, "n3", 2 * time.Second, 20 * time.Second}, disturbance{}, false},
 		{"of a link", 0, disturbance{Fault{Kind: Partition, Peer: "n3"}, "n1", 2 * time.Second, 20 * time.Second}, disturbance{}, false},
 		{"another fault", 0, long, disturbance{Fault{Kind: Outage}, databaseHost, 3 * time.Second, 4 * time.Second}, false},
