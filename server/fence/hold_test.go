@@ -54,6 +54,14 @@ func (b *faultyBatch) Commit(ctx context.Context) error {
 	return fault(commit)
 }
 
+// always makes each commit go wrong as fault says.
+func (f *faulty) always(fault func(commit func() error) error) {
+	f.fault = func(commit func() error) error {
+		defer f.always(fault)
+		return fault(commit)
+	}
+}
+
 func newStore(t *testing.T) *faulty {
 	t.Helper()
 	store := memstore.New()

@@ -249,84 +249,51 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	})
 }
 
-// refusingStore refuses some commits.
-type refusingStore struct {
-	sqlstore.Store
-	refuses int
-}
-
-func (s *refusingStore) BeginBatchWrite() sqlstore.BatchWrite {
-	return &refusedCommit{s.Store.BeginBatchWrite(), s}
-}
-
-type refusedCommit struct {
-	sqlstore.BatchWrite
-	store *refusingStore
-}
-
-func (c *refusedCommit) Commit(ctx context.Context) error {
-	if c.store.refuses--; c.store.refuses >= 0 {
-		return sqlstore.ErrUnavailable
-	}
-	return c.BatchWrite.Commit(ctx)
-}
-
 // TestLossIsRecordedOnceTheDatabaseTakesWrites: the process keeps trying, and is done then.
 func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &refusingStore{newStore(t), 10}
+		store, commits := newStore(t), 0
+		store.always(func(commit func() error) error {
+			if commits++; commits <= 10 {
+				return sqlstore.ErrUnavailable
+			}
+			return commit()
+		})
 		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 		r.Report(ErrDataLost)
 		if r.Fate() != LossPending {
 			t.Errorf("fate %d", r.Fate())
 		}
 		r.Run(t.Context())
-		if got := lostRow(t, store.Store); r.Fate() != LossWritten || got.Revision != 5 {
+		if got := lostRow(t, store); r.Fate() != LossWritten || got.Revision != 5 {
 			t.Errorf("fate %d, %+v", r.Fate(), got)
 		}
 	})
 }
 
-// uncertainStore answers that the outcome of commits is unknown.
-type uncertainStore struct {
-	sqlstore.Store
-	takes   int // the commit of that number, from 1, takes effect
-	commits int
-}
-
-func (s *uncertainStore) BeginBatchWrite() sqlstore.BatchWrite {
-	return &uncertainCommit{s.Store.BeginBatchWrite(), s}
-}
-
-type uncertainCommit struct {
-	sqlstore.BatchWrite
-	store *uncertainStore
-}
-
-func (c *uncertainCommit) Commit(ctx context.Context) error {
-	if c.store.commits++; c.store.commits == c.store.takes {
-		if err := c.BatchWrite.Commit(ctx); err != nil {
-			return err
-		}
-	}
-	if c.store.commits > 100 {
-		return errors.New("too many commits")
-	}
-	return sqlstore.ErrUncertain
-}
-
 // TestUnknownOutcomeOfALossIsLookedFor after a pause, and the loss counts as written once the row shows it.
 func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &uncertainStore{Store: newStore(t), takes: 3}
+		store, commits := newStore(t), 0
+		store.always(func(commit func() error) error {
+			if commits++; commits == 3 { // it takes effect
+				if err := commit(); err != nil {
+					return err
+				}
+			}
+			if commits > 100 {
+				return errors.New("too many commits")
+			}
+			return sqlstore.ErrUncertain
+		})
 		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
-		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || store.commits != 3 {
-			t.Fatal(err, r.Fate(), store.commits)
+		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || commits != 3 {
+			t.Fatal(err, r.Fate(), commits)
 		}
 		r.seen.Note(coder.Chain{Sequence: 8, Term: 3, Revision: 6})
 		began := time.Now()
 		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) || time.Since(began) != recordTimeout {
-			t.Errorf("%v after %s and %d commits", err, time.Since(began), store.commits)
+			t.Errorf("%v after %s and %d commits", err, time.Since(began), commits)
 		}
 	})
 }
