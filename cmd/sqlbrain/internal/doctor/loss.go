@@ -3,11 +3,14 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 // watched returns the rows of fence.WatchedKeys in one snapshot, nil for one that does not exist. It reports false as
@@ -15,25 +18,18 @@ import (
 func (e *examination) watched(ctx context.Context, check string) (values [][]byte, ok bool) {
 	keys := fence.WatchedKeys()
 	values = make([][]byte, len(keys))
-	rows, err := e.conn.QueryContext(ctx, "SELECT internal_key, object_value FROM object WHERE internal_key IN (?, ?)", keys[0], keys[1])
-	if err != nil {
-		e.broken(check, err)
-		return nil, false
-	}
-	defer rows.Close() //nolint:errcheck // Err has what matters
-	for rows.Next() {
+	const text = "SELECT internal_key, object_value FROM object WHERE internal_key IN (?, ?)"
+	err := sqldb.EachRow(ctx, e.conn, text, []any{keys[0], keys[1]}, func(rows *sql.Rows) (bool, error) {
 		var key, value []byte
 		if err := rows.Scan(&key, &value); err != nil {
-			e.broken(check, err)
-			return nil, false
+			return false, err
 		}
-		for i := range keys {
-			if bytes.Equal(key, keys[i]) {
-				values[i] = value
-			}
+		if i := slices.IndexFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }); i >= 0 {
+			values[i] = value
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return true, nil
+	})
+	if err != nil {
 		e.broken(check, err)
 		return nil, false
 	}
