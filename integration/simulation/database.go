@@ -309,6 +309,13 @@ func (d *database) setTrouble(host string, t trouble) {
 	d.trouble[host] = t
 }
 
+// troubled makes the statements of a host troubled for a time.
+func (d *database) troubled(host string, t trouble, length time.Duration) {
+	d.setTrouble(host, t)
+	time.Sleep(length)
+	d.setTrouble(host, trouble{})
+}
+
 func (d *database) setDown(by int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -80,13 +80,9 @@ func (w *world) cause(cl *clients, f Fault) {
 		w.network.hang(name, rnd, rnd.Float64())
 	case Statements:
 		draw := func() int { return rnd.IntN(2) * rnd.IntN(200) }
-		w.database.setTrouble(name, trouble{before: draw(), after: draw(), lost: draw(), late: draw(), hang: draw() / 4})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{before: draw(), after: draw(), lost: draw(), late: draw(), hang: draw() / 4}, f.For)
 	case SlowStatements:
-		w.database.setTrouble(name, trouble{slow: time.Duration(rnd.Int64N(int64(time.Second)))})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{slow: time.Duration(rnd.Int64N(int64(time.Second)))}, f.For)
 	case Outage:
 		w.database.setDown(1)
 		time.Sleep(f.For)
@@ -102,29 +98,17 @@ func (w *world) cause(cl *clients, f Fault) {
 		time.Sleep(f.For)
 		w.network.refuse(name, -1)
 	case ReadOnly:
-		w.database.setTrouble(name, trouble{readOnly: true})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{readOnly: true}, f.For)
 	case Failing:
-		w.database.setTrouble(name, trouble{before: 300})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{before: 300}, f.For)
 	case LateAnswers:
-		w.database.setTrouble(name, trouble{answer: []time.Duration{90 * time.Millisecond, 400 * time.Millisecond}[rnd.IntN(2)]})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{answer: []time.Duration{90 * time.Millisecond, 400 * time.Millisecond}[rnd.IntN(2)]}, f.For)
 	case Late:
-		w.database.setTrouble(name, trouble{answer: 200 * time.Millisecond, read: 400 * time.Millisecond})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{answer: 200 * time.Millisecond, read: 400 * time.Millisecond}, f.For)
 	case LateLists:
-		w.database.setTrouble(name, trouble{list: time.Second})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{list: time.Second}, f.For)
 	case LateRemovals:
-		w.database.setTrouble(name, trouble{removal: 200 * time.Millisecond})
-		time.Sleep(f.For)
-		w.database.setTrouble(name, trouble{})
+		w.database.troubled(name, trouble{removal: 200 * time.Millisecond}, f.For)
 	case Loss:
 		w.lose(cl, f.For, rnd)
 	case Replace, Repeat, Even, Overtake, Unread:
