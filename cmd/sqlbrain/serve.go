@@ -39,7 +39,6 @@ a second later or more, ends the process at once.`,
 // serve puts the server together, runs it until ctx ends, and takes it apart in
 // the opposite order. It calls prepare before it touches the schema.
 func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (err error) {
-	useTwoThreads()
 	container := containerMemory()
 	memory := p.settings.FitMemory(container)
 	defer tuneCollector(memory)()

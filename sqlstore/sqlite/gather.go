@@ -45,6 +45,7 @@ type gathering struct {
 	length  int                          // of what is in buffer and not in the file
 	extent  int64                        // up to which the file need not be extended
 	synced  bool                         // by the default file system, with its entry in the directory
+	written int                          // since the last sync
 }
 
 // baseVFS is the default file system.
@@ -157,6 +158,7 @@ func (g *gathering) extend(tls *libc.TLS, file uintptr, end int64) {
 
 func gatherWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	g := gatheringOf(file)
+	g.written += int(n)
 	if g.length == 0 || offset != g.offset+int64(g.length) || g.length+int(n) > gatherBytes {
 		if _, rc := flushed(tls, file); rc != sqlite3.SQLITE_OK {
 			return rc
@@ -196,8 +198,10 @@ func gatherSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	if rc != sqlite3.SQLITE_OK {
 		return rc
 	}
+	written := g.written
+	g.written = 0
 	if g.synced {
-		return syncData(tls, file, flags)
+		return syncData(tls, file, flags, written)
 	}
 	rc = function[syncFile](g.base.FxSync)(tls, file, flags)
 	g.synced = rc == sqlite3.SQLITE_OK

@@ -2,29 +2,42 @@ package sqlite
 
 import (
 	"errors"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// fdatasync flushes the data of a file, and its size if that changed. Tests replace it.
-var fdatasync = unix.Fdatasync
+// fdatasync flushes the data of a file, and its size if that changed. Tests replace both.
+var (
+	fdatasync       = unix.Fdatasync
+	kernelFdatasync = flushByKernel
+)
 
-// syncData flushes the log as SQLite does where fdatasync is known when it is compiled, which it is
-// not in the driver: fsync flushes the times of the file as well, so each commit writes to the
+// smallCommit is how many bytes of log a commit of one create or two has at most. Such a commit has few callers to
+// wait for it, and no others whose requests could be read meanwhile. The answer comes 0.03 ms earlier
+// if the thread waits for the flush.
+const smallCommit = 64 << 10
+
+// syncData flushes the log, to which written bytes were added, as SQLite does where fdatasync is known when it
+// is compiled, which it is not in the driver: fsync flushes the times of the file as well, so each commit writes to the
 // journal of the file system.
-func syncData(_ *libc.TLS, file uintptr, _ int32) int32 {
+func syncData(_ *libc.TLS, file uintptr, _ int32, written int) int32 {
 	f := at[sqlite3.TunixFile](file) // the default file system's
-	for {
-		err := fdatasync(int(f.Fh))
-		if err == nil {
-			return sqlite3.SQLITE_OK
-		}
-		var errno unix.Errno
-		if !errors.As(err, &errno) || errno != unix.EINTR {
-			f.FlastErrno = int32(errno)
-			return sqlite3.SQLITE_IOERR_FSYNC
-		}
+	err := errNotBegun
+	if written > smallCommit || runtime.GOMAXPROCS(0) == 1 {
+		err = kernelFdatasync(int(f.Fh))
 	}
+	for errors.Is(err, errNotBegun) || errors.Is(err, unix.EINTR) {
+		err = fdatasync(int(f.Fh))
+	}
+	if err == nil {
+		return sqlite3.SQLITE_OK
+	}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		f.FlastErrno = int32(errno)
+	}
+	return sqlite3.SQLITE_IOERR_FSYNC
 }

@@ -1,11 +1,16 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -13,12 +18,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// replaceDataSync replaces fdatasync during the test, which must not be parallel.
-func replaceDataSync(t *testing.T, f func(descriptor int) error) {
+// replaceDataSync replaces both ways to flush a log during the test, which must not be parallel.
+func replaceDataSync(t *testing.T, waiting, byKernel func(descriptor int) error) {
 	t.Helper()
-	fdatasync = f
-	t.Cleanup(func() { fdatasync = unix.Fdatasync })
+	fdatasync, kernelFdatasync = waiting, byKernel
+	t.Cleanup(func() { fdatasync, kernelFdatasync = unix.Fdatasync, flushByKernel })
 }
+
+func fails(int) error { return unix.EIO }
 
 // TestLogIsSyncedByFdatasyncAfterItsDirectory: the default file system's first sync of a new log also
 // flushes the directory.
@@ -33,16 +40,87 @@ func TestLogIsSyncedByFdatasyncAfterItsDirectory(t *testing.T) {
 			return unix.EINTR
 		}
 		return nil
-	})
+	}, fails)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	for range 2 {
 		writeTo(tls, file, []byte("frame"), 0)
 		require.EqualValues(t, sqlite3.SQLITE_OK, gatherSync(tls, file, 0))
 	}
 	require.Equal(t, []string{"write 5", "sync", "write 5", "fdatasync 7", "fdatasync 7", "fdatasync 7"}, disk.calls)
 
-	replaceDataSync(t, func(int) error { return unix.EIO })
+	replaceDataSync(t, fails, fails)
 	require.EqualValues(t, sqlite3.SQLITE_IOERR_FSYNC, gatherSync(tls, file, 0))
 	require.EqualValues(t, unix.EIO, at[sqlite3.TunixFile](file).FlastErrno)
+}
+
+// TestWhoFlushesTheLog: the kernel by itself, unless few callers wait and there is another thread for others,
+// or the kernel does not do it.
+func TestWhoFlushesTheLog(t *testing.T) {
+	for _, c := range []struct {
+		written, threads int
+		kernel           error
+		want             []string
+	}{
+		{written: smallCommit, threads: 2, want: []string{"waiting"}},
+		{written: smallCommit + 1, threads: 2, want: []string{"by kernel"}},
+		{written: 1, threads: 1, want: []string{"by kernel"}},
+		{written: 1, threads: 1, kernel: errNotBegun, want: []string{"by kernel", "waiting"}},
+		{written: 1, threads: 1, kernel: unix.EIO, want: []string{"by kernel"}},
+	} {
+		tls, file := diskFile(t)
+		gatheringOf(file).synced = true
+		var calls []string
+		replaceDataSync(t, func(int) error {
+			calls = append(calls, "waiting")
+			return nil
+		}, func(int) error {
+			calls = append(calls, "by kernel")
+			return c.kernel
+		})
+		before := runtime.GOMAXPROCS(c.threads)
+		for half := range 2 {
+			writeTo(tls, file, make([]byte, (c.written+half)/2), int64(half*c.written/2))
+		}
+		rc := gatherSync(tls, file, 0)
+		runtime.GOMAXPROCS(before)
+		require.Equal(t, c.want, calls, "%+v", c)
+		require.Equal(t, errors.Is(c.kernel, unix.EIO), rc != sqlite3.SQLITE_OK, "%+v", c)
+		require.Zero(t, gatheringOf(file).written)
+	}
+}
+
+// TestKernelFlushes flushes files at the same time, and what cannot be flushed.
+func TestKernelFlushes(t *testing.T) {
+	if _, err := newFlusher(); err != nil {
+		t.Skipf("this kernel has no io_submit, or permits no queue: %v", err)
+	}
+	const files = 4
+	before := len(flushers.idle)
+	var all sync.WaitGroup
+	for i := range files {
+		f, err := os.Create(filepath.Join(t.TempDir(), strconv.Itoa(i)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		all.Go(func() {
+			for range 50 {
+				_, err := f.WriteString("frame")
+				assert.NoError(t, err)
+				assert.NoError(t, flushByKernel(int(f.Fd())))
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, len(flushers.idle), before+files)
+
+	idle := len(flushers.idle)
+	require.ErrorIs(t, flushByKernel(-1), errNotBegun)
+	device, err := os.Open("/dev/null")
+	require.NoError(t, err)
+	defer func() { _ = device.Close() }()
+	require.ErrorIs(t, flushByKernel(int(device.Fd())), errNotBegun, "a file that cannot be flushed")
+	require.Len(t, flushers.idle, idle)
+
+	require.ErrorIs(t, flushResult{negative: -int64(unix.EIO)}.outcome(), unix.EIO)
 }
 
 func TestCommitWhoseFlushFailedIsUncertain(t *testing.T) {
@@ -53,9 +131,9 @@ func TestCommitWhoseFlushFailedIsUncertain(t *testing.T) {
 		return b.Commit(t.Context())
 	}
 	require.NoError(t, commit("before"))
-	replaceDataSync(t, func(int) error { return unix.EIO })
+	replaceDataSync(t, fails, fails)
 	require.ErrorIs(t, commit("lost"), sqlstore.ErrUncertain)
-	replaceDataSync(t, unix.Fdatasync)
+	replaceDataSync(t, unix.Fdatasync, flushByKernel)
 	require.NoError(t, commit("after"))
 }
 
@@ -73,14 +151,15 @@ func TestAcknowledgedCommitsSurviveLossOfPower(t *testing.T) {
 		return content
 	}
 	flushed := map[string][]byte{} // by suffix
-	replaceDataSync(t, func(descriptor int) error {
+	keep := func(descriptor int) error {
 		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", descriptor))
 		require.NoError(t, err)
 		if name == path+"-wal" { // of this store
 			flushed["-wal"] = read(name)
 		}
 		return unix.Fdatasync(descriptor)
-	})
+	}
+	replaceDataSync(t, keep, keep)
 	logs := map[string]bool{}
 	for i := range 20 {
 		// SQLite flushes the file at a checkpoint, and then only the log until the next one.
