@@ -18,6 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -33,13 +34,8 @@ type unreliable struct {
 	t    testing.TB
 }
 
-type unreliableBatch struct {
-	sqlstore.BatchWrite
-	u *unreliable
-}
-
 func (u *unreliable) BeginBatchWrite() sqlstore.BatchWrite {
-	return &unreliableBatch{BatchWrite: u.Store.BeginBatchWrite(), u: u}
+	return storetest.OnCommit(u.Store.BeginBatchWrite(), u.commit)
 }
 
 func (u *unreliable) roll() int {
@@ -58,9 +54,9 @@ func (u *unreliable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 	return u.Store.MultiGet(ctx, keys)
 }
 
-func (b *unreliableBatch) Commit(ctx context.Context) error {
-	b.u.deliverLate()
-	switch b.u.roll() {
+func (u *unreliable) commit(ctx context.Context, b *storetest.Batch) error {
+	u.deliverLate()
+	switch u.roll() {
 	case 1:
 		return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
 	case 2:
@@ -71,9 +67,9 @@ func (b *unreliableBatch) Commit(ctx context.Context) error {
 		}
 		return fmt.Errorf("%w: lost on the way back", sqlstore.ErrUncertain)
 	case 4:
-		b.u.mu.Lock()
-		b.u.late = append(b.u.late, func() error { return b.BatchWrite.Commit(context.Background()) })
-		b.u.mu.Unlock()
+		u.mu.Lock()
+		u.late = append(u.late, func() error { return b.BatchWrite.Commit(context.Background()) })
+		u.mu.Unlock()
 		return fmt.Errorf("%w: on its way still", sqlstore.ErrUncertain)
 	}
 	return b.BatchWrite.Commit(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // lostRow returns the lost row; ok is false if there is none.
@@ -240,25 +241,12 @@ type deaf struct {
 }
 
 func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
-	return &deafBatch{d.Store.BeginBatchWrite(), d, false}
-}
-
-type deafBatch struct {
-	sqlstore.BatchWrite
-	d    *deaf
-	lost bool
-}
-
-func (b *deafBatch) PutIfNotExist(key, value []byte) {
-	b.lost = b.lost || string(key) == string(coder.LostKey())
-	b.BatchWrite.PutIfNotExist(key, value)
-}
-
-func (b *deafBatch) Commit(ctx context.Context) error {
-	if b.lost && b.d.refuse.Add(-1) >= 0 {
-		return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(d.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if b.Writes(coder.LostKey()) && d.refuse.Add(-1) >= 0 {
+			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // The database may be away, or the server be stopped, before the row is written.
@@ -294,23 +282,16 @@ type missingRow struct {
 	before func() // called before the report
 }
 
-type missingRowBatch struct {
-	sqlstore.BatchWrite
-	m *missingRow
-}
-
 func (m *missingRow) BeginBatchWrite() sqlstore.BatchWrite {
-	return &missingRowBatch{m.Store.BeginBatchWrite(), m}
-}
-
-func (b *missingRowBatch) Commit(ctx context.Context) error {
-	if err := b.BatchWrite.Commit(ctx); err != nil || !b.m.armed.Swap(false) {
-		return err
-	}
-	if b.m.before != nil {
-		b.m.before()
-	}
-	return fmt.Errorf("%w: made up", sqlstore.ErrRowMissing)
+	return storetest.OnCommit(m.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if err := b.BatchWrite.Commit(ctx); err != nil || !m.armed.Swap(false) {
+			return err
+		}
+		if m.before != nil {
+			m.before()
+		}
+		return fmt.Errorf("%w: made up", sqlstore.ErrRowMissing)
+	})
 }
 
 // TestMissingRowIsDataLoss: a commit that found a row missing took effect. It must not

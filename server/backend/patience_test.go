@@ -15,6 +15,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // reluctant is a store that keeps calls for some rows waiting.
@@ -84,23 +85,16 @@ func (s *reluctant) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlsto
 }
 
 func (s *reluctant) BeginBatchWrite() sqlstore.BatchWrite {
-	return reluctantBatch{s.Store.BeginBatchWrite(), s}
-}
-
-type reluctantBatch struct {
-	sqlstore.BatchWrite
-	store *reluctant
-}
-
-func (b reluctantBatch) Commit(ctx context.Context) error {
-	b.store.mu.Lock()
-	waits := b.store.commit
-	b.store.mu.Unlock()
-	if waits {
-		<-ctx.Done()
-		return errors.Join(sqlstore.ErrUncertain, ctx.Err())
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		s.mu.Lock()
+		waits := s.commit
+		s.mu.Unlock()
+		if waits {
+			<-ctx.Done()
+			return errors.Join(sqlstore.ErrUncertain, ctx.Err())
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // A takeover ends when the database does not answer one of its calls, whichever that is. The

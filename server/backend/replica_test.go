@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -476,18 +477,11 @@ func (s *late) holdCommits() (release func()) {
 }
 
 func (s *late) BeginBatchWrite() sqlstore.BatchWrite {
-	return lateBatch{s.Store.BeginBatchWrite(), s}
-}
-
-type lateBatch struct {
-	sqlstore.BatchWrite
-	s *late
-}
-
-func (b lateBatch) Commit(ctx context.Context) error {
-	err := b.BatchWrite.Commit(ctx)
-	b.s.wait()
-	return err
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		err := b.BatchWrite.Commit(ctx)
+		s.wait()
+		return err
+	})
 }
 
 // TestFollowerHidesCommitUnknownToLeader: a follower may find it in the table first.

@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func mustRestore(t *testing.T, store sqlstore.Store, compacted int64) *repair.Restore {
@@ -113,21 +114,14 @@ type failing struct {
 	commits int
 }
 
-type failingBatch struct {
-	sqlstore.BatchWrite
-	s *failing
-}
-
 func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
-	return &failingBatch{s.Store.BeginBatchWrite(), s}
-}
-
-func (b *failingBatch) Commit(ctx context.Context) error {
-	err := b.BatchWrite.Commit(ctx)
-	if b.s.commits++; err == nil && b.s.commits > 1 && b.s.commits%2 == 0 {
-		return fmt.Errorf("the connection is gone: %w", sqlstore.ErrUncertain)
-	}
-	return err
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		err := b.BatchWrite.Commit(ctx)
+		if s.commits++; err == nil && s.commits > 1 && s.commits%2 == 0 {
+			return fmt.Errorf("the connection is gone: %w", sqlstore.ErrUncertain)
+		}
+		return err
+	})
 }
 
 func TestRestoreOverUnreliableConnection(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -42,20 +43,13 @@ type watched struct {
 	committing atomic.Pointer[func()]
 }
 
-type watchedBatch struct {
-	sqlstore.BatchWrite
-	s *watched
-}
-
 func (s *watched) BeginBatchWrite() sqlstore.BatchWrite {
-	return watchedBatch{s.Store.BeginBatchWrite(), s}
-}
-
-func (b watchedBatch) Commit(ctx context.Context) error {
-	if f := b.s.committing.Load(); f != nil {
-		(*f)()
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if f := s.committing.Load(); f != nil {
+			(*f)()
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // The successor of a leader that has recorded that it stopped does not wait for its read lease.

@@ -13,6 +13,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // TestStaleRecordIsNotWritten: a cached record that is older than the key's index row is
@@ -88,26 +89,13 @@ type undeletable struct {
 	stuck atomic.Bool
 }
 
-type undeletableBatch struct {
-	sqlstore.BatchWrite
-	u       *undeletable
-	removes bool
-}
-
 func (u *undeletable) BeginBatchWrite() sqlstore.BatchWrite {
-	return &undeletableBatch{BatchWrite: u.Store.BeginBatchWrite(), u: u}
-}
-
-func (b *undeletableBatch) Del(key []byte) {
-	b.removes = true
-	b.BatchWrite.Del(key)
-}
-
-func (b *undeletableBatch) Commit(ctx context.Context) error {
-	if b.removes && b.u.stuck.Load() {
-		return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(u.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if b.Removes() && u.stuck.Load() {
+			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // TestPhysicalCompactionIsBounded: while rows cannot be removed, the caller gets an

@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // lazy is a store whose commits, and looks at the chain row, take a while longer.
@@ -23,16 +24,11 @@ type lazy struct {
 	look   atomic.Int64 // time.Duration
 }
 
-type lazyBatch struct {
-	sqlstore.BatchWrite
-	s *lazy
-}
-
-func (s *lazy) BeginBatchWrite() sqlstore.BatchWrite { return &lazyBatch{s.Store.BeginBatchWrite(), s} }
-
-func (b *lazyBatch) Commit(ctx context.Context) error {
-	<-time.After(b.s.commit) // the time it takes is what is tested
-	return b.BatchWrite.Commit(ctx)
+func (s *lazy) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		<-time.After(s.commit) // the time it takes is what is tested
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 func (s *lazy) Get(ctx context.Context, key []byte) ([]byte, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // faulty is a store whose next commit goes wrong as fault says, once.
@@ -36,22 +37,15 @@ func (f *faulty) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) 
 }
 
 func (f *faulty) BeginBatchWrite() sqlstore.BatchWrite {
-	return &faultyBatch{f.Store.BeginBatchWrite(), f}
-}
-
-type faultyBatch struct {
-	sqlstore.BatchWrite
-	f *faulty
-}
-
-func (b *faultyBatch) Commit(ctx context.Context) error {
-	commit := func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) }
-	fault := b.f.fault
-	if fault == nil {
-		return commit()
-	}
-	b.f.fault = nil
-	return fault(commit)
+	return storetest.OnCommit(f.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		commit := func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) }
+		fault := f.fault
+		if fault == nil {
+			return commit()
+		}
+		f.fault = nil
+		return fault(commit)
+	})
 }
 
 // always makes each commit go wrong as fault says.

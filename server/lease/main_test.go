@@ -24,6 +24,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/tso"
 )
 
@@ -304,7 +305,15 @@ func (s *faulty) holdCommits() (release func()) {
 }
 
 func (s *faulty) BeginBatchWrite() sqlstore.BatchWrite {
-	return faultyBatch{s.Store.BeginBatchWrite(), s}
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		s.mu.Lock()
+		commit := s.commit
+		s.mu.Unlock()
+		if commit == nil {
+			return b.BatchWrite.Commit(ctx)
+		}
+		return commit(ctx, b.BatchWrite)
+	})
 }
 
 func (s *faulty) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
@@ -317,19 +326,4 @@ func (s *faulty) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.
 		}
 	}
 	return s.Store.Iter(ctx, r)
-}
-
-type faultyBatch struct {
-	sqlstore.BatchWrite
-	s *faulty
-}
-
-func (b faultyBatch) Commit(ctx context.Context) error {
-	b.s.mu.Lock()
-	commit := b.s.commit
-	b.s.mu.Unlock()
-	if commit == nil {
-		return b.BatchWrite.Commit(ctx)
-	}
-	return commit(ctx, b.BatchWrite)
 }

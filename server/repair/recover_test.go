@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // table is a store with rows written by hand: one put of a key per revision.
@@ -218,26 +219,19 @@ type doubtful struct {
 }
 
 func (d *doubtful) BeginBatchWrite() sqlstore.BatchWrite {
-	return &doubtfulBatch{d.table.BeginBatchWrite(), d}
-}
-
-type doubtfulBatch struct {
-	sqlstore.BatchWrite
-	d *doubtful
-}
-
-func (b *doubtfulBatch) Commit(ctx context.Context) error {
-	if len(b.d.effects) == 0 {
-		return b.BatchWrite.Commit(ctx)
-	}
-	effect := b.d.effects[0]
-	b.d.effects = b.d.effects[1:]
-	if effect {
-		if err := b.BatchWrite.Commit(ctx); err != nil {
-			return err
+	return storetest.OnCommit(d.table.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if len(d.effects) == 0 {
+			return b.BatchWrite.Commit(ctx)
 		}
-	}
-	return sqlstore.ErrUncertain
+		effect := d.effects[0]
+		d.effects = d.effects[1:]
+		if effect {
+			if err := b.BatchWrite.Commit(ctx); err != nil {
+				return err
+			}
+		}
+		return sqlstore.ErrUncertain
+	})
 }
 
 func TestRecoverSettlesAnUnknownOutcome(t *testing.T) {

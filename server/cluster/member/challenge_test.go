@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestASecondProcessOfALiveMemberIsRefused(t *testing.T) {
@@ -129,21 +130,14 @@ type stalls struct {
 }
 
 func (s *stalls) BeginBatchWrite() sqlstore.BatchWrite {
-	return &stalledBatch{s.Store.BeginBatchWrite(), s}
-}
-
-type stalledBatch struct {
-	sqlstore.BatchWrite
-	s *stalls
-}
-
-func (b *stalledBatch) Commit(ctx context.Context) error {
-	if until := b.s.until.Load(); until != nil {
-		if err := retry.Sleep(ctx, time.Until(*until)); err != nil {
-			return err
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if until := s.until.Load(); until != nil {
+			if err := retry.Sleep(ctx, time.Until(*until)); err != nil {
+				return err
+			}
 		}
-	}
-	return b.BatchWrite.Commit(ctx)
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 func TestUnansweredChallengesProveSilence(t *testing.T) {

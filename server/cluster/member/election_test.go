@@ -17,6 +17,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // patience ends a wait for something that does not come.
@@ -327,35 +328,17 @@ func (s *faultyStore) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqls
 }
 
 func (s *faultyStore) BeginBatchWrite() sqlstore.BatchWrite {
-	return &faultyBatch{BatchWrite: s.Store.BeginBatchWrite(), store: s}
-}
-
-type faultyBatch struct {
-	sqlstore.BatchWrite
-	store *faultyStore
-	lock  bool // it changes the lock row
-}
-
-func (b *faultyBatch) PutIfNotExist(key, val []byte) {
-	b.lock = b.lock || string(key) == string(coder.LockKey())
-	b.BatchWrite.PutIfNotExist(key, val)
-}
-
-func (b *faultyBatch) CAS(key, newVal, oldVal []byte) {
-	b.lock = b.lock || string(key) == string(coder.LockKey())
-	b.BatchWrite.CAS(key, newVal, oldVal)
-}
-
-func (b *faultyBatch) Commit(ctx context.Context) error {
-	b.store.mu.Lock()
-	hook := b.store.commit
-	b.store.mu.Unlock()
-	if b.store.isAway() {
-		return errAway
-	}
-	if hook == nil || !b.lock {
-		return b.BatchWrite.Commit(ctx)
-	}
-	// A hook may commit when ctx has ended, as a late packet does.
-	return hook(ctx, func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) })
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		s.mu.Lock()
+		hook := s.commit
+		s.mu.Unlock()
+		if s.isAway() {
+			return errAway
+		}
+		if hook == nil || !b.Writes(coder.LockKey()) {
+			return b.BatchWrite.Commit(ctx)
+		}
+		// A hook may commit when ctx has ended, as a late packet does.
+		return hook(ctx, func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) })
+	})
 }

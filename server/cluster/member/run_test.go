@@ -20,6 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // process runs a Registry until it is killed.
@@ -181,19 +182,12 @@ func (o *outages) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error)
 }
 
 func (o *outages) BeginBatchWrite() sqlstore.BatchWrite {
-	return &outageBatch{o.Store.BeginBatchWrite(), o}
-}
-
-type outageBatch struct {
-	sqlstore.BatchWrite
-	o *outages
-}
-
-func (b *outageBatch) Commit(ctx context.Context) error {
-	if b.o.commits.Load() {
-		return errOutage
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(o.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if o.commits.Load() {
+			return errOutage
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // buffer is a log that a test reads while it is written.
@@ -277,20 +271,13 @@ type interrupted struct {
 }
 
 func (i *interrupted) BeginBatchWrite() sqlstore.BatchWrite {
-	return &interruptedBatch{i.Store.BeginBatchWrite(), i}
-}
-
-type interruptedBatch struct {
-	sqlstore.BatchWrite
-	i *interrupted
-}
-
-func (b *interruptedBatch) Commit(ctx context.Context) error {
-	if f := b.i.before; f != nil {
-		b.i.before = nil
-		f()
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(i.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if f := i.before; f != nil {
+			i.before = nil
+			f()
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 func TestLeaveAndAdvertise(t *testing.T) {
@@ -407,7 +394,22 @@ type uncertain struct {
 }
 
 func (u *uncertain) BeginBatchWrite() sqlstore.BatchWrite {
-	return &uncertainBatch{u.Store.BeginBatchWrite(), u}
+	return storetest.OnCommit(u.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if u.every != nil {
+			u.every()
+			return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
+		}
+		if !u.next.Swap(false) {
+			return b.BatchWrite.Commit(ctx)
+		}
+		if u.applied {
+			if err := b.BatchWrite.Commit(ctx); err != nil {
+				return err
+			}
+		}
+		u.out.Store(u.outage)
+		return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
+	})
 }
 
 func (u *uncertain) Get(ctx context.Context, key []byte) ([]byte, error) {
@@ -415,26 +417,4 @@ func (u *uncertain) Get(ctx context.Context, key []byte) ([]byte, error) {
 		return nil, errOutage
 	}
 	return u.Store.Get(ctx, key)
-}
-
-type uncertainBatch struct {
-	sqlstore.BatchWrite
-	u *uncertain
-}
-
-func (b *uncertainBatch) Commit(ctx context.Context) error {
-	if b.u.every != nil {
-		b.u.every()
-		return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
-	}
-	if !b.u.next.Swap(false) {
-		return b.BatchWrite.Commit(ctx)
-	}
-	if b.u.applied {
-		if err := b.BatchWrite.Commit(ctx); err != nil {
-			return err
-		}
-	}
-	b.u.out.Store(b.u.outage)
-	return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // table is a store with the rows of commits of one change each.
@@ -34,17 +35,13 @@ func newTable(t *testing.T) *table {
 	return s
 }
 
-type stuckBatch struct{ sqlstore.BatchWrite }
-
-func (stuckBatch) Commit(context.Context) error {
-	return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-}
-
 func (s *table) BeginBatchWrite() sqlstore.BatchWrite {
-	if s.stuck.Load() {
-		return stuckBatch{s.Store.BeginBatchWrite()}
-	}
-	return s.Store.BeginBatchWrite()
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if s.stuck.Load() {
+			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // write writes the rows of a put of key, or of its deletion, at revision rev.

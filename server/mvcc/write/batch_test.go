@@ -8,6 +8,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
@@ -73,20 +74,13 @@ type narrow struct {
 	bytes int
 }
 
-type narrowBatch struct {
-	sqlstore.BatchWrite
-	bytes int
-}
-
 func (n *narrow) BeginBatchWrite() sqlstore.BatchWrite {
-	return &narrowBatch{BatchWrite: n.Store.BeginBatchWrite(), bytes: n.bytes}
-}
-
-func (b *narrowBatch) Commit(ctx context.Context) error {
-	if b.Size() > b.bytes {
-		return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(n.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if b.Size() > n.bytes {
+			return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 func TestARequestTooLargeFailsAlone(t *testing.T) {

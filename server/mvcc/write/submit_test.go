@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // queued returns a request as Submit queues it.
@@ -101,21 +102,14 @@ type failing struct {
 	err error
 }
 
-type failingBatch struct {
-	sqlstore.BatchWrite
-	s *failing
-}
-
 func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
-	return failingBatch{s.Store.BeginBatchWrite(), s}
-}
-
-func (b failingBatch) Commit(ctx context.Context) error {
-	if err := b.s.err; err != nil {
-		b.s.err = nil
-		return err
-	}
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if err := s.err; err != nil {
+			s.err = nil
+			return err
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // Nothing is shown, counted or answered of a commit that did not take effect.

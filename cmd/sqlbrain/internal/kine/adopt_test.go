@@ -21,6 +21,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // claimedTable is kine's table as it is once it was claimed, with more rows than one commit of an import has.
@@ -40,21 +41,14 @@ type failing struct {
 
 var errCut = errors.New("cut off")
 
-type failingBatch struct {
-	sqlstore.BatchWrite
-	store *failing
-}
-
 func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
-	return failingBatch{s.Store.BeginBatchWrite(), s}
-}
-
-func (b failingBatch) Commit(ctx context.Context) error {
-	if b.store.left == 0 {
-		return errCut
-	}
-	b.store.left--
-	return b.BatchWrite.Commit(ctx)
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if s.left == 0 {
+			return errCut
+		}
+		s.left--
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 // rowsOf describes the rows of a store. Of the chain row only the revision counts.
