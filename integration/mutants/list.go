@@ -338,6 +338,8 @@ var All = []Mutant{
 		"server/fence", `(bounded.Err() == nil || ctx.Err() != nil)`, `(bounded.Err() == nil || bounded.Err() != nil)`),
 	newest(6, "an error of COMMIT on SQLite counts as a failed commit", "false error for a commit",
 		"sqlstore/sqlite", `t.committing = true`, `t.committing = false`),
+	newest(4, "a flush of SQLite's log that failed in the kernel counts as done", "write lost by a loss of power",
+		"sqlstore/sqlite", `if r.negative == 0 {`, `if r.negative <= 0 {`),
 	newest(6, "SQLite leaves a failed commit open", "later commits fail",
 		"sqlstore/sqlite", `undone := sqldb.Rollback(ctx, conn)`, `undone := conn != nil`),
 	newest(1, "a leader looks rarely although a feed of it has ended", "leadership taken from a live leader",
