@@ -134,7 +134,7 @@ func (w *worker) put(ctx context.Context, o *object) error {
 		kv := elseKV(resp)
 		if !uncertain || kv == nil || hashOf(kv.Value) != next.hash || kv.ModRevision <= old.mod {
 			o.lose()
-			w.r.verify.fail("%s %s refused at revision %d: it is %v, expected revision %d", op, o.key, resp.Header.Revision, kv, old.mod)
+			w.r.verify.fail("%s %s refused at revision %d: it is of revision %d, expected %d", op, o.key, resp.Header.Revision, kv.GetModRevision(), old.mod)
 			return fmt.Errorf("%s %s: unexpected conflict", op, o.key)
 		}
 		next.mod = kv.ModRevision

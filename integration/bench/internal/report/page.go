@@ -213,10 +213,15 @@ func notes(f *result.File) string {
 				continue
 			}
 			said[key] = true
-			fmt.Fprintf(&b, "- %s, %s: %s: %.300s\n", s, key, g.Status, strings.ReplaceAll(g.Reason, "\n", " "))
+			fmt.Fprintf(&b, "- %s, %s: %s: %.300s\n", s, key, g.Status, plain(g.Reason))
 		}
 	}
 	return b.String()
+}
+
+// plain returns text as one line of a page, of which the site takes nothing for HTML or a template.
+func plain(text string) string {
+	return strings.NewReplacer("\n", " ", "&", "&amp;", "<", "&lt;", "{{", "{ {").Replace(text)
 }
 
 // whole formats a number below 10 with one decimal, others as an integer with

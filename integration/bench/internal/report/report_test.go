@@ -70,14 +70,14 @@ func TestTargetsThatWereNotMeasuredAreNotMet(t *testing.T) {
 	f := measured(map[string][]float64{"etcd": {1}, "sqlbrain-sqlite": {9}})
 	for i := range f.Figures {
 		if g := &f.Figures[i]; g.System == "etcd" && g.ID == "create-64" {
-			g.Status, g.Reason = result.Failed, "it\nbroke"
+			g.Status, g.Reason = result.Failed, "it\nbroke: <nil> {{x}}"
 		}
 	}
 	o := outcome(t, f, "sqlbrain-sqlite", "etcd", "create-64", "CPU")
 	require.False(t, o.Met())
 	page := Page(f, nil)
 	require.Contains(t, page, "not measured")
-	require.Contains(t, page, "- etcd, create-64: failed: it broke")
+	require.Contains(t, page, "- etcd, create-64: failed: it broke: &lt;nil> { {x}}\n", "the site takes nothing for HTML or a template")
 }
 
 func TestWrongAnswersAreReported(t *testing.T) {
