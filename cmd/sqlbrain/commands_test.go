@@ -195,7 +195,7 @@ func TestServeGivesTheAdviceOfDoctor(t *testing.T) {
 		a, found := examined(t, "--datastore", raw)
 		require.Equal(t, 1, a.code, name)
 		require.Contains(t, found["reachable"].Advice, "check host, port and network", name)
-		served := execute(t, "serve", "--datastore", raw)
+		served := execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", raw)
 		require.Equal(t, 1, served.code, name)
 		require.Contains(t, served.stderr, found["reachable"].Advice, name)
 	}

@@ -80,7 +80,7 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	require.Zero(t, n.stop())
 
 	none := filepath.Join(t.TempDir(), "none", "audit.log")
-	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log", none).requireRefused(t, "audit log: open "+none)
+	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t), "--audit-log", none).requireRefused(t, "audit log: open "+none)
 	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
 }
 
@@ -97,7 +97,7 @@ func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
 	}
 
 	none := filepath.Join(t.TempDir(), "none", "steps")
-	execute(t, "serve", "--datastore", sqliteURL(t), "--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
+	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t), "--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
 }
 
 func TestSettingsReachTheServer(t *testing.T) {
