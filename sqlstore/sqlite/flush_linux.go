@@ -70,7 +70,7 @@ func flushByKernel(descriptor int) error {
 		return err
 	}
 	if err := f.wait(); err != nil {
-		return err // and leave f, which may be raised later
+		return err // and leave f, which may have a result later
 	}
 	defer f.release()
 	return f.result.outcome()
@@ -119,15 +119,18 @@ func (f *flusher) begin(descriptor int) error {
 	return nil
 }
 
-// wait waits for the result.
+// wait waits for the result. If the eventfd cannot be read, a thread waits in io_getevents.
 func (f *flusher) wait() error {
-	if _, err := f.raised.Read(f.count[:]); err != nil {
-		return fmt.Errorf("sqlstore: wait for a flush: %w", err)
+	_, _ = f.raised.Read(f.count[:])
+	for {
+		switch _, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, f.queue, 1, 1, address(&f.result), 0, 0); errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return fmt.Errorf("sqlstore: result of a flush: %w", errno)
+		}
 	}
-	if _, _, errno := unix.RawSyscall6(unix.SYS_IO_GETEVENTS, f.queue, 1, 1, address(&f.result), 0, 0); errno != 0 {
-		return fmt.Errorf("sqlstore: result of a flush: %w", errno)
-	}
-	return nil
 }
 
 // outcome returns the error that the kernel met, a unix.Errno.

@@ -91,9 +91,11 @@ func TestWhoFlushesTheLog(t *testing.T) {
 
 // TestKernelFlushes flushes files at the same time, and what cannot be flushed.
 func TestKernelFlushes(t *testing.T) {
-	if _, err := newFlusher(); err != nil {
+	f, err := newFlusher()
+	if err != nil {
 		t.Skipf("this kernel has no io_submit, or permits no queue: %v", err)
 	}
+	f.release()
 	const files = 4
 	before := len(flushers.idle)
 	var all sync.WaitGroup
@@ -119,6 +121,21 @@ func TestKernelFlushes(t *testing.T) {
 	defer func() { _ = device.Close() }()
 	require.ErrorIs(t, flushByKernel(int(device.Fd())), errNotBegun, "a file that cannot be flushed")
 	require.Len(t, flushers.idle, idle)
+
+	f, err = newFlusher()
+	require.NoError(t, err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	raised := f.raised
+	f.raised = nil // the eventfd cannot be read
+	require.NoError(t, f.begin(int(file.Fd())))
+	require.NoError(t, f.wait())
+	require.NoError(t, f.result.outcome())
+	f.raised = raised
+	_, err = f.raised.Read(f.count[:])
+	require.NoError(t, err)
+	f.release()
 
 	require.ErrorIs(t, flushResult{negative: -int64(unix.EIO)}.outcome(), unix.EIO)
 }
