@@ -213,7 +213,7 @@ func notes(f *result.File) string {
 				continue
 			}
 			said[key] = true
-			fmt.Fprintf(&b, "- %s, %s: %s: %.300s\n", s, key, g.Status, plain(g.Reason))
+			fmt.Fprintf(&b, "- %s, %s: %s: %s\n", s, key, g.Status, plain(fmt.Sprintf("%.300s", g.Reason)))
 		}
 	}
 	return b.String()
