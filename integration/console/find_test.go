@@ -153,7 +153,7 @@ func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {
 		eventually.True(t, name, func() bool {
 			raw, err := os.ReadFile(filepath.Join(downloads, name))
 			content = string(raw)
-			return err == nil
+			return err == nil && content != "" // the browser reserves the name with an empty file
 		})
 		return content
 	}
