@@ -199,20 +199,23 @@ func (p *tab) seeNot(text, shown string) {
 	require.NotContains(p.t, p.text(), text)
 }
 
+// once waits until a JavaScript expression finds an element, and runs a statement with it, called e, before the page can change.
+func (p *tab) once(find, statement string) {
+	p.t.Helper()
+	p.await(fmt.Sprintf("(() => { const e = %s; if (e) { %s } return !!e })()", find, statement))
+}
+
 // click clicks the link, button or summary that has exactly this text, once it is there.
 func (p *tab) click(text string) {
 	p.t.Helper()
-	find := fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((e) => e.innerText.trim() === %q && !e.disabled)", text)
-	p.await("!!" + find)
-	p.run(find + ".click()")
+	p.once(fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((e) => e.innerText.trim() === %q && !e.disabled)", text), "e.click()")
 }
 
 // fill types into the control of a label that can be seen.
 func (p *tab) fill(label, text string) {
 	p.t.Helper()
-	find := fmt.Sprintf("[...document.querySelectorAll('label')].find((e) => e.firstChild.textContent === %q && e.checkVisibility())", label)
-	p.await("!!" + find)
-	p.run(fmt.Sprintf("const c = %s.control; c.focus(); c.value = %q; c.dispatchEvent(new Event('input', {bubbles: true}))", find, text))
+	p.once(fmt.Sprintf("[...document.querySelectorAll('label')].find((e) => e.firstChild.textContent === %q && e.checkVisibility())?.control", label),
+		fmt.Sprintf("e.focus(); e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true}))", text))
 }
 
 // visit opens a page by its fragment, the part of the address after #.
