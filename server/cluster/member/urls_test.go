@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +13,11 @@ import (
 
 func TestJoinRefusesAPeerURLOfARunningMember(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
-		first := run(t, start(t, store, "n1", "http://127.0.0.1:2380"))
+		cfg := config(t, store, "n1", "http://127.0.0.1:2380")
+		cfg.answerInterval = time.Second // so it may take 3 s to answer
+		r, err := Join(t.Context(), cfg)
+		require.NoError(t, err)
+		first := run(t, r)
 		defer first.kill()
 		for _, url := range []string{"http://127.0.0.1:2380", "https://127.0.0.1:2380"} {
 			_, err := Join(t.Context(), config(t, store, "n2", url))
