@@ -76,7 +76,7 @@ func errorKind(err error) string {
 	case sqlstore.IsConflict(err):
 		return "conflict"
 	case errors.Is(err, sqlstore.ErrUncertain):
-		return "Uncertain"
+		return "uncertain"
 	case errors.Is(err, sqlstore.ErrRowMissing):
 		return "row_missing"
 	case errors.Is(err, sqlstore.ErrTooLarge):
