@@ -20,6 +20,10 @@ import (
 // writes nothing between the sync and that, because the default file system promises not to
 // damage bytes next to those that it writes (SQLITE_IOCAP_POWERSAFE_OVERWRITE).
 //
+// A transaction larger than SQLite's cache writes pages before its commit. If it is rolled back, nothing
+// syncs them, and they are written before the write lock is released: another process may write its
+// commits in their place afterwards.
+//
 // On Linux it syncs the log by fdatasync (sync_linux.go). The first sync is left to the default file
 // system, which also flushes the directory that the log was created in.
 //
@@ -35,17 +39,22 @@ const (
 	extendBytes = 1 << 20
 )
 
-// gathering is the state of one log. It follows what the default file system keeps for a file,
-// in memory of SQLite, which never moves. SQLite uses a file in one goroutine at a time.
+// gathering is the state of one log, or of a database. It follows what the default file system keeps for a
+// file, in memory of SQLite, which never moves. SQLite uses a file in one goroutine at a time.
 type gathering struct {
 	methods sqlite3.Tsqlite3_io_methods  // of this file
 	base    *sqlite3.Tsqlite3_io_methods // of the default file system
-	buffer  uintptr                      // of gatherBytes; 0 before the first write
-	offset  int64                        // in the file, of the start of buffer
-	length  int                          // of what is in buffer and not in the file
-	extent  int64                        // up to which the file need not be extended
-	synced  bool                         // by the default file system, with its entry in the directory
-	written int                          // since the last sync
+
+	log uintptr // of a database: its open log, 0 for none
+
+	// Of a log:
+	database uintptr
+	buffer   uintptr // of gatherBytes; 0 before the first write
+	offset   int64   // in the file, of the start of buffer
+	length   int     // of what is in buffer and not in the file
+	extent   int64   // up to which the file need not be extended
+	synced   bool    // by the default file system, with its entry in the directory
+	written  int     // since the last sync
 }
 
 // baseVFS is the default file system.
@@ -96,23 +105,30 @@ type (
 	syncFile = func(tls *libc.TLS, file uintptr, flags int32) int32
 	fileSize = func(tls *libc.TLS, file, size uintptr) int32
 	closing  = func(tls *libc.TLS, file uintptr) int32
+	locking  = func(tls *libc.TLS, file uintptr, first, n, flags int32) int32
 )
 
 func gatherOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
 	rc := function[openFile](baseVFS.FxOpen)(tls, vfs, name, file, flags, out)
-	if rc != sqlite3.SQLITE_OK || flags&sqlite3.SQLITE_OPEN_WAL == 0 {
+	if rc != sqlite3.SQLITE_OK || flags&(sqlite3.SQLITE_OPEN_WAL|sqlite3.SQLITE_OPEN_MAIN_DB) == 0 {
 		return rc
 	}
 	f, g := at[sqlite3.Tsqlite3_file](file), gatheringOf(file)
 	*g = gathering{base: at[sqlite3.Tsqlite3_io_methods](f.FpMethods)}
 	g.methods = *g.base
+	f.FpMethods = file + uintptr(baseVFS.FszOsFile) // methods is the first field
+	if flags&sqlite3.SQLITE_OPEN_WAL == 0 {
+		g.methods.FxShmLock = pointer(gatherShmLock)
+		return rc
+	}
+	g.database = sqlite3.Xsqlite3_database_file_object(tls, name)
+	gatheringOf(g.database).log = file
 	g.methods.FxRead = pointer(gatherRead)
 	g.methods.FxWrite = pointer(gatherWrite)
 	g.methods.FxTruncate = pointer(gatherTruncate)
 	g.methods.FxSync = pointer(gatherSync)
 	g.methods.FxFileSize = pointer(gatherFileSize)
 	g.methods.FxClose = pointer(gatherClose)
-	f.FpMethods = file + uintptr(baseVFS.FszOsFile) // methods is the first field
 	return rc
 }
 
@@ -216,8 +232,23 @@ func gatherFileSize(tls *libc.TLS, file, size uintptr) int32 {
 	return function[fileSize](g.base.FxFileSize)(tls, file, size)
 }
 
+// writeLock is the number of the lock that SQLite holds while it writes to the log.
+const writeLock = 0
+
+// gatherShmLock locks or unlocks a database.
+func gatherShmLock(tls *libc.TLS, file uintptr, first, n, flags int32) int32 {
+	g := gatheringOf(file)
+	if first == writeLock && flags&sqlite3.SQLITE_SHM_UNLOCK != 0 && g.log != 0 {
+		_, _ = flushed(tls, g.log) // pages of a transaction that was rolled back: no error matters
+	}
+	return function[locking](g.base.FxShmLock)(tls, file, first, n, flags)
+}
+
 func gatherClose(tls *libc.TLS, file uintptr) int32 {
 	g, rc := flushed(tls, file)
+	if g.database != 0 {
+		gatheringOf(g.database).log = 0
+	}
 	libc.Xfree(tls, g.buffer)
 	if closed := function[closing](g.base.FxClose)(tls, file); closed != sqlite3.SQLITE_OK {
 		return closed

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stretchr/testify/require"
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 )
 
 // disk stands for the default file system's file in tests of gathering. SQLite's functions
@@ -257,4 +260,47 @@ func TestSQLiteCommitLargerThanItsCache(t *testing.T) {
 	if err := s.Database().SQL().QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
 		t.Errorf("%s, %v", result, err)
 	}
+}
+
+// TestAbandonedPagesAreNotWrittenOverCommits: SQLite writes pages of a large commit to the log, and abandons
+// them when its context ends. Another program then commits in their place.
+func TestAbandonedPagesAreNotWrittenOverCommits(t *testing.T) {
+	t.Parallel()
+	const rows = 3 * defaultPageCache / 1000 / 2 // more than the cache of the connection that writes
+	raw, faults := newURL(t), faultdriver.New()
+	s := openURL(t, raw, sqlstore.Options{WrapConnector: faults.Wrap})
+	commit := func(ctx context.Context, rows int, fill byte) error {
+		b := s.BeginBatchWrite()
+		for i := range rows {
+			b.Put(fmt.Appendf(nil, "%08d", i), bytes.Repeat([]byte{fill}, 1000))
+		}
+		return b.Commit(ctx)
+	}
+	require.NoError(t, commit(t.Context(), rows, 'a'))
+	require.NoError(t, s.Defragment(t.Context())) // which empties the log: to read it would write the pages
+	ctx, cancel := context.WithCancel(t.Context())
+	put := 0
+	faults.Set(func(s faultdriver.Statement) (f faultdriver.Fault) {
+		if s.Text == putText {
+			if put++; put == rows {
+				f.Then = cancel
+			}
+		}
+		return f
+	})
+	require.ErrorIs(t, commit(ctx, rows, 'b'), context.Canceled)
+
+	other, err := sql.Open("sqlite", parse(t, raw).Path+"?_pragma=wal_autocheckpoint(0)")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	_, err = other.Exec("UPDATE object SET object_value = CAST(replace(object_value, 'a', 'c') AS BLOB)")
+	require.NoError(t, err)
+
+	require.NoError(t, commit(t.Context(), 10, 'd'))
+	var wrong int
+	require.NoError(t, other.QueryRow("SELECT count(*) FROM object WHERE internal_key >= CAST('00000010' AS BLOB) AND substr(object_value, 1, 1) <> CAST('c' AS BLOB)").Scan(&wrong))
+	var result string
+	require.NoError(t, other.QueryRow("PRAGMA integrity_check").Scan(&result))
+	require.Zero(t, wrong, "rows of the other program's commit that it does not have; integrity check: %s", result)
+	require.Equal(t, "ok", result)
 }
