@@ -56,7 +56,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	pool := func(servers []driver.Connector, write bool) driver.Connector {
 		sessions := make([]*sqldb.Session, len(servers))
 		for i, base := range servers {
-			sessions[i] = &sqldb.Session{Base: base, Statements: sessionStatements(write), MayRefuse: mayRefuse}
+			sessions[i] = &sqldb.Session{Base: base, Statements: sessionStatements(write), MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
 		}
 		return e.primary.Connector(sessions)
 	}

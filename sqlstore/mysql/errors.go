@@ -13,6 +13,9 @@ import (
 // unknownSystemVariable is the number of the error ER_UNKNOWN_SYSTEM_VARIABLE.
 const unknownSystemVariable = 1193
 
+// maxPreparedReached is the number of the error ER_MAX_PREPARED_STMT_COUNT_REACHED.
+const maxPreparedReached = 1461
+
 const (
 	firstErrorOfTiDB        = 8000
 	lastErrorOfTiDB         = 9999
@@ -169,6 +172,13 @@ var leaving = map[uint16]bool{
 func elsewhere(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (leaving[e.Number] || failures[e.Number] == sqldb.FailureReadOnly)
+}
+
+// tooManyPrepared reports whether the server refused to prepare a statement because all its clients
+// together have max_prepared_stmt_count statements. It executes text.
+func tooManyPrepared(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && e.Number == maxPreparedReached
 }
 
 // passing are TiDB's errors of a read whose storage did not answer in time, or whose snapshot is

@@ -17,6 +17,9 @@ type Session struct {
 	// MayRefuse reports whether a session can do without a statement that failed;
 	// nil: without none.
 	MayRefuse func(statement string, err error) bool
+	// Unprepared reports whether a statement that was not prepared because of err can be
+	// sent as text; nil: none.
+	Unprepared func(err error) bool
 }
 
 // Driver implements driver.Connector.
@@ -39,6 +42,7 @@ func (s *Session) Open(ctx context.Context) (*Conn, error) {
 	}
 	conn, err := newConn(base)
 	if err == nil {
+		conn.unprepared = s.Unprepared
 		err = s.setUp(ctx, conn)
 	}
 	if err != nil {

@@ -52,6 +52,8 @@ type Conn struct {
 	recent *list.List               // most recently used first
 	cost   int
 	seen   map[string]struct{}
+	// unprepared is that of the Session.
+	unprepared func(error) bool
 }
 
 type cachedStmt struct {
@@ -128,6 +130,9 @@ func (c *Conn) statement(ctx context.Context, text string, cost int) (*cachedStm
 	}
 	base, err := c.DriverConn.PrepareContext(ctx, text)
 	if err != nil {
+		if c.unprepared != nil && c.unprepared(err) {
+			return nil, nil
+		}
 		return nil, &prepareError{err}
 	}
 	stmt, ok := base.(DriverStmt)
