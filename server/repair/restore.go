@@ -264,10 +264,10 @@ func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)
 func (r *Restore) unmark(ctx context.Context, rev int64) error {
 	for attempt := 1; ; attempt++ {
 		err := r.tryUnmark(ctx, rev)
-		if err == nil || attempt == restoreAttempts || !passing(err) {
+		if err == nil || attempt == restoreAttempts || !passing(err) && !sqlstore.IsConflict(err) {
 			return err
 		}
-		// The attempt may have taken effect.
+		// The attempt may have taken effect, or an earlier one while it ran.
 		if refused := RefuseRestoring(ctx, r.store); refused == nil {
 			return nil
 		}

@@ -1,0 +1,47 @@
+package repair
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
+)
+
+// delayed carries out the commit that completes a restore only when the next attempt arrives.
+type delayed struct {
+	table
+	first *storetest.Batch
+}
+
+func (d *delayed) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(d.table.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		switch {
+		case !b.Removes():
+		case d.first == nil:
+			d.first = b
+			return sqlstore.ErrUncertain
+		default:
+			require.NoError(d.t, d.first.BatchWrite.Commit(ctx))
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
+}
+
+// TestRestoreIsCompleteThoughTheAnswerWasLost: a commit whose connection broke may take effect while the next
+// attempt is made, which then conflicts with it.
+func TestRestoreIsCompleteThoughTheAnswerWasLost(t *testing.T) {
+	store := &delayed{table: newTable(t)}
+	r, err := BeginRestore(t.Context(), store, -1)
+	require.NoError(t, err)
+	require.NoError(t, r.Put(t.Context(), &coder.Record{Key: []byte("k"), CreateRevision: 2, ModRevision: 2, Version: 1}))
+	keys, revision, err := r.Finish(t.Context(), 2, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, keys)
+	require.EqualValues(t, 2, revision)
+	require.NoError(t, RefuseRestoring(t.Context(), store))
+	require.EqualValues(t, 2, store.chain().Revision)
+}
