@@ -28,7 +28,8 @@ const (
 
 const thisModule = modSqlbrain + "/integration"
 
-const buildWait = 15 * time.Minute
+// buildWait bounds a build from empty caches on a busy machine.
+const buildWait = 45 * time.Minute
 
 // EnvPrograms names a directory: a program that is there is used as it is, and not
 // built.
