@@ -170,22 +170,23 @@ func (p *Pipeline) reach(ctx context.Context, of verdictOf, version int64, see f
 // permitView is the auth.View with which a permit reaches verdicts in the goroutine of its
 // request.
 type permitView struct {
-	p   *Pipeline
-	err error // why a verdict could not be reached
+	p    *Pipeline
+	rows *auth.Rows // those that the permit judges by, although newer ones may be in force already
+	err  error      // why a verdict could not be reached
 }
 
-func (v *permitView) AuthRows() *auth.Rows { return v.p.cfg.Leader.AuthRows() }
+func (v *permitView) AuthRows() *auth.Rows { return v.rows }
 
 func (v *permitView) MayWriteLease(ctx context.Context, id int64, who string, see func(key []byte) error) error {
 	if v.err == nil {
-		v.err = v.p.reach(ctx, verdictOf{id, who}, v.AuthRows().Version, see)
+		v.err = v.p.reach(ctx, verdictOf{id, who}, v.rows.Version, see)
 	}
 	return v.err
 }
 
 // reachVerdicts reaches the verdicts that as needs.
 func (p *Pipeline) reachVerdicts(ctx context.Context, as auth.Permit) error {
-	v := &permitView{p: p}
+	v := &permitView{p: p, rows: p.cfg.Leader.AuthRows()}
 	_ = as.Check(ctx, v) // the sequencer decides later whether as permits the request
 	return v.err
 }
