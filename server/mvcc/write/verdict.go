@@ -43,6 +43,7 @@ type verdict struct {
 	version int64
 	reached chan struct{}
 	err     error  // why it could not be reached; the verdict is forgotten then
+	left    bool   // because the caller that was to reach it had left
 	refused []byte // a key that the user may not write; nil: there is none
 	fresh   map[string]struct{}
 	void    bool // too many keys were attached since
@@ -136,10 +137,13 @@ func (p *Pipeline) reach(ctx context.Context, of verdictOf, version int64, see f
 		vs.mu.Unlock()
 		select {
 		case <-v.reached:
-			return v.err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if v.left {
+			return p.reach(ctx, of, version, see)
+		}
+		return v.err
 	}
 	v = &verdict{verdictOf: of, version: version, reached: make(chan struct{}), fresh: make(map[string]struct{})}
 	vs.known.Remove(of)
@@ -160,10 +164,11 @@ func (p *Pipeline) reach(ctx context.Context, of verdictOf, version int64, see f
 	if errors.Is(v.err, errKeyRefused) {
 		v.err = nil
 	}
-	close(v.reached)
 	if v.err != nil {
+		v.left = ctx.Err() != nil
 		vs.forget(v)
 	}
+	close(v.reached)
 	return v.err
 }
 
