@@ -14,13 +14,16 @@ import (
 // commit, the caller does not learn the outcome. Errors: those of cmd and as,
 // mvcc.ErrTooManyRequests if the queue is full, mvcc.ErrTimeout, those of Leader, the database's.
 func (p *Pipeline) Submit(ctx context.Context, as auth.Permit, cmd Command) error {
+	room := 0 // made for verdicts
+	defer func() { p.verdicts.makeRoom(-room) }()
 	for {
 		r := &request{cmd: cmd, as: as, since: time.Now(), done: make(chan error, 1)}
 		err := p.traced(ctx, r)
 		if !errors.Is(err, errUnpermitted) {
 			return err
 		}
-		if err := p.reachVerdicts(ctx, as); err != nil {
+		more, err := p.reachVerdicts(ctx, as)
+		if room += more; err != nil {
 			return mvcc.PublicError(ctx, err)
 		}
 	}

@@ -17,7 +17,8 @@ type Request struct {
 func (p *Pipeline) Together(ctx context.Context, requests ...Request) []error {
 	all := make([]*request, len(requests))
 	for i, r := range requests {
-		_ = p.reachVerdicts(ctx, r.As) // as Submit does; the outcome says what is missing
+		room, _ := p.reachVerdicts(ctx, r.As) // as Submit does; the outcome says what is missing
+		defer p.verdicts.makeRoom(-room)
 		all[i] = &request{cmd: r.Command, as: r.As, done: make(chan error, 1)}
 	}
 	for rest := all; len(rest) > 0; {

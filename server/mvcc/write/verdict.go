@@ -17,7 +17,8 @@ import (
 // attached later, and only those are judged again.
 
 const (
-	// verdictsKept is how many verdicts are remembered.
+	// verdictsKept is how many verdicts are remembered in addition to those that requests wait
+	// with.
 	verdictsKept = 512
 	// VerdictKeys is how many keys are noted for each verdict. With more it is void.
 	VerdictKeys = 1024
@@ -29,6 +30,7 @@ type verdicts struct {
 	mu    sync.Mutex
 	known *simplelru.LRU[verdictOf, *verdict]
 	of    map[int64]map[*verdict]struct{} // by lease
+	room  int                             // see makeRoom
 }
 
 type verdictOf struct {
@@ -59,6 +61,19 @@ func newVerdicts() (*verdicts, error) {
 		}
 	})
 	return vs, err
+}
+
+// makeRoom makes room for n verdicts that a request is going to need, or takes it back if n is
+// negative. Without that, more than verdictsKept requests would make each other's verdicts
+// forgotten, and none would be executed.
+func (vs *verdicts) makeRoom(n int) {
+	if n == 0 {
+		return
+	}
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	vs.room += n
+	vs.known.Resize(verdictsKept + vs.room)
 }
 
 // valid reports whether v is valid for a version of users and roles. The caller must hold the
@@ -177,6 +192,7 @@ func (p *Pipeline) reach(ctx context.Context, of verdictOf, version int64, see f
 type permitView struct {
 	p    *Pipeline
 	rows *auth.Rows // those that the permit judges by, although newer ones may be in force already
+	room int        // made for the verdicts
 	err  error      // why a verdict could not be reached
 }
 
@@ -184,16 +200,19 @@ func (v *permitView) AuthRows() *auth.Rows { return v.rows }
 
 func (v *permitView) MayWriteLease(ctx context.Context, id int64, who string, see func(key []byte) error) error {
 	if v.err == nil {
+		v.room++
+		v.p.verdicts.makeRoom(1)
 		v.err = v.p.reach(ctx, verdictOf{id, who}, v.rows.Version, see)
 	}
 	return v.err
 }
 
-// reachVerdicts reaches the verdicts that as needs.
-func (p *Pipeline) reachVerdicts(ctx context.Context, as auth.Permit) error {
+// reachVerdicts reaches the verdicts that as needs, and returns the room that was made for them.
+// The caller takes it back when the request has been executed, or is not going to be.
+func (p *Pipeline) reachVerdicts(ctx context.Context, as auth.Permit) (room int, err error) {
 	v := &permitView{p: p, rows: p.cfg.Leader.AuthRows()}
 	_ = as.Check(ctx, v) // the sequencer decides later whether as permits the request
-	return v.err
+	return v.room, v.err
 }
 
 // MayWriteLease implements auth.View. It returns errUnpermitted if the verdict must be reached

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -73,7 +74,10 @@ func TestVerdictIsReachedThoughTheFirstCallerLeaves(t *testing.T) {
 		})
 		reach := func(ctx context.Context) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- l.p.reachVerdicts(ctx, permit) }()
+			go func() {
+				_, err := l.p.reachVerdicts(ctx, permit)
+				done <- err
+			}()
 			synctest.Wait()
 			return done
 		}
@@ -83,4 +87,38 @@ func TestVerdictIsReachedThoughTheFirstCallerLeaves(t *testing.T) {
 		require.ErrorIs(t, <-first, context.Canceled)
 		require.NoError(t, <-second)
 	})
+}
+
+// A request is executed although it needs more verdicts than are remembered.
+func TestRequestKeepsTheVerdictsThatItNeeds(t *testing.T) {
+	l := lead(t, newStore(t))
+	running, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.p.Run(running)
+	}()
+	defer func() { stop(); <-done }()
+	txn, checks := &mvcc.Txn{}, 0
+	for id := int64(1); id <= verdictsKept+1; id++ {
+		l.leases[id] = coder.Lease{ID: id, TTL: 60}
+		txn.Then = append(txn.Then, putLeased(fmt.Sprint("key of ", id), id).Then...)
+	}
+	permit := auth.NewPermit(func(ctx context.Context, at auth.View) error {
+		if checks++; checks > 100 {
+			return errors.New("its verdicts were forgotten again and again")
+		}
+		for id := range l.leases {
+			if err := at.MayWriteLease(ctx, id, "me", func([]byte) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, l.p.Submit(t.Context(), permit, NewTxnCommand(txn)))
+	known := 0
+	for id := range l.leases {
+		known += l.p.Verdicts(id)
+	}
+	require.Equal(t, verdictsKept, known)
 }
