@@ -40,7 +40,7 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 		case errors.Is(err, sqlstore.ErrFull):
 			p.noteFull(err)
 			return mvcc.PublicError(ctx, err)
-		case errors.Is(err, sqlstore.ErrUnavailable):
+		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // CommitTimeout
 			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
 		default:
 			return mvcc.PublicError(ctx, err)

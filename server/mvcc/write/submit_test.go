@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -142,4 +143,14 @@ func TestUnwrittenCommitIsRepeatedBeforeItIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, chain.Revision)
 	require.Equal(t, chain, l.chain, "the leader was not told the newest value of the chain row")
+}
+
+// A commit that could not be sent in time, as while no connection can be opened, is tried again. The time was not that
+// of the requests.
+func TestCommitThatIsNotSentInTimeIsRepeated(t *testing.T) {
+	store := &failing{Store: newStore(t)}
+	l := lead(t, store)
+	store.err = fmt.Errorf("no connection: %w", context.DeadlineExceeded)
+	l.must(t, put("a", "1"))
+	require.EqualValues(t, 1, l.keys(t))
 }
