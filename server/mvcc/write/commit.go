@@ -18,7 +18,7 @@ import (
 
 // commit commits s in one atomic step, and publishes it. The caller answers the requests
 // afterwards. waiting are the requests whose changes are in s. On an error nothing was written,
-// and nothing will be, except with ctx's error and mvcc.ErrLeaderLost.
+// and nothing will be, except with mvcc.ErrLeaderLost.
 func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request) error {
 	if s.empty() {
 		// Nothing to write: the outcomes are those of linearizable reads.

@@ -36,6 +36,7 @@ type testLeader struct {
 	compacted int64
 	ended     chan struct{}
 	reason    error
+	confirm   func(context.Context) error // nil: Confirm returns reason
 }
 
 // lead returns a leader over store whose pipeline does not run.
@@ -73,11 +74,17 @@ func newStore(t *testing.T) sqlstore.Store {
 	return s
 }
 
-func (l *testLeader) Confirm(context.Context) error { return l.reason }
-func (l *testLeader) Ended() <-chan struct{}        { return l.ended }
-func (l *testLeader) Lost() error                   { return l.reason }
-func (l *testLeader) AuthRows() *auth.Rows          { return l.users }
-func (l *testLeader) Seen(chain coder.Chain)        { l.chain = chain }
+func (l *testLeader) Ended() <-chan struct{} { return l.ended }
+func (l *testLeader) Lost() error            { return l.reason }
+func (l *testLeader) AuthRows() *auth.Rows   { return l.users }
+func (l *testLeader) Seen(chain coder.Chain) { l.chain = chain }
+
+func (l *testLeader) Confirm(ctx context.Context) error {
+	if l.confirm != nil {
+		return l.confirm(ctx)
+	}
+	return l.reason
+}
 
 func (l *testLeader) TurnedAway() error {
 	if l.reason != nil {

@@ -172,6 +172,9 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (rest []*r
 				// Every outcome may depend on changes that did not happen.
 				outcomes[i] = err
 			}
+			if ctx.Err() != nil && errors.Is(outcomes[i], ctx.Err()) {
+				outcomes[i] = p.cfg.Leader.TurnedAway() // the pipeline ended before anything was written
+			}
 			r.took = mvcc.Steps{Queue: taken.Sub(r.since), Evaluate: took.Evaluate, Commit: took.Commit}
 			p.cfg.Metrics.wait.Observe(r.took.Queue.Seconds())
 			r.done <- outcomes[i]

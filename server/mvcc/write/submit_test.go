@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,4 +154,49 @@ func TestCommitThatIsNotSentInTimeIsRepeated(t *testing.T) {
 	store.err = fmt.Errorf("no connection: %w", context.DeadlineExceeded)
 	l.must(t, put("a", "1"))
 	require.EqualValues(t, 1, l.keys(t))
+}
+
+// A request whose commit was not sent when the pipeline ended is one that was not executed, and not one that its client
+// has cancelled: another leader may execute it.
+func TestRequestOfAnEndedPipelineIsTurnedAway(t *testing.T) {
+	for name, txn := range map[string]*mvcc.Txn{"commit": put("a", "1"), "confirmation": del("a")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &hanging{Store: newStore(t)}
+				l := lead(t, store)
+				running, stop := context.WithCancel(t.Context())
+				l.confirm = func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				store.hangs = true
+				done, outcome := make(chan struct{}), make(chan error, 1)
+				go func() {
+					defer close(done)
+					l.p.Run(running)
+				}()
+				go func() { outcome <- l.p.Submit(t.Context(), auth.System, NewTxnCommand(txn)) }()
+				synctest.Wait()
+				stop()
+				<-done
+				require.ErrorIs(t, <-outcome, mvcc.ErrNotLeader)
+			})
+		})
+	}
+}
+
+// hanging is a store that opens no connections for commits while it hangs.
+type hanging struct {
+	sqlstore.Store
+	hangs bool
+}
+
+func (s *hanging) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if s.hangs {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
