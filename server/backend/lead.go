@@ -123,6 +123,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	term := l.hold.Value().Term
 	l.lessor.Start() // not earlier: see lease.Lessor
 	l.b.cfg.Trace.Record(protocol.Step{Kind: protocol.Lead, Chain: l.hold.Value()})
+	l.b.space.Withdraw()
 	l.b.leading.Store(l)
 	l.b.log.Info("leading", "term", term, "revision", l.b.Revision(), "compact_revision", l.b.CompactRevision(), "leases", l.lessor.Len())
 	if leading != nil {

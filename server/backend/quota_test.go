@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // sized is a store that says how large it is.
@@ -149,5 +150,34 @@ func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
 	}
 	if ids, err := b.Leases(t.Context(), auth.System); err != nil || len(ids) != 1 {
 		t.Errorf("leases in a corrupt cluster: %v, %v", ids, err)
+	}
+}
+
+// A write that was refused when this node led last does not raise the alarm when it leads again: there may be space now.
+func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
+	b, err := OpenReplica(t.Context(), &sized{Store: newStore(t)}, exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeBackend(t, b) })
+	b.space.Grow(1 << 20)
+	if err := b.space.Check(1); !errors.Is(err, quota.ErrNoSpace) {
+		t.Fatalf("a write above the quota: %v", err)
+	}
+	b.space.Grow(-1 << 20)
+	ctx, cancel := context.WithCancel(t.Context())
+	leading, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
+	<-leading
+	eventually.True(t, "the request of the alarm is taken", func() bool { return len(b.space.Full()) == 0 })
+	for range 3 {
+		mustTxn(t, b, put("k", "v"))
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Alarms(); len(got) != 0 {
+		t.Errorf("alarms: %v", got)
 	}
 }

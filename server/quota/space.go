@@ -102,6 +102,15 @@ func (s *Space) Check(cost int64) error {
 // was raised. The leader then raises the alarm.
 func (s *Space) Full() <-chan struct{} { return s.full }
 
+// Withdraw withdraws a request of the alarm that nothing has received. A node that begins to lead
+// calls it: the write was refused when it led last, and there may be space now.
+func (s *Space) Withdraw() {
+	select {
+	case <-s.full:
+	default:
+	}
+}
+
 // fits reports whether a write of about cost bytes stays below the quota. Free pages
 // count as free.
 func (s *Space) fits(cost int64) bool {
