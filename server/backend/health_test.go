@@ -6,9 +6,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -169,5 +171,39 @@ func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
 			continue
 		}
 		eventually.Nil(t, eventually.Patience, func(context.Context) error { return heard() }) // it counts for seconds only
+	}
+}
+
+// A node that has led knows the newest commit until its leadership ends, and has as long as a follower to hear of the next.
+func TestNodeThatHasLedIsFed(t *testing.T) {
+	for _, deposed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, err := OpenReplica(t.Context(), newStore(t), exclusive(t, func(c *Config) { c.Leadership = &atLeader{} }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeBackend(t, b)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			leading, ended := make(chan struct{}), make(chan error, 1)
+			go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
+			<-leading
+			time.Sleep(2 * feedSilence)
+			if deposed {
+				_ = b.leading.Load().End(fence.ErrDeposed)
+			} else {
+				cancel()
+			}
+			if err := <-ended; (err != nil) != deposed {
+				t.Fatal(err)
+			}
+			if err := b.Fed(); err != nil {
+				t.Errorf("deposed %v: %v", deposed, err)
+			}
+			time.Sleep(2 * feedSilence)
+			if b.Fed() == nil {
+				t.Errorf("deposed %v: fed without anything", deposed)
+			}
+		})
 	}
 }

@@ -144,7 +144,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	case <-l.ended:
 	}
 	// Requests find that this node does not lead before they are turned away.
-	l.b.leading.CompareAndSwap(l, nil)
+	l.leave()
 	l.pipeline.Drain()
 	cut := time.AfterFunc(l.b.cfg.Handover, cancel)
 	<-l.pipeline.Done()

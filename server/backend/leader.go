@@ -51,11 +51,17 @@ func (l *leader) End(cause error) error {
 	}
 	if l.reason.CompareAndSwap(nil, &err) {
 		l.b.log.Warn("the leadership ended", "error", cause)
-		l.b.leading.CompareAndSwap(l, nil)
+		l.leave()
 		l.die()
 		close(l.ended)
 	}
 	return *l.reason.Load()
+}
+
+// leave makes the node no longer lead. It has known the newest commit until now.
+func (l *leader) leave() {
+	l.b.noteFed()
+	l.b.leading.CompareAndSwap(l, nil)
 }
 
 // Lost returns why the leadership was taken away, nil if it was not.
