@@ -58,6 +58,9 @@ func (a *Authority) Confirm(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.looks.Get(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // SettleTimeout
+		err = fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
+	}
 	return err
 }
 

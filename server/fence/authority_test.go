@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // leading is what an Authority needs to know of a leader.
@@ -101,6 +102,25 @@ func TestAuthorityEndsWithTheVerdictOnTheChainRow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The time of a look is not that of the request that waits for it.
+func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, _ int64) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		defer l.a.Close(errors.New("closed"))
+		if err := l.a.Confirm(t.Context()); !errors.Is(err, sqlstore.ErrUnavailable) {
+			t.Errorf("Confirm: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), SettleTimeout/2)
+		defer cancel()
+		if err := l.a.Confirm(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUnavailable) {
+			t.Errorf("Confirm of a caller with less time: %v", err)
+		}
+	})
 }
 
 // A commit may be in the table while its leader still waits for the answer.
