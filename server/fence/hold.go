@@ -276,5 +276,11 @@ func (h *Hold) trySettle(ctx context.Context, want coder.Chain, mine map[coder.C
 	return false, nil
 }
 
-// judge explains a chain value that this leader did not write.
-func (h *Hold) judge(cur coder.Chain) error { return Judge(h.held, cur) }
+// judge explains a chain value that this leader did not write. Its error is not nil.
+func (h *Hold) judge(cur coder.Chain) error {
+	if err := Judge(h.held, cur); err != nil {
+		return err
+	}
+	// The database lost this leader's first commits, and another leader has a term of that number.
+	return fmt.Errorf("%w: in a term of the same number, %d", ErrDeposed, cur.Term)
+}

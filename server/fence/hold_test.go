@@ -128,6 +128,34 @@ func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 	}
 }
 
+// A database that lost a leader's first commits may have lost its term too. Another leader has a term of the same number
+// then, and a sequence that may be higher.
+func TestLeaderStopsCommittingAfterAnotherOneOfItsTerm(t *testing.T) {
+	store := newStore(t)
+	for name, uncertain := range map[string]bool{"a conflict": false, "an unknown outcome": true} {
+		h := take(t, store, newLease())
+		other := h.Value()
+		other.Sequence += 5
+		other.Revision += 2
+		batch := store.BeginBatchWrite()
+		batch.CAS(coder.ChainKey(), coder.EncodeChain(other), coder.EncodeChain(h.Value()))
+		if err := batch.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := NotWritten
+		if uncertain {
+			want = Unknown
+			store.fault = func(func() error) error { return sqlstore.ErrUncertain }
+		}
+		if outcome, err := commit(t, h, other.Revision, false); outcome != want || !errors.Is(err, ErrDeposed) {
+			t.Errorf("%s: %v, %v", name, outcome, err)
+		}
+		if got := inTable(t, store); got != other {
+			t.Errorf("%s: the chain row holds %+v", name, got)
+		}
+	}
+}
+
 func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
 	store := newStore(t)
 	if err := take(t, store, newLease()).Resign(t.Context()); err != nil {
