@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -16,7 +17,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	epb "go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -156,6 +159,62 @@ func TestElection(t *testing.T) {
 	requireStatus(t, err, codes.Unknown, `"leader" field must be provided`)
 	_, err = election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: 99})
 	requireStatus(t, err, codes.Unknown, "etcdserver: requested lease not found")
+}
+
+// Clients that do not read what they observe cost no memory for each change of the leader's key, and get the newest value
+// once they read.
+func TestObserversThatDoNotReadCostBoundedMemory(t *testing.T) {
+	s := startBackend(t)
+	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
+	// The client itself must not take what it does not read.
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // the streams are open
+	observing := epb.NewElectionClient(conn)
+	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Value: []byte("first")})
+	require.NoError(t, err)
+	observe := func() epb.Election_ObserveClient {
+		observed, err := observing.Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
+		require.NoError(t, err)
+		r, err := observed.Recv()
+		require.NoError(t, err)
+		require.Equal(t, "first", string(r.Kv.Value))
+		return observed
+	}
+	const observers, changes, size = 16, 32, 1 << 20
+	var slow []epb.Election_ObserveClient
+	for range observers {
+		slow = append(slow, observe())
+	}
+	readUntil := func(observed epb.Election_ObserveClient, last byte) {
+		for {
+			r, err := observed.Recv()
+			require.NoError(t, err)
+			if r.Kv.Value[0] == last {
+				return
+			}
+		}
+	}
+	prompt := observe() // its events pass through the same stream of watches
+	before := heap()
+	for i := range changes {
+		value := bytes.Repeat([]byte{byte('a' + i)}, size)
+		_, err := election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader, Value: value})
+		require.NoError(t, err)
+		readUntil(prompt, value[0])
+	}
+	eventually.True(t, "the observers take little memory", func() bool { return heap()-before < observers*changes*size/2 })
+	for _, observed := range slow {
+		readUntil(observed, byte('a'+changes-1))
+	}
+}
+
+// heap returns the bytes of live objects.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // TestLockCallerLeaves: who does not wait any longer is not in the way of others,
