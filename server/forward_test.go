@@ -1,9 +1,15 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -197,6 +204,38 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	got, ok := at.Deadline()
 	require.True(t, ok)
 	require.WithinDuration(t, want, got, time.Hour, "not the server's own bound, which is later")
+}
+
+// gRPC's clients refuse to send some of what its servers receive. That must not fail the call of a client of a follower.
+func TestMetadataThatCannotBeSentIsNotForwarded(t *testing.T) {
+	p := newPair(t)
+	seen := make(chan context.Context, 1)
+	p.leader.onTxn = func(ctx context.Context) error { seen <- ctx; return nil }
+	message, err := proto.Marshal(&pb.PutRequest{Key: key})
+	require.NoError(t, err)
+	body := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
+	r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, p.followerServer.ClientURLs()[0]+pb.KV_Put_FullMethodName, bytes.NewReader(body))
+	require.NoError(t, err)
+	r.Header = http.Header{
+		"Content-Type": {"application/grpc"}, "Te": {"trailers"},
+		"X-Client-Name": {"J\u00fcrgen"}, "X-Tab": {"a\tb"}, "X-Mark!": {"x"}, "X-Plain": {"plain"}, "X-Raw-Bin": {"/w=="},
+	}
+	client := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	defer client.CloseIdleConnections()
+	resp, err := client.RoundTrip(r)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "0", cmp.Or(resp.Trailer.Get("Grpc-Status"), resp.Header.Get("Grpc-Status")), "%v", resp.Trailer)
+	md, _ := metadata.FromIncomingContext(<-seen)
+	require.Equal(t, []string{"plain"}, md.Get("x-plain"))
+	require.Equal(t, []string{"\xff"}, md.Get("x-raw-bin"))
+	for _, key := range []string{"x-client-name", "x-tab", "x-mark!"} {
+		require.Empty(t, md.Get(key))
+	}
 }
 
 func TestErrorOfTheLeaderIsReturned(t *testing.T) {

@@ -346,7 +346,7 @@ func (f *Forwarder) outgoing(ctx context.Context, who metadata.MD) context.Conte
 	in, _ := metadata.FromIncomingContext(ctx)
 	out := make(metadata.MD, len(in)+4)
 	for key, values := range in {
-		if !belongsToConnection(key) && !guard.Secret(key) {
+		if !belongsToConnection(key) && !guard.Secret(key) && sendable(key, values) {
 			out[key] = values
 		}
 	}
@@ -374,6 +374,19 @@ func LogAttrs(ctx context.Context) []slog.Attr {
 // member does not lead. Only then may the caller send it to another member.
 func MarkNotLeader(ctx context.Context) error {
 	return grpc.SetTrailer(ctx, metadata.Pairs(notLeaderKey, "true"))
+}
+
+// sendable reports whether gRPC sends this metadata. It receives more than that, and would fail a call with the rest
+// of it before anything is sent.
+func sendable(key string, values []string) bool {
+	if strings.ContainsFunc(key, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+	}) {
+		return false
+	}
+	return strings.HasSuffix(key, "-bin") || !slices.ContainsFunc(values, func(v string) bool {
+		return strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' })
+	})
 }
 
 // belongsToConnection also says so of what only nodes may say to each other.
