@@ -93,6 +93,9 @@ func (g *Guard) HashPassword(ctx context.Context, password string) (encoded stri
 // Issuer runs IssueToken on the leader.
 type Issuer func(ctx context.Context, name, prefix string) (token string, revision int64, err error)
 
+// maxLoggedName bounds the bytes of the name in the log of a failed login. The name may be as long as a request.
+const maxLoggedName = 256
+
 // Authenticate checks a password and returns a token for the user, and the store's
 // revision.
 func (g *Guard) Authenticate(ctx context.Context, name, password string, issue Issuer) (token string, revision int64, err error) {
@@ -107,7 +110,7 @@ func (g *Guard) Authenticate(ctx context.Context, name, password string, issue I
 			return "", 0, err
 		case errors.Is(err, etcdauth.ErrAuthFailed), errors.Is(err, etcdauth.ErrNoPasswordUser):
 			g.logins.WithLabelValues("failed").Inc()
-			g.log.Warn("authentication failed", "user", name, "source", source, "error", err)
+			g.log.Warn("authentication failed", "user", name[:min(len(name), maxLoggedName)], "source", source, "error", err)
 			return "", 0, err
 		default:
 			return "", 0, err

@@ -1,11 +1,14 @@
 package guard
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +203,21 @@ func TestAFloodOfWrongPasswordsHoldsNoHashSlot(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+// A client needs no credentials to have a failed login logged, and chooses the name in it.
+func TestTheNameInTheLogOfAFailedLoginIsBounded(t *testing.T) {
+	g := newGuard(t, newNode(t))
+	populate(t, g)
+	var log bytes.Buffer
+	g.log = slog.New(slog.NewTextHandler(&log, nil))
+	for _, name := range []string{"bob", strings.Repeat("n", 1<<20)} {
+		log.Reset()
+		_, _, err := g.Authenticate(t.Context(), name, "wrong", g.IssueToken)
+		require.ErrorIs(t, err, etcdauth.ErrAuthFailed)
+		require.Contains(t, log.String(), "user="+name[:min(len(name), maxLoggedName)]+" ")
+		require.Less(t, log.Len(), 2*maxLoggedName)
+	}
 }
 
 func TestAPasswordHashOfAHighCostIsNotChecked(t *testing.T) {
