@@ -14,6 +14,9 @@ const (
 	maxAttempts = 8
 	// versionsAtATime is how many version rows one statement reads.
 	versionsAtATime = 100
+	// hashesAtATime bounds the calls of Hash and HashKV that read the table. Others wait: each call reads all rows, and
+	// HashKV keeps the keys of all versions in memory.
+	hashesAtATime = 2
 )
 
 // Node is what an Exporter needs of the node that it runs on.
@@ -37,12 +40,25 @@ type Meta struct {
 
 // Exporter reads the whole table. Safe for concurrent use.
 type Exporter struct {
-	store sqlstore.Store
-	node  Node
+	store   sqlstore.Store
+	node    Node
+	hashing chan struct{} // holds an element for each call that makes a hash
 }
 
 // New returns an Exporter of store's table.
-func New(store sqlstore.Store, node Node) *Exporter { return &Exporter{store: store, node: node} }
+func New(store sqlstore.Store, node Node) *Exporter {
+	return &Exporter{store: store, node: node, hashing: make(chan struct{}, hashesAtATime)}
+}
+
+// beginHash waits until fewer than hashesAtATime calls make a hash. The caller must call end. Errors: ctx's.
+func (e *Exporter) beginHash(ctx context.Context) (end func(), err error) {
+	select {
+	case e.hashing <- struct{}{}:
+		return func() { <-e.hashing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // Hash answers HashKV.
 type Hash struct {

@@ -25,6 +25,11 @@ const hashBucket = "key"
 // stores it. HashKV reads the whole table, and keeps 40 bytes and the key of every version
 // in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
 func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
+	end, err := e.beginHash(ctx)
+	if err != nil {
+		return Hash{}, err
+	}
+	defer end()
 	for range maxAttempts {
 		frontier, err := e.node.Frontier(ctx, as, true)
 		if err != nil {
@@ -160,6 +165,11 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 // Hash returns a hash of all rows of the table, by key. Unlike HashKV it depends on what
 // compaction has removed so far, and on writes in progress.
 func (e *Exporter) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
+	end, err := e.beginHash(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
 	if _, err := e.node.Frontier(ctx, as, true); err != nil {
 		return 0, err
 	}
