@@ -184,7 +184,11 @@ func (p *bufferPool) Get(size int) *[]byte {
 			return b
 		}
 	}
-	b := make([]byte, size, 1<<class)
+	capacity := size // of a buffer that is not kept, and may be very large
+	if class <= maxPooledBits {
+		capacity = 1 << class
+	}
+	b := make([]byte, size, capacity)
 	return &b
 }
 

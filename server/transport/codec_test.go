@@ -124,6 +124,9 @@ func TestBuffersAreReusedBySize(t *testing.T) {
 			if len(*b) != size {
 				t.Fatalf("a buffer of %d bytes has %d", size, len(*b))
 			}
+			if size > 1<<maxPooledBits && cap(*b) != size {
+				t.Fatalf("a buffer of %d bytes, which is not kept, has room for %d", size, cap(*b))
+			}
 			p.Put(b)
 		}
 	}
