@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -296,6 +297,24 @@ func TestGatewayStreamsWatches(t *testing.T) {
 	cancel()
 	<-fake.closed
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// What follows a request that is not JSON is not read as requests, and the end of the connection must be noticed all the same.
+func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
+	for name, rest := range map[string]string{"not JSON": "x", "nothing": ""} {
+		t.Run(name, func(t *testing.T) {
+			fake := newFakeStream()
+			s := startFake(t, &fakeNode{}, fake)
+			conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+			require.NoError(t, err)
+			_, err = fmt.Fprintf(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s%s", 1<<30, `{"create_request":{"key":"aw=="}}`, rest)
+			require.NoError(t, err)
+			<-fake.requests
+			fake.responses <- &watch.Response{Created: true}
+			require.NoError(t, conn.Close())
+			<-fake.closed
+		})
+	}
 }
 
 func TestGatewayRefusesEndlessBodies(t *testing.T) {

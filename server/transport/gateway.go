@@ -72,6 +72,9 @@ func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		if err == nil {
 			return nil
 		}
+		if body, ok := r.(endlessBody); ok && !errors.Is(err, io.EOF) {
+			go body.drop()
+		}
 		if in.N <= 0 {
 			return errJSONTooLarge
 		}
@@ -89,12 +92,21 @@ var endlessBodies = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": tr
 // first value are read and dropped.
 func boundBodies(maxBytes int64, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !endlessBodies[r.URL.Path] {
+		if endlessBodies[r.URL.Path] {
+			r.Body = endlessBody{r.Body}
+		} else {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
 		}
 		h.ServeHTTP(w, r)
 	})
 }
+
+// endlessBody is the body of a stream of requests.
+type endlessBody struct{ io.ReadCloser }
+
+// drop reads and drops the rest of a body whose requests are no longer read. While nothing reads from a connection of
+// HTTP/1, the server does not notice that it has ended, and the stream of answers remains.
+func (b endlessBody) drop() { _, _ = io.Copy(io.Discard, b.ReadCloser) } // the error ends the request's context
 
 // currentPaths leads etcd's older prefix to the current one.
 func currentPaths(h http.Handler) http.Handler {
