@@ -5,7 +5,10 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -19,6 +22,13 @@ type table struct {
 	// reading is called while the alarms are read.
 	reading func()
 	sizing  func() // the same for the size
+	// rewriting is the same for Defragment.
+	rewriting func()
+}
+
+func (s *table) Defragment(context.Context) error {
+	s.rewriting()
+	return nil
 }
 
 func (s *table) Size(context.Context) (total, inUse int64, err error) {
@@ -43,6 +53,43 @@ func newTable(t *testing.T) *table {
 		}
 	})
 	return s
+}
+
+// Each run takes a connection to the database and room for a second table, and any number of clients may ask for one.
+func TestDefragmentRunsOnceAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTable(t)
+		s := NewSpace(store, NewAlarms(store), 0)
+		proceed := make(chan struct{})
+		var running atomic.Int32
+		store.rewriting = func() {
+			running.Add(1)
+			<-proceed
+			running.Add(-1)
+		}
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() {
+				if err := s.Defragment(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		synctest.Wait()
+		if n := running.Load(); n != 1 {
+			t.Errorf("%d calls run", n)
+		}
+		calls.Go(func() {
+			if err := s.Defragment(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("a call that was cancelled while it waited: %v", err)
+			}
+		})
+		cancel()
+		synctest.Wait()
+		close(proceed)
+		calls.Wait()
+	})
 }
 
 func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
