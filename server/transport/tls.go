@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,8 +18,8 @@ import (
 // before that Read.
 type tlsListener struct {
 	net.Listener
-	config *tls.Config
-	log    *slog.Logger
+	config   *tls.Config
+	rejected *rejectedLog
 }
 
 func (l *tlsListener) Accept() (net.Conn, error) {
@@ -26,12 +27,12 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsConn{Conn: tls.Server(c, l.config), log: l.log}, nil
+	return &tlsConn{Conn: tls.Server(c, l.config), rejected: l.rejected}, nil
 }
 
 type tlsConn struct {
 	*tls.Conn
-	log       *slog.Logger
+	rejected  *rejectedLog
 	handshake sync.Once
 	err       error
 }
@@ -39,13 +40,35 @@ type tlsConn struct {
 func (c *tlsConn) Read(p []byte) (int, error) {
 	c.handshake.Do(func() {
 		if c.err = c.Handshake(); c.err != nil {
-			c.log.Warn("connection rejected", "remote", c.RemoteAddr().String(), "error", c.err)
+			c.rejected.warn(c.RemoteAddr(), c.err)
 		}
 	})
 	if c.err != nil {
 		return 0, c.err
 	}
 	return c.Conn.Read(p)
+}
+
+// rejectedLog logs connections whose handshake failed. Every process that reaches the listener can make many of them, so
+// it writes one line per second, with the number of connections that it has not logged before.
+type rejectedLog struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	last    time.Time
+	dropped int
+}
+
+func (l *rejectedLog) warn(remote net.Addr, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.last) < time.Second {
+		l.dropped++
+		return
+	}
+	l.log.Warn("connection rejected", "remote", remote.String(), "error", err, "not_logged_before", l.dropped)
+	l.last, l.dropped = now, 0
 }
 
 // tlsKey is of contexts of HTTP requests; its value is a *tlsConn.
