@@ -137,6 +137,33 @@ func TestStalledConsumersDoNotDelayOthers(t *testing.T) {
 	})
 }
 
+// A client may watch very many keys from old revisions. Another one's watcher has its turn after one of theirs.
+func TestAStreamWithManyLaggingWatchersDoesNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, src := newStubBed(t, Config{})
+		const revisions, read = 10, 10 * time.Millisecond
+		for range revisions {
+			b.put("a")
+		}
+		b.put("b")
+		src.changes = func(_ context.Context, from, _ int64) ([]*Event, int64, error) {
+			time.Sleep(read)
+			return nil, from + 1, nil
+		}
+		var many []CreateRequest
+		for range 1000 {
+			many = append(many, key("none").from(2))
+		}
+		b.stream(many...)
+		time.Sleep(read)
+		began := time.Now()
+		s := b.stream(key("b").from(2))
+		b.expect(s, "0@12 created", "0@12 put:b:12")
+		require.LessOrEqual(t, time.Since(began), 2*revisions*read)
+		b.hub.Close()
+	})
+}
+
 func TestHangingSourceDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, src := newStubBed(t, Config{})

@@ -44,6 +44,8 @@ type Stream struct {
 	unsynced int                   // watchers that are not live
 	future   map[*watcher]struct{} // watchers whose start was in the future when last looked at
 
+	waiting []*watcher // in the ready queue, whose lock guards it
+
 	queue
 }
 
