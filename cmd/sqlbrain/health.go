@@ -10,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
@@ -27,14 +29,15 @@ func (p *program) newHealthCommand() *cobra.Command {
 serves clients on, for which it reads as a client would. The exit code is 0 if all of them say so.
 
 An https server must show its --cert-file, whatever name that is for. If the server demands a client
-certificate, this command shows the same one, which must then be valid for clients.`,
+certificate, this command shows the same one, which must then be valid for clients. An http server
+is called by the first name of --host-whitelist, if that is set.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			for _, u := range p.settings.Server.ListenClientURLs {
 				begin := time.Now()
-				if err := askReadiness(ctx, u, &p.settings.Server.TLS); err != nil {
+				if err := askReadiness(ctx, u, &p.settings.Server); err != nil {
 					return fmt.Errorf("%s is not healthy: %w", u, err)
 				}
 				if _, err := fmt.Fprintf(p.stdout, "%s is healthy, took %s\n", u, time.Since(begin).Round(time.Microsecond)); err != nil {
@@ -44,15 +47,15 @@ certificate, this command shows the same one, which must then be valid for clien
 			return nil
 		},
 	}
-	p.needs(cmd, "listen-client-urls", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth")
+	p.needs(cmd, "listen-client-urls", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "host-whitelist")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "bound on the whole question")
 	return cmd
 }
 
 // askReadiness asks the server that listens on the URL raw. The error says what is wrong with
 // the server.
-func askReadiness(ctx context.Context, raw string, c *tlsfiles.Config) error {
-	target, transport, err := localTransport(raw, c)
+func askReadiness(ctx context.Context, raw string, c *server.Config) error {
+	target, transport, err := localTransport(raw, &c.TLS)
 	if err != nil {
 		return err
 	}
@@ -60,6 +63,10 @@ func askReadiness(ctx context.Context, raw string, c *tlsfiles.Config) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target+"/readyz", nil)
 	if err != nil {
 		return err
+	}
+	// Without TLS the server answers to these names only. Its own address need not be one.
+	if names := c.HostWhitelist; len(names) > 0 && !slices.Contains(names, "*") {
+		req.Host = names[0]
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {

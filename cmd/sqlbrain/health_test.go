@@ -61,6 +61,21 @@ func TestHealthOverTLS(t *testing.T) {
 	execute(t, "health", "--listen-client-urls=http://127.0.0.1:"+port).requireRefused(t, "is not healthy")
 }
 
+// TestHealthCallsTheServerByANameItKnows: a server without TLS refuses other names than those of --host-whitelist.
+func TestHealthCallsTheServerByANameItKnows(t *testing.T) {
+	n := startNode(t, "--datastore", sqliteURL(t), "--host-whitelist=etcd.example,::1")
+	for _, names := range []string{"etcd.example", "::1", "other.example,*"} {
+		environ := []string{"SQLBRAIN_LISTEN_CLIENT_URLS=" + n.endpoint, "SQLBRAIN_HOST_WHITELIST=" + names}
+		a := executeEnv(t, environ, "health")
+		if names == "other.example,*" {
+			a.requireRefused(t, "is not healthy", "421")
+			continue
+		}
+		require.Zero(t, a.code, a.stderr)
+		require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint, "--host-whitelist", names).code)
+	}
+}
+
 // A server whose database does not answer is up, and not healthy.
 func TestHealthFailsWithoutTheDatabase(t *testing.T) {
 	s := enginetest.StartServer(t)
