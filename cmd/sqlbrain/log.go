@@ -73,10 +73,23 @@ func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err
 	}
 	options := &slog.HandlerOptions{Level: p.settings.LogLevel, ReplaceAttr: logged}
 	var handler slog.Handler
-	if w := io.MultiWriter(outs...); p.settings.LogJSON {
+	if w := outputs(outs); p.settings.LogJSON {
 		handler = slog.NewJSONHandler(w, options)
 	} else {
 		handler = slog.NewTextHandler(w, options)
 	}
 	return slog.New(handler), closeFiles, nil
+}
+
+// outputs writes to each of several writers. One that fails does not keep the others from a line, as in
+// io.MultiWriter: the disk of a log file may be full.
+type outputs []io.Writer
+
+func (all outputs) Write(line []byte) (int, error) {
+	var errs []error
+	for _, w := range all {
+		_, err := w.Write(line)
+		errs = append(errs, err)
+	}
+	return len(line), errors.Join(errs...)
 }

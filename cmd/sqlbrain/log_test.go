@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -54,4 +55,19 @@ func TestKeysOfRequestsAreBoundedInTheLog(t *testing.T) {
 	require.NotNil(t, logged)
 	require.Less(t, len(logged["request"].(string)), 2*maxLoggedText)
 	require.Zero(t, n.stop())
+}
+
+func TestEachOutputOfTheLogGetsALineThatAnotherDoesNotTake(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("the system has no /dev/full")
+	}
+	p := newProgram(t, "--log-outputs=/dev/full,stderr,stdout")
+	var out, err bytes.Buffer
+	p.stdout, p.stderr = &out, &err
+	log, closeLog, failed := p.newLogger()
+	require.NoError(t, failed)
+	log.Info("a line")
+	require.NoError(t, closeLog())
+	require.Contains(t, out.String(), "a line")
+	require.Contains(t, err.String(), "a line")
 }
