@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestSQLiteHasNoPeerPort(t *testing.T) {
@@ -66,4 +67,26 @@ func TestMembersNeedNoSettingsToTrustEachOther(t *testing.T) {
 		_, err := n.client(t).Put(t.Context(), "k", n.endpoint, clientv3.WithPrevKV())
 		require.NoError(t, err)
 	}
+}
+
+// TestUnusableSettingsReplaceNoMember: a process that cannot serve with its settings must find that out before it takes
+// the place of one that does.
+func TestUnusableSettingsReplaceNoMember(t *testing.T) {
+	database := enginetest.Database(t)
+	arguments := func(more ...string) []string {
+		return append([]string{"--datastore", database, "--name=n1", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="}, more...)
+	}
+	n := startNode(t, arguments()...)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	defer cancel()
+	for _, tt := range []struct{ setting, want string }{
+		{"--cors=example", `invalid origin "example"`},
+		{"--cors=https://a.example, https://b.example", `invalid origin " https://b.example"`},
+		{"--auth-token=jwt,pub-key=none,priv-key=none,sign-method=RS512", `tokens of the kind "jwt"`},
+	} {
+		execute(t, append([]string{"serve"}, arguments("--force-join", tt.setting)...)...).requireRefused(t, tt.want)
+		_, err := n.client(t).Put(ctx, "k", "v")
+		require.NoError(t, err, tt.setting)
+	}
+	require.NotContains(t, n.log.String(), "no longer a member")
 }

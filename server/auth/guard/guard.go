@@ -86,16 +86,30 @@ func New(cfg Config, n Node) (*Guard, error) {
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
-	// etcd reports errors in the options of JWT only to its log.
-	var why bytes.Buffer
-	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(&why), zapcore.ErrorLevel))
-	if g.provider, err = etcdauth.NewTokenProvider(log, cfg.Token, nil, cfg.TokenTTL); err != nil {
-		return nil, fmt.Errorf("auth: tokens of the kind %q: %w: %s", kindOf(cfg.Token), err, strings.TrimSpace(why.String()))
+	if g.provider, err = newProvider(cfg.Token, cfg.TokenTTL); err != nil {
+		return nil, err
 	}
 	if kindOf(cfg.Token) == tokenSimple {
 		g.simple, g.provider = true, g.none
 	}
 	return g, nil
+}
+
+// CheckToken returns the error of New for a kind of tokens.
+func CheckToken(token string) error {
+	_, err := newProvider(token, 0)
+	return err
+}
+
+func newProvider(token string, ttl time.Duration) (etcdauth.TokenProvider, error) {
+	// etcd reports errors in the options of JWT only to its log.
+	var why bytes.Buffer
+	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(&why), zapcore.ErrorLevel))
+	provider, err := etcdauth.NewTokenProvider(log, token, nil, ttl)
+	if err != nil {
+		return nil, fmt.Errorf("auth: tokens of the kind %q: %w: %s", kindOf(token), err, strings.TrimSpace(why.String()))
+	}
+	return provider, nil
 }
 
 func kindOf(token string) string {
