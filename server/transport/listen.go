@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
@@ -33,6 +34,9 @@ type endpoint struct {
 // unixs://path, the last two as etcd has them: the host is part of the path.
 // Its error says what is wrong with the URL, and does not name it.
 func parseEndpoint(raw string) (endpoint, error) {
+	if !utf8.ValidString(raw) {
+		return endpoint{}, errors.New("is not UTF-8") // and could not be in the answer to MemberList
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return endpoint{}, errors.New("is not a URL")

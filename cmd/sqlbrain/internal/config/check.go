@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
@@ -28,6 +29,9 @@ func (s *Settings) checkNames() error {
 	}
 	if s.Node.Name == "" {
 		return s.invalid("name", "must not be empty")
+	}
+	if !utf8.ValidString(s.Node.Name) {
+		return s.invalid("name", "%q is not UTF-8, so no list of members could hold it", s.Node.Name)
 	}
 	if s.Tracing.Service == "" {
 		return s.invalid("distributed-tracing-service-name", "must not be empty")

@@ -213,6 +213,9 @@ func TestFilesWithMistakesAreRefused(t *testing.T) {
 func TestInvalidValuesAreRefusedByName(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--name=", "--name: must not be empty"},
+		{"--name=n\xff", `--name: "n\xff" is not UTF-8`},
+		{"--listen-client-urls=unix://s\xff", "is not UTF-8"},
+		{"--advertise-client-urls=http://h\xff:2379", `--advertise-client-urls: "http://h\xff:2379" is not UTF-8`},
 		{"--max-request-bytes=0", "--max-request-bytes: 0 is too small"},
 		{"--max-request-bytes=2147483647", "--max-request-bytes: 2147483647 is too large"},
 		{"--max-request-bytes=big", `--max-request-bytes: invalid value "big": not a number`},
