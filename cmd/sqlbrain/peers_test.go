@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -89,4 +91,23 @@ func TestUnusableSettingsReplaceNoMember(t *testing.T) {
 		require.NoError(t, err, tt.setting)
 	}
 	require.NotContains(t, n.log.String(), "no longer a member")
+}
+
+func TestMembersWarnOfOneWithoutAPeerURL(t *testing.T) {
+	database := enginetest.Database(t)
+	arguments := func(name, peer string) []string {
+		return []string{"--datastore", database, "--name", name, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=" + peer}
+	}
+	const warning = "a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; " +
+		"set --listen-peer-urls and --initial-advertise-peer-urls of that member"
+	n1 := startNode(t, arguments("n1", "")...)
+	require.NotContains(t, n1.log.String(), warning, "there is no other member")
+	n2 := startNode(t, arguments("n2", fmt.Sprintf("https://127.0.0.1:%d", enginetest.FreePort(t)))...)
+	require.Equal(t, "n1", n2.log.await(warning)["name"])
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := n2.client(t).Put(ctx, "k", "v")
+	require.Error(t, err, "n1 leads")
+	n3 := startNode(t, arguments("n3", "")...)
+	require.Equal(t, 2, strings.Count(n3.log.String(), warning))
 }

@@ -100,6 +100,13 @@ func (r *Registry) warnOfURLs(t table, self Member) {
 		r.log.Warn("a member that does not run has one of this one's peer URLs; remove it, or start it with another --initial-advertise-peer-urls",
 			"peer_urls", self.PeerURLs, "other", other.name, "other_id", fmt.Sprintf("%x", other.ID))
 	}
+	others := slices.ContainsFunc(t, func(e entry) bool { return e.ID != r.id && e.running() })
+	for _, e := range t {
+		if others && e.running() && len(e.PeerURLs) == 0 {
+			r.log.Warn("a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; "+
+				"set --listen-peer-urls and --initial-advertise-peer-urls of that member", "name", e.name)
+		}
+	}
 	local := slices.ContainsFunc(self.PeerURLs, isLocal)
 	if other, ok := t.find(func(e entry) bool {
 		return e.ID != r.id && e.running() && len(e.PeerURLs) > 0 && len(self.PeerURLs) > 0 && slices.ContainsFunc(e.PeerURLs, isLocal) != local
