@@ -26,6 +26,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestServerNeedsAClientURL(t *testing.T) {
@@ -250,7 +251,7 @@ func TestClientConnectionsLeaveRoom(t *testing.T) {
 	}
 	answer(held[0])
 	answer(held[1])
-	probe := http.Client{Timeout: 15 * time.Second} // it would wait for a client to leave
+	probe := http.Client{Timeout: eventually.Patience} // it would wait for a client to leave
 	resp, err := probe.Get(metricsURLs(s)[0] + "/livez")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
