@@ -361,11 +361,12 @@ func TestReadIsRepeatedIfTheLeaderIsSilent(t *testing.T) {
 }
 
 func TestCallWithoutALeaderReturnsNoLeader(t *testing.T) {
-	p := newPair(t, func(c *Config) { c.RequestTimeout = 50 * time.Millisecond })
+	p := newPair(t)
 	p.router.lead(leadership{err: fmt.Errorf("%w: nobody leads", mvcc.ErrNotServing)})
 	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
 	require.Equal(t, rpctypes.ErrGRPCNoLeader.Error(), err.Error())
 
+	p = newPair(t, func(c *Config) { c.RequestTimeout = 50 * time.Millisecond })
 	p.router.lead(leadership{self: true}) // and it does not
 	_, err = pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
 	require.Contains(t, []string{rpctypes.ErrGRPCTimeout.Error(), rpctypes.ErrGRPCNoLeader.Error()}, err.Error())
