@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
@@ -166,7 +167,8 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 }
 
 // TestServerThatDoesNotAnswer: the connection's time bound ends the wait. On a busy machine it may also end a statement
-// before the server is paused, and then the test begins with another store.
+// before the server is paused, and then the test begins with another store. The server is paused when the commit is sent:
+// earlier, a connection that is due for a check would be found to be of no use.
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
@@ -174,9 +176,10 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		createChain(t, openURL(t, server.URL(), sqlstore.Options{}))
 		ctx := context.Background()
 		var s *sqldb.Store
+		faults := faultdriver.New()
 		step := int64(1)
 		eventually.Nil(t, eventually.Patience, func(ctx context.Context) (err error) {
-			if s, err = open(ctx, parse(t, server.URL()+"?timeout=1s"), sqlstore.Options{}); err != nil {
+			if s, err = open(ctx, parse(t, server.URL()+"?timeout=1s"), sqlstore.Options{WrapConnector: faults.Wrap}); err != nil {
 				return err
 			}
 			// The statement is prepared on the connection that the commit below finds in the pool.
@@ -191,11 +194,22 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 			return err
 		})
 		defer func() { require.NoError(t, s.Close()) }()
-		server.Pause()
+		paused := make(chan struct{})
+		pause := sync.OnceFunc(func() { server.Pause(); close(paused) })
+		faults.Set(func(st faultdriver.Statement) faultdriver.Fault {
+			if st.Kind == faultdriver.Exec && !strings.HasPrefix(st.Text, "SET ") {
+				pause()
+			}
+			return faultdriver.Fault{}
+		})
 		var readErr error
 		var wg sync.WaitGroup
-		wg.Go(func() { _, readErr = s.Get(ctx, coder.ChainKey()) })
+		wg.Go(func() {
+			<-paused
+			_, readErr = s.Get(ctx, coder.ChainKey())
+		})
 		err := swapChain(ctx, s, step+1)
+		pause() // should no statement have been sent
 		wg.Wait()
 		server.Resume()
 		if !errors.Is(err, sqlstore.ErrUncertain) {
