@@ -13,7 +13,7 @@ import (
 // awaitStopped waits until the kernel has stopped every thread: the signal only
 // asks for it, and a statement may still be answered meanwhile.
 func (p *instance) awaitStopped() error {
-	const patience = 10 * time.Second
+	const patience = startWait // a thread stops once what it waits for from its disk has come
 	pattern := fmt.Sprintf("/proc/%d/task/*/stat", p.program.ID())
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		stats, err := filepath.Glob(pattern)
