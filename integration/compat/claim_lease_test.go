@@ -21,9 +21,11 @@ func TestLease(t *testing.T) {
 		}},
 		{"a TTL of -1, 0 or 1 becomes 2", func(c *checker) {
 			for _, n := range []int64{-1, 0, 1, 2, math.MinInt64} {
-				r := response[pb.LeaseGrantResponse](c.grant(1, n))
+				r := response[pb.LeaseGrantResponse](c.ask("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: n}))
 				c.holds(r.TTL == 2, "%d: %v", n, r)
-				c.revoke(1)
+				for _, s := range c.p.sides() { // not compared: on a busy machine the lease may have ended at one of them
+					s.ask(call{"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: 1}})
+				}
 			}
 		}},
 		{"id 0 is chosen", func(c *checker) {
