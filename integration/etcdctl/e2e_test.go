@@ -152,7 +152,7 @@ var (
 		{regexp.MustCompile(`\b[0-9a-f]{8,16}\b`), "LEASE"},
 		{regexp.MustCompile(`"(id|ID)":-?\d+`), `"$1":1`},
 		{regexp.MustCompile(`remaining\(\d+s\)`), "remaining(TIME)"},
-		{regexp.MustCompile(`"ttl":49\d|"ttl":500`), `"ttl":500`},
+		{regexp.MustCompile(`"ttl":4\d\d|"ttl":500`), `"ttl":500`}, // a busy machine needs seconds for a command
 	}
 	statusMasks = []mask{
 		// The default quota of etcd is 2 GiB, that of sqlbrain is none.
