@@ -197,8 +197,7 @@ func (c *session) run(s step) harness.Output {
 	args := strings.Fields(strings.ReplaceAll(s.args, "LEASE", c.lease))
 	var out harness.Output
 	if s.until != "" {
-		args = append([]string{"--endpoints", c.node.Endpoint()}, args...)
-		out = harness.RunUntil(c.t, eventually.Patience, s.until, harness.Etcdctl(c.t), args...)
+		out = harness.RunUntil(c.t, eventually.Patience, s.until, harness.Etcdctl(c.t), c.node.EtcdctlArgs(args...)...)
 		out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
 	} else {
 		out = c.node.Etcdctl(s.input, args...)

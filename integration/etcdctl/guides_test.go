@@ -206,7 +206,7 @@ type window struct {
 
 func (r *reader) open(command string) *window {
 	r.t.Helper()
-	args := append([]string{"--endpoints", r.nodes[0].Endpoint()}, arguments(command)...)
+	args := r.nodes[0].EtcdctlArgs(arguments(command)...)
 	return &window{harness.OpenTerminal(r.t, harness.Etcdctl(r.t), args...), r, command}
 }
 

@@ -46,7 +46,7 @@ func TestMovingFromEtcd(t *testing.T) {
 	_, err = from.Put(ctx, "/registry/leased", "x", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 
-	mirror := harness.StartProcess(t, harness.Etcdctl(t), "--endpoints", source.Endpoint(), "make-mirror", target.Endpoint())
+	mirror := harness.StartProcess(t, harness.Etcdctl(t), source.EtcdctlArgs("make-mirror", target.Endpoint())...)
 	watch := to.Watch(ctx, "/registry/last", clientv3.WithRev(1))
 	// The mirror writes in order: after the last write nothing is missing.
 	arrived := func(value string) {

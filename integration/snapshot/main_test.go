@@ -72,7 +72,7 @@ func succeed(t testing.TB, program string, args ...string) string {
 func save(t testing.TB, n *harness.Node, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "snapshot.db")
-	succeed(t, harness.Etcdctl(t), append([]string{"--endpoints", n.Endpoint(), "snapshot", "save", path}, flags...)...)
+	succeed(t, harness.Etcdctl(t), n.EtcdctlArgs(append([]string{"snapshot", "save", path}, flags...)...)...)
 	succeed(t, harness.Etcdutl(t), "snapshot", "status", path)
 	return path
 }

@@ -272,12 +272,16 @@ func NewClientAs(l Login, endpoints ...string) (*clientv3.Client, error) {
 	})
 }
 
-// Etcdctl runs etcdctl against the node, with more patience than it has by itself:
-// 2 s for a connection and 5 s for an answer.
+// Etcdctl runs etcdctl against the node.
 func (n *Node) Etcdctl(input string, args ...string) Output {
 	n.t.Helper()
-	all := append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=2m", "--command-timeout=2m"}, args...)
-	return Run(n.t, eventually.Patience, input, Etcdctl(n.t), all...)
+	return Run(n.t, eventually.Patience, input, Etcdctl(n.t), n.EtcdctlArgs(args...)...)
+}
+
+// EtcdctlArgs returns the arguments of an etcdctl that talks to the node, with more patience than it has by itself: 2 s for
+// a connection and a user's token, and 5 s for an answer.
+func (n *Node) EtcdctlArgs(args ...string) []string {
+	return append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=2m", "--command-timeout=2m"}, args...)
 }
 
 // Host returns the host and port of the node's endpoint.
