@@ -254,8 +254,11 @@ func (c *Cluster) Leader() int {
 
 // AwaitLeader is Leader for any goroutine; it gives up when ctx ends.
 func (c *Cluster) AwaitLeader(ctx context.Context) (int, error) {
-	client, err := harness.NewClientAs(c.login, c.Endpoints()...)
-	if err != nil {
+	var client *clientv3.Client
+	if err := eventually.Poll(ctx, func(context.Context) (err error) { // a user gets no token without a leader
+		client, err = harness.NewClientAs(c.login, c.Endpoints()...)
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	defer client.Close() //nolint:errcheck // only status was asked for

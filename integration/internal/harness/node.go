@@ -231,13 +231,14 @@ func ClientOf(t testing.TB, endpoints ...string) *clientv3.Client {
 	return ClientAs(t, Login{}, endpoints...)
 }
 
-// ClientAs is ClientOf for a user.
+// ClientAs is ClientOf for a user. It waits until a server gives the user a token.
 func ClientAs(t testing.TB, l Login, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := NewClientAs(l, endpoints...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c *clientv3.Client
+	eventually.Nil(t, readyWait, func(context.Context) (err error) {
+		c, err = NewClientAs(l, endpoints...)
+		return err
+	})
 	t.Cleanup(func() { closeClient(t, c) })
 	return c
 }
@@ -255,7 +256,7 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 	return NewClientAs(Login{}, endpoints...)
 }
 
-// NewClientAs is NewClient for a user, whose token it asks for.
+// NewClientAs is NewClient for a user, whose token it asks for. It fails if it gets none within 5 s, as when there is no leader.
 func NewClientAs(l Login, endpoints ...string) (*clientv3.Client, error) {
 	reconnect := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
