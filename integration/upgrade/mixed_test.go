@@ -35,12 +35,7 @@ func TestMixedMembers(t *testing.T) {
 	protect(t, c)
 	u := &upgrade{t: t, c: c}
 	for _, leader := range []int{1, 0} {
-		eventually.True(t, "the member to lead", func() bool {
-			if now := c.Leader(); now != leader {
-				u.lead(now, leader)
-			}
-			return true
-		})
+		u.lead(leader)
 		u.stays(leader)
 		u.users()
 	}
