@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -105,6 +106,24 @@ func examined(t *testing.T, args ...string) (answer, map[string]doctor.Finding) 
 		require.Equal(t, f.Status == doctor.OK, f.Advice == "", "%+v", f)
 	}
 	return a, found
+}
+
+// TestCommandsThatLookLeaveAnSQLiteFileAsItIs: the path may be that of another program's file.
+func TestCommandsThatLookLeaveAnSQLiteFileAsItIs(t *testing.T) {
+	raw := sqliteURL(t)
+	path := strings.TrimPrefix(raw, "sqlite://")
+	sqliteExec(t, raw, "PRAGMA auto_vacuum = FULL", "CREATE TABLE others (a)")
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	a, found := examined(t, "--datastore", raw)
+	require.Zero(t, a.code, a.stderr)
+	require.Contains(t, found["journal"].Detail, "journal_mode is delete")
+	require.Equal(t, doctor.Warn, found["schema"].Status)
+	a = execute(t, "migrate", "version", "--datastore", raw)
+	require.Zero(t, a.code, a.stderr)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(before, after))
 }
 
 func TestDoctorOnSQLite(t *testing.T) {

@@ -20,9 +20,18 @@ var errNoDatabase = errors.New("the file does not exist")
 // databaseFlags are the settings of the commands that need the database only.
 var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "datastore-password-from", "data-dir"}
 
-// withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless create is
-// set, an SQLite file that does not exist is errNoDatabase rather than created.
-func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqldb.Database) error) (err error) {
+// access is what a command does with the database.
+type access int
+
+const (
+	look   access = iota // nothing is changed
+	change               // it must exist
+	create               // an SQLite file that does not exist is created
+)
+
+// withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless the access is
+// create, an SQLite file that does not exist is errNoDatabase.
+func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Database) error) (err error) {
 	u := p.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {
@@ -36,14 +45,14 @@ func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqldb.D
 			err = fmt.Errorf("datastore %s: %w%s", u, err, advice)
 		}
 	}()
-	if u.Dialect == sqlstore.DialectSQLite && !create {
+	if u.Dialect == sqlstore.DialectSQLite && a != create {
 		if _, err := os.Stat(u.Path); err != nil {
 			return errors.Join(errNoDatabase, err)
 		}
 	}
 	// Nodes that name the servers of a Galera in different orders migrate on one of
 	// them all the same: the lock that makes one of them wait holds on that only.
-	db, err := engines.OpenDB(u.InOrder(), sqlstore.Options{})
+	db, err := engines.OpenDB(u.InOrder(), sqlstore.Options{Look: a == look})
 	if err != nil {
 		return err
 	}
@@ -53,7 +62,7 @@ func (p *program) withDatabase(ctx context.Context, create bool, f func(*sqldb.D
 
 // prepareSchema brings the schema up to date, or only checks it.
 func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
-	return p.withDatabase(ctx, true, func(db *sqldb.Database) error {
+	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {
 		err := migrations.Verify(ctx, db.DialectName(), db.SQL())
 		missing := errors.Is(err, migrations.ErrMissing) || errors.Is(err, migrations.ErrOlder)
 		// Another node that starts at this moment shows as a dirty schema; Up waits

@@ -110,7 +110,7 @@ func (p *program) serveKine(ctx context.Context, notes []string) error {
 
 // adoptKine creates the database if it does not exist, as kine does, and imports kine's own table.
 func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.Logger) error {
-	return p.withDatabase(ctx, true, func(db *sqldb.Database) error {
+	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {
 		if u.Dialect == sqlstore.DialectMySQL && len(u.Addresses()) == 1 {
 			created, err := mysql.CreateDatabase(ctx, u)
 			if err != nil {
@@ -148,7 +148,7 @@ func (p *program) revertKine(ctx context.Context, keepWrites bool) error {
 	if err != nil {
 		return err
 	}
-	err = p.withDatabase(ctx, false, func(db *sqldb.Database) error {
+	err = p.withDatabase(ctx, change, func(db *sqldb.Database) error {
 		if err := migrations.Verify(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
 		}

@@ -33,10 +33,10 @@ SQLite file open, up, down and force are refused.`,
 }
 
 // databaseCommand completes a command that works on the database.
-func (p *program) databaseCommand(cmd *cobra.Command, create bool, f func(context.Context, *sqldb.Database) error) *cobra.Command {
+func (p *program) databaseCommand(cmd *cobra.Command, a access, f func(context.Context, *sqldb.Database) error) *cobra.Command {
 	p.needs(cmd, databaseFlags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.withDatabase(cmd.Context(), create, func(db *sqldb.Database) error { return f(cmd.Context(), db) })
+		return p.withDatabase(cmd.Context(), a, func(db *sqldb.Database) error { return f(cmd.Context(), db) })
 	}
 	return cmd
 }
@@ -44,14 +44,14 @@ func (p *program) databaseCommand(cmd *cobra.Command, create bool, f func(contex
 func (p *program) newMigrateUpCommand() *cobra.Command {
 	return p.databaseCommand(&cobra.Command{
 		Use: "up", Short: "Apply the migrations that are missing", Args: cobra.NoArgs,
-	}, true, func(ctx context.Context, db *sqldb.Database) error { return p.changeSchema(ctx, db, migrations.Up) })
+	}, create, func(ctx context.Context, db *sqldb.Database) error { return p.changeSchema(ctx, db, migrations.Up) })
 }
 
 func (p *program) newMigrateDownCommand() *cobra.Command {
 	var yes bool
 	cmd := p.databaseCommand(&cobra.Command{
 		Use: "down", Short: "Revert the newest migration; reverting the first one deletes all data", Args: cobra.NoArgs,
-	}, false, func(ctx context.Context, db *sqldb.Database) error {
+	}, change, func(ctx context.Context, db *sqldb.Database) error {
 		if !yes {
 			return errors.New("this deletes data, and nothing brings it back; repeat with --yes if that is meant")
 		}
@@ -65,7 +65,7 @@ func (p *program) newMigrateVersionCommand() *cobra.Command {
 	output := outputTable
 	cmd := p.databaseCommand(&cobra.Command{
 		Use: "version", Short: "Print the version of the schema", Args: cobra.NoArgs,
-	}, false, func(ctx context.Context, db *sqldb.Database) error { return p.printSchema(ctx, db, output) })
+	}, look, func(ctx context.Context, db *sqldb.Database) error { return p.printSchema(ctx, db, output) })
 	addOutputFlag(cmd, &output)
 	return cmd
 }
@@ -82,19 +82,19 @@ func (p *program) newMigrateForceCommand() *cobra.Command {
 		Use:   "force VERSION",
 		Short: "Record that the schema is at VERSION, after a migration was interrupted; runs nothing",
 		Args:  cobra.MatchAll(cobra.ExactArgs(1), readVersion),
-	}, false, func(ctx context.Context, db *sqldb.Database) error {
+	}, change, func(ctx context.Context, db *sqldb.Database) error {
 		return p.changeSchema(ctx, db, func(ctx context.Context, dialect string, pool *sql.DB) error {
 			return migrations.Force(ctx, dialect, pool, uint(version))
 		})
 	})
 }
 
-// changeSchema runs change while no server has an SQLite file open, and prints the state after it.
-func (p *program) changeSchema(ctx context.Context, db *sqldb.Database, change func(context.Context, string, *sql.DB) error) error {
+// changeSchema runs apply while no server has an SQLite file open, and prints the state after it.
+func (p *program) changeSchema(ctx context.Context, db *sqldb.Database, apply func(context.Context, string, *sql.DB) error) error {
 	if err := db.Lock(); err != nil {
 		return err
 	}
-	if err := change(ctx, db.DialectName(), db.SQL()); err != nil {
+	if err := apply(ctx, db.DialectName(), db.SQL()); err != nil {
 		return err
 	}
 	return p.printSchema(ctx, db, outputTable)

@@ -15,8 +15,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// connect returns a connector to the file that u names.
-func connect(u *sqlstore.URL) (driver.Connector, error) {
+// connect returns a connector to the file that u names. With look it leaves the file as it is.
+func connect(u *sqlstore.URL, look bool) (driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
@@ -31,7 +31,7 @@ func connect(u *sqlstore.URL) (driver.Connector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}
-	return &connector{base, path}, nil
+	return &connector{base, path, look}, nil
 }
 
 // connector creates the file with fileMode if it does not exist, and switches it to
@@ -39,6 +39,7 @@ func connect(u *sqlstore.URL) (driver.Connector, error) {
 type connector struct {
 	driver.Connector
 	path string
+	look bool // do neither
 }
 
 // walAttempts bounds how often the switch to write-ahead mode is tried. Only a
@@ -46,7 +47,7 @@ type connector struct {
 const walAttempts = 50
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	if path, err := realPath(c.path); err == nil { // otherwise SQLite reports what is wrong
+	if path, err := realPath(c.path); err == nil && !c.look { // otherwise SQLite reports what is wrong
 		if err := createPrivate(path); err != nil {
 			return nil, err
 		}
@@ -55,13 +56,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setUpFile(ctx, conn); err != nil {
+	if err := setUpFile(ctx, conn, c.look); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func setUpFile(ctx context.Context, conn driver.Conn) error {
+func setUpFile(ctx context.Context, conn driver.Conn, look bool) error {
 	execer, ok := conn.(driver.ExecerContext)
 	if !ok {
 		return fmt.Errorf("sqlstore: a connection of type %T cannot execute with a context", conn)
@@ -73,11 +74,11 @@ func setUpFile(ctx context.Context, conn driver.Conn) error {
 		return nil
 	}
 	err := exec("PRAGMA busy_timeout = 10000")
-	if err == nil {
-		// It only has an effect on a new file. Its cost is not measurable.
-		err = exec("PRAGMA auto_vacuum = INCREMENTAL")
+	if err != nil || look {
+		return err
 	}
-	if err != nil {
+	// It only has an effect on a new file, or one that is vacuumed with each commit. Its cost is not measurable.
+	if err := exec("PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {

@@ -23,7 +23,7 @@ type engine struct {
 // the database is created (mode 0700) if it does not exist.
 func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	o = o.WithDefaults(defaultReadConns())
-	base, err := connect(u)
+	base, err := connect(u, o.Look)
 	if err != nil {
 		return nil, err
 	}
