@@ -396,6 +396,16 @@ var All = []Mutant{
 		"server/backend", `cur == *checked && verify(cur) == nil`, `cur == *checked && verify != nil`),
 	newest(4, "a glance does not take in the record of a loss", "a member serves after data loss",
 		"server/fence", `if err := checkLost(rows); err != nil { return cur, err } return decodeChain(rows[1])`, "return decodeChain(rows[1])"),
+	newest(6, "pages of a commit that failed on SQLite are written after the lock is released", "another program's commit is overwritten",
+		"sqlstore/sqlite", `flags&sqlite3.SQLITE_SHM_UNLOCK != 0 && g.log != 0`, `flags&sqlite3.SQLITE_SHM_LOCK != 0 && g.log != 0`),
+	newest(6, "a leader takes the chain value of another leader of its term for a lost attempt", "a leader that cannot commit leads on",
+		"server/fence", `return fmt.Errorf("%w: in a term of the same number, %d", ErrDeposed, cur.Term)`, `return nil`),
+	newest(8, "a verdict on earlier users and roles counts for the newest ones", "key attached without permission",
+		"server/mvcc/write", `verdictOf{id, who}, v.rows.Version, see)`, `verdictOf{id, who}, v.p.cfg.Leader.AuthRows().Version, see)`),
+	newest(8, "verdicts that requests wait with may be forgotten", "requests wait until they time out",
+		"server/mvcc/write", `vs.known.Resize(verdictsKept + vs.room)`, `vs.known.Resize(verdictsKept)`),
+	newest(5, "a stream's watchers that are behind are served one after the other", "one client delays the watches of others",
+		"watch", `len(s.waiting) > 0 { r.list = append(r.list, s) }`, `len(s.waiting) > 0 { r.list = append([]*Stream{s}, r.list...) }`),
 }
 
 func etcd(invariant int, name, imitates, pkg, from, to string) Mutant {
