@@ -24,6 +24,10 @@ import (
 // syncs them, and they are written before the write lock is released: another process may write its
 // commits in their place afterwards.
 //
+// If the sync of a commit fails, gatherVFS destroys the commit in the log. The kernel may drop the data that it
+// failed to flush, and report the next sync as successful. A process that recovered the log would find the commit
+// nevertheless, and append others, which a loss of power would take along.
+//
 // On Linux it syncs the log by fdatasync (sync_linux.go). The first sync is left to the default file
 // system, which also flushes the directory that the log was created in.
 //
@@ -54,7 +58,8 @@ type gathering struct {
 	length   int     // of what is in buffer and not in the file
 	extent   int64   // up to which the file need not be extended
 	synced   bool    // by the default file system, with its entry in the directory
-	written  int     // since the last sync
+	written  int     // since the last sync, or since the write lock was taken
+	start    int64   // in the file, of what was written
 }
 
 // baseVFS is the default file system.
@@ -174,6 +179,10 @@ func (g *gathering) extend(tls *libc.TLS, file uintptr, end int64) {
 
 func gatherWrite(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	g := gatheringOf(file)
+	if g.written == 0 {
+		g.start = offset
+	}
+	g.start = min(g.start, offset)
 	g.written += int(n)
 	if g.length == 0 || offset != g.offset+int64(g.length) || g.length+int(n) > gatherBytes {
 		if _, rc := flushed(tls, file); rc != sqlite3.SQLITE_OK {
@@ -211,17 +220,32 @@ func gatherTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 
 func gatherSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	g, rc := flushed(tls, file)
-	if rc != sqlite3.SQLITE_OK {
-		return rc
-	}
 	written := g.written
 	g.written = 0
-	if g.synced {
-		return syncData(tls, file, flags, written)
+	switch {
+	case rc != sqlite3.SQLITE_OK:
+	case g.synced:
+		rc = syncData(tls, file, flags, written)
+	default:
+		rc = function[syncFile](g.base.FxSync)(tls, file, flags)
+		g.synced = rc == sqlite3.SQLITE_OK
 	}
-	rc = function[syncFile](g.base.FxSync)(tls, file, flags)
-	g.synced = rc == sqlite3.SQLITE_OK
+	if rc != sqlite3.SQLITE_OK && written > 0 {
+		g.destroy(tls, file)
+	}
 	return rc
+}
+
+// frameHeader is the size of the header of a page in the log.
+const frameHeader = 24
+
+// destroy overwrites the beginning of what was written under the write lock, and not synced: the header of a page, or of
+// the log. Its error is ignored, because the sync's is reported.
+func (g *gathering) destroy(tls *libc.TLS, file uintptr) {
+	if zeros := libc.Xcalloc(tls, 1, frameHeader); zeros != 0 {
+		function[transfer](g.base.FxWrite)(tls, file, zeros, frameHeader, g.start)
+		libc.Xfree(tls, zeros)
+	}
 }
 
 func gatherFileSize(tls *libc.TLS, file, size uintptr) int32 {
@@ -239,7 +263,8 @@ const writeLock = 0
 func gatherShmLock(tls *libc.TLS, file uintptr, first, n, flags int32) int32 {
 	g := gatheringOf(file)
 	if first == writeLock && flags&sqlite3.SQLITE_SHM_UNLOCK != 0 && g.log != 0 {
-		_, _ = flushed(tls, g.log) // pages of a transaction that was rolled back: no error matters
+		log, _ := flushed(tls, g.log) // pages of a transaction that was rolled back: no error matters
+		log.written = 0               // another process may overwrite them
 	}
 	return function[locking](g.base.FxShmLock)(tls, file, first, n, flags)
 }

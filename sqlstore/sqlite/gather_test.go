@@ -38,7 +38,7 @@ func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
 	*at[sqlite3.Tsqlite3_io_methods](methods) = sqlite3.Tsqlite3_io_methods{
 		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead), FxTruncate: pointer(diskTruncate),
-		FxSync: pointer(diskSync), FxFileSize: pointer(diskSize), FxClose: pointer(diskClose),
+		FxSync: pointer(diskSync), FxFileSize: pointer(diskSize), FxClose: pointer(diskClose), FxShmLock: pointer(diskLock),
 	}
 	gatheringOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
 	disk.content, disk.calls, disk.fails, disk.room = nil, nil, false, 0
@@ -83,6 +83,8 @@ func diskSize(_ *libc.TLS, _, size uintptr) int32 {
 	return sqlite3.SQLITE_OK
 }
 
+func diskLock(*libc.TLS, uintptr, int32, int32, int32) int32 { return sqlite3.SQLITE_OK }
+
 func diskClose(*libc.TLS, uintptr) int32 {
 	disk.calls = append(disk.calls, "close")
 	return sqlite3.SQLITE_OK
@@ -116,8 +118,8 @@ func TestGatherReportsFailedWriteInsteadOfSync(t *testing.T) {
 	tls, file := diskFile(t)
 	writeTo(tls, file, []byte("lost"), 0)
 	disk.fails = true
-	if rc := gatherSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4"}) {
-		t.Errorf("%d after %v, want %d after one write", rc, disk.calls, sqlite3.SQLITE_FULL)
+	if rc := gatherSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4", "write 24"}) {
+		t.Errorf("%d after %v, want %d after one write and the attempt to destroy it", rc, disk.calls, sqlite3.SQLITE_FULL)
 	}
 	disk.fails = false
 	writeTo(tls, file, []byte("kept"), 4)
