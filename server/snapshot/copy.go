@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/lease"
@@ -141,11 +144,19 @@ func (c *copying) put(ctx context.Context, page *clientv3.GetResponse) error {
 	return nil
 }
 
+// unsupported reports whether a server refuses a call that it does not have. kine's error has no code.
+func unsupported(err error) bool {
+	return status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "not supported")
+}
+
 // grant creates the leases that keys are attached to.
 func (c *copying) grant(ctx context.Context) error {
 	for id := range c.leases {
 		ttl := id
-		if l, err := c.from.TimeToLive(ctx, clientv3.LeaseID(id)); err == nil && l.GrantedTTL > 0 {
+		switch l, err := c.from.TimeToLive(ctx, clientv3.LeaseID(id)); {
+		case err != nil && !unsupported(err):
+			return fmt.Errorf("reading the TTL of the lease %x: %w", uint64(id), err) // the client has repeated it
+		case err == nil && l.GrantedTTL > 0:
 			ttl = l.GrantedTTL
 		}
 		if ttl < 1 || ttl > lease.MaxTTL {
