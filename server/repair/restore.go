@@ -56,7 +56,6 @@ type Restore struct {
 	compacted int64 // -1 for none
 
 	keys   map[string]*restoredKey
-	leases map[int64]bool
 	newest int64 // revision of the newest version
 	rows   []sqlstore.Row
 	bytes  int
@@ -72,7 +71,7 @@ type restoredKey struct {
 // BeginRestore marks the table and removes what an interrupted restore left there.
 // History is complete from compacted on, -1 for all of it. Errors: ErrNotEmpty.
 func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	r := &Restore{store: store, compacted: -1, keys: make(map[string]*restoredKey), leases: make(map[int64]bool)}
+	r := &Restore{store: store, compacted: -1, keys: make(map[string]*restoredKey)}
 	if compacted > 0 {
 		r.compacted = compacted
 	}
@@ -200,9 +199,8 @@ func (r *Restore) Put(ctx context.Context, rec *coder.Record) error {
 	return nil
 }
 
-// Lease adds a lease. A key whose lease is never added does not expire.
+// Lease adds a lease. A key whose lease is never added does not expire, unless a lease of that id is granted later.
 func (r *Restore) Lease(ctx context.Context, l coder.Lease) error {
-	r.leases[l.ID] = true
 	return r.put(ctx, coder.EncodeLeaseKey(l.ID), coder.EncodeLease(l))
 }
 
@@ -244,7 +242,9 @@ func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)
 		if !k.Tombstone {
 			keys++
 		}
-		if k.Lease != 0 && !k.Tombstone && r.leases[k.Lease] {
+		// Also if the lease is not there: once another of that id is granted, a put with it would not attach the key,
+		// which has that lease already. etcd attaches such a key at its next start.
+		if k.Lease != 0 && !k.Tombstone {
 			if err := r.put(ctx, coder.EncodeAttachmentKey(k.Lease, []byte(key)), coder.Empty()); err != nil {
 				return 0, 0, err
 			}

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
 // leased is a server with one key, attached to the lease id.
@@ -94,4 +97,24 @@ func TestCopyOfLeases(t *testing.T) {
 			require.Equal(t, 1, loaded.Leases)
 		})
 	}
+}
+
+// TestKeyOfALeaseThatIsGrantedAgain: a key keeps the id of a lease that is not restored. When another lease of that
+// id is granted, and the key is attached to it, it ends with that.
+func TestKeyOfALeaseThatIsGrantedAgain(t *testing.T) {
+	const id = 1 << 50
+	store := newStore(t)
+	_, err := Copy(t.Context(), (&leased{id: id, ttl: func() (*pb.LeaseTimeToLiveResponse, error) {
+		return &pb.LeaseTimeToLiveResponse{ID: id, TTL: -1}, nil
+	}}).client(t), store, CopyOptions{Prefix: "/"})
+	require.NoError(t, err)
+	b := serve(t, store)
+	_, err = b.LeaseGrant(t.Context(), auth.System, id, 1000)
+	require.NoError(t, err)
+	mustTxn(t, b, put("/k", "again", id))
+	_, err = b.LeaseRevoke(t.Context(), auth.System, id)
+	require.NoError(t, err)
+	got, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
+	require.NoError(t, err)
+	require.Zero(t, got.Count)
 }
