@@ -15,7 +15,7 @@ var (
 	// ErrForeignTable: a table of a name that sqlbrain uses belongs to another
 	// program.
 	ErrForeignTable = errors.New("the database belongs to another program")
-	// ErrLocked: another process has been migrating for longer than 10 s.
+	// ErrLocked: another process has been migrating for longer than 10 s. On SQLite it may be writing anything.
 	ErrLocked = errors.New("another process is migrating the schema")
 	// ErrDialect: there are no migrations for that engine.
 	ErrDialect = errors.New("no migrations for this dialect")

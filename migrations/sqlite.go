@@ -46,6 +46,9 @@ func (d *sqliteDriver) Lock() error {
 		return database.ErrLocked
 	}
 	if err := d.exec("BEGIN IMMEDIATE"); err != nil {
+		if isBusy(err) {
+			return database.ErrLocked
+		}
 		return err
 	}
 	d.inTx, d.failed = true, nil
@@ -54,6 +57,13 @@ func (d *sqliteDriver) Lock() error {
 		return errors.Join(err, d.end())
 	}
 	return nil
+}
+
+// isBusy reports whether another process kept the lock, whatever it writes.
+func isBusy(err error) bool {
+	const busy = 5 // SQLITE_BUSY; extended codes carry more above the lowest byte
+	var e interface{ Code() int }
+	return errors.As(err, &e) && e.Code()&0xff == busy
 }
 
 // Unlock commits, or rolls everything back if anything failed.
