@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -20,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -220,9 +217,8 @@ func TestMetadataThatCannotBeSentIsNotForwarded(t *testing.T) {
 		"Content-Type": {"application/grpc"}, "Te": {"trailers"},
 		"X-Client-Name": {"J\u00fcrgen"}, "X-Tab": {"a\tb"}, "X-Mark!": {"x"}, "X-Plain": {"plain"}, "X-Raw-Bin": {"/w=="},
 	}
-	client := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}}
+	client := &http.Transport{Protocols: new(http.Protocols)}
+	client.Protocols.SetUnencryptedHTTP2(true)
 	defer client.CloseIdleConnections()
 	resp, err := client.RoundTrip(r)
 	require.NoError(t, err)
