@@ -125,6 +125,31 @@ func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 	}
 }
 
+// Run refreshes, and so does each Defragment.
+func TestConcurrentRefreshesCountWhatWasWrittenOnce(t *testing.T) {
+	store := newTable(t)
+	s := NewSpace(store, NewAlarms(store), 1000)
+	s.Grow(400)
+	store.sizing = func() {
+		store.sizing = func() {}
+		s.Grow(100)
+		store.bytes = 500
+		if err := s.Refresh(t.Context()); err != nil { // began later, and ends before
+			t.Error(err)
+		}
+		store.bytes = 400
+	}
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(499); err != nil {
+		t.Errorf("a write below the quota: %v", err)
+	}
+	if err := s.Check(500); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("a write that reaches the quota: %v", err)
+	}
+}
+
 func TestExceededQuotaRequestsTheAlarmOnce(t *testing.T) {
 	store := newTable(t)
 	alarms := NewAlarms(store)

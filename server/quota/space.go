@@ -25,7 +25,8 @@ type Space struct {
 
 	mu           sync.Mutex
 	total, inUse int64 // bytes, as of the last refresh
-	grown        int64 // bytes written since
+	written      int64 // bytes written in all
+	counted      int64 // of written, those before the last refresh
 }
 
 // NewSpace returns the space of store's table, with a quota in bytes; 0 is none.
@@ -33,10 +34,11 @@ func NewSpace(store sqlstore.Store, alarms *Alarms, quota int64) *Space {
 	return &Space{store: store, alarms: alarms, quota: quota, full: make(chan struct{}, 1), defragmenting: make(chan struct{}, 1)}
 }
 
-// Refresh asks the database for the size of the table.
+// Refresh asks the database for the size of the table. It has no effect if a refresh that began after more was
+// written has ended before.
 func (s *Space) Refresh(ctx context.Context) error {
 	s.mu.Lock()
-	before := s.grown
+	before := s.written
 	s.mu.Unlock()
 	total, inUse, err := s.store.Size(ctx)
 	if err != nil {
@@ -44,8 +46,9 @@ func (s *Space) Refresh(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total, s.inUse = total, inUse
-	s.grown -= before
+	if before >= s.counted {
+		s.total, s.inUse, s.counted = total, inUse, before
+	}
 	return nil
 }
 
@@ -78,7 +81,7 @@ func (s *Space) Defragment(ctx context.Context) error {
 func (s *Space) Grow(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grown += n
+	s.written += n
 }
 
 // Size returns the bytes that the table has and uses, as of the last refresh.
@@ -124,5 +127,5 @@ func (s *Space) Withdraw() {
 func (s *Space) fits(cost int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.quota <= 0 || s.inUse+s.grown+cost < s.quota
+	return s.quota <= 0 || s.inUse+s.written-s.counted+cost < s.quota
 }
