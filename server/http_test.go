@@ -319,10 +319,14 @@ func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
 
 func TestGatewayRefusesEndlessBodies(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
-	body := `{"key":"` + strings.Repeat("a", 2*(1000+etcd.MessageOverhead)) + `"}`
-	status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
-	require.Equal(t, 400, status)
-	require.Contains(t, answer, "request body too large")
+	rest := strings.Repeat("a", 2*(1000+etcd.MessageOverhead))
+	for name, body := range map[string]string{"in the request": `{"key":"` + rest + `"}`, "after the request": `{"key":"aw=="}` + rest} {
+		t.Run(name, func(t *testing.T) {
+			status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
+			require.Equal(t, 400, status)
+			require.Contains(t, answer, "request body too large")
+		})
+	}
 }
 
 func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {

@@ -70,7 +70,7 @@ func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		in.N = j.maxBytes
 		err := d.Decode(v)
 		if err == nil {
-			return nil
+			return restOf(r)
 		}
 		if body, ok := r.(endlessBody); ok && !errors.Is(err, io.EOF) {
 			go body.drop()
@@ -88,17 +88,31 @@ func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 // endlessBodies are the paths whose body is a stream of requests.
 var endlessBodies = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 
-// boundBodies ends bodies after maxBytes, unless they are streams. Bytes after the
-// first value are read and dropped.
+// boundBodies ends bodies after maxBytes, unless they are streams.
 func boundBodies(maxBytes int64, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if endlessBodies[r.URL.Path] {
 			r.Body = endlessBody{r.Body}
 		} else {
-			r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
+			r.Body = boundedBody{http.MaxBytesReader(w, r.Body, maxBytes)}
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// boundedBody is the body of one request.
+type boundedBody struct{ io.ReadCloser }
+
+// restOf reads and drops what follows the value of a boundedBody. It returns errJSONTooLarge if the body is too large:
+// the server does not notice the end of a connection of HTTP/1 while a body is not read to its end, and the request may wait.
+func restOf(r io.Reader) error {
+	if body, ok := r.(boundedBody); ok {
+		_, err := io.Copy(io.Discard, body)
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return errJSONTooLarge
+		}
+	}
+	return nil
 }
 
 // endlessBody is the body of a stream of requests.
