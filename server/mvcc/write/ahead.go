@@ -43,6 +43,11 @@ var errUnprepared = errors.New("write: must be prepared again")
 // only the sequencer may use it.
 type Ahead struct {
 	ranges []*aheadRange
+	byKey  map[rangeKey]*aheadRange // the same
+	spans  []coder.Span             // the keys of ranges, in order, without overlaps
+	bases  map[string]indexEntry    // of the records of ranges to delete
+	noted  map[string]notedKey      // keys of ranges that commits have changed since
+	sorted []string                 // the keys of noted, nil if some are missing
 	lease  *aheadLease
 	past   map[*mvcc.RangeRequest]*mvcc.RangeResult // ranges at old revisions
 	pages  []*mvcc.RangeRequest                     // ranges with a small limit, which the evaluation reads again
@@ -50,15 +55,16 @@ type Ahead struct {
 	room   int64                                    // taken of Pipeline.txnRoom
 }
 
-// aheadRange has the records of a range at the revision at which they were read, and what has
-// changed since.
+type rangeKey struct{ key, end string }
+
+func keyOf(kr mvcc.KeyRange) rangeKey { return rangeKey{string(kr.Key), string(kr.End)} }
+
+// aheadRange has the records of a range at the revision at which they were read.
 type aheadRange struct {
 	mvcc.KeyRange
 	values  bool
 	deletes bool
 	records []*coder.Record
-	bases   map[string]indexEntry // of the records, if deletes
-	noted   map[string]notedKey
 }
 
 // notedKey is a key that a commit has changed since it was read.
@@ -100,13 +106,18 @@ func (as *aheads) note(s *batchState) {
 	}
 }
 
+// note must be fast: a transaction may have thousands of ranges, and many transactions may wait.
 func (a *Ahead) note(s *batchState, c *change) {
 	key := c.rec.Key
-	for _, r := range a.ranges {
-		if coder.Contains(r.Key, r.End, key) {
-			ks := s.keys[string(key)]
-			r.noted[string(key)] = notedKey{ks.entry(), ks.rec}
+	after, _ := slices.BinarySearchFunc(a.spans, key, func(span coder.Span, key []byte) int {
+		if bytes.Compare(span.Start, key) <= 0 {
+			return -1
 		}
+		return 1
+	})
+	if after > 0 && a.spans[after-1].Contains(key) {
+		ks := s.keys[string(key)]
+		a.noted[string(key)], a.sorted = notedKey{ks.entry(), ks.rec}, nil
 	}
 	if a.lease != nil {
 		a.lease.note(s, c)
@@ -123,10 +134,8 @@ func (a *Ahead) of(kr mvcc.KeyRange, values bool) *aheadRange {
 	if a == nil {
 		return nil
 	}
-	for _, r := range a.ranges {
-		if bytes.Equal(r.Key, kr.Key) && bytes.Equal(r.End, kr.End) && (r.values || !values) {
-			return r
-		}
+	if r := a.byKey[keyOf(kr)]; r != nil && (r.values || !values) {
+		return r
 	}
 	return nil
 }
@@ -136,30 +145,32 @@ func (a *Ahead) base(rec *coder.Record) (indexEntry, bool) {
 	if a == nil {
 		return indexEntry{}, false
 	}
-	for _, r := range a.ranges {
-		if !r.deletes || !coder.Contains(r.Key, r.End, rec.Key) {
-			continue
-		}
-		if n, ok := r.noted[string(rec.Key)]; ok {
-			return n.entry, n.entry.of(rec)
-		}
-		if e, ok := r.bases[string(rec.Key)]; ok {
-			return e, e.of(rec)
-		}
+	if n, ok := a.noted[string(rec.Key)]; ok {
+		return n.entry, n.entry.of(rec)
 	}
-	return indexEntry{}, false
+	e, ok := a.bases[string(rec.Key)]
+	return e, ok && e.of(rec)
 }
 
-// current returns the records of the range in the newest committed state, in key
+// current returns the records of r, one of its ranges, in the newest committed state, in key
 // order.
-func (r *aheadRange) current() []*coder.Record {
-	if len(r.noted) == 0 {
+func (a *Ahead) current(r *aheadRange) []*coder.Record {
+	if a.sorted == nil {
+		a.sorted = slices.Sorted(maps.Keys(a.noted))
+	}
+	first, _ := slices.BinarySearch(a.sorted, string(r.Key))
+	var merged overlay
+	for _, k := range a.sorted[first:] {
+		n := a.noted[k]
+		if !coder.Contains(r.Key, r.End, n.rec.Key) {
+			break
+		}
+		merged.newer = append(merged.newer, n.rec)
+	}
+	if len(merged.newer) == 0 {
 		return r.records
 	}
-	merged := overlay{records: make([]*coder.Record, 0, len(r.records)+len(r.noted))}
-	for _, k := range slices.Sorted(maps.Keys(r.noted)) {
-		merged.newer = append(merged.newer, r.noted[k].rec)
-	}
+	merged.records = make([]*coder.Record, 0, len(r.records)+len(merged.newer))
 	for _, rec := range r.records {
 		merged.add(rec)
 	}
@@ -198,23 +209,43 @@ func (a *Ahead) add(kr mvcc.KeyRange, values, deletes bool) {
 	if len(kr.End) == 0 {
 		return
 	}
+	r := a.byKey[keyOf(kr)]
+	if r == nil {
+		r = &aheadRange{KeyRange: kr}
+		a.ranges = append(a.ranges, r)
+		a.byKey[keyOf(kr)] = r
+	}
+	r.values, r.deletes = r.values || values, r.deletes || deletes
+}
+
+// join sets spans.
+func (a *Ahead) join() {
 	for _, r := range a.ranges {
-		if bytes.Equal(r.Key, kr.Key) && bytes.Equal(r.End, kr.End) {
-			r.values, r.deletes = r.values || values, r.deletes || deletes
-			return
+		if span := r.Span(); !span.Empty() {
+			a.spans = append(a.spans, span)
 		}
 	}
-	a.ranges = append(a.ranges, &aheadRange{KeyRange: kr, values: values, deletes: deletes, noted: make(map[string]notedKey)})
+	slices.SortFunc(a.spans, func(x, y coder.Span) int { return bytes.Compare(x.Start, y.Start) })
+	joined := a.spans[:0]
+	for _, span := range a.spans {
+		if last := len(joined) - 1; last < 0 || coder.EndBefore(joined[last].End, span.Start) {
+			joined = append(joined, span)
+		} else if coder.EndBefore(joined[last].End, span.End) {
+			joined[last].End = span.End
+		}
+	}
+	a.spans = joined
 }
 
 // prepare reads the ranges that t needs. It returns nil if t needs none. The caller must end
 // the preparation with Settle. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
 // the database's.
 func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
-	a := &Ahead{}
+	a := &Ahead{byKey: make(map[rangeKey]*aheadRange), noted: make(map[string]notedKey)}
 	if a.plan(t); len(a.ranges) == 0 && len(a.past) == 0 && len(a.pages) == 0 {
 		return nil, nil
 	}
+	a.join()
 	p.aheads.add(a)
 	err := p.readRanges(ctx, a)
 	for tries := 1; tries < read.MaxRaces && errors.Is(err, mvcc.ErrCompacted); tries++ {
@@ -280,21 +311,18 @@ func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
 	if err := read.Check(ctx); err != nil {
 		return err
 	}
+	var deleted [][]byte
 	for _, r := range a.ranges {
-		if !r.deletes {
-			continue
-		}
-		keys := make([][]byte, len(r.records))
-		for i, rec := range r.records {
-			keys[i] = rec.Key
-		}
-		var err error
-		// Ahead.base recognizes entries that are newer than the records.
-		if r.bases, err = p.entriesOf(ctx, keys); err != nil {
-			return err
+		if r.deletes {
+			for _, rec := range r.records {
+				deleted = append(deleted, rec.Key)
+			}
 		}
 	}
-	return nil
+	var err error
+	// Ahead.base recognizes entries that are newer than the records.
+	a.bases, err = p.entriesOf(ctx, deleted)
+	return err
 }
 
 func tooManyKeys(most int) error {

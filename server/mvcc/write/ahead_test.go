@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -72,6 +73,51 @@ func TestPreparationsEndWithTheirRequests(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, len(l.p.aheads.active))
 	require.True(t, l.p.txnRoom.TryAcquire(most), "room was not given back")
+}
+
+// Ranges of one transaction may overlap, touch, contain each other and be empty.
+func TestCommitsAreNotedInAllRangesOfATransaction(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		key := func() string { return fmt.Sprintf("k/%02d", r.IntN(30)) }
+		l := lead(t, newStore(t))
+		change := func() {
+			for range 10 {
+				l.must(t, put(key(), "1"), del(key()))
+			}
+		}
+		change()
+		txn := put("other", "1")
+		for range r.IntN(6) + 1 {
+			kr := mvcc.KeyRange{Key: []byte(key()), End: []byte(key())}
+			if r.IntN(8) == 0 {
+				kr.End = []byte{0}
+			}
+			txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: kr}})
+		}
+		c, err := l.p.PrepareTxn(t.Context(), txn)
+		require.NoError(t, err)
+		change()
+		now := l.p.cfg.Reader.At(l.Revision())
+		wanted := make([]*mvcc.RangeResult, len(txn.Then))
+		for i, op := range txn.Then[1:] {
+			want, err := now.Range(t.Context(), op.Range)
+			require.NoError(t, err)
+			if op.Range.End[0] == 0 { // it sees the transaction's own put
+				want.Count++
+			}
+			wanted[i+1] = want
+		}
+		require.NoError(t, l.together(t, c)[0])
+		for i, got := range c.result.Results[1:] {
+			want := wanted[i+1]
+			require.EqualValues(t, want.Count, got.Range.Count, "seed %d, range %d", seed, i)
+			for j, rec := range want.Records {
+				require.Equal(t, rec, got.Range.Records[j], "seed %d, range %d, record %d", seed, i, j)
+			}
+		}
+		l.p.Settle(c.Prepared())
+	}
 }
 
 // The index cache says that a key does not exist, which the table contradicts.

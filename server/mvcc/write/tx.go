@@ -308,7 +308,7 @@ func (tx *Tx) listSome(ctx context.Context, kr mvcc.KeyRange, needValue bool, mo
 		want = most
 	}
 	if read := tx.ahead.of(kr, needValue); read != nil {
-		take(read.current())
+		take(tx.ahead.current(read))
 	} else {
 		err = tx.reading().Scan(ctx, kr.Span(), needValue, want, take)
 	}
