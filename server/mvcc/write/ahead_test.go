@@ -3,7 +3,9 @@ package write
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -76,19 +78,20 @@ func TestPreparationsEndWithTheirRequests(t *testing.T) {
 }
 
 // Ranges of one transaction may overlap, touch, contain each other and be empty.
-func TestCommitsAreNotedInAllRangesOfATransaction(t *testing.T) {
+func TestTransactionSeesChangesInAllItsRanges(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		key := func() string { return fmt.Sprintf("k/%02d", r.IntN(30)) }
 		l := lead(t, newStore(t))
-		change := func() {
+		changes := func() (commands []Command) {
 			for range 10 {
-				l.must(t, put(key(), "1"), del(key()))
+				commands = append(commands, NewTxnCommand(put(key(), "1")), NewTxnCommand(del(key())))
 			}
+			return commands
 		}
-		change()
-		txn := put("other", "1")
-		for range r.IntN(6) + 1 {
+		l.together(t, changes()...)
+		txn := put("a", "1")
+		for range r.IntN(3 * fewLooks) {
 			kr := mvcc.KeyRange{Key: []byte(key()), End: []byte(key())}
 			if r.IntN(8) == 0 {
 				kr.End = []byte{0}
@@ -97,26 +100,43 @@ func TestCommitsAreNotedInAllRangesOfATransaction(t *testing.T) {
 		}
 		c, err := l.p.PrepareTxn(t.Context(), txn)
 		require.NoError(t, err)
-		change()
-		now := l.p.cfg.Reader.At(l.Revision())
-		wanted := make([]*mvcc.RangeResult, len(txn.Then))
-		for i, op := range txn.Then[1:] {
-			want, err := now.Range(t.Context(), op.Range)
-			require.NoError(t, err)
-			if op.Range.End[0] == 0 { // it sees the transaction's own put
-				want.Count++
-			}
-			wanted[i+1] = want
-		}
-		require.NoError(t, l.together(t, c)[0])
-		for i, got := range c.result.Results[1:] {
-			want := wanted[i+1]
-			require.EqualValues(t, want.Count, got.Range.Count, "seed %d, range %d", seed, i)
-			for j, rec := range want.Records {
-				require.Equal(t, rec, got.Range.Records[j], "seed %d, range %d, record %d", seed, i, j)
-			}
-		}
+		l.together(t, changes()...)
+		l.together(t, append(changes(), c)...)
 		l.p.Settle(c.Prepared())
+		before := l.p.cfg.Reader.At(c.result.Revision - 1)
+		for i, op := range txn.Then[1:] {
+			want, err := before.Range(t.Context(), op.Range)
+			require.NoError(t, err)
+			got := c.result.Results[i+1].Range
+			require.Equal(t, want.Count, got.Count, "seed %d, range %d", seed, i)
+			require.Equal(t, want.Records, got.Records, "seed %d, range %d", seed, i)
+		}
+	}
+}
+
+func TestTransactionSeesItsOwnChangesInEachOfManyRanges(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("k/b", "1"))
+	txn, live := &mvcc.Txn{}, map[string]bool{"k/c": true}
+	for i := range 3 * fewLooks {
+		l.must(t, put(fmt.Sprintf("k/d%02d", i), "1"))
+		live[fmt.Sprintf("k/d%02d", i)] = true
+		txn.Then = append(txn.Then, put(fmt.Sprintf("k/a%02d", i), "1").Then...)
+		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"), End: []byte("k0")}}})
+		txn.Then = append(txn.Then, deleteAll(fmt.Sprintf("k/d%02d", i), fmt.Sprintf("k/d%02d", i+1)).Then...)
+	}
+	c, err := l.p.PrepareTxn(t.Context(), txn)
+	require.NoError(t, err)
+	defer l.p.Settle(c.Prepared())
+	require.NoError(t, l.together(t, NewTxnCommand(del("k/b")), NewTxnCommand(put("k/c", "1")), c)[2])
+	for i := range 3 * fewLooks {
+		live[fmt.Sprintf("k/a%02d", i)] = true
+		var got []string
+		for _, rec := range c.result.Results[3*i+1].Range.Records {
+			got = append(got, string(rec.Key))
+		}
+		require.Equal(t, slices.Sorted(maps.Keys(live)), got, "range %d", i)
+		delete(live, fmt.Sprintf("k/d%02d", i))
 	}
 }
 

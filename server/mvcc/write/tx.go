@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/google/btree"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -57,6 +59,8 @@ type Tx struct {
 	fresh       [][]byte // keys that may be presumed absent, of which ownPresumed were
 	ownPresumed [][]byte
 	onCommitted []func()
+	looks       int                   // calls of pendingIn
+	sorted      *btree.BTreeG[string] // the changed keys of the batch and of tx; nil before there were more than fewLooks
 }
 
 // readOnly returns a transaction to evaluate what reads now.
@@ -163,6 +167,9 @@ func (tx *Tx) write(rec, prev *coder.Record, prevFull bool) {
 	rec.ModRevision = tx.rev
 	rec.Sub = int32(len(tx.own))
 	tx.local[string(rec.Key)] = rec
+	if tx.sorted != nil {
+		tx.sorted.ReplaceOrInsert(string(rec.Key))
+	}
 	tx.own = append(tx.own, change{rec: rec, prev: prev, prevFull: prevFull})
 }
 
@@ -240,10 +247,25 @@ func (tx *Tx) SetLease(id int64, l *coder.Lease) {
 // caller must not change it.
 func (tx *Tx) BatchLeases() map[int64]*coder.Lease { return tx.batch.leases }
 
+// fewLooks is how often a command looks for the changes in a range before it sorts all changes.
+const fewLooks = 16
+
 // pendingIn returns the uncommitted records of kr in key order, tombstones
 // included.
 func (tx *Tx) pendingIn(kr mvcc.KeyRange) []*coder.Record {
 	var found []*coder.Record
+	if tx.looks++; tx.looks > fewLooks {
+		tx.sort()
+		tx.sorted.AscendGreaterOrEqual(string(kr.Key), func(k string) bool {
+			rec := tx.pending([]byte(k))
+			if !coder.Contains(kr.Key, kr.End, rec.Key) {
+				return false
+			}
+			found = append(found, rec)
+			return true
+		})
+		return found
+	}
 	for _, r := range tx.local {
 		if coder.Contains(kr.Key, kr.End, r.Key) {
 			found = append(found, r)
@@ -256,6 +278,20 @@ func (tx *Tx) pendingIn(kr mvcc.KeyRange) []*coder.Record {
 	}
 	slices.SortFunc(found, func(a, b *coder.Record) int { return bytes.Compare(a.Key, b.Key) })
 	return found
+}
+
+// sort makes sure that sorted exists.
+func (tx *Tx) sort() {
+	if tx.sorted != nil {
+		return
+	}
+	tx.sorted = btree.NewOrderedG[string](32)
+	for k := range tx.batch.keys {
+		tx.sorted.ReplaceOrInsert(k)
+	}
+	for k := range tx.local {
+		tx.sorted.ReplaceOrInsert(k)
+	}
 }
 
 // count returns how many keys of kr, a range of several, exist in the newest state.
