@@ -58,6 +58,7 @@ var unseen = map[string]string{
 	"the frontier may go back":                                                       "cannot be seen by clients: no caller asks for that",
 	"watchers read the revision before a gap again":                                  "cannot be seen by clients: what a gap leaves out is compacted, so that its watchers are cancelled",
 	"the revision that a follower may show goes back":                                "cannot be seen by clients: what was found in the table is shown 150 ms later at the latest",
+	"the chain row is not raised after an unknown outcome":                           "cannot be seen by clients: the leader finds a value in its next commit that it did not write, and another leadership begins",
 	"a lost revision is not noticed if the sequence rose":                            "cannot be seen by clients: a node compares the content of its newest revisions with the table too",
 	"two commits that differ in a lease look the same":                               "not simulated: requests that put the same value",
 	"a recovered database counts as one that lost data":                              "cannot be seen by clients: a recovery compacts what a node could compare",
