@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
@@ -20,8 +22,8 @@ type Space struct {
 	alarms *Alarms
 	quota  int64
 	full   chan struct{}
-	// defragmenting holds an element while Defragment runs: it needs a connection and the space of the table for itself.
-	defragmenting chan struct{}
+	// defragmenting is held while Defragment runs: it needs a connection and the space of the table for itself.
+	defragmenting *semaphore.Weighted
 
 	mu           sync.Mutex
 	total, inUse int64 // bytes, as of the last refresh
@@ -31,7 +33,7 @@ type Space struct {
 
 // NewSpace returns the space of store's table, with a quota in bytes; 0 is none.
 func NewSpace(store sqlstore.Store, alarms *Alarms, quota int64) *Space {
-	return &Space{store: store, alarms: alarms, quota: quota, full: make(chan struct{}, 1), defragmenting: make(chan struct{}, 1)}
+	return &Space{store: store, alarms: alarms, quota: quota, full: make(chan struct{}, 1), defragmenting: semaphore.NewWeighted(1)}
 }
 
 // Refresh asks the database for the size of the table. It has no effect if a refresh that began after more was
@@ -65,12 +67,10 @@ func (s *Space) Run(ctx context.Context, log *slog.Logger) {
 
 // Defragment lets the engine release unused space. Calls wait for each other. Errors: the database's, ctx's.
 func (s *Space) Defragment(ctx context.Context) error {
-	select {
-	case s.defragmenting <- struct{}{}:
-		defer func() { <-s.defragmenting }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.defragmenting.Acquire(ctx, 1); err != nil {
+		return err
 	}
+	defer s.defragmenting.Release(1)
 	if err := s.store.Defragment(ctx); err != nil {
 		return err
 	}

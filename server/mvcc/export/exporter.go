@@ -3,6 +3,8 @@ package export
 import (
 	"context"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -42,22 +44,12 @@ type Meta struct {
 type Exporter struct {
 	store   sqlstore.Store
 	node    Node
-	hashing chan struct{} // holds an element for each call that makes a hash
+	hashing *semaphore.Weighted // calls that make a hash
 }
 
 // New returns an Exporter of store's table.
 func New(store sqlstore.Store, node Node) *Exporter {
-	return &Exporter{store: store, node: node, hashing: make(chan struct{}, hashesAtATime)}
-}
-
-// beginHash waits until fewer than hashesAtATime calls make a hash. The caller must call end. Errors: ctx's.
-func (e *Exporter) beginHash(ctx context.Context) (end func(), err error) {
-	select {
-	case e.hashing <- struct{}{}:
-		return func() { <-e.hashing }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return &Exporter{store: store, node: node, hashing: semaphore.NewWeighted(hashesAtATime)}
 }
 
 // Hash answers HashKV.

@@ -25,11 +25,10 @@ const hashBucket = "key"
 // stores it. HashKV reads the whole table, and keeps 40 bytes and the key of every version
 // in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
 func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
-	end, err := e.beginHash(ctx)
-	if err != nil {
+	if err := e.hashing.Acquire(ctx, 1); err != nil {
 		return Hash{}, err
 	}
-	defer end()
+	defer e.hashing.Release(1)
 	for range maxAttempts {
 		frontier, err := e.node.Frontier(ctx, as, true)
 		if err != nil {
@@ -165,11 +164,10 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 // Hash returns a hash of all rows of the table, by key. Unlike HashKV it depends on what
 // compaction has removed so far, and on writes in progress.
 func (e *Exporter) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
-	end, err := e.beginHash(ctx)
-	if err != nil {
+	if err := e.hashing.Acquire(ctx, 1); err != nil {
 		return 0, err
 	}
-	defer end()
+	defer e.hashing.Release(1)
 	if _, err := e.node.Frontier(ctx, as, true); err != nil {
 		return 0, err
 	}
