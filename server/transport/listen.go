@@ -163,7 +163,7 @@ func Listen(urls []string, o Options) (listeners []*Listener, err error) {
 		}
 		l = newListener(l, o.Conns, o.Limit)
 		if tls {
-			l = &tlsListener{Listener: l, config: o.Files.Listener(), rejected: &rejectedLog{log: o.Log}}
+			l = &tlsListener{Listener: l, config: o.Files.Listener(), log: o.Log}
 		}
 		listeners = append(listeners, &Listener{l, e})
 	}

@@ -7,10 +7,11 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/sqlbrain/sqlbrain/server/loglimit"
 )
 
 // tlsListener accepts connections whose handshake is made by their first Read,
@@ -19,7 +20,8 @@ import (
 type tlsListener struct {
 	net.Listener
 	config   *tls.Config
-	rejected *rejectedLog
+	log      *slog.Logger
+	rejected loglimit.Log // for handshakes that failed: every process that reaches the listener can make many
 }
 
 func (l *tlsListener) Accept() (net.Conn, error) {
@@ -27,12 +29,12 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsConn{Conn: tls.Server(c, l.config), rejected: l.rejected}, nil
+	return &tlsConn{Conn: tls.Server(c, l.config), listener: l}, nil
 }
 
 type tlsConn struct {
 	*tls.Conn
-	rejected  *rejectedLog
+	listener  *tlsListener
 	handshake sync.Once
 	err       error
 }
@@ -40,35 +42,13 @@ type tlsConn struct {
 func (c *tlsConn) Read(p []byte) (int, error) {
 	c.handshake.Do(func() {
 		if c.err = c.Handshake(); c.err != nil {
-			c.rejected.warn(c.RemoteAddr(), c.err)
+			c.listener.rejected.Warn(c.listener.log, "connection rejected", "remote", c.RemoteAddr().String(), "error", c.err)
 		}
 	})
 	if c.err != nil {
 		return 0, c.err
 	}
 	return c.Conn.Read(p)
-}
-
-// rejectedLog logs connections whose handshake failed. Every process that reaches the listener can make many of them, so
-// it writes one line per second, with the number of connections that it has not logged before.
-type rejectedLog struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	last    time.Time
-	dropped int
-}
-
-func (l *rejectedLog) warn(remote net.Addr, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if now.Sub(l.last) < time.Second {
-		l.dropped++
-		return
-	}
-	l.log.Warn("connection rejected", "remote", remote.String(), "error", err, "not_logged_before", l.dropped)
-	l.last, l.dropped = now, 0
 }
 
 // tlsKey is of contexts of HTTP requests; its value is a *tlsConn.

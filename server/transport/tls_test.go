@@ -29,7 +29,7 @@ func (piped) Accept() (net.Conn, error) {
 func TestRejectedConnectionsInTheLogAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := &tlsListener{Listener: piped{}, config: &tls.Config{}, rejected: &rejectedLog{log: slog.New(slog.NewTextHandler(&log, nil))}}
+		l := &tlsListener{Listener: piped{}, config: &tls.Config{}, log: slog.New(slog.NewTextHandler(&log, nil))}
 		reject := func() {
 			c, err := l.Accept()
 			require.NoError(t, err)

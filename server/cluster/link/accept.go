@@ -34,7 +34,7 @@ func (a acceptor) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 	accepted, info, err := a.handshake(conn)
 	if err != nil && !errors.Is(err, io.EOF) { // the other side closed without sending, as a port check does
 		a.s.rejections.Inc()
-		a.s.rejected.warn(a.s.cfg.Logger, "rejected a peer connection", "remote", conn.RemoteAddr().String(), "error", err)
+		a.s.rejected.Warn(a.s.cfg.Logger, "rejected a peer connection", "remote", conn.RemoteAddr().String(), "error", err)
 	}
 	return accepted, info, err
 }

@@ -9,11 +9,11 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/loglimit"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -48,7 +48,7 @@ type Security struct {
 
 	mu       sync.Mutex
 	accepted map[*acceptedConn]struct{}
-	rejected limitedLog
+	rejected loglimit.Log
 	unknown  chan struct{} // has an element for each process that waits for a Refresh
 
 	rejections prometheus.Counter
@@ -158,23 +158,4 @@ func verify(check func(tls.ConnectionState) error, state tls.ConnectionState) er
 		return nil
 	}
 	return check(state)
-}
-
-// limitedLog bounds the log lines that other processes can cause: it writes one line per
-// second, with the number of lines dropped before it.
-type limitedLog struct {
-	mu      sync.Mutex
-	last    time.Time
-	dropped int
-}
-
-func (l *limitedLog) warn(log *slog.Logger, message string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.last) < time.Second {
-		l.dropped++
-		return
-	}
-	log.Warn(message, append(args, "not_logged_before", l.dropped)...)
-	l.last, l.dropped = time.Now(), 0
 }

@@ -205,15 +205,6 @@ func TestProbesReportWhetherTheMemberAccepts(t *testing.T) {
 	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
 }
 
-func TestRejectionsInTheLogAreBounded(t *testing.T) {
-	var b syncBuffer
-	var l limitedLog
-	for range 1000 {
-		l.warn(slog.New(slog.NewTextHandler(&b, nil)), "rejected")
-	}
-	require.Less(t, strings.Count(b.String(), "rejected"), 100)
-}
-
 func TestRevokedMembersLoseTheirConnections(t *testing.T) {
 	for name, now := range map[string]func(server, client *process) []member.Member{
 		"removed": func(server, _ *process) []member.Member { return []member.Member{server.Member} },
