@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,10 +76,6 @@ func (l *RequestLog) Unary(ctx context.Context, req any, info *grpc.UnaryServerI
 	return resp, err
 }
 
-// maxRequestText bounds the description of a request in the log, in bytes. Keys and the ends of ranges may be as long as a
-// request.
-const maxRequestText = 4 << 10
-
 // requestAttrs has durations as etcd writes them, with their unit: as numbers they would
 // be nanoseconds in JSON.
 func requestAttrs(ctx context.Context, method string, took time.Duration, req, resp any, err error) []slog.Attr {
@@ -99,9 +94,6 @@ func requestAttrs(ctx context.Context, method string, took time.Duration, req, r
 		attrs = append(attrs, slog.Int("response_bytes", proto.Size(m)))
 	}
 	if s := requestText(req); s != "" {
-		if len(s) > maxRequestText {
-			s = strings.ToValidUTF8(s[:maxRequestText], "") + "…"
-		}
 		attrs = append(attrs, slog.String("request", s))
 	}
 	return attrs
