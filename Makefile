@@ -53,7 +53,7 @@ programs:
 	cd integration && $(GO) build -o ../bin/programs/etcdctl go.etcd.io/etcd/etcdctl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcdutl go.etcd.io/etcd/etcdutl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcd go.etcd.io/etcd/server/v3
-	$(if $(CC_FOUND),cd integration/programs/kine && $(GO) build -o ../../../bin/programs/kine github.com/k3s-io/kine)
+	$(if $(CC_FOUND),cd integration/programs/kine && CGO_ENABLED=1 $(GO) build -o ../../../bin/programs/kine github.com/k3s-io/kine)
 
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
 # More packages at a time than there are cores, usually: the tests wait more than they compute.
