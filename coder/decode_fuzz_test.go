@@ -86,7 +86,7 @@ func FuzzDecodeValues(f *testing.F) {
 		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0], EncodeLease(Lease{TTL: 9, Policy: true}),
 		EncodeChain(Chain{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
 		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
-		EncodeCounts(someCounts), EncodeCounts(Counts{}),
+		EncodeCounts(someCounts), EncodeCounts(Counts{}), EncodeJob(someJob), EncodeJob(Job{Kind: JobRevert}),
 	} {
 		f.Add(seed)
 	}
@@ -138,6 +138,8 @@ func FuzzDecodeValues(f *testing.F) {
 
 		n, err := DecodeInt64(b)
 		came(t, "number", b, n, err, EncodeInt64, DecodeInt64, true)
+		j, err := DecodeJob(b)
+		came(t, "job", b, j, err, EncodeJob, DecodeJob, true)
 		s, err := DecodeAuthSettings(b)
 		came(t, "auth settings", b, s, err, EncodeAuthSettings, DecodeAuthSettings, true)
 		token, err := DecodeToken(b)

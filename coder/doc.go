@@ -9,7 +9,7 @@
 //	log row      what one commit changed, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
-//	meta row     chain row, lock row, compaction mark, claim row, counts row, alarms, identity
+//	meta row     chain row, lock row, compaction mark, claim row, counts row, job rows, alarms, identity
 //
 // Properties the rest of the program builds on, each held by a fuzz test:
 //
@@ -27,5 +27,5 @@
 // A mark is never used twice for a row, so comparing marks is comparing values;
 // that is what lets a whole commit be one SQL statement.
 //
-// Start reading at key.go, then value.go, log.go, meta.go and counts.go.
+// Start reading at key.go, then value.go, log.go, meta.go, counts.go and job.go.
 package coder

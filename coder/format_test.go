@@ -34,6 +34,10 @@ func TestRowsKeepTheirBytes(t *testing.T) {
 		{"lost", EncodeLost(Lost{Sequence: 1, Term: 2, Revision: 3, Member: 4, At: 5}), "0100000000000000010000000000000002000000000000000300000000000000040000000000000005"},
 		{"compaction mark", EncodeInt64(258), "010000000000000102"},
 		{"claim key", ClaimKey(), "57fb8091636c61696d"},
+		{"job key", JobKey(), "57fb80916a6f62"},
+		{"job", EncodeJob(someJob), "01020174000000000000000000000000000000"},
+		{"job step key", JobStepKey(), "57fb80916a6f6273746570"},
+		{"job step", EncodeJobStep(someJob, 258), "01740000000000000000000000000000000000000000000102"},
 		{"counts key", CountsKey(), "57fb8091636f756e7473"},
 		{"counts", EncodeCounts(someCounts), "0100000000000001020000042f612f3103013380100102013000000102622f0301370703ffffffffffffffff7f57428273"},
 		{"alarm key", EncodeAlarmKey(1, 2), "57fb8091616c61726d2f000000000000000100000002"},
@@ -65,6 +69,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		"lost":    {EncodeLost(Lost{}), func(b []byte) error { return errOf(DecodeLost(b)) }},
 		"number":  {EncodeInt64(1), func(b []byte) error { return errOf(DecodeInt64(b)) }},
 		"counts":  {EncodeCounts(someCounts), func(b []byte) error { return errOf(DecodeCounts(b)) }},
+		"job":     {EncodeJob(someJob), func(b []byte) error { return errOf(DecodeJob(b)) }},
 		"user":    {EncodeAuthValue([]byte("u")), func(b []byte) error { return errOf(DecodeAuthValue(b)) }},
 		"auth":    {EncodeAuthSettings(AuthSettings{}), func(b []byte) error { return errOf(DecodeAuthSettings(b)) }},
 		"token":   {EncodeToken(Token{User: "u", Until: 3}), func(b []byte) error { return errOf(DecodeToken(b)) }},
@@ -76,3 +81,6 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "a newer one wrote it", name)
 	}
 }
+
+// someJob is an import that has ended.
+var someJob = Job{Kind: JobImport, Ended: true, Token: [16]byte{'t'}}

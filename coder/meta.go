@@ -106,10 +106,6 @@ func ProbeKey() []byte { return []byte(magicMeta + "probe") }
 // IdentityKey is the internal key of the cluster's identity.
 func IdentityKey() []byte { return []byte(magicMeta + "identity") }
 
-// RestoringKey is the internal key of the mark that a table has while it is filled
-// from elsewhere. Its value is Empty.
-func RestoringKey() []byte { return []byte(magicMeta + "restoring") }
-
 // EncodeInt64 and DecodeInt64 code the value of a row that holds one number:
 // format(1) number(8).
 func EncodeInt64(v int64) []byte { return appendInt64s([]byte{formatV1}, v) }

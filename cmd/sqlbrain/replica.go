@@ -33,7 +33,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 		b, err := backend.Open(ctx, store, c.Backend)
 		return &replica{backend: b}, err
 	}
-	if err := repair.RefuseRestoring(ctx, store); err != nil {
+	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, err
 	}
 	if cfg.PeerInsecure {

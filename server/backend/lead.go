@@ -79,7 +79,7 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	// A restore that began since this node was opened has found its chain row, and
 	// ended there, or brought its own.
-	if err := repair.RefuseRestoring(ctx, store); err != nil {
+	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, err
 	}
 	held := l.hold.Value()

@@ -90,7 +90,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if cfg.Watch.Logger == nil {
 		cfg.Watch.Logger = cfg.Logger
 	}
-	if err := repair.RefuseRestoring(ctx, store); err != nil {
+	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, err
 	}
 	b := &Backend{

@@ -111,7 +111,7 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 		"lost row":          {prefix: coder.LostKey()},
 		"chain row":         {prefix: coder.ChainKey()},
 		"swap of chain row": {commit: true},
-		"mark of a restore": {prefix: coder.RestoringKey()},
+		"job row":           {prefix: coder.JobKey()},
 		"alarms":            {prefix: alarms},
 		"leases":            {prefix: leases},
 		"users and roles":   {prefix: coder.AuthSettingsKey()},

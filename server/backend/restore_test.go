@@ -90,7 +90,7 @@ func TestServerOpenedBeforeRestoreDoesNotLead(t *testing.T) {
 	}
 	marked := store.BeginBatchWrite()
 	marked.Put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
-	marked.Put(coder.RestoringKey(), coder.Empty())
+	marked.Put(coder.JobKey(), coder.EncodeJob(coder.NewJob(coder.JobRestore)))
 	if err := marked.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,17 @@
 // Package repair fills and mends a table that no server serves: Restore fills an empty
-// table with versions that another server made, and Recover is the way out after the
-// database lost acknowledged data.
+// table with versions that another server made, Discard empties one, and Recover is the way
+// out after the database lost acknowledged data.
 //
 // It upholds:
 //
-//   - A table that a Restore has not finished is marked, and no server serves it
-//     (TestInterruptedRestoreStartsOver in server/backend). The mark is committed with the
-//     chain row, so a server that looked for the mark before finds one of them when it takes
-//     the chain row. The last commit removes the mark.
+//   - No server serves an incomplete table (TestInterruptedRestoreStartsOver in server/backend). A
+//     job (restore, import of kine's keys, return to kine) names its kind and a random token in the job row. That row is
+//     committed with the chain row, so a server that looked for it before finds one of them when
+//     it takes the chain row. The last commit says there that the job has ended.
+//   - Two jobs never mix their data. Each commit of a job is conditional on its token, so that a job
+//     that was overtaken fails at its next commit, however late that arrives. A job is overtaken
+//     only by one that knows what it left: a restore by a restore, and the two of kine's by each
+//     other (TestEveryPairOfJobs in cmd/sqlbrain/internal/kine).
 //   - A Recover continues at a revision, a term and a sequence far above all that were
 //     ever acknowledged, in one atomic step that fences every server that still runs
 //     (TestExamineFindsWhatContradicts, TestRecoverIsRefusedWhileAServerCommits).

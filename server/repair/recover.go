@@ -73,8 +73,11 @@ func (f *Findings) problem(format string, args ...any) {
 // Examine looks at the table without changing it. It reads a few rows and counts the
 // index rows. If rows are newer than the chain row, it reads all index rows; if there is
 // no chain row, all index rows and the keys of all version rows. Errors:
-// ErrNothingToRecover for an empty table, the database's.
+// ErrNothingToRecover for an empty table, those of RefuseUnfinished, the database's.
 func Examine(ctx context.Context, store sqlstore.Store) (*Findings, error) {
+	if err := RefuseUnfinished(ctx, store); err != nil {
+		return nil, err
+	}
 	f := &Findings{CompactRevision: -1}
 	if err := f.meta(ctx, store); err != nil {
 		return nil, err

@@ -12,28 +12,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-var (
-	// ErrRestoring says that a Restore is filling the table, or was interrupted.
-	ErrRestoring = errors.New("the database is being restored, or a restore was interrupted: run sqlbrain restore again, to its end")
-	// ErrNotEmpty says that the table is not empty, as a Restore needs it.
-	ErrNotEmpty = errors.New("the database is not empty: restore needs one that has never been served; sqlbrain migrate down --yes, then up, removes everything")
-)
-
-// RefuseRestoring returns ErrRestoring if the table is not complete yet. Every process
-// that opens the table calls it before it writes.
-func RefuseRestoring(ctx context.Context, store sqlstore.Store) error {
-	_, err := store.Get(ctx, coder.RestoringKey())
-	switch {
-	case err == nil:
-		return ErrRestoring
-	case errors.Is(err, sqlstore.ErrKeyNotFound):
-		return nil
-	}
-	return fmt.Errorf("looking for a restore under way: %w", err)
-}
+// ErrNotEmpty says that the table is not empty, as a Restore needs it.
+var ErrNotEmpty = errors.New("the database is not empty: restore needs one that has never been served; sqlbrain migrate down --yes, then up, removes everything")
 
 const (
 	// restoreRows and restoreBytes bound one commit of a restore. Rows are in key order, so a
@@ -43,16 +25,14 @@ const (
 	restoreBytes = 16 << 20
 	// restoreGroup is about how many changes share one log row, as in a commit of a busy server.
 	restoreGroup = 256
-	// restoreAttempts is how often a commit is tried while the database does not answer.
-	restoreAttempts = 8
 )
 
 // Restore fills an empty table with versions that another server made. The result is the
-// same as after the same writes to this server. Until Finish the table is marked, and no
-// server serves it. Restore keeps every key in memory, and about 150 bytes for each. Not
-// safe for concurrent use.
+// same as after the same writes to this server. It is a job: until Finish no server serves
+// the table, and its methods return ErrOvertaken once another job has the table. Restore
+// keeps every key in memory, and about 150 bytes for each. Not safe for concurrent use.
 type Restore struct {
-	store     sqlstore.Store
+	*job
 	compacted int64 // -1 for none
 
 	keys   map[string]*restoredKey
@@ -68,75 +48,103 @@ type restoredKey struct {
 	live int64 // revision of the newest version, 0 if that is a tombstone
 }
 
-// BeginRestore marks the table and removes what an interrupted restore left there.
-// History is complete from compacted on, -1 for all of it. Errors: ErrNotEmpty.
+// BeginRestore begins a restore. An unfinished restore is overtaken, and what it left in the table
+// is removed. History is complete from compacted on, -1 for all of it. Errors: ErrNotEmpty,
+// ErrImporting, ErrReverting, the database's.
 func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	r := &Restore{store: store, compacted: -1, keys: make(map[string]*restoredKey)}
+	return begin(ctx, store, coder.JobRestore, []coder.JobKind{coder.JobRestore}, compacted)
+}
+
+// BeginImport is BeginRestore for the keys of kine's table. It overtakes an unfinished import, and an
+// unfinished Discard. Errors: ErrNotEmpty, ErrRestoring, the database's.
+func BeginImport(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
+	return begin(ctx, store, coder.JobImport, ofKine, compacted)
+}
+
+// ofKine are the jobs in which kine's table has all keys, so that each of them may follow on each.
+var ofKine = []coder.JobKind{coder.JobImport, coder.JobRevert}
+
+func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64) (*Restore, error) {
+	// One commit writes the chain row and the job row: a server that looked for the job row
+	// earlier either conflicts on the chain row, or finds both.
+	j, err := beginJob(ctx, store, kind, over, func(batch sqlstore.BatchWrite) error {
+		switch empty, err := IsEmpty(ctx, store); {
+		case err != nil:
+			return err
+		case !empty:
+			return ErrNotEmpty
+		}
+		batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &Restore{job: j, compacted: -1, keys: make(map[string]*restoredKey)}
 	if compacted > 0 {
 		r.compacted = compacted
 	}
-	switch err := RefuseRestoring(ctx, store); {
-	case errors.Is(err, ErrRestoring):
-		return r, r.clear(ctx)
-	case err != nil:
-		return nil, err
-	}
-	switch empty, err := IsEmpty(ctx, store); {
-	case err != nil:
-		return nil, err
-	case !empty:
-		return nil, ErrNotEmpty
-	}
-	// One commit writes the chain row and the mark: a server that looked for the mark
-	// earlier either conflicts on the chain row, or finds both.
-	batch := store.BeginBatchWrite()
-	batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
-	batch.PutIfNotExist(coder.RestoringKey(), coder.Empty())
-	err := batch.Commit(ctx)
-	if sqlstore.IsConflict(err) {
-		return nil, ErrNotEmpty
-	}
-	if err != nil {
-		return nil, fmt.Errorf("marking the database: %w", err)
-	}
-	return r, nil
+	return r, j.clear(ctx)
 }
 
-// IsEmpty reports whether the table has no row.
+// IsEmpty reports whether the table has no row but that of a job, which it may keep.
 func IsEmpty(ctx context.Context, store sqlstore.Store) (bool, error) {
-	_, found, err := sqlstore.First(store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true}))
-	return !found, err
-}
-
-// Discard empties a table of which the caller needs nothing. chain is the chain row by which the
-// caller decided that, nil if there was none, or if a Restore was interrupted. If another row is
-// there, nothing is changed; a server that leads finds that it was replaced. Afterwards the table
-// is as new. If Discard is interrupted, the table is as after an interrupted Restore.
-func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) error {
-	if chain != nil {
-		next := coder.Chain{Sequence: chain.Sequence, Term: chain.Term + 1, Revision: chain.Revision}.Resigned()
-		batch := store.BeginBatchWrite()
-		batch.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(*chain))
-		batch.PutIfNotExist(coder.RestoringKey(), coder.Empty())
-		if err := batch.Commit(ctx); err != nil {
-			return fmt.Errorf("marking the database: %w", err)
+	for row, err := range store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 2, KeysOnly: true}) {
+		if err != nil || !bytes.Equal(row.Key, coder.JobKey()) {
+			return false, err
 		}
 	}
-	r := &Restore{store: store}
-	if err := r.clear(ctx); err != nil {
+	return true, nil
+}
+
+// Discard empties a table of which the caller needs nothing, as kine's table has all its keys. chain is
+// the chain row by which the caller decided that, nil if there was none, or if an import or a Discard was
+// interrupted, which Discard then overtakes. A server that leads finds that it was replaced. If
+// Discard is interrupted, it can be begun again, with a chain of nil. Errors: ErrChainMoved,
+// without changing anything, if another chain row is there; ErrNotEmpty, if there is none, and data; ErrRestoring,
+// ErrOvertaken, the database's.
+func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) error {
+	over := ofKine
+	if chain != nil {
+		over = nil // it has begun since the caller read the row
+	}
+	j, err := beginJob(ctx, store, coder.JobRevert, over, func(batch sqlstore.BatchWrite) error {
+		switch raw, err := store.Get(ctx, coder.ChainKey()); {
+		case chain == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
+			switch empty, err := IsEmpty(ctx, store); {
+			case err != nil:
+				return err
+			case !empty:
+				return fmt.Errorf("there is no chain row: %w", ErrNotEmpty)
+			}
+			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
+		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
+			return fmt.Errorf("reading the chain row: %w", err)
+		case chain == nil || !bytes.Equal(raw, coder.EncodeChain(*chain)):
+			return ErrChainMoved
+		default:
+			next := coder.Chain{Sequence: chain.Sequence, Term: chain.Term + 1, Revision: chain.Revision}.Resigned()
+			batch.CAS(coder.ChainKey(), coder.EncodeChain(next), raw)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	return r.commit(ctx, func(batch sqlstore.BatchWrite) {
+	if err := j.clear(ctx); err != nil {
+		return err
+	}
+	return j.end(ctx, func(batch sqlstore.BatchWrite) error {
 		batch.Del(coder.ChainKey())
-		batch.Del(coder.RestoringKey())
+		return nil
 	})
 }
 
-// clear removes all rows except for the mark and the chain row.
-func (r *Restore) clear(ctx context.Context) error {
+// clear removes all rows except for those of the job and the chain row.
+func (j *job) clear(ctx context.Context) error {
 	var keys [][]byte
 	remove := func() error {
-		err := r.commit(ctx, func(batch sqlstore.BatchWrite) {
+		err := j.commit(ctx, func(batch sqlstore.BatchWrite) {
 			for _, k := range keys {
 				batch.Del(k)
 			}
@@ -144,11 +152,13 @@ func (r *Restore) clear(ctx context.Context) error {
 		keys = nil
 		return err
 	}
-	for row, err := range r.store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, KeysOnly: true}) {
+	for row, err := range j.store.Iter(ctx, sqlstore.Range{Start: []byte{}, End: []byte{0xff}, KeysOnly: true}) {
 		if err != nil {
 			return err
 		}
-		if k := row.Key; !bytes.Equal(k, coder.RestoringKey()) && !bytes.Equal(k, coder.ChainKey()) {
+		switch k := row.Key; {
+		case bytes.Equal(k, coder.JobKey()), bytes.Equal(k, coder.JobStepKey()), bytes.Equal(k, coder.ChainKey()):
+		default:
 			keys = append(keys, k)
 		}
 		if len(keys) >= restoreRows {
@@ -226,7 +236,7 @@ func (r *Restore) Auth(ctx context.Context, c *auth.Change) error {
 // Keys returns how many keys were added so far, deleted ones included.
 func (r *Restore) Keys() int { return len(r.keys) }
 
-// Finish writes the remaining rows and removes the mark. The table is then at revision
+// Finish writes the remaining rows and ends the job. The table is then at revision
 // rev, or at that of the newest version if that is higher. It returns the revision and the
 // number of keys that exist. progress, if not nil, is called with the number of keys whose
 // index rows were written.
@@ -257,27 +267,11 @@ func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)
 		return 0, 0, err
 	}
 	rev = max(rev, r.newest, r.compacted, 1)
-	return keys, rev, r.unmark(ctx, rev)
+	return keys, rev, r.end(ctx, func(batch sqlstore.BatchWrite) error { return r.complete(ctx, batch, rev) })
 }
 
-// unmark completes the table: it sets the chain row and removes the mark.
-func (r *Restore) unmark(ctx context.Context, rev int64) error {
-	for attempt := 1; ; attempt++ {
-		err := r.tryUnmark(ctx, rev)
-		if err == nil || attempt == restoreAttempts || !passing(err) && !sqlstore.IsConflict(err) {
-			return err
-		}
-		// The attempt may have taken effect, or an earlier one while it ran.
-		if refused := RefuseRestoring(ctx, r.store); refused == nil {
-			return nil
-		}
-		if retry.Database.Wait(ctx, attempt) != nil {
-			return err
-		}
-	}
-}
-
-func (r *Restore) tryUnmark(ctx context.Context, rev int64) error {
+// complete sets the chain row, which a server may have changed that looked for the job row too early.
+func (r *Restore) complete(ctx context.Context, batch sqlstore.BatchWrite, rev int64) error {
 	raw, err := r.store.Get(ctx, coder.ChainKey())
 	if err != nil {
 		return fmt.Errorf("reading the chain row: %w", err)
@@ -286,14 +280,12 @@ func (r *Restore) tryUnmark(ctx context.Context, rev int64) error {
 	if err != nil {
 		return fmt.Errorf("reading the chain row: %w", err)
 	}
-	batch := r.store.BeginBatchWrite()
 	next := coder.Chain{Sequence: held.Sequence, Term: held.Term + 1, Revision: rev}.Resigned()
 	batch.CAS(coder.ChainKey(), coder.EncodeChain(next), raw)
 	if r.compacted > 0 {
 		batch.Put(coder.CompactKey(), coder.EncodeInt64(r.compacted))
 	}
-	batch.Del(coder.RestoringKey())
-	return batch.Commit(ctx)
+	return nil
 }
 
 func (r *Restore) writeLog(ctx context.Context) error {
@@ -336,21 +328,4 @@ func (r *Restore) flush(ctx context.Context) error {
 	})
 	r.rows, r.bytes = r.rows[:0], 0
 	return err
-}
-
-// commit repeats a commit that has the same effect if it takes effect twice.
-func (r *Restore) commit(ctx context.Context, fill func(sqlstore.BatchWrite)) error {
-	for attempt := 1; ; attempt++ {
-		batch := r.store.BeginBatchWrite()
-		fill(batch)
-		err := batch.Commit(ctx)
-		if err == nil || attempt == restoreAttempts || !passing(err) || retry.Database.Wait(ctx, attempt) != nil {
-			return err
-		}
-	}
-}
-
-// passing reports whether a commit that failed with err may succeed if repeated.
-func passing(err error) bool {
-	return errors.Is(err, sqlstore.ErrUncertain) || errors.Is(err, sqlstore.ErrUnavailable)
 }

@@ -42,6 +42,6 @@ func TestRestoreIsCompleteThoughTheAnswerWasLost(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, keys)
 	require.EqualValues(t, 2, revision)
-	require.NoError(t, RefuseRestoring(t.Context(), store))
+	require.NoError(t, RefuseUnfinished(t.Context(), store))
 	require.EqualValues(t, 2, store.chain().Revision)
 }

@@ -243,7 +243,7 @@ func TestTakeoverThatHangsLeavesTheLockToOthers(t *testing.T) {
 	first := g.leader()
 	mustPut(t, first, "k", "1")
 	stuck := g.others(first)[0]
-	hung := stuck.line.hang(coder.RestoringKey())
+	hung := stuck.line.hang(coder.JobKey())
 	require.NoError(t, first.MoveLeader(t.Context(), stuck.id()))
 	require.NoError(t, <-hung) // it reads
 	require.Error(t, <-hung)   // and has given up

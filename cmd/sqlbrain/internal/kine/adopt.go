@@ -59,19 +59,23 @@ type Adoption struct {
 // with its value, its create and mod revision and its lease, at kine's newest revision. History
 // below that counts as compacted. kine's table stays, and no kine can use it. An import that was
 // interrupted begins anew. Processes that import at the same time wait for each other. Errors:
-// ErrInUse, ErrBoth, the database's.
+// ErrInUse, ErrBoth, repair.ErrRestoring, repair.ErrOvertaken, the database's.
 func (a *Adoption) Import(ctx context.Context) error {
 	return a.alone(ctx, func(held func() error) error {
 		table, err := Look(ctx, a.Dialect, a.DB)
 		if err != nil || table == Absent {
 			return err
 		}
+		chain, unfinished, err := a.chain(ctx)
+		if err != nil {
+			return err
+		}
 		if table == Used {
-			if err := a.claim(ctx); err != nil {
+			if err := a.claim(ctx, unfinished); err != nil {
 				return err
 			}
-		} else if chain, err := a.chain(ctx); err != nil || chain != nil {
-			return err // chain: it has been imported
+		} else if chain != nil {
+			return nil // it has been imported
 		} else if table == Partial {
 			if err := a.complete(ctx); err != nil {
 				return err
@@ -83,7 +87,7 @@ func (a *Adoption) Import(ctx context.Context) error {
 
 // Revert empties the store and gives the table back to kine. If keys were written since the import, it does so only
 // if keepWrites is set, and then writes the table anew, without history. Errors: ErrWritten, ErrServed,
-// ErrNothingAdopted, the database's.
+// ErrNothingAdopted, repair.ErrRestoring, repair.ErrOvertaken, the database's.
 func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	return a.alone(ctx, func(held func() error) error {
 		table, err := Look(ctx, a.Dialect, a.DB)
@@ -93,7 +97,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 		if table != Adopted && table != Partial {
 			return ErrNothingAdopted
 		}
-		chain, err := a.chain(ctx)
+		chain, _, err := a.chain(ctx)
 		if err != nil {
 			return err
 		}
@@ -111,7 +115,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			}
 			table = Partial
 		}
-		if err := repair.Discard(ctx, a.Store, chain); sqlstore.IsConflict(err) {
+		if err := repair.Discard(ctx, a.Store, chain); errors.Is(err, repair.ErrChainMoved) {
 			return errors.Join(ErrServed, err)
 		} else if err != nil {
 			return err
@@ -126,31 +130,32 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	})
 }
 
-// chain returns the chain row of a store that can be served, nil if there is none.
-func (a *Adoption) chain(ctx context.Context) (*coder.Chain, error) {
-	switch err := repair.RefuseRestoring(ctx, a.Store); {
-	case errors.Is(err, repair.ErrRestoring):
-		return nil, nil
+// chain returns the chain row of a store that can be served, nil if there is none. unfinished says that an import,
+// or a return to kine, did not end, so that the store has nothing that kine's table has not.
+func (a *Adoption) chain(ctx context.Context) (chain *coder.Chain, unfinished bool, err error) {
+	switch err := repair.RefuseUnfinished(ctx, a.Store); {
+	case errors.Is(err, repair.ErrImporting), errors.Is(err, repair.ErrReverting):
+		return nil, true, nil
 	case err != nil:
-		return nil, err
+		return nil, false, err
 	}
 	raw, err := a.Store.Get(ctx, coder.ChainKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	chain, err := coder.DecodeChain(raw)
-	return &chain, err
+	c, err := coder.DecodeChain(raw)
+	return &c, false, err
 }
 
 // claim takes the table from kine, unless one writes to it.
-func (a *Adoption) claim(ctx context.Context) error {
+func (a *Adoption) claim(ctx context.Context, unfinished bool) error {
 	switch empty, err := repair.IsEmpty(ctx, a.Store); {
 	case err != nil:
 		return err
-	case !empty:
+	case !empty && !unfinished:
 		return ErrBoth
 	}
 	before, err := revision(ctx, a.DB)
@@ -181,7 +186,7 @@ func (a *Adoption) copy(ctx context.Context, held func() error) error {
 		return err
 	}
 	a.Logger.Info("importing the keys of kine", "revision", rev)
-	into, err := repair.BeginRestore(ctx, a.Store, rev)
+	into, err := repair.BeginImport(ctx, a.Store, rev)
 	if err != nil {
 		return err
 	}
