@@ -117,7 +117,7 @@ type failing struct {
 func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
 	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
 		err := b.BatchWrite.Commit(ctx)
-		if s.commits++; err == nil && s.commits > 1 && s.commits%2 == 0 {
+		if s.commits++; err == nil && s.commits%2 == 1 {
 			return fmt.Errorf("the connection is gone: %w", sqlstore.ErrUncertain)
 		}
 		return err
