@@ -13,7 +13,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 )
 
 // saved writes a snapshot of a server into a file.
@@ -125,4 +129,53 @@ func TestRestore(t *testing.T) {
 		}
 	})
 	require.Zero(t, source.stop())
+}
+
+// TestRestoreThatHasNotEnded: every command but restore refuses the database, and says why.
+func TestRestoreThatHasNotEnded(t *testing.T) {
+	source := startNode(t, "--datastore", sqliteURL(t), "--snapshot-dir", t.TempDir())
+	_, err := source.client(t).Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	file := saved(t, t.Context(), source.client(t))
+	require.Zero(t, source.stop())
+
+	onEngines(t, kineGrants, func(t *testing.T, datastore string) {
+		u, err := sqlstore.ParseURL(datastore)
+		require.NoError(t, err)
+		db, err := engines.OpenDB(u, sqlstore.Options{})
+		require.NoError(t, err)
+		require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+		for _, statement := range append(kineTable[:len(kineTable):len(kineTable)], kineKeys...) {
+			_, err := db.SQL().ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+		store, err := engines.Open(t.Context(), u, sqlstore.Options{})
+		require.NoError(t, err)
+		_, err = repair.BeginRestore(t.Context(), store, -1)
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+
+		endpoint := datastore
+		if u.Dialect == sqlstore.DialectMySQL {
+			endpoint = kineEndpoint(t, datastore)
+		}
+		kine := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint}
+		for _, args := range [][]string{
+			{"serve", "--log-format=json", "--listen-client-urls=http://127.0.0.1:0", "--datastore", datastore},
+			{"recover", "--yes", "--datastore", datastore},
+			kine,
+		} {
+			execute(t, args...).requireRefused(t, "the database is being restored, or a restore was interrupted")
+		}
+		a := execute(t, "restore", file, "--datastore", datastore)
+		require.Zero(t, a.code, a.stderr)
+		// kine's keys were never imported.
+		execute(t, kine...).requireRefused(t, "data of sqlbrain too")
+		n := startNode(t, "--datastore", datastore)
+		got, err := n.client(t).Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.Zero(t, n.stop())
+	})
 }

@@ -116,7 +116,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			table = Partial
 		}
 		if err := repair.Discard(ctx, a.Store, chain); errors.Is(err, repair.ErrChainMoved) {
-			return errors.Join(ErrServed, err)
+			return ErrServed
 		} else if err != nil {
 			return err
 		}

@@ -203,7 +203,7 @@ var pairs = []struct{ first, second, early, late string }{
 // clearErrors are the errors of a job that does not complete because of another.
 var clearErrors = []error{
 	repair.ErrRestoring, repair.ErrImporting, repair.ErrReverting, repair.ErrOvertaken, repair.ErrNotEmpty, repair.ErrChainMoved,
-	repair.ErrNothingToRecover, ErrWritten, fence.ErrDeposed, fence.ErrDataLost,
+	repair.ErrNothingToRecover, ErrWritten, ErrServed, fence.ErrDeposed, fence.ErrDataLost,
 }
 
 // stopped runs first, and second before the first's commit number stop. ran reports whether there is such a commit.
