@@ -35,7 +35,7 @@ type Options struct {
 	// nil: none.
 	Tracer trace.Tracer
 	// Shared permits other stores to open the same SQLite file. SQLite's locks keep the
-	// table whole. It is for tests that observe a table with a second store.
+	// table whole. It is for programs that only read, next to a server.
 	Shared bool
 	// Look leaves an SQLite file in the mode that it has: it may be another program's. It is for programs that only
 	// look at a database. Other engines have no such mode.

@@ -19,10 +19,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// defaultBump is what etcd's documents recommend to raise the revision by: more
-// than a cluster writes in a week at 1,500 writes a second.
-const defaultBump = 1_000_000_000
-
 func (p *program) newRecoverCommand() *cobra.Command {
 	output := outputTable
 	c := recoverCommand{program: p}
@@ -49,7 +45,7 @@ recover shows what the database holds, and changes nothing unless --yes is given
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), output) },
 	}
 	p.needs(cmd, databaseFlags...)
-	cmd.Flags().Int64Var(&c.bump, "bump-revision", defaultBump, "how much to raise the revision by; more than may have been lost")
+	cmd.Flags().Int64Var(&c.bump, "bump-revision", repair.DefaultBump, "how much to raise the revision by; more than may have been lost")
 	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients continue from revisions that may have been lost")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
 	cmd.Flags().BoolVar(&c.force, "force", false, "with --yes: do it although members may be running")
@@ -93,8 +89,10 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 		return err
 	}
 	if c.yes {
-		if err := c.refuseRunning(ctx, store); err != nil {
-			return err
+		if !c.force {
+			if err := refuseRunning(ctx, store, ", or repeat with --force"); err != nil {
+				return err
+			}
 		}
 		if err := found.Recover(ctx, store, next); err != nil {
 			return err
@@ -108,14 +106,12 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 }
 
 // refuseRunning fails if a member's process runs, and names it. A server that runs
-// may write rows that recover does not see, and would not know the new revision.
-func (c *recoverCommand) refuseRunning(ctx context.Context, store sqlstore.Store) error {
-	if c.force {
-		return nil
-	}
+// may write rows that the command does not see, and would not know the new revision. other names what
+// else the user can do than stop the members.
+func refuseRunning(ctx context.Context, store sqlstore.Store, other string) error {
 	running, err := member.ListRunning(ctx, store)
 	if err != nil {
-		return fmt.Errorf("looking for running members (--force skips that): %w", err)
+		return fmt.Errorf("looking for running members: %w", err)
 	}
 	if len(running) == 0 {
 		return nil
@@ -128,7 +124,7 @@ func (c *recoverCommand) refuseRunning(ctx context.Context, store sqlstore.Store
 	if more := len(running) - most; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Errorf("nothing was changed, because members are running: %s; stop them first, or repeat with --force", strings.Join(names, "; "))
+	return fmt.Errorf("nothing was changed, because members are running: %s; stop them first%s", strings.Join(names, "; "), other)
 }
 
 // recoverReport is what recover answers.

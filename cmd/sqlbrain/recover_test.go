@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -135,11 +136,11 @@ func TestRecoverAfterCommitsWereLost(t *testing.T) {
 		text := execute(t, "recover", "--datastore", r.datastore)
 		require.Zero(t, text.code)
 		require.Contains(t, text.stdout, fmt.Sprintf("revision %d,", kept))
-		require.Contains(t, text.stdout, fmt.Sprint(kept+defaultBump))
+		require.Contains(t, text.stdout, fmt.Sprint(kept+repair.DefaultBump))
 		require.Contains(t, text.stdout, "repeat with --yes")
 
 		done := r.run("--yes")
-		bumped := kept + defaultBump
+		bumped := kept + repair.DefaultBump
 		require.True(t, done.Done)
 		require.Equal(t, dry.Next, done.Next)
 		require.Equal(t, recoverState{Term: r.chain().Term, Revision: bumped, Sequence: r.chain().Sequence, CompactRevision: bumped}, done.Next)
@@ -271,7 +272,7 @@ func TestRecoverIsRefusedWhileMembersRun(t *testing.T) {
 			require.Equal(t, before.Revision, r.chain().Revision)
 
 			r.run("--yes", "--force")
-			require.Equal(t, before.Revision+defaultBump, r.chain().Revision)
+			require.Equal(t, before.Revision+repair.DefaultBump, r.chain().Revision)
 			second := startNode(t, append(member, "--force-join")...)
 			first.log.await("this process is no longer a member of the cluster")
 			require.Zero(t, first.stop())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,13 +25,21 @@ func (p *program) newRestoreCommand() *cobra.Command {
 	c := restoreCommand{program: p}
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Fill an empty database from an etcd snapshot, or from a running server",
-		Long: `Fill an empty database from a file of etcdctl snapshot save, made of an etcd or of a sqlbrain.
+		Short: "Fill a database from a backup or an etcd snapshot, or from a running server",
+		Long: `Fill an empty database from a file of sqlbrain backup, or of etcdctl snapshot save, made of an etcd
+or of a sqlbrain. With --replace the database need not be empty: what it holds is removed. Stop all
+servers first; restore changes nothing while a member runs.
 
 It restores keys with all their versions since the compact revision, revisions, leases, users,
 roles, and whether authentication is on, but not members and alarms. It checks the file before it
 changes the database. Until it has finished, the database is marked and no server serves it. If it
 is interrupted, run it again: it starts from the beginning.
+
+Clients may have seen revisions that the backup does not have. So the revision is raised by
+1,000,000,000 above every one that a replaced database had, and everything below counts as
+compacted: clients list again. What clients have seen is not known of an empty database, and the
+revision is kept: raise it with --bump-revision and --mark-compacted if they saw a newer one. These
+flags take precedence, and --bump-revision 0 keeps the revision of the backup.
 
 With --from it takes the snapshot from a running server, which should no longer be written to. If
 the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and
@@ -38,14 +47,19 @@ create revisions, versions, and leases with their full TTL. The history below th
 as compacted.`,
 		Example: `  etcdctl snapshot save snapshot.db
   sqlbrain restore snapshot.db --datastore mysql://user:password@db/sqlbrain
+  sqlbrain restore backup.db --replace --data-dir /var/lib/sqlbrain
   sqlbrain restore --from http://kine.example:2379 --datastore mysql://user:password@db/sqlbrain`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args, output) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.keep = cmd.Flags().Changed("bump-revision") && c.bump == 0
+			return c.run(cmd.Context(), args, output)
+		},
 	}
 	p.needs(cmd, append(databaseFlags, "bcrypt-cost")...)
 	f := cmd.Flags()
 	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
-	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the revision by")
+	f.BoolVar(&c.replace, "replace", false, "replace what the database holds")
+	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the backup's revision by; not given, it is raised above what a replaced database had")
 	f.BoolVar(&c.compact, "mark-compacted", false, "mark everything below the new revision as compacted (required with --bump-revision, and only then)")
 	c.source.bind(f)
 	addOutputFlag(cmd, &output)
@@ -59,7 +73,9 @@ type restoreCommand struct {
 	*program
 	source            source
 	skipHash, compact bool
+	replace           bool
 	bump              int64
+	keep              bool // --bump-revision 0 is given
 }
 
 func (c *restoreCommand) run(ctx context.Context, args []string, form output) (err error) {
@@ -69,9 +85,12 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	case (c.bump > 0) != c.compact:
 		return &usageError{errors.New("--bump-revision and --mark-compacted need each other, as in etcdutl")}
 	}
-	o := snapshot.LoadOptions{Bump: c.bump, CheckPassword: func(hash []byte) error {
+	o := snapshot.LoadOptions{Replace: c.replace, Bump: c.bump, CheckPassword: func(hash []byte) error {
 		return guard.CheckStoredPassword(hash, guard.MaxStoredCost(c.settings.Server.BcryptCost))
 	}}
+	if c.keep {
+		o.Bump = snapshot.NoBump
+	}
 	into := func(f load) (*snapshot.Loaded, error) { return c.into(ctx, f) }
 	var loaded *snapshot.Loaded
 	switch {
@@ -120,6 +139,11 @@ func (c *restoreCommand) into(ctx context.Context, fill load) (_ *snapshot.Loade
 		return nil, fmt.Errorf("datastore %s: %w", u, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if c.replace {
+		if err := refuseRunning(ctx, store, ""); err != nil {
+			return nil, err
+		}
+	}
 	loaded, err := fill(store, progressTo(c.stderr))
 	if errors.Is(err, repair.ErrNotEmpty) {
 		err = fmt.Errorf("datastore %s: %w", u, err)
@@ -156,6 +180,15 @@ func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
 	if l.AuthEnabled {
 		auth = "on"
 	}
+	raised := ""
+	switch replaced, safe := l.Replaced > 0, l.Revision > l.Replaced && l.CompactRevision == l.Revision; {
+	case replaced && safe:
+		raised = fmt.Sprintf("replaced    revision %d: the new one is above it, and clients that have seen older ones list again", l.Replaced)
+	case replaced:
+		raised = fmt.Sprintf("replaced    revision %d, which the new one is not safely above: clients may take new data for old", l.Replaced)
+	case l.CompactRevision < l.Revision:
+		raised = fmt.Sprintf("not raised  the database was empty: if a client has seen a revision above %d, run sqlbrain recover --yes before a server starts", l.Revision)
+	}
 	compacted := "nothing is compacted"
 	if l.CompactRevision > 0 {
 		compacted = fmt.Sprintf("compacted below %d", l.CompactRevision)
@@ -166,6 +199,9 @@ func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
 		fmt.Sprintf("keys        %d, in %d versions", l.Keys, l.Versions),
 		fmt.Sprintf("leases      %d", l.Leases),
 		fmt.Sprintf("users       %d, roles %d, authentication %s", l.Users, l.Roles, auth),
+	}
+	if raised != "" {
+		lines = slices.Insert(lines, 2, raised)
 	}
 	if l.Alarms > 0 {
 		lines = append(lines, fmt.Sprintf("left out    %d alarms: look at why they were raised", l.Alarms))

@@ -166,12 +166,10 @@ func (s *source) load(ctx context.Context, o snapshot.LoadOptions, into func(loa
 	if !makesNone(err) {
 		return nil, fmt.Errorf("its snapshot: %w", err)
 	}
-	if o.Bump > 0 {
-		return nil, errors.New("it makes no snapshots, and without one --bump-revision is not supported: use sqlbrain recover afterwards")
-	}
 	note("the server makes no snapshots: its keys are copied as they are now, without their history")
 	return into(func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
-		return snapshot.Copy(ctx, client, store, snapshot.CopyOptions{Prefix: s.prefix, Progress: progress})
+		o.Progress = progress
+		return snapshot.Copy(ctx, client, store, s.prefix, o)
 	})
 }
 

@@ -69,6 +69,7 @@ func TestRestore(t *testing.T) {
 		a := execute(t, "restore", file, "--datastore", datastore, "--bump-revision", "1000", "--mark-compacted")
 		require.Zero(t, a.code, a.stderr)
 		require.Contains(t, a.stdout, "revision    1005, compacted below 1005")
+		require.NotContains(t, a.stdout, "not raised")
 		n := startNode(t, "--datastore", datastore)
 		c := n.client(t)
 		_, err := c.Get(ctx, "b", clientv3.WithRev(5))

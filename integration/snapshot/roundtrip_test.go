@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,8 @@ func TestFromEtcdAndBack(t *testing.T) {
 	source.Stop()
 	for _, e := range harness.Engines() {
 		t.Run(e.Name, func(t *testing.T) {
-			n := restored(t, e.Datastore(t), file)
+			datastore := e.Datastore(t)
+			n := restored(t, datastore, file)
 			c := asRoot(t, n)
 			requireSame(t, was, stateOf(t, ctx, c))
 			eve := awaitClient(t, n, clientv3.Config{Username: "eve", Password: "word"})
@@ -34,6 +36,11 @@ func TestFromEtcdAndBack(t *testing.T) {
 
 			back := asRoot(t, restoredEtcd(t, save(t, n, rootFlags...)))
 			requireSame(t, was, stateOf(t, ctx, back))
+
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "backup", backup, "--datastore", datastore)
+			require.Zero(t, out.Code, out.Stderr)
+			requireSame(t, was, stateOf(t, ctx, asRoot(t, restoredEtcd(t, backup))))
 
 			// Both go on, and compact, alike.
 			for _, x := range []*clientv3.Client{c, back} {
@@ -46,7 +53,7 @@ func TestFromEtcdAndBack(t *testing.T) {
 			}
 			requireSame(t, stateOf(t, ctx, back), stateOf(t, ctx, c))
 
-			out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", file, "--datastore", "sqlite://"+t.TempDir()+"/raised.db", "--bump-revision", "1000")
+			out = harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", file, "--datastore", "sqlite://"+t.TempDir()+"/raised.db", "--bump-revision", "1000")
 			require.NotZero(t, out.Code)
 			require.Contains(t, out.Stderr, "need each other")
 		})

@@ -15,6 +15,8 @@
 //   - A Recover continues at a revision, a term and a sequence far above all that were
 //     ever acknowledged, in one atomic step that fences every server that still runs
 //     (TestExamineFindsWhatContradicts, TestRecoverIsRefusedWhileAServerCommits).
+//   - A restore over a table with data continues above every revision that the table had, also if
+//     it is interrupted and begins again (TestReplacedRevisionSurvivesInterruption).
 //   - A commit with an unknown outcome is repeated until its outcome is known, or the
 //     caller's context ends (TestRecoverSettlesAnUnknownOutcome).
 package repair

@@ -277,11 +277,11 @@ type Recovered struct {
 // Plan says what Recover would write: the newest revision raised by bump, which is
 // at least 1, and everything below it compacted if markCompacted is set.
 func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
-	newest := max(f.Newest(), 1)
-	if bump < 1 || newest > math.MaxInt64-bump {
-		return Recovered{}, fmt.Errorf("the revision %d cannot be raised by %d", newest, bump)
+	raised, err := Bump(max(f.Newest(), 1), bump)
+	if err != nil {
+		return Recovered{}, err
 	}
-	r := Recovered{Chain: coder.Chain{Revision: newest + bump}, CompactRevision: f.CompactRevision}
+	r := Recovered{Chain: coder.Chain{Revision: raised}, CompactRevision: f.CompactRevision}
 	if f.Chain != nil {
 		r.Chain.Term, r.Chain.Sequence = f.Chain.Term, f.Chain.Sequence
 	} else {

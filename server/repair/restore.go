@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotEmpty says that the table is not empty, as a Restore needs it.
-var ErrNotEmpty = errors.New("the database is not empty: restore needs one that has never been served; sqlbrain migrate down --yes, then up, removes everything")
+var ErrNotEmpty = errors.New("the database is not empty: restore --replace replaces what it holds, once all servers are stopped")
 
 const (
 	// restoreRows and restoreBytes bound one commit of a restore. Rows are in key order, so a

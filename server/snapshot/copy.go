@@ -16,29 +16,25 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// CopyOptions select what Copy reads from a server.
-type CopyOptions struct {
-	// Prefix is the common prefix of all keys, for servers that only list prefixes.
-	// A key outside the prefix is an error.
-	Prefix   string
-	Progress func(Progress) // as in LoadOptions
-}
-
 // copyPage is the number of keys requested per page.
 const copyPage = 500
 
-// Copy fills store, which must be empty, with the keys of a server at one revision. It is
-// for servers that cannot make snapshots. Values, mod and create revisions, versions and
+// Copy fills store, which must be empty unless o.Replace is set, with the keys of a server at one revision. It is
+// for servers that cannot make snapshots. All keys must begin with prefix: some servers only list prefixes. Values, mod and create revisions, versions and
 // leases are those that the server reports. kine reports no versions: Copy writes 1, or 2
 // if the key was changed after its creation. History is not copied; the copied revision
-// becomes the compact revision. If the server reports no TTL for a lease, the lease id is
+// becomes the compact revision, or the one to which it is raised. If the server reports no TTL for a lease, the lease id is
 // its TTL in seconds, as in kine. Errors: repair.ErrNotEmpty, those of the server.
-func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o CopyOptions) (*Loaded, error) {
+func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, prefix string, o LoadOptions) (*Loaded, error) {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
-	end := clientv3.GetPrefixRangeEnd(o.Prefix)
-	page, err := from.Get(ctx, o.Prefix, clientv3.WithRange(end), clientv3.WithLimit(copyPage))
+	previous, err := repair.FindPrevious(ctx, store, o.Replace)
+	if err != nil {
+		return nil, err
+	}
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	page, err := from.Get(ctx, prefix, clientv3.WithRange(end), clientv3.WithLimit(copyPage))
 	if err != nil {
 		return nil, fmt.Errorf("reading the first keys: %w", err)
 	}
@@ -46,10 +42,14 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o Co
 	if c.revision < 1 {
 		return nil, fmt.Errorf("the server reported revision %d", c.revision)
 	}
-	if err := c.outside(ctx, o.Prefix); err != nil {
+	if err := c.outside(ctx, prefix); err != nil {
 		return nil, err
 	}
-	if c.restore, err = repair.BeginRestore(ctx, store, c.revision); err != nil {
+	raised, err := o.raise(previous, c.revision)
+	if err != nil {
+		return nil, err
+	}
+	if c.restore, err = previous.Begin(ctx, store, raised); err != nil {
 		return nil, err
 	}
 	for {
@@ -68,8 +68,8 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, o Co
 	if err := c.grant(ctx); err != nil {
 		return nil, err
 	}
-	l := &Loaded{Versions: c.copied, CompactRevision: c.revision, Leases: len(c.leases)}
-	l.Keys, l.Revision, err = c.restore.Finish(ctx, c.revision, nil)
+	l := &Loaded{Versions: c.copied, CompactRevision: raised, Replaced: previous.Revision, Leases: len(c.leases)}
+	l.Keys, l.Revision, err = c.restore.Finish(ctx, raised, nil)
 	return l, err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 )
 
 // leased is a server with one key, attached to the lease id.
@@ -88,7 +89,7 @@ func TestCopyOfLeases(t *testing.T) {
 				ttl, err := c.answer()
 				return &pb.LeaseTimeToLiveResponse{ID: c.id, TTL: ttl, GrantedTTL: ttl}, err
 			}}
-			loaded, err := Copy(t.Context(), from.client(t), newStore(t), CopyOptions{Prefix: "/"})
+			loaded, err := Copy(t.Context(), from.client(t), newStore(t), "/", LoadOptions{})
 			if c.failed != "" {
 				require.ErrorContains(t, err, c.failed)
 				return
@@ -106,7 +107,7 @@ func TestKeyOfALeaseThatIsGrantedAgain(t *testing.T) {
 	store := newStore(t)
 	_, err := Copy(t.Context(), (&leased{id: id, ttl: func() (*pb.LeaseTimeToLiveResponse, error) {
 		return &pb.LeaseTimeToLiveResponse{ID: id, TTL: -1}, nil
-	}}).client(t), store, CopyOptions{Prefix: "/"})
+	}}).client(t), store, "/", LoadOptions{})
 	require.NoError(t, err)
 	b := serve(t, store)
 	_, err = b.LeaseGrant(t.Context(), auth.System, id, 1000)
@@ -117,4 +118,24 @@ func TestKeyOfALeaseThatIsGrantedAgain(t *testing.T) {
 	got, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
 	require.NoError(t, err)
 	require.Zero(t, got.Count)
+}
+
+// TestCopyOverATableContinuesAboveIt: clients have seen the revisions of the table, and not only those of the server.
+func TestCopyOverATableContinuesAboveIt(t *testing.T) {
+	from := (&leased{id: 300, ttl: func() (*pb.LeaseTimeToLiveResponse, error) {
+		return &pb.LeaseTimeToLiveResponse{ID: 300, TTL: 300, GrantedTTL: 300}, nil
+	}}).client(t)
+	store := newStore(t)
+	l, err := Copy(t.Context(), from, store, "/", LoadOptions{Bump: 50})
+	require.NoError(t, err)
+	seen := l.Revision
+	require.Equal(t, seen, l.CompactRevision)
+	_, err = Copy(t.Context(), from, store, "/", LoadOptions{})
+	require.ErrorIs(t, err, repair.ErrNotEmpty)
+	l, err = Copy(t.Context(), from, store, "/", LoadOptions{Replace: true})
+	require.NoError(t, err)
+	require.Equal(t, &Loaded{Revision: seen + repair.DefaultBump, CompactRevision: seen + repair.DefaultBump, Replaced: seen, Versions: 1, Keys: 1, Leases: 1}, l)
+	b := serve(t, store)
+	require.Equal(t, l.Revision, b.Revision())
+	require.Equal(t, l.Revision+1, mustTxn(t, b, put("/k", "", 0)))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -19,16 +18,32 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// LoadOptions control how Load treats a file.
+// LoadOptions control how Load and Copy fill a table.
 type LoadOptions struct {
-	// Bump is added to the revision. If it is not 0, everything below the new revision
-	// counts as compacted.
+	// Replace permits a table that is not empty. No server may serve it.
+	Replace bool
+	// Bump is added to the revision, unless it is NoBump. 0: the revision is kept in a table that had none, and raised
+	// above what another had (repair.Previous.Raise). If it is raised, everything below counts as compacted.
 	Bump int64
 	// CheckPassword, if not nil, checks each user's password hash. Load refuses a file if
 	// CheckPassword returns an error.
 	CheckPassword func(hash []byte) error
 	// Progress, if not nil, is called periodically, by the goroutine that loads.
 	Progress func(Progress)
+}
+
+// NoBump is the Bump that keeps the revision, whatever the table had.
+const NoBump = -1
+
+// raise returns where a store continues whose newest revision is rev.
+func (o *LoadOptions) raise(p *repair.Previous, rev int64) (int64, error) {
+	switch o.Bump {
+	case 0:
+		return p.Raise(rev)
+	case NoBump:
+		return rev, nil
+	}
+	return repair.Bump(rev, o.Bump)
 }
 
 // Progress is how far a load is in its current phase.
@@ -41,12 +56,14 @@ type Progress struct {
 type Loaded struct {
 	Revision        int64 `json:"revision"`
 	CompactRevision int64 `json:"compact_revision"` // 0: nothing was compacted
-	Versions        int   `json:"versions"`
-	Keys            int   `json:"keys"`
-	Leases          int   `json:"leases"`
-	Users           int   `json:"users"`
-	Roles           int   `json:"roles"`
-	AuthEnabled     bool  `json:"auth_enabled"`
+	// Replaced is the newest revision that the table had before, 0 if it had none.
+	Replaced    int64 `json:"replaced_revision,omitempty"`
+	Versions    int   `json:"versions"`
+	Keys        int   `json:"keys"`
+	Leases      int   `json:"leases"`
+	Users       int   `json:"users"`
+	Roles       int   `json:"roles"`
+	AuthEnabled bool  `json:"auth_enabled"`
 	// Alarms of the file are not raised again: their members do not exist here.
 	Alarms int `json:"alarms_left_out"`
 }
@@ -54,7 +71,7 @@ type Loaded struct {
 // progressEvery is the number of versions between two reports of progress.
 const progressEvery = 10_000
 
-// Load fills store, which must be empty, with the content of the file. After an error
+// Load fills store, which must be empty unless o.Replace is set, with the content of the file. After an error
 // the store cannot be served until another Load has succeeded. The whole file is read
 // before the store is changed. Errors: repair.ErrNotEmpty, ErrDamaged, those of
 // repair.Restore.
@@ -62,9 +79,13 @@ func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
+	previous, err := repair.FindPrevious(ctx, store, o.Replace)
+	if err != nil {
+		return nil, err
+	}
 	err = guarded(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
-			in := &loading{ctx: ctx, tx: tx, options: o, compacted: s.compacted, proved: s.proved, kept: make(map[string]int64)}
+			in := &loading{ctx: ctx, tx: tx, options: o, previous: previous, compacted: s.compacted, proved: s.proved, kept: make(map[string]int64)}
 			if err := in.survey(); err != nil {
 				return err
 			}
@@ -85,6 +106,7 @@ type loading struct {
 	tx      *bbolt.Tx
 	options LoadOptions
 
+	previous  *repair.Previous
 	compacted int64 // 0: none
 	proved    bool  // as in Saved
 	revision  int64
@@ -115,12 +137,11 @@ func (in *loading) survey() error {
 	if err != nil {
 		return err
 	}
-	in.revision = max(newest, in.compacted, 1)
-	if in.options.Bump > 0 {
-		if in.revision > math.MaxInt64-in.options.Bump {
-			return fmt.Errorf("the revision %d cannot be raised by %d", in.revision, in.options.Bump)
-		}
-		in.revision += in.options.Bump
+	newest = max(newest, in.compacted, 1)
+	if in.revision, err = in.options.raise(in.previous, newest); err != nil {
+		return err
+	}
+	if in.revision > newest {
 		in.compacted = in.revision
 	}
 	seen := 0
@@ -240,12 +261,12 @@ func (in *loading) readAuth() error {
 }
 
 func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
-	r, err := repair.BeginRestore(in.ctx, store, in.compacted)
+	r, err := in.previous.Begin(in.ctx, store, in.compacted)
 	if err != nil {
 		return nil, err
 	}
 	l := &Loaded{
-		CompactRevision: in.compacted, Leases: len(in.leases), Users: len(in.auth.Users), Roles: len(in.auth.Roles),
+		CompactRevision: in.compacted, Replaced: in.previous.Revision, Leases: len(in.leases), Users: len(in.auth.Users), Roles: len(in.auth.Roles),
 		AuthEnabled: in.auth.Enabled, Alarms: in.alarms,
 	}
 	seen := 0

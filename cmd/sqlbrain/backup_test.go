@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+)
+
+// requireOnly demands that a directory has these entries and no other.
+func requireOnly(t *testing.T, directory string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	require.Equal(t, names, got)
+}
+
+// TestBackupUnderWrites: a backup ends while clients write, and holds the store at one revision.
+func TestBackupUnderWrites(t *testing.T) {
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		large := 4 << 20
+		if t.Name() == "TestBackupUnderWrites/sqlite" {
+			large = 110 << 20
+		}
+		n := startNode(t, "--datastore", datastore)
+		c := n.client(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		value := string(bytes.Repeat([]byte("v"), 1<<20))
+		for i := range large >> 20 {
+			_, err := c.Put(ctx, fmt.Sprintf("large/%d", i), value)
+			require.NoError(t, err)
+		}
+		lease, err := c.Grant(ctx, 10_000)
+		require.NoError(t, err)
+		_, err = c.Put(ctx, "leased", "", clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		_, err = c.RoleAdd(ctx, "reader")
+		require.NoError(t, err)
+
+		var written atomic.Int64
+		enough := make(chan struct{})
+		stop := make(chan struct{})
+		done := make(chan error, 1)
+		go func() {
+			done <- func() error {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return nil
+					default:
+					}
+					v := fmt.Sprint(i)
+					if _, err := c.Txn(ctx).Then(clientv3.OpPut("pair/a", v), clientv3.OpPut("pair/b", v), clientv3.OpPut("many/"+v, v)).Commit(); err != nil {
+						return err
+					}
+					if written.Add(1) == 20 {
+						close(enough)
+					}
+				}
+			}()
+		}()
+		<-enough
+		directory := t.TempDir()
+		file := filepath.Join(directory, "backup.db")
+		var a answer
+		for during := int64(0); during == 0; { // until clients have written while it ran
+			require.NoError(t, os.RemoveAll(file))
+			before := written.Load()
+			a = execute(t, "backup", file, "--datastore", datastore, "-o", "json")
+			require.Zero(t, a.code, a.stderr)
+			during = written.Load() - before
+		}
+		close(stop)
+		require.NoError(t, <-done)
+		var report struct{ Revision, Bytes int64 }
+		require.NoError(t, json.Unmarshal([]byte(a.stdout), &report))
+		require.Greater(t, report.Bytes, int64(large))
+		requireOnly(t, directory, "backup.db")
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o600), info.Mode())
+		require.Equal(t, report.Bytes, info.Size())
+
+		copied := sqliteURL(t)
+		// Without the hash, restore checks that no revision is missing.
+		a = execute(t, "restore", file, "--datastore", copied, "--skip-hash-check")
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, "roles 1")
+		require.Contains(t, a.stdout, "leases      1")
+		restored := startNode(t, "--datastore", copied)
+		r := restored.client(t)
+		for _, key := range []string{"pair/a", "pair/b"} {
+			want, err := c.Get(ctx, key, clientv3.WithRev(report.Revision))
+			require.NoError(t, err)
+			got, err := r.Get(ctx, key)
+			require.NoError(t, err)
+			require.Equal(t, report.Revision, got.Header.Revision)
+			require.Equal(t, want.Kvs, got.Kvs)
+		}
+		want, err := c.HashKV(ctx, c.Endpoints()[0], report.Revision)
+		require.NoError(t, err)
+		got, err := r.HashKV(ctx, r.Endpoints()[0], report.Revision)
+		require.NoError(t, err)
+		require.Equal(t, want.Hash, got.Hash)
+		require.Zero(t, restored.stop())
+		newest := want.Header.Revision
+		require.Zero(t, n.stop())
+
+		// The server need not run.
+		a = execute(t, "backup", filepath.Join(directory, "later.db"), "--datastore", datastore)
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", newest))
+	})
+}
+
+func TestBackupIsRefused(t *testing.T) {
+	directory := t.TempDir()
+	file := filepath.Join(directory, "backup.db")
+	refused := func(datastore, want string) {
+		t.Helper()
+		execute(t, "backup", file, "--datastore", datastore).requireRefused(t, want)
+	}
+	datastore := sqliteURL(t)
+	refused(datastore, "the file does not exist")
+	require.Zero(t, execute(t, "migrate", "up", "--datastore", datastore).code)
+	refused(datastore, "the database is empty")
+	requireOnly(t, directory)
+
+	sqliteExec(t, datastore, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", coder.JobKey(), coder.EncodeJob(coder.NewJob(coder.JobRestore))))
+	refused(datastore, "the database is being restored")
+	requireOnly(t, directory)
+
+	require.NoError(t, os.WriteFile(file, []byte("older"), 0o600))
+	refused(datastore, "file already exists")
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "older", string(kept))
+	execute(t, "backup", "--datastore", datastore).requireRefused(t, "accepts 1 arg(s)")
+	execute(t, "backup", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t, "no such file or directory")
+}
+
+// TestInterruptedBackupLeavesNoFile at any time, and none under the final name while it runs.
+func TestInterruptedBackupLeavesNoFile(t *testing.T) {
+	directory := t.TempDir()
+	path := filepath.Join(directory, "file")
+	half := func(w io.Writer) error {
+		_, err := w.Write([]byte("half"))
+		require.NoError(t, err)
+		require.NoFileExists(t, path)
+		return err
+	}
+	require.ErrorIs(t, createComplete(path, func(w io.Writer) error { return errors.Join(half(w), context.Canceled) }), context.Canceled)
+	requireOnly(t, directory)
+
+	// Another process makes the file in the meantime.
+	require.ErrorIs(t, createComplete(path, func(w io.Writer) error {
+		return errors.Join(half(w), os.WriteFile(path, []byte("other"), 0o600))
+	}), fs.ErrExist)
+	requireOnly(t, directory, "file")
+	kept, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "other", string(kept))
+	require.NoError(t, os.Remove(path))
+
+	require.NoError(t, createComplete(path, half))
+	kept, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "half", string(kept))
+}
+
+// TestBackupNeedsTheRightToReadOnly, so that a job for backups can have a user of its own.
+func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
+	database := enginetest.Database(t)
+	n := startNode(t, "--datastore", database)
+	_, err := n.client(t).Put(t.Context(), "k", "v")
+	require.NoError(t, err)
+	require.Zero(t, n.stop())
+	file := filepath.Join(t.TempDir(), "backup.db")
+	a := execute(t, "backup", file, "--datastore", newUser(t, database, "SELECT"))
+	require.Zero(t, a.code, a.stderr)
+	require.Contains(t, a.stdout, "revision    2")
+}

@@ -1,0 +1,53 @@
+package export
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// OpenTable returns a snapshot of a table that this process does not serve. Servers may serve it and write
+// to it. The table must not be in the middle of a restore. Errors: sqlstore.ErrKeyNotFound if it was never served,
+// the database's.
+func OpenTable(ctx context.Context, store sqlstore.Store) (*Snapshot, error) {
+	return New(store, &table{store: store}).OpenSnapshot(ctx, auth.System)
+}
+
+// table implements Node by reading the table.
+type table struct {
+	store sqlstore.Store
+	meta  Meta // as of the last call of Frontier
+}
+
+// Frontier returns the revision of the chain row: every acknowledged write is in the table.
+func (t *table) Frontier(ctx context.Context, _ auth.Permit, _ bool) (int64, error) {
+	raw, err := t.store.Get(ctx, coder.ChainKey())
+	var chain coder.Chain
+	if err == nil {
+		chain, err = coder.DecodeChain(raw)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the chain row: %w", err)
+	}
+	users, err := auth.NewUsers(t.store).Load(ctx)
+	if err != nil {
+		return 0, err
+	}
+	alarms := quota.NewAlarms(t.store)
+	if err := alarms.Load(ctx); err != nil {
+		return 0, err
+	}
+	t.meta = Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: users, Alarms: alarms.All()}
+	return max(chain.Revision, 1), nil
+}
+
+// Mark reads the compaction mark.
+func (t *table) Mark(ctx context.Context) (int64, error) { return compact.NewMark(t.store).Read(ctx) }
+
+// Meta implements Node.
+func (t *table) Meta() Meta { return t.meta }
