@@ -45,7 +45,7 @@ var mutations = []mutation.Mutation{
 	mistake("a put does not detach the key from its lease", "server/mvcc/write", "if before != 0 {", "if before != 0 && after != 0 {"),
 	mistake("a lease's keys are deleted in another order", "server/mvcc/write", "for _, key := range a.keys {", "for _, key := range slices.Backward(a.keys) {"),
 	mistake("a compaction at the compact revision is accepted", "server/mvcc/compact", "case rev <= m.Revision():", "case rev < m.Revision():"),
-	mistake("compaction removes the newest version too", "server/mvcc/compact", "lo, hi := coder.LogBounds(0, rev-1)", "lo, hi := coder.LogBounds(0, rev+1)"),
+	mistake("compaction removes the newest version too", "server/mvcc/compact", "if change.Revision > rev {", "if change.Revision > rev+1 {"),
 	mistake("a hash forgets the tombstones", "server/mvcc/export", "} else {\n\t\t\trefs = append(refs, *newest)", "} else if !newest.tombstone {\n\t\t\trefs = append(refs, *newest)"),
 	mistake("the events of a response are reversed", "server/etcd", "out.Events[i] = &events[i]", "out.Events[len(r.Events)-1-i] = &events[i]"),
 	mistake("the filters are exchanged", "server/etcd", "c.NoPut = true", "c.NoDelete = true"),

@@ -8,6 +8,8 @@
 //     (TestMarkMovesUpToTheNewestRevision).
 //   - A version that a revision at or above the mark needs stays. So does the index row of
 //     a key that was created again (TestRemoverKeepsWhatRevisionsNeed).
+//   - What the compact revision itself wrote stays, because a watch may start there. What it
+//     replaced goes (TestRemoverRemovesWhatTheCompactRevisionReplaced).
 //   - A version that a lost commit replaced stays (TestRemoverStopsWhenTheDatabaseLostItsClaim).
 //   - Work that a restart interrupts is continued: log rows are removed last
 //     (TestRemoverContinuesAfterFailures).

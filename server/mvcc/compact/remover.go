@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -55,13 +56,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		rows:   make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_removed_rows_total", Help: "Rows removed by compaction."}),
 		errors: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_errors_total", Help: "Failed attempts to remove compacted rows."}),
 		lag: make.NewGauge(prometheus.GaugeOpts{
-			Name: "sqlbrain_compaction_lag_revisions", Help: "Revisions below the compact revision whose garbage is not removed yet.",
+			Name: "sqlbrain_compaction_lag_revisions", Help: "Revisions up to the compact revision whose garbage is not removed yet.",
 		}),
 	}
 }
 
-// Remover removes the rows that no readable revision needs. Its work list are the log
-// rows below the compact revision: each names the versions that its commit replaced. It
+// Remover removes the rows that no readable revision needs, as etcd does: of each key all
+// versions up to the compact revision except for the newest, and that too if it is a
+// tombstone below the compact revision. A watch may start at the compact revision, so what
+// that revision wrote stays, with its log row, until the next compaction.
+//
+// Its work list are the log rows: each names the versions that its commit replaced. It
 // removes a log row after the rows that it names, so that it continues after a restart
 // where it stopped. The work is proportional to the number of rows to remove. After each
 // chunk the Remover pauses for as long as the chunk took, at most a second, so that
@@ -70,9 +75,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // Rows are removed outside the chain of commits, on the basis of rows that were read before.
 // If the database then loses the commits that replaced the versions, those versions are needed
 // again. Therefore the Remover first writes a random number, its claim, to the claim row, in a
-// commit of the leader, and each chunk is removed on condition that the row still holds it. The
-// table holds the claim only as long as it holds all commits before it. A later compaction does
-// not change the claim, so that it does not interrupt the removal.
+// commit of the leader. Each chunk is removed on condition that the row still holds the claim,
+// and raises it by one: databases that accept writes on several servers check only rows that a
+// commit changes. The table holds the claim only as long as it holds all commits before it. A
+// later compaction does not change the claim, so that it does not interrupt the removal.
 type Remover struct {
 	cfg  Config
 	wake chan struct{}
@@ -98,7 +104,7 @@ func (r *Remover) Wake() {
 	}
 }
 
-// Wait returns once all rows below rev are removed, or ended is closed, which it reports
+// Wait returns once all rows that a compaction at rev makes unnecessary are removed, or ended is closed, which it reports
 // as false. It waits as long as rows are being removed. Errors: ErrStalled, ctx's.
 func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (removed bool, err error) {
 	patience := time.NewTimer(r.cfg.Patience)
@@ -124,7 +130,7 @@ func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (r
 	}
 }
 
-// note records an attempt to remove rows, after which all rows below done are removed.
+// note records an attempt to remove rows, after which those of a compaction at done are removed.
 func (r *Remover) note(done int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +151,7 @@ func (r *Remover) Run(ctx context.Context) {
 		}
 		for failures := 1; ; failures++ {
 			rev := r.cfg.Revision()
-			err := r.removeBelow(ctx, rev)
+			err := r.removeUpTo(ctx, rev)
 			if err == nil {
 				r.note(rev, nil)
 				break
@@ -163,42 +169,41 @@ func (r *Remover) Run(ctx context.Context) {
 	}
 }
 
-// removeBelow works through the log rows of commits that ended below rev.
-func (r *Remover) removeBelow(ctx context.Context, rev int64) error {
+// removeUpTo works through the changes up to rev, the compact revision.
+func (r *Remover) removeUpTo(ctx context.Context, rev int64) error {
 	if rev <= 0 {
 		return nil
 	}
-	lo, hi := coder.LogBounds(0, rev-1)
+	lo, hi := coder.LogBounds(0, math.MaxInt64)
 	chunk := &garbage{}
+log:
 	for row, err := range r.cfg.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return err
 		}
-		if chunk.claim == nil {
-			claim := coder.EncodeInt64(rand.Int64())
-			if err := r.cfg.Claim(ctx, claim); err != nil {
-				return fmt.Errorf("writing the claim: %w", err)
-			}
-			chunk.claim = claim
-		}
-		at, _, err := coder.DecodeLogKey(row.Key)
+		newest, _, err := coder.DecodeLogKey(row.Key)
 		if err != nil {
 			return err
 		}
-		r.cfg.Metrics.lag.Set(float64(rev - at))
+		r.cfg.Metrics.lag.Set(float64(max(rev-newest, 0)))
 		changes, err := coder.DecodeLog(row.Value)
 		if err != nil {
 			return err
 		}
 		for _, change := range changes {
-			chunk.add(change)
+			if change.Revision > rev {
+				break log
+			}
+			chunk.add(change, rev)
 			if chunk.len() >= chunkRows {
 				if err := r.remove(ctx, chunk); err != nil {
 					return err
 				}
 			}
 		}
-		chunk.rows = append(chunk.rows, row.Key)
+		if newest < rev {
+			chunk.rows = append(chunk.rows, row.Key)
+		}
 	}
 	if chunk.len() > 0 {
 		if err := r.remove(ctx, chunk); err != nil {
@@ -211,20 +216,20 @@ func (r *Remover) removeBelow(ctx context.Context, rev int64) error {
 
 // garbage is a chunk of rows to remove.
 type garbage struct {
-	claim      []byte // what the claim row must hold
+	claim      int64 // what the claim row must hold; 0: it is not written yet
 	rows       [][]byte
 	tombstones []coder.Change // their index rows go too, if they are still the newest
 }
 
 func (g *garbage) len() int { return len(g.rows) + len(g.tombstones) }
 
-// add adds the rows that a change below the compact revision made unnecessary: the
-// version that it replaced and, if it is a tombstone, itself.
-func (g *garbage) add(c coder.Change) {
+// add adds the rows that a change up to rev, the compact revision, made unnecessary: the
+// version that it replaced and, if it is a tombstone below rev, itself.
+func (g *garbage) add(c coder.Change, rev int64) {
 	if c.PrevRevision > 0 {
 		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.PrevRevision))
 	}
-	if c.Tombstone {
+	if c.Tombstone && c.Revision < rev {
 		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.Revision))
 		g.tombstones = append(g.tombstones, c)
 	}
@@ -233,6 +238,13 @@ func (g *garbage) add(c coder.Change) {
 // remove removes the chunk's rows and empties it.
 func (r *Remover) remove(ctx context.Context, g *garbage) error {
 	started := time.Now()
+	if g.claim == 0 {
+		claim := 1 + rand.Int64N(math.MaxInt64-1)
+		if err := r.cfg.Claim(ctx, coder.EncodeInt64(claim)); err != nil {
+			return fmt.Errorf("writing the claim: %w", err)
+		}
+		g.claim = claim
+	}
 	batch := r.cfg.Store.BeginBatchWrite()
 	// A batch takes a key once, and damaged log rows may name a version twice.
 	slices.SortFunc(g.rows, bytes.Compare)
@@ -243,7 +255,7 @@ func (r *Remover) remove(ctx context.Context, g *garbage) error {
 		return err
 	}
 	rows := batch.Len()
-	batch.CAS(coder.ClaimKey(), g.claim, g.claim)
+	batch.CAS(coder.ClaimKey(), coder.EncodeInt64(g.claim+1), coder.EncodeInt64(g.claim))
 	// Removing a row twice is harmless, so an unknown outcome is simply tried
 	// again from the log rows that are left.
 	if err := batch.Commit(ctx); err != nil {
@@ -251,7 +263,7 @@ func (r *Remover) remove(ctx context.Context, g *garbage) error {
 	}
 	r.note(-1, nil)
 	r.cfg.Metrics.rows.Add(float64(rows))
-	*g = garbage{claim: g.claim}
+	*g = garbage{claim: g.claim + 1}
 	return retry.Sleep(ctx, min(time.Since(started), maxRest))
 }
 

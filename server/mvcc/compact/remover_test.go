@@ -125,7 +125,7 @@ func TestRemoverKeepsWhatRevisionsNeed(t *testing.T) {
 	mark.Store(8)
 	r := start(t, s, mark, time.Minute)
 	wait(t, r, 8)
-	s.expect("changed", 9, 3, 8) // 3 is what watchers at the mark get as the previous version
+	s.expect("changed", 9, 8)
 	s.expect("gone", 9)
 	s.expect("back", 9, 9)
 	if s.has(coder.EncodeIndexKey([]byte("gone"))) {
@@ -139,10 +139,62 @@ func TestRemoverKeepsWhatRevisionsNeed(t *testing.T) {
 			t.Errorf("the log row of revision %d is there: %v", rev, got)
 		}
 	}
-	mark.Store(9)
+}
+
+// A watch may start at the compact revision, so that its deletions stay until the next compaction.
+// The versions that it deleted or overwrote go.
+func TestRemoverRemovesWhatTheCompactRevisionReplaced(t *testing.T) {
+	s := newTable(t)
+	s.write("gone", 2, false)
+	s.write("gone", 3, true)
+	mark := &atomic.Int64{}
+	mark.Store(3)
+	r := start(t, s, mark, time.Minute)
+	wait(t, r, 3)
+	s.expect("gone", 3, 3)
+	if !s.has(coder.EncodeIndexKey([]byte("gone"))) || !s.has(coder.EncodeLogKey(3, 1)) {
+		t.Error("the index row or the log row of a deletion at the compact revision is gone")
+	}
+	s.write("other", 4, false)
+	mark.Store(4)
 	r.Wake()
-	wait(t, r, 9)
-	s.expect("changed", 9, 8)
+	wait(t, r, 4)
+	s.expect("gone", 4)
+	if s.has(coder.EncodeIndexKey([]byte("gone"))) || s.has(coder.EncodeLogKey(3, 1)) {
+		t.Error("the index row or the log row of a deletion below the compact revision is left")
+	}
+}
+
+// A commit has several revisions. The compact revision may be any of them.
+func TestRemoverRemovesUpToARevisionWithinACommit(t *testing.T) {
+	s := newTable(t)
+	s.write("k", 2, false)
+	s.write("gone", 3, false)
+	s.write("gone", 4, true)
+	for rev := int64(5); rev <= 7; rev++ {
+		s.write("k", rev, false)
+	}
+	b := s.BeginBatchWrite()
+	for rev := int64(4); rev < 7; rev++ {
+		b.Del(coder.EncodeLogKey(rev, 1))
+	}
+	b.Put(coder.EncodeLogKey(7, 1), coder.EncodeLog([]coder.Change{
+		{Revision: 4, Key: []byte("gone"), PrevRevision: 3, Tombstone: true},
+		{Revision: 5, Key: []byte("k"), PrevRevision: 2},
+		{Revision: 6, Key: []byte("k"), PrevRevision: 5},
+		{Revision: 7, Key: []byte("k"), PrevRevision: 6},
+	})[0])
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mark := &atomic.Int64{}
+	mark.Store(6)
+	wait(t, start(t, s, mark, time.Minute), 6)
+	s.expect("k", 7, 6, 7)
+	s.expect("gone", 7)
+	if !s.has(coder.EncodeLogKey(7, 1)) {
+		t.Error("the log row of revisions at and above the compact revision is gone")
+	}
 }
 
 // A key that was deleted again after the compact revision exists at revisions in between.
@@ -177,7 +229,7 @@ func TestRemoverContinuesAfterFailures(t *testing.T) {
 		s.stuck.Store(false)
 	}()
 	wait(t, r, 5)
-	s.expect("k", 5, 4, 5)
+	s.expect("k", 5, 5)
 }
 
 func (r *Remover) failed() error {
@@ -230,11 +282,11 @@ func TestRemoverStopsWhenTheDatabaseLostItsClaim(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 			})
 			conflict := new(sqlstore.Conflict)
-			if err := r.removeBelow(t.Context(), 3); !errors.As(err, &conflict) {
+			if err := r.removeUpTo(t.Context(), 3); !errors.As(err, &conflict) {
 				t.Errorf("%v, want a conflict", err)
 			}
 			s.expect("k", 3, 2, 3)
-			if err := r.removeBelow(t.Context(), 2); err != nil || claims != 1 {
+			if err := r.removeUpTo(t.Context(), 2); err != nil || claims != 1 {
 				t.Errorf("without work: %v, %d claims", err, claims)
 			}
 		})
