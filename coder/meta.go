@@ -10,14 +10,16 @@ import (
 // witness of what a commit with an unknown outcome did.
 type Chain struct {
 	// Sequence is the row's mark: every change of the row, by any member, raises it by
-	// one, so that no expected value can ever match again later.
+	// one, so that no expected value can ever match again later. The proof of a loss
+	// changes Attempt alone: with a higher sequence, other members would miss the loss.
 	Sequence int64
-	// Term counts leaderships. Only the leader of Term writes it.
+	// Term counts leaderships. Only the leader of Term writes it, except for the proof of a loss.
 	Term int64
 	// Revision is the newest committed revision.
 	Revision int64
 	// Attempt is raised to invalidate a commit whose outcome is unknown. It
 	// distinguishes such a raise from the commit itself, which may carry no revision.
+	// The proof of a loss raises it too, because a compare-and-swap must change the row.
 	Attempt int64
 }
 
@@ -96,7 +98,8 @@ func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
 func CompactKey() []byte { return []byte(magicMeta + "compact") }
 
 // ClaimKey is the internal key of the claim row: a random number that the leader writes before
-// it removes compacted rows. They are removed on condition that the row holds it.
+// it removes compacted rows. They are removed on condition that the row holds it, and each
+// removal raises it by one.
 func ClaimKey() []byte { return []byte(magicMeta + "claim") }
 
 // ProbeKey is the internal key of a row that says nothing: members write it to see

@@ -37,6 +37,7 @@ var (
 	ErrCommitted    = errors.New("sqlstore: batch was committed before")
 	ErrDuplicateKey = errors.New("sqlstore: key occurs twice in a batch")
 	ErrNotMarked    = errors.New("sqlstore: CASOrPut needs a marked row and the mark it replaces")
+	ErrSameValue    = errors.New("sqlstore: CAS needs a value other than the one it replaces")
 )
 
 // batch implements BatchWrite over a function that commits.
@@ -85,6 +86,9 @@ func (b *batch) check() error {
 		keys[i] = op.Key
 		if op.Kind == OpCASOrPut && !op.Marked() {
 			return fmt.Errorf("%w: key %x", ErrNotMarked, op.Key)
+		}
+		if op.Kind == OpCAS && bytes.Equal(op.Value, op.Old) {
+			return fmt.Errorf("%w: key %x", ErrSameValue, op.Key)
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare)

@@ -73,7 +73,8 @@ type BatchWrite interface {
 	// CAS replaces oldVal by newVal; the batch conflicts if key is missing or
 	// holds something else. On marked rows (see package coder) an engine may
 	// compare the marks alone: newVal carries oldVal's mark as the one it
-	// replaces. With newVal equal to oldVal it is a condition, and changes nothing.
+	// replaces. newVal must differ from oldVal: an engine that accepts writes on
+	// several servers compares only rows that a batch changes.
 	CAS(key, newVal, oldVal []byte)
 	// CASOrPut is CAS, but creates key if it is missing. Marked rows only.
 	CASOrPut(key, newVal, oldVal []byte)

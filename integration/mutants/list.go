@@ -333,7 +333,7 @@ var All = []Mutant{
 	newest(4, "a leader outgrows the record of a loss", "a member serves after data loss",
 		"server/fence", `next.Sequence += missingSequences`, ``),
 	newest(4, "a loss is recorded for good by a replica that lags", "no member serves for no reason",
-		"server/fence", `batch.CAS(coder.ChainKey(), chain, chain)`, `_ = chain`),
+		"server/fence", `batch.CAS(coder.ChainKey(), coder.EncodeChain(proof), chain)`, `_, _ = proof, chain`),
 	newest(4, "a loss is not recorded while the chain row cannot be read", "a member serves after data loss",
 		"server/fence", `(bounded.Err() == nil || ctx.Err() != nil)`, `(bounded.Err() == nil || bounded.Err() != nil)`),
 	newest(6, "an error of COMMIT on SQLite counts as a failed commit", "false error for a commit",

@@ -24,7 +24,7 @@ import (
 //
 // A leader that does not know of the loss may write as much as was lost before it looks at the lost
 // row. So the row has a sequence that no leader reaches, if the loss is proven: by the commit that
-// writes it, which requires that the chain row is older still, or, once it has grown as long again, by
+// writes it, which requires that the chain row is older still and raises its attempt, or, once it has grown as long again, by
 // the content of a revision. A replica that lags cannot mislead the member then: it has no other
 // revisions, and takes no commit. A loss that is not proven stops only the members that know of it.
 
@@ -285,7 +285,9 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.Chain, patience tim
 		return next, nil, nil
 	case errors.Is(Judge(seen, cur), ErrDataLost):
 		next.Sequence += missingSequences
-		batch.CAS(coder.ChainKey(), chain, chain)
+		proof := cur
+		proof.Attempt++
+		batch.CAS(coder.ChainKey(), coder.EncodeChain(proof), chain)
 		return next, nil, nil
 	case cur.Term-seen.Term >= RecoveredTerms:
 		return next, errRefuted, nil

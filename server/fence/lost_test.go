@@ -82,6 +82,11 @@ func TestLossStaysRecordedWhenTheChainRowGrows(t *testing.T) {
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
+	// The proof changes the row, so that databases which accept writes on several servers compare it too. Its sequence
+	// stays: members notice the loss by that as well.
+	if cur, _, err := readChain(t.Context(), store); err != nil || cur != (coder.Chain{Sequence: 3, Term: 2, Revision: 3, Attempt: 1}) {
+		t.Errorf("the chain row is %+v, %v", cur, err)
+	}
 	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)

@@ -155,7 +155,7 @@ func (t *transaction) compare(ctx context.Context, ops []sqlstore.Op) (found com
 				found.inserts = append(found.inserts, op)
 			case !same:
 				return found, &sqlstore.Conflict{Key: op.Key, Value: value}
-			case !bytes.Equal(value, op.Value): // equal ones would not count as affected
+			default:
 				op.Kind = sqlstore.OpCAS
 				found.swaps = append(found.swaps, op)
 			}

@@ -59,8 +59,9 @@ func testBinaryValues(t *testing.T, s sqlstore.Store) {
 	for name, value := range values {
 		mustHold(t, s, []byte("one "+name), value)
 		mustHold(t, s, []byte("many "+name), value)
-		commit(t, s, func(b sqlstore.BatchWrite) { b.CAS([]byte("one "+name), awkward, value) })
-		mustHold(t, s, []byte("one "+name), awkward)
+		swapped := append([]byte("swapped"), awkward...)
+		commit(t, s, func(b sqlstore.BatchWrite) { b.CAS([]byte("one "+name), swapped, value) })
+		mustHold(t, s, []byte("one "+name), swapped)
 	}
 	for _, row := range all(t, s, sqlstore.Range{Start: []byte("many empty"), End: []byte("many empty\x00")}) {
 		if row.Value == nil {
