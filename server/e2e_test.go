@@ -118,6 +118,21 @@ func TestTxnHeadersAndOrder(t *testing.T) {
 
 	_, err = c.Txn(ctx).Then(clientv3.OpPut("a", ""), clientv3.OpDelete("a", clientv3.WithPrefix())).Commit()
 	require.ErrorIs(t, err, rpctypes.ErrDuplicateKey)
+
+	// A nested put may come before a delete in a later nested transaction, if one of them is not executed.
+	put := clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("a", "2")}, nil)
+	del := clientv3.OpDelete("a", clientv3.WithPrefix())
+	_, err = c.Txn(ctx).Then(put, clientv3.OpTxn(nil, []clientv3.Op{del}, nil)).Commit()
+	require.ErrorIs(t, err, rpctypes.ErrDuplicateKey)
+	got, err := c.Get(ctx, "a")
+	require.NoError(t, err)
+	require.Equal(t, "1", string(got.Kvs[0].Value), "nothing was written")
+	_, err = c.Txn(ctx).Then(put, clientv3.OpTxn(nil, nil, []clientv3.Op{del})).Commit()
+	require.NoError(t, err)
+	got, err = c.Get(ctx, "a")
+	require.NoError(t, err)
+	require.Equal(t, "2", string(got.Kvs[0].Value))
+	require.EqualValues(t, 4, got.Header.Revision)
 }
 
 func TestCompact(t *testing.T) {

@@ -265,6 +265,9 @@ func (m *requestModel) Txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := x.checkChosen(r, decided); err != nil {
 		return nil, err
 	}
+	if deletesItsPut(chosen(r, decided)) {
+		return nil, rpctypes.ErrGRPCDuplicateKey
+	}
 	res := x.execute(r, decided)
 	res.Header = x.commit()
 	return res, nil
@@ -300,6 +303,7 @@ func checkModelTxn(r *pb.TxnRequest) error {
 }
 
 // overlaps reports whether operations of a branch may write a key twice, see package etcd.
+// A nested put may come before a delete in a later nested transaction.
 func overlaps(r *pb.TxnRequest) bool {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for i, op := range branch {
@@ -307,7 +311,8 @@ func overlaps(r *pb.TxnRequest) bool {
 				return true
 			}
 			for _, other := range branch[:i] {
-				if meet(op, other) || meet(other, op) {
+				nested := op.GetRequestTxn() != nil && other.GetRequestTxn() != nil
+				if meet(op, other, false) || meet(other, op, nested) {
 					return true
 				}
 			}
@@ -316,8 +321,8 @@ func overlaps(r *pb.TxnRequest) bool {
 	return false
 }
 
-// meet reports whether a may put a key that b may put or delete.
-func meet(a, b *pb.RequestOp) bool {
+// meet reports whether a may put a key that b may put or, unless onlyPuts, delete.
+func meet(a, b *pb.RequestOp, onlyPuts bool) bool {
 	for _, put := range leaves(a) {
 		p := put.GetRequestPut()
 		if p == nil {
@@ -327,7 +332,7 @@ func meet(a, b *pb.RequestOp) bool {
 			if o := other.GetRequestPut(); o != nil && bytes.Equal(o.Key, p.Key) {
 				return true
 			}
-			if d := other.GetRequestDeleteRange(); d != nil && inRange(string(p.Key), d.Key, d.RangeEnd) {
+			if d := other.GetRequestDeleteRange(); d != nil && !onlyPuts && inRange(string(p.Key), d.Key, d.RangeEnd) {
 				return true
 			}
 		}
@@ -345,6 +350,32 @@ func leaves(op *pb.RequestOp) (all []*pb.RequestOp) {
 		all = append(all, leaves(nested)...)
 	}
 	return all
+}
+
+// chosen returns the operations that r executes, without transactions.
+func chosen(r *pb.TxnRequest, decided map[*pb.TxnRequest]bool) (all []*pb.RequestOp) {
+	for _, op := range branchOf(r, decided[r]) {
+		if t := op.GetRequestTxn(); t != nil {
+			all = append(all, chosen(t, decided)...)
+		} else {
+			all = append(all, op)
+		}
+	}
+	return all
+}
+
+// deletesItsPut reports whether one of ops deletes what an earlier one puts.
+func deletesItsPut(ops []*pb.RequestOp) bool {
+	for i, op := range ops {
+		d := op.GetRequestDeleteRange()
+		if d != nil && slices.ContainsFunc(ops[:i], func(before *pb.RequestOp) bool {
+			p := before.GetRequestPut()
+			return p != nil && inRange(string(p.Key), d.Key, d.RangeEnd)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 func branchOf(r *pb.TxnRequest, succeeded bool) []*pb.RequestOp {

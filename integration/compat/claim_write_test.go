@@ -120,6 +120,18 @@ func TestTxn(t *testing.T) {
 			r := c.then(opsDelete("a", "c"), opsDelete("b", "d"))
 			c.holds(r.Responses[0].GetResponseDeleteRange().GetDeleted() == 2 && r.Responses[1].GetResponseDeleteRange().GetDeleted() == 0, "%v", r)
 		}},
+		{"a put in a nested transaction and a delete in a later one are accepted, if one of them is not executed", func(c *checker) {
+			c.put("b", "1")
+			no := []*pb.Compare{{Key: b("b"), Target: pb.Compare_VERSION}}
+			skipped := func(o ...*pb.RequestOp) *pb.RequestOp { return opTxn(&pb.TxnRequest{Compare: no, Success: o}) }
+			c.watch(0, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), PrevKv: true})
+			c.holds(c.then(nested(ops(opsPut("b", "2")), nil), skipped(opsDelete("a", "c"))).Header != nil, "a put")
+			c.holds(c.then(skipped(opsPut("b", "3")), nested(nil, nil), nested(ops(opsDelete("a", "c")), nil)).Header != nil, "a delete")
+			c.holds(c.then(nested(ops(opsPut("b", "4")), nil), nested(ops(skipped(opsDelete("b", ""))), nil)).Header != nil, "deeper")
+			duplicate(c, nested(ops(opsDelete("b", "")), nil), skipped(opsPut("b", "5")))
+			c.get("b")
+			c.settle()
+		}},
 		{"more than 128 compares or operations are refused", func(c *checker) {
 			gets := func(n int) (o []*pb.RequestOp) {
 				for range n {

@@ -56,7 +56,7 @@ var mutations = []mutation.Mutation{
 	mistake("a watch misses the revision it starts at", "watch", "h.enterBehind(w, w.start)", "h.enterBehind(w, w.start+1)"),
 	mistake("a watch at the compact revision is cancelled", "watch", "return w.next < h.compact &&", "return w.next <= h.compact &&"),
 	mistake("a branch may have 129 operations", "server/etcd", "if n > maxOps {", "if n > maxOps+1 {"),
-	mistake("a put may overlap a delete in its branch", "server/etcd", "if w.deletesWhatAnotherPuts() {", "if false {"),
+	mistake("a put may overlap a delete in its branch", "server/etcd", "if w.deletesWhatALaterOnePuts() {", "if false {"),
 	mistake("a missing lease has a time to live of 0", "server/lease", "return Status{ID: id, TTL: -1}", "return Status{ID: id}"),
 	mistake("a compare with an unknown result is false", "server/etcd", "case !result || c.Result == pb.Compare_EQUAL:", "case result && c.Result == pb.Compare_EQUAL:"),
 	mistake("a header is that of the state before a write", "server/etcd", "s.headers.at(res.Put.Revision)", "s.headers.at(res.Put.Revision-1)"),

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/google/btree"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
@@ -17,9 +18,10 @@ import (
 // overlap, and so may the two branches of a transaction, of which only one is
 // executed.
 //
-// etcd itself lets some of these pass: a put alongside a delete of every key
-// starting at one, and a put in a nested transaction before a delete in another one. A
-// revision holds one version of a key here, so these are refused as well.
+// As in etcd, a put in a nested transaction may come before a delete in a later
+// one. A revision holds one version of a key here, so such a transaction fails
+// if both are executed: see mvcc.ErrDuplicateKey. etcd also lets a put alongside
+// a delete of every key starting at one pass, which is refused.
 //
 // The order of the work is n log n in the number of operations at each level:
 // it must not be quadratic, since nesting multiplies the operations allowed.
@@ -35,8 +37,13 @@ func checkOverlap(r *pb.TxnRequest) error {
 	return nil
 }
 
+// direct is the position of deletes that are not in a nested transaction: they come before
+// all nested puts, as etcd checks them.
+const direct = -1
+
 // writes is what operations may write: single keys put, and spans deleted, each
-// with the position of the operation that does it.
+// with the position of the operation that does it. A put that is not in a nested transaction
+// has a position after all operations, for the same reason as direct.
 type writes struct {
 	puts    map[string]int
 	deletes []deletedSpan
@@ -54,11 +61,11 @@ func branchWrites(ops []*pb.RequestOp) (writes, error) {
 	for i, op := range ops {
 		switch r := op.Request.(type) {
 		case *pb.RequestOp_RequestPut:
-			if !w.put(string(r.RequestPut.Key), i) {
+			if !w.put(string(r.RequestPut.Key), len(ops)) {
 				return w, rpctypes.ErrGRPCDuplicateKey
 			}
 		case *pb.RequestOp_RequestDeleteRange:
-			w.deleteRange(r.RequestDeleteRange, i)
+			w.deleteRange(r.RequestDeleteRange, direct)
 		case *pb.RequestOp_RequestTxn:
 			for _, branch := range [][]*pb.RequestOp{r.RequestTxn.Success, r.RequestTxn.Failure} {
 				nested, err := branchWrites(branch)
@@ -78,7 +85,7 @@ func branchWrites(ops []*pb.RequestOp) (writes, error) {
 			}
 		}
 	}
-	if w.deletesWhatAnotherPuts() {
+	if w.deletesWhatALaterOnePuts() {
 		return w, rpctypes.ErrGRPCDuplicateKey
 	}
 	return w, nil
@@ -106,9 +113,9 @@ func (w *writes) deleteRange(r *pb.DeleteRangeRequest, op int) {
 	w.deletes = append(w.deletes, d)
 }
 
-// deletesWhatAnotherPuts walks over the bounds of the spans and the keys put in
-// key order, counting the spans it is in, by operation.
-func (w *writes) deletesWhatAnotherPuts() bool {
+// deletesWhatALaterOnePuts walks over the bounds of the spans and the keys put in
+// key order, and keeps the positions of the spans it is in.
+func (w *writes) deletesWhatALaterOnePuts() bool {
 	if len(w.deletes) == 0 || len(w.puts) == 0 {
 		return false
 	}
@@ -131,17 +138,18 @@ func (w *writes) deletesWhatAnotherPuts() bool {
 	slices.SortFunc(steps, func(a, b step) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), a.kind-b.kind)
 	})
-	inside, byOp := 0, make(map[int]int)
+	inside, byOp := btree.NewOrderedG[int](32), make(map[int]int)
 	for _, s := range steps {
 		switch s.kind {
 		case ends:
-			inside--
-			byOp[s.op]--
+			if byOp[s.op]--; byOp[s.op] == 0 {
+				inside.Delete(s.op)
+			}
 		case begins:
-			inside++
 			byOp[s.op]++
+			inside.ReplaceOrInsert(s.op)
 		case puts:
-			if inside > byOp[s.op] {
+			if first, ok := inside.Min(); ok && first < s.op {
 				return true
 			}
 		}

@@ -204,7 +204,9 @@ func TestOverlappingWritesAreRefused(t *testing.T) {
 		{"put and nested delete", ops{nest(ops{del("a", "c")}, nil), put("b")}, true},
 		{"nested put and delete", ops{nest(ops{put("b")}, nil), del("a", "c")}, true},
 		{"puts in two nested txns", ops{nest(ops{put("a")}, nil), nest(nil, ops{put("a")})}, true},
-		{"put, then delete, in two nested txns", ops{nest(ops{put("a")}, nil), nest(ops{del("a", "")}, nil)}, true},
+		{"put, then delete, in two nested txns", ops{nest(ops{put("a")}, nil), nest(ops{del("a", "")}, nil)}, false},
+		{"put, then delete of a range, in two nested txns", ops{nest(nil, ops{nest(ops{put("b")}, nil)}), nest(nil, ops{del("a", "c")})}, false},
+		{"nested put between deletes in two nested txns", ops{nest(ops{del("b", "d")}, nil), nest(ops{put("c")}, nil), nest(ops{del("a", "c\x00")}, nil)}, true},
 		{"delete, then put, in two nested txns", ops{nest(ops{del("a", "")}, nil), nest(ops{put("a")}, nil)}, true},
 		{"both branches' puts and another's", ops{nest(ops{put("a")}, ops{put("a")}), put("a")}, true},
 		{"deeply nested", ops{put("a"), nest(nil, ops{nest(ops{nest(nil, ops{del("a", "")})}, nil)})}, true},
@@ -274,6 +276,9 @@ func pairwiseDuplicate(branch []*pb.RequestOp) bool {
 		for _, b := range branch[i+1:] {
 			for _, x := range writesOf(a) {
 				for _, y := range writesOf(b) {
+					if x.GetRequestPut() != nil && y.GetRequestDeleteRange() != nil && a.GetRequestTxn() != nil && b.GetRequestTxn() != nil {
+						continue // the delete is in a later nested transaction
+					}
 					if clash(x, y) || clash(y, x) {
 						return true
 					}

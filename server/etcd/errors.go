@@ -45,6 +45,7 @@ var grpcErrors = []struct {
 	{mvcc.ErrCompacted, rpctypes.ErrGRPCCompacted},
 	{mvcc.ErrFutureRevision, rpctypes.ErrGRPCFutureRev},
 	{mvcc.ErrKeyNotFound, rpctypes.ErrGRPCKeyNotFound},
+	{mvcc.ErrDuplicateKey, rpctypes.ErrGRPCDuplicateKey},
 	{mvcc.ErrLeaseNotFound, rpctypes.ErrGRPCLeaseNotFound},
 	{mvcc.ErrLeaseExists, rpctypes.ErrGRPCLeaseExist},
 	{mvcc.ErrLeaseTTLTooLarge, rpctypes.ErrGRPCLeaseTTLTooLarge},

@@ -33,6 +33,7 @@ var backendAnswers = map[string]struct {
 	"ErrCompacted":         {mvcc.ErrCompacted, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
 	"ErrFutureRevision":    {mvcc.ErrFutureRevision, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision"},
 	"ErrKeyNotFound":       {mvcc.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
+	"ErrDuplicateKey":      {mvcc.ErrDuplicateKey, codes.InvalidArgument, "etcdserver: duplicate key given in txn request"},
 	"ErrLeaseNotFound":     {mvcc.ErrLeaseNotFound, codes.NotFound, "etcdserver: requested lease not found"},
 	"ErrLeaseExists":       {mvcc.ErrLeaseExists, codes.FailedPrecondition, "etcdserver: lease already exists"},
 	"ErrLeaseTTLTooLarge":  {mvcc.ErrLeaseTTLTooLarge, codes.OutOfRange, "etcdserver: too large lease TTL"},

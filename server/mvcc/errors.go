@@ -17,6 +17,9 @@ var (
 	ErrFutureRevision = errors.New("revision is in the future")
 	// ErrKeyNotFound: ignore_value or ignore_lease on a key that does not exist.
 	ErrKeyNotFound = errors.New("key not found")
+	// ErrDuplicateKey: a transaction puts a key in one nested transaction and deletes it in a
+	// later one. A revision holds one version of a key. Nothing was written.
+	ErrDuplicateKey = errors.New("key is put and deleted in one transaction")
 	// ErrLeaseNotFound, ErrLeaseExists, ErrLeaseTTLTooLarge: as in etcd.
 	ErrLeaseNotFound    = errors.New("lease not found")
 	ErrLeaseExists      = errors.New("lease already exists")

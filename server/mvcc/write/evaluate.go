@@ -287,6 +287,9 @@ func (tx *Tx) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*mvcc.Del
 		}
 	}
 	for _, r := range records {
+		if tx.local[string(r.Key)] != nil {
+			return nil, mvcc.ErrDuplicateKey
+		}
 		tx.Delete(r, d.PrevKV)
 	}
 	res := &mvcc.DeleteResult{Deleted: int64(len(records)), Revision: tx.Revision()}
