@@ -122,7 +122,7 @@ func TestTxn(t *testing.T) {
 		}},
 		{"a put in a nested transaction and a delete in a later one are accepted, if one of them is not executed", func(c *checker) {
 			c.put("b", "1")
-			no := []*pb.Compare{{Key: b("b"), Target: pb.Compare_VERSION}}
+			no := []*pb.Compare{{Key: b("none"), TargetUnion: &pb.Compare_Version{Version: 1}}}
 			skipped := func(o ...*pb.RequestOp) *pb.RequestOp { return opTxn(&pb.TxnRequest{Compare: no, Success: o}) }
 			c.watch(0, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), PrevKv: true})
 			c.holds(c.then(nested(ops(opsPut("b", "2")), nil), skipped(opsDelete("a", "c"))).Header != nil, "a put")
