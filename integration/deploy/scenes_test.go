@@ -149,6 +149,15 @@ var scenes = map[string][]scene{
 		{"commits wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="write"`, "0+60x40")}, nil},
 		{"reads hardly wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+3x40")}, nil},
 	},
+	"SqlbrainSQLiteLogLarge": {
+		{"of one member", []string{a("sqlbrain_sqlite_log_bytes", "", "40000000x40"), b("sqlbrain_sqlite_log_bytes", "", "900000000x40")}, []string{"b"}},
+		{"for a moment", []string{a("sqlbrain_sqlite_log_bytes", "", "40000000x5 900000000x5 60000000x30")}, nil},
+	},
+	"SqlbrainSQLiteCheckpointsFail": {
+		{"the first time", []string{a("sqlbrain_sqlite_checkpoints_total", `result="failed"`, "0x10 1x12")}, []string{"a"}},
+		{"some are partial", []string{a("sqlbrain_sqlite_checkpoints_total", `result="partial"`, "0+1x40")}, nil},
+		{"long ago", []string{a("sqlbrain_sqlite_checkpoints_total", `result="failed"`, "7x40")}, nil},
+	},
 	"SqlbrainCompactionBehind": {
 		{"for an hour", []string{a("sqlbrain_compaction_lag_revisions", "", "100x150"), a("etcd_server_is_leader", "", "1x150")}, []string{"a"}},
 		{"what led before", []string{b("sqlbrain_compaction_lag_revisions", "", "100x150"), b("etcd_server_is_leader", "", "0x150")}, nil},

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/mysql/failover"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
@@ -92,6 +94,9 @@ func (e *engine) Failed(err error) {
 
 // Reconnects implements sqldb.Engine.
 func (e *engine) Reconnects() int64 { return e.primary.Lost() }
+
+// Collectors implements sqldb.Engine.
+func (*engine) Collectors() []prometheus.Collector { return nil }
 
 // Bounds implements sqldb.Engine: only TiDB shows where it keeps rows.
 func (*engine) Bounds(ctx context.Context, info sqldb.Info, q sqldb.Querier) ([][]byte, error) {

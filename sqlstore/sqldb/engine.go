@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -47,6 +48,8 @@ type Engine interface {
 	// Reconnects counts how often all connections were replaced because the server
 	// was no longer the primary.
 	Reconnects() int64
+	// Collectors returns the engine's own metrics.
+	Collectors() []prometheus.Collector
 }
 
 // Attempt carries out a batch once, on a connection for writing; see

@@ -47,6 +47,7 @@ func newMetrics(r prometheus.Registerer, db *Database) (m *metrics, err error) {
 		Name: "sqlbrain_sql_reconnects_total",
 		Help: "Times all connections were given up, because the server turned read-only or another one answered.",
 	}, func() float64 { return float64(db.engine.Reconnects()) })
+	own.MustRegister(db.engine.Collectors()...)
 	own.MustRegister(collectors.NewDBStatsCollector(db.read.DB, "read"), collectors.NewDBStatsCollector(db.write.DB, "write"))
 	m.withdraw, err = metric.Publish(r, own)
 	return m, err

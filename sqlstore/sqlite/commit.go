@@ -39,8 +39,10 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op
 	tx := transaction{ops: ops}
 	err := conn.Raw(func(c any) error { return tx.run(ctx, c.(*sqldb.Conn)) })
 	if err == nil {
+		e.committed(context.WithoutCancel(ctx), conn, ops)
 		return nil
 	}
+	exitIfFlushFailed(e.logger, e.path, err)
 	if errors.Is(err, errMissed) {
 		err = conflictAt(context.WithoutCancel(ctx), conn, tx.at.Key)
 	}

@@ -5,9 +5,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -16,30 +19,43 @@ import (
 )
 
 // connect returns a connector to the file that u names. With look it leaves the file as it is.
-func connect(u *sqlstore.URL, look bool) (driver.Connector, error) {
+func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := createDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("sqlstore: create the directory of %s: %w", u, err)
 	}
-	if err := registerGather(); err != nil {
+	if mountPoint(path) {
+		return nil, fmt.Errorf("%w: %s is itself a mount point, so that the files next to it, of which the log has committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
+	}
+	vfs, err := chooseVFS()
+	if err != nil {
 		return nil, err
 	}
-	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: "vfs=" + gatherVFS}).String())
+	query := url.Values{}
+	if vfs != "" {
+		query.Set("vfs", vfs)
+	}
+	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
 	}
-	return &connector{base, path, look}, nil
+	return &connector{Connector: base, path: path, look: look, logger: logger}, nil
 }
 
-// connector creates the file with fileMode if it does not exist, and switches it to
-// write-ahead mode.
+// connector creates the file with fileMode if it does not exist, switches it to write-ahead mode, and writes again what
+// it finds in the log.
 type connector struct {
 	driver.Connector
 	path string
-	look bool // do neither
+	look bool // do nothing of that
+
+	logger *slog.Logger
+
+	mu        sync.Mutex
+	rewritten bool
 }
 
 // walAttempts bounds how often the switch to write-ahead mode is tried. Only a
@@ -56,40 +72,89 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setUpFile(ctx, conn, c.look); err != nil {
+	if err := c.setUp(ctx, conn); err != nil {
+		exitIfFlushFailed(c.logger, c.path, err)
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func setUpFile(ctx context.Context, conn driver.Conn, look bool) error {
-	execer, ok := conn.(driver.ExecerContext)
+func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
+	query, ok := conn.(driver.QueryerContext)
 	if !ok {
-		return fmt.Errorf("sqlstore: a connection of type %T cannot execute with a context", conn)
+		return fmt.Errorf("sqlstore: a connection of type %T cannot query with a context", conn)
 	}
-	exec := func(text string) error {
-		if _, err := execer.ExecContext(ctx, text, nil); err != nil {
-			return fmt.Errorf("%s: %w", text, err)
+	// exec returns the first column of the first row, nil if there is no row.
+	exec := func(text string) (driver.Value, error) {
+		rows, err := query.QueryContext(ctx, text, nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
 		}
-		return nil
+		row := make([]driver.Value, max(1, len(rows.Columns())))
+		if err = rows.Next(row); errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return row[0], errors.Join(err, rows.Close())
 	}
-	err := exec("PRAGMA busy_timeout = 10000")
-	if err != nil || look {
+	if _, err := exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTimeout.Milliseconds())); err != nil || c.look {
 		return err
 	}
-	// It only has an effect on a new file, or one that is vacuumed with each commit. Its cost is not measurable.
-	if err := exec("PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
+	if err := setUpFile(exec); err != nil {
+		return err
+	}
+	return c.rewriteLogOnce(exec)
+}
+
+// rewriteLogOnce writes the log again, before anything is added to it; see rewriteLog.
+func (c *connector) rewriteLogOnce(exec execute) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path, err := realPath(c.path)
+	if err != nil || c.rewritten {
+		return err
+	}
+	path += logSuffix
+	if filled, err := inLog(path); err != nil || !filled {
+		c.rewritten = err == nil
+		return err
+	}
+	if _, err := exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err = rewriteLog(path)
+	if _, failed := exec("ROLLBACK"); err != nil || failed != nil {
+		err = errors.Join(err, failed)
+		return fmt.Errorf("sqlstore: the write-ahead log that the last process left cannot be brought to disk, look for errors of the disk in the kernel's log: %w", err)
+	}
+	c.rewritten = true
+	return nil
+}
+
+// busyTimeout bounds how long a statement waits for a lock of another process.
+const busyTimeout = 10 * time.Second
+
+// execute executes a statement and returns the first column of its first row.
+type execute = func(text string) (driver.Value, error)
+
+func setUpFile(exec execute) error {
+	// Setting it writes to the file, whatever it is. It only has an effect on a new file, or one that is vacuumed with each
+	// commit. Its cost is not measurable.
+	mode, err := exec("PRAGMA auto_vacuum")
+	if err == nil && mode != int64(incrementalVacuum) {
+		_, err = exec(fmt.Sprintf("PRAGMA auto_vacuum = %d", incrementalVacuum))
+	}
+	if err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		err := exec("PRAGMA journal_mode = WAL")
+		_, err := exec("PRAGMA journal_mode = WAL")
 		if err == nil || attempt == walAttempts || !busy(err) {
 			return err
 		}
 		// The switch does not wait for a lock, unlike all other statements. BEGIN
 		// IMMEDIATE waits for the write lock.
-		if err := exec("BEGIN IMMEDIATE"); err == nil {
-			if err := exec("ROLLBACK"); err != nil {
+		if _, err := exec("BEGIN IMMEDIATE"); err == nil {
+			if _, err := exec("ROLLBACK"); err != nil {
 				return err
 			}
 		} else if !busy(err) {
@@ -107,9 +172,8 @@ func busy(err error) bool {
 func sessionStatements(write bool, pageCache int64) []string {
 	statements := []string{
 		"PRAGMA synchronous = FULL",
-		// Fewer checkpoints: measured, a third to twice as many more writes per second, at
-		// the cost of an occasional slow write and a log of about 40 MB.
-		"PRAGMA wal_autocheckpoint = 10000",
+		"PRAGMA wal_autocheckpoint = 0", // see checkpoint.go
+		fmt.Sprintf("PRAGMA journal_size_limit = %d", keptLog),
 		"PRAGMA temp_store = MEMORY",
 		"PRAGMA trusted_schema = OFF",
 	}

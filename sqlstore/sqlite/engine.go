@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -15,15 +17,16 @@ import (
 // lock.go). Other programs may read it, and even write: SQLite's locks serialise all
 // transactions.
 type engine struct {
-	path   string
-	logger *slog.Logger
+	path        string
+	logger      *slog.Logger
+	checkpoints *checkpoints
 }
 
 // OpenDB makes the pools of the database u names. It opens no file; the directory of
 // the database is created (mode 0700) if it does not exist.
 func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	o = o.WithDefaults(defaultReadConns())
-	base, err := connect(u, o.Look)
+	base, err := connect(u, o.Look, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +34,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	if o.WrapConnector != nil {
 		base = o.WrapConnector(base)
 	}
-	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger}, sqldb.Pools{
+	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger, checkpoints: newCheckpoints()}, sqldb.Pools{
 		Read:  &sqldb.Session{Base: base, Statements: sessionStatements(false, reader)},
 		Write: &sqldb.Session{Base: base, Statements: sessionStatements(true, writer)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
 	}), nil
@@ -59,6 +62,14 @@ func (*engine) Failed(error) {}
 
 // Reconnects implements sqldb.Engine.
 func (*engine) Reconnects() int64 { return 0 }
+
+// Collectors implements sqldb.Engine.
+func (e *engine) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{e.checkpoints.total, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sqlbrain_sqlite_log_bytes",
+		Help: "Size of the file of SQLite's write-ahead log. It grows while something reads an older state.",
+	}, func() float64 { return float64(logSize(e.path)) })}
+}
 
 // Bounds implements sqldb.Engine: a file is one partition.
 func (*engine) Bounds(context.Context, sqldb.Info, sqldb.Querier) ([][]byte, error) { return nil, nil }

@@ -25,7 +25,7 @@ var (
 
 // fullDisk makes the logs that are opened during the test be on that disk. The test must not be parallel.
 func fullDisk(t *testing.T) {
-	require.NoError(t, registerGather())
+	require.NoError(t, registerVFS())
 	roomyOpen = baseVFS.FxOpen
 	baseVFS.FxOpen = pointer(openOnFullDisk)
 	t.Cleanup(func() { baseVFS.FxOpen = roomyOpen })
@@ -43,8 +43,7 @@ func openOnFullDisk(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uin
 	return rc
 }
 
-// writeOnFullDisk writes a part of what does not fit, and fails, as the default file system does. The random
-// bytes that the log may have in place of the rest must not be equal to it by chance.
+// writeOnFullDisk writes a part of what does not fit, and fails, as the default file system does.
 func writeOnFullDisk(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	if room.Add(-1) >= 0 {
 		return function[transfer](roomyWrite)(tls, file, data, n, offset)
@@ -63,7 +62,7 @@ func TestCommitOnAFullDiskHasAKnownOutcome(t *testing.T) {
 	raw := newURL(t)
 	path := parse(t, raw).Path
 	s := openURL(t, raw, sqlstore.Options{})
-	key, value := []byte("k"), bytes.Repeat([]byte("v"), 4*gatherBytes)
+	key, value := []byte("k"), bytes.Repeat([]byte("v"), 4*bufferSize)
 	commit := func() error {
 		b := s.BeginBatchWrite()
 		b.PutIfNotExist(key, value)

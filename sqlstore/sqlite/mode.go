@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
@@ -15,7 +16,7 @@ const fileMode fs.FileMode = 0o600
 
 // sqliteSuffixes are added to a database's name to name its files. SQLite gives the log and
 // the shared memory the mode of the database.
-var sqliteSuffixes = []string{"", "-wal", "-shm", lockSuffix}
+var sqliteSuffixes = []string{"", logSuffix, "-shm", lockSuffix}
 
 // createPrivate creates an empty file with fileMode, whatever the umask. A file that
 // exists is left as it is.
@@ -27,7 +28,34 @@ func createPrivate(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(fileMode), f.Close())
+	return errors.Join(f.Chmod(fileMode), f.Close(), flushDir(filepath.Dir(path)))
+}
+
+// createDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo that.
+func createDir(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if err := createDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return flushDir(parent)
+}
+
+// flushDir flushes the names of the files in a directory. Windows has no call for that. Tests replace it.
+var flushDir = func(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // warnOfModes logs the files of the SQLite database at path that other users may read

@@ -7,9 +7,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Size implements sqldb.Engine: the file's pages, and those that are not free. The write-ahead log
-// next to it is not counted.
-func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64, err error) {
+// Size implements sqldb.Engine: the database's pages and its log's file, and the pages that are not free.
+func (e *engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64, err error) {
 	conn, err := db.Read().Conn(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -25,8 +24,11 @@ func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64
 		}
 	}
 	// The two counts were read at different times.
-	return pages * bytes, max(pages-free, 1) * bytes, nil
+	return pages*bytes + logSize(e.path), max(pages-free, 1) * bytes, nil
 }
+
+// incrementalVacuum is the mode in which free pages are given back when that is asked for.
+const incrementalVacuum = 2
 
 // vacuumPages is how many free pages are given back in one step, while commits wait.
 const vacuumPages = "512"
@@ -36,38 +38,44 @@ const vacuumPages = "512"
 // blocked. It does not merge half-empty pages; only VACUUM does. VACUUM is used on files
 // that another program created without incremental vacuum. It blocks commits, not reads,
 // until the whole file is rewritten.
+//
+// At the end the log is moved into the file and truncated, as far as readers permit.
 func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 	mode, err := pragma(ctx, db, "auto_vacuum")
 	if err != nil {
 		return err
 	}
-	const incremental = 2
-	if mode != incremental {
-		if _, err := db.Write().ExecContext(ctx, "VACUUM"); err != nil {
+	if mode != incrementalVacuum {
+		if err := e.write(ctx, db, "VACUUM"); err != nil {
 			return err
 		}
-		return checkpoint(ctx, db)
 	}
-	for before := int64(-1); ; {
+	for before := int64(-1); mode == incrementalVacuum; {
 		free, err := pragma(ctx, db, "freelist_count")
 		if err != nil {
 			return err
 		}
 		if free == 0 || before >= 0 && free >= before { // done, or deletes are faster
-			return checkpoint(ctx, db)
+			break
 		}
 		before = free
-		// It does its work while its (empty) rows are read.
-		err = sqldb.EachRow(ctx, db.Write(), "PRAGMA incremental_vacuum("+vacuumPages+")", nil, func(*sql.Rows) (bool, error) { return true, nil })
-		if err != nil {
+		if err := e.write(ctx, db, "PRAGMA incremental_vacuum("+vacuumPages+")"); err != nil {
 			return err
 		}
 	}
+	return e.write(ctx, db, "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
-// checkpoint moves the log into the file and truncates the log, as far as readers permit.
-func checkpoint(ctx context.Context, db *sqldb.Database) error {
-	return sqldb.EachRow(ctx, db.Write(), "PRAGMA wal_checkpoint(TRUNCATE)", nil, func(*sql.Rows) (bool, error) { return true, nil })
+// write executes a statement on the connection that writes, and reads its rows: some do their work only then.
+func (e *engine) write(ctx context.Context, db *sqldb.Database, text string) error {
+	conn, err := db.Write().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // only returns it to the pool, after which another commit may follow
+	err = sqldb.EachRow(ctx, conn, text, nil, func(*sql.Rows) (bool, error) { return true, nil })
+	exitIfFlushFailed(e.logger, e.path, err)
+	return err
 }
 
 func pragma(ctx context.Context, db *sqldb.Database, name string) (n int64, err error) {

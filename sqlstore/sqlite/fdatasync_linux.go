@@ -19,13 +19,13 @@ var (
 // only if few clients write, whose answers come 0.03 ms earlier if the thread waits for the flush.
 const smallCommit = 64 << 10
 
-// syncData flushes the log, to which written bytes were added, as SQLite does where fdatasync is known when it
+// syncData flushes the log, to which unsynced bytes were added, as SQLite does where fdatasync is known when it
 // is compiled, which it is not in the driver: fsync flushes the times of the file as well, so each commit writes to the
 // journal of the file system.
-func syncData(_ *libc.TLS, file uintptr, _ int32, written int) int32 {
-	f := at[sqlite3.TunixFile](file) // the default file system's
+func syncData(_ *libc.TLS, file uintptr, _ int32, unsynced int) int32 {
+	f := at[sqlite3.TunixFile](file) // the default VFS's
 	err := errNotBegun
-	if written > smallCommit || runtime.GOMAXPROCS(0) == 1 {
+	if unsynced > smallCommit || runtime.GOMAXPROCS(0) == 1 {
 		err = kernelFdatasync(int(f.Fh))
 	}
 	for errors.Is(err, errNotBegun) || errors.Is(err, unix.EINTR) {

@@ -19,29 +19,28 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
 )
 
-// disk stands for the default file system's file in tests of gathering. SQLite's functions
+// disk stands for the default file system's file in tests of the VFS. SQLite's functions
 // have no receivers, so there is one, and its tests are not parallel.
 var disk struct {
 	content []byte
 	calls   []string
 	fails   bool
-	room    int // bytes that the file may have; 0: any number
 }
 
 func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 	t.Helper()
-	if err := registerGather(); err != nil {
+	if err := registerVFS(); err != nil {
 		t.Fatal(err)
 	}
 	tls = libc.NewTLS()
-	file = libc.Xcalloc(tls, 1, libc.Tsize_t(uintptr(baseVFS.FszOsFile)+unsafe.Sizeof(gathering{})))
+	file = libc.Xcalloc(tls, 1, libc.Tsize_t(uintptr(baseVFS.FszOsFile)+unsafe.Sizeof(walFile{})))
 	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
 	*at[sqlite3.Tsqlite3_io_methods](methods) = sqlite3.Tsqlite3_io_methods{
 		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead), FxTruncate: pointer(diskTruncate),
 		FxSync: pointer(diskSync), FxFileSize: pointer(diskSize), FxClose: pointer(diskClose), FxShmLock: pointer(diskLock),
 	}
-	gatheringOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
-	disk.content, disk.calls, disk.fails, disk.room = nil, nil, false, 0
+	walFileOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
+	disk.content, disk.calls, disk.fails = nil, nil, false
 	t.Cleanup(func() {
 		libc.Xfree(tls, methods)
 		libc.Xfree(tls, file)
@@ -53,7 +52,7 @@ func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 func diskWrite(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
 	disk.calls = append(disk.calls, fmt.Sprintf("write %d", n))
 	end := int(offset) + int(n)
-	if disk.fails || disk.room > 0 && end > disk.room {
+	if disk.fails {
 		return sqlite3.SQLITE_FULL
 	}
 	if end > len(disk.content) {
@@ -95,18 +94,17 @@ func writeTo(tls *libc.TLS, file uintptr, data []byte, offset int64) int32 {
 	p := libc.Xmalloc(tls, libc.Tsize_t(len(data)))
 	defer libc.Xfree(tls, p)
 	copy(unsafe.Slice(at[byte](p), len(data)), data)
-	return gatherWrite(tls, file, p, int32(len(data)), offset)
+	return vfsWrite(tls, file, p, int32(len(data)), offset)
 }
 
-func TestGatherWritesFramesInOneCallBeforeSync(t *testing.T) {
+func TestFramesAreWrittenInOneCallBeforeSync(t *testing.T) {
 	tls, file := diskFile(t)
-	gatheringOf(file).extent = extendBytes
 	for frame := range int64(10) {
 		writeTo(tls, file, make([]byte, 24), frame*4120)
 		writeTo(tls, file, make([]byte, 4096), frame*4120+24)
 	}
-	gatherSync(tls, file, 0)
-	if rc := gatherClose(tls, file); rc != sqlite3.SQLITE_OK {
+	vfsSync(tls, file, 0)
+	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK {
 		t.Error(rc)
 	}
 	if want := []string{"write 41200", "sync", "close"}; !slices.Equal(disk.calls, want) {
@@ -114,66 +112,22 @@ func TestGatherWritesFramesInOneCallBeforeSync(t *testing.T) {
 	}
 }
 
-func TestGatherReportsFailedWriteInsteadOfSync(t *testing.T) {
+func TestFailedWriteIsReportedInPlaceOfSync(t *testing.T) {
 	tls, file := diskFile(t)
 	writeTo(tls, file, []byte("lost"), 0)
 	disk.fails = true
-	if rc := gatherSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4", "write 24"}) {
-		t.Errorf("%d after %v, want %d after one write and the attempt to destroy it", rc, disk.calls, sqlite3.SQLITE_FULL)
+	if rc := vfsSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4"}) {
+		t.Errorf("%d after %v, want %d after one write", rc, disk.calls, sqlite3.SQLITE_FULL)
 	}
 	disk.fails = false
 	writeTo(tls, file, []byte("kept"), 4)
-	if rc := gatherClose(tls, file); rc != sqlite3.SQLITE_OK || !bytes.HasPrefix(disk.content, []byte("\x00\x00\x00\x00kept")) {
+	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK || !bytes.HasPrefix(disk.content, []byte("\x00\x00\x00\x00kept")) {
 		t.Errorf("%d, %q", rc, disk.content[:min(8, len(disk.content))])
 	}
 }
 
-// TestGatherExtendsTheFileAhead: of the writes that fit into what the file has, none changes its size.
-func TestGatherExtendsTheFileAhead(t *testing.T) {
-	tls, file := diskFile(t)
-	commit := func(data []byte, at int64) {
-		writeTo(tls, file, data, at)
-		gatheringOf(file).synced = false // the file has no descriptor
-		if rc := gatherSync(tls, file, 0); rc != sqlite3.SQLITE_OK {
-			t.Fatal(rc)
-		}
-	}
-	data := bytes.Repeat([]byte("d"), gatherBytes/2)
-	grown := 0
-	for at := int64(0); at < 3*extendBytes; at += int64(len(data)) {
-		before := len(disk.content)
-		if commit(data, at); len(disk.content) != before {
-			grown++
-		}
-		if !bytes.Equal(disk.content[at:][:len(data)], data) || len(disk.content)%extendBytes != 0 {
-			t.Fatalf("other content at %d of %d", at, len(disk.content))
-		}
-	}
-	if grown != 3 {
-		t.Errorf("the file was extended %d times, want 3", grown)
-	}
-
-	// What another process wrote after the data stays.
-	gatheringOf(file).extent = 0
-	disk.content[extendBytes+7] = 'x'
-	disk.content = disk.content[:extendBytes+8]
-	if commit(data, 0); len(disk.content) != 2*extendBytes || disk.content[extendBytes+7] != 'x' {
-		t.Errorf("%d bytes, %q", len(disk.content), disk.content[extendBytes+7])
-	}
-
-	// No room is no error, nor is it looked for at each write.
-	gatherTruncate(tls, file, 0)
-	disk.room, disk.calls = gatherBytes+1, nil
-	commit(data, 0)
-	commit(data, int64(len(data)))
-	if want := []string{"write 32768", "write 65536", "sync", "write 32768", "sync"}; !slices.Equal(disk.calls, want) {
-		t.Errorf("%v, want %v", disk.calls, want)
-	}
-}
-
-// TestGatherKeepsTheFilesContent compares random calls with the same calls on a slice. The file may be
-// longer.
-func TestGatherKeepsTheFilesContent(t *testing.T) {
+// TestCoalescingKeepsTheFilesContent compares random calls with the same calls on a slice.
+func TestCoalescingKeepsTheFilesContent(t *testing.T) {
 	for seed := range uint64(50) {
 		tls, file := diskFile(t)
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -182,22 +136,22 @@ func TestGatherKeepsTheFilesContent(t *testing.T) {
 		for range 60 {
 			switch r.IntN(12) {
 			case 0:
-				gatheringOf(file).synced = false // the file has no descriptor
-				gatherSync(tls, file, 0)
+				walFileOf(file).synced = false // the file has no descriptor
+				vfsSync(tls, file, 0)
 			case 1:
 				next = r.IntN(len(want) + 1)
 			case 2:
 				n := r.IntN(len(want) + 1)
 				want = want[:n]
-				gatherTruncate(tls, file, int64(n))
+				vfsTruncate(tls, file, int64(n))
 			case 3:
 				var size int64
 				p := libc.Xmalloc(tls, 8)
-				gatherFileSize(tls, file, p)
+				vfsFileSize(tls, file, p)
 				size = *at[int64](p)
 				libc.Xfree(tls, p)
-				if size != int64(len(disk.content)) || size < int64(len(want)) {
-					t.Fatalf("seed %d: size %d of %d, want %d or more", seed, size, len(disk.content), len(want))
+				if size != int64(len(want)) {
+					t.Fatalf("seed %d: size %d, want %d", seed, size, len(want))
 				}
 			case 4:
 				if len(want) == 0 {
@@ -206,13 +160,13 @@ func TestGatherKeepsTheFilesContent(t *testing.T) {
 				from := r.IntN(len(want))
 				p := libc.Xcalloc(tls, 1, 100)
 				n := min(100, len(want)-from)
-				gatherRead(tls, file, p, int32(n), int64(from))
+				vfsRead(tls, file, p, int32(n), int64(from))
 				if !bytes.Equal(unsafe.Slice(at[byte](p), n), want[from:from+n]) {
 					t.Fatalf("seed %d: read something else at %d", seed, from)
 				}
 				libc.Xfree(tls, p)
 			default:
-				data := bytes.Repeat([]byte{byte(r.IntN(256))}, 1+r.IntN(gatherBytes/4))
+				data := bytes.Repeat([]byte{byte(r.IntN(256))}, 1+r.IntN(bufferSize/4))
 				writeTo(tls, file, data, int64(next))
 				if end := next + len(data); end > len(want) {
 					want = append(want, make([]byte, end-len(want))...)
@@ -221,8 +175,8 @@ func TestGatherKeepsTheFilesContent(t *testing.T) {
 				next += len(data)
 			}
 		}
-		gatherClose(tls, file)
-		if !bytes.HasPrefix(disk.content, want) {
+		vfsClose(tls, file)
+		if !bytes.Equal(disk.content, want) {
 			t.Fatalf("seed %d: the file has other content", seed)
 		}
 	}

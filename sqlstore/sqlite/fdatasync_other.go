@@ -6,5 +6,5 @@ import "modernc.org/libc"
 
 // syncData flushes the log.
 func syncData(tls *libc.TLS, file uintptr, flags int32, _ int) int32 {
-	return function[syncFile](gatheringOf(file).base.FxSync)(tls, file, flags)
+	return function[syncFile](walFileOf(file).base.FxSync)(tls, file, flags)
 }

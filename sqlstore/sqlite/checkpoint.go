@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// The log has a frame for each page that a commit changed. A checkpoint moves frames into the database. When it has moved
+// all and nobody reads the log, the next commit begins the log anew, in the same file. SQLite would make checkpoints by
+// itself, within commits, and keep their errors to itself; so they are switched off, and made here.
+//
+// A passive checkpoint waits for nobody. While clients read the table all the time, there is always a reader who needs the
+// log, and it only grows. Then a restarting one waits for the readers of that moment, for restartWait at most, while
+// commits wait for it. If a reader takes longer than that, it is tried again when the log has grown by a quarter. So the log has
+// twice checkpointFrames, or a quarter more than it had when the longest read ended.
+// keptLog is the size in bytes to which a log that grew beyond it is truncated when it begins anew.
+const keptLog = 64 << 20
+
+// Tests replace these.
+var (
+	// checkpointFrames: fewer checkpoints make a third to twice as many more writes a second, at the cost of an
+	// occasional slow write and a log of about 40 MB.
+	checkpointFrames = 10_000
+	// countPages is the number of changed pages, as estimated, after which the log's frames are counted.
+	countPages  = 500
+	restartWait = 100 * time.Millisecond
+)
+
+func restartFrames() int { return 2 * checkpointFrames }
+
+// checkpoints decides when to make a checkpoint. Whoever has the connection that writes uses it.
+type checkpoints struct {
+	changed   int // pages, as estimated, since the frames were counted
+	restartAt int // frames from which readers are waited for
+	total     *prometheus.CounterVec
+}
+
+func newCheckpoints() *checkpoints {
+	c := &checkpoints{restartAt: restartFrames(), total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sqlbrain_sqlite_checkpoints_total",
+		Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete ones, partial ones because something reads an older state, and failed ones.",
+	}, []string{"result"})}
+	for _, result := range []string{"complete", "partial", "failed"} {
+		c.total.WithLabelValues(result)
+	}
+	return c
+}
+
+// committed is called after a commit of ops. A checkpoint that fails does not undo them.
+func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) {
+	c := e.checkpoints
+	for _, op := range ops {
+		c.changed += 2 + (len(op.Key)+len(op.Value))>>12 // a page of each tree
+	}
+	if c.changed < countPages {
+		return
+	}
+	c.changed = 0
+	if err := e.checkpointIfLong(ctx, conn); err != nil {
+		c.total.WithLabelValues("failed").Inc()
+		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err, "log_bytes", logSize(e.path))
+	}
+}
+
+func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn) error {
+	c := e.checkpoints
+	frames, moved, err := e.checkpoint(ctx, conn, "NOOP")
+	if err != nil || frames < checkpointFrames {
+		return err
+	}
+	if frames >= c.restartAt {
+		if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
+			return err
+		}
+		frames, moved, err = e.checkpoint(ctx, conn, "RESTART")
+		c.restartAt = max(restartFrames(), frames+frames/4)
+		err = errors.Join(err, setBusyTimeout(ctx, conn, busyTimeout))
+	} else if moved < frames {
+		frames, moved, err = e.checkpoint(ctx, conn, "PASSIVE")
+	} else {
+		return nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case moved < frames:
+		c.total.WithLabelValues("partial").Inc()
+	default:
+		c.restartAt = restartFrames()
+		c.total.WithLabelValues("complete").Inc()
+	}
+	return nil
+}
+
+// checkpoint returns how many frames the log has, and how many of them the database has. With mode NOOP it only looks.
+func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, mode string) (frames, moved int, err error) {
+	var busy int
+	err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
+	exitIfFlushFailed(e.logger, e.path, err)
+	return frames, moved, err
+}
+
+func setBusyTimeout(ctx context.Context, conn *sql.Conn, d time.Duration) error {
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
+	return err
+}
+
+// exit ends the process. Tests replace it.
+var exit = os.Exit
+
+// exitIfFlushFailed ends the process if err says that the log or the database could not be flushed to disk. Linux then takes the
+// data for flushed, so that the next flush succeeds without them: whatever the process acknowledged later might
+// depend on data that are not on disk. The next process writes the log again, and moves all of it into the database again.
+func exitIfFlushFailed(logger *slog.Logger, path string, err error) {
+	var s *sqlite.Error
+	if errors.As(err, &s) && (s.Code() == sqlite3.SQLITE_IOERR_FSYNC || s.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {
+		logger.Error("the SQLite database could not be flushed to disk, and nothing that it says about its data can be relied on until it is opened again; the process exits. Look for errors of the disk in the kernel's log, then start it again",
+			"file", path, "error", err)
+		exit(1)
+	}
+}

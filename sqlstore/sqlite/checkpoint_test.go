@@ -1,0 +1,204 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+func put(t *testing.T, s *sqldb.Store, key string, bytes int) {
+	t.Helper()
+	require.NoError(t, commitPut(t, s, key, bytes))
+}
+
+func commitPut(t *testing.T, s *sqldb.Store, key string, bytes int) error {
+	b := s.BeginBatchWrite()
+	b.Put([]byte(key), fmt.Appendf(make([]byte, bytes), "%d", puts.Add(1))) // SQLite writes nothing for what is there
+	return b.Commit(t.Context())
+}
+
+var puts atomic.Int64
+
+// logFrames returns how many frames the log has.
+func logFrames(t *testing.T, s *sqldb.Store) (frames int) {
+	t.Helper()
+	var busy, moved int
+	require.NoError(t, s.Database().SQL().QueryRow("PRAGMA wal_checkpoint(NOOP)").Scan(&busy, &frames, &moved))
+	return frames
+}
+
+// TestLogIsBoundedWhileClientsRead: during each commit there is a reader who began before it, so that no passive checkpoint
+// finds the whole log unused. He ends when a commit waits for him.
+func TestLogIsBoundedWhileClientsRead(t *testing.T) {
+	frames, pages, wait := checkpointFrames, countPages, restartWait
+	checkpointFrames, countPages, restartWait = 100, 20, time.Minute
+	defer func() { checkpointFrames, countPages, restartWait = frames, pages, wait }()
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	put(t, s, "k", 1)
+	for began, before := 0, 0; began < 3; {
+		reader, err := s.Database().Read().BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		var n int
+		require.NoError(t, reader.QueryRow("SELECT count(*) FROM object").Scan(&n))
+		committed := make(chan error, 1)
+		go func() { committed <- commitPut(t, s, "k", 50_000) }()
+		end := time.AfterFunc(200*time.Millisecond, func() { _ = reader.Rollback() })
+		require.NoError(t, <-committed)
+		end.Stop()
+		if err := reader.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+			require.NoError(t, err)
+		}
+		now := logFrames(t, s)
+		require.Less(t, now, 10*checkpointFrames)
+		if now < before {
+			began++
+		}
+		before = now
+	}
+}
+
+// TestLogIsKeptAcrossStops: with its size, and nothing in it.
+func TestLogIsKeptAcrossStops(t *testing.T) {
+	t.Parallel()
+	raw := newURL(t)
+	path := parse(t, raw).Path
+	s := openURL(t, raw, sqlstore.Options{})
+	put(t, s, "k", 1<<20)
+	size := logSize(path)
+	require.Greater(t, size, int64(1<<20))
+	total, _, err := s.Size(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, total, size, "the log counts")
+	require.NoError(t, s.Close())
+	require.Equal(t, size, logSize(path))
+	filled, err := inLog(path + logSuffix)
+	require.NoError(t, err)
+	require.False(t, filled)
+
+	s = openURL(t, raw, sqlstore.Options{})
+	require.Zero(t, logFrames(t, s))
+	put(t, s, "k", 2)
+	require.Equal(t, size, logSize(path))
+	require.NoError(t, s.Defragment(t.Context()))
+	require.Zero(t, logSize(path))
+}
+
+// TestLogThatGrewIsTruncated: when it begins anew.
+func TestLogThatGrewIsTruncated(t *testing.T) {
+	t.Parallel()
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	b := s.BeginBatchWrite()
+	for i := range 10 {
+		b.Put(fmt.Append(nil, i), make([]byte, keptLog/8))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.Greater(t, logSize(parse(t, raw).Path), int64(keptLog))
+	for i := range 2 { // the first one is in the log that has grown
+		put(t, s, "k", 10+i)
+		_, err := s.Database().SQL().Exec("PRAGMA wal_checkpoint(RESTART)")
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, logSize(parse(t, raw).Path), int64(keptLog))
+}
+
+// TestOtherVersionOfSQLiteHasItsOwnVFS also fails when the driver's SQLite is a new one: read what it does with a VFS, above all
+// for its log, and then change checkedVersion.
+func TestOtherVersionOfSQLiteHasItsOwnVFS(t *testing.T) {
+	require.Equal(t, checkedVersion, sqlite3.SQLITE_VERSION)
+	version = "3.0.0"
+	defer func() { version = sqlite3.SQLITE_VERSION }()
+	name, err := chooseVFS()
+	require.NoError(t, err)
+	require.Empty(t, name)
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	for i := range 20 {
+		put(t, s, strconv.Itoa(i), 8<<20)
+	}
+	require.Less(t, logFrames(t, s), 2*checkpointFrames, "it was begun anew")
+	require.NoError(t, s.Close())
+	require.NoFileExists(t, parse(t, raw).Path+logSuffix, "as that VFS does it")
+}
+
+func TestRewriteLogKeepsIt(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x"+logSuffix)
+	content := make([]byte, 3<<20+17)
+	for i := range content {
+		content[i] = byte(i / 1000)
+	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	before, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		require.NoError(t, rewriteLog(path))
+		after, err := os.Stat(path)
+		require.NoError(t, err)
+		return after.ModTime().After(before.ModTime())
+	}, time.Minute, time.Millisecond, "it is written")
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, content, got)
+	require.Error(t, rewriteLog(path+"none"))
+}
+
+// TestLogThatCannotBeRewrittenIsRefused: it may not be on disk.
+func TestLogThatCannotBeRewrittenIsRefused(t *testing.T) {
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	put(t, s, "k", 10)
+	crashed := copyOf(t, parse(t, raw).Path)
+	rewrite := rewriteLog
+	rewriteLog = func(string) error { return os.ErrInvalid }
+	defer func() { rewriteLog = rewrite }()
+	db, err := OpenDB(parse(t, crashed), sqlstore.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	err = migrations.Up(t.Context(), db.DialectName(), db.SQL())
+	require.ErrorIs(t, err, os.ErrInvalid)
+	require.ErrorContains(t, err, "write-ahead log that the last process left")
+	rewriteLog = rewrite
+	require.NoError(t, migrations.Up(t.Context(), db.DialectName(), db.SQL()))
+}
+
+// copyOf returns the URL of a copy of the database at path, as a crash leaves it.
+func copyOf(t *testing.T, path string) string {
+	t.Helper()
+	crashed := newURL(t)
+	after := parse(t, crashed).Path
+	require.NoError(t, os.Mkdir(filepath.Dir(after), 0o700))
+	for _, suffix := range []string{"", logSuffix} {
+		content, err := os.ReadFile(path + suffix)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(after+suffix, content, 0o600))
+	}
+	return crashed
+}
+
+// TestNewDirectoriesAreFlushed: their names are on disk before anything is acknowledged.
+func TestNewDirectoriesAreFlushed(t *testing.T) {
+	plain := flushDir
+	defer func() { flushDir = plain }()
+	var flushed []string
+	flushDir = func(path string) error {
+		flushed = append(flushed, path)
+		return plain(path)
+	}
+	dir := t.TempDir()
+	openURL(t, "sqlite://"+filepath.Join(dir, "a", "b", "x.db"), sqlstore.Options{})
+	require.Subset(t, flushed, []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")})
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package sqlite
+
+// mountPoint is known on Linux only.
+func mountPoint(string) bool { return false }
