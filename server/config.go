@@ -64,7 +64,8 @@ type Config struct {
 
 	// PeerURLs are http, https, unix or unixs URLs to listen on for the other
 	// members; port 0 lets the system choose. Without PeerNode, or with no URL,
-	// nothing listens. PeerCredentials decide on TLS, whatever the scheme.
+	// nothing listens; without Members, MemberList answers with them. PeerCredentials
+	// decide on TLS, whatever the scheme.
 	PeerURLs []string
 	// PeerCredentials authenticate the other members. They are needed to listen.
 	PeerCredentials credentials.TransportCredentials

@@ -24,6 +24,7 @@ type fakeNode struct {
 	serving error
 	err     error // of every call
 	alarms  []quota.Alarm
+	noQuota bool
 	health  fakeHealth
 	users   *auth.Rows // nil: noUsers
 
@@ -75,9 +76,13 @@ func (f *fakeNode) Status() backend.Status {
 	if f.serving != nil {
 		leader = 0
 	}
+	quota := int64(1 << 30)
+	if f.noQuota {
+		quota = 0
+	}
 	return backend.Status{
 		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
-		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: 1 << 30, Leader: leader, NotServing: f.serving,
+		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: quota, Leader: leader, NotServing: f.serving,
 	}
 }
 

@@ -351,6 +351,13 @@ func TestGatewayCanBeSwitchedOff(t *testing.T) {
 	require.Equal(t, 404, status)
 }
 
+// etcd's alerts divide by the quota: a quota of 0 makes them fire for ever.
+func TestNoMetricOfTheQuotaWithoutOne(t *testing.T) {
+	_, body := call(t, startFake(t, &fakeNode{noQuota: true}, nil, func(*Config) {}), http.MethodGet, "/metrics", "")
+	require.Contains(t, body, "\netcd_mvcc_db_total_size_in_use_in_bytes ")
+	require.NotContains(t, body, "etcd_server_quota_backend_bytes")
+}
+
 func TestMetrics(t *testing.T) {
 	n := &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}, txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{
 		{Put: &mvcc.PutResult{}}, {Range: &mvcc.RangeResult{}}, {Txn: &mvcc.TxnResult{Results: []mvcc.OpResult{{Delete: &mvcc.DeleteResult{}}}}},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"testing"
 
@@ -100,13 +101,27 @@ func TestMemberChanges(t *testing.T) {
 	require.Equal(t, rpctypes.ErrGRPCStopped.Error(), err.Error(), "one that was removed has no say")
 }
 
-func TestSingleMemberRefusesChanges(t *testing.T) {
-	c := pb.NewClusterClient(dial(t, startFake(t, &fakeNode{}, nil, func(c *Config) { c.Name = "n1"; c.AdvertiseClientURLs = []string{"http://n1:2379"} })))
-	for _, linearizable := range []bool{false, true} {
-		got, err := c.MemberList(t.Context(), &pb.MemberListRequest{Linearizable: linearizable})
-		require.NoError(t, err)
-		require.Equal(t, (&pb.MemberListResponse{Header: clusterHeader(), Members: []*pb.Member{{ID: fakeMember, Name: "n1", ClientURLs: []string{"http://n1:2379"}}}}).String(), got.String())
+// JSON leaves empty lists out, and etcd's members always have peer URLs: clients such as etcd3gw rely on them.
+func TestSingleMemberListsPeerURLs(t *testing.T) {
+	clients := []string{"http://n1:2379"}
+	for _, peers := range [][]string{nil, {peerURL}} {
+		s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.Name, c.AdvertiseClientURLs, c.PeerURLs = "n1", clients, peers })
+		want := peers
+		if len(want) == 0 {
+			want = clients
+		}
+		for _, linearizable := range []bool{false, true} {
+			got, err := pb.NewClusterClient(dial(t, s)).MemberList(t.Context(), &pb.MemberListRequest{Linearizable: linearizable})
+			require.NoError(t, err)
+			require.Equal(t, (&pb.MemberListResponse{Header: clusterHeader(), Members: []*pb.Member{{ID: fakeMember, Name: "n1", PeerURLs: want, ClientURLs: clients}}}).String(), got.String())
+		}
+		_, body := call(t, s, http.MethodPost, "/v3/cluster/member/list", "{}")
+		require.Contains(t, body, `"peerURLs":["`+want[0]+`"]`)
 	}
+}
+
+func TestSingleMemberRefusesChanges(t *testing.T) {
+	c := pb.NewClusterClient(dial(t, startFake(t, &fakeNode{}, nil, func(*Config) {})))
 	_, add := c.MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: []string{peerURL}})
 	_, remove := c.MemberRemove(t.Context(), &pb.MemberRemoveRequest{ID: fakeMember})
 	_, update := c.MemberUpdate(t.Context(), &pb.MemberUpdateRequest{ID: fakeMember, PeerURLs: []string{peerURL}})

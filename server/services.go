@@ -23,7 +23,8 @@ type node interface {
 var _ node = (*backend.Backend)(nil)
 
 // newServices returns the handlers of all RPCs, and registers their metrics with r.
-// clientURLs are those that a node without a cluster lists for itself.
+// clientURLs are those that a node without a cluster lists for itself, also as its peer URLs if it has none: some
+// clients of the JSON API expect a list.
 func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clientURLs []string) (*etcd.Services, error) {
 	cfg := s.cfg
 	g, err := guard.New(guard.Config{
@@ -40,10 +41,14 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout, ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
 		r.MustRegister(s.forward.Collectors()...)
 	}
+	peerURLs := cfg.PeerURLs
+	if len(peerURLs) == 0 {
+		peerURLs = clientURLs
+	}
 	return etcd.New(etcd.Config{
 		Logger: cfg.Logger, Registerer: r, Node: s.node, Open: open, Guard: g, Streams: s.streams, Connect: s.inside.Connect,
 		Forward: s.forward, Mover: cfg.Mover, Members: cfg.Members,
-		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, ClientURLs: clientURLs, Alive: true}, Audit: cfg.Audit,
+		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, PeerURLs: peerURLs, ClientURLs: clientURLs, Alive: true}, Audit: cfg.Audit,
 		SnapshotDir: cfg.SnapshotDir, SnapshotPatience: cfg.snapshotPatience, MaxRequestBytes: cfg.MaxRequestBytes, MaxTxnOps: cfg.MaxTxnOps,
 	})
 }

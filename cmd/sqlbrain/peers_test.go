@@ -24,9 +24,12 @@ import (
 
 func TestSQLiteHasNoPeerPort(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
-	startNode(t, "--datastore", sqliteURL(t), "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=https://"+address)
+	n := startNode(t, "--datastore", sqliteURL(t), "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=https://"+address)
 	_, err := net.Dial("tcp", address)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	r, err := n.client(t).MemberList(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"https://" + address}, r.Members[0].PeerURLs)
 }
 
 // TestMembersNeedNoSettingsToTrustEachOther: they forward their clients' writes, and a

@@ -28,8 +28,9 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	if !clustered(dialect) {
 		c.Backend.Exclusive = true
 		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" || cfg.PeerInsecure {
-			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect")
+			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its peer URLs")
 		}
+		c.Server.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
 		b, err := backend.Open(ctx, store, c.Backend)
 		return &replica{backend: b}, err
 	}

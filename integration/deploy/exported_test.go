@@ -88,6 +88,7 @@ func openMember(t *testing.T) *prometheus.Registry {
 	own := node.DefaultConfig()
 	own.Store, own.Name, own.Version = store, "n1", "test"
 	own.Registerer, own.Backend.Registerer = registry, registry
+	own.Backend.QuotaBytes = 1 << 30 // without a quota there is no metric of it
 	n, err := node.Join(ctx, own)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.Close(context.WithoutCancel(ctx))) })

@@ -177,7 +177,7 @@ var scenes = map[string][]scene{
 	"SqlbrainQuotaNear": {
 		{"nine tenths", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, []string{"a"}},
 		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
-		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "0x40")}, nil},
+		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40")}, nil},
 	},
 	"SqlbrainAuditLogFailing": {
 		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")}, []string{"b"}},

@@ -162,7 +162,7 @@ var (
 	memberMasks = []mask{
 		{regexp.MustCompile(`\b[0-9a-f]{8,16}\b`), "MEMBER"},
 		{regexp.MustCompile(`"(ID|cluster_id|member_id)":\d+`), `"$1":0`},
-		// The nodes of sqlbrain have no peer addresses.
+		// A sqlbrain that serves no other members has no peer addresses, except on SQLite.
 		{regexp.MustCompile(`"peerURLs":\["http://HOST:PORT"\],`), ""},
 		{regexp.MustCompile(`default, http://HOST:PORT, `), "default, , "},
 	}

@@ -59,7 +59,7 @@ func gateway(r *reader) {
 }
 
 var (
-	// One server alone need not be found by others, and that of sqlbrain is not.
+	// A sqlbrain that serves no other members has no peer addresses, except on SQLite.
 	noPeers = mask{regexp.MustCompile(`"name":"[^"]*",("peerURLs":\["http://HOST:PORT"\],)?`), ""}
 	logOf   = mask{regexp.MustCompile(`"(leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse|dbSizeQuota)":"\d+",?`), ""}
 )

@@ -118,8 +118,10 @@ func registerStatus(r prometheus.Registerer, n Node) {
 		func(backend.Status) float64 { return 0 })
 	add("etcd_server_proposals_committed_total", "The total number of commits.",
 		func(s backend.Status) float64 { return float64(s.Sequence) })
-	add("etcd_server_quota_backend_bytes", "Current backend storage quota size in bytes.",
-		func(s backend.Status) float64 { return float64(s.QuotaBytes) })
+	if n.Status().QuotaBytes > 0 { // etcd's alerts divide by it, and etcd always has a quota
+		add("etcd_server_quota_backend_bytes", "Current backend storage quota size in bytes.",
+			func(s backend.Status) float64 { return float64(s.QuotaBytes) })
+	}
 	add("etcd_mvcc_db_total_size_in_bytes", "Total size of the underlying database in bytes.",
 		func(s backend.Status) float64 { return float64(s.DBSize) })
 	add("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the underlying database that are in use.",
