@@ -123,6 +123,10 @@ type Store interface {
 	// Size returns the bytes the table takes on disk, and how many of these are
 	// in use. Engines that only know an estimate return it.
 	Size(ctx context.Context) (total, inUse int64, err error)
+	// FreeSpace returns how many bytes are free on the disk of the database, and how many
+	// of them are a reserve for writes that make space: what is deleted takes space until
+	// it is compacted. Both are 0 if the engine does not know.
+	FreeSpace(ctx context.Context) (free, reserve int64, err error)
 	// Defragment gives unused space back as far as the engine can while serving.
 	Defragment(ctx context.Context) error
 }

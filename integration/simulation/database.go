@@ -507,6 +507,11 @@ func (s *session) Size(ctx context.Context) (total, inUse int64, err error) {
 	return n[0], n[1], err
 }
 
+// FreeSpace implements sqlstore.Store.
+func (s *session) FreeSpace(ctx context.Context) (free, reserve int64, err error) {
+	return s.d.store.FreeSpace(ctx)
+}
+
 // Defragment implements sqlstore.Store.
 func (s *session) Defragment(ctx context.Context) error {
 	_, err := statement(ctx, s, query, "defragment", func() (struct{}, error) {

@@ -82,6 +82,7 @@ func newProbe(b *Backend) *probe {
 			err = nil
 		}
 		p.note(started, commits, err)
+		b.space.Refused(err)
 		return struct{}{}, err
 	})
 	return p

@@ -109,6 +109,9 @@ func (l *leader) AuthRows() *auth.Rows { return l.b.AuthRows() }
 // Seen implements write.Leader.
 func (l *leader) Seen(chain coder.Chain) { l.b.seen.Note(chain) }
 
+// Refused implements write.Leader.
+func (l *leader) Refused(err error) { l.b.space.Refused(err) }
+
 // Publish implements write.Leader.
 func (l *leader) Publish(c write.Committed) error {
 	l.b.space.Grow(int64(c.Bytes))

@@ -35,7 +35,7 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Backen
 	}
 	working, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	b.workers.Go(func() { b.space.Run(working, b.log) })
+	b.workers.Go(func() { b.space.Run(working) })
 	b.workers.Go(func() { b.losses.Run(working) })
 	switch err := fence.CheckLost(ctx, b.store); {
 	case errors.Is(err, fence.ErrDataLost):
@@ -98,7 +98,6 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 		alarms: quota.NewAlarms(store), compacted: compact.NewMark(store),
 	}
 	b.seen = fence.NewSeen(b.Revision)
-	b.space = quota.NewSpace(store, b.alarms, cfg.QuotaBytes)
 	b.marks = coalesce.New(cfg.RequestTimeout, b.readMark)
 	b.probe = newProbe(b)
 	b.history = history.New(store, b.Mark)
@@ -113,6 +112,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Backend, e
 	if b.identity, err = loadIdentity(ctx, store, cfg.Name); err != nil {
 		return nil, err
 	}
+	b.space = quota.NewSpace(store, b.alarms, b.MemberID(), cfg.QuotaBytes, b.log)
 	b.losses = fence.NewLossRecorder(store, b.log, b.seen, b.MemberID(), b.compare)
 	if err := b.alarms.Load(ctx); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func (b *Backend) ListAlarms(ctx context.Context, as auth.Permit) ([]quota.Alarm
 }
 
 // Alarms returns the raised alarms that this node knows. A follower learns of changes within
-// a second.
+// a second, except of those that are not in the table, see quota.Space.
 func (b *Backend) Alarms() []quota.Alarm { return b.alarms.All() }
 
 // RaiseAlarm raises a and returns it.

@@ -14,10 +14,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// sized is a store that says how large it is.
+// sized is a store that says how large it is, and how much space its disk has.
 type sized struct {
 	sqlstore.Store
-	bytes atomic.Int64
+	bytes, free, reserve atomic.Int64
+}
+
+func (s *sized) FreeSpace(context.Context) (free, reserve int64, err error) {
+	return s.free.Load(), s.reserve.Load(), nil
 }
 
 func (s *sized) Size(context.Context) (total, inUse int64, err error) {
@@ -64,6 +68,59 @@ func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 	}
 	if got, err := b.DisarmAlarm(t.Context(), auth.System, alarm); err != nil || len(got) != 1 {
 		t.Fatalf("disarming: %v, %v", got, err)
+	}
+	mustTxn(t, b, put("k", "w"))
+}
+
+// On a full disk space can be made, and the alarm ends by itself.
+func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
+	store := &sized{Store: newStore(t)}
+	b := open(t, store, nil)
+	mustTxn(t, b, put("k", "v"))
+	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 100); err != nil {
+		t.Fatal(err)
+	}
+	closeBackend(t, b)
+	store.reserve.Store(1)
+	b = open(t, store, nil) // a disk that is full when the server starts
+	alarm := quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}
+	raised := func() {
+		t.Helper()
+		if got, err := b.ListAlarms(t.Context(), auth.System); err != nil || len(got) != 1 || got[0] != alarm {
+			t.Fatalf("alarms: %v, %v", got, err)
+		}
+		if got := b.Alarms(); len(got) != 1 || got[0] != alarm {
+			t.Fatalf("alarms: %v", got)
+		}
+		if _, err := b.Txn(t.Context(), auth.System, put("k", "w"), true); !errors.Is(err, quota.ErrNoSpace) {
+			t.Fatalf("a put: %v", err)
+		}
+		if _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
+			t.Fatalf("a grant: %v", err)
+		}
+	}
+	raised()
+	if got := b.Meta().Alarms; len(got) != 0 {
+		t.Errorf("a snapshot has the alarms %v", got)
+	}
+	mustTxn(t, b, del("k"))
+	if _, err := b.LeaseRevoke(t.Context(), auth.System, 5); err != nil {
+		t.Errorf("a revocation: %v", err)
+	}
+	if _, err := b.Compact(t.Context(), auth.System, b.Revision(), true); err != nil {
+		t.Errorf("a compaction: %v", err)
+	}
+	if got, err := b.DisarmAlarm(t.Context(), auth.System, alarm); err != nil || len(got) != 0 {
+		t.Errorf("disarming: %v, %v", got, err)
+	}
+	raised() // the disk is still full
+
+	store.free.Store(2)
+	if err := b.Defragment(t.Context(), auth.System); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Alarms(); len(got) != 0 {
+		t.Errorf("alarms: %v", got)
 	}
 	mustTxn(t, b, put("k", "w"))
 }

@@ -94,5 +94,5 @@ func (b *Backend) CountRange(table bool) {
 // Meta implements export.Node.
 func (b *Backend) Meta() export.Meta {
 	chain := b.seen.Chain()
-	return export.Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: b.AuthRows(), Alarms: b.Alarms()}
+	return export.Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: b.AuthRows(), Alarms: b.alarms.Stored()}
 }

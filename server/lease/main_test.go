@@ -114,6 +114,7 @@ func (l *testLeader) handOver() {
 
 func (l *testLeader) Confirm(context.Context) error { return l.Lost() }
 func (l *testLeader) TurnedAway() error             { return mvcc.ErrNotLeader }
+func (l *testLeader) Refused(error)                 {}
 func (l *testLeader) Ended() <-chan struct{}        { return l.ended }
 func (l *testLeader) AuthRows() *auth.Rows          { return l.users }
 func (l *testLeader) Seen(coder.Chain)              {}

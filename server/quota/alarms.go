@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -39,11 +40,13 @@ type Alarms struct {
 	mu      sync.RWMutex
 	raised  map[Alarm]bool
 	changes int // raised by set and Distrust, so that a Load notices them
+	// unstored are raised alarms of this node that are not in the table.
+	unstored map[Alarm]bool
 }
 
 // NewAlarms returns a set that is empty until Load.
 func NewAlarms(store sqlstore.Store) *Alarms {
-	return &Alarms{store: store, raised: make(map[Alarm]bool)}
+	return &Alarms{store: store, raised: make(map[Alarm]bool), unstored: make(map[Alarm]bool)}
 }
 
 // Load reads the alarms from the table. It has no effect if a change was committed, or
@@ -110,7 +113,18 @@ func (s *Alarms) set(a Alarm, raised bool) {
 	}
 }
 
-// Raised reports whether the alarm a is raised.
+// setUnstored raises the alarm a, or ends it, on this node alone.
+func (s *Alarms) setUnstored(a Alarm, raised bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if raised {
+		s.unstored[a] = true
+	} else {
+		delete(s.unstored, a)
+	}
+}
+
+// Raised reports whether the alarm a is raised in the table.
 func (s *Alarms) Raised(a Alarm) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -118,17 +132,21 @@ func (s *Alarms) Raised(a Alarm) bool {
 }
 
 // All returns the raised alarms, by member and type.
-func (s *Alarms) All() []Alarm {
+func (s *Alarms) All() []Alarm { return s.sorted(true) }
+
+// Stored returns the raised alarms that are in the table, by member and type.
+func (s *Alarms) Stored() []Alarm { return s.sorted(false) }
+
+func (s *Alarms) sorted(unstored bool) []Alarm {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all := make([]Alarm, 0, len(s.raised))
-	for a := range s.raised {
-		all = append(all, a)
+	all := maps.Clone(s.raised)
+	if unstored {
+		maps.Copy(all, s.unstored)
 	}
-	slices.SortFunc(all, func(x, y Alarm) int {
+	return slices.SortedFunc(maps.Keys(all), func(x, y Alarm) int {
 		return cmp.Or(cmp.Compare(x.MemberID, y.MemberID), cmp.Compare(x.Type, y.Type))
 	})
-	return all
 }
 
 // CheckWrite returns the error of a write while alarms are raised, nil if there is none:
@@ -148,9 +166,11 @@ func (s *Alarms) CheckWrite(takesSpace bool) error {
 func (s *Alarms) any(kind int32) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for a := range s.raised {
-		if a.Type == kind {
-			return true
+	for _, alarms := range []map[Alarm]bool{s.raised, s.unstored} {
+		for a := range alarms {
+			if a.Type == kind {
+				return true
+			}
 		}
 	}
 	return false

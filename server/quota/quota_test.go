@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -19,6 +21,9 @@ import (
 type table struct {
 	sqlstore.Store
 	bytes int64
+	// free and reserve are what FreeSpace returns, and full makes commits fail.
+	free, reserve atomic.Int64
+	full          atomic.Bool
 	// reading is called while the alarms are read.
 	reading func()
 	sizing  func() // the same for the size
@@ -38,11 +43,33 @@ func (s *table) Size(context.Context) (total, inUse int64, err error) {
 	return s.bytes, s.bytes, nil
 }
 
+func (s *table) FreeSpace(context.Context) (free, reserve int64, err error) {
+	return s.free.Load(), s.reserve.Load(), nil
+}
+
+func (s *table) BeginBatchWrite() sqlstore.BatchWrite { return fullBatch{s.Store.BeginBatchWrite(), s} }
+
+type fullBatch struct {
+	sqlstore.BatchWrite
+	s *table
+}
+
+func (b fullBatch) Commit(ctx context.Context) error {
+	if b.s.full.Load() {
+		return sqlstore.ErrFull
+	}
+	return b.BatchWrite.Commit(ctx)
+}
+
 func (s *table) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
 	if s.reading != nil {
 		s.reading()
 	}
 	return s.Store.Iter(ctx, r)
+}
+
+func newSpace(t *testing.T, store sqlstore.Store, alarms *Alarms, quota int64) *Space {
+	return NewSpace(store, alarms, 1, quota, slog.New(slog.NewTextHandler(t.Output(), nil)))
 }
 
 func newTable(t *testing.T) *table {
@@ -59,7 +86,7 @@ func newTable(t *testing.T) *table {
 func TestDefragmentRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTable(t)
-		s := NewSpace(store, NewAlarms(store), 0)
+		s := newSpace(t, store, NewAlarms(store), 0)
 		proceed := make(chan struct{})
 		var running atomic.Int32
 		store.rewriting = func() {
@@ -94,7 +121,7 @@ func TestDefragmentRunsOnceAtATime(t *testing.T) {
 
 func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 	store := newTable(t)
-	s := NewSpace(store, NewAlarms(store), 1000)
+	s := newSpace(t, store, NewAlarms(store), 1000)
 	store.bytes = 400
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,7 +147,7 @@ func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 	if err := s.Check(200); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("what was written during the refresh is not counted: %v", err)
 	}
-	if err := NewSpace(store, NewAlarms(store), 0).Check(1 << 40); err != nil {
+	if err := newSpace(t, store, NewAlarms(store), 0).Check(1 << 40); err != nil {
 		t.Errorf("without a quota: %v", err)
 	}
 }
@@ -128,7 +155,7 @@ func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 // Run refreshes, and so does each Defragment.
 func TestConcurrentRefreshesCountWhatWasWrittenOnce(t *testing.T) {
 	store := newTable(t)
-	s := NewSpace(store, NewAlarms(store), 1000)
+	s := newSpace(t, store, NewAlarms(store), 1000)
 	s.Grow(400)
 	store.sizing = func() {
 		store.sizing = func() {}
@@ -153,7 +180,7 @@ func TestConcurrentRefreshesCountWhatWasWrittenOnce(t *testing.T) {
 func TestExceededQuotaRequestsTheAlarmOnce(t *testing.T) {
 	store := newTable(t)
 	alarms := NewAlarms(store)
-	s := NewSpace(store, alarms, 1)
+	s := newSpace(t, store, alarms, 1)
 	for range 3 {
 		if err := s.Check(1); !errors.Is(err, ErrNoSpace) {
 			t.Fatal(err)
@@ -169,6 +196,68 @@ func TestExceededQuotaRequestsTheAlarmOnce(t *testing.T) {
 		t.Error("the alarm is requested although it is raised")
 	default:
 	}
+}
+
+// checkDiskFull fails the test unless puts are refused, the alarm is raised and not in the table, and deletes are
+// accepted; or, if not full, unless there is no alarm.
+func checkDiskFull(t *testing.T, a *Alarms, full bool) {
+	t.Helper()
+	if err := a.CheckWrite(true); errors.Is(err, ErrNoSpace) != full || err != nil && !full {
+		t.Errorf("a put: %v", err)
+	}
+	if err := a.CheckWrite(false); err != nil {
+		t.Errorf("a delete: %v", err)
+	}
+	var want []Alarm
+	if full {
+		want = []Alarm{{1, AlarmNoSpace}}
+	}
+	if all := a.All(); !slices.Equal(all, want) || len(a.Stored()) > 0 {
+		t.Errorf("alarms %v, in the table %v, want %v, none in the table", all, a.Stored(), want)
+	}
+}
+
+func TestFullDiskRaisesAlarmUntilItHasSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTable(t)
+		alarms := NewAlarms(store)
+		s := newSpace(t, store, alarms, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		steps := func(free int64, wait time.Duration, full bool) {
+			t.Helper()
+			store.free.Store(free)
+			time.Sleep(wait)
+			synctest.Wait()
+			checkDiskFull(t, alarms, full)
+		}
+		store.reserve.Store(1000)
+		steps(1000, refreshInterval, false)
+		steps(999, refreshInterval, true)
+		steps(1249, refreshInterval, true)
+		steps(1250, refreshInterval, false)
+		for range 3 { // while much is written it is noticed soon
+			s.Grow(1)
+			s.Grow(1)
+			steps(999, diskInterval, true)
+			s.Grow(1)
+			steps(5000, diskInterval, true)
+			steps(5000, refreshInterval, false)
+		}
+
+		// What the database says counts too, whatever the disk says.
+		s.Refused(sqlstore.ErrUnavailable)
+		checkDiskFull(t, alarms, false)
+		store.full.Store(true)
+		s.Refused(sqlstore.ErrFull)
+		checkDiskFull(t, alarms, true)
+		steps(5000, time.Minute, true)
+		store.full.Store(false)
+		steps(5000, refreshInterval, false)
+	})
 }
 
 func TestAlarmsRefuseWrites(t *testing.T) {

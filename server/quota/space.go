@@ -2,26 +2,39 @@ package quota
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// refreshInterval is how often Run asks the database for its size.
-const refreshInterval = 5 * time.Second
+const (
+	// refreshInterval is how often Run asks the database for its size.
+	refreshInterval = 5 * time.Second
+	// diskInterval is the shortest time between two looks at the free space while much is written. Less than the
+	// reserve can be written in it.
+	diskInterval = 100 * time.Millisecond
+	// probeBytes is what a full database must take before it counts as one that has space.
+	probeBytes = 64 << 10
+)
 
 // Space knows about how much space the table takes: what the database reported last, and
-// what was written since. Safe for concurrent use.
+// what was written since. It also knows whether the disk is full. Safe for concurrent use.
 type Space struct {
 	store  sqlstore.Store
 	alarms *Alarms
+	own    Alarm // raised while the disk is full
 	quota  int64
+	log    *slog.Logger
 	full   chan struct{}
+	grown  chan struct{} // has a value if something was written since Run looked
 	// defragmenting is held while Defragment runs: it needs a connection and the space of the table for itself.
 	defragmenting *semaphore.Weighted
 
@@ -29,16 +42,21 @@ type Space struct {
 	total, inUse int64 // bytes, as of the last refresh
 	written      int64 // bytes written in all
 	counted      int64 // of written, those before the last refresh
+	diskFull     bool
 }
 
-// NewSpace returns the space of store's table, with a quota in bytes; 0 is none.
-func NewSpace(store sqlstore.Store, alarms *Alarms, quota int64) *Space {
-	return &Space{store: store, alarms: alarms, quota: quota, full: make(chan struct{}, 1), defragmenting: semaphore.NewWeighted(1)}
+// NewSpace returns the space of store's table as the member sees it, with a quota in bytes; 0 is none.
+func NewSpace(store sqlstore.Store, alarms *Alarms, member uint64, quota int64, log *slog.Logger) *Space {
+	return &Space{
+		store: store, alarms: alarms, own: Alarm{MemberID: member, Type: AlarmNoSpace}, quota: quota, log: log,
+		full: make(chan struct{}, 1), grown: make(chan struct{}, 1), defragmenting: semaphore.NewWeighted(1),
+	}
 }
 
-// Refresh asks the database for the size of the table. It has no effect if a refresh that began after more was
-// written has ended before.
+// Refresh asks the database for the size of the table, and whether its disk is full. The size that it has read has no
+// effect if a refresh that began after more was written has ended before.
 func (s *Space) Refresh(ctx context.Context) error {
+	s.checkDisk(ctx, true)
 	s.mu.Lock()
 	before := s.written
 	s.mu.Unlock()
@@ -54,15 +72,87 @@ func (s *Space) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Run refreshes the size every few seconds until ctx ends.
-func (s *Space) Run(ctx context.Context, log *slog.Logger) {
-	for range retry.Every(ctx, refreshInterval) {
-		bounded, cancel := context.WithTimeout(ctx, refreshInterval)
-		if err := s.Refresh(bounded); err != nil && ctx.Err() == nil {
-			log.Warn("cannot read the size of the database", "error", err)
+// Run refreshes the size every few seconds until ctx ends, and looks at the free space while something is written.
+func (s *Space) Run(ctx context.Context) {
+	tick := time.NewTicker(refreshInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			bounded, cancel := context.WithTimeout(ctx, refreshInterval)
+			if err := s.Refresh(bounded); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot read the size of the database", "error", err)
+			}
+			cancel()
+		case <-s.grown:
+			s.checkDisk(ctx, false)
+			_ = retry.Sleep(ctx, diskInterval) // ctx ended: the loop sees it
 		}
-		cancel()
 	}
+}
+
+// checkDisk finds out whether the disk of the database is full. Only with mayClear, a disk that was full may have
+// space again.
+func (s *Space) checkDisk(ctx context.Context, mayClear bool) {
+	free, reserve, err := s.store.FreeSpace(ctx)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			s.log.Warn("cannot read the free space of the disk", "error", err)
+		}
+	case free < reserve:
+		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes and compaction", free, reserve))
+	case mayClear && s.isDiskFull() && free >= reserve+reserve/4: // not again and again at the limit
+		if err := s.probe(ctx); err == nil {
+			s.setDiskFull(nil)
+		}
+	}
+}
+
+// probe returns nil if the database has space for probeBytes: it writes them to the probe row, and takes them back.
+func (s *Space) probe(ctx context.Context) error {
+	for _, value := range [][]byte{make([]byte, probeBytes), coder.EncodeInt64(time.Now().Unix())} {
+		batch := s.store.BeginBatchWrite()
+		batch.Put(coder.ProbeKey(), value)
+		if err := batch.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Refused takes note of the error of a commit. If the database has no space left, the disk counts as full until Run
+// finds that it is not.
+func (s *Space) Refused(err error) {
+	if errors.Is(err, sqlstore.ErrFull) {
+		s.setDiskFull(err)
+	}
+}
+
+// setDiskFull records why the disk counts as full; nil: it does not. While it is, puts are refused, and this node has
+// a NOSPACE alarm, which is not in the table: there is no space for it.
+func (s *Space) setDiskFull(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full := why != nil
+	if full == s.diskFull {
+		return
+	}
+	s.diskFull = full
+	s.alarms.setUnstored(s.own, full)
+	if full {
+		s.log.Error("the disk of the database is full, refusing puts until it has space", "error", why)
+	} else {
+		s.log.Info("the disk of the database has space again")
+	}
+}
+
+func (s *Space) isDiskFull() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.diskFull
 }
 
 // Defragment lets the engine release unused space. Calls wait for each other. Errors: the database's, ctx's.
@@ -80,8 +170,12 @@ func (s *Space) Defragment(ctx context.Context) error {
 // Grow counts n bytes that were written.
 func (s *Space) Grow(n int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.written += n
+	s.mu.Unlock()
+	select {
+	case s.grown <- struct{}{}:
+	default: // Run has not looked since the last one
+	}
 }
 
 // Size returns the bytes that the table has and uses, as of the last refresh.

@@ -35,6 +35,9 @@ func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64
 	return max(inUse+free, 1), max(inUse, 1), err
 }
 
+// FreeSpace implements sqldb.Engine: a server does not say.
+func (*engine) FreeSpace() (free, reserve int64, err error) { return 0, 0, nil }
+
 // setDefragmentWait bounds how long, in seconds, Defragment waits until no transaction uses the table, at its start and at its
 // end. All later statements wait after it. A backup, or a transaction of a process that is frozen, may use the table for hours.
 const setDefragmentWait = "SET SESSION lock_wait_timeout = 3"

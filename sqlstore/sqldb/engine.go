@@ -37,8 +37,9 @@ type Engine interface {
 	// Bounds returns the keys, in order, at which the engine splits the table into
 	// partitions; nil if it has one partition or does not say.
 	Bounds(ctx context.Context, info Info, q Querier) ([][]byte, error)
-	// Size and Defragment are those of sqlstore.Store.
+	// Size, FreeSpace and Defragment are those of sqlstore.Store.
 	Size(ctx context.Context, db *Database) (total, inUse int64, err error)
+	FreeSpace() (free, reserve int64, err error)
 	Defragment(ctx context.Context, db *Database) error
 	// Lock keeps other processes from locking the same database until the returned
 	// lock is closed; it is nil if the engine is made for several processes.

@@ -268,6 +268,15 @@ func (s *Store) Size(ctx context.Context) (total, inUse int64, err error) {
 	return total, inUse, err
 }
 
+// FreeSpace implements sqlstore.Store.
+func (s *Store) FreeSpace(ctx context.Context) (free, reserve int64, err error) {
+	err = s.call(ctx, "", func(context.Context) error {
+		free, reserve, err = s.db.engine.FreeSpace()
+		return err
+	})
+	return free, reserve, err
+}
+
 // Defragment implements sqlstore.Store.
 func (s *Store) Defragment(ctx context.Context) error {
 	return s.call(ctx, "defragment", func(ctx context.Context) error {

@@ -49,6 +49,7 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 			return err
 		},
 		"Size":       func(ctx context.Context) error { _, _, err := s.Size(ctx); return err },
+		"FreeSpace":  func(ctx context.Context) error { _, _, err := s.FreeSpace(ctx); return err },
 		"Defragment": s.Defragment,
 	}
 }

@@ -33,12 +33,11 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 		switch {
 		case committed:
 			p.cfg.Metrics.batchChanges.Observe(float64(len(s.changes)))
-			p.noteFull(nil)
 			return p.finish(s)
 		case err == nil:
 			// The outcome was unknown, and settled: the commit did not take effect.
 		case errors.Is(err, sqlstore.ErrFull):
-			p.noteFull(err)
+			p.cfg.Leader.Refused(err)
 			return mvcc.PublicError(ctx, err)
 		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // CommitTimeout
 			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
@@ -53,18 +52,6 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 			return p.cfg.Leader.TurnedAway()
 		}
 	}
-}
-
-// noteFull logs that the database refused a commit because no space is left, or that it takes
-// commits again, with a nil error. It logs each once and not for every commit.
-func (p *Pipeline) noteFull(err error) {
-	switch {
-	case err != nil && !p.full:
-		p.cfg.Log.Error("the database has no space left, refusing writes until it has", "error", err)
-	case err == nil && p.full:
-		p.cfg.Log.Info("the database has space again")
-	}
-	p.full = err != nil
 }
 
 // attempt commits once. If it returns false and no error, the commit did not take effect and

@@ -77,6 +77,8 @@ type Leader interface {
 	AuthRows() *auth.Rows
 	// Seen gets each value of the chain row after an attempt to commit.
 	Seen(chain coder.Chain)
+	// Refused gets the error of a commit that the database has no space for.
+	Refused(err error)
 	// Publish makes a durable commit visible. Its error is that of all requests in it.
 	Publish(c Committed) error
 }

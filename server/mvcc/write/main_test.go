@@ -35,6 +35,7 @@ type testLeader struct {
 	chain     coder.Chain
 	compacted int64
 	ended     chan struct{}
+	refused   int
 	reason    error
 	confirm   func(context.Context) error // nil: Confirm returns reason
 }
@@ -78,6 +79,7 @@ func (l *testLeader) Ended() <-chan struct{} { return l.ended }
 func (l *testLeader) Lost() error            { return l.reason }
 func (l *testLeader) AuthRows() *auth.Rows   { return l.users }
 func (l *testLeader) Seen(chain coder.Chain) { l.chain = chain }
+func (l *testLeader) Refused(error)          { l.refused++ }
 
 func (l *testLeader) Confirm(ctx context.Context) error {
 	if l.confirm != nil {

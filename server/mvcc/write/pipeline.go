@@ -38,7 +38,6 @@ type Pipeline struct {
 	verdicts     *verdicts
 	aheads       aheads
 	txnRoom      *semaphore.Weighted // keys of ranges read ahead
-	full         bool                // the database had no space for the last commit; only the sequencer uses it
 
 	queue         chan *request
 	queuedBytes   atomic.Int64    // of the requests in queue

@@ -1,0 +1,6 @@
+//go:build !linux && !darwin && !freebsd
+
+package sqlite
+
+// fileSystem does not know.
+func fileSystem(string) (free, total int64, err error) { return 0, 0, nil }
