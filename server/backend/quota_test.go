@@ -81,7 +81,8 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeBackend(t, b)
-	store.reserve.Store(1)
+	store.reserve.Store(4)
+	store.free.Store(2)
 	b = open(t, store, nil) // a disk that is full when the server starts
 	alarm := quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}
 	raised := func() {
@@ -104,6 +105,17 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 		t.Errorf("a snapshot has the alarms %v", got)
 	}
 	mustTxn(t, b, del("k"))
+	refresh := func(free int64) {
+		t.Helper()
+		store.free.Store(free)
+		if err := b.space.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh(1)
+	if _, err := b.Txn(t.Context(), auth.System, del("k"), true); !errors.Is(err, quota.ErrNoSpace) {
+		t.Errorf("a delete that takes the space of a compaction: %v", err)
+	}
 	if _, err := b.LeaseRevoke(t.Context(), auth.System, 5); err != nil {
 		t.Errorf("a revocation: %v", err)
 	}
@@ -115,7 +127,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	}
 	raised() // the disk is still full
 
-	store.free.Store(2)
+	store.free.Store(5)
 	if err := b.Defragment(t.Context(), auth.System); err != nil {
 		t.Fatal(err)
 	}

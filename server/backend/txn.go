@@ -22,10 +22,12 @@ func (b *Backend) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariz
 		if err := b.alarms.CheckWrite(t.Puts()); err != nil {
 			return nil, err
 		}
+		check := b.space.CheckDelete
 		if t.Puts() {
-			if err := b.space.Check(t.Cost()); err != nil {
-				return nil, err
-			}
+			check = func() error { return b.space.Check(t.Cost()) }
+		}
+		if err := check(); err != nil {
+			return nil, err
 		}
 		return l.pipeline.Txn(ctx, as, t)
 	}

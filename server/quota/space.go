@@ -43,6 +43,7 @@ type Space struct {
 	written      int64 // bytes written in all
 	counted      int64 // of written, those before the last refresh
 	diskFull     bool
+	scarce       bool // of the reserve of the disk, half is used
 }
 
 // NewSpace returns the space of store's table as the member sees it, with a quota in bytes; 0 is none.
@@ -97,13 +98,16 @@ func (s *Space) Run(ctx context.Context) {
 // space again.
 func (s *Space) checkDisk(ctx context.Context, mayClear bool) {
 	free, reserve, err := s.store.FreeSpace(ctx)
+	s.mu.Lock()
+	s.scarce = free < reserve/2
+	s.mu.Unlock()
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
 			s.log.Warn("cannot read the free space of the disk", "error", err)
 		}
 	case free < reserve:
-		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes and compaction", free, reserve))
+		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes, and half of them for compaction alone", free, reserve))
 	case mayClear && s.isDiskFull() && free >= reserve+reserve/4: // not again and again at the limit
 		if err := s.probe(ctx); err == nil {
 			s.setDiskFull(nil)
@@ -201,6 +205,17 @@ func (s *Space) Check(cost int64) error {
 		}
 	}
 	return ErrNoSpace
+}
+
+// CheckDelete returns ErrNoSpace if what is left of the disk is for compaction: what is deleted takes space until it
+// is compacted.
+func (s *Space) CheckDelete() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scarce {
+		return ErrNoSpace
+	}
+	return nil
 }
 
 // Full receives a value when a write would have reached the quota while no NOSPACE alarm

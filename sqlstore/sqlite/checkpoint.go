@@ -63,12 +63,17 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	for _, op := range ops {
 		c.changed += 2 + (len(op.Key)+len(op.Value))>>12 // a page of each tree
 	}
-	if c.changed < countPages {
-		return
+	var err error
+	switch {
+	case e.low.Load():
+		// The log must not grow: it would take the space that the file needs for what is in the log, and then neither
+		// could be written.
+		_, _, err = e.checkpoint(ctx, conn, "PASSIVE")
+	case c.changed >= countPages:
+		c.changed = 0
+		err = e.checkpointIfLong(ctx, conn)
 	}
-	c.changed = 0
-	if err := e.checkpointIfLong(ctx, conn); err != nil {
-		c.total.WithLabelValues("failed").Inc()
+	if err != nil {
 		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err, "log_bytes", logSize(e.path))
 	}
 }
@@ -76,31 +81,22 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn) error {
 	c := e.checkpoints
 	frames, moved, err := e.checkpoint(ctx, conn, "NOOP")
-	if err != nil || frames < checkpointFrames {
+	switch {
+	case err != nil || frames < checkpointFrames:
+		c.restartAt = restartFrames()
 		return err
-	}
-	if frames >= c.restartAt {
-		if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
-			return err
-		}
-		frames, moved, err = e.checkpoint(ctx, conn, "RESTART")
-		c.restartAt = max(restartFrames(), frames+frames/4)
-		err = errors.Join(err, setBusyTimeout(ctx, conn, busyTimeout))
-	} else if moved < frames {
-		frames, moved, err = e.checkpoint(ctx, conn, "PASSIVE")
-	} else {
+	case frames < c.restartAt && moved < frames:
+		_, _, err = e.checkpoint(ctx, conn, "PASSIVE")
+		return err
+	case frames < c.restartAt:
 		return nil
 	}
-	switch {
-	case err != nil:
+	c.restartAt = frames + frames/4
+	if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
 		return err
-	case moved < frames:
-		c.total.WithLabelValues("partial").Inc()
-	default:
-		c.restartAt = restartFrames()
-		c.total.WithLabelValues("complete").Inc()
 	}
-	return nil
+	_, _, err = e.checkpoint(ctx, conn, "RESTART")
+	return errors.Join(err, setBusyTimeout(ctx, conn, busyTimeout))
 }
 
 // checkpoint returns how many frames the log has, and how many of them the database has. With mode NOOP it only looks.
@@ -108,6 +104,15 @@ func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, mode string) (f
 	var busy int
 	err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
 	exitIfFlushFailed(e.logger, e.path, err)
+	switch {
+	case err != nil:
+		e.checkpoints.total.WithLabelValues("failed").Inc()
+	case mode == "NOOP":
+	case busy != 0 || moved < frames:
+		e.checkpoints.total.WithLabelValues("partial").Inc()
+	default:
+		e.checkpoints.total.WithLabelValues("complete").Inc()
+	}
 	return frames, moved, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +21,8 @@ type engine struct {
 	path        string
 	logger      *slog.Logger
 	checkpoints *checkpoints
+	// low is set while less than the reserve is free, as of the last call of FreeSpace.
+	low atomic.Bool
 }
 
 // OpenDB makes the pools of the database u names. It opens no file; the directory of

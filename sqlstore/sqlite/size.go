@@ -51,6 +51,9 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 		}
 	}
 	for before := int64(-1); mode == incrementalVacuum; {
+		if err := e.releaseLog(ctx, db); err != nil { // each step needs it
+			return err
+		}
 		free, err := pragma(ctx, db, "freelist_count")
 		if err != nil {
 			return err
@@ -63,8 +66,11 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 			return err
 		}
 	}
-	return e.write(ctx, db, "PRAGMA wal_checkpoint(TRUNCATE)")
+	return e.write(ctx, db, truncateLog)
 }
+
+// truncateLog moves what is in the log into the file, and gives the log's space back, as far as readers permit.
+const truncateLog = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 // write executes a statement on the connection that writes, and reads its rows: some do their work only then.
 func (e *engine) write(ctx context.Context, db *sqldb.Database, text string) error {

@@ -1,7 +1,13 @@
 package sqlite
 
-// The reserve is a sixteenth of the file system, and no more than maxReserve: the log has about 40 MB before it
-// is begun anew, and what is deleted takes space in the table too until it is compacted.
+import (
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// The reserve is a sixteenth of the file system, and no more than maxReserve: what is deleted takes space in the log,
+// and in the table until it is compacted.
 const (
 	reserveShare = 16
 	maxReserve   = 128 << 20
@@ -10,5 +16,15 @@ const (
 // FreeSpace implements sqldb.Engine.
 func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	free, total, err := fileSystem(e.path)
-	return free, min(total/reserveShare, maxReserve), err
+	reserve = min(total/reserveShare, maxReserve)
+	e.low.Store(free < reserve)
+	return free, reserve, err
+}
+
+// releaseLog gives the log's space back to a disk that is nearly full.
+func (e *engine) releaseLog(ctx context.Context, db *sqldb.Database) error {
+	if free, reserve, err := e.FreeSpace(); err != nil || free >= reserve {
+		return err
+	}
+	return e.write(ctx, db, truncateLog)
 }

@@ -1,8 +1,9 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin
 
 package sqlite
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +12,22 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-func TestFreeSpace(t *testing.T) {
-	s := openURL(t, newURL(t), sqlstore.Options{})
+// setDisk makes all disks have so many blocks of 4 KiB during the test, which must not be parallel.
+func setDisk(t *testing.T, blocks, free uint64) {
+	t.Helper()
 	original := statfs
 	t.Cleanup(func() { statfs = original })
+	statfs = func(path string, out *unix.Statfs_t) error {
+		if err := original(path, out); err != nil {
+			return err
+		}
+		out.Bsize, out.Blocks, out.Bfree, out.Bavail = 4<<10, blocks, free+1, free
+		return nil
+	}
+}
+
+func TestFreeSpace(t *testing.T) {
+	s := openURL(t, newURL(t), sqlstore.Options{})
 	for name, c := range map[string]struct {
 		blocks        uint64
 		free, reserve int64
@@ -22,19 +35,42 @@ func TestFreeSpace(t *testing.T) {
 		"a large disk": {1 << 30, 5 << 12, 128 << 20},
 		"a small disk": {1 << 14, 5 << 12, 4 << 20},
 	} {
-		statfs = func(path string, out *unix.Statfs_t) error {
-			if err := original(path, out); err != nil {
-				return err
-			}
-			out.Bsize, out.Blocks, out.Bfree, out.Bavail = 1<<12, c.blocks, 6, 5
-			return nil
-		}
+		setDisk(t, c.blocks, 5)
 		free, reserve, err := s.FreeSpace(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, c.free, free, name)
 		require.Equal(t, c.reserve, reserve, name)
 	}
-	statfs = func(string, *unix.Statfs_t) error { return unix.EACCES }
+	statfs = func(string, *unix.Statfs_t) error { return unix.EACCES } // until the clean-up of setDisk
 	_, _, err := s.FreeSpace(t.Context())
 	require.ErrorIs(t, err, unix.EACCES)
+}
+
+// On a nearly full disk the file needs what is left.
+func TestLogDoesNotGrowOnANearlyFullDisk(t *testing.T) {
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	setDisk(t, 1<<30, 1)
+	_, _, err := s.FreeSpace(t.Context())
+	require.NoError(t, err)
+	for range 64 {
+		put(t, s, "k", 128<<10)
+	}
+	log, err := os.Stat(parse(t, raw).Path + logSuffix)
+	require.NoError(t, err)
+	require.Less(t, log.Size(), int64(4<<20), "64 commits of 128 KiB each")
+}
+
+// What is in the log goes to the file, so that the commit has its space.
+func TestCommitUsesTheBeginningOfALogThatCannotGrow(t *testing.T) {
+	fullDisk(t)
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	put(t, s, "k", 128<<10)
+	longestLog.Store(2 << 20)
+	for range 64 {
+		put(t, s, "k", 128<<10)
+	}
+	longestLog.Store(64 << 10)
+	require.ErrorIs(t, commitPut(t, s, "k", 128<<10), sqlstore.ErrFull)
 }
