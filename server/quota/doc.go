@@ -1,5 +1,6 @@
 // Package quota decides whether a write may take space. It owns the size of the table as
-// this node knows it, the space quota, and the alarms of the cluster, which are rows.
+// this node knows it, the space quota, whether the disk is full, and the alarms of the
+// cluster, which are rows.
 //
 // It upholds, as etcd does:
 //
@@ -10,5 +11,10 @@
 //   - Alarms loaded from the table never replace newer ones that the leader has committed
 //     (TestLoadKeepsNewerAlarms).
 //
-// Alarms change in the write pipeline only, in a Tx.
+// While the disk of the database is full, this node has a NOSPACE alarm that is not in the
+// table, puts and grants are refused, and the last half of the disk's reserve is for
+// compaction. The alarm ends when there is space (TestFullDiskRaisesAlarmUntilItHasSpace,
+// TestFullDiskTakesDeletesAndCompaction in server/backend).
+//
+// Other alarms change in the write pipeline only, in a Tx.
 package quota
