@@ -18,6 +18,21 @@ import (
 type sized struct {
 	sqlstore.Store
 	bytes, free, reserve atomic.Int64
+	full                 atomic.Bool // commits are refused
+}
+
+func (s *sized) BeginBatchWrite() sqlstore.BatchWrite { return sizedBatch{s.Store.BeginBatchWrite(), s} }
+
+type sizedBatch struct {
+	sqlstore.BatchWrite
+	s *sized
+}
+
+func (b sizedBatch) Commit(ctx context.Context) error {
+	if b.s.full.Load() {
+		return sqlstore.ErrFull
+	}
+	return b.BatchWrite.Commit(ctx)
 }
 
 func (s *sized) FreeSpace(context.Context) (free, reserve int64, err error) {
@@ -135,6 +150,29 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 		t.Errorf("alarms: %v", got)
 	}
 	mustTxn(t, b, put("k", "w"))
+}
+
+// The servers that do not say how much space their disk has refuse a commit.
+func TestRefusedCommitRaisesAlarm(t *testing.T) {
+	store := &sized{Store: newStore(t)}
+	b := open(t, store, nil)
+	store.full.Store(true)
+	for _, want := range []error{sqlstore.ErrFull, quota.ErrNoSpace} {
+		if _, err := b.Txn(t.Context(), auth.System, put("k", "v"), true); !errors.Is(err, want) {
+			t.Fatalf("a put: %v, want %v", err, want)
+		}
+	}
+	if got := b.Alarms(); len(got) != 1 || got[0] != (quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}) {
+		t.Errorf("alarms: %v", got)
+	}
+	store.full.Store(false)
+	if err := b.space.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Alarms(); len(got) != 0 {
+		t.Errorf("alarms: %v", got)
+	}
+	mustTxn(t, b, put("k", "v"))
 }
 
 func TestQuotaCountsBytesSinceRefresh(t *testing.T) {
