@@ -179,6 +179,10 @@ var scenes = map[string][]scene{
 		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
 		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40")}, nil},
 	},
+	"SqlbrainNoSpace": {
+		{"the leader's disk is full", []string{a("sqlbrain_no_space", "", "0x3 1x12"), b("sqlbrain_no_space", "", "0x15")}, job},
+		{"for a moment", []string{a("sqlbrain_no_space", "", "0x3 1 0x12")}, nil},
+	},
 	"SqlbrainAuditLogFailing": {
 		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")}, []string{"b"}},
 		{"for a moment", []string{a("sqlbrain_audit_failing", "", "0x3 1 0x12")}, nil},

@@ -48,6 +48,14 @@ func (m *metrics) observe(b *Backend) {
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) })
 	}
+	promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sqlbrain_no_space", Help: "1 while this node knows a NOSPACE alarm: the quota or the disk is full.",
+	}, func() float64 {
+		if b.alarms.NoSpace() {
+			return 1
+		}
+		return 0
+	})
 	for fate, record := range map[fence.LossFate]string{
 		fence.LossPending: "pending", fence.LossWritten: "written", fence.LossUnproven: "unproven", fence.LossRefuted: "refuted",
 	} {

@@ -3,8 +3,11 @@ package backend
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/lease"
@@ -21,7 +24,9 @@ type sized struct {
 	full                 atomic.Bool // commits are refused
 }
 
-func (s *sized) BeginBatchWrite() sqlstore.BatchWrite { return sizedBatch{s.Store.BeginBatchWrite(), s} }
+func (s *sized) BeginBatchWrite() sqlstore.BatchWrite {
+	return sizedBatch{s.Store.BeginBatchWrite(), s}
+}
 
 type sizedBatch struct {
 	sqlstore.BatchWrite
@@ -165,6 +170,15 @@ func TestRefusedCommitRaisesAlarm(t *testing.T) {
 	if got := b.Alarms(); len(got) != 1 || got[0] != (quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}) {
 		t.Errorf("alarms: %v", got)
 	}
+	metric := func(value string) {
+		t.Helper()
+		want := "# HELP sqlbrain_no_space 1 while this node knows a NOSPACE alarm: the quota or the disk is full.\n" +
+			"# TYPE sqlbrain_no_space gauge\nsqlbrain_no_space " + value + "\n"
+		if err := testutil.GatherAndCompare(b.metrics.own, strings.NewReader(want), "sqlbrain_no_space"); err != nil {
+			t.Error(err)
+		}
+	}
+	metric("1")
 	store.full.Store(false)
 	if err := b.space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -172,6 +186,7 @@ func TestRefusedCommitRaisesAlarm(t *testing.T) {
 	if got := b.Alarms(); len(got) != 0 {
 		t.Errorf("alarms: %v", got)
 	}
+	metric("0")
 	mustTxn(t, b, put("k", "v"))
 }
 

@@ -124,6 +124,9 @@ func (s *Alarms) setUnstored(a Alarm, raised bool) {
 	}
 }
 
+// NoSpace reports whether a NOSPACE alarm is raised for any member.
+func (s *Alarms) NoSpace() bool { return s.any(AlarmNoSpace) }
+
 // Raised reports whether the alarm a is raised in the table.
 func (s *Alarms) Raised(a Alarm) bool {
 	s.mu.RLock()
@@ -155,7 +158,7 @@ func (s *Alarms) CheckWrite(takesSpace bool) error {
 	switch {
 	case s.any(AlarmCorrupt):
 		return ErrCorrupt
-	case takesSpace && s.any(AlarmNoSpace):
+	case takesSpace && s.NoSpace():
 		return ErrNoSpace
 	default:
 		return nil

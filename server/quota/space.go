@@ -198,7 +198,7 @@ func (s *Space) Check(cost int64) error {
 	if s.fits(cost) {
 		return nil
 	}
-	if !s.alarms.any(AlarmNoSpace) {
+	if !s.alarms.NoSpace() {
 		select {
 		case s.full <- struct{}{}:
 		default: // requested already
