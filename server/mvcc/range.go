@@ -8,8 +8,13 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// PageRows bounds the index rows that one statement reads.
-const PageRows = 1000
+const (
+	// PageRows bounds the index rows that the first statement of a range reads.
+	PageRows = 1000
+	// LongestPage bounds those of a later one. Each reads twice as many as the one before, so
+	// that a range of many keys takes few round trips, and a short one reads nothing in vain.
+	LongestPage = 8000
+)
 
 // Finish filters, sorts, limits and strips the records of a whole range, in
 // etcd's order, into res.

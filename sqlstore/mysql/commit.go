@@ -42,9 +42,12 @@ const (
 	// singleRows bounds the rows of a one-statement commit: far below the 65,535
 	// placeholders of a statement, and beyond what batching gains by.
 	singleRows = 4000
-	// chunkRows and chunkBytes bound a statement of a transaction.
-	chunkRows  = 1000
+	// chunkRows and chunkBytes bound a statement of a transaction. So many rows are never
+	// prepared, and if the packet had to be, it may have 65,535 placeholders.
+	chunkRows  = 20_000
 	chunkBytes = 4 << 20
+	// keptRows bounds the rows of a statement whose text is kept.
+	keptRows = 1000
 	// rowOverhead is what a row takes in a packet in addition to key and value.
 	rowOverhead = 32
 )
@@ -193,7 +196,7 @@ func (t *statementTexts) text(tail string, rows int) string {
 		return text.(string)
 	}
 	text := upsertHead + strings.Repeat("(?,?),", rows-1) + "(?,?)" + tail
-	if rows <= chunkRows { // larger ones hardly ever come twice
+	if rows <= keptRows { // larger ones hardly ever come twice
 		t.texts.Store(key, text)
 	}
 	return text

@@ -18,6 +18,8 @@ const (
 	// cacheBudget bounds the placeholders of the statements one connection
 	// keeps; MariaDB takes about half a kilobyte for each.
 	cacheBudget = 32 << 10
+	// cacheMost bounds the placeholders of a statement that is prepared.
+	cacheMost = cacheBudget / 4
 	// cacheAlways is the number of placeholders up to which a statement is
 	// prepared at its first appearance.
 	cacheAlways = 16
@@ -118,7 +120,7 @@ func (c *Conn) statement(ctx context.Context, text string, cost int) (*cachedStm
 		c.recent.MoveToFront(e)
 		return e.Value.(*cachedStmt), nil
 	}
-	if cost == 0 || cost > cacheBudget {
+	if cost == 0 || cost > cacheMost {
 		return nil, nil
 	}
 	if _, again := c.seen[text]; cost > cacheAlways && !again {

@@ -97,7 +97,12 @@ type Reading struct {
 	unchecked bool
 	// counted are counts to be remembered once they are checked.
 	counted []countedSpan
+	// indexed, if set, gets the index row of each record that Scan reads in the table.
+	indexed func(key []byte, x coder.Index)
 }
+
+// OnIndex makes Scan call f with the index row of each record that it does not find in memory.
+func (r *Reading) OnIndex(f func(key []byte, x coder.Index)) { r.indexed = f }
 
 // At returns a reading at revision rev, which must not be above the frontier.
 func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }

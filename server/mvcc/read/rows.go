@@ -44,10 +44,10 @@ func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.R
 // records may come without their value. The slice is valid during the call only.
 func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, want int64, emit func([]*coder.Record) bool) error {
 	var records []*coder.Record
-	left, again := want, false
+	left, page, again := want, mvcc.PageRows, false
 	for {
-		limit := mvcc.PageRows
-		if want > 0 && left < mvcc.PageRows && !again {
+		limit := page
+		if want > 0 && left < int64(page) && !again {
 			limit = int(left)
 		}
 		var rest coder.Span
@@ -61,6 +61,7 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 			}
 			rest = coder.Span{Start: next, End: span.End}
 			again = true // tombstones may have been among the rows
+			page = min(2*page, mvcc.LongestPage)
 		}
 		if len(records) > 0 && !emit(records) || rest.Start == nil || rest.Empty() {
 			return nil
@@ -85,6 +86,9 @@ func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder
 	for i := range page {
 		if rec := page[i].rec; rec != nil && !rec.Tombstone {
 			out = append(out, rec)
+			if r.indexed != nil && page[i].newest {
+				r.indexed(page[i].key, page[i].index)
+			}
 		}
 	}
 	if next = span.End; more && len(page) > 0 {

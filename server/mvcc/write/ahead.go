@@ -13,6 +13,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // A command that needs a range, or the keys of a lease, reads them before it is queued, in the
@@ -31,6 +32,9 @@ const (
 	// aloneKeys is the number of keys above which a command begins a new batch, so that
 	// earlier commands need not wait for its commit.
 	aloneKeys = mvcc.PageRows
+	// entriesAtOnce is how many index entries are looked up at once: every engine reads so many
+	// with one statement.
+	entriesAtOnce = 500
 	// SmallLease is the same number for the revocation of a lease.
 	SmallLease = 100
 )
@@ -284,8 +288,13 @@ func (p *Pipeline) Settle(a *Ahead) {
 // readRanges reads the ranges of a at the applied revision.
 func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
 	read, size := p.cfg.Reader.At(p.cfg.Revisions.Frontier()), 0
-	a.keys = 0
+	a.keys, a.bases = 0, make(map[string]indexEntry)
+	index := func(key []byte, x coder.Index) { a.bases[string(key)] = indexEntry{Index: x, exists: true} }
 	for _, r := range a.ranges {
+		read.OnIndex(nil)
+		if r.deletes {
+			read.OnIndex(index)
+		}
 		r.records = nil
 		var failed error
 		err := read.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
@@ -311,18 +320,56 @@ func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
 	if err := read.Check(ctx); err != nil {
 		return err
 	}
-	var deleted [][]byte
 	for _, r := range a.ranges {
-		if r.deletes {
-			for _, rec := range r.records {
-				deleted = append(deleted, rec.Key)
-			}
+		if !r.deletes {
+			continue
+		}
+		if err := p.addBases(ctx, a.bases, r); err != nil {
+			return err
 		}
 	}
-	var err error
-	// Ahead.base recognizes entries that are newer than the records.
-	a.bases, err = p.entriesOf(ctx, deleted)
-	return err
+	return nil
+}
+
+// addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages. Ahead.base
+// recognizes entries that are newer than the records.
+func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *aheadRange) error {
+	var missing [][]byte
+	for _, rec := range r.records {
+		if _, ok := bases[string(rec.Key)]; !ok {
+			missing = append(missing, rec.Key)
+		}
+	}
+	if len(missing) <= entriesAtOnce {
+		read, err := p.entriesOf(ctx, missing)
+		maps.Copy(bases, read)
+		return err
+	}
+	lo, hi := r.Span().IndexBounds()
+	for more := true; more; {
+		var rows []sqlstore.ListRow
+		var err error
+		rows, more, err = p.cfg.Store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: mvcc.LongestPage, KeysOnly: true})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			key, err := coder.DecodeIndexKey(row.Key)
+			if err != nil {
+				return err
+			}
+			x, err := coder.DecodeIndex(row.Index)
+			if err != nil {
+				return fmt.Errorf("index row of %q: %w", key, err)
+			}
+			if !x.Tombstone {
+				bases[string(key)] = indexEntry{Index: x, exists: true}
+			}
+			lo = append(row.Key, 0)
+		}
+		more = more && len(rows) > 0
+	}
+	return nil
 }
 
 func tooManyKeys(most int) error {
@@ -332,13 +379,14 @@ func tooManyKeys(most int) error {
 // takeRoom waits until there is room in memory for all ranges of a. It counts them first, and
 // returns mvcc.ErrTooLarge if they have too many keys.
 func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
-	total, read := int64(0), p.cfg.Reader.At(p.cfg.Revisions.Frontier())
+	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Frontier()
+	total := int64(0)
 	for _, r := range a.ranges {
-		n, err := p.countUpTo(ctx, read, r.KeyRange, int64(p.cfg.Limits.TxnKeys)-total)
+		n, err := p.countUpTo(ctx, r.Span(), rev, most-total)
 		if err != nil {
 			return err
 		}
-		if total += n; total > int64(p.cfg.Limits.TxnKeys) {
+		if total += n; total > most {
 			return tooManyKeys(p.cfg.Limits.TxnKeys)
 		}
 	}
@@ -350,30 +398,27 @@ func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
 	return nil
 }
 
-// countUpTo counts the keys of kr, and stops soon after most: the first count of a very large
-// range takes seconds.
-func (p *Pipeline) countUpTo(ctx context.Context, read *read.Reading, kr mvcc.KeyRange, most int64) (n int64, err error) {
-	left := kr.Span()
+// countUpTo counts the keys of left at rev, and stops soon after most: the count of a very large
+// range takes seconds. It takes two statements unless there are many tombstones.
+func (p *Pipeline) countUpTo(ctx context.Context, left coder.Span, rev, most int64) (n int64, err error) {
+	lo, hi := left.IndexBounds()
 	for n <= most {
-		lo, hi := left.IndexBounds()
 		row, err := p.cfg.Store.Skip(ctx, lo, hi, int(most)+1)
 		if err != nil {
 			return 0, err
 		}
-		next := left
+		next := hi
 		if row != nil { // after most+1 rows, some of which may be tombstones
-			if next.End, err = coder.DecodeIndexKey(row); err != nil {
-				return 0, err
-			}
+			next = row
 		}
-		part, err := read.Count(ctx, next)
+		live, _, err := p.cfg.Store.Count(ctx, lo, next, rev)
 		if err != nil {
 			return 0, err
 		}
-		if n += part; row == nil {
+		if n += live; row == nil {
 			break
 		}
-		left.Start = next.End
+		lo = next
 	}
 	return n, nil
 }
@@ -382,7 +427,7 @@ func (p *Pipeline) countUpTo(ctx context.Context, read *read.Reading, kr mvcc.Ke
 // not cache the others, so that many keys do not evict those in use.
 func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]indexEntry, error) {
 	entries := make(map[string]indexEntry, len(keys))
-	for chunk := range slices.Chunk(keys, mvcc.PageRows) {
+	for chunk := range slices.Chunk(keys, entriesAtOnce) {
 		var missing []string
 		for _, k := range chunk {
 			if e, ok := p.index.peek(k); ok {
