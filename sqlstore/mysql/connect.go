@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -103,6 +104,8 @@ const (
 	// deadlock on gap locks. It is not needed: the statements that change rows compare
 	// them.
 	isolation = "READ COMMITTED"
+	// setIsolation sets the variable of that level, which has two names.
+	setIsolation = "SET SESSION autocommit = 1 /*!80000 , transaction_isolation = 'READ-COMMITTED' */ /*M!100600 , tx_isolation = 'READ-COMMITTED' */"
 )
 
 const (
@@ -118,15 +121,14 @@ const (
 // setIdle may be refused.
 var setIdle = fmt.Sprintf("SET SESSION wait_timeout = %d /*M!100600 , idle_transaction_timeout = %d */", idleWriter/time.Second, idleTransaction/time.Second)
 
-// sessionStatements returns the statements that every new connection begins with.
-func sessionStatements(write bool) []string {
-	statements := []string{
+// sessionStatements returns the statements that every new connection begins with, and one that has the effect of the first
+// of them, as many as joined.
+func sessionStatements(write bool) (statements []string, together string, joined int) {
+	statements = []string{
 		// unique_checks off would let a secondary node of some engines skip the
 		// check PutIfNotExist is made of.
 		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(tidbWrites),
 		setTiDBReads,
-		setReplicatedReads,
-		"SET SESSION TRANSACTION ISOLATION LEVEL " + isolation,
 	}
 	if write {
 		// With a binary log the server logs each prepared statement as text, and escapes
@@ -134,5 +136,10 @@ func sessionStatements(write bool) []string {
 		// this saves an eighth to a quarter of the database's work on a batch.
 		statements = append(statements, "SET SESSION character_set_client = binary, character_set_connection = binary", setIdle)
 	}
-	return statements
+	assignments := []string{setIsolation}
+	for _, s := range statements {
+		assignments = append(assignments, strings.TrimPrefix(s, "SET SESSION "))
+	}
+	// MySQL refuses the setting of replicated reads, so it is not one of those that are joined.
+	return append(statements, "SET SESSION TRANSACTION ISOLATION LEVEL "+isolation, setReplicatedReads), strings.Join(assignments, ", "), len(statements) + 1
 }

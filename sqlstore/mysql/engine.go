@@ -57,8 +57,9 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	})
 	pool := func(servers []driver.Connector, write bool) driver.Connector {
 		sessions := make([]*sqldb.Session, len(servers))
+		statements, together, joined := sessionStatements(write)
 		for i, base := range servers {
-			sessions[i] = &sqldb.Session{Base: base, Statements: sessionStatements(write), MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
+			sessions[i] = &sqldb.Session{Base: base, Statements: statements, Together: together, Joined: joined, MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
 		}
 		return e.primary.Connector(sessions)
 	}

@@ -9,10 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // Database is the connection pools of one database, with or without the table.
@@ -43,6 +45,34 @@ func NewDatabase(u *sqlstore.URL, logger *slog.Logger, engine Engine, pools Pool
 	return &Database{
 		url: u, logger: logger, engine: engine, pools: pools,
 		read: pool(pools.Read, pools.ReadConns), write: pool(pools.Write, pools.WriteConns),
+	}
+}
+
+// spare is how many connections of each pool keepSpare keeps: the one that is in use most of the time, and another one.
+const spare = 2
+
+// keepSpare uses as many connections of each pool at a time, every so often, until ctx ends, so that the pools do not
+// close the last ones that are idle. A call that finds the first one in use, or broken, would need ten round trips for a new one.
+func (db *Database) keepSpare(ctx context.Context, every time.Duration) {
+	for retry.Sleep(ctx, every) == nil {
+		var both sync.WaitGroup
+		for _, pool := range []*sqlx.DB{db.read, db.write} {
+			both.Go(func() {
+				bounded, cancel := context.WithTimeout(ctx, every)
+				defer cancel()
+				for range spare {
+					conn, err := pool.Conn(bounded)
+					if err != nil {
+						return // whoever needs one reports it
+					}
+					defer conn.Close() //nolint:errcheck // it only returns to the pool
+					if conn.PingContext(bounded) != nil {
+						return
+					}
+				}
+			})
+		}
+		both.Wait()
 	}
 }
 

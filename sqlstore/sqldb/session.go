@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Session is a connector that sets up every new connection, so that no connection is
@@ -14,6 +15,11 @@ type Session struct {
 	Base driver.Connector
 	// Statements are executed on each new connection.
 	Statements []string
+	// Together, if set, has the effect of the first of Statements, as many as Joined, in one round trip. If a server refuses it,
+	// they are sent one by one from then on.
+	Together string
+	Joined   int
+	apart    atomic.Bool
 	// MayRefuse reports whether a session can do without a statement that failed;
 	// nil: without none.
 	MayRefuse func(statement string, err error) bool
@@ -52,11 +58,20 @@ func (s *Session) Open(ctx context.Context) (*Conn, error) {
 }
 
 func (s *Session) setUp(ctx context.Context, conn *Conn) error {
-	for _, statement := range s.Statements {
+	rest, apart := s.Statements, s.apart.Load()
+	if s.Together != "" && !apart {
+		if _, err := conn.DriverConn.ExecContext(ctx, s.Together, nil); err == nil {
+			rest = rest[s.Joined:]
+		} else {
+			apart = true
+		}
+	}
+	for _, statement := range rest {
 		_, err := conn.DriverConn.ExecContext(ctx, statement, nil)
 		if err != nil && (s.MayRefuse == nil || !s.MayRefuse(statement, err)) {
 			return fmt.Errorf("set up the session with %q: %w", statement, err)
 		}
 	}
+	s.apart.Store(apart) // only now: a connection that broke refuses them as well
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// Store is a sqlstore.Store over a SQL database. It owns no goroutine.
+// Store is a sqlstore.Store over a SQL database. On a server it owns one goroutine, which keeps a spare connection.
 type Store struct {
 	db      *Database
 	info    Info
@@ -25,6 +25,7 @@ type Store struct {
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup // Add only under mu and while not closed
+	spares sync.WaitGroup // the goroutine
 }
 
 var _ sqlstore.Store = (*Store)(nil)
@@ -56,6 +57,9 @@ func open(ctx context.Context, db *Database, o sqlstore.Options) (*Store, error)
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	db.engine.Serve(info)
+	if db.pools.Remote {
+		s.spares.Go(func() { db.keepSpare(s.life, sqlstore.WriterIdle/2) })
+	}
 	db.logger.InfoContext(ctx, "database opened", "url", db.url, "product", info.Product, "version", info.Version)
 	return s, nil
 }
@@ -77,6 +81,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.end(sqlstore.ErrClosed)
 	s.calls.Wait()
+	s.spares.Wait()
 	s.metrics.withdraw()
 	return s.db.Close()
 }

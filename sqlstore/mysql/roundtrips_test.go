@@ -1,0 +1,92 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// statementsOf returns how many statements the server executes while do runs. Each is a round trip. Nobody else uses the
+// server.
+func statementsOf(t *testing.T, url string, do func()) int {
+	t.Helper()
+	u, err := sqlstore.ParseURL(url)
+	require.NoError(t, err)
+	connectors, _, err := connectors(u)
+	require.NoError(t, err)
+	observer := sql.OpenDB(connectors[0])
+	defer observer.Close() //nolint:errcheck // it has read what it was for
+	observer.SetMaxOpenConns(1)
+	count := func() (n int) {
+		var name string
+		require.NoError(t, observer.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
+		return n
+	}
+	before := count()
+	do()
+	return count() - before - 1
+}
+
+func TestStatementsOfFrequentWork(t *testing.T) {
+	t.Parallel()
+	server := enginetest.StartServer(t)
+	s, ctx := openURL(t, server.URL(), sqlstore.Options{}), t.Context()
+	key, other := []byte("a row whose whole value is compared"), []byte("another")
+	commit := func(fill func(sqlstore.BatchWrite)) error {
+		b := s.BeginBatchWrite()
+		fill(b)
+		return b.Commit(ctx)
+	}
+	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.Put(key, []byte("1")) }))
+	// A connection that was idle asks its server whether it is the primary.
+	const check = 1
+	require.LessOrEqual(t, statementsOf(t, server.URL(), func() {
+		require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("2"), []byte("1")) }))
+	}), 1+check, "a heartbeat")
+	require.True(t, sqlstore.IsConflict(commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("3"), []byte("1")) })))
+	require.True(t, sqlstore.IsConflict(commit(func(b sqlstore.BatchWrite) { b.CAS(other, []byte("3"), []byte("1")) })))
+	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("2"), []byte("2")) }), "a value swapped for itself")
+	value, err := s.Get(ctx, key)
+	require.NoError(t, err)
+	require.Equal(t, "2", string(value))
+
+	// The driver asks for the largest packet, and two statements set the session up.
+	s.Database().DropIdle()
+	require.LessOrEqual(t, statementsOf(t, server.URL(), func() {
+		_, err := s.Get(ctx, key)
+		require.NoError(t, err)
+	}), 3+check+1, "a read on a new connection")
+}
+
+// TestSessionIsSetUpOneByOneIfNeeded: a server that refuses one of the settings gets the others.
+func TestSessionIsSetUpOneByOneIfNeeded(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		u, err := sqlstore.ParseURL(p.Database(t))
+		require.NoError(t, err)
+		base, _, err := connectors(u)
+		require.NoError(t, err)
+		statements, together, joined := sessionStatements(true)
+		settings := func(s *sqldb.Session) (all [4]string) {
+			db := sql.OpenDB(s)
+			defer db.Close() //nolint:errcheck // it has read what it was for
+			require.NoError(t, db.QueryRowContext(context.Background(),
+				"SELECT @@SESSION.sql_mode, @@SESSION.character_set_client, @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").
+				Scan(&all[0], &all[1], &all[2], &all[3]))
+			return all
+		}
+		session := func(together string) *sqldb.Session {
+			return &sqldb.Session{Base: base[0], Statements: statements, Together: together, Joined: joined, MayRefuse: mayRefuse}
+		}
+		want := settings(session(""))
+		require.Equal(t, "binary", want[1])
+		require.Equal(t, want, settings(session(together)))
+		require.Equal(t, want, settings(session(together+", no_such_setting = 1")))
+	})
+}

@@ -1,0 +1,84 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// idle makes connections that do nothing. It cannot be reached while down is set.
+type idle struct {
+	mu   sync.Mutex
+	down bool
+	made int
+}
+
+func (i *idle) Connect(context.Context) (driver.Conn, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.down {
+		return nil, errors.New("unreachable")
+	}
+	i.made++
+	return idleConn{i}, nil
+}
+
+func (*idle) Driver() driver.Driver { return nil }
+
+type idleConn struct{ of *idle }
+
+func (idleConn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (idleConn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (idleConn) Close() error                        { return nil }
+
+func (c idleConn) Ping(context.Context) error {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.of.down {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// TestASpareConnectionIsKept: the pools close what is idle, and whoever then needs a connection waits for a new one.
+func TestASpareConnectionIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every, closed = 20 * time.Second, 30 * time.Second
+		server := &idle{}
+		db := NewDatabase(nil, slog.New(slog.DiscardHandler), named{name: "fake"}, Pools{
+			Read: server, Write: server, ReadConns: 32, WriteConns: 4, MaxIdleTime: closed,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { db.keepSpare(ctx, every) })
+		open := func() []int { return []int{db.read.Stats().OpenConnections, db.write.Stats().OpenConnections} }
+		for range 20 {
+			time.Sleep(every)
+			synctest.Wait()
+			require.Equal(t, []int{spare, spare}, open())
+		}
+		require.Equal(t, 2*spare, server.made, "connections are kept, not replaced")
+		set := func(down bool) {
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			server.down = down
+		}
+		set(true)
+		time.Sleep(2 * every)
+		synctest.Wait()
+		set(false)
+		time.Sleep(every)
+		synctest.Wait()
+		require.Equal(t, []int{spare, spare}, open(), "after the database was away")
+		cancel()
+		work.Wait()
+		require.NoError(t, errors.Join(db.read.Close(), db.write.Close()))
+	})
+}
