@@ -54,6 +54,10 @@ const (
 	ChallengeInterval = 250 * time.Millisecond
 	// RefreshPause is the least time between two looks at the table that Refresh asks for.
 	RefreshPause = 100 * time.Millisecond
+	// ConnectTrips is how many round trips to the database a heartbeat or a look takes at most that needs a new connection: TCP,
+	// TLS, the login, the settings of the session, which server it is, and what is to be done. They are given that long if the
+	// database is so far away that the bounds below are shorter.
+	ConnectTrips = 16
 	// HeartbeatTimeout bounds one heartbeat against a database that hangs, GlanceTimeout
 	// one look for challenges and at the lock row, so that the next one has time.
 	HeartbeatTimeout = 5 * time.Second

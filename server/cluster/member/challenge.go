@@ -51,40 +51,47 @@ func (r Running) String() string {
 // that the database accepted, without the time that it took to accept them.
 func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.Duration) (silent bool, seen Running, err error) {
 	interval := min(silence/timing.Challenges, timing.ChallengeInterval)
-	last := time.Now()
+	// A challenge that is accepted proves that the row was as it was read, so nothing else reads it before the end.
+	now, last, read := e, time.Now(), e.Stopped
 	for unanswered, failures := time.Duration(0), 0; ; {
 		began := time.Now()
-		raw, err := store.Get(ctx, e.key())
-		if errors.Is(err, sqlstore.ErrKeyNotFound) {
-			return true, seen, nil
+		if read {
+			raw, err := store.Get(ctx, e.key())
+			if errors.Is(err, sqlstore.ErrKeyNotFound) {
+				return true, seen, nil
+			}
+			if err != nil {
+				return false, seen, err
+			}
+			now, err = decodeEntry(e.key(), raw)
+			switch {
+			case err != nil:
+				return false, seen, err
+			case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
+				return false, Running{now.ID, now.name, now.PeerURLs, now.Heartbeat, time.Since(last).Round(time.Millisecond)}, nil
+			case now.Stopped || unanswered >= silence:
+				return true, seen, nil
+			}
+			last = began
 		}
-		if err != nil {
-			return false, seen, err
-		}
-		now, err := decodeEntry(e.key(), raw)
-		switch {
-		case err != nil:
-			return false, seen, err
-		case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
-			return false, Running{now.ID, now.name, now.PeerURLs, now.Heartbeat, time.Since(last).Round(time.Millisecond)}, nil
-		case now.Stopped || unanswered >= silence:
-			return true, seen, nil
-		}
-		last = began
 		now.Challenge = newID()
+		challenged := now.encode()
 		batch := store.BeginBatchWrite()
-		batch.CAS(now.key(), now.encode(), now.raw)
+		batch.CAS(now.key(), challenged, now.raw)
 		if err := batch.Commit(ctx); err != nil {
 			failures++
 			if err := again(ctx, err, failures); err != nil {
 				return false, seen, err
 			}
+			read = true
 			continue
 		}
+		now.raw, last = challenged, began
 		unanswered += interval
 		if err := retry.Sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}
+		read = unanswered >= silence
 	}
 }
 

@@ -24,6 +24,7 @@ type elector struct {
 	id          uint64
 	incarnation uint64
 	wake        func() // makes Run read the lock row at once
+	trips       *trips
 
 	// Only Run's goroutine uses these.
 	base    context.Context
@@ -82,7 +83,7 @@ const (
 func newElector(r *Registry) *elector {
 	e := &elector{
 		cfg: r.cfg, log: r.log.With("member", fmt.Sprintf("%x", r.id)), metrics: r.metrics,
-		id: r.id, incarnation: r.incarnation, wake: r.Retry, resigned: make(chan struct{}),
+		id: r.id, incarnation: r.incarnation, wake: r.Retry, trips: &r.trips, resigned: make(chan struct{}),
 	}
 	e.resign = sync.OnceFunc(func() { close(e.resigned) })
 	return e
@@ -250,7 +251,7 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 		row.Challenge = newID()
 		batch.CAS(challenged.key(), row.encode(), challenged.raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.leaderTimeout())
+	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout()))
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict

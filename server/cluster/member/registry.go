@@ -26,6 +26,7 @@ type Registry struct {
 	view        *view
 	elector     *elector
 	left        atomic.Bool
+	trips       trips
 	began       time.Time
 	kept        atomic.Int64                                      // when the table last showed that this process has the lock, since began
 	glancedAt   atomic.Int64                                      // when the last glance began, since began
