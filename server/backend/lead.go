@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/lease"
@@ -17,6 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -77,26 +80,9 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	// A restore that began since this node was opened has found its chain row, and
-	// ended there, or brought its own.
-	if err := repair.RefuseUnfinished(ctx, store); err != nil {
-		return nil, err
-	}
 	held := l.hold.Value()
 	b.seen.Note(held)
-	b.alarms.Distrust()
-	if err := b.alarms.Load(ctx); err != nil {
-		return nil, err
-	}
-	patience.answered()
-	if err := l.lessor.Load(ctx, store, l.pipeline); err != nil {
-		return nil, err
-	}
-	if _, err := b.users.Load(ctx); err != nil {
-		return nil, err
-	}
-	patience.answered()
-	if l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); err != nil {
+	if err := l.load(ctx, store, patience); err != nil {
 		return nil, err
 	}
 	l.remover = compact.NewRemover(compact.Config{
@@ -116,6 +102,30 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	b.shown.term.Store(held.Term)
 	return l, nil
+}
+
+// load reads what a leader needs in addition to what a follower knows. Two reads are under way at a time, because the
+// database may be far away: one on each of the connections that the store keeps.
+func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patience) error {
+	b := l.b
+	b.alarms.Distrust()
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(2)
+	for _, read := range []func() error{
+		// A restore that began since this node was opened has found its chain row, and
+		// ended there, or brought its own.
+		func() error { return repair.RefuseUnfinished(ctx, store) },
+		func() error { return b.alarms.Load(ctx) },
+		func() error { return l.lessor.Load(ctx, store, l.pipeline) },
+		func() error { _, err := b.users.Load(ctx); return err },
+		func() (err error) { l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); return err },
+	} {
+		reads.Go(func() error {
+			defer patience.answered()
+			return read()
+		})
+	}
+	return reads.Wait()
 }
 
 // run serves as the leader until ctx ends or the leadership does.

@@ -14,8 +14,7 @@ import (
 var errSilent = errors.New("the database does not answer a new leader")
 
 // patience ends the context of a takeover once the database has answered nothing for a time. A
-// takeover that reads many rows takes long, and is not ended while they arrive. One goroutine
-// may use it.
+// takeover that reads many rows takes long, and is not ended while they arrive.
 type patience struct {
 	limit time.Duration
 	ctx   context.Context

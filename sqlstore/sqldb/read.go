@@ -34,8 +34,8 @@ var readPause = retry.Backoff{Min: 50 * time.Millisecond, Max: 400 * time.Millis
 
 type pointRead struct{}
 
-// pointKeys bounds the rows of a point read. Texts of this size are prepared at their first appearance.
-const pointKeys = cacheAlways
+// pointKeys bounds the rows of a point read.
+const pointKeys = 16
 
 // PointRead returns the context of a query for a few rows of a key and a value, and for nothing else. A
 // connection may add a row to the query that it takes out of the result.
