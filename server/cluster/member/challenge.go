@@ -75,8 +75,10 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 			}
 			last = began
 		}
-		// The database may have accepted a challenge of another member since the last one: that serves as well.
-		if !read || now.Challenge == 0 || now.Challenge == counted {
+		// The database may have accepted a challenge of another member since the last one. That serves as well, and as long as
+		// they come this process writes none: the members would undo each other's, and the swap of the lock after them.
+		others := read && now.Challenge != 0 && now.Challenge != counted
+		if !others {
 			now.Challenge = newID()
 			challenged := now.encode()
 			batch := store.BeginBatchWrite()
@@ -96,7 +98,7 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 		if err := retry.Sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}
-		read = unanswered >= silence
+		read = others || unanswered >= silence
 	}
 }
 

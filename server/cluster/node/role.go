@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Errors of MoveLeader.
@@ -21,7 +23,8 @@ func (n *Node) lead(ctx context.Context) error {
 	n.locked.Store(true)
 	defer n.locked.Store(false)
 	if end := n.reading.Load(); end != nil {
-		(*end)()
+		// Not at once: what is cut off costs a connection, and this node needs its connections now.
+		defer time.AfterFunc(timing.ReadLog, *end).Stop()
 	}
 	if err := n.role.Acquire(ctx, 1); err != nil {
 		return err

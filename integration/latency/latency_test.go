@@ -1,0 +1,194 @@
+package latency
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+const (
+	// wait is far longer than anything here takes.
+	wait = 2 * time.Minute
+	// many is more keys than pages of a thousand, read one after the other, bring within the time of a request.
+	many = 100_000
+	// inOneTxn is how many keys a transaction of fill puts.
+	inOneTxn = 100
+)
+
+// roundTrips are the distances to the database.
+var roundTrips = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
+
+func TestFarDatabase(t *testing.T) {
+	harness.NeedsDatabase(t)
+	for _, d := range roundTrips {
+		t.Run(d.String(), func(t *testing.T) {
+			proxy, url := harness.StartProxy(t, enginetest.Database(t))
+			proxy.Delay(d)
+			c := cluster.Start(t, cluster.Config{Datastore: func(int) string { return url }})
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			putsAndLists(ctx, t, c)
+			lease := grant(ctx, t, c)
+			failover(ctx, t, c)
+			alive(ctx, t, c, lease)
+			manyKeys(t, c)
+			// A heartbeat, or a look at the lock, that needed a new connection had the time for it.
+			for i := range c.Size() {
+				log, err := os.ReadFile(c.Node(i).Process().LogPath())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(log), "cannot send heartbeats") {
+					t.Errorf("%s could not send heartbeats", c.Node(i).Name())
+				}
+			}
+		})
+	}
+}
+
+// putsAndLists writes through each node and reads through the next one.
+func putsAndLists(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for i := range c.Size() {
+		key := fmt.Sprintf("puts/%d", i)
+		put, err := c.Node(i).Client().Put(ctx, key, "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.Node((i+1)%c.Size()).Client().Get(ctx, "puts/", clientv3.WithPrefix(), clientv3.WithLimit(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list.Count != int64(i+1) || list.Header.Revision < put.Header.Revision {
+			t.Fatalf("after %d puts a list has %d keys at revision %d, the last put was at %d", i+1, list.Count, list.Header.Revision, put.Header.Revision)
+		}
+	}
+}
+
+// grant grants a lease with a key.
+func grant(ctx context.Context, t *testing.T, c *cluster.Cluster) clientv3.LeaseID {
+	t.Helper()
+	client := c.Client()
+	lease, err := client.Grant(ctx, int64(wait/time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(ctx, "leased", "v", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	return lease.ID
+}
+
+// alive expects that the lease and its key are there, and revokes it.
+func alive(ctx context.Context, t *testing.T, c *cluster.Cluster, lease clientv3.LeaseID) {
+	t.Helper()
+	client := c.Client()
+	if _, err := client.KeepAliveOnce(ctx, lease); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Revoke(ctx, lease); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := client.Get(ctx, "leased"); err != nil || res.Count != 0 {
+		t.Fatalf("the key of a revoked lease: %v, %v", res, err)
+	}
+}
+
+// failover kills the leader, waits until another member has noticed by its silence, and not by the expiry of the lock,
+// that it is gone, and writes.
+func failover(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	leader := c.Leader()
+	client := c.Node((leader + 1) % c.Size()).Client()
+	eventually.True(t, "each node to hear the leader", func() bool {
+		for i := range c.Size() {
+			if _, err := c.Node(i).Client().Get(ctx, "puts/0"); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	began := time.Now()
+	c.Kill(leader)
+	eventually.True(t, "a write after the leader was killed", func() bool {
+		_, err := client.Put(ctx, "after", "v")
+		return err == nil
+	})
+	t.Logf("writes continued %s after the leader was killed", time.Since(began).Round(time.Millisecond))
+	gone := 0
+	for i := range c.Size() {
+		if i == leader {
+			continue
+		}
+		log, err := os.ReadFile(c.Node(i).Process().LogPath())
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone += strings.Count(string(log), "the leader's process is gone")
+	}
+	if gone == 0 {
+		t.Error("no member noticed that the leader's process was gone: the lock expired")
+	}
+	c.Start(leader)
+}
+
+// manyKeys lists, counts and deletes many keys. Each call has the time of a request of the server.
+func manyKeys(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
+	defer cancel()
+	client := c.Client()
+	fill(ctx, t, client)
+	timed := func(what string, do func() (int64, error)) {
+		t.Helper()
+		began := time.Now()
+		if n, err := do(); err != nil || n != many {
+			t.Errorf("%s: %d keys, %v", what, n, err)
+		}
+		t.Logf("%s: %s", what, time.Since(began).Round(time.Millisecond))
+	}
+	timed("a list", func() (int64, error) {
+		res, err := client.Get(ctx, "many/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			return 0, err
+		}
+		return int64(len(res.Kvs)), nil
+	})
+	timed("a delete", func() (int64, error) {
+		res, err := client.Delete(ctx, "many/", clientv3.WithPrefix())
+		if err != nil {
+			return 0, err
+		}
+		return res.Deleted, nil
+	})
+}
+
+func fill(ctx context.Context, t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	puts, ctx := errgroup.WithContext(ctx)
+	puts.SetLimit(64)
+	for first := 0; first < many; first += inOneTxn {
+		puts.Go(func() error {
+			ops := make([]clientv3.Op, inOneTxn)
+			for i := range ops {
+				ops[i] = clientv3.OpPut(fmt.Sprintf("many/key-%08d", first+i), "v")
+			}
+			_, err := client.Txn(ctx).Then(ops...).Commit()
+			return err
+		})
+	}
+	if err := puts.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
