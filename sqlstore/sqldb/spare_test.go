@@ -59,10 +59,11 @@ func TestASpareConnectionIsKept(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() { db.keepSpare(ctx, every) })
 		open := func() []int { return []int{db.read.Stats().OpenConnections, db.write.Stats().OpenConnections} }
+		time.Sleep(spareSoon)
 		for range 20 {
-			time.Sleep(every)
 			synctest.Wait()
 			require.Equal(t, []int{spare, spare}, open())
+			time.Sleep(every)
 		}
 		require.Equal(t, 2*spare, server.made, "connections are kept, not replaced")
 		set := func(down bool) {

@@ -54,6 +54,7 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 	// A challenge that is accepted proves that the row was as it was read, so nothing else reads it before the end.
 	now, last, read := e, time.Now(), e.Stopped
 	counted := e.Challenge // the last one, which is not counted again
+	leave := 0             // for how many intervals it is left to another member to challenge
 	for unanswered, failures := time.Duration(0), 0; ; {
 		began := time.Now()
 		if read {
@@ -75,10 +76,17 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 			}
 			last = began
 		}
-		// The database may have accepted a challenge of another member since the last one. That serves as well, and as long as
-		// they come this process writes none: the members would undo each other's, and the swap of the lock after them.
-		others := read && now.Challenge != 0 && now.Challenge != counted
-		if !others {
+		// The database may have accepted a challenge of another member since the last one. That serves as well, and this process
+		// writes none until they have not come for a while: the members would undo each other's, and the swap of the lock after them.
+		if others := read && now.Challenge != 0 && now.Challenge != counted; others {
+			leave = timing.Challenges
+		} else if leave > 0 {
+			leave--
+			if err := retry.Sleep(ctx, interval); err != nil {
+				return false, seen, err
+			}
+			continue
+		} else {
 			now.Challenge = newID()
 			challenged := now.encode()
 			batch := store.BeginBatchWrite()
@@ -98,7 +106,7 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 		if err := retry.Sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}
-		read = others || unanswered >= silence
+		read = leave > 0 || unanswered >= silence
 	}
 }
 
