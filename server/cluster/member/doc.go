@@ -24,9 +24,7 @@
 // process whose row was taken over finds an incarnation that is not its own when it
 // next looks, and ends with ErrReplaced.
 //
-// A row is plain JSON, compared and swapped as a whole. The marks of package coder would
-// save a few MySQL round trips per heartbeat, and would give every earlier row a second
-// format: the oldest rows are only {"id":…}. A process writes its own row alone, and raises
+// A row is plain JSON, compared and swapped as a whole, which is one statement. A process writes its own row alone, and raises
 // the heartbeat with each write. Data that concerns other members (ids, peer URLs,
 // membership) is changed together with a row that counts such changes. So changes happen one
 // after the other, and a late packet of one conflicts.
