@@ -23,6 +23,9 @@ type Session struct {
 	// MayRefuse reports whether a session can do without a statement that failed;
 	// nil: without none.
 	MayRefuse func(statement string, err error) bool
+	// AtOnce is up to how many placeholders a statement is prepared when it first appears. A larger one is prepared when it
+	// comes for the second time.
+	AtOnce int
 	// Unprepared reports whether a statement that was not prepared because of err can be
 	// sent as text; nil: none.
 	Unprepared func(err error) bool
@@ -48,7 +51,7 @@ func (s *Session) Open(ctx context.Context) (*Conn, error) {
 	}
 	conn, err := newConn(base)
 	if err == nil {
-		conn.unprepared = s.Unprepared
+		conn.atOnce, conn.unprepared = s.AtOnce, s.Unprepared
 		err = s.setUp(ctx, conn)
 	}
 	if err != nil {

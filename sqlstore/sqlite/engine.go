@@ -25,6 +25,10 @@ type engine struct {
 	low atomic.Bool
 }
 
+// preparedAtOnce is Session.AtOnce. Preparing costs no round trip here, and the rows of a statement that is not kept would
+// end it after a connection that broke.
+const preparedAtOnce = 16
+
 // OpenDB makes the pools of the database u names. It opens no file; the directory of
 // the database is created (mode 0700) if it does not exist.
 func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
@@ -38,8 +42,8 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 		base = o.WrapConnector(base)
 	}
 	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger, checkpoints: newCheckpoints()}, sqldb.Pools{
-		Read:  &sqldb.Session{Base: base, Statements: sessionStatements(false, reader)},
-		Write: &sqldb.Session{Base: base, Statements: sessionStatements(true, writer)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
+		Read:  &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(false, reader)},
+		Write: &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(true, writer)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
 	}), nil
 }
 
