@@ -31,9 +31,8 @@ func TestMain(m *testing.M) { eventually.NoLeaks(enginetest.Main(m)) }
 // collection is not what it should be.
 var expected = []string{
 	// Sessions, and what is asked of a server.
-	`^SET SESSION sql_mode = .*/\*T! , tidb_txn_mode = 'pessimistic'`,
-	`^SET SESSION autocommit = 1 /\*T! , tidb_guarantee_linearizability = 'ON'`,
-	`^SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED$`,
+	`^SET SESSION autocommit = 1 .*transaction_isolation = 'READ-COMMITTED'.* sql_mode = .*/\*T! , tidb_txn_mode = 'pessimistic'.*/\*T! , tidb_guarantee_linearizability = 'ON'`,
+	`^SET SESSION autocommit = 1 /\*M!100600 , wsrep_sync_wait = 1`,
 	`^SHOW VARIABLES WHERE Variable_name IN`,
 	`^SELECT @@GLOBAL\.read_only, @@GLOBAL\.innodb_read_only, @@server_id`,
 	`information_schema\.tables WHERE table_schema = DATABASE\(\) AND table_name = 'object'$`,
@@ -58,6 +57,7 @@ var expected = []string{
 	`^INSERT INTO object .* VALUES \(\?,\?\)(,\(\?,\?\))* ON DUPLICATE KEY UPDATE object_value = VALUES`,
 	`^INSERT INTO object .* VALUES \(\?,\?\)(,\(\?,\?\))*$`,
 	`^SELECT internal_key, object_value FROM object WHERE internal_key IN .* FOR UPDATE$`,
+	`^UPDATE object SET object_value = \? WHERE internal_key = \? AND object_value = \?$`,
 	`^DELETE FROM object WHERE internal_key IN`,
 	`^START TRANSACTION$`, `^COMMIT$`, `^ROLLBACK$`,
 	// Space. OPTIMIZE TABLE goes past the collector, and never to a TiDB.
