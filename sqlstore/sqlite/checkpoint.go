@@ -68,7 +68,7 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	case e.low.Load():
 		// The log must not grow: it would take the space that the file needs for what is in the log, and then neither
 		// could be written.
-		_, _, err = e.checkpoint(ctx, conn, "PASSIVE")
+		_, _, err = e.checkpoint(ctx, conn, passive)
 	case c.changed >= countPages:
 		c.changed = 0
 		err = e.checkpointIfLong(ctx, conn)
@@ -80,13 +80,13 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 
 func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn) error {
 	c := e.checkpoints
-	frames, moved, err := e.checkpoint(ctx, conn, "NOOP")
+	frames, moved, err := e.checkpoint(ctx, conn, countFrames)
 	switch {
 	case err != nil || frames < checkpointFrames:
 		c.restartAt = restartFrames()
 		return err
 	case frames < c.restartAt && moved < frames:
-		_, _, err = e.checkpoint(ctx, conn, "PASSIVE")
+		_, _, err = e.checkpoint(ctx, conn, passive)
 		return err
 	case frames < c.restartAt:
 		return nil
@@ -95,19 +95,29 @@ func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn) error {
 	if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
 		return err
 	}
-	_, _, err = e.checkpoint(ctx, conn, "RESTART")
+	_, _, err = e.checkpoint(ctx, conn, restarting)
 	return errors.Join(err, setBusyTimeout(ctx, conn, busyTimeout))
 }
 
-// checkpoint returns how many frames the log has, and how many of them the database has. With mode NOOP it only looks.
-func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, mode string) (frames, moved int, err error) {
+// The statements of a checkpoint. One with NOOP only counts, and one with TRUNCATE gives the log's space back as well.
+const (
+	countFrames = "PRAGMA wal_checkpoint(NOOP)"
+	passive     = "PRAGMA wal_checkpoint(PASSIVE)"
+	restarting  = "PRAGMA wal_checkpoint(RESTART)"
+	truncating  = "PRAGMA wal_checkpoint(TRUNCATE)"
+)
+
+const busyTimeoutText = "PRAGMA busy_timeout = %d" // milliseconds
+
+// checkpoint executes one of them, and returns how many frames the log has, and how many of them the database has.
+func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, text string) (frames, moved int, err error) {
 	var busy int
-	err = conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved)
+	err = conn.QueryRowContext(ctx, text).Scan(&busy, &frames, &moved)
 	exitIfFlushFailed(e.logger, e.path, err)
 	switch {
 	case err != nil:
 		e.checkpoints.total.WithLabelValues("failed").Inc()
-	case mode == "NOOP":
+	case text == countFrames:
 	case busy != 0 || moved < frames:
 		e.checkpoints.total.WithLabelValues("partial").Inc()
 	default:
@@ -117,7 +127,7 @@ func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, mode string) (f
 }
 
 func setBusyTimeout(ctx context.Context, conn *sql.Conn, d time.Duration) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", d.Milliseconds()))
+	_, err := conn.ExecContext(ctx, fmt.Sprintf(busyTimeoutText, d.Milliseconds()))
 	return err
 }
 

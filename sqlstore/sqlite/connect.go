@@ -96,7 +96,7 @@ func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 		}
 		return row[0], errors.Join(err, rows.Close())
 	}
-	if _, err := exec(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTimeout.Milliseconds())); err != nil || c.look {
+	if _, err := exec(fmt.Sprintf(busyTimeoutText, busyTimeout.Milliseconds())); err != nil || c.look {
 		return err
 	}
 	if err := setUpFile(exec); err != nil {
@@ -141,7 +141,7 @@ func setUpFile(exec execute) error {
 	// commit. Its cost is not measurable.
 	mode, err := exec("PRAGMA auto_vacuum")
 	if err == nil && mode != int64(incrementalVacuum) {
-		_, err = exec(fmt.Sprintf("PRAGMA auto_vacuum = %d", incrementalVacuum))
+		_, err = exec("PRAGMA auto_vacuum = INCREMENTAL")
 	}
 	if err != nil {
 		return err

@@ -66,11 +66,8 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 			return err
 		}
 	}
-	return e.write(ctx, db, truncateLog)
+	return e.write(ctx, db, truncating)
 }
-
-// truncateLog moves what is in the log into the file, and gives the log's space back, as far as readers permit.
-const truncateLog = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 // write executes a statement on the connection that writes, and reads its rows: some do their work only then.
 func (e *engine) write(ctx context.Context, db *sqldb.Database, text string) error {
