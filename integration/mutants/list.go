@@ -403,7 +403,7 @@ var All = []Mutant{
 	newest(4, "what a process left in SQLite's log is taken for flushed", "commits lost by a loss of power",
 		"sqlstore/sqlite", `err = rewriteLog(path) if`, `if`),
 	newest(6, "SQLite's log is never begun anew while clients read", "a disk fills with the log",
-		"sqlstore/sqlite", `e.checkpoint(ctx, conn, "RESTART")`, `e.checkpoint(ctx, conn, "PASSIVE")`),
+		"sqlstore/sqlite", `e.checkpoint(ctx, conn, restarting)`, `e.checkpoint(ctx, conn, passive)`),
 	newest(6, "a leader takes the chain value of another leader of its term for a lost attempt", "a leader that cannot commit leads on",
 		"server/fence", `return fmt.Errorf("%w: in a term of the same number, %d", ErrDeposed, cur.Term)`, `return nil`),
 	newest(8, "a verdict on earlier users and roles counts for the newest ones", "key attached without permission",

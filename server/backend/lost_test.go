@@ -135,8 +135,9 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	refuses("in a cluster, at once", member.Stopped())
 	refuses("as a leader", member.Lead(t.Context(), nil))
 	closeBackend(t, member)
+	kept.Attempt++ // the proof of the loss
 	if _, now := chainRow(t, store); now != kept {
-		t.Errorf("the chain row became %+v", now)
+		t.Errorf("the chain row became %+v, want %+v", now, kept)
 	}
 
 	f, err := repair.Examine(t.Context(), store)
