@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flushing by a thread of the kernel; docs/performance.md says what it gives, when it is used and what it falls back to. The
-// names are those of linux/aio_abi.h.
+// Flushing by a thread of the kernel; docs/performance.md says what it gives, when it is used and what
+// it falls back to. The names are those of linux/aio_abi.h.
 //
-// A thread in a system call keeps its right to run Go code until Go's monitor thread takes that away, some 100 µs later.
-// While a file is flushed, which takes longer, a process with few processors hardly reads any request for the next commit.
-// io_submit returns at once, and the kernel then raises an eventfd, for which Go's poller waits as for a socket.
+// A thread in a system call keeps its right to run Go code until Go's monitor thread takes that away,
+// some 100 µs later. A flush takes longer, and meanwhile a process with few processors hardly reads any
+// request for the next commit. io_submit returns at once, and the kernel then raises an eventfd, for
+// which Go's poller waits as for a socket.
 type aioContext struct {
-	sync.Mutex         // held by whoever flushes
+	sync.Mutex         // held during a flush
 	id         uintptr // aio_context_t
 	eventfd    *os.File
 	iocb       iocb
@@ -50,32 +51,31 @@ const (
 	iocbFlagResfd = 1
 )
 
-// errNotBegun says that the kernel does not flush a file by itself, has no room for more contexts (fs.aio-max-nr), or is
-// flushing another file. Nothing happened.
+// errNotBegun says that the kernel does not flush a file by itself, has no room for more contexts
+// (fs.aio-max-nr), or is flushing another file. Nothing happened.
 var errNotBegun = errors.New("sqlstore: the kernel does not flush the file by itself")
 
 // aio is the process's only context: one file is written to.
 var aio = sync.OnceValue(newAIOContext)
 
 func newAIOContext() *aioContext {
-	a := &aioContext{}
+	a := &aioContext{err: errNotBegun}
 	if _, _, errno := unix.Syscall(unix.SYS_IO_SETUP, 1, address(&a.id), 0); errno != 0 {
-		a.err = errNotBegun
 		return a
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		a.err = errNotBegun
 		return a
 	}
 	a.eventfd = os.NewFile(uintptr(fd), "eventfd")
-	a.iocb.opcode, a.iocb.flags, a.iocb.resfd = iocbCmdFdsync, iocbFlagResfd, uint32(fd) // #nosec G115 -- a descriptor
-	a.iocbs[0] = &a.iocb
+	a.iocb.opcode, a.iocb.flags = iocbCmdFdsync, iocbFlagResfd
+	a.iocb.resfd = uint32(fd) // #nosec G115 -- a descriptor
+	a.iocbs[0], a.err = &a.iocb, nil
 	return a
 }
 
-// flushByKernel flushes the data of a file, and its size if that changed, while other goroutines use the thread. After any error
-// but errNotBegun it is unknown what was flushed.
+// flushByKernel flushes the data of a file, and its size if that changed, while other goroutines use
+// the thread. After any error but errNotBegun it is unknown what was flushed.
 func flushByKernel(descriptor int) error { return aio().flush(descriptor) }
 
 func (a *aioContext) flush(descriptor int) error {

@@ -16,14 +16,17 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// The log has a frame for each page that a commit changed. A checkpoint moves frames into the database. When it has moved
-// all and nobody reads the log, the next commit begins the log anew, in the same file. SQLite would make checkpoints by
-// itself, within commits, and keep their errors to itself; so they are switched off, and made here.
+// The log has a frame for each page that a commit changed. A checkpoint moves frames into the
+// database. When all are moved and no connection reads the log, the next commit begins the log anew, in
+// the same file. SQLite would make checkpoints by itself, within commits, and hide their errors; so that
+// is switched off, and they are made here.
 //
-// A passive checkpoint waits for nobody. While clients read the table all the time, there is always a reader who needs the
-// log, and it only grows. Then a restarting one waits for the readers of that moment, for restartWait at most, while
-// commits wait for it. If a reader takes longer than that, it is tried again when the log has grown by a quarter. So the log has
-// twice checkpointFrames, or a quarter more than it had when the longest read ended.
+// A passive checkpoint waits for nothing. While clients read the table all the time, there is always a
+// reader that needs the log, and it only grows. Then a restarting one waits for the readers of that
+// moment, for restartWait at most, while commits wait for it. If a reader takes longer than that, it is
+// tried again when the log has grown by a quarter. So the log has twice checkpointFrames, or a quarter
+// more than it had when the longest read ended.
+
 // keptLog is the size in bytes to which a log that grew beyond it is truncated when it begins anew.
 const keptLog = 64 << 20
 
@@ -39,7 +42,7 @@ var (
 
 func restartFrames() int { return 2 * checkpointFrames }
 
-// checkpoints decides when to make a checkpoint. Whoever has the connection that writes uses it.
+// checkpoints decides when to make a checkpoint. It is used with the connection that writes in hand.
 type checkpoints struct {
 	changed   int // pages, as estimated, since the frames were counted
 	restartAt int // frames from which readers are waited for
@@ -49,7 +52,7 @@ type checkpoints struct {
 func newCheckpoints() *checkpoints {
 	c := &checkpoints{restartAt: restartFrames(), total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_sqlite_checkpoints_total",
-		Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete ones, partial ones because something reads an older state, and failed ones.",
+		Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete, partial (something reads an older state), or failed.",
 	}, []string{"result"})}
 	for _, result := range []string{"complete", "partial", "failed"} {
 		c.total.WithLabelValues(result)
@@ -66,8 +69,8 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	var err error
 	switch {
 	case e.low.Load():
-		// The log must not grow: it would take the space that the file needs for what is in the log, and then neither
-		// could be written.
+		// The log must not grow: it would take the space that the file needs for what is in the
+		// log, and then neither could be written.
 		_, _, err = e.checkpoint(ctx, conn, passive)
 	case c.changed >= countPages:
 		c.changed = 0
@@ -134,9 +137,10 @@ func setBusyTimeout(ctx context.Context, conn *sql.Conn, d time.Duration) error 
 // exit ends the process. Tests replace it.
 var exit = os.Exit
 
-// exitIfFlushFailed ends the process if err says that the log or the database could not be flushed to disk. Linux then takes the
-// data for flushed, so that the next flush succeeds without them: whatever the process acknowledged later might
-// depend on data that are not on disk. The next process writes the log again, and moves all of it into the database again.
+// exitIfFlushFailed ends the process if err says that the log or the database could not be flushed to
+// disk. Linux then takes the data for flushed, so that the next flush succeeds without them: what the
+// process acknowledged later might depend on data that are not on disk. The next process writes the log
+// again, and moves all of it into the database again.
 func exitIfFlushFailed(logger *slog.Logger, path string, err error) {
 	var s *sqlite.Error
 	if errors.As(err, &s) && (s.Code() == sqlite3.SQLITE_IOERR_FSYNC || s.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {

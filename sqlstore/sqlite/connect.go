@@ -45,8 +45,8 @@ func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector,
 	return &connector{Connector: base, path: path, look: look, logger: logger}, nil
 }
 
-// connector creates the file with fileMode if it does not exist, switches it to write-ahead mode, and writes again what
-// it finds in the log.
+// connector creates the file with fileMode if it does not exist, switches it to write-ahead mode, and
+// writes again what it finds in the log.
 type connector struct {
 	driver.Connector
 	path string

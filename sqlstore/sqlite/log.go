@@ -16,8 +16,9 @@ const logHeader = 32
 
 func isLog(path string) bool { return strings.HasSuffix(path, logSuffix) }
 
-// emptyLog makes SQLite take nothing from the log at path, which nobody has open and which keeps its size. It flushes
-// nothing: that the database has what was in the log is what makes it right, and then both states of the log are.
+// emptyLog makes SQLite take nothing from the log at path, which no process has open and which keeps
+// its size. It flushes nothing: the database has on disk what was in the log, so that either state of
+// the log is right.
 func emptyLog(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -57,9 +58,10 @@ func inLog(path string) (bool, error) {
 	return header != [logHeader]byte{}, nil
 }
 
-// rewriteLog writes the log at path again, in place, and flushes it. Linux takes data that it failed to flush for flushed,
-// and keeps them in memory until it needs that: so what can be read from the log of a process that ended after a failed
-// flush may not be on disk, and a flush alone would not bring it there. The caller keeps others from writing. Tests replace it.
+// rewriteLog writes the log at path again, in place, and flushes it. Linux takes data that it failed
+// to flush for flushed, and keeps them in memory as long as it likes: so what can be read from the log
+// of a process that ended after a failed flush may not be on disk, and a flush alone would not bring it
+// there. The caller keeps others from writing. Tests replace it.
 var rewriteLog = func(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

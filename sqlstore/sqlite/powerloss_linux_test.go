@@ -116,7 +116,7 @@ func cachedTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 	if cache.dead {
 		return sqlite3.SQLITE_IOERR_TRUNCATE
 	}
-	rc := function[truncate](plainCut)(tls, file, size)
+	rc := function[func(tls *libc.TLS, file uintptr, size int64) int32](plainCut)(tls, file, size)
 	cache.changed(nameOf(int(at[sqlite3.TunixFile](file).Fh)), 0, 0)
 	return rc
 }

@@ -9,28 +9,33 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// SQLite writes each page of a commit to the write-ahead log in two calls, one for a header and one for the page. The
-// write-coalescing VFS collects them and writes up to bufferSize in one call. Everything else it passes on to SQLite's
-// default VFS, but for two things: on Linux it flushes the log by fdatasync (fdatasync_linux.go), and it keeps the log's
-// file when SQLite removes it.
+// SQLite writes each page of a commit to the write-ahead log in two calls, one for a header and
+// one for the page. The write-coalescing VFS collects them and writes up to bufferSize in one call.
+// Everything else it passes on to SQLite's default VFS, but for two things: on Linux it flushes the
+// log by fdatasync (fdatasync_linux.go), and it keeps the log's file when SQLite removes it.
 //
-// What is buffered is written before any other call for the file, and so before the sync that ends each commit with
-// synchronous = FULL (Check requires it). SQLite shows the commit to other connections only after that sync, so these
-// never miss what is not written yet. SQLite writes nothing between the sync and that, because the default VFS promises not
-// to damage bytes next to those that it writes (SQLITE_IOCAP_POWERSAFE_OVERWRITE).
+// The buffer is written before the log is read, and before the sync that ends each commit with
+// synchronous = FULL (Check requires it). SQLite shows the commit to other connections only after
+// that sync, so these never miss what is not written yet. SQLite writes nothing between the sync and
+// that, because the default VFS promises not to damage bytes next to those that it writes
+// (SQLITE_IOCAP_POWERSAFE_OVERWRITE).
 //
-// A transaction larger than SQLite's cache writes pages before its commit. If it is rolled back, nothing syncs them, and
-// they are written before the write lock is released: another process may write its commits in their place afterwards.
+// A transaction larger than SQLite's cache writes pages before its commit. If it is rolled back, no
+// sync follows, and they are written before the write lock is released: another process may
+// write its commits in their place afterwards. So the buffer is empty whenever SQLite asks for the
+// size of the log or truncates it, which it does only after a sync or without the write lock.
 const (
 	vfsName = "sqlbrain"
-	// checkedVersion is the version of SQLite whose calls of a VFS were read. With another one its default VFS is used.
+	// checkedVersion is the version of SQLite whose calls of a VFS were read. Another one gets its
+	// default VFS.
 	checkedVersion = "3.54.1"
-	// bufferSize is at least a page. SQLite's VFS for Unix cannot write more than 128 KiB in one call.
+	// bufferSize is at least a page. SQLite's VFS for Unix cannot write more than 128 KiB in one
+	// call.
 	bufferSize = 64 << 10
 )
 
-// walFile is the state of one log, or of a database. It follows what the default VFS keeps for a file, in memory of
-// SQLite, which never moves. SQLite uses a file in one goroutine at a time.
+// walFile is the state of one log, or of a database. It follows what the default VFS keeps for a
+// file, in memory of SQLite, which never moves. SQLite uses a file in one goroutine at a time.
 type walFile struct {
 	methods sqlite3.Tsqlite3_io_methods  // of this file
 	base    *sqlite3.Tsqlite3_io_methods // of the default VFS
@@ -101,9 +106,7 @@ type (
 	openFile   = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32
 	deleteFile = func(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32
 	transfer   = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
-	truncate   = func(tls *libc.TLS, file uintptr, size int64) int32
 	syncFile   = func(tls *libc.TLS, file uintptr, flags int32) int32
-	fileSize   = func(tls *libc.TLS, file, size uintptr) int32
 	closing    = func(tls *libc.TLS, file uintptr) int32
 	locking    = func(tls *libc.TLS, file uintptr, first, n, flags int32) int32
 )
@@ -125,17 +128,16 @@ func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) i
 	walFileOf(w.database).log = file
 	w.methods.FxRead = pointer(vfsRead)
 	w.methods.FxWrite = pointer(vfsWrite)
-	w.methods.FxTruncate = pointer(vfsTruncate)
 	w.methods.FxSync = pointer(vfsSync)
-	w.methods.FxFileSize = pointer(vfsFileSize)
 	w.methods.FxClose = pointer(vfsClose)
 	return rc
 }
 
 func walFileOf(file uintptr) *walFile { return at[walFile](file + uintptr(baseVFS.FszOsFile)) }
 
-// vfsDelete keeps the file of a log, which is then written in place and does not grow with each commit of the next process.
-// SQLite removes a log when the database has all of it, on disk, and nobody else has it open.
+// vfsDelete keeps the file of a log, so that the next process writes in place, and its commits do
+// not let the file grow. SQLite removes a log when the database has all of it, on disk, and no other
+// connection is open.
 func vfsDelete(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32 {
 	if path := libc.GoString(name); isLog(path) && emptyLog(path) == nil {
 		return sqlite3.SQLITE_OK
@@ -182,15 +184,8 @@ func vfsRead(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	return function[transfer](w.base.FxRead)(tls, file, data, n, offset)
 }
 
-func vfsTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
-	w, rc := writeBuffered(tls, file)
-	if rc != sqlite3.SQLITE_OK {
-		return rc
-	}
-	return function[truncate](w.base.FxTruncate)(tls, file, size)
-}
-
-// vfsSync leaves the first sync to the default VFS, which also flushes the directory that the log was created in.
+// vfsSync leaves the first sync to the default VFS, which also flushes the directory that the log was
+// created in.
 func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	w, rc := writeBuffered(tls, file)
 	unsynced := w.unsynced
@@ -203,14 +198,6 @@ func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	}
 	w.synced = true // or the process ends: see exitIfFlushFailed
 	return function[syncFile](w.base.FxSync)(tls, file, flags)
-}
-
-func vfsFileSize(tls *libc.TLS, file, size uintptr) int32 {
-	w, rc := writeBuffered(tls, file)
-	if rc != sqlite3.SQLITE_OK {
-		return rc
-	}
-	return function[fileSize](w.base.FxFileSize)(tls, file, size)
 }
 
 // writeLock is the number of the lock that SQLite holds while it writes to the log.

@@ -36,8 +36,8 @@ func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 	file = libc.Xcalloc(tls, 1, libc.Tsize_t(uintptr(baseVFS.FszOsFile)+unsafe.Sizeof(walFile{})))
 	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
 	*at[sqlite3.Tsqlite3_io_methods](methods) = sqlite3.Tsqlite3_io_methods{
-		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead), FxTruncate: pointer(diskTruncate),
-		FxSync: pointer(diskSync), FxFileSize: pointer(diskSize), FxClose: pointer(diskClose), FxShmLock: pointer(diskLock),
+		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead),
+		FxSync: pointer(diskSync), FxClose: pointer(diskClose), FxShmLock: pointer(diskLock),
 	}
 	walFileOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
 	disk.content, disk.calls, disk.fails = nil, nil, false
@@ -67,18 +67,8 @@ func diskRead(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
 	return sqlite3.SQLITE_OK
 }
 
-func diskTruncate(_ *libc.TLS, _ uintptr, size int64) int32 {
-	disk.content = disk.content[:min(int(size), len(disk.content))]
-	return sqlite3.SQLITE_OK
-}
-
 func diskSync(*libc.TLS, uintptr, int32) int32 {
 	disk.calls = append(disk.calls, "sync")
-	return sqlite3.SQLITE_OK
-}
-
-func diskSize(_ *libc.TLS, _, size uintptr) int32 {
-	*at[int64](size) = int64(len(disk.content))
 	return sqlite3.SQLITE_OK
 }
 
@@ -134,26 +124,13 @@ func TestCoalescingKeepsTheFilesContent(t *testing.T) {
 		var want []byte
 		next := 0
 		for range 60 {
-			switch r.IntN(12) {
+			switch r.IntN(10) {
 			case 0:
 				walFileOf(file).synced = false // the file has no descriptor
 				vfsSync(tls, file, 0)
 			case 1:
 				next = r.IntN(len(want) + 1)
 			case 2:
-				n := r.IntN(len(want) + 1)
-				want = want[:n]
-				vfsTruncate(tls, file, int64(n))
-			case 3:
-				var size int64
-				p := libc.Xmalloc(tls, 8)
-				vfsFileSize(tls, file, p)
-				size = *at[int64](p)
-				libc.Xfree(tls, p)
-				if size != int64(len(want)) {
-					t.Fatalf("seed %d: size %d, want %d", seed, size, len(want))
-				}
-			case 4:
 				if len(want) == 0 {
 					continue
 				}
