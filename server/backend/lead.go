@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/lease"
@@ -109,23 +107,31 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patience) error {
 	b := l.b
 	b.alarms.Distrust()
-	reads, ctx := errgroup.WithContext(ctx)
-	reads.SetLimit(2)
-	for _, read := range []func() error{
+	inTurn := func(reads ...func() error) error {
+		for _, read := range reads {
+			err := read()
+			patience.answered()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	leases := make(chan error, 1)
+	go func() {
+		leases <- inTurn(
+			func() error { return l.lessor.Load(ctx, store, l.pipeline) },
+			func() (err error) { l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); return err },
+		)
+	}()
+	err := inTurn(
 		// A restore that began since this node was opened has found its chain row, and
 		// ended there, or brought its own.
 		func() error { return repair.RefuseUnfinished(ctx, store) },
 		func() error { return b.alarms.Load(ctx) },
-		func() error { return l.lessor.Load(ctx, store, l.pipeline) },
 		func() error { _, err := b.users.Load(ctx); return err },
-		func() (err error) { l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); return err },
-	} {
-		reads.Go(func() error {
-			defer patience.answered()
-			return read()
-		})
-	}
-	return reads.Wait()
+	)
+	return errors.Join(err, <-leases)
 }
 
 // run serves as the leader until ctx ends or the leadership does.
