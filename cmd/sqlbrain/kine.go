@@ -37,7 +37,7 @@ func commandLine(args []string) []string {
 func (p *program) newKineCommand() *cobra.Command {
 	flags := kine.New()
 	var notes []string
-	revert, keepWrites := false, false
+	revert, keepWrites, again := false, false, false
 	cmd := &cobra.Command{
 		Use:   kineName,
 		Short: "Serve with the command line of kine",
@@ -48,9 +48,9 @@ Flags that have no meaning for sqlbrain are accepted, and the log says why they 
 setting for which kine has no flag can be given as a variable, as in SQLBRAIN_QUOTA_BACKEND_BYTES.
 Processes over the same MySQL database find each other in it and form a cluster, without a setting.
 
-If the database has a table of kine's with data, its keys are imported at the first start. The table
-stays, but no kine can use it until --revert gives it back, with --keep-writes including what was
-written since.`,
+If the database has a table of kine's, its keys are imported at the first start; otherwise an empty
+table is made. No kine can use the table until --revert gives it back, with --keep-writes including
+what was written since.`,
 		Example: `  sqlbrain kine --endpoint 'mysql://user:password@tcp(db)/k8s' --listen-address unix:///run/k.sock
   kine --endpoint sqlite:///var/lib/kine/state.db --metrics-bind-address 0`,
 		Args:    noArgs,
@@ -69,8 +69,16 @@ written since.`,
 			if keepWrites && !revert {
 				return &usageError{errors.New("--keep-writes is an addition to --revert")}
 			}
+			if revert && again {
+				return &usageError{errors.New("--revert and --import-again exclude each other")}
+			}
+			if again {
+				return p.changeKine(cmd.Context(), "sqlbrain has the keys of kine's table again",
+					func(a *kine.Adoption, ctx context.Context) error { return a.Import(ctx, true) })
+			}
 			if revert {
-				return p.revertKine(cmd.Context(), keepWrites)
+				return p.changeKine(cmd.Context(), "kine can use its table again; sqlbrain's holds nothing",
+					func(a *kine.Adoption, ctx context.Context) error { return a.Revert(ctx, keepWrites) })
 			}
 			return p.serveKine(cmd.Context(), notes)
 		},
@@ -78,6 +86,7 @@ written since.`,
 	flags.Bind(cmd.Flags())
 	cmd.Flags().BoolVar(&revert, "revert", false, "give kine its table back, if no key was written since the import; then end")
 	cmd.Flags().BoolVar(&keepWrites, "keep-writes", false, "with --revert: if keys were written, write all keys into kine's table first")
+	cmd.Flags().BoolVar(&again, "import-again", false, "import the keys of kine's table once more, if sqlbrain's table was emptied since the import; then end")
 	cmd.SetVersionTemplate("kine (sqlbrain {{.Version}})\n")
 	return cmd
 }
@@ -108,7 +117,7 @@ func (p *program) serveKine(ctx context.Context, notes []string) error {
 	})
 }
 
-// adoptKine creates the database if it does not exist, as kine does, and imports kine's own table.
+// adoptKine creates the database if it does not exist, as kine does, and takes kine's own table.
 func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.Logger) error {
 	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {
 		if u.Dialect == sqlstore.DialectMySQL && len(u.Addresses()) == 1 {
@@ -120,14 +129,10 @@ func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.L
 				logger.Info("created the database", "database", u.Database)
 			}
 		}
-		table, err := kine.Look(ctx, u.Dialect, db.SQL())
-		if err != nil || table == kine.Absent {
-			return err
-		}
 		if err := p.prepareSchema(ctx, logger); err != nil {
 			return err
 		}
-		return p.withAdoption(ctx, db, logger, (*kine.Adoption).Import)
+		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error { return a.Import(ctx, false) })
 	})
 }
 
@@ -142,8 +147,8 @@ func (p *program) withAdoption(ctx context.Context, db *sqldb.Database, logger *
 	return f(&kine.Adoption{DB: db.SQL(), Store: store, Dialect: u.Dialect, Logger: logger}, ctx)
 }
 
-// revertKine gives kine its table back.
-func (p *program) revertKine(ctx context.Context, keepWrites bool) error {
+// changeKine calls f on a database that exists, and prints done.
+func (p *program) changeKine(ctx context.Context, done string, f func(*kine.Adoption, context.Context) error) error {
 	logger, closeLog, err := p.newLogger()
 	if err != nil {
 		return err
@@ -152,10 +157,10 @@ func (p *program) revertKine(ctx context.Context, keepWrites bool) error {
 		if err := migrations.Verify(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
 		}
-		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error { return a.Revert(ctx, keepWrites) })
+		return p.withAdoption(ctx, db, logger, f)
 	})
 	if err == nil {
-		_, err = fmt.Fprintln(p.stdout, "kine can use its table again; sqlbrain's holds nothing")
+		_, err = fmt.Fprintln(p.stdout, done)
 	}
 	return errors.Join(err, closeLog())
 }

@@ -13,15 +13,19 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 var (
-	// ErrInUse: a kine writes to its table.
-	ErrInUse = errors.New("a kine writes to the table: stop every kine that uses the database, and start again")
+	// ErrInUse: a kine runs.
+	ErrInUse = errors.New("a kine uses the table: stop every kine that uses the database, and start again")
 	// ErrBoth: the database has data of both programs.
 	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid cannot be known: " +
 		"rename the table kine if its data is no longer needed")
+	// ErrEmptied: the store has nothing, and what it had is not in kine's table.
+	ErrEmptied = errors.New("the fence row of sqlbrain is missing, and kine's table has at most the keys that kine left: restore a backup, " +
+		"or, if sqlbrain's table is empty, let --import-again import kine's keys as they were")
+	// ErrHasData: there is nothing to import again.
+	ErrHasData = errors.New("the database has data of sqlbrain: --import-again is for one that was emptied since the import")
 	// ErrWritten: keys were written since the import.
 	ErrWritten = errors.New("keys were written since kine's were imported: --keep-writes writes all keys back into kine's table, without it they would be lost")
 	// ErrServed: a server wrote while its keys were written back.
@@ -34,18 +38,17 @@ var (
 )
 
 const (
-	// quietTime is for how long no row may be added before a kine counts as stopped. A Kubernetes
-	// cluster writes several times a second.
-	quietTime = 3 * time.Second
+	// compactKey is the key in which kine keeps its compact revision, and kube-apiserver that of etcd.
+	compactKey = "compact_rev_key"
 	// importPage is the number of keys that are read at a time, with values of up to some MiB.
 	importPage = 100
 	// progressEvery is the time between two lines of progress in the log.
 	progressEvery = 2 * time.Second
 )
 
-const readPage = `SELECT kv.name_in_sqlbrain, kv.id, kv.created, kv.deleted, kv.create_revision, kv.lease, kv.value FROM kine AS kv
-	JOIN (SELECT MAX(id) AS id FROM kine WHERE name_in_sqlbrain > ? GROUP BY name_in_sqlbrain ORDER BY name_in_sqlbrain LIMIT ?) AS newest
-	ON newest.id = kv.id ORDER BY kv.name_in_sqlbrain`
+const readPage = `SELECT kv.name_being_imported, kv.id, kv.created, kv.deleted, kv.create_revision, kv.lease, kv.value FROM kine AS kv
+	JOIN (SELECT MAX(id) AS id FROM kine WHERE name_being_imported > ? GROUP BY name_being_imported ORDER BY name_being_imported LIMIT ?) AS newest
+	ON newest.id = kv.id ORDER BY kv.name_being_imported`
 
 // Adoption imports a table of kine's into the store of the same database, or undoes that.
 type Adoption struct {
@@ -55,58 +58,81 @@ type Adoption struct {
 	Logger  *slog.Logger
 }
 
-// Import makes the keys of kine's table those of the store, if that has not been done: every key
-// with its value, its create and mod revision and its lease, at kine's newest revision. History
-// below that counts as compacted. kine's table stays, and no kine can use it. An import that was
-// interrupted begins anew. Processes that import at the same time wait for each other. Errors:
-// ErrInUse, ErrBoth, repair.ErrRestoring, repair.ErrOvertaken, the database's.
-func (a *Adoption) Import(ctx context.Context) error {
+// Import makes kine's table one that no kine can use, and the store one that may be served. If there is no table, it
+// makes one. If the store is empty, it imports the keys of the table: every key with its value, its create and mod
+// revision and its lease, at kine's newest revision. History below that counts as compacted. An import that was
+// interrupted begins anew. One that ended is repeated only if again is set; then the store must be empty. Processes
+// that import at the same time wait for each other. Errors: ErrInUse, ErrBoth, ErrEmptied, ErrHasData,
+// repair.ErrRestoring, repair.ErrOvertaken, the database's.
+func (a *Adoption) Import(ctx context.Context, again bool) error {
 	return a.alone(ctx, func(held func() error) error {
-		table, err := Look(ctx, a.Dialect, a.DB)
-		if err != nil || table == Absent {
-			return err
-		}
-		chain, unfinished, err := a.chain(ctx)
+		table, chain, unfinished, err := a.state(ctx)
 		if err != nil {
 			return err
 		}
-		if table == Used {
-			if err := a.claim(ctx, unfinished); err != nil {
+		if chain != nil && again {
+			return ErrHasData
+		}
+		if table == Absent || table == Used {
+			if table, err = a.take(ctx, table, unfinished); err != nil {
 				return err
 			}
-		} else if chain != nil {
-			return nil // it has been imported
-		} else if table == Partial {
+		}
+		switch {
+		case chain != nil && table == Partial:
+			// The store is served, and may get newer keys than the table.
+			_, err := a.DB.ExecContext(ctx, deleteMark)
+			return err
+		case chain != nil:
+			return nil
+		case table == Partial:
 			if err := a.complete(ctx); err != nil {
 				return err
 			}
+		case table == Adopted:
+			if data, err := hasData(ctx, a.DB, table); err != nil || !data {
+				return err
+			}
+			if !again {
+				return ErrEmptied
+			}
+			if _, err := a.DB.ExecContext(ctx, reclaimTable); err != nil {
+				return err
+			}
 		}
-		return a.copy(ctx, held)
+		if err := a.copy(ctx, held); err != nil {
+			return err
+		}
+		_, err = a.DB.ExecContext(ctx, adoptTable)
+		return err
 	})
 }
 
-// Revert empties the store and gives the table back to kine. If keys were written since the import, it does so only
-// if keepWrites is set, and then writes the table anew, without history. Errors: ErrWritten, ErrServed,
-// ErrNothingAdopted, repair.ErrRestoring, repair.ErrOvertaken, the database's.
+// Revert empties the store and gives the table to kine. If keys were written since the import, it does so only
+// if keepWrites is set, and then writes the table anew, without history. With keepWrites it makes a table if there is
+// none. Errors: ErrWritten, ErrServed, ErrEmptied, ErrNothingAdopted, those of Import.
 func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	return a.alone(ctx, func(held func() error) error {
-		table, err := Look(ctx, a.Dialect, a.DB)
+		table, chain, unfinished, err := a.state(ctx)
 		if err != nil {
 			return err
 		}
-		if table != Adopted && table != Partial {
-			return ErrNothingAdopted
-		}
-		chain, _, err := a.chain(ctx)
-		if err != nil {
-			return err
+		if table == Absent || table == Used {
+			if chain == nil || !keepWrites {
+				return ErrNothingAdopted
+			}
+			if table, err = a.take(ctx, table, unfinished); err != nil {
+				return err
+			}
 		}
 		rev, err := revision(ctx, a.DB)
 		if err != nil {
 			return err
 		}
 		switch {
-		case chain == nil, table == Adopted && chain.Revision == rev:
+		case chain == nil && table == Adopted:
+			return ErrEmptied
+		case chain == nil, table == Adopted && chain.Revision == max(rev, 1): // 1: the revision of a new store
 		case !keepWrites:
 			return fmt.Errorf("%w (kine's newest revision is %d, sqlbrain's %d)", ErrWritten, rev, chain.Revision)
 		default:
@@ -114,6 +140,11 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 				return err
 			}
 			table = Partial
+		}
+		if table == Adopted {
+			if _, err := a.DB.ExecContext(ctx, reclaimTable); err != nil {
+				return err
+			}
 		}
 		if err := repair.Discard(ctx, a.Store, chain); errors.Is(err, repair.ErrChainMoved) {
 			return ErrServed
@@ -125,58 +156,61 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 				return err
 			}
 		}
+		// A process that imports may have seen the table before the store was emptied, and taken the import for ended.
+		table, chain, _, err = a.state(ctx)
+		if err == nil && table == Adopted && chain == nil {
+			_, err = a.DB.ExecContext(ctx, reclaimTable)
+		}
+		if err != nil {
+			return err
+		}
 		_, err = a.DB.ExecContext(ctx, returnTable)
 		return err
 	})
 }
 
-// chain returns the chain row of a store that can be served, nil if there is none. unfinished says that an import,
-// or a return to kine, did not end, so that the store has nothing that kine's table has not.
-func (a *Adoption) chain(ctx context.Context) (chain *coder.Chain, unfinished bool, err error) {
+// state returns the state of the table, and the chain row of a store that can be served, nil if there is none. unfinished
+// says that an import, or a return to kine, did not end, so that the store has nothing that kine's table has not.
+// It makes a table Adopted whose import ended before the process could do that.
+func (a *Adoption) state(ctx context.Context) (table Table, chain *coder.Chain, unfinished bool, err error) {
+	if table, err = Look(ctx, a.Dialect, a.DB); err != nil {
+		return table, nil, false, err
+	}
 	switch err := repair.RefuseUnfinished(ctx, a.Store); {
 	case errors.Is(err, repair.ErrImporting), errors.Is(err, repair.ErrReverting):
-		return nil, true, nil
+		return table, nil, true, nil
 	case err != nil:
-		return nil, false, err
+		return table, nil, false, err
 	}
-	raw, err := a.Store.Get(ctx, coder.ChainKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return nil, false, nil
+	if chain, err = a.chain(ctx); err != nil || chain == nil || table != Importing {
+		return table, chain, false, err
 	}
+	rev, err := revision(ctx, a.DB)
 	if err != nil {
-		return nil, false, err
+		return table, nil, false, err
 	}
-	c, err := coder.DecodeChain(raw)
-	return &c, false, err
+	data, err := hasData(ctx, a.DB, table)
+	if err != nil {
+		return table, nil, false, err
+	}
+	if data && chain.Revision < rev {
+		return table, nil, false, ErrBoth // served before kine's keys were imported
+	}
+	_, err = a.DB.ExecContext(ctx, adoptTable)
+	return Adopted, chain, false, err
 }
 
-// claim takes the table from kine, unless one writes to it.
-func (a *Adoption) claim(ctx context.Context, unfinished bool) error {
-	switch empty, err := repair.IsEmpty(ctx, a.Store); {
-	case err != nil:
-		return err
-	case !empty && !unfinished:
-		return ErrBoth
+// chain returns the chain row, nil if there is none.
+func (a *Adoption) chain(ctx context.Context) (*coder.Chain, error) {
+	raw, err := a.Store.Get(ctx, coder.ChainKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return nil, nil
 	}
-	before, err := revision(ctx, a.DB)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.Logger.Info("found data of kine, looking whether a kine writes", "revision", before, "for", quietTime)
-	if err := retry.Sleep(ctx, quietTime); err != nil {
-		return err
-	}
-	now, err := revision(ctx, a.DB)
-	if err != nil {
-		return err
-	}
-	if now != before {
-		return fmt.Errorf("%w (its revision rose from %d to %d)", ErrInUse, before, now)
-	}
-	if _, err := a.DB.ExecContext(ctx, adoptTable); err != nil {
-		return fmt.Errorf("taking kine's table: %w", err)
-	}
-	return nil
+	chain, err := coder.DecodeChain(raw)
+	return &chain, err
 }
 
 // copy fills the store with the keys of the table.
@@ -205,7 +239,7 @@ func (a *Adoption) copy(ctx context.Context, held func() error) error {
 		}
 		for _, row := range rows {
 			last = row.name
-			if row.deleted || last == "compact_rev_key" {
+			if row.deleted || last == compactKey {
 				continue
 			}
 			if row.record.Lease > 0 && row.record.Lease <= lease.MaxTTL {

@@ -27,9 +27,9 @@ import (
 
 // claimedTable is kine's table as it is once it was claimed, with more rows than one commit of an import has.
 var claimedTable = []string{
-	"CREATE TABLE kine (id INTEGER PRIMARY KEY, name_in_sqlbrain VARCHAR(630), created INTEGER, deleted INTEGER, create_revision INTEGER, " +
+	"CREATE TABLE kine (id INTEGER PRIMARY KEY, name_being_imported VARCHAR(630), created INTEGER, deleted INTEGER, create_revision INTEGER, " +
 		"prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)",
-	"CREATE INDEX kine_name_id_index ON kine (name_in_sqlbrain, id)",
+	"CREATE INDEX kine_name_id_index ON kine (name_being_imported, id)",
 	"INSERT INTO kine WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000) " +
 		"SELECT i, '/registry/' || i, 1, 0, 0, 0, CASE WHEN i % 1000 = 0 THEN i ELSE 0 END, 'v', '' FROM n",
 }
@@ -79,36 +79,42 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	defer db.Close()
-	for _, s := range claimedTable {
-		_, err := db.ExecContext(t.Context(), s)
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
+	}
+	for _, s := range claimedTable {
+		exec(s)
 	}
 	adoption := func(store sqlstore.Store) *Adoption {
 		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
 	}
 	whole := memstore.New()
-	require.NoError(t, adoption(whole).Import(t.Context()))
+	require.NoError(t, adoption(whole).Import(t.Context(), false))
 	want := rowsOf(t, whole)
 
 	last := -1
 	for commits := 0; last < 0; commits++ {
+		exec(reclaimTable)
 		store := memstore.New()
-		switch err := adoption(&failing{store, commits}).Import(t.Context()); {
+		switch err := adoption(&failing{store, commits}).Import(t.Context(), false); {
 		case err == nil:
 			last = commits
 		default:
 			require.ErrorIs(t, err, errCut)
-			require.NoError(t, adoption(store).Import(t.Context()))
+			require.NoError(t, adoption(store).Import(t.Context(), false))
 		}
 		require.Equal(t, want, rowsOf(t, store), "%d commits", commits)
-		require.NoError(t, adoption(store).Import(t.Context()))
+		require.NoError(t, adoption(store).Import(t.Context(), false))
 		require.Equal(t, want, rowsOf(t, store), "a second import")
 	}
 	require.Greater(t, last, 2)
 
+	exec(reclaimTable)
 	for commits, ended := 0, false; !ended; commits++ {
 		store := memstore.New()
-		require.NoError(t, adoption(store).Import(t.Context()))
+		require.NoError(t, adoption(store).Import(t.Context(), false))
 		err := adoption(&failing{store, commits}).Revert(t.Context(), false)
 		if ended = err == nil; !ended {
 			require.ErrorIs(t, err, errCut)
@@ -116,15 +122,15 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 				// It can be finished, or taken back.
 				again := memstore.New()
 				copyRows(t, again, store)
-				require.NoError(t, adoption(again).Import(t.Context()))
+				require.NoError(t, adoption(again).Import(t.Context(), false))
 				require.Equal(t, want, rowsOf(t, again))
+				exec(reclaimTable)
 			}
 			require.NoError(t, adoption(store).Revert(t.Context(), false))
 		}
 		require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
 		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrNothingAdopted)
-		_, err = db.ExecContext(t.Context(), adoptTable)
-		require.NoError(t, err)
+		exec(claimTable)
 	}
 }
 
@@ -144,7 +150,7 @@ func TestProcessesThatImportAtOnce(t *testing.T) {
 		t.Run(string(product), func(t *testing.T) {
 			t.Parallel()
 			raw := product.Database(t)
-			enginetest.Exec(t, raw, strings.Replace(claimedTable[0], "name_in_sqlbrain", "name", 1),
+			enginetest.Exec(t, raw, strings.Replace(claimedTable[0], "name_being_imported", "name", 1),
 				"INSERT INTO kine VALUES (1, '/registry/a', 1, 0, 0, 0, 0, 'a', ''), (2, '/registry/b', 1, 0, 0, 0, 0, 'b', '')")
 			u, err := sqlstore.ParseURL(raw)
 			require.NoError(t, err)
@@ -167,7 +173,7 @@ func TestProcessesThatImportAtOnce(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range errs {
 				all.Go(func() {
-					errs[i] = (&Adoption{DB: db.SQL(), Store: store, Dialect: u.Dialect, Logger: logger}).Import(t.Context())
+					errs[i] = (&Adoption{DB: db.SQL(), Store: store, Dialect: u.Dialect, Logger: logger}).Import(t.Context(), false)
 				})
 			}
 			all.Wait()
@@ -218,7 +224,7 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 		return table
 	}
 	store := memstore.New()
-	require.NoError(t, adoption(store).Import(t.Context()))
+	require.NoError(t, adoption(store).Import(t.Context(), false))
 	write := func(key string, rev int64) {
 		t.Helper()
 		raw, err := store.Get(t.Context(), coder.ChainKey())
@@ -241,9 +247,9 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 		require.ErrorIs(t, adoption(&unreadable{store, pages * 10}).Revert(t.Context(), true), errCut)
 		require.Equal(t, Partial, look())
 		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrWritten)
-		require.NoError(t, adoption(store).Import(t.Context()), "a server goes on")
+		require.NoError(t, adoption(store).Import(t.Context(), false), "a server goes on")
 		require.Equal(t, before, rowsOf(t, store))
-		require.ErrorIs(t, adoption(memstore.New()).Import(t.Context()), errPartial)
+		require.ErrorIs(t, adoption(memstore.New()).Import(t.Context(), false), errPartial)
 		require.ErrorIs(t, adoption(memstore.New()).Revert(t.Context(), true), errPartial)
 	}
 	write("/new/2", 2002)
@@ -261,7 +267,7 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 		if commits > 0 { // The keys are in kine's table: it can be imported, or returned.
 			imported := memstore.New()
 			copyRows(t, imported, again)
-			require.NoError(t, adoption(imported).Import(t.Context()))
+			require.NoError(t, adoption(imported).Import(t.Context(), false))
 			require.Equal(t, Adopted, look())
 			exec(beginWriting)
 			require.NoError(t, adoption(again).Revert(t.Context(), false))

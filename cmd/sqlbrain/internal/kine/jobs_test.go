@@ -76,9 +76,10 @@ func newJobs(t *testing.T) *jobsOfTest {
 // reset gives the jobs another database.
 func (t *jobsOfTest) reset(store sqlstore.Store) {
 	t.store = store
-	if table, err := Look(t.Context(), sqlstore.DialectSQLite, t.kine); table != Adopted {
-		require.NoError(t, err)
-		_, err = t.kine.ExecContext(t.Context(), adoptTable)
+	table, err := Look(t.Context(), sqlstore.DialectSQLite, t.kine)
+	require.NoError(t, err)
+	if statement := map[Table]string{Used: claimTable, Adopted: reclaimTable}[table]; statement != "" {
+		_, err = t.kine.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
 }
@@ -106,7 +107,7 @@ func (t *jobsOfTest) run(name string, store sqlstore.Store, mark byte) error {
 		_, _, err = r.Finish(ctx, 0, nil)
 		return err
 	case "import":
-		return t.adoption(store).Import(ctx)
+		return t.adoption(store).Import(ctx, false)
 	case "revert":
 		return t.adoption(store).Revert(ctx, false)
 	case "recover":

@@ -14,14 +14,15 @@ import (
 // Table is what a database has of kine's table.
 type Table int
 
-// The states of a table. The column with the keys is renamed before they are imported: no kine
-// can write from then on, and one that is started by mistake fails, where it would make an
-// empty table if the table itself had another name. Renaming a column needs no right to DROP.
+// The states of a table. The column with the keys has a name for each state: no kine can write from its first change on,
+// and one that is started by mistake fails, where it would make an empty table if the table itself had another
+// name. Renaming a column needs no right to DROP.
 const (
-	Absent  Table = iota // there is no table, or it has no data
-	Used                 // a kine may use it
-	Adopted              // its column of keys is renamed
-	Partial              // its rows are being written anew
+	Absent    Table = iota // there is no table
+	Used                   // a kine may use it
+	Importing              // the store has nothing that it has not: it is being imported, or returned to kine
+	Adopted                // it was imported, or sqlbrain made it: the store alone counts
+	Partial                // its rows are being written anew
 )
 
 // Columns of a table of kine's, by dialect.
@@ -31,11 +32,19 @@ const (
 )
 
 const (
-	adoptTable  = "ALTER TABLE kine RENAME COLUMN name TO name_in_sqlbrain"
-	returnTable = "ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name"
+	claimTable   = "ALTER TABLE kine RENAME COLUMN name TO name_being_imported"
+	adoptTable   = "ALTER TABLE kine RENAME COLUMN name_being_imported TO name_in_sqlbrain"
+	reclaimTable = "ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name_being_imported"
+	returnTable  = "ALTER TABLE kine RENAME COLUMN name_being_imported TO name"
+
 	// The rows that a kine makes without a client do not count as data.
-	lookInside = "SELECT COUNT(*) FROM (SELECT id FROM kine WHERE name NOT IN ('compact_rev_key', '/registry/health') LIMIT 1) AS data"
-	newestRow  = "SELECT COALESCE(MAX(id), 0) FROM kine"
+	countData     = "SELECT COUNT(*) FROM (SELECT id FROM kine WHERE deleted = 0 AND "
+	ofClients     = " NOT IN ('compact_rev_key', '/registry/health') LIMIT 1) AS data"
+	dataUsed      = countData + "name" + ofClients
+	dataImporting = countData + "name_being_imported" + ofClients
+	dataAdopted   = countData + "name_in_sqlbrain" + ofClients
+
+	newestRow = "SELECT COALESCE(MAX(id), 0) FROM kine"
 )
 
 // Look returns the state of the table.
@@ -52,19 +61,32 @@ func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
 		return Absent, fmt.Errorf("looking for kine's table: %w", err)
 	case slices.Contains(columns, "name_in_sqlbrain"):
 		return Adopted, nil
+	case slices.Contains(columns, "name_being_imported"):
+		return Importing, nil
 	case slices.Contains(columns, "name_being_written"):
 		return Partial, nil
-	case !slices.Contains(columns, "name"):
-		return Absent, nil
+	case slices.Contains(columns, "name"):
+		return Used, nil
+	}
+	return Absent, nil
+}
+
+// hasData reports whether a table in that state has keys of clients.
+func hasData(ctx context.Context, db *sql.DB, table Table) (bool, error) {
+	var row *sql.Row
+	switch table {
+	case Adopted:
+		row = db.QueryRowContext(ctx, dataAdopted)
+	case Importing:
+		row = db.QueryRowContext(ctx, dataImporting)
+	default:
+		row = db.QueryRowContext(ctx, dataUsed)
 	}
 	var rows int
-	if err := db.QueryRowContext(ctx, lookInside).Scan(&rows); err != nil {
-		return Absent, fmt.Errorf("looking for data of kine: %w", err)
+	if err := row.Scan(&rows); err != nil {
+		return false, fmt.Errorf("looking for data of kine: %w", err)
 	}
-	if rows == 0 {
-		return Absent, nil
-	}
-	return Used, nil
+	return rows > 0, nil
 }
 
 // revision returns kine's newest revision.

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// While the rows are written anew, the column of keys has a third name, and the row compact_rev_key is
+	// While the rows are written anew, the column of keys has another name, and the row compact_rev_key is
 	// missing, so that no program takes a part for the whole.
 	beginWriting = "ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name_being_written"
-	endWriting   = "ALTER TABLE kine RENAME COLUMN name_being_written TO name_in_sqlbrain"
+	endWriting   = "ALTER TABLE kine RENAME COLUMN name_being_written TO name_being_imported"
 	deleteMark   = "DELETE FROM kine WHERE name_being_written = 'compact_rev_key'"
 	findMark     = "SELECT COUNT(*) FROM kine WHERE name_being_written = 'compact_rev_key'"
 
@@ -65,7 +65,7 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain,
 		if err != nil {
 			return fmt.Errorf("the key %.100q: %w", key, err)
 		}
-		if x.Tombstone {
+		if x.Tombstone || string(key) == compactKey {
 			continue
 		}
 		if page = append(page, *x.Record(key)); len(page) < importPage {
@@ -80,7 +80,7 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain,
 		return err
 	}
 	// The id is above all revisions that clients have seen: kine's next ones are, too.
-	if _, err := a.DB.ExecContext(ctx, insertRow, chain.Revision+1, "compact_rev_key", 0, 0, chain.Revision, 0, []byte{}); err != nil {
+	if _, err := a.DB.ExecContext(ctx, insertRow, chain.Revision+1, compactKey, 0, 0, chain.Revision, 0, []byte{}); err != nil {
 		return err
 	}
 	a.Logger.Info("wrote the keys into kine's table", "keys", w.keys, "revision", chain.Revision, "took", time.Since(started).Round(time.Millisecond))
