@@ -260,14 +260,116 @@ func TestKinesKeysAreImported(t *testing.T) {
 	})
 }
 
+// serveKineRefused runs a command line of kine that must refuse to serve for these reasons.
+func serveKineRefused(t *testing.T, endpoint string, reasons ...string) {
+	t.Helper()
+	execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).requireRefused(t, reasons...)
+}
+
 // TestKinesTableAndSqlbrains: a table that kine made and no client used is no obstacle. If both programs were used on the
 // database, none is chosen.
 func TestKinesTableAndSqlbrains(t *testing.T) {
 	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
 		require.Zero(t, startKine(t, endpoint).stop())
+		for range 2 { // A table that only kine itself wrote to is taken from it again.
+			exec("ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name")
+			require.Zero(t, startKine(t, endpoint).stop())
+			exec("SELECT name_in_sqlbrain FROM kine")
+		}
+		exec("ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name")
 		exec(kineKeys...)
-		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
-			requireRefused(t, "data of sqlbrain too")
+		serveKineRefused(t, endpoint, "data of sqlbrain too")
+		execute(t, "kine", "--revert", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "data of sqlbrain too")
+		exec("SELECT name FROM kine")
+	})
+}
+
+// TestStoreWithoutATableOfKines: no kine can use a database that began under sqlbrain, until it is given to kine with all
+// its keys.
+func TestStoreWithoutATableOfKines(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		exec("DROP TABLE kine")
+		revert := []string{"kine", "--revert", "--endpoint", endpoint}
+		n := startKine(t, endpoint)
+		exec("SELECT name_in_sqlbrain FROM kine")
+		_, err := n.client(t).Get(t.Context(), "k") // it leads
+		require.NoError(t, err)
+		require.Zero(t, n.stop())
+		a := execute(t, revert...) // nothing was written
+		require.Zero(t, a.code, a.stderr)
+		exec("SELECT name FROM kine")
+
+		n = startKine(t, endpoint)
+		for _, key := range []string{"/registry/a", "compact_rev_key", "/registry/b"} { // kube-apiserver compacts by the second one
+			_, err = n.client(t).Put(t.Context(), key, key)
+			require.NoError(t, err)
+		}
+		require.Zero(t, n.stop())
+		execute(t, revert...).requireRefused(t, "--keep-writes")
+		exec("DROP TABLE kine") // As if sqlbrain serve had served it: the table is made now.
+		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
+		a = execute(t, append(revert, "--keep-writes")...)
+		require.Zero(t, a.code, a.stderr)
+		exec("INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value) VALUES ('/registry/c', 1, 0, 0, 0, 0, 'c')")
+
+		n = startKine(t, endpoint)
+		got, err := n.client(t).Get(t.Context(), "", clientv3.WithFromKey())
+		require.NoError(t, err)
+		require.Greater(t, got.Header.Revision, int64(4))
+		var keys []string
+		for _, kv := range got.Kvs {
+			keys = append(keys, fmt.Sprintf("%s=%s", kv.Key, kv.Value))
+		}
+		require.Equal(t, []string{"/registry/a=/registry/a", "/registry/b=/registry/b", "/registry/c=c"}, keys)
+		require.Zero(t, n.stop())
+	})
+}
+
+// TestEmptiedTableIsNotFilledAgain: kine's old keys come back only if that is demanded.
+func TestEmptiedTableIsNotFilledAgain(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		exec(kineKeys...)
+		n := startKine(t, endpoint)
+		_, err := n.client(t).Put(t.Context(), "/registry/a", "newer")
+		require.NoError(t, err)
+		require.Zero(t, n.stop())
+		again := []string{"kine", "--import-again", "--endpoint", endpoint}
+		execute(t, again...).requireRefused(t, "has data of sqlbrain")
+		exec("DELETE FROM object")
+		for range 2 {
+			serveKineRefused(t, endpoint, "--import-again")
+			execute(t, "kine", "--revert", "--endpoint", endpoint).requireRefused(t, "--import-again")
+			execute(t, "kine", "--revert", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "--import-again")
+		}
+		execute(t, append(again, "--revert")...).requireRefused(t, "exclude each other")
+		a := execute(t, again...)
+		require.Zero(t, a.code, a.stderr)
+		execute(t, again...).requireRefused(t, "has data of sqlbrain")
+		n = startKine(t, endpoint)
+		got, err := n.client(t).Get(t.Context(), "/registry/a")
+		require.NoError(t, err)
+		require.Equal(t, "new", string(got.Kvs[0].Value))
+		require.Zero(t, n.stop())
+	})
+}
+
+// TestKineWithoutClients: a kine that runs is noticed, also if no client writes. It adds rows for missing revisions.
+func TestKineWithoutClients(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var poller sync.WaitGroup
+		poller.Go(func() {
+			for ctx.Err() == nil {
+				exec("INSERT INTO kine (id, name, created, deleted) SELECT MAX(id) - 1, 'gap', 0, 1 FROM kine HAVING COUNT(*) < MAX(id)")
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		serveKineRefused(t, endpoint, "a kine uses the table")
+		exec("SELECT name FROM kine")
+		cancel()
+		poller.Wait()
+		require.Zero(t, startKine(t, endpoint).stop())
 	})
 }
 
@@ -282,8 +384,7 @@ func TestKineThatStillWrites(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		})
-		execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).
-			requireRefused(t, "a kine writes to the table")
+		serveKineRefused(t, endpoint, "a kine uses the table")
 		cancel()
 		writer.Wait()
 		require.Zero(t, startKine(t, endpoint).stop(), "the table was left alone")

@@ -21,7 +21,7 @@ var (
 	// ErrBoth: the database has data of both programs.
 	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid cannot be known: " +
 		"rename the table kine if its data is no longer needed")
-	// ErrEmptied: the store has nothing, and what it had is not in kine's table.
+	// ErrEmptied: the store has lost its chain row, or all rows.
 	ErrEmptied = errors.New("the fence row of sqlbrain is missing, and kine's table has at most the keys that kine left: restore a backup, " +
 		"or, if sqlbrain's table is empty, let --import-again import kine's keys as they were")
 	// ErrHasData: there is nothing to import again.
@@ -131,7 +131,9 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 		}
 		switch {
 		case chain == nil && table == Adopted:
-			return ErrEmptied
+			if err := a.refuseLost(ctx); err != nil {
+				return err
+			}
 		case chain == nil, table == Adopted && chain.Revision == max(rev, 1): // 1: the revision of a new store
 		case !keepWrites:
 			return fmt.Errorf("%w (kine's newest revision is %d, sqlbrain's %d)", ErrWritten, rev, chain.Revision)
@@ -198,6 +200,24 @@ func (a *Adoption) state(ctx context.Context) (table Table, chain *coder.Chain, 
 	}
 	_, err = a.DB.ExecContext(ctx, adoptTable)
 	return Adopted, chain, false, err
+}
+
+// refuseLost returns ErrEmptied if the store, which has no chain row, or kine's table has keys: which of them are valid
+// cannot be known. A server that stopped before it led has left neither.
+func (a *Adoption) refuseLost(ctx context.Context) error {
+	if data, err := hasData(ctx, a.DB, Adopted); err != nil {
+		return err
+	} else if data {
+		return ErrEmptied
+	}
+	_, err := repair.Examine(ctx, a.Store)
+	switch {
+	case errors.Is(err, repair.ErrNothingToRecover):
+		return nil
+	case err != nil:
+		return err
+	}
+	return ErrEmptied
 }
 
 // chain returns the chain row, nil if there is none.
