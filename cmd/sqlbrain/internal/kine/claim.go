@@ -51,7 +51,7 @@ const (
 	deleteProbe = "DELETE FROM kine WHERE id = ?"
 
 	// probeTime is how long a kine has to answer the probe. It looks for new rows every second.
-	probeTime = 3 * time.Second
+	probeTime = 5 * time.Second
 	// probePause is the time between two looks for the answer.
 	probePause = 50 * time.Millisecond
 )

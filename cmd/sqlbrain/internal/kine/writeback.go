@@ -1,11 +1,13 @@
 package kine
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"time"
+	"unicode"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -18,6 +20,9 @@ const (
 	endWriting   = "ALTER TABLE kine RENAME COLUMN name_being_written TO name_being_imported"
 	deleteMark   = "DELETE FROM kine WHERE name_being_written = 'compact_rev_key'"
 	findMark     = "SELECT COUNT(*) FROM kine WHERE name_being_written = 'compact_rev_key'"
+
+	// MySQL compares kine's keys without regard to case and trailing spaces.
+	findTwin = "SELECT name_being_written FROM kine GROUP BY name_being_written HAVING COUNT(*) > 1 LIMIT 1"
 
 	oldestRow  = "SELECT COALESCE(MIN(id), 0) FROM kine"
 	deleteRows = "DELETE FROM kine WHERE id < ?"
@@ -77,6 +82,13 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain,
 		page = page[:0]
 	}
 	if err := errors.Join(a.write(ctx, &w, page), held()); err != nil {
+		return err
+	}
+	var twin string
+	switch err := a.DB.QueryRowContext(ctx, findTwin).Scan(&twin); {
+	case err == nil:
+		return fmt.Errorf("kine's table takes the key %.100q for another one, which differs from it in case or trailing spaces", twin)
+	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
 	// The id is above all revisions that clients have seen: kine's next ones are, too.
@@ -146,6 +158,10 @@ func (a *Adoption) write(ctx context.Context, w *rewriter, page []coder.Record) 
 			v, err := coder.DecodeVersion(r.Key, r.ModRevision, values[i])
 			if err != nil {
 				return fmt.Errorf("the key %.100q: %w", r.Key, err)
+			}
+			// MariaDB would write other characters.
+			if a.Dialect != sqlstore.DialectSQLite && bytes.ContainsFunc(r.Key, func(c rune) bool { return c > unicode.MaxASCII }) {
+				return fmt.Errorf("writing the key %.100q: kine's table takes ASCII only", r.Key)
 			}
 			created, createRevision := r.CreateRevision == r.ModRevision, r.CreateRevision
 			if created {
