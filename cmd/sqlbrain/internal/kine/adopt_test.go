@@ -258,6 +258,9 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	late := &lateWrite{Store: store, write: func() { write("/new/3", 2003) }}
 	require.ErrorIs(t, adoption(late).Revert(t.Context(), true), ErrServed)
 	require.Equal(t, Partial, look())
+	// If a server continues, the rows in kine's table are old, and nothing is filled with them.
+	require.NoError(t, adoption(store).Import(t.Context(), false))
+	require.ErrorIs(t, adoption(memstore.New()).Import(t.Context(), false), errPartial)
 
 	for commits := range 3 {
 		again := memstore.New()
@@ -274,11 +277,91 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 			exec("ALTER TABLE kine RENAME COLUMN name TO name_being_written")
 		}
 	}
+	write(compactKey, 2004) // kube-apiserver's, of the name of kine's own
 	require.NoError(t, adoption(store).Revert(t.Context(), true))
 	require.Equal(t, Used, look())
 	var rows, newest int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), MAX(id) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows, &newest))
+	require.Equal(t, []int{1, 2005}, []int{rows, newest})
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), MAX(id) FROM kine WHERE name <> 'compact_rev_key'").Scan(&rows, &newest))
 	require.Equal(t, []int{2003, 2003}, []int{rows, newest})
+}
+
+// TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the store.
+func TestImportThatEndedIsNotRepeated(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	for _, s := range claimedTable {
+		exec(strings.Replace(s, "6000", "10", 1))
+	}
+	adoption := func(store sqlstore.Store) *Adoption {
+		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
+	}
+	requireTable := func(want Table) {
+		t.Helper()
+		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+		require.NoError(t, err)
+		require.Equal(t, want, table)
+	}
+
+	// A process that was served before the import has other keys.
+	served := memstore.New()
+	b := served.BeginBatchWrite()
+	b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1, Term: 1, Revision: 9}))
+	require.NoError(t, b.Commit(t.Context()))
+	require.ErrorIs(t, adoption(served).Import(t.Context(), false), ErrBoth)
+	require.ErrorIs(t, adoption(served).Revert(t.Context(), true), ErrBoth)
+	requireTable(Importing)
+
+	store := memstore.New()
+	require.NoError(t, adoption(store).Import(t.Context(), false))
+	requireTable(Adopted)
+	want := rowsOf(t, store)
+	exec(reclaimTable) // The process ended before its last statement.
+	require.NoError(t, adoption(store).Import(t.Context(), false))
+	requireTable(Adopted)
+	require.Equal(t, want, rowsOf(t, store))
+	require.ErrorIs(t, adoption(store).Import(t.Context(), true), ErrHasData)
+
+	emptied := memstore.New()
+	require.ErrorIs(t, adoption(emptied).Import(t.Context(), false), ErrEmptied)
+	require.ErrorIs(t, adoption(emptied).Revert(t.Context(), false), ErrEmptied)
+	require.ErrorIs(t, adoption(emptied).Revert(t.Context(), true), ErrEmptied)
+	requireTable(Adopted)
+
+	// A restore into the emptied table is not an import that was interrupted.
+	_, err = repair.BeginRestore(t.Context(), emptied, 3)
+	require.NoError(t, err)
+	restoring := rowsOf(t, emptied)
+	require.ErrorIs(t, adoption(emptied).Import(t.Context(), false), repair.ErrRestoring)
+	require.ErrorIs(t, adoption(emptied).Import(t.Context(), true), repair.ErrRestoring)
+	require.ErrorIs(t, adoption(emptied).Revert(t.Context(), true), repair.ErrRestoring)
+	require.Equal(t, restoring, rowsOf(t, emptied))
+	requireTable(Adopted)
+
+	again := memstore.New()
+	require.ErrorIs(t, adoption(&failing{again, 1}).Import(t.Context(), true), errCut)
+	requireTable(Importing)
+	require.NoError(t, adoption(again).Import(t.Context(), false), "it was begun")
+	require.Equal(t, want, rowsOf(t, again))
+	requireTable(Adopted)
+
+	// Without rows of kine's there is nothing to fill the store with.
+	exec("DELETE FROM kine")
+	require.NoError(t, adoption(memstore.New()).Import(t.Context(), false))
+	lost := memstore.New()
+	b = lost.BeginBatchWrite()
+	b.Put(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 2, CreateRevision: 2, Version: 1}))
+	require.NoError(t, b.Commit(t.Context()))
+	require.ErrorIs(t, adoption(lost).Revert(t.Context(), true), ErrEmptied, "the chain row is missing")
+	require.NoError(t, adoption(memstore.New()).Revert(t.Context(), true), "a server that never led")
+	requireTable(Used)
 }
 
 // lateWrite is a store in which a server writes just before the first commit.
