@@ -94,7 +94,7 @@ func (c *contender) writesNothing(t *testing.T) {
 // and none serves without the keys of the other one.
 func TestStartsOfKineAndSqlbrain(t *testing.T) {
 	harness.NeedsDatabase(t)
-	const noColumn, inUse = "name", "a kine uses the table"
+	const noColumn, inUse = "column", "a kine uses the table"
 	for name, test := range map[string]func(t *testing.T, endpoint string){
 		"kine on an empty database, sqlbrain": func(t *testing.T, endpoint string) {
 			first := contendKine(t, endpoint)
