@@ -90,10 +90,12 @@ func (a *Adoption) Import(ctx context.Context, again bool) error {
 				return err
 			}
 		case table == Adopted:
-			if data, err := hasData(ctx, a.DB, table); err != nil || !data {
+			switch data, err := hasData(ctx, a.DB, table); {
+			case err != nil:
 				return err
-			}
-			if !again {
+			case !data:
+				return repair.RefuseUnfinished(ctx, a.Store) // the table from which it was filled is gone
+			case !again:
 				return ErrEmptied
 			}
 			if _, err := a.DB.ExecContext(ctx, reclaimTable); err != nil {
@@ -130,7 +132,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			return err
 		}
 		switch {
-		case chain == nil && table == Adopted:
+		case chain == nil && table == Adopted && !unfinished:
 			if err := a.refuseLost(ctx); err != nil {
 				return err
 			}

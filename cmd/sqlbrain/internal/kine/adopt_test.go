@@ -344,6 +344,20 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	require.ErrorIs(t, adoption(emptied).Revert(t.Context(), true), repair.ErrRestoring)
 	require.Equal(t, restoring, rowsOf(t, emptied))
 	requireTable(Adopted)
+	for _, other := range []struct {
+		table    Table
+		to, back string
+	}{
+		{Importing, reclaimTable, adoptTable},
+		{Partial, beginWriting, "ALTER TABLE kine RENAME COLUMN name_being_written TO name_in_sqlbrain"},
+	} {
+		exec(other.to)
+		require.ErrorIs(t, adoption(emptied).Import(t.Context(), false), repair.ErrRestoring)
+		require.ErrorIs(t, adoption(emptied).Revert(t.Context(), true), repair.ErrRestoring)
+		require.Equal(t, restoring, rowsOf(t, emptied))
+		requireTable(other.table)
+		exec(other.back)
+	}
 
 	again := memstore.New()
 	require.ErrorIs(t, adoption(&failing{again, 1}).Import(t.Context(), true), errCut)
@@ -362,6 +376,29 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	require.ErrorIs(t, adoption(lost).Revert(t.Context(), true), ErrEmptied, "the chain row is missing")
 	require.NoError(t, adoption(memstore.New()).Revert(t.Context(), true), "a server that never led")
 	requireTable(Used)
+}
+
+// TestImportWhoseTableIsGone: an interrupted import of a table that was dropped is not served. The store can be given up.
+func TestImportWhoseTableIsGone(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	store := memstore.New()
+	adoption := &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
+	_, err = repair.BeginImport(t.Context(), store, 3)
+	require.NoError(t, err)
+
+	for _, again := range []bool{false, true} {
+		require.ErrorIs(t, adoption.Import(t.Context(), again), repair.ErrImporting)
+		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+		require.NoError(t, err)
+		require.Equal(t, Adopted, table)
+	}
+	require.NoError(t, adoption.Revert(t.Context(), false))
+	require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
+	table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+	require.NoError(t, err)
+	require.Equal(t, Used, table)
 }
 
 // lateWrite is a store in which a server writes just before the first commit.
