@@ -99,6 +99,9 @@ func (e *engine) Commit(info sqldb.Info, ops []sqlstore.Op) (statement string, a
 		}
 		return bytes.Compare(a.Key, b.Key)
 	})
+	if info.Product == productTiDB {
+		e.rowBytes.put(ops)
+	}
 	if comparesOne(info, ops) {
 		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) { return e.compareOne(ctx, conn, ops[0]) }
 	}

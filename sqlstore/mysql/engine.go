@@ -37,6 +37,9 @@ type engine struct {
 	patient driver.Connector
 	// grouped: the server is configured for Group Replication, as of the last Check.
 	grouped atomic.Bool
+	// tidb: the server is a TiDB, as of Serve.
+	tidb     atomic.Bool
+	rowBytes rowBytes // on TiDB
 }
 
 // OpenDB makes the pools of the database u names. It does not connect.
@@ -81,6 +84,7 @@ func (*engine) Lock() (io.Closer, error) { return nil, nil }
 
 // Serve implements sqldb.Engine: a store needs the primary, and TiDB has none.
 func (e *engine) Serve(info sqldb.Info) {
+	e.tidb.Store(info.Product == productTiDB)
 	if info.Product != productTiDB {
 		e.primary.Demand(e.grouped.Load())
 	}

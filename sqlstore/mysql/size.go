@@ -16,8 +16,9 @@ import (
 // to a day old. MariaDB, which has no such cache, skips the comment.
 const freshStatistics = "SET SESSION /*!80000 information_schema_stats_expiry = 0, */ autocommit = 1"
 
-// Size implements sqldb.Engine with InnoDB's estimate: pages of the table, and those it calls free.
-func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64, err error) {
+// Size implements sqldb.Engine with InnoDB's estimate: pages of the table, and those it calls free. On TiDB it is the
+// bytes of the rows, or TiDB's estimate if they cannot be counted in the time that ctx leaves.
+func (e *engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64, err error) {
 	const text = "SELECT COALESCE(data_length, 0) + COALESCE(index_length, 0), COALESCE(data_free, 0)" +
 		" FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'object'"
 	conn, err := db.Read().Conn(ctx)
@@ -25,6 +26,12 @@ func (*engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int64
 		return 0, 0, err
 	}
 	defer conn.Close() // only returns it to the pool
+	if e.tidb.Load() {
+		bytes, known, err := e.rowBytes.size(ctx, conn)
+		if known || err != nil {
+			return max(bytes, 1), max(bytes, 1), err
+		}
+	}
 	var refused *mysql.MySQLError
 	if _, err := conn.ExecContext(ctx, freshStatistics); err != nil && !(errors.As(err, &refused) && refused.Number == unknownSystemVariable) {
 		return 0, 0, err
