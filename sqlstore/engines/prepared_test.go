@@ -37,12 +37,22 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 				}
 			}
 		}
-		work(2, 4)
-		faults.Set(nil)
-		work(5, 8)
+		work(2, 30)
+		connections, prepared := 0, map[string]int{}
 		for _, statement := range faults.Seen() {
-			if statement.Kind == faultdriver.Prepare {
-				t.Errorf("prepared again: %.60s", statement.Text)
+			switch statement.Kind {
+			case faultdriver.Connect:
+				connections++
+			case faultdriver.Prepare:
+				prepared[statement.Text]++
+			}
+		}
+		if connections == 0 || len(prepared) == 0 {
+			t.Errorf("%d connections, %d statements", connections, len(prepared))
+		}
+		for text, n := range prepared {
+			if n > connections {
+				t.Errorf("prepared %d times on %d connections: %.60s", n, connections, text)
 			}
 		}
 	})
