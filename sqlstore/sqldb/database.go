@@ -54,14 +54,21 @@ const spare = 2
 // spareSoon is when keepSpare makes them after the start, which needs few connections itself.
 const spareSoon = time.Second
 
+// spareWait bounds how long it waits for both. A connection that takes longer to make is finished all the same.
+const spareWait = time.Second
+
 // keepSpare uses as many connections of each pool at a time, every so often, until ctx ends, so that the pools do not
 // close the last ones that are idle. A call that finds the first one in use, or broken, would need ten round trips for a new one.
 func (db *Database) keepSpare(ctx context.Context, every time.Duration) {
 	for pause := min(spareSoon, every); retry.Sleep(ctx, pause) == nil; pause = every {
 		var both sync.WaitGroup
 		for _, pool := range []*sqlx.DB{db.read, db.write} {
+			if stats := pool.Stats(); stats.InUse+spare > stats.MaxOpenConnections {
+				continue // they are in use, and calls may wait for one
+			}
 			both.Go(func() {
-				bounded, cancel := context.WithTimeout(ctx, every)
+				// Not longer: a connection that is held while it waits for another one is missing elsewhere.
+				bounded, cancel := context.WithTimeout(ctx, min(spareWait, every))
 				defer cancel()
 				for range spare {
 					conn, err := pool.Conn(bounded)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,6 +46,32 @@ func (c idleConn) Ping(context.Context) error {
 		return driver.ErrBadConn
 	}
 	return nil
+}
+
+// TestSpareConnectionsDoNotHoldWhatCallsNeed: of a pool that has no two that are idle.
+func TestSpareConnectionsDoNotHoldWhatCallsNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &idle{}
+		db := NewDatabase(nil, slog.New(slog.DiscardHandler), named{name: "fake"}, Pools{Read: server, Write: server, ReadConns: 1, WriteConns: spare})
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		work.Go(func() { db.keepSpare(ctx, 20*time.Second) })
+		held, err := db.write.Conn(ctx)
+		require.NoError(t, err)
+		for range 100 {
+			time.Sleep(time.Second)
+			for _, pool := range []*sqlx.DB{db.read, db.write} {
+				bounded, end := context.WithTimeout(ctx, time.Millisecond)
+				conn, err := pool.Conn(bounded)
+				require.NoError(t, err)
+				require.NoError(t, conn.Close())
+				end()
+			}
+		}
+		cancel()
+		work.Wait()
+		require.NoError(t, errors.Join(held.Close(), db.read.Close(), db.write.Close()))
+	})
 }
 
 // TestASpareConnectionIsKept: the pools close what is idle, and whoever then needs a connection waits for a new one.

@@ -55,13 +55,19 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 		records, rest, known = r.reader.view.Scan(records[:0], span, r.rev, needValue, limit)
 		if !known {
 			var next []byte
+			var older bool
 			var err error
-			if records, next, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
+			if records, next, older, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
 				return err
 			}
 			rest = coder.Span{Start: next, End: span.End}
 			again = true // tombstones may have been among the rows
-			page = min(2*page, mvcc.LongestPage)
+			switch {
+			case older: // all their values are in memory at once
+				page = mvcc.PageRows
+			case want == 0:
+				page = min(2*page, mvcc.LongestPage)
+			}
 		}
 		if len(records) > 0 && !emit(records) || rest.Start == nil || rest.Empty() {
 			return nil
@@ -73,17 +79,18 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 
 // scanTable appends to out the records that up to limit rows of span make at the
 // revision, and offers them to the view. It returns where to continue: the end of span, if
-// that was reached.
-func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool, limit int) (_ []*coder.Record, next []byte, err error) {
+// that was reached, and whether it looked up older versions.
+func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool, limit int) (_ []*coder.Record, next []byte, older bool, err error) {
 	r.readsTable()
 	fill := r.reader.view.Begin(span, needValue)
 	lo, hi := span.IndexBounds()
 	page, more, err := r.readRows(ctx, lo, hi, needValue, limit)
 	if err != nil {
 		fill.Drop()
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	for i := range page {
+		older = older || !page[i].newest
 		if rec := page[i].rec; rec != nil && !rec.Tombstone {
 			out = append(out, rec)
 			if r.indexed != nil && page[i].newest {
@@ -97,7 +104,7 @@ func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder
 	if fill != nil {
 		r.offer(ctx, fill, next, page)
 	}
-	return out, next, nil
+	return out, next, older, nil
 }
 
 // offer gives the view what a fill read, up to next.
