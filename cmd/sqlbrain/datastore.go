@@ -63,16 +63,16 @@ func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Data
 // prepareSchema brings the schema up to date, or only checks it.
 func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
 	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {
+		// A server, also of an older version, may have the file open.
+		if err := db.Lock(); err != nil {
+			return err
+		}
 		err := migrations.Verify(ctx, db.DialectName(), db.SQL())
 		missing := errors.Is(err, migrations.ErrMissing) || errors.Is(err, migrations.ErrOlder)
 		// Another node that starts at this moment shows as a dirty schema; Up waits
 		// for it, and finds out.
 		if missing || errors.Is(err, migrations.ErrDirty) {
 			if p.settings.Migrate {
-				// A server of an older version may have the file open.
-				if err := db.Lock(); err != nil {
-					return err
-				}
 				if err = migrations.Up(ctx, db.DialectName(), db.SQL()); err == nil {
 					logger.Info("schema is up to date")
 				}

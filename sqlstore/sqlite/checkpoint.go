@@ -14,6 +14,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 // The log has a frame for each page that a commit changed. A checkpoint moves frames into the
@@ -44,8 +45,9 @@ func restartFrames() int { return 2 * checkpointFrames }
 
 // checkpoints decides when to make a checkpoint. It is used with the connection that writes in hand.
 type checkpoints struct {
-	changed   int // pages, as estimated, since the frames were counted
-	restartAt int // frames from which readers are waited for
+	changed   int       // pages, as estimated, since the frames were counted
+	restartAt int       // frames from which readers are waited for
+	logged    time.Time // when a failure was logged last
 	total     *prometheus.CounterVec
 }
 
@@ -71,43 +73,60 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	case e.low.Load():
 		// The log must not grow: it would take the space that the file needs for what is in the
 		// log, and then neither could be written.
-		_, _, err = e.checkpoint(ctx, conn, passive)
+		err = e.checkpointIfLong(ctx, conn, moveFrames)
 	case c.changed >= countPages:
 		c.changed = 0
-		err = e.checkpointIfLong(ctx, conn)
+		err = e.checkpointIfLong(ctx, conn, countFrames)
 	}
-	if err != nil {
+	if now := time.Now(); err != nil && now.Sub(c.logged) >= time.Minute {
+		c.logged = now
 		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err, "log_bytes", logSize(e.path))
 	}
 }
 
-func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn) error {
+// checkpointIfLong begins with a statement of checkpoint.
+func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn, first string) error {
 	c := e.checkpoints
-	frames, moved, err := e.checkpoint(ctx, conn, countFrames)
+	frames, moved, err := e.checkpoint(ctx, conn, first)
 	switch {
 	case err != nil || frames < checkpointFrames:
 		c.restartAt = restartFrames()
 		return err
-	case frames < c.restartAt && moved < frames:
-		_, _, err = e.checkpoint(ctx, conn, passive)
+	case frames < c.restartAt && moved < frames && first == countFrames:
+		_, _, err = e.checkpoint(ctx, conn, moveFrames)
 		return err
 	case frames < c.restartAt:
 		return nil
 	}
 	c.restartAt = frames + frames/4
+	return e.checkpointAfterReaders(ctx, conn, restartLog)
+}
+
+// checkpointAfterReaders waits for readers, for restartWait at most.
+func (e *engine) checkpointAfterReaders(ctx context.Context, conn *sql.Conn, text string) error {
 	if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
 		return err
 	}
-	_, _, err = e.checkpoint(ctx, conn, restarting)
-	return errors.Join(err, setBusyTimeout(ctx, conn, busyTimeout))
+	_, _, err := e.checkpoint(ctx, conn, text)
+	return errors.Join(err, setBusyTimeout(context.WithoutCancel(ctx), conn, busyTimeout))
+}
+
+// truncateLog moves the log into the file and gives its space back, as far as readers permit.
+func (e *engine) truncateLog(ctx context.Context, db *sqldb.Database) error {
+	conn, err := db.Write().DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // only returns it to the pool
+	return e.checkpointAfterReaders(ctx, conn, truncateFile)
 }
 
 // The statements of a checkpoint. One with NOOP only counts, and one with TRUNCATE gives the log's space back as well.
 const (
-	countFrames = "PRAGMA wal_checkpoint(NOOP)"
-	passive     = "PRAGMA wal_checkpoint(PASSIVE)"
-	restarting  = "PRAGMA wal_checkpoint(RESTART)"
-	truncating  = "PRAGMA wal_checkpoint(TRUNCATE)"
+	countFrames  = "PRAGMA wal_checkpoint(NOOP)"
+	moveFrames   = "PRAGMA wal_checkpoint(PASSIVE)"
+	restartLog   = "PRAGMA wal_checkpoint(RESTART)"
+	truncateFile = "PRAGMA wal_checkpoint(TRUNCATE)"
 )
 
 const busyTimeoutText = "PRAGMA busy_timeout = %d" // milliseconds
@@ -144,8 +163,12 @@ var exit = os.Exit
 func exitIfFlushFailed(logger *slog.Logger, path string, err error) {
 	var s *sqlite.Error
 	if errors.As(err, &s) && (s.Code() == sqlite3.SQLITE_IOERR_FSYNC || s.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {
-		logger.Error("the SQLite database could not be flushed to disk, and nothing that it says about its data can be relied on until it is opened again; the process exits. Look for errors of the disk in the kernel's log, then start it again",
-			"file", path, "error", err)
+		const text = "the SQLite database could not be flushed to disk, and what it says about its data cannot be relied on until it is " +
+			"opened again; the process exits. Look for errors of the disk in the kernel's log, then start it again"
+		logger.Error(text, "file", path, "error", err)
+		if !logger.Enabled(context.Background(), slog.LevelError) { // as in commands
+			fmt.Fprintf(os.Stderr, "%s: %v: %s\n", path, err, text)
+		}
 		exit(1)
 	}
 }

@@ -170,9 +170,41 @@ func TestLogThatCannotBeRewrittenIsRefused(t *testing.T) {
 	defer func() { require.NoError(t, db.Close()) }()
 	err = migrations.Up(t.Context(), db.DialectName(), db.SQL())
 	require.ErrorIs(t, err, os.ErrInvalid)
-	require.ErrorContains(t, err, "write-ahead log that the last process left")
+	require.ErrorIs(t, err, errLog)
 	rewriteLog = rewrite
-	require.NoError(t, migrations.Up(t.Context(), db.DialectName(), db.SQL()))
+	require.ErrorIs(t, migrations.Up(t.Context(), db.DialectName(), db.SQL()), errLog, "the next connection")
+	filled, err := inLog(parse(t, crashed).Path + logSuffix)
+	require.NoError(t, err)
+	require.True(t, filled, "closing the connection does not move it")
+}
+
+// TestLogThatIsMovedInPartIsRefused: a process that has ended may not have flushed that part, and as another program has the
+// database open, SQLite would not move it again.
+func TestLogThatIsMovedInPartIsRefused(t *testing.T) {
+	t.Parallel()
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	for i := range 10 {
+		put(t, s, strconv.Itoa(i), 5000)
+	}
+	other, err := sql.Open("sqlite", parse(t, raw).Path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	reader, err := other.Begin()
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, reader.QueryRow("SELECT count(*) FROM object").Scan(&n))
+	put(t, s, "k", 5000)
+	_, err = s.Database().SQL().Exec(moveFrames)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	db, err := OpenDB(parse(t, raw), sqlstore.Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, migrations.Up(t.Context(), db.DialectName(), db.SQL()), errLog)
+	require.NoError(t, db.Close())
+	require.NoError(t, reader.Rollback())
+	require.NoError(t, openURL(t, copyOf(t, parse(t, raw).Path), sqlstore.Options{}).Close(), "if none has it open")
 }
 
 // copyOf returns the URL of a copy of the database at path, as a crash leaves it.

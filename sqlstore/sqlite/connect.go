@@ -56,6 +56,7 @@ type connector struct {
 
 	mu        sync.Mutex
 	rewritten bool
+	failed    error // why the log cannot be used
 }
 
 // walAttempts bounds how often the switch to write-ahead mode is tried. Only a
@@ -74,18 +75,22 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	if err := c.setUp(ctx, conn); err != nil {
 		exitIfFlushFailed(c.logger, c.path, err)
+		if errors.Is(err, errLog) {
+			return nil, err // and leave conn open: closing the last one moves the log into the file
+		}
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
+
+var errLog = errors.New("sqlstore: what the last process left in the write-ahead log may not be on disk")
 
 func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 	query, ok := conn.(driver.QueryerContext)
 	if !ok {
 		return fmt.Errorf("sqlstore: a connection of type %T cannot query with a context", conn)
 	}
-	// exec returns the first column of the first row, nil if there is no row.
-	exec := func(text string) (driver.Value, error) {
+	exec := func(text string) ([]driver.Value, error) {
 		rows, err := query.QueryContext(ctx, text, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", text, err)
@@ -94,7 +99,7 @@ func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 		if err = rows.Next(row); errors.Is(err, io.EOF) {
 			err = nil
 		}
-		return row[0], errors.Join(err, rows.Close())
+		return row, errors.Join(err, rows.Close())
 	}
 	if _, err := exec(fmt.Sprintf(busyTimeoutText, busyTimeout.Milliseconds())); err != nil || c.look {
 		return err
@@ -110,37 +115,46 @@ func (c *connector) rewriteLogOnce(exec execute) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	path, err := realPath(c.path)
-	if err != nil || c.rewritten {
-		return err
+	if err != nil || c.rewritten || c.failed != nil {
+		return errors.Join(err, c.failed)
 	}
 	path += logSuffix
 	if filled, err := inLog(path); err != nil || !filled {
 		c.rewritten = err == nil
 		return err
 	}
+	row, err := exec(countFrames)
+	if err != nil {
+		return err
+	}
+	// SQLite remembers how much it has moved only while a process has the database open. Pages whose
+	// flush failed since then would not be written again.
+	if frames, moved := row[1].(int64), row[2].(int64); 0 < moved && moved < frames {
+		c.failed = fmt.Errorf("%w: a process that has ended moved a part of it to the file, and another program has kept the database open since: end that program, and start again", errLog)
+		return c.failed
+	}
 	if _, err := exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	err = rewriteLog(path)
-	if _, failed := exec("ROLLBACK"); err != nil || failed != nil {
-		err = errors.Join(err, failed)
-		return fmt.Errorf("sqlstore: the write-ahead log that the last process left cannot be brought to disk, look for errors of the disk in the kernel's log: %w", err)
+	if err := rewriteLog(path); err != nil {
+		c.failed = fmt.Errorf("%w, and cannot be brought there; look for errors of the disk in the kernel's log: %w", errLog, err)
 	}
-	c.rewritten = true
-	return nil
+	_, err = exec("ROLLBACK")
+	c.rewritten = c.failed == nil
+	return errors.Join(err, c.failed)
 }
 
 // busyTimeout bounds how long a statement waits for a lock of another process.
 const busyTimeout = 10 * time.Second
 
-// execute executes a statement and returns the first column of its first row.
-type execute = func(text string) (driver.Value, error)
+// execute executes a statement and returns its first row, or one nil if there is none.
+type execute = func(text string) ([]driver.Value, error)
 
 func setUpFile(exec execute) error {
 	// Setting it writes to the file, whatever it is. It only has an effect on a new file, or one that is vacuumed with each
 	// commit. Its cost is not measurable.
 	mode, err := exec("PRAGMA auto_vacuum")
-	if err == nil && mode != int64(incrementalVacuum) {
+	if err == nil && mode[0] != int64(incrementalVacuum) {
 		_, err = exec("PRAGMA auto_vacuum = INCREMENTAL")
 	}
 	if err != nil {

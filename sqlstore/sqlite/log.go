@@ -17,15 +17,14 @@ const logHeader = 32
 func isLog(path string) bool { return strings.HasSuffix(path, logSuffix) }
 
 // emptyLog makes SQLite take nothing from the log at path, which no process has open and which keeps
-// its size. It flushes nothing: the database has on disk what was in the log, so that either state of
-// the log is right.
+// its size.
 func emptyLog(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(make([]byte, logHeader), 0)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Sync(), f.Close()) // a copy may take the place of the database next
 }
 
 // logSize returns the size in bytes of the log of the database at path, 0 if there is none.

@@ -66,7 +66,7 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 			return err
 		}
 	}
-	return e.write(ctx, db, truncating)
+	return e.truncateLog(ctx, db)
 }
 
 // write executes a statement on the connection that writes, and reads its rows: some do their work only then.

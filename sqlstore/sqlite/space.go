@@ -26,5 +26,5 @@ func (e *engine) releaseLog(ctx context.Context, db *sqldb.Database) error {
 	if free, reserve, err := e.FreeSpace(); err != nil || free >= reserve {
 		return err
 	}
-	return e.write(ctx, db, truncating)
+	return e.truncateLog(ctx, db)
 }
