@@ -21,10 +21,11 @@ const countBytes = "SELECT COALESCE(SUM(LENGTH(internal_key) + LENGTH(object_val
 type rowBytes struct {
 	written atomic.Int64 // since the rows were counted: bytes of rows that commits of this process put
 
-	mu      sync.Mutex
-	known   bool  // they were counted
-	counted int64 // then
-	next    time.Time
+	mu       sync.Mutex
+	counting bool  // a call counts the rows
+	known    bool  // they were counted
+	counted  int64 // then
+	next     time.Time
 }
 
 // put adds the rows that a commit puts. A commit that fails counts too, until the rows are counted again.
@@ -39,14 +40,17 @@ func (r *rowBytes) put(ops []sqlstore.Op) {
 }
 
 // size returns the bytes of all rows, or more: what has been replaced and deleted since they were counted is not known. known is
-// false if they cannot be counted in the time that ctx leaves.
+// false if they have not been counted yet.
 func (r *rowBytes) size(ctx context.Context, conn *sql.Conn) (bytes int64, known bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); !now.Before(r.next) {
+	if began := time.Now(); !r.counting && !began.Before(r.next) {
+		r.counting = true
+		r.mu.Unlock()
 		before, counted := r.written.Load(), int64(0)
 		err = conn.QueryRowContext(ctx, countBytes).Scan(&counted)
-		r.next = time.Now().Add(countShare * time.Since(now))
+		r.mu.Lock()
+		r.counting, r.next = false, time.Now().Add(countShare*time.Since(began))
 		if err == nil {
 			r.known, r.counted = true, counted
 			r.written.Add(-before)
