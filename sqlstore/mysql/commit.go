@@ -112,9 +112,9 @@ func (e *engine) Commit(info sqldb.Info, ops []sqlstore.Op) (statement string, a
 }
 
 // comparesOne reports whether ops is one swap that compares the whole value of its row, such as the heartbeat of a
-// member. A swap of a value for itself would not count as affected.
+// member.
 func comparesOne(info sqldb.Info, ops []sqlstore.Op) bool {
-	if len(ops) != 1 || ops[0].Kind != sqlstore.OpCAS || conditional(ops[0]) || bytes.Equal(ops[0].Old, ops[0].Value) {
+	if len(ops) != 1 || ops[0].Kind != sqlstore.OpCAS || conditional(ops[0]) {
 		return false
 	}
 	return len(ops[0].Key)+len(ops[0].Value)+len(ops[0].Old)+rowOverhead <= info.MaxPacket-packetMargin

@@ -114,9 +114,12 @@ func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 func (c *connector) rewriteLogOnce(exec execute) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.rewritten || c.failed != nil {
+		return c.failed
+	}
 	path, err := realPath(c.path)
-	if err != nil || c.rewritten || c.failed != nil {
-		return errors.Join(err, c.failed)
+	if err != nil {
+		return err
 	}
 	path += logSuffix
 	if filled, err := inLog(path); err != nil || !filled {
