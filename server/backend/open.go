@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/fence"
@@ -155,16 +154,12 @@ func (b *Backend) firstRevision(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	b.compacted.Raise(mark)
-	raw, err := b.store.Get(ctx, coder.ChainKey())
+	cur, _, err := fence.LoadChain(ctx, b.store)
 	switch {
 	case errors.Is(err, sqlstore.ErrKeyNotFound):
 		return 1, nil
 	case err != nil:
-		return 0, fmt.Errorf("reading the chain row: %w", err)
-	}
-	cur, err := coder.DecodeChain(raw)
-	if err != nil {
-		return 0, fmt.Errorf("reading the chain row: %w", err)
+		return 0, err
 	}
 	b.seen.Note(cur)
 	return cur.Revision, nil

@@ -25,6 +25,18 @@ const (
 	RecoveredSequences = 1 << 50
 )
 
+// LoadChain returns the value of the chain row, decoded and as stored, of a table that need not have one.
+// Errors: sqlstore.ErrKeyNotFound, the database's.
+func LoadChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {
+	if raw, err = store.Get(ctx, coder.ChainKey()); err == nil {
+		cur, err = coder.DecodeChain(raw)
+	}
+	if err != nil {
+		return cur, nil, fmt.Errorf("reading the chain row: %w", err)
+	}
+	return cur, raw, nil
+}
+
 // readChain returns the value of the chain row of a leader's table, decoded and as stored.
 // Errors: ErrDataLost if the row is gone or cannot be decoded, the database's.
 func readChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {

@@ -2,10 +2,9 @@ package export
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -26,13 +25,9 @@ type table struct {
 
 // Frontier returns the revision of the chain row: every acknowledged write is in the table.
 func (t *table) Frontier(ctx context.Context, _ auth.Permit, _ bool) (int64, error) {
-	raw, err := t.store.Get(ctx, coder.ChainKey())
-	var chain coder.Chain
-	if err == nil {
-		chain, err = coder.DecodeChain(raw)
-	}
+	chain, _, err := fence.LoadChain(ctx, t.store)
 	if err != nil {
-		return 0, fmt.Errorf("reading the chain row: %w", err)
+		return 0, err
 	}
 	users, err := auth.NewUsers(t.store).Load(ctx)
 	if err != nil {

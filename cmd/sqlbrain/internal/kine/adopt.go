@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -224,14 +225,10 @@ func (a *Adoption) refuseLost(ctx context.Context) error {
 
 // chain returns the chain row, nil if there is none.
 func (a *Adoption) chain(ctx context.Context) (*coder.Chain, error) {
-	raw, err := a.Store.Get(ctx, coder.ChainKey())
+	chain, _, err := fence.LoadChain(ctx, a.Store)
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	chain, err := coder.DecodeChain(raw)
 	return &chain, err
 }
 
