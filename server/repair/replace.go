@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -57,13 +58,9 @@ func FindPrevious(ctx context.Context, store sqlstore.Store, replace bool) (*Pre
 
 // previousOfInterrupted reads the chain row alone: the other rows may be those of the interrupted restore.
 func previousOfInterrupted(ctx context.Context, store sqlstore.Store) (*Previous, error) {
-	raw, err := store.Get(ctx, coder.ChainKey())
-	var chain coder.Chain
-	if err == nil {
-		chain, err = coder.DecodeChain(raw)
-	}
+	chain, _, err := fence.LoadChain(ctx, store)
 	if err != nil {
-		return nil, fmt.Errorf("reading the chain row: %w", err)
+		return nil, err
 	}
 	return &Previous{Revision: chain.Revision}, nil
 }
@@ -85,26 +82,20 @@ func Bump(rev, by int64) (int64, error) {
 	return rev + by, nil
 }
 
-// Begin begins the Restore as BeginRestore does. A table that is not empty it marks first, in one step that fences
-// every server that still runs, so that the Restore removes its rows as those of an interrupted one. Errors: ErrChainMoved,
-// without writing anything, if the chain row has changed since FindPrevious; those of BeginRestore.
+// Begin begins the Restore as BeginRestore does. A table that is not empty it takes in one step that fences every
+// server that still runs, and that keeps the revision in the chain row, for the case that this restore is interrupted as
+// well. Errors: ErrChainMoved, without writing anything, if the chain row has changed since FindPrevious; ErrRestoring, if
+// a restore has begun since; those of BeginRestore.
 func (p *Previous) Begin(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	if p.found != nil {
-		if err := p.mark(ctx, store); err != nil {
-			return nil, err
-		}
+	if p.found == nil {
+		return BeginRestore(ctx, store, compacted)
 	}
-	return BeginRestore(ctx, store, compacted)
-}
-
-// mark keeps the revision in the chain row, for the case that this restore is interrupted as well.
-func (p *Previous) mark(ctx context.Context, store sqlstore.Store) error {
 	next, err := p.found.Plan(1, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next.Chain.Revision = p.Revision
-	_, err = beginJob(ctx, store, coder.JobRestore, nil, func(batch sqlstore.BatchWrite) error {
+	return begin(ctx, store, coder.JobRestore, nil, compacted, func(batch sqlstore.BatchWrite) error {
 		raw, err := store.Get(ctx, coder.ChainKey())
 		switch {
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
@@ -118,5 +109,4 @@ func (p *Previous) mark(ctx context.Context, store sqlstore.Store) error {
 		}
 		return nil
 	})
-	return err
 }

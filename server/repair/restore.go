@@ -11,6 +11,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -52,22 +53,21 @@ type restoredKey struct {
 // is removed. History is complete from compacted on, -1 for all of it. Errors: ErrNotEmpty,
 // ErrImporting, ErrReverting, the database's.
 func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	return begin(ctx, store, coder.JobRestore, []coder.JobKind{coder.JobRestore}, compacted)
+	return begin(ctx, store, coder.JobRestore, []coder.JobKind{coder.JobRestore}, compacted, takeEmpty(ctx, store))
 }
 
 // BeginImport is BeginRestore for the keys of kine's table. It overtakes an unfinished import, and an
 // unfinished Discard. Errors: ErrNotEmpty, ErrRestoring, the database's.
 func BeginImport(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	return begin(ctx, store, coder.JobImport, ofKine, compacted)
+	return begin(ctx, store, coder.JobImport, ofKine, compacted, takeEmpty(ctx, store))
 }
 
 // ofKine are the jobs in which kine's table has all keys, so that each of them may follow on each.
 var ofKine = []coder.JobKind{coder.JobImport, coder.JobRevert}
 
-func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64) (*Restore, error) {
-	// One commit writes the chain row and the job row: a server that looked for the job row
-	// earlier either conflicts on the chain row, or finds both.
-	j, err := beginJob(ctx, store, kind, over, func(batch sqlstore.BatchWrite) error {
+// takeEmpty returns what adds the chain row to the first commit of a job in an empty table.
+func takeEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWrite) error {
+	return func(batch sqlstore.BatchWrite) error {
 		switch empty, err := IsEmpty(ctx, store); {
 		case err != nil:
 			return err
@@ -76,7 +76,13 @@ func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over [
 		}
 		batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
 		return nil
-	})
+	}
+}
+
+// begin begins a job that fills the table. One commit writes the job row and the chain row, which first adds: a server
+// that looked for the job row earlier either conflicts on the chain row, or finds both.
+func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64, first func(sqlstore.BatchWrite) error) (*Restore, error) {
+	j, err := beginJob(ctx, store, kind, over, first)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +117,9 @@ func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) erro
 	j, err := beginJob(ctx, store, coder.JobRevert, over, func(batch sqlstore.BatchWrite) error {
 		switch raw, err := store.Get(ctx, coder.ChainKey()); {
 		case chain == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
-			switch empty, err := IsEmpty(ctx, store); {
-			case err != nil:
-				return err
-			case !empty:
-				return fmt.Errorf("there is no chain row: %w", ErrNotEmpty)
+			if err := takeEmpty(ctx, store)(batch); err != nil {
+				return fmt.Errorf("there is no chain row: %w", err)
 			}
-			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
 			return fmt.Errorf("reading the chain row: %w", err)
 		case chain == nil || !bytes.Equal(raw, coder.EncodeChain(*chain)):
@@ -272,13 +274,9 @@ func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)
 
 // complete sets the chain row, which a server may have changed that looked for the job row too early.
 func (r *Restore) complete(ctx context.Context, batch sqlstore.BatchWrite, rev int64) error {
-	raw, err := r.store.Get(ctx, coder.ChainKey())
+	held, raw, err := fence.LoadChain(ctx, r.store)
 	if err != nil {
-		return fmt.Errorf("reading the chain row: %w", err)
-	}
-	held, err := coder.DecodeChain(raw)
-	if err != nil {
-		return fmt.Errorf("reading the chain row: %w", err)
+		return err
 	}
 	next := coder.Chain{Sequence: held.Sequence, Term: held.Term + 1, Revision: rev}.Resigned()
 	batch.CAS(coder.ChainKey(), coder.EncodeChain(next), raw)
