@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -145,7 +145,7 @@ func createComplete(path string, write func(io.Writer) error) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDirectory(dir)
+	return durable.FlushDir(dir)
 }
 
 func refuseExisting(path string) error {
@@ -157,16 +157,4 @@ func refuseExisting(path string) error {
 		err = fs.ErrExist
 	}
 	return fmt.Errorf("%s: %w", path, err)
-}
-
-// syncDirectory makes the names of files in a directory durable.
-func syncDirectory(path string) error {
-	if runtime.GOOS == "windows" { // it cannot flush a directory
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

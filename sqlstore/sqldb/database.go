@@ -73,7 +73,7 @@ func (db *Database) keepSpare(ctx context.Context, every time.Duration) {
 				for range spare {
 					conn, err := pool.Conn(bounded)
 					if err != nil {
-						return // whoever needs one reports it
+						return // a call that needs one reports it
 					}
 					defer conn.Close() //nolint:errcheck // it only returns to the pool
 					if conn.PingContext(bounded) != nil {

@@ -14,7 +14,7 @@ import (
 // it falls back to. The names are those of linux/aio_abi.h.
 //
 // A thread in a system call keeps its right to run Go code until Go's monitor thread takes that away,
-// some 100 µs later. A flush takes longer, and meanwhile a process with few processors hardly reads any
+// some 100 µs later. A flush takes longer, and a process with few processors then hardly reads any
 // request for the next commit. io_submit returns at once, and the kernel then raises an eventfd, for
 // which Go's poller waits as for a socket.
 type aioContext struct {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
 )
 
 // fileMode is the mode of the files that this package creates: only the server's user may
@@ -46,17 +48,8 @@ func createDir(path string) error {
 	return flushDir(parent)
 }
 
-// flushDir flushes the names of the files in a directory. Windows has no call for that. Tests replace it.
-var flushDir = func(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+// flushDir is replaced by tests.
+var flushDir = durable.FlushDir
 
 // warnOfModes logs the files of the SQLite database at path that other users may read
 // or write.
