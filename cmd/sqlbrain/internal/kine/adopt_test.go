@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -201,28 +202,36 @@ func (s *unreadable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 	return s.Store.MultiGet(ctx, keys)
 }
 
-// TestWritingBackBeginsAnew: kine gets no part of the keys, and a server that goes on serves what it had.
-func TestWritingBackBeginsAnew(t *testing.T) {
+// claimed returns a database with a table of so many keys that was taken from kine, and what executes a statement there, makes an
+// adoption into a store, and looks at the table.
+func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption, look func() Table) {
+	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
-	defer db.Close()
-	exec := func(statement string) {
+	t.Cleanup(func() { _ = db.Close() })
+	exec = func(statement string) {
 		t.Helper()
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 	}
 	for _, s := range claimedTable {
-		exec(strings.Replace(s, "6000", "2000", 1))
+		exec(strings.Replace(s, "6000", strconv.Itoa(keys), 1))
 	}
-	adoption := func(store sqlstore.Store) *Adoption {
+	adoption = func(store sqlstore.Store) *Adoption {
 		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
 	}
-	look := func() Table {
+	look = func() Table {
 		t.Helper()
 		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
 		require.NoError(t, err)
 		return table
 	}
+	return db, exec, adoption, look
+}
+
+// TestWritingBackBeginsAnew: kine gets no part of the keys, and a server that goes on serves what it had.
+func TestWritingBackBeginsAnew(t *testing.T) {
+	db, exec, adoption, look := claimed(t, 2000)
 	store := memstore.New()
 	require.NoError(t, adoption(store).Import(t.Context(), false))
 	write := func(key string, rev int64) {
@@ -289,25 +298,10 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 
 // TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the store.
 func TestImportThatEndedIsNotRepeated(t *testing.T) {
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	defer db.Close()
-	exec := func(statement string) {
-		t.Helper()
-		_, err := db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-	}
-	for _, s := range claimedTable {
-		exec(strings.Replace(s, "6000", "10", 1))
-	}
-	adoption := func(store sqlstore.Store) *Adoption {
-		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
-	}
+	_, exec, adoption, look := claimed(t, 10)
 	requireTable := func(want Table) {
 		t.Helper()
-		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
-		require.NoError(t, err)
-		require.Equal(t, want, table)
+		require.Equal(t, want, look())
 	}
 
 	// A process that was served before the import has other keys.
@@ -336,7 +330,7 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	requireTable(Adopted)
 
 	// A restore into the emptied table is not an import that was interrupted.
-	_, err = repair.BeginRestore(t.Context(), emptied, 3)
+	_, err := repair.BeginRestore(t.Context(), emptied, 3)
 	require.NoError(t, err)
 	restoring := rowsOf(t, emptied)
 	require.ErrorIs(t, adoption(emptied).Import(t.Context(), false), repair.ErrRestoring)
