@@ -91,7 +91,7 @@ func (a *Adoption) take(ctx context.Context, table Table, unfinished bool) (Tabl
 	if fill {
 		return Importing, nil
 	}
-	// What a kine wrote until then is there now.
+	// The table has all rows now that a kine wrote until then.
 	if data, err = hasData(ctx, a.DB, Importing); err != nil {
 		return Importing, err
 	}
