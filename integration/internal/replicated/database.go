@@ -29,7 +29,10 @@ const (
 	servers = 3
 	// patience bounds operations that exceed it only on a broken or starved machine.
 	patience = 5 * time.Minute
-	poll     = 50 * time.Millisecond
+	// answerWait bounds each question to a member. One that was frozen never answers, and a signal that freezes it
+	// takes effect some time after it was sent: the member may have answered the question before.
+	answerWait = 5 * time.Second
+	poll       = 50 * time.Millisecond
 )
 
 // errMissing wraps the reasons why this machine cannot run a product.
@@ -216,14 +219,24 @@ func (d *Database) Successor(gone int) int {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	last := errors.New("none says that it takes writes")
 	for {
 		if i := d.product.primary(ctx, d); i >= 0 && i != gone {
-			if err := d.canWrite(ctx, i); err == nil {
+			err := d.canWrite(ctx, i)
+			if err == nil {
 				return i
 			}
+			last = fmt.Errorf("server %d: %w", i, err)
 		}
-		d.wait(ctx, "no other server took over")
+		d.wait(ctx, fmt.Sprintf("no other server took over: %v", last))
 	}
+}
+
+// ask asks a member that may be frozen for one value.
+func ask(ctx context.Context, m *member, query string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return m.admin.QueryRowContext(ctx, query).Scan(answer)
 }
 
 // canWrite writes on server i.

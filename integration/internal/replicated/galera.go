@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -16,9 +15,6 @@ import (
 // Galera is MariaDB's synchronous replication, whose servers all take writes.
 var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings, begin: beginGalera, join: joinGalera, primary: galeraPrimary,
 	members: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'"}
-
-// answerWait bounds a query for a member's state; a frozen member never answers.
-const answerWait = 5 * time.Second
 
 // libraries are where distributions put Galera.
 var libraries = []string{"/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so", "/usr/lib64/galera/libgalera_smm.so"}
@@ -124,11 +120,15 @@ func galeraPrimary(ctx context.Context, d *Database) int {
 		if m.process == nil || !m.process.Running() || !galeraServes(ctx, m) {
 			continue
 		}
-		n := 0
-		err := m.admin.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?", user).Scan(&n)
-		if err == nil && n > most {
+		if n, err := connections(ctx, m); err == nil && n > most {
 			best, most = i, n
 		}
 	}
 	return best
+}
+
+// connections returns how many connections of sqlbrain's a member has.
+func connections(ctx context.Context, m *member) (n int, err error) {
+	err = ask(ctx, m, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '"+user+"'", &n)
+	return n, err
 }

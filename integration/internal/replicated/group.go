@@ -88,7 +88,7 @@ func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
 
 func groupState(ctx context.Context, m *member) (string, error) {
 	var state string
-	err := m.admin.QueryRowContext(ctx, "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid").Scan(&state)
+	err := ask(ctx, m, "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid", &state)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -121,7 +121,5 @@ func groupAnswer(ctx context.Context, m *member, query string, answer any) error
 	if m.process == nil || !m.process.Running() {
 		return errors.New("it does not run")
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	return m.admin.QueryRowContext(ctx, query).Scan(answer)
+	return ask(ctx, m, query, answer)
 }
