@@ -48,15 +48,20 @@ const (
 	// replaced by another one of its name, MissedLongAnswers after how many long ones.
 	MissedAnswers     = 10
 	MissedLongAnswers = 3
-	// Challenges is how many challenges a process must at least leave unanswered before it
-	// counts as silent. They are at most ChallengeInterval apart.
+	// Challenges is how many challenges a process leaves unanswered before it counts as silent. They
+	// are at most ChallengeInterval apart. If the database is far away, they are fewer, and farther
+	// apart: AnswerTrips round trips, up to LongestPause. A process swaps the row in which it found a
+	// challenge, perhaps on a connection that asks first which server it reaches. If that meets
+	// another challenge, it reads the row again, and has to swap it before the next one comes.
 	Challenges        = 4
 	ChallengeInterval = 250 * time.Millisecond
+	AnswerTrips       = 4
+	LongestPause      = time.Second
 	// RefreshPause is the least time between two looks at the table that Refresh asks for.
 	RefreshPause = 100 * time.Millisecond
 	// ConnectTrips is how many round trips to the database a heartbeat or a look takes at most that needs a new connection: TCP,
 	// TLS, the login, the settings of the session, which server it is, and what is to be done. They are given that long if the
-	// database is so far away that the bounds below are shorter.
+	// database is so far away that their bounds are shorter, but at most half of the lease, and at most the renew deadline.
 	ConnectTrips = 16
 	// HeartbeatTimeout bounds one heartbeat against a database that hangs, GlanceTimeout
 	// one look for challenges and at the lock row, so that the next one has time.
@@ -69,7 +74,8 @@ const (
 	// Lease is for how long the holder of the lock must be silent before another member
 	// takes the lock.
 	Lease = 2 * time.Second
-	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder.
+	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder, unless the database is far
+	// away: see ConnectTrips.
 	RenewDeadline = 1500 * time.Millisecond
 	// RetryPeriod is the time between heartbeats of the holder, QuietHeartbeat that of a holder
 	// that all other members hear by its feed.
@@ -193,6 +199,8 @@ const (
 	_ = uint(Lease - RenewDeadline - RetryPeriod)
 	_ = uint(RenewDeadline - RetryPeriod*RetryMargin/100 - 1)
 	_ = uint(RenewDeadline/2 - GlanceTimeout)
+	// The same if the database is far away, and one may take half of the lease.
+	_ = uint(RenewDeadline - Lease/2)
 	// A candidate that hears the holder by its feed has no doubts, although a message is late.
 	_ = uint(Lease/DoubtAfter - 2*FeedHeartbeat)
 	// A holder that is in doubt looks for the challenge twice before its lock expires.

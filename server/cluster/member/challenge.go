@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
@@ -49,12 +50,19 @@ func (r Running) String() string {
 //
 // Clocks of different machines are not compared. silence is measured between challenges
 // that the database accepted, without the time that it took to accept them.
-func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.Duration) (silent bool, seen Running, err error) {
-	interval := min(silence/timing.Challenges, timing.ChallengeInterval)
+//
+// A process that answers swaps the row that it has read. A challenge in between makes that fail, and
+// the process reads the row again. So challenges are at least pause apart, and the farther the database
+// is, the fewer of them fill silence.
+func challenge(
+	ctx context.Context, store sqlstore.Store, e entry, silence, pause time.Duration,
+) (silent bool, seen Running, err error) {
+	interval := max(pause, min(silence/timing.Challenges, timing.ChallengeInterval))
 	// A challenge that is accepted proves that the row was as it was read, so nothing else reads it before the end.
 	now, last, read := e, time.Now(), e.Stopped
 	counted := e.Challenge // the last one, which is not counted again
-	leave := 0             // for how many intervals it is left to another member to challenge
+	sent := uint64(0)      // the last one of this process
+	leave := 0             // for how many pauses it is left to another member to challenge
 	for unanswered, failures := time.Duration(0), 0; ; {
 		began := time.Now()
 		if read {
@@ -76,10 +84,14 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 			}
 			last = began
 		}
-		// The database may have accepted a challenge of another member since the last one. That serves as well, and this process
-		// writes none until they have not come for a while: the members would undo each other's, and the swap of the lock after them.
-		if others := read && now.Challenge != 0 && now.Challenge != counted; others {
-			leave = timing.Challenges
+		// The database may have accepted a challenge since the last one: of another member, or of this
+		// process, whose outcome was unknown. That serves as well. After another member's, this process
+		// writes none until they have not come for a while: the members would undo each other's, and the
+		// swap of the lock after them.
+		if uncounted := read && now.Challenge != 0 && now.Challenge != counted; uncounted {
+			if now.Challenge != sent {
+				leave = timing.Challenges
+			}
 		} else if leave > 0 {
 			leave--
 			if err := retry.Sleep(ctx, interval); err != nil {
@@ -87,7 +99,8 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 			}
 			continue
 		} else {
-			now.Challenge = newID()
+			sent = newID()
+			now.Challenge = sent
 			challenged := now.encode()
 			batch := store.BeginBatchWrite()
 			batch.CAS(now.key(), challenged, now.raw)
@@ -114,29 +127,42 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, silence time.
 // challenges unanswered for silence, or said that it stopped, or was
 // removed. It returns the row that the process wrote last. Errors are the store's and ctx's.
 func (r *Registry) silent(ctx context.Context, id uint64, silence time.Duration) (entry, bool, error) {
-	t, err := r.look(ctx)
+	m, known, err := r.Find(ctx, id)
+	if err != nil || !known {
+		return entry{}, err == nil, err
+	}
+	read, now := r.view.begin(), time.Now()
+	key := coder.EncodeMemberKey(m.Name)
+	raw, err := r.store.Get(ctx, key)
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return entry{}, true, nil
+	}
 	if err != nil {
 		return entry{}, false, err
 	}
-	e, ok := t.withID(id)
-	if !ok || !e.running() {
-		return e, true, nil
+	e, err := decodeEntry(key, raw)
+	if err != nil || e.ID != id || !e.running() {
+		return e, err == nil, err
 	}
+	r.view.glanced(&e, read, now)
 	if e.Answers == 0 {
 		silence = max(silence, e.silence())
 	}
 	silence = max(silence, timing.MissedLongAnswers*r.answersOf(e))
-	silent, _, err := challenge(ctx, r.store, e, silence)
+	silent, _, err := challenge(ctx, r.store, e, silence, r.trips.pause())
 	return e, silent, err
 }
 
 // ListRunning challenges all members, and returns those whose processes run,
 // ordered by name. It is for programs that are not members.
 func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
+	var trips trips
+	began := time.Now()
 	t, err := readTable(ctx, store)
 	if err != nil {
 		return nil, err
 	}
+	trips.observe(time.Since(began))
 	var (
 		all     sync.WaitGroup
 		mu      sync.Mutex
@@ -148,7 +174,7 @@ func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
 			continue
 		}
 		all.Go(func() {
-			silent, seen, err := challenge(ctx, store, e, e.silence())
+			silent, seen, err := challenge(ctx, store, e, e.silence(), trips.pause())
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

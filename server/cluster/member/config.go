@@ -31,8 +31,9 @@ type Config struct {
 	// another one takes the lock. The default is timing.Lease.
 	LeaseDuration time.Duration
 	// RenewDeadline is less than LeaseDuration. One heartbeat of the process that holds the
-	// lock may take half of it, and the release of the lock all of it. The default is
-	// timing.RenewDeadline.
+	// lock may take half of it, and the release of the lock all of it. If the database is far
+	// away, one heartbeat may take all of it, but no more than half of LeaseDuration. The
+	// default is timing.RenewDeadline.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between heartbeats of the process that holds the lock, unless the
 	// others hear it without. Other processes look at it at least as often. RenewDeadline is more
@@ -140,3 +141,9 @@ func (c Config) longestStep(interval time.Duration) time.Duration {
 // leaderTimeout bounds one call of a process that leads, so that one that hangs leaves
 // time for another one, on another connection, within the renew deadline.
 func (c Config) leaderTimeout() time.Duration { return min(c.RenewDeadline/2, timing.HeartbeatTimeout) }
+
+// farTimeout is the longest that leaderTimeout and the bound of a glance become if the database is far away. A call that
+// hangs leaves time for another one within the lease, and the release of the lock ends by the renew deadline.
+func (c Config) farTimeout() time.Duration {
+	return min(c.LeaseDuration/2, c.RenewDeadline, timing.HeartbeatTimeout)
+}

@@ -251,7 +251,7 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 		row.Challenge = newID()
 		batch.CAS(challenged.key(), row.encode(), challenged.raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout()))
+	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout(), e.cfg.farTimeout()))
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict

@@ -62,6 +62,7 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	r.trips.observe(time.Since(now))
 	old, known := t.named(r.cfg.Name)
 	if known && old.Incarnation == r.incarnation {
 		r.id = old.ID
@@ -133,7 +134,7 @@ func (r *Registry) replace(ctx context.Context, old entry) error {
 // awaitSilence challenges the process that keeps the row e, and waits until it has been silent.
 // If the process answers, awaitSilence fails with refusal, what was seen, and advice.
 func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, advice string) error {
-	silent, seen, err := challenge(ctx, r.store, e, e.silence())
+	silent, seen, err := challenge(ctx, r.store, e, e.silence(), r.trips.pause())
 	switch {
 	case err != nil:
 		return err

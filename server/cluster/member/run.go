@@ -188,7 +188,7 @@ func (r *Registry) Unheard(member uint64) {
 
 // readGlance returns this member's row, nil if there is none.
 func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
-	limit := r.trips.atLeast(min(timing.GlanceTimeout, r.cfg.leaderTimeout()))
+	limit := r.trips.atLeast(min(timing.GlanceTimeout, r.cfg.leaderTimeout()), r.cfg.farTimeout())
 	if r.elector.holds() && r.view.alone(r.id) {
 		limit = timing.HeartbeatTimeout // an attempt that is cut off costs a busy database a new connection
 	}
@@ -282,7 +282,7 @@ func (r *Registry) logTrouble(out *bool, err error, begins, ends string) {
 // timeout bounds one look or heartbeat.
 func (r *Registry) timeout() time.Duration {
 	if r.elector.holds() {
-		return r.trips.atLeast(r.cfg.leaderTimeout())
+		return r.trips.atLeast(r.cfg.leaderTimeout(), r.cfg.farTimeout())
 	}
 	return max(timing.HeartbeatTimeout, r.cfg.heartbeatInterval)
 }

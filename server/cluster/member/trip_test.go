@@ -2,6 +2,8 @@ package member
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -27,35 +29,63 @@ type far struct {
 	conflicts atomic.Int64
 }
 
-func (s *far) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if err := retry.Sleep(ctx, s.trip); err != nil {
-		return nil, err
+// after waits for d, calls do, and waits for the answer.
+func (s *far) after(ctx context.Context, d time.Duration, do func() error) error {
+	if err := retry.Sleep(ctx, d); err != nil {
+		return err
 	}
-	return s.Store.Get(ctx, key)
+	err := do()
+	return errors.Join(err, retry.Sleep(ctx, s.trip-s.trip/2))
 }
 
-func (s *far) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
-	if err := retry.Sleep(ctx, s.trip); err != nil {
-		return nil, err
+func (s *far) Get(ctx context.Context, key []byte) (value []byte, err error) {
+	err = s.after(ctx, s.trip/2, func() (err error) { value, err = s.Store.Get(ctx, key); return err })
+	return value, err
+}
+
+func (s *far) MultiGet(ctx context.Context, keys [][]byte) (values [][]byte, err error) {
+	err = s.after(ctx, s.trip/2, func() (err error) { values, err = s.Store.MultiGet(ctx, keys); return err })
+	return values, err
+}
+
+// Iter returns rows that are read at once.
+func (s *far) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	return func(yield func(sqlstore.Row, error) bool) {
+		var rows []sqlstore.Row
+		err := s.after(ctx, s.trip/2, func() error {
+			for row, err := range s.Store.Iter(ctx, r) {
+				if err != nil {
+					return err
+				}
+				rows = append(rows, row)
+			}
+			return nil
+		})
+		for _, row := range rows {
+			if err == nil && !yield(row, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(sqlstore.Row{}, err)
+		}
 	}
-	return s.Store.MultiGet(ctx, keys)
 }
 
 func (s *far) BeginBatchWrite() sqlstore.BatchWrite {
 	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
-		takes := s.trip
+		takes := s.trip / 2
 		if s.connects.Load() {
-			takes = (timing.ConnectTrips - 1) * s.trip
+			takes += (timing.ConnectTrips - 2) * s.trip
 		}
-		if err := retry.Sleep(ctx, takes); err != nil {
+		return s.after(ctx, takes, func() error {
+			s.commits.Add(1)
+			err := b.BatchWrite.Commit(ctx)
+			if sqlstore.IsConflict(err) {
+				s.conflicts.Add(1)
+			}
 			return err
-		}
-		s.commits.Add(1)
-		err := b.BatchWrite.Commit(ctx)
-		if sqlstore.IsConflict(err) {
-			s.conflicts.Add(1)
-		}
-		return err
+		})
 	})
 }
 
@@ -83,17 +113,128 @@ func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 }
 
 func TestBoundsFollowTheShortestRoundTrip(t *testing.T) {
+	const most = 2 * time.Second
 	var m trips
-	require.Equal(t, time.Second, m.atLeast(time.Second), "nothing was measured")
+	require.Equal(t, time.Second, m.atLeast(time.Second, most), "nothing was measured")
 	m.observe(time.Hour)
-	require.Equal(t, timing.HeartbeatTimeout, m.atLeast(time.Second), "there is a bound")
+	require.Equal(t, most, m.atLeast(time.Second, most), "there is a bound")
 	m.observe(100 * time.Millisecond)
 	m.observe(time.Minute)
-	require.Equal(t, timing.ConnectTrips*100*time.Millisecond, m.atLeast(time.Second))
+	require.Equal(t, timing.ConnectTrips*100*time.Millisecond, m.atLeast(time.Second, most))
 	for range len(m.recent) {
 		m.observe(time.Millisecond)
 	}
-	require.Equal(t, time.Second, m.atLeast(time.Second), "the floor is what is used beside the database")
+	require.Equal(t, time.Second, m.atLeast(time.Second, most), "the floor is what is used near the database")
+}
+
+// roundTrips are distances to a database.
+var roundTrips = []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
+
+// TestNoBoundExceedsTheRenewDeadline, and one call that hangs leaves time for another one in the lease.
+func TestNoBoundExceedsTheRenewDeadline(t *testing.T) {
+	for _, cfg := range []Config{
+		{},
+		{LeaseDuration: 2 * time.Second, RenewDeadline: 800 * time.Millisecond},
+		{LeaseDuration: time.Hour, RenewDeadline: time.Minute},
+	} {
+		for _, trip := range roundTrips {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := cfg
+				cfg.Store, cfg.Name = &far{Store: memstore.New(), trip: trip}, "n1"
+				r, err := Join(t.Context(), cfg)
+				require.NoError(t, err)
+				p := run(t, r)
+				defer p.kill()
+				leads := make(chan struct{})
+				r.Campaign(func(ctx context.Context) error {
+					close(leads)
+					<-ctx.Done()
+					return nil
+				}, func(uint64) {})
+				<-leads
+				time.Sleep(time.Second)
+				require.GreaterOrEqual(t, r.timeout(), r.cfg.leaderTimeout())
+				require.GreaterOrEqual(t, r.timeout(), min(timing.ConnectTrips*trip, timing.HeartbeatTimeout, r.cfg.LeaseDuration/2, r.cfg.RenewDeadline))
+				require.LessOrEqual(t, r.timeout(), r.cfg.RenewDeadline)
+				require.LessOrEqual(t, r.timeout(), r.cfg.LeaseDuration/2)
+			})
+		}
+	}
+}
+
+// TestLeaderAnswersChallengesOfAFarDatabase: at most one of them makes the swap of its answer fail. One that is gone is found
+// out in few round trips.
+func TestLeaderAnswersChallengesOfAFarDatabase(t *testing.T) {
+	const silence = 3 * timing.Answer
+	for _, trip := range roundTrips {
+		t.Run(trip.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shared := memstore.New()
+				leads, asks := &far{Store: shared, trip: trip}, &far{Store: shared, trip: trip}
+				leader, err := Join(t.Context(), Config{Store: leads, Name: "n1"})
+				require.NoError(t, err)
+				p := run(t, leader)
+				defer p.kill()
+				other, err := Join(t.Context(), Config{Store: asks, Name: "n2"})
+				require.NoError(t, err)
+				t.Cleanup(other.metrics.withdraw)
+				silent := func() bool {
+					_, silent, err := other.silent(t.Context(), leader.Self().ID, timing.DeathSilence)
+					require.NoError(t, err)
+					return silent
+				}
+				for n := range 40 { // at other moments between two looks of the leader
+					time.Sleep(time.Duration(n) * 13 * time.Millisecond)
+					before := leads.conflicts.Load()
+					require.False(t, silent())
+					require.LessOrEqual(t, leads.conflicts.Load()-before, int64(1))
+				}
+				p.kill()
+				began := time.Now()
+				require.True(t, silent())
+				require.GreaterOrEqual(t, time.Since(began), silence)
+				require.LessOrEqual(t, time.Since(began), silence+(timing.Challenges+2)*trip)
+			})
+		})
+	}
+}
+
+// TestOwnChallengeOfUnknownOutcomeIsNotAnotherMembers: nothing is left to others who do not challenge.
+func TestOwnChallengeOfUnknownOutcomeIsNotAnotherMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silence = 300 * time.Millisecond
+		store := memstore.New()
+		r, err := Join(t.Context(), Config{Store: store, Name: "n1"})
+		require.NoError(t, err)
+		t.Cleanup(r.metrics.withdraw)
+		table, err := readTable(t.Context(), store)
+		require.NoError(t, err)
+		e, _ := table.named("n1")
+		known := &unanswered{Store: store}
+		began := time.Now()
+		silent, _, err := challenge(t.Context(), known, e, silence, 0)
+		require.NoError(t, err)
+		require.True(t, silent)
+		require.EqualValues(t, timing.Challenges, known.commits.Load())
+		require.GreaterOrEqual(t, time.Since(began), silence)
+		require.Less(t, time.Since(began), silence+2*silence/timing.Challenges)
+	})
+}
+
+// unanswered is a store whose first commit takes effect, and whose outcome is not known.
+type unanswered struct {
+	sqlstore.Store
+	commits atomic.Int64
+}
+
+func (s *unanswered) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		err := b.BatchWrite.Commit(ctx)
+		if s.commits.Add(1) == 1 && err == nil {
+			return sqlstore.ErrUncertain
+		}
+		return err
+	})
 }
 
 // TestTwoMembersChallengeAsOne: each needs no longer than alone, and they do not undo each other's challenges.
@@ -112,7 +253,7 @@ func TestTwoMembersChallengeAsOne(t *testing.T) {
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				silent, _, err := challenge(t.Context(), store, e, silence)
+				silent, _, err := challenge(t.Context(), store, e, silence, timing.AnswerTrips*store.trip)
 				require.NoError(t, err)
 				require.True(t, silent)
 			})
