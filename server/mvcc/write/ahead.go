@@ -398,8 +398,9 @@ func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
 	return nil
 }
 
-// countUpTo counts the keys of left at rev, and stops soon after most: the count of a very large
-// range takes seconds. It takes two statements unless there are many tombstones.
+// countUpTo counts the keys that left had at rev or has now, and stops soon after most: the count of a very large
+// range takes seconds. It takes two statements unless there are many tombstones. A key that was changed since rev counts,
+// because the range is read at rev.
 func (p *Pipeline) countUpTo(ctx context.Context, left coder.Span, rev, most int64) (n int64, err error) {
 	lo, hi := left.IndexBounds()
 	for n <= most {
@@ -411,11 +412,11 @@ func (p *Pipeline) countUpTo(ctx context.Context, left coder.Span, rev, most int
 		if row != nil { // after most+1 rows, some of which may be tombstones
 			next = row
 		}
-		live, _, err := p.cfg.Store.Count(ctx, lo, next, rev)
+		live, newer, err := p.cfg.Store.Count(ctx, lo, next, rev)
 		if err != nil {
 			return 0, err
 		}
-		if n += live; row == nil {
+		if n += live + newer; row == nil {
 			break
 		}
 		lo = next

@@ -77,6 +77,18 @@ func TestPreparationsEndWithTheirRequests(t *testing.T) {
 	require.True(t, l.p.txnRoom.TryAcquire(most), "room was not given back")
 }
 
+// Commits that come while a range is counted must not hide keys that are read at the revision before.
+func TestKeysThatChangeWhileTheyAreCountedCount(t *testing.T) {
+	l := lead(t, newStore(t))
+	fill(t, l, 10)
+	rev := l.revisions.Frontier()
+	l.must(t, put("k/000003", "2"))
+	l.must(t, del("k/000004"))
+	n, err := l.p.countUpTo(t.Context(), mvcc.KeyRange{Key: []byte("k/"), End: []byte("k0")}.Span(), rev, 100)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n)
+}
+
 // Ranges of one transaction may overlap, touch, contain each other and be empty.
 func TestTransactionSeesChangesInAllItsRanges(t *testing.T) {
 	for seed := range uint64(50) {
