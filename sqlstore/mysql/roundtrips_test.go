@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,17 @@ func TestStatementsOfFrequentWork(t *testing.T) {
 	value, err := s.Get(ctx, key)
 	require.NoError(t, err)
 	require.Equal(t, "2", string(value))
+
+	n := 0
+	require.NoError(t, commit(func(b sqlstore.BatchWrite) { b.Put(other, []byte("0")); b.Put(key, []byte("0")) }))
+	require.LessOrEqual(t, statementsOf(t, server.URL(), func() {
+		before, after := strconv.Itoa(n), strconv.Itoa(n+1)
+		n++
+		require.NoError(t, commit(func(b sqlstore.BatchWrite) {
+			b.CAS(key, []byte(after), []byte(before))
+			b.CAS(other, []byte(after), []byte(before))
+		}))
+	}), 1+check, "a lock that is taken from its holder")
 
 	// The old connection takes leave, the driver asks for the largest packet, and two statements set the session up.
 	const leave = 1

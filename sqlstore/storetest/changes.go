@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,6 +162,44 @@ func testZeroMarks(t *testing.T, s sqlstore.Store) {
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, zero) })
 	commit(t, s, func(b sqlstore.BatchWrite) { b.CAS(k, one, zero) })
 	mustHold(t, s, k, one)
+}
+
+// testTwoSwaps: each of two swaps in a batch is made only if the other one is, also if a row is missing.
+func testTwoSwaps(t *testing.T, s sqlstore.Store) {
+	type row struct{ key, old, other, next []byte }
+	plain := func(key string) row { return row{[]byte(key), []byte("old"), []byte("other"), []byte("next")} }
+	lock := row{markedKey("lock"), marked(7, 3, "old"), marked(8, 3, "other"), marked(9, 7, "next")}
+	set := func(r row, value []byte) {
+		commit(t, s, func(b sqlstore.BatchWrite) {
+			if value == nil {
+				b.Del(r.key)
+			} else {
+				b.Put(r.key, value)
+			}
+		})
+	}
+	for _, pair := range [][2]row{{plain("a"), plain("b")}, {plain("b"), plain("a")}, {lock, plain("z")}, {lock, plain("a")}} {
+		for _, first := range [][]byte{pair[0].old, pair[0].other, nil} {
+			for _, second := range [][]byte{pair[1].old, pair[1].other, nil} {
+				set(pair[0], first)
+				set(pair[1], second)
+				err := tryCommit(s, func(b sqlstore.BatchWrite) {
+					for _, r := range pair {
+						b.CAS(r.key, r.next, r.old)
+					}
+				})
+				if bytes.Equal(first, pair[0].old) && bytes.Equal(second, pair[1].old) {
+					require.NoError(t, err)
+					mustHold(t, s, pair[0].key, pair[0].next)
+					mustHold(t, s, pair[1].key, pair[1].next)
+					continue
+				}
+				require.True(t, sqlstore.IsConflict(err), "%v", err)
+				mustHold(t, s, pair[0].key, first)
+				mustHold(t, s, pair[1].key, second)
+			}
+		}
+	}
 }
 
 func testAtomicConflict(t *testing.T, s sqlstore.Store) {

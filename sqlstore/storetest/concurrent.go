@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -92,6 +93,55 @@ func testConcurrentCounter(t *testing.T, s sqlstore.Store) {
 	}
 	wg.Wait()
 	mustHold(t, s, key, fmt.Append(nil, writers*each))
+}
+
+// testConcurrentPair counts in two rows at a time. Writers name the rows in different orders.
+func testConcurrentPair(t *testing.T, s sqlstore.Store) {
+	const writers, each = 4, 20
+	ctx, keys := context.Background(), [][]byte{[]byte("counter a"), []byte("counter b")}
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for _, key := range keys {
+			b.Put(key, []byte("0"))
+		}
+	})
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for done := 0; done < each; {
+				rows, err := s.MultiGet(ctx, keys)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !bytes.Equal(rows[0], rows[1]) {
+					t.Errorf("the rows hold %q", rows)
+					return
+				}
+				n, err := strconv.Atoi(string(rows[0]))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				err = tryCommit(s, func(b sqlstore.BatchWrite) {
+					for i := range keys {
+						i = (i + w) % len(keys)
+						b.CAS(keys[i], fmt.Append(nil, n+1), rows[i])
+					}
+				})
+				switch {
+				case err == nil:
+					done++
+				case !sqlstore.IsConflict(err):
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, key := range keys {
+		mustHold(t, s, key, fmt.Append(nil, writers*each))
+	}
 }
 
 func testReadYourCommit(t *testing.T, s sqlstore.Store) {

@@ -38,6 +38,8 @@ func Run(t *testing.T, open Opener) {
 		{"TooLargeIsRefused", testTooLarge},
 		{"OneOfManySwapsWins", testConcurrentCAS},
 		{"SwapsAddUp", testConcurrentCounter},
+		{"TwoSwapsAreOne", testTwoSwaps},
+		{"TwoSwapsAddUp", testConcurrentPair},
 		{"CommittedIsVisible", testReadYourCommit},
 		{"ContextEndsCalls", testContext},
 		{"CloseEndsEverything", testClose},
