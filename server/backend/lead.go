@@ -57,9 +57,6 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 		Store: b.store, Log: b.log, Lease: l.lease, Seen: b.seen, Await: l.awaitRevision, End: l.End, Trace: b.cfg.Trace,
 	})
 	l.alive, l.die = context.WithCancel(context.Background())
-	if err := fence.CheckLost(ctx, store); err != nil {
-		return nil, err
-	}
 	if l.hold, err = fence.Take(ctx, fence.Config{
 		Store: b.store, Log: b.log, Lease: l.lease, Verify: b.seen.Verifier(), Metrics: b.metrics.fence, Trace: b.cfg.Trace,
 	}); err != nil {
@@ -78,9 +75,8 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	held := l.hold.Value()
-	b.seen.Note(held)
-	if err := l.load(ctx, store, patience); err != nil {
+	b.seen.Note(l.hold.Value())
+	if err := l.load(ctx, store, patience, taken); err != nil {
 		return nil, err
 	}
 	l.remover = compact.NewRemover(compact.Config{
@@ -88,24 +84,15 @@ func (b *Backend) takeOver(ctx context.Context) (_ *leader, err error) {
 		Logger: b.log, Metrics: b.metrics.compaction,
 	})
 	l.counts = &countsKeeper{l: l, turn: make(chan struct{}, 1)}
-	if !b.cfg.Exclusive && l.hold.PredecessorMayAnswer() {
-		if err := retry.Sleep(ctx, fence.TakeoverWait-time.Since(taken)); err != nil {
-			return nil, err
-		}
-	}
-	patience.answered()
-	// Not earlier: the predecessor may not know its last commits yet.
-	if err := b.catchUpTo(ctx, history.New(store, b.Mark), held.Revision); err != nil {
-		return nil, fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
-	}
-	b.shown.term.Store(held.Term)
+	b.shown.term.Store(l.hold.Value().Term)
 	return l, nil
 }
 
-// load reads what a leader needs in addition to what a follower knows. Two reads are under way at a time, because the
-// database may be far away: one on each of the connections that the store keeps.
-func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patience) error {
-	b := l.b
+// load reads what a leader needs in addition to what a follower knows, and catches up with the chain row, which was taken at
+// that time. Two reads are under way at a time, because the database may be far away: one on each of the connections that the
+// store keeps.
+func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patience, taken time.Time) error {
+	b, held := l.b, l.hold.Value()
 	b.alarms.Distrust()
 	inTurn := func(reads ...func() error) error {
 		for _, read := range reads {
@@ -117,21 +104,34 @@ func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patie
 		}
 		return nil
 	}
-	leases := make(chan error, 1)
+	rest := make(chan error, 1)
 	go func() {
-		leases <- inTurn(
+		rest <- inTurn(
 			func() error { return l.lessor.Load(ctx, store, l.pipeline) },
 			func() (err error) { l.tokens, err = auth.LoadTokens(ctx, store, b.cfg.TokenTTL); return err },
+			func() error { return b.alarms.Load(ctx) },
 		)
 	}()
 	err := inTurn(
 		// A restore that began since this node was opened has found its chain row, and
 		// ended there, or brought its own.
 		func() error { return repair.RefuseUnfinished(ctx, store) },
-		func() error { return b.alarms.Load(ctx) },
 		func() error { _, err := b.users.Load(ctx); return err },
+		func() error {
+			if b.cfg.Exclusive || !l.hold.PredecessorMayAnswer() {
+				return nil
+			}
+			return retry.Sleep(ctx, fence.TakeoverWait-time.Since(taken))
+		},
+		// Not earlier: the predecessor may not know its last commits yet. Nor under older permissions.
+		func() error {
+			if err := b.catchUpTo(ctx, history.New(store, b.Mark), held.Revision); err != nil {
+				return fmt.Errorf("catching up to revision %d: %w", held.Revision, err)
+			}
+			return nil
+		},
 	)
-	return errors.Join(err, <-leases)
+	return errors.Join(err, <-rest)
 }
 
 // run serves as the leader until ctx ends or the leadership does.

@@ -44,16 +44,16 @@ func (h *Hold) Value() coder.Chain { return h.held }
 
 // Take makes the caller the leader: it raises the term, which fences
 // the leader before, and restores the newest revision. On an empty table it
-// creates the chain at revision 1, as a new etcd has it. Errors: those of Verify,
-// ErrDataLost for a table that has data and no chain row, the database's.
+// creates the chain at revision 1, as a new etcd has it. Errors: those of Verify and
+// CheckLost, ErrDataLost for a table that has data and no chain row, the database's.
 func Take(ctx context.Context, cfg Config) (*Hold, error) {
 	store, verify := cfg.Store, cfg.Verify
 	for failures := 1; ; failures++ {
 		c := &Hold{cfg: cfg}
 		batch := store.BeginBatchWrite()
-		old, err := store.Get(ctx, coder.ChainKey())
+		rows, err := ReadChecked(ctx, store)
 		switch {
-		case errors.Is(err, sqlstore.ErrKeyNotFound):
+		case err == nil && rows[0] == nil:
 			if err := verify(coder.Chain{}); err != nil {
 				return nil, err
 			}
@@ -63,8 +63,9 @@ func Take(ctx context.Context, cfg Config) (*Hold, error) {
 			c.held = coder.Chain{Sequence: 1, Term: 1, Revision: 1}
 			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(c.held))
 		case err != nil:
-			return nil, fmt.Errorf("reading the chain row: %w", err)
+			return nil, err
 		default:
+			old := rows[0]
 			cur, err := coder.DecodeChain(old)
 			if err != nil {
 				return nil, fmt.Errorf("reading the chain row: %w", err)
