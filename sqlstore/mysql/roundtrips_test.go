@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -88,6 +89,33 @@ func TestStatementsOfFrequentWork(t *testing.T) {
 		_, err := s.Get(ctx, key)
 		require.NoError(t, err)
 	}), leave+3+check+1, "a read on a new connection")
+}
+
+// TestListOfKeysReadsNoMoreRowsThanItsPageHolds: the server sends what a statement asks for.
+func TestListOfKeysReadsNoMoreRowsThanItsPageHolds(t *testing.T) {
+	t.Parallel()
+	const rows, pageBytes = 5000, 16 << 10
+	server := enginetest.StartServer(t)
+	s := openURL(t, server.URL(), sqlstore.Options{})
+	key := func(n int) []byte { return fmt.Appendf(nil, "%0100d", n) }
+	b := s.BeginBatchWrite()
+	for n := range rows {
+		b.Put(key(n), []byte("index"))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	read := func() (n int) {
+		var name string
+		require.NoError(t, s.Database().SQL().QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Handler_read_next'").Scan(&name, &n))
+		return n
+	}
+	before, found := read(), 0
+	for n := 0; n < rows; {
+		page, _, err := s.List(t.Context(), sqlstore.ListQuery{Start: key(n), End: key(rows), MaxBytes: pageBytes, KeysOnly: true})
+		require.NoError(t, err)
+		n, found = n+len(page), found+len(page)
+	}
+	require.Equal(t, rows, found)
+	require.Less(t, read()-before, 3*rows)
 }
 
 // TestSessionIsSetUpOneByOneIfNeeded: a server that refuses one of the settings gets the others.

@@ -30,15 +30,14 @@ func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore
 }
 
 func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore.ListRow, more bool, err error) {
-	maxBytes, text, limit := q.MaxBytes, s.texts.List, 0
+	maxBytes, text, sizes := q.MaxBytes, s.texts.List, s.list
 	if maxBytes <= 0 {
 		maxBytes = defaultListBytes
 	}
 	if q.KeysOnly {
-		text, limit = s.texts.ListKeys, maxPageRows
-	} else {
-		limit = s.list.rows(maxBytes)
+		text, sizes = s.texts.ListKeys, s.keys
 	}
+	limit := sizes.rows(maxBytes)
 	if q.Limit > 0 && q.Limit < limit {
 		limit = q.Limit + 1 // one more, to know whether there are any
 	}
@@ -67,9 +66,7 @@ func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqls
 	if err != nil {
 		return nil, false, err
 	}
-	if !q.KeysOnly {
-		s.list.learn(len(rows), size)
-	}
+	sizes.learn(len(rows), size)
 	return rows, more || size >= maxBytes || len(rows) == limit, nil
 }
 
