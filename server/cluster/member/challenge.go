@@ -57,7 +57,8 @@ func (r Running) String() string {
 func challenge(
 	ctx context.Context, store sqlstore.Store, e entry, silence, pause time.Duration,
 ) (silent bool, seen Running, err error) {
-	interval := max(pause, min(silence/timing.Challenges, timing.ChallengeInterval))
+	number := min(max(timing.Challenges, silence/timing.ChallengeInterval), max(1, silence/max(1, pause)))
+	interval := max(pause, (silence+number-1)/number)
 	// A challenge that is accepted proves that the row was as it was read, so nothing else reads it before the end.
 	now, last, read := e, time.Now(), e.Stopped
 	counted := e.Challenge // the last one, which is not counted again

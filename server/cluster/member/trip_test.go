@@ -128,7 +128,9 @@ func TestBoundsFollowTheShortestRoundTrip(t *testing.T) {
 }
 
 // roundTrips are distances to a database.
-var roundTrips = []time.Duration{time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
+var roundTrips = []time.Duration{
+	time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+}
 
 // TestNoBoundExceedsTheRenewDeadline, and one call that hangs leaves time for another one in the lease.
 func TestNoBoundExceedsTheRenewDeadline(t *testing.T) {
