@@ -178,6 +178,34 @@ func TestLogThatCannotBeRewrittenIsRefused(t *testing.T) {
 	require.True(t, filled, "closing the connection does not move it")
 }
 
+// TestALookLeavesTheLogToTheNextProcess, which writes it again before it moves it: it may not be on disk.
+func TestALookLeavesTheLogToTheNextProcess(t *testing.T) {
+	t.Parallel()
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	put(t, s, "k", 5000)
+	crashed := copyOf(t, parse(t, raw).Path)
+	files := func() (content [2][]byte) {
+		for i, suffix := range []string{"", logSuffix} {
+			var err error
+			content[i], err = os.ReadFile(parse(t, crashed).Path + suffix)
+			require.NoError(t, err)
+		}
+		return content
+	}
+	before := files()
+	look, err := opener.Open(t.Context(), parse(t, crashed), sqlstore.Options{Look: true, Shared: true})
+	require.NoError(t, err)
+	value, err := look.Get(t.Context(), []byte("k"))
+	require.NoError(t, err)
+	require.Greater(t, len(value), 5000)
+	require.NoError(t, look.Close())
+	require.Equal(t, before, files())
+
+	require.NoError(t, openURL(t, crashed, sqlstore.Options{}).Close())
+	require.NotEqual(t, before, files())
+}
+
 // TestLogThatIsMovedInPartIsRefused: a process that has ended may not have flushed that part, and as another program has the
 // database open, SQLite would not move it again.
 func TestLogThatIsMovedInPartIsRefused(t *testing.T) {

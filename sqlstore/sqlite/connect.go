@@ -18,7 +18,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// connect returns a connector to the file that u names. With look it leaves the file as it is.
+// connect returns a connector to the file that u names. With look it leaves the file as it is, also when the last connection
+// is closed: SQLite would move the log into the file then, and what a process left in the log that ended after a failed flush
+// may not be on disk. A power cut in between would leave a file that is changed in part.
 func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
@@ -35,6 +37,9 @@ func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector,
 		return nil, err
 	}
 	query := url.Values{}
+	if look {
+		query.Set("mode", "ro")
+	}
 	if vfs != "" {
 		query.Set("vfs", vfs)
 	}

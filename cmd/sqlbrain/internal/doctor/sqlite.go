@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 )
 
 func (e *examination) sqlite(ctx context.Context) {
@@ -27,9 +29,24 @@ func (e *examination) sqlite(ctx context.Context) {
 	}
 	defer conn.Close() //nolint:errcheck // only returns it to the pool
 	e.conn = conn
-	e.rights(ctx)
+	e.sqliteRights(ctx)
 	e.loss(ctx)
 	e.rows(ctx)
+}
+
+// sqliteRights asks the system, because the file is opened for reading only. Another handle of the file would, once it is
+// closed, release the locks of the first.
+func (e *examination) sqliteRights(ctx context.Context) {
+	var path string
+	if !e.ask(ctx, "privileges", "SELECT file FROM pragma_database_list WHERE name = 'main'", &path) {
+		return
+	}
+	// The log is in the directory.
+	if err := cmp.Or(mayWrite(path), mayWrite(filepath.Dir(path))); err != nil {
+		e.add("privileges", Fail, err.Error(), "let the user that runs sqlbrain write the file and its directory")
+		return
+	}
+	e.ok("privileges", "the file and its directory may be written")
 }
 
 func (e *examination) sqliteDurability(ctx context.Context) {
