@@ -138,13 +138,14 @@ func comparesFew(info sqldb.Info, ops []sqlstore.Op) bool {
 
 // compareFew swaps the values of one or two rows: one round trip where a transaction takes four or five.
 func (e *engine) compareFew(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) (again bool, err error) {
+	var result sql.Result
 	a, b := ops[0], ops[len(ops)-1]
-	text, args := swapOne, []any{sqldb.NotNil(a.Value), sqldb.NotNil(a.Key), sqldb.NotNil(a.Old)}
-	if len(ops) == 2 {
-		text, args = swapTwo, []any{sqldb.NotNil(a.Value), sqldb.NotNil(b.Value),
-			sqldb.NotNil(a.Key), sqldb.NotNil(a.Old), sqldb.NotNil(b.Key), sqldb.NotNil(b.Old)}
+	if len(ops) == 1 {
+		result, err = conn.ExecContext(ctx, swapOne, sqldb.NotNil(a.Value), sqldb.NotNil(a.Key), sqldb.NotNil(a.Old))
+	} else {
+		result, err = conn.ExecContext(ctx, swapTwo, sqldb.NotNil(a.Value), sqldb.NotNil(b.Value),
+			sqldb.NotNil(a.Key), sqldb.NotNil(a.Old), sqldb.NotNil(b.Key), sqldb.NotNil(b.Old))
 	}
-	result, err := conn.ExecContext(ctx, text, args...)
 	if err != nil {
 		return e.judge(ctx, err)
 	}
