@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,18 +111,21 @@ func (n peerNode) RecordLoss(context.Context, coder.Lost) error { return nil }
 func (n peerNode) AuthVersion() int64                           { return 0 }
 func (n peerNode) LeadershipEnded() <-chan struct{}             { return nil }
 
-// nobody is the members of a cluster whose table is empty.
-type nobody struct{}
+// memberTable is a table of members that does not change.
+type memberTable []member.Member
 
-func (nobody) Cached() []member.Member       { return nil }
-func (nobody) Refresh(context.Context) error { return nil }
+func (m memberTable) Cached() []member.Member     { return m }
+func (memberTable) Refresh(context.Context) error { return nil }
 
-// plainPeers is the security of members that have no certificates.
-func plainPeers(t *testing.T) *link.Security {
-	own, err := link.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	return link.NewSecurity(link.SecurityConfig{Certificate: own, Members: nobody{}, Insecure: true})
-}
+// sharedPeers is the security of members that all have the same certificate.
+var sharedPeers = sync.OnceValue(func() *link.Security {
+	own := must(link.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler)))
+	var members memberTable
+	for id := range uint64(100) {
+		members = append(members, member.Member{ID: id, Fingerprint: own.Fingerprint()})
+	}
+	return link.NewSecurity(link.SecurityConfig{Certificate: own, Members: members})
+})
 
 // newWithPeers returns a server with a peer port that is not running.
 func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
@@ -130,7 +134,7 @@ func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server 
 	t.Cleanup(hub.Close)
 	cfg := testConfig(t)
 	cfg.PeerURLs = []string{loopback}
-	cfg.PeerNode, cfg.PeerCredentials = peerNode{n, hub}, plainPeers(t).Accept()
+	cfg.PeerNode, cfg.PeerCredentials = peerNode{n, hub}, sharedPeers().Accept()
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -149,7 +153,7 @@ func startWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Serve
 // peerClient returns a client for the member id at urls.
 func peerClient(t *testing.T, id uint64, urls []string, change ...func(*link.Config)) *link.Client {
 	t.Helper()
-	cfg := link.Config{ClusterID: fakeCluster, Security: plainPeers(t)}
+	cfg := link.Config{ClusterID: fakeCluster, Security: sharedPeers()}
 	for _, c := range change {
 		c(&cfg)
 	}

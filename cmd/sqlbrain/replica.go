@@ -27,7 +27,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	cfg := c.Node
 	if !clustered(dialect) {
 		c.Backend.Exclusive = true
-		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" || cfg.PeerInsecure {
+		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" {
 			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its peer URLs")
 		}
 		c.Server.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
@@ -36,10 +36,6 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	}
 	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, err
-	}
-	if cfg.PeerInsecure {
-		cfg.Logger.Warn("--peer-insecure is set: processes without a member's certificate are accepted as members, and can act as any user; " +
-			"remove it once no member runs an older version")
 	}
 	cfg.Store, cfg.Backend = store, c.Backend
 	cfg.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)

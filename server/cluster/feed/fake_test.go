@@ -203,7 +203,7 @@ func serve(t testing.TB, s feedpb.PeerServer, id link.Identity) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	g := grpc.NewServer(grpc.UnaryInterceptor(link.CheckUnary(id)), grpc.StreamInterceptor(link.CheckStream(id)))
+	g := grpc.NewServer(grpc.Creds(shared().Accept()), grpc.UnaryInterceptor(link.CheckUnary(id)), grpc.StreamInterceptor(link.CheckStream(id)))
 	feedpb.RegisterPeerServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -219,13 +219,24 @@ func newService(n Node) *service {
 	return &service{node: n, protocols: member.OwnProtocols(), fragmentBytes: fragmentBytes}
 }
 
-// noMembers is a table without members.
-type noMembers struct{}
+// members is a table that does not change.
+type members []member.Member
 
-func (noMembers) Cached() []member.Member       { return nil }
-func (noMembers) Refresh(context.Context) error { return nil }
+func (m members) Cached() []member.Member     { return m }
+func (members) Refresh(context.Context) error { return nil }
 
-// newClient returns a client of the member at url, which has no certificate.
+// shared is the security of members that all have the same certificate.
+var shared = sync.OnceValue(func() *link.Security {
+	own, err := link.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		panic(err)
+	}
+	return link.NewSecurity(link.SecurityConfig{Certificate: own, Members: members{
+		{ID: memberID, Fingerprint: own.Fingerprint()}, {ID: memberID + 1, Fingerprint: own.Fingerprint()},
+	}})
+})
+
+// newClient returns a client of the member at url.
 func newClient(t testing.TB, url string) *Client {
 	t.Helper()
 	return clientOf(newMember(t, memberID, url))
@@ -241,11 +252,7 @@ func clientOf(m *link.Client) *Client {
 
 func newMember(t testing.TB, id uint64, url string) *link.Client {
 	t.Helper()
-	own, err := link.NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	p := link.NewPool(link.Config{ClusterID: cluster, Security: link.NewSecurity(link.SecurityConfig{
-		Certificate: own, Members: noMembers{}, Insecure: true,
-	})})
+	p := link.NewPool(link.Config{ClusterID: cluster, Security: shared()})
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	m, err := p.Member(id, []string{url})
 	require.NoError(t, err)

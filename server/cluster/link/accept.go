@@ -41,30 +41,15 @@ func (a acceptor) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 
 func (a acceptor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	config := a.s.cfg.Certificate.server()
-	if a.s.cfg.Insecure && config.ClientCAs == nil {
-		begun, secure, err := peek(conn)
-		if err != nil {
-			return nil, nil, err
-		}
-		if conn = begun; !secure {
-			return a.TransportCredentials.ServerHandshake(conn)
-		}
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), timing.PeerHandshake)
 	defer cancel()
 	var from []member.Member
-	switch {
-	case a.s.cfg.Insecure && config.ClientCAs == nil:
-		config.ClientAuth = tls.NoClientCert
-	case a.s.cfg.Insecure:
-	default:
-		allowed := config.VerifyConnection
-		config.VerifyConnection = func(state tls.ConnectionState) (err error) {
-			if err = verify(allowed, state); err == nil {
-				from, err = a.s.admit(ctx, fingerprint(state.PeerCertificates[0].Raw))
-			}
-			return err
+	allowed := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) (err error) {
+		if err = verify(allowed, state); err == nil {
+			from, err = a.s.admit(ctx, fingerprint(state.PeerCertificates[0].Raw))
 		}
+		return err
 	}
 	secured := tls.Server(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
@@ -73,9 +58,6 @@ func (a acceptor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, erro
 	info := credentials.TLSInfo{
 		State:          secured.ConnectionState(),
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-	}
-	if a.s.cfg.Insecure {
-		return secured, info, nil
 	}
 	accepted, err := a.s.keep(secured, from)
 	return accepted, info, err
@@ -168,30 +150,4 @@ func (c *acceptedConn) forget() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	delete(c.s.accepted, c)
-}
-
-// begunConn is a connection whose first byte was read in advance.
-type begunConn struct {
-	net.Conn
-	first []byte // empty once Read has returned it
-}
-
-// peek reports whether conn begins with a TLS handshake. The returned connection still
-// begins with the byte that peek has read.
-func peek(conn net.Conn) (*begunConn, bool, error) {
-	const handshakeRecord = 0x16
-	first := make([]byte, 1)
-	if _, err := conn.Read(first); err != nil {
-		return nil, false, err
-	}
-	return &begunConn{Conn: conn, first: first}, first[0] == handshakeRecord, nil
-}
-
-func (c *begunConn) Read(p []byte) (int, error) {
-	if len(c.first) > 0 && len(p) > 0 {
-		n := copy(p, c.first)
-		c.first = c.first[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
 }

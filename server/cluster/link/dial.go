@@ -28,7 +28,6 @@ type target struct {
 	url     string
 	address string // with unixPrefix for a socket
 	host    string // the name that a configured certificate must have
-	secure  bool   // the scheme asks for TLS
 
 	// dialer.mu guards these.
 	last     error  // error of the last attempt to connect, nil if it succeeded
@@ -48,7 +47,7 @@ func parseURLs(urls []string) ([]*target, error) {
 		if err != nil {
 			return nil, fmt.Errorf("peer: %w", err)
 		}
-		t := &target{url: raw, address: u.Host, host: u.Hostname(), secure: strings.HasSuffix(u.Scheme, "s"), logged: outcomeConnected}
+		t := &target{url: raw, address: u.Host, host: u.Hostname(), logged: outcomeConnected}
 		switch u.Scheme {
 		case "http", "https":
 			if u.Port() == "" {
@@ -116,7 +115,7 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 // handshake authenticates the member on a connection to its address.
 func (d *dialer) handshake(ctx context.Context, address string, conn net.Conn) (net.Conn, error) {
 	t := d.target(address)
-	secured, incarnation, err := d.security.connect(ctx, conn, d.member, t.host, t.secure)
+	secured, incarnation, err := d.security.connect(ctx, conn, d.member, t.host)
 	if err != nil {
 		d.ended(address, err)
 		return nil, err
@@ -181,8 +180,7 @@ func (d *dialer) ended(address string, err error) {
 }
 
 // failure returns what the last attempts prove: ErrRefused if every address refused,
-// ErrOtherNode if an address led to another process, ErrNoCertificate if the member has
-// published no certificate, nil if they prove none of these.
+// ErrOtherNode if an address led to another process, nil if they prove none of these.
 func (d *dialer) failure() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,8 +191,6 @@ func (d *dialer) failure() error {
 			refused++
 		case errors.Is(t.last, ErrOtherNode):
 			return ErrOtherNode
-		case errors.Is(t.last, ErrNoCertificate):
-			return ErrNoCertificate
 		}
 	}
 	if refused == len(d.targets) {
@@ -220,13 +216,12 @@ func (d *dialer) outdated() bool {
 
 // Outcomes of attempts to connect, in metrics and in logs.
 const (
-	outcomeConnected     = "connected"
-	outcomeRefused       = "refused"
-	outcomeTimeout       = "timeout"
-	outcomeOtherNode     = "other_node"
-	outcomeNoCertificate = "no_certificate"
-	outcomeRejected      = "rejected" // by the member
-	outcomeFailed        = "failed"
+	outcomeConnected = "connected"
+	outcomeRefused   = "refused"
+	outcomeTimeout   = "timeout"
+	outcomeOtherNode = "other_node"
+	outcomeRejected  = "rejected" // by the member
+	outcomeFailed    = "failed"
 )
 
 func outcomeOf(err error) string {
@@ -238,8 +233,6 @@ func outcomeOf(err error) string {
 		return outcomeRefused
 	case errors.Is(err, ErrOtherNode):
 		return outcomeOtherNode
-	case errors.Is(err, ErrNoCertificate):
-		return outcomeNoCertificate
 	case errors.Is(err, errRejected):
 		return outcomeRejected
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

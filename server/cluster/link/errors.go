@@ -10,9 +10,6 @@ var (
 	// ErrOtherNode: another member, or a member of another cluster, listens at the
 	// member's address.
 	ErrOtherNode = errors.New("another node listens at the peer's address")
-	// ErrNoCertificate: the member has published no certificate, so it cannot be
-	// authenticated. It runs an older version.
-	ErrNoCertificate = errors.New("the member has published no certificate")
 	// ErrClosed: the pool was closed.
 	ErrClosed = errors.New("peer: pool closed")
 )

@@ -51,7 +51,8 @@ func (node) Watch(_ *healthpb.HealthCheckRequest, stream grpc.ServerStreamingSer
 	}
 }
 
-// serve runs a gRPC server of a node on the loopback, and returns its URL.
+// serve runs a gRPC server of a node on the loopback, and returns its URL. Without credentials
+// among the options it has those of shared.
 func serve(t *testing.T, options ...grpc.ServerOption) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +62,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) string {
 }
 
 func serveOn(t *testing.T, l net.Listener, options ...grpc.ServerOption) {
-	g := grpc.NewServer(append(options, grpc.UnaryInterceptor(CheckUnary(node{})), grpc.StreamInterceptor(CheckStream(node{})))...)
+	g := grpc.NewServer(append([]grpc.ServerOption{grpc.Creds(shared().Accept()), grpc.UnaryInterceptor(CheckUnary(node{})), grpc.StreamInterceptor(CheckStream(node{}))}, options...)...)
 	healthpb.RegisterHealthServer(g, node{})
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -151,16 +152,19 @@ func (m *table) looks() int {
 	return m.refreshes
 }
 
-// plain is the security of members that have no certificates.
-func plain(t *testing.T) *Security {
-	own, err := NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	return NewSecurity(SecurityConfig{Certificate: own, Members: &table{}, Insecure: true})
-}
+// shared is the security of members that all have the same certificate.
+var shared = sync.OnceValue(func() *Security {
+	own := must(NewCertificate(tlsfiles.Config{}, slog.New(slog.DiscardHandler)))
+	members := &table{}
+	for _, id := range []uint64{memberID, caller} {
+		members.current = append(members.current, member.Member{ID: id, Fingerprint: own.Fingerprint()})
+	}
+	return NewSecurity(SecurityConfig{Certificate: own, Members: members})
+})
 
 func newPool(t *testing.T, change ...func(*Config)) *Pool {
 	t.Helper()
-	cfg := Config{ClusterID: cluster, Security: plain(t)}
+	cfg := Config{ClusterID: cluster, Security: shared()}
 	for _, c := range change {
 		c(&cfg)
 	}

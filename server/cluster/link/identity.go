@@ -76,7 +76,7 @@ func check(ctx context.Context, id Identity) (trailer metadata.MD, refusal error
 		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: this port is for the members of the cluster")
 	case cluster != hexID(id.ClusterID()):
 		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: the call is meant for a member of another cluster")
-	case member != "" && member != hexID(id.MemberID()):
+	case member != hexID(id.MemberID()):
 		refusal = status.Error(codes.FailedPrecondition, "sqlbrain: the call is meant for another member of the cluster")
 	default:
 		return trailer, nil
@@ -94,12 +94,7 @@ func first(md metadata.MD, key string) string {
 
 func hexID(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// address adds the cluster and the member that calls are meant for. Member 0 stands for
-// any member of the cluster.
+// address adds the cluster and the member that calls are meant for.
 func address(ctx context.Context, cluster, member uint64) context.Context {
-	ctx = metadata.AppendToOutgoingContext(ctx, clusterKey, hexID(cluster))
-	if member != 0 {
-		ctx = metadata.AppendToOutgoingContext(ctx, memberKey, hexID(member))
-	}
-	return ctx
+	return metadata.AppendToOutgoingContext(ctx, clusterKey, hexID(cluster), memberKey, hexID(member))
 }

@@ -31,12 +31,7 @@ type Members interface {
 type SecurityConfig struct {
 	Certificate *Certificate
 	Members     Members
-	// Insecure accepts what older versions accept: certificates of the configured
-	// authorities, or connections without TLS if no authorities are configured. Fingerprints
-	// of processes that connect are not checked; dialers check those of members that have
-	// published one.
-	Insecure bool
-	Logger   *slog.Logger // discards
+	Logger      *slog.Logger // discards
 }
 
 // Security authenticates the members of a cluster to each other. Both sides of a
@@ -78,31 +73,26 @@ func (s *Security) Rejections() prometheus.Collector { return s.rejections }
 // errUnknown: the certificate of the process that connects is not a member's.
 var errUnknown = errors.New("the certificate is not that of a current member")
 
-// connect performs a dialer's handshake with the member id on conn. secure reports that
-// the member's URL asks for TLS, which matters only for members without a fingerprint. It
-// returns the incarnation of the process that accepted, 0 if that was not proved.
-func (s *Security) connect(ctx context.Context, conn net.Conn, id uint64, serverName string, secure bool) (net.Conn, uint64, error) {
-	m, ok, err := s.find(ctx, func(m member.Member) bool { return m.ID == id && m.Fingerprint != "" })
-	if err != nil {
+// connect performs a dialer's handshake with the member id on conn. It returns the
+// incarnation of the process that accepted.
+func (s *Security) connect(ctx context.Context, conn net.Conn, id uint64, serverName string) (net.Conn, uint64, error) {
+	m, ok, err := s.find(ctx, func(m member.Member) bool { return m.ID == id })
+	switch {
+	case err != nil:
 		return nil, 0, err
+	case !ok:
+		return nil, 0, fmt.Errorf("%x is not a member", id)
 	}
 	config := s.cfg.Certificate.client(serverName)
-	switch {
-	case ok:
-		allowed := config.VerifyConnection
-		config.InsecureSkipVerify = config.RootCAs == nil // VerifyConnection checks the fingerprint
-		config.VerifyConnection = func(state tls.ConnectionState) error {
-			err := verify(allowed, state)
-			if err == nil {
-				m, err = s.expect(ctx, m, fingerprint(state.PeerCertificates[0].Raw))
-			}
-			return err
+	allowed := config.VerifyConnection
+	config.InsecureSkipVerify = config.RootCAs == nil // VerifyConnection checks the fingerprint
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		err := verify(allowed, state)
+		if err == nil {
+			m, err = s.expect(ctx, m, fingerprint(state.PeerCertificates[0].Raw))
 		}
-	case !s.cfg.Insecure:
-		return nil, 0, s.withoutCertificate(id)
-	case !secure:
-		return conn, 0, nil
-	} // else an older version with configured certificates
+		return err
+	}
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, 0, fmt.Errorf("TLS handshake: %w", err)
@@ -120,15 +110,6 @@ func (s *Security) expect(ctx context.Context, want member.Member, got string) (
 		return m, fmt.Errorf("%w: it has the certificate of member %v", ErrOtherNode, other)
 	}
 	return m, fmt.Errorf("%w: it has a certificate that no member has published", ErrOtherNode)
-}
-
-func (s *Security) withoutCertificate(id uint64) error {
-	m, ok := s.lookUp(func(m member.Member) bool { return m.ID == id })
-	if !ok {
-		return fmt.Errorf("%w: %x is not a member", ErrNoCertificate, id)
-	}
-	return fmt.Errorf("%w: its version, %q, may be an older one; upgrade it, or use --peer-insecure on all members while versions are mixed",
-		ErrNoCertificate, m.Version)
 }
 
 // find returns the first member that ok accepts, after a Refresh if there is none before.

@@ -277,32 +277,6 @@ func TestKnownMembersNeedNoDatabase(t *testing.T) {
 	server.requireLogged(t, "the database is away")
 }
 
-func TestMembersWithoutACertificate(t *testing.T) {
-	// An older version: it listens without TLS, and has published nothing.
-	url := serve(t)
-	client := newProcess(t, caller, 1)
-	client.table.set(member.Member{ID: memberID, Name: "old", Version: "0.9", Incarnation: 1}, client.Member)
-	require.ErrorIs(t, client.ask(t, url), ErrNoCertificate)
-	client.requireLogged(t, `its version, \"0.9\", may be an older one`)
-	client.requireLogged(t, "member=old")
-
-	lenient := func(c *SecurityConfig, _ *tlsfiles.Config) { c.Insecure = true }
-	client = newProcess(t, caller, 1, lenient)
-	client.table.set(member.Member{ID: memberID, Name: "old", Version: "0.9", Incarnation: 1}, client.Member)
-	require.NoError(t, client.ask(t, url))
-
-	// Those that have a certificate use it all the same.
-	server := newProcess(t, memberID, 1, lenient)
-	introduce(server, client)
-	url = server.listen(t)
-	require.NoError(t, client.ask(t, url))
-	client.table.set(newProcess(t, memberID, 2).Member, client.Member)
-	require.NoError(t, client.table.Refresh(t.Context()))
-	require.ErrorIs(t, client.ask(t, url), ErrOtherNode, "a published fingerprint is required")
-	old := plain(t)
-	require.NoError(t, ask(testContext(t), newClient(t, url, func(c *Config) { c.Security = old })), "an older version connects without TLS")
-}
-
 // files configures certificates of an authority.
 func files(t *testing.T, trusted, issuer *tlstest.Authority, change ...func(*tlsfiles.Config)) (tlstest.Dir, func(*SecurityConfig, *tlsfiles.Config)) {
 	d := tlstest.NewDir(t)

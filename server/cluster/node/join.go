@@ -58,7 +58,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 	}()
 	n.security = link.NewSecurity(link.SecurityConfig{
-		Certificate: certificate, Members: n.members, Insecure: cfg.PeerInsecure, Logger: cfg.Logger,
+		Certificate: certificate, Members: n.members, Logger: cfg.Logger,
 	})
 	n.pool = link.NewPool(link.Config{ClusterID: n.backend.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats, Dial: cfg.Dial})
 	if n.metrics, err = newMetrics(cfg.Registerer, n.pool.Outcomes(), n.security.Rejections()); err != nil {

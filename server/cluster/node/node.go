@@ -35,8 +35,6 @@ type Config struct {
 	// PeerTLS names the files of the certificate for connections between members; if it
 	// is empty, the node makes one.
 	PeerTLS tlsfiles.Config
-	// PeerInsecure allows connections between members without certificates.
-	PeerInsecure bool
 	// Dial connects to the peer URLs of other members; nil: the operating system's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// PeerStats observes the calls of other members; nil: nothing does.

@@ -63,7 +63,6 @@ func (s *Settings) define() {
 	value(f.StringVar, &s.Node.PeerTLS.CRLFile, "peer-crl-file", "`file` of a list of revoked certificates of members, DER or PEM")
 	value(f.StringSliceVar, &s.Node.PeerTLS.AllowedCNs, "peer-cert-allowed-cn", "common `names`, one of which the certificates of other members must have")
 	value(f.StringSliceVar, &s.Node.PeerTLS.AllowedHostnames, "peer-cert-allowed-hostname", "host `names` or addresses, for one of which the certificates of other members must be valid")
-	value(f.BoolVar, &s.Node.PeerInsecure, "peer-insecure", "accept other members that have not published a certificate, and plain connections: only while members of an older version are replaced")
 	number(s, f.DurationVar, &s.Node.LeaseDuration, "leader-elect-lease-duration", 100*time.Millisecond, math.MaxInt64, "a leader that is silent, but not known to be gone, is replaced after this long")
 	number(s, f.DurationVar, &s.Node.RenewDeadline, "leader-elect-renew-deadline", 2*time.Millisecond, math.MaxInt64, "bound on the leader's heartbeats and on the release of the lock, below the lease duration")
 	number(s, f.DurationVar, &s.Node.RetryPeriod, "leader-elect-retry-period", time.Millisecond, math.MaxInt64, "the leader sends heartbeats this often, and others look at it at least as often")
