@@ -143,32 +143,19 @@ func DecodeTokenKey(internal []byte) (h TokenHash, err error) {
 // TokenBounds returns the range of all token rows.
 func TokenBounds() (lo, hi []byte) { return authBounds(authToken) }
 
-// tokenV2 is the format of a token's row that has Until.
-const tokenV2 = 2
-
-// EncodeToken returns the value of a token's row: format(1) epoch(8) password(8), until(8) if
-// there is one, user.
+// EncodeToken returns the value of a token's row: format(1) epoch(8) password(8) until(8) user.
 func EncodeToken(t Token) []byte {
-	format := byte(formatV1)
-	if t.Until != 0 {
-		format = tokenV2
-	}
-	b := appendInt64s([]byte{format}, t.Epoch)
+	b := appendInt64s([]byte{formatV1}, t.Epoch)
 	b = binary.BigEndian.AppendUint64(b, t.Password)
-	if t.Until != 0 {
-		b = appendInt64s(b, t.Until)
-	}
+	b = appendInt64s(b, t.Until)
 	return append(b, t.User...)
 }
 
 // DecodeToken is the inverse of EncodeToken.
 func DecodeToken(b []byte) (Token, error) {
-	const fields, until = 17, 25 // where they end
-	switch {
-	case len(b) >= fields && b[0] == formatV1:
-		return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), User: string(b[fields:])}, nil
-	case len(b) >= until && b[0] == tokenV2 && int64At(b, fields) != 0:
-		return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[9:]), Until: int64At(b, fields), User: string(b[until:])}, nil
+	const password, until, user = 9, 17, 25 // where they begin
+	if len(b) < user || b[0] != formatV1 {
+		return Token{}, malformed(b, "token of %d bytes", len(b))
 	}
-	return Token{}, malformed(b, "token of %d bytes", len(b))
+	return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[password:]), Until: int64At(b, until), User: string(b[user:])}, nil
 }

@@ -63,7 +63,7 @@ func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Data
 // prepareSchema brings the schema up to date, or only checks it.
 func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
 	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {
-		// A server, also of an older version, may have the file open.
+		// A server may have the file open.
 		if err := db.Lock(); err != nil {
 			return err
 		}

@@ -199,7 +199,7 @@ func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 func (in *loading) forEach(bucket []byte, f func(k, v []byte) error) error {
 	b := in.tx.Bucket(bucket)
 	if b == nil {
-		return nil // files of older versions
+		return nil // files of older etcds
 	}
 	return b.ForEach(f)
 }

@@ -34,8 +34,6 @@ type Config struct {
 	// Datastore, if set, returns the URL of node i's existing database, and no server is
 	// started. It must not be combined with Network or etcd.
 	Datastore func(i int) string
-	// Programs are the sqlbrains that nodes run at first, in turn; none, or empty: the one that is tested.
-	Programs []string
 	// Extra are flags for every node.
 	Extra []string
 	// Patient nodes are for tests that judge answers and not times: however busy the machine
@@ -57,7 +55,6 @@ type Cluster struct {
 	nodes       []*harness.Node
 	database    *enginetest.Server // nil if it is not ours to kill
 	network     *Network           // nil without
-	login       harness.Login
 }
 
 // Start starts a cluster on an empty database, and returns when every node
@@ -96,9 +93,6 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	for i, m := range members {
 		m.InitialCluster = all
 		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, c.flags(cfg)...))
-		if len(cfg.Programs) > 0 {
-			c.nodes[i].Use(cfg.Programs[i%len(cfg.Programs)])
-		}
 	}
 	// Start all nodes before waiting for any: etcd's members wait for each other, and
 	// sqlbrain's members must find the database empty at the same time.
@@ -222,15 +216,7 @@ func (c *Cluster) Endpoints() (urls []string) {
 // Client returns a client of all nodes, closed when the test ends.
 func (c *Cluster) Client() *clientv3.Client {
 	c.t.Helper()
-	return harness.ClientAs(c.t, c.login, c.Endpoints()...)
-}
-
-// LogIn makes later clients of the cluster and its nodes authenticate as a user.
-func (c *Cluster) LogIn(l harness.Login) {
-	c.login = l
-	for _, n := range c.nodes {
-		n.LogIn(l)
-	}
+	return harness.ClientOf(c.t, c.Endpoints()...)
 }
 
 // leaderWait bounds the time until all nodes know the leader.
@@ -256,7 +242,7 @@ func (c *Cluster) Leader() int {
 func (c *Cluster) AwaitLeader(ctx context.Context) (int, error) {
 	var client *clientv3.Client
 	if err := eventually.Poll(ctx, func(context.Context) (err error) { // a user gets no token without a leader
-		client, err = harness.NewClientAs(c.login, c.Endpoints()...)
+		client, err = harness.NewClient(c.Endpoints()...)
 		return err
 	}); err != nil {
 		return 0, err

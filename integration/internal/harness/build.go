@@ -66,34 +66,6 @@ func Kine(t testing.TB) string {
 	return program(t, "kine", pkgKine)
 }
 
-// SqlbrainOf returns the path of a sqlbrain with other source, which the first call with this name builds. source
-// returns its directory, and args are further arguments of go build.
-func SqlbrainOf(t testing.TB, name string, source func() (string, error), args ...string) string {
-	t.Helper()
-	return once(t, name, func() (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), buildWait)
-		defer cancel()
-		path, err := target(name)
-		if err != nil {
-			return "", err
-		}
-		dir, err := source()
-		if err != nil {
-			return "", err
-		}
-		// As the programs in bin/programs of CI are, so that packages that are the same are built once.
-		cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", path}, append(args, "./cmd/sqlbrain")...)...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
-		}
-		return path, nil
-	})
-}
-
-// Source returns the directory of sqlbrain's source.
-func Source(ctx context.Context) (string, error) { return moduleDir(ctx, modSqlbrain) }
-
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()
 	return once(t, name, func() (string, error) { return build(name, pkg) })

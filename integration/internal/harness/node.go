@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,13 +35,8 @@ type Node struct {
 	port      int
 	peerPort  int // etcd only, where member is nil
 	member    *Member
-	program   string // sqlbrain only; empty: the one that is tested
-	login     Login
 	process   *Process
 }
-
-// Login is the user that clients authenticate as; zero: none.
-type Login struct{ User, Password string }
 
 // Member is what makes a node one of several.
 type Member struct {
@@ -71,12 +65,6 @@ func (n *Node) Name() string {
 	}
 	return n.member.Name
 }
-
-// Use makes the node run another sqlbrain with its next start.
-func (n *Node) Use(program string) { n.program = program }
-
-// LogIn makes later clients of the node authenticate as a user. Without it, they do not.
-func (n *Node) LogIn(l Login) { n.login = l }
 
 // Running reports whether the node was started and has not ended.
 func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
@@ -118,7 +106,7 @@ func (n *Node) StartWithoutWaiting() {
 		n.port = enginetest.FreePort(n.t)
 	}
 	if !n.etcd {
-		n.process = StartProcess(n.t, cmp.Or(n.program, Sqlbrain(n.t)), n.Args()...)
+		n.process = StartProcess(n.t, Sqlbrain(n.t), n.Args()...)
 		return
 	}
 	if n.peerPort == 0 {
@@ -183,7 +171,7 @@ func (n *Node) Ready() error {
 	}()
 	return n.process.program.Await(context.Background(), readyWait, readyPoll, func(ctx context.Context) (err error) {
 		if c == nil { // one with a user asks for a token first
-			if c, err = NewClientAs(n.login, n.Endpoint()); err != nil {
+			if c, err = NewClient(n.Endpoint()); err != nil {
 				return err
 			}
 		}
@@ -221,24 +209,17 @@ func (n *Node) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.p
 // Client returns a client of the node that is closed when the test ends.
 func (n *Node) Client() *clientv3.Client {
 	n.t.Helper()
-	return ClientAs(n.t, n.login, n.Endpoint())
+	return ClientOf(n.t, n.Endpoint())
 }
 
 // ClientOf returns a client of several endpoints that is closed when the test
 // ends.
 func ClientOf(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	return ClientAs(t, Login{}, endpoints...)
-}
-
-// ClientAs is ClientOf for a user. It waits until a server gives the user a token.
-func ClientAs(t testing.TB, l Login, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	var c *clientv3.Client
-	eventually.Nil(t, readyWait, func(context.Context) (err error) {
-		c, err = NewClientAs(l, endpoints...)
-		return err
-	})
+	c, err := NewClient(endpoints...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { closeClient(t, c) })
 	return c
 }
@@ -253,19 +234,12 @@ func closeClient(t testing.TB, c *clientv3.Client) {
 // is found at once. Its own retries are etcd's: reads are repeated, writes are
 // not unless they were never sent.
 func NewClient(endpoints ...string) (*clientv3.Client, error) {
-	return NewClientAs(Login{}, endpoints...)
-}
-
-// NewClientAs is NewClient for a user, whose token it asks for. It fails if it gets none within 5 s, as when there is no leader.
-func NewClientAs(l Login, endpoints ...string) (*clientv3.Client, error) {
 	reconnect := grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints:          endpoints,
-		Username:           l.User,
-		Password:           l.Password,
 		DialTimeout:        5 * time.Second,
 		DialOptions:        []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 		BackoffWaitBetween: 20 * time.Millisecond,

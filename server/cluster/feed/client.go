@@ -21,14 +21,14 @@ import (
 // Client calls the service of one member. Its methods may be called by several
 // goroutines.
 type Client struct {
-	member    *link.Client
-	protocols member.Protocols
-	silence   time.Duration
+	member   *link.Client
+	protocol int
+	silence  time.Duration
 }
 
 // NewClient returns the client of a member's service.
 func NewClient(to *link.Client) *Client {
-	return &Client{member: to, protocols: member.OwnProtocols(), silence: timing.FeedSilence}
+	return &Client{member: to, protocol: member.Protocol, silence: timing.FeedSilence}
 }
 
 // Position returns where the cluster stands. The member confirms that it leads before
@@ -46,8 +46,7 @@ func (c *Client) Position(ctx context.Context) (backend.Update, error) {
 	return updateOf(u), nil
 }
 
-// Figures returns what the member's process measures. Members of older versions answer with
-// Unimplemented. The other errors are those of Position.
+// Figures returns what the member's process measures. The errors are those of Position.
 func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
 	var (
 		trailer metadata.MD
@@ -60,8 +59,8 @@ func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
 	return got.Values, nil
 }
 
-// RecordLoss makes the member write down that the database lost data. Members of older versions answer with
-// Unimplemented. The other errors are those of Position, and the member's.
+// RecordLoss makes the member write down that the database lost data. The errors are those of
+// Position, and the member's.
 func (c *Client) RecordLoss(ctx context.Context, lost coder.Lost) error {
 	var (
 		trailer metadata.MD

@@ -21,9 +21,7 @@
 //   - Messages have about 1 MiB at most, or one event (TestLargeRevisionsComeInFragments).
 //   - Silence is noticed. The leader sends an update at least every 500 ms, and a feed that
 //     receives nothing for 1.5 s ends (TestSilenceEndsAFeed).
-//   - Members of all versions understand each other: peer.proto says how its fields may
-//     change (TestTheFirstVersionUnderstandsTheMessages). Those whose protocols do not fit refuse
-//     a feed (TestMembersOfProtocolsThatDoNotFitRefuseAFeed).
+//   - Members of different protocols refuse a feed (TestMembersOfOtherProtocolsRefuseAFeed).
 //
 // Start reading at service.go, follow.go (the leader) and feed.go (the follower).
 package feed

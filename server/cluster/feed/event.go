@@ -14,9 +14,8 @@ func eventSize(e *watch.Event) int {
 
 // message is an event's message with its parts, in one piece of memory.
 type message struct {
-	event    feedpb.Event
-	kv       feedpb.Event_KeyValue
-	previous feedpb.Event_Previous
+	event feedpb.Event
+	kv    feedpb.Event_KeyValue
 }
 
 // toMessages returns events as messages, which share their keys and values.
@@ -32,11 +31,7 @@ func toMessages(events []*watch.Event) []*feedpb.Event {
 			m.kv.Value, m.kv.Lease = e.Record.Value, e.Record.Lease
 			m.kv.CreateRevision, m.kv.Version = e.Record.CreateRevision, e.Record.Version
 		}
-		m.event.Kv = &m.kv
-		if e.PrevRevision != 0 {
-			m.previous.ModRevision = e.PrevRevision
-			m.event.Previous = &m.previous
-		}
+		m.event.Kv, m.event.PrevRevision = &m.kv, e.PrevRevision
 		messages[i] = &m.event
 	}
 	return messages
@@ -48,7 +43,7 @@ func fromMessage(m *feedpb.Event, sub int32) *watch.Event {
 	kv := m.GetKv()
 	e := &watch.Event{
 		Type:         watch.Put,
-		PrevRevision: m.GetPrevious().GetModRevision(),
+		PrevRevision: m.GetPrevRevision(),
 		Record:       &coder.Record{Key: kv.GetKey(), ModRevision: kv.GetModRevision(), Sub: sub},
 	}
 	if m.GetType() == feedpb.Event_DELETE {

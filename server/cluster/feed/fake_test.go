@@ -216,7 +216,7 @@ func serve(t testing.TB, s feedpb.PeerServer, id link.Identity) string {
 
 // newService serves feeds.
 func newService(n Node) *service {
-	return &service{node: n, protocols: member.OwnProtocols(), fragmentBytes: fragmentBytes}
+	return &service{node: n, protocol: member.Protocol, fragmentBytes: fragmentBytes}
 }
 
 // members is a table that does not change.

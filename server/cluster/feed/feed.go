@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -46,7 +47,7 @@ func (c *Client) Follow(ctx context.Context, from int64) (*Feed, error) {
 	defer f.watchdog.Stop()
 	var err error
 	f.stream, err = feedpb.NewPeerClient(c.member.Conn()).Follow(f.ctx, &feedpb.FollowRequest{
-		Start: &feedpb.FollowRequest_Start{Revision: from}, Protocols: protocolsToSend(c.protocols),
+		Revision: from, Protocol: uint32(c.protocol),
 	})
 	if err != nil {
 		return nil, f.fail(err, nil, false)
@@ -73,7 +74,7 @@ func (f *Feed) Next() (backend.Update, error) {
 			return backend.Update{}, f.fail(err, f.stream.Trailer(), true)
 		}
 		if !f.met {
-			if err := f.client.protocols.Check(protocolsOf(r.GetProtocols())); err != nil {
+			if err := member.CheckProtocol(f.client.protocol, int(r.GetProtocol())); err != nil {
 				f.Close()
 				return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
 			}
@@ -97,7 +98,7 @@ func (f *Feed) Next() (backend.Update, error) {
 }
 
 // Hurries returns, once Next has returned an update, the incarnation of the leader's process, and how often it looks for
-// challenges after the end of this feed; 0 if it is of an earlier version.
+// challenges after the end of this feed.
 func (f *Feed) Hurries() (incarnation uint64, answers time.Duration) {
 	return f.hurries.GetIncarnation(), time.Duration(f.hurries.GetAnswerIntervalMs()) * time.Millisecond
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -115,7 +116,7 @@ func TestTheLeaderNoticesTheEndOfAFeed(t *testing.T) {
 	s := newService(l)
 	for start, ended := range map[int64]int64{2: 0, 1: 1} { // revision 2 does not follow what the leader has
 		ctx, cancel := context.WithCancel(t.Context())
-		request := &feedpb.FollowRequest{Start: &feedpb.FollowRequest_Start{Revision: start}, Protocols: protocolsToSend(s.protocols)}
+		request := &feedpb.FollowRequest{Revision: start, Protocol: uint32(s.protocol)}
 		require.Error(t, s.Follow(request, sink{ctx: ctx, end: cancel}))
 		require.Equal(t, ended, l.ended.Swap(0))
 	}
@@ -158,7 +159,7 @@ func wire(t *testing.T, c *Client, from, rev int64) (messages []*feedpb.Update) 
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	s, err := feedpb.NewPeerClient(c.member.Conn()).Follow(ctx, &feedpb.FollowRequest{Start: &feedpb.FollowRequest_Start{Revision: from}})
+	s, err := feedpb.NewPeerClient(c.member.Conn()).Follow(ctx, &feedpb.FollowRequest{Revision: from, Protocol: member.Protocol})
 	require.NoError(t, err)
 	for {
 		m, err := s.Recv()
@@ -435,7 +436,7 @@ func (s scripted) Follow(_ *feedpb.FollowRequest, stream grpc.ServerStreamingSer
 
 func TestMalformedFeedsFail(t *testing.T) {
 	message := func(complete int64, revisions ...int64) *feedpb.Update {
-		m := &feedpb.Update{Position: &feedpb.Position{Revision: complete}}
+		m := &feedpb.Update{Protocol: member.Protocol, Position: &feedpb.Position{Revision: complete}}
 		for _, rev := range revisions {
 			m.Events = append(m.Events, &feedpb.Event{Kv: &feedpb.Event_KeyValue{ModRevision: rev}})
 		}
@@ -482,4 +483,24 @@ func TestErrorsOfTheLinkAreReturned(t *testing.T) {
 		}
 		require.ErrorIs(t, err, want)
 	}
+}
+
+// TestMembersOfOtherProtocolsRefuseAFeed: the leader, or a follower whose leader does not look at protocols.
+func TestMembersOfOtherProtocolsRefuseAFeed(t *testing.T) {
+	l := newLeader(t, watch.Config{})
+	s := newService(l)
+	c := newClient(t, serve(t, s, l))
+	s.protocol = c.protocol + 1
+	err := failure(follow(t, c, 1))
+	require.ErrorContains(t, err, "the leader refuses the feed")
+	require.ErrorContains(t, err, "it has protocol 2, and this program 1; upgrade this program")
+
+	c.protocol = s.protocol
+	_, err = follow(t, c, 1).Next()
+	require.NoError(t, err)
+
+	other := newClient(t, serve(t, scripted{messages: []*feedpb.Update{{Protocol: 3, Position: &feedpb.Position{}}}}, l))
+	err = failure(follow(t, other, 1))
+	require.ErrorIs(t, err, member.ErrProtocol)
+	require.ErrorContains(t, err, "it has protocol 3, and this program 1; upgrade this program")
 }

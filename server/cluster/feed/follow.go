@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
+	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -20,11 +21,11 @@ import (
 // member's leadership ends, or events that the feed needs are compacted. One goroutine
 // sends. Only the hub's stream queues events, and that queue is bounded.
 func (s *service) Follow(r *feedpb.FollowRequest, stream grpc.ServerStreamingServer[feedpb.Update]) error {
-	from := r.GetStart().GetRevision()
+	from := r.GetRevision()
 	if from <= 0 {
 		return status.Error(codes.InvalidArgument, "sqlbrain: a feed needs a start revision above 0")
 	}
-	if err := protocolsOf(r.GetProtocols()).Check(s.protocols); err != nil {
+	if err := member.CheckProtocol(int(r.GetProtocol()), s.protocol); err != nil {
 		return status.Errorf(codes.FailedPrecondition, "sqlbrain: the leader refuses the feed: %v", err)
 	}
 	// First, so that a leadership that ends during the next calls ends the feed, even if
@@ -166,7 +167,7 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	f.at.AuthVersion = f.node.AuthVersion()
 	m := f.message(f.at)
 	if f.greets {
-		m.Protocols, f.greets = protocolsToSend(f.protocols), false
+		m.Protocol, f.greets = uint32(f.protocol), false
 		incarnation, answers := f.node.Hurries()
 		m.Hurries = &feedpb.Hurries{Incarnation: incarnation, AnswerIntervalMs: answers.Milliseconds()}
 	}

@@ -55,7 +55,7 @@ const (
 // service implements sqlbrain.Peer.
 type service struct {
 	node          Node
-	protocols     member.Protocols
+	protocol      int
 	figures       Figures
 	fragmentBytes int
 }
@@ -67,7 +67,7 @@ type Figures func() (map[string]float64, error)
 // link.CheckUnary and link.CheckStream.
 func Register(s grpc.ServiceRegistrar, n Node, figures Figures) {
 	feedpb.RegisterPeerServer(s, &service{
-		node: n, protocols: member.OwnProtocols(), figures: figures, fragmentBytes: fragmentBytes,
+		node: n, protocol: member.Protocol, figures: figures, fragmentBytes: fragmentBytes,
 	})
 }
 

@@ -16,11 +16,8 @@ import (
 )
 
 // silence is for how long the row's process must be silent before another one may
-// take its place. A process of an earlier version answers no challenges.
+// take its place.
 func (r row) silence() time.Duration {
-	if r.Answers == 0 {
-		return timing.MissedHeartbeats * r.interval()
-	}
 	return max(timing.MissedAnswers*min(r.answers(), timing.Answer), timing.MissedLongAnswers*r.answers())
 }
 

@@ -77,34 +77,6 @@ func TestAProcessThatWasKilledIsReplaced(t *testing.T) {
 	})
 }
 
-// A process of an earlier version answers no challenges, but sends heartbeats.
-func TestAProcessThatAnswersNoChallengesIsWaitedForLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		old := func(heartbeat int) {
-			writeRow(t, store, "n1", fmt.Sprintf(`{"id":7,"incarnation":3,"heartbeat":%d,"heartbeat_interval_ms":2000}`, heartbeat))
-		}
-		old(1)
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for i := 2; retry.Sleep(ctx, 2*time.Second) == nil; i++ {
-				old(i)
-			}
-		}()
-		_, err := Join(t.Context(), Config{Store: store, Name: "n1"})
-		require.ErrorIs(t, err, ErrRunning)
-		cancel()
-		<-stopped
-		began := time.Now()
-		r, err := Join(t.Context(), Config{Store: store, Name: "n1"})
-		require.NoError(t, err)
-		require.EqualValues(t, 7, r.Self().ID)
-		require.GreaterOrEqual(t, time.Since(began), timing.MissedHeartbeats*2*time.Second)
-	})
-}
-
 // While the database takes no writes, no process can answer, and none is replaced.
 func TestStalledDatabaseDoesNotCountAsSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,7 +55,7 @@ type Config struct {
 	// Tests change these.
 	heartbeatInterval time.Duration // timing.MemberHeartbeat
 	answerInterval    time.Duration // timing.Answer
-	protocols         Protocols     // OwnProtocols
+	protocol          int           // Protocol
 }
 
 // Certificate is a certificate that can change while the process runs. Its methods
@@ -95,7 +95,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.ClientURLs = slices.Clone(c.ClientURLs)
 	c.heartbeatInterval = cmp.Or(c.heartbeatInterval, timing.MemberHeartbeat)
 	c.answerInterval = cmp.Or(c.answerInterval, timing.Answer)
-	c.protocols = cmp.Or(c.protocols, OwnProtocols())
+	c.protocol = cmp.Or(c.protocol, Protocol)
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, timing.Lease)
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, timing.RenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, timing.RetryPeriod)

@@ -64,15 +64,12 @@
 // A row has the fingerprint of the certificate that the member's process shows to
 // other members. A process that starts publishes it as it joins, and with each
 // heartbeat. Other members learn of a new one at their next answer interval, because a join
-// is a change, or at once by Refresh, when they meet an unknown certificate. Rows of older
-// versions have no fingerprint.
+// is a change, or at once by Refresh, when they meet an unknown certificate.
 //
 // # Protocols
 //
-// A row has the versions of the protocol that its process understands and needs (protocol.go). A
-// process does not join while another one runs that it does not understand, or that does not
-// understand it. An older version drops fields that it does not know when it writes a row, so
-// each heartbeat writes all that the process says of itself (protocol_test.go).
+// A row has the number of its process's protocol (protocol.go). A process does not join while one runs that has
+// another number.
 //
 // # Peer URLs
 //

@@ -99,24 +99,18 @@ func (e *elector) vacancy(holder *entry, s sighting) vacancy {
 	switch {
 	case l.holder == 0:
 		return vacant
-	case l.earlier():
-		if e.clock-e.since >= e.cfg.LeaseDuration {
-			return expired // that version renewed the lock row, and not the member row
-		}
-		return held
 	case holder == nil || holder.Stopped || holder.Incarnation != l.incarnation || s.gone:
 		return vacant
 	}
 	lease, silence := e.cfg.LeaseDuration, e.clock-max(s.since, e.since)
-	answers := holder.Answers != 0
 	twoLooks := 2 * e.cfg.glanceInterval()
 	if holder.answers() > e.cfg.answerInterval {
 		twoLooks = 2 * holder.answers()
 	}
 	switch {
-	case answers && !s.asked && silence >= lease/timing.DoubtAfter:
+	case !s.asked && silence >= lease/timing.DoubtAfter:
 		return doubtful
-	case silence >= lease && (!answers || e.clock-s.askedAt >= max(lease/timing.ChallengeShare, twoLooks)):
+	case silence >= lease && e.clock-s.askedAt >= max(lease/timing.ChallengeShare, twoLooks):
 		return expired
 	}
 	return held
@@ -124,7 +118,7 @@ func (e *elector) vacancy(holder *entry, s sighting) vacancy {
 
 // names reports whether l is a grant to this process.
 func (e *elector) names(l lock) bool {
-	return l.holder == e.id && l.incarnation == e.incarnation && l.grant != 0
+	return l.holder == e.id && l.incarnation == e.incarnation
 }
 
 // step acts on the lock row that was just read. holder is the row of the member that holds
@@ -185,7 +179,7 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 		return nil
 	case v == doubtful:
 		return e.swap(ctx, nil, holder)
-	case v == vacant && !s.gone, l.earlier():
+	case v == vacant && !s.gone:
 		holder = nil // its heartbeats make no difference
 	case e.refused:
 		return e.probe(ctx, holder)

@@ -38,12 +38,8 @@ func (r *Registry) lostFollower() bool {
 	return at != 0 && time.Since(r.began)-time.Duration(at) < timing.FollowerLost
 }
 
-// Fed takes in that a process has begun to send a feed to this one, and what Hurries returns there. Processes of earlier
-// versions do not say it: then both are 0.
+// Fed takes in that a process has begun to send a feed to this one, and what Hurries returns there.
 func (r *Registry) Fed(incarnation uint64, answers time.Duration) {
-	if incarnation == 0 || answers <= 0 {
-		return
-	}
 	f := &fed{incarnation: incarnation, answers: answers}
 	f.last.Store(int64(time.Since(r.began)))
 	r.fed.Store(f)

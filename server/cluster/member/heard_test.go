@@ -147,7 +147,7 @@ func TestALeaderThatIsNotHeardIsChallenged(t *testing.T) {
 	})
 }
 
-// TestAMemberThatDoesNotHearGetsHeartbeats, as one of an earlier version.
+// TestAMemberThatDoesNotHearGetsHeartbeats.
 func TestAMemberThatDoesNotHearGetsHeartbeats(t *testing.T) {
 	elect(t, hearing, func(t *testing.T, g *group) {
 		n1 := g.join("n1")

@@ -78,7 +78,7 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 		if e.ID == old.ID || !e.running() || r.silenced[e.Incarnation] {
 			continue
 		}
-		if err := r.cfg.protocols.Check(e.protocols()); err != nil {
+		if err := CheckProtocol(r.cfg.protocol, e.Protocol); err != nil {
 			return false, r.awaitSilence(ctx, e, err, ", and is of version "+e.Version)
 		}
 	}
@@ -172,11 +172,10 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	return own
 }
 
-// describe sets what the row says of this process and older versions do not know. They drop it when they write the row,
-// so that each heartbeat says it again.
+// describe sets what the row says of this process.
 func (r *Registry) describe(own *row) {
 	own.Hears = r.cfg.HearsLeader
-	own.Protocol, own.Oldest = r.cfg.protocols.Newest, r.cfg.protocols.Oldest
+	own.Protocol = r.cfg.protocol
 	own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, too
 }
 

@@ -2,6 +2,7 @@ package member
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -12,15 +13,14 @@ import (
 // leadership changes, and not to renew it.
 type lock struct {
 	holder uint64 // member id; 0: the lock was released
-	// incarnation and grant name the process that leads, and its leadership. Both are 0
-	// in rows of earlier versions, which renewed the row instead of the member row.
+	// incarnation and grant name the process that leads, and its leadership.
 	incarnation uint64
 	grant       int64
 	sequence    int64  // the row's mark
 	raw         []byte // the whole value, for compare and swap; nil: the row is missing
 }
 
-// lockRecord is the row's JSON. Earlier versions read the holder from it.
+// lockRecord is the row's JSON.
 type lockRecord struct {
 	Holder      string `json:"holderIdentity"`
 	Incarnation string `json:"incarnation,omitempty"`
@@ -43,13 +43,16 @@ func decodeLock(raw []byte) (lock, error) {
 	if err == nil && record.Holder != "" {
 		l.holder, err = strconv.ParseUint(record.Holder, 16, 64)
 	}
-	if err == nil && record.Grant > 0 && record.Incarnation != "" {
+	if err == nil && record.Incarnation != "" {
 		l.incarnation, err = strconv.ParseUint(record.Incarnation, 16, 64)
+	}
+	if err == nil && (record.Grant <= 0 || record.Grant > sequence || (l.holder != 0) != (l.incarnation != 0)) {
+		err = errors.New("it has no grant, or names no process")
 	}
 	if err != nil {
 		return lock{}, fmt.Errorf("member: the lock row is not readable: %w", err)
 	}
-	l.sequence, l.grant = sequence, max(record.Grant, 0)
+	l.sequence, l.grant = sequence, record.Grant
 	return l, nil
 }
 
@@ -71,11 +74,7 @@ func (l lock) encode() lock {
 // releases the lock.
 func (l lock) grantTo(member, incarnation uint64) *lock {
 	next := lock{
-		holder: member, incarnation: incarnation,
-		grant: max(l.grant, l.sequence) + 1, sequence: l.sequence + 1,
+		holder: member, incarnation: incarnation, grant: l.sequence + 1, sequence: l.sequence + 1,
 	}.encode()
 	return &next
 }
-
-// earlier reports whether an earlier version wrote the row, and did not release the lock.
-func (l lock) earlier() bool { return l.holder != 0 && l.grant == 0 }

@@ -100,7 +100,7 @@ func requireEnded(t testing.TB, r *Registry, want error) {
 	require.ErrorIs(t, r.Err(), want)
 }
 
-// writeRow puts a member's row as an earlier version did.
+// writeRow puts a member's row.
 func writeRow(t testing.TB, store sqlstore.Store, name, value string) {
 	t.Helper()
 	b := store.BeginBatchWrite()

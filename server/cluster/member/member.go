@@ -9,7 +9,7 @@ type Member struct {
 	PeerURLs   []string
 	ClientURLs []string
 	Version    string // of the product
-	Protocols  Protocols
+	Protocol   int
 	// Incarnation distinguishes the processes of the member; 0 if none ever
 	// sent a heartbeat.
 	Incarnation uint64

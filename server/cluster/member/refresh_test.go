@@ -67,20 +67,6 @@ func TestRowsHaveTheFingerprintOfTheProcess(t *testing.T) {
 	})
 }
 
-// An older version that changes a row leaves out the fields that it does not know.
-func TestAFingerprintThatAnOlderVersionLostComesBack(t *testing.T) {
-	store := newStore(t)
-	r, err := Join(t.Context(), Config{Store: store, Name: "n1", Certificate: &certificate{own: "f1"}})
-	require.NoError(t, err)
-	entries, err := r.look(t.Context())
-	require.NoError(t, err)
-	old := row{ID: entries[0].ID, Incarnation: entries[0].Incarnation, Heartbeat: 3, Interval: interval.Milliseconds()}
-	writeRow(t, store, "n1", string(old.encode()))
-	require.Empty(t, member(t, r, "n1").Fingerprint)
-	beat(t, r)
-	require.Equal(t, "f1", member(t, r, "n1").Fingerprint)
-}
-
 // countingStore counts reads of ranges, which looks at the table are.
 type countingStore struct {
 	sqlstore.Store

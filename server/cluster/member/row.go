@@ -21,8 +21,7 @@ const (
 	changes   = "\xffchanges" // counts changes that concern more than one row
 )
 
-// row is the content of a member's row. A field that is added must mean at zero
-// what rows without it meant: the oldest have an id and nothing else.
+// row is the content of a member's row. That of a member that has not started has an id and peer URLs.
 type row struct {
 	ID       uint64   `json:"id"`
 	PeerURLs []string `json:"peer_urls,omitempty"`
@@ -35,23 +34,19 @@ type row struct {
 	Heartbeat   uint64   `json:"heartbeat,omitempty"`
 	Interval    int64    `json:"heartbeat_interval_ms,omitempty"`
 	Stopped     bool     `json:"stopped,omitempty"`
-	// Answers is how often the process looks for a challenge, in milliseconds; 0:
-	// it answers none.
+	// Answers is how often the process looks for a challenge, in milliseconds.
 	Answers int64 `json:"answer_interval_ms,omitempty"`
 	// Challenge is not 0 while another process waits for a proof that this one
 	// runs. The process answers with its next heartbeat, which clears it.
 	Challenge uint64 `json:"challenge,omitempty"`
 	// Hears: the process hears the one that holds the lock by another way than the table.
-	Hears bool `json:"hears_leader,omitempty"`
-	// Protocol and Oldest are the process's Protocols.
-	Protocol int `json:"protocol,omitempty"`
-	Oldest   int `json:"oldest_protocol,omitempty"`
+	Hears    bool `json:"hears_leader,omitempty"`
+	Protocol int  `json:"protocol,omitempty"`
 	// Fingerprint is the SHA-256 of the certificate that the process shows to other
-	// members, in hexadecimal. It is empty in rows of versions that have none.
+	// members, in hexadecimal.
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-func (r row) protocols() Protocols    { return Protocols{r.Protocol, r.Oldest} }
 func (r row) answers() time.Duration  { return time.Duration(r.Answers) * time.Millisecond }
 func (r row) interval() time.Duration { return time.Duration(r.Interval) * time.Millisecond }
 
@@ -89,8 +84,8 @@ func decodeEntry(key, value []byte) (entry, error) {
 	if err := json.Unmarshal(value, &e.row); err != nil {
 		return e, fmt.Errorf("membership: the row of member %q is not readable: %w", name, err)
 	}
-	if e.ID == 0 || e.Incarnation != 0 && e.Interval <= 0 || e.Answers < 0 {
-		return e, fmt.Errorf("membership: the row of member %q has no id, or no heartbeat interval", name)
+	if e.ID == 0 || e.Incarnation != 0 && (e.Interval <= 0 || e.Answers <= 0) {
+		return e, fmt.Errorf("membership: the row of member %q has no id, or no intervals", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {
 		e.name = name

@@ -82,7 +82,7 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 		members[i] = Member{
 			ID: e.ID, Name: e.name, PeerURLs: e.PeerURLs, ClientURLs: e.ClientURLs,
 			Version: e.Version, Incarnation: e.Incarnation, Stopped: e.Stopped,
-			Alive: v.alive(e, s), Heartbeat: e.Heartbeat, Fingerprint: e.Fingerprint, Protocols: e.protocols(),
+			Alive: v.alive(e, s), Heartbeat: e.Heartbeat, Fingerprint: e.Fingerprint, Protocol: e.Protocol,
 		}
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })

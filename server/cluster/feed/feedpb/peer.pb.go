@@ -6,13 +6,8 @@
 
 // The protocol between the members of one cluster.
 //
-// Compatibility: protobuf's rules for fields apply. A receiver ignores fields that it does
-// not know; a field keeps its number, type and meaning; the numbers of removed fields are
-// reserved. The first version used etcd's WatchRequest and WatchResponse, so the fields have
-// the numbers that they have there, and members of that version and later ones understand
-// each other. Where a later version needs more than that, it says so by its protocol:
-// member.Protocols, which both sides of a call send and compare. Members of the first
-// versions sent none, which counts as 0.
+// Both sides of a feed send and compare member.Protocol. Once there was a release, protobuf's rules for fields apply
+// as well: a field keeps its number, type and meaning, and the numbers of removed fields are reserved.
 //
 // `make generate` writes the Go code.
 
@@ -76,7 +71,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // RecordLossRequest has what was seen in the chain row, and who has seen it.
@@ -264,58 +259,6 @@ func (x *FiguresResponse) GetValues() map[string]float64 {
 	return nil
 }
 
-type Protocols struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Newest        uint32                 `protobuf:"varint,1,opt,name=newest,proto3" json:"newest,omitempty"`
-	Oldest        uint32                 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"` // that the other side must understand
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Protocols) Reset() {
-	*x = Protocols{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Protocols) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Protocols) ProtoMessage() {}
-
-func (x *Protocols) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Protocols.ProtoReflect.Descriptor instead.
-func (*Protocols) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Protocols) GetNewest() uint32 {
-	if x != nil {
-		return x.Newest
-	}
-	return 0
-}
-
-func (x *Protocols) GetOldest() uint32 {
-	if x != nil {
-		return x.Oldest
-	}
-	return 0
-}
-
 type PositionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -324,7 +267,7 @@ type PositionRequest struct {
 
 func (x *PositionRequest) Reset() {
 	*x = PositionRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +279,7 @@ func (x *PositionRequest) String() string {
 func (*PositionRequest) ProtoMessage() {}
 
 func (x *PositionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,20 +292,20 @@ func (x *PositionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionRequest.ProtoReflect.Descriptor instead.
 func (*PositionRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 type FollowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *FollowRequest_Start   `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	Protocols     *Protocols             `protobuf:"bytes,4,opt,name=protocols,proto3" json:"protocols,omitempty"`
+	Revision      int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"` // of the first events; above 0
+	Protocol      uint32                 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"` // of the follower
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +317,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,21 +330,21 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *FollowRequest) GetStart() *FollowRequest_Start {
+func (x *FollowRequest) GetRevision() int64 {
 	if x != nil {
-		return x.Start
+		return x.Revision
 	}
-	return nil
+	return 0
 }
 
-func (x *FollowRequest) GetProtocols() *Protocols {
+func (x *FollowRequest) GetProtocol() uint32 {
 	if x != nil {
-		return x.Protocols
+		return x.Protocol
 	}
-	return nil
+	return 0
 }
 
 // Update is the state of the leader and, in a feed, the events since the update before.
@@ -409,20 +352,20 @@ type Update struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Position        *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
 	AuthVersion     int64                  `protobuf:"varint,2,opt,name=auth_version,json=authVersion,proto3" json:"auth_version,omitempty"`             // of users and roles
-	Compacted       bool                   `protobuf:"varint,4,opt,name=compacted,proto3" json:"compacted,omitempty"`                                    // the feed ends: events that it needs were compacted
-	CompactRevision int64                  `protobuf:"varint,5,opt,name=compact_revision,json=compactRevision,proto3" json:"compact_revision,omitempty"` // -1: nothing was compacted yet
-	Fragment        bool                   `protobuf:"varint,7,opt,name=fragment,proto3" json:"fragment,omitempty"`                                      // the next update has more events of the same revisions
-	Events          []*Event               `protobuf:"bytes,11,rep,name=events,proto3" json:"events,omitempty"`                                          // whole revisions, in order, unless fragment is set
-	KeepsLock       bool                   `protobuf:"varint,12,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                  // in a feed: the leader just saw in the database that it has the lock
-	Protocols       *Protocols             `protobuf:"bytes,13,opt,name=protocols,proto3" json:"protocols,omitempty"`                                    // in the first message of a feed
-	Hurries         *Hurries               `protobuf:"bytes,14,opt,name=hurries,proto3" json:"hurries,omitempty"`                                        // in the first message of a feed
+	Compacted       bool                   `protobuf:"varint,3,opt,name=compacted,proto3" json:"compacted,omitempty"`                                    // the feed ends: events that it needs were compacted
+	CompactRevision int64                  `protobuf:"varint,4,opt,name=compact_revision,json=compactRevision,proto3" json:"compact_revision,omitempty"` // -1: nothing was compacted yet
+	Fragment        bool                   `protobuf:"varint,5,opt,name=fragment,proto3" json:"fragment,omitempty"`                                      // the next update has more events of the same revisions
+	Events          []*Event               `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`                                           // whole revisions, in order, unless fragment is set
+	KeepsLock       bool                   `protobuf:"varint,7,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                   // in a feed: the leader just saw in the database that it has the lock
+	Protocol        uint32                 `protobuf:"varint,8,opt,name=protocol,proto3" json:"protocol,omitempty"`                                      // of the leader, in the first message of a feed
+	Hurries         *Hurries               `protobuf:"bytes,9,opt,name=hurries,proto3" json:"hurries,omitempty"`                                         // in the first message of a feed
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +377,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +390,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Update) GetPosition() *Position {
@@ -499,11 +442,11 @@ func (x *Update) GetKeepsLock() bool {
 	return false
 }
 
-func (x *Update) GetProtocols() *Protocols {
+func (x *Update) GetProtocol() uint32 {
 	if x != nil {
-		return x.Protocols
+		return x.Protocol
 	}
-	return nil
+	return 0
 }
 
 func (x *Update) GetHurries() *Hurries {
@@ -524,7 +467,7 @@ type Hurries struct {
 
 func (x *Hurries) Reset() {
 	*x = Hurries{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +479,7 @@ func (x *Hurries) String() string {
 func (*Hurries) ProtoMessage() {}
 
 func (x *Hurries) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +492,7 @@ func (x *Hurries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hurries.ProtoReflect.Descriptor instead.
 func (*Hurries) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hurries) GetIncarnation() uint64 {
@@ -578,7 +521,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +533,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +546,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -637,15 +580,15 @@ func (x *Position) GetTerm() uint64 {
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          Event_Type             `protobuf:"varint,1,opt,name=type,proto3,enum=sqlbrain.Event_Type" json:"type,omitempty"`
-	Kv            *Event_KeyValue        `protobuf:"bytes,2,opt,name=kv,proto3" json:"kv,omitempty"`             // of a delete: only key and mod_revision
-	Previous      *Event_Previous        `protobuf:"bytes,3,opt,name=previous,proto3" json:"previous,omitempty"` // of the key's previous version, if there is one
+	Kv            *Event_KeyValue        `protobuf:"bytes,2,opt,name=kv,proto3" json:"kv,omitempty"`                                          // of a delete: only key and mod_revision
+	PrevRevision  int64                  `protobuf:"varint,3,opt,name=prev_revision,json=prevRevision,proto3" json:"prev_revision,omitempty"` // of the key's previous version; 0: there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +600,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +613,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -687,53 +630,9 @@ func (x *Event) GetKv() *Event_KeyValue {
 	return nil
 }
 
-func (x *Event) GetPrevious() *Event_Previous {
+func (x *Event) GetPrevRevision() int64 {
 	if x != nil {
-		return x.Previous
-	}
-	return nil
-}
-
-type FollowRequest_Start struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"` // of the first events; above 0
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FollowRequest_Start) Reset() {
-	*x = FollowRequest_Start{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FollowRequest_Start) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FollowRequest_Start) ProtoMessage() {}
-
-func (x *FollowRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FollowRequest_Start.ProtoReflect.Descriptor instead.
-func (*FollowRequest_Start) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{6, 0}
-}
-
-func (x *FollowRequest_Start) GetRevision() int64 {
-	if x != nil {
-		return x.Revision
+		return x.PrevRevision
 	}
 	return 0
 }
@@ -752,7 +651,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +663,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[13]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +676,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -822,50 +721,6 @@ func (x *Event_KeyValue) GetLease() int64 {
 	return 0
 }
 
-type Event_Previous struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ModRevision   int64                  `protobuf:"varint,3,opt,name=mod_revision,json=modRevision,proto3" json:"mod_revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Event_Previous) Reset() {
-	*x = Event_Previous{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Event_Previous) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Event_Previous) ProtoMessage() {}
-
-func (x *Event_Previous) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Event_Previous.ProtoReflect.Descriptor instead.
-func (*Event_Previous) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{10, 1}
-}
-
-func (x *Event_Previous) GetModRevision() int64 {
-	if x != nil {
-		return x.ModRevision
-	}
-	return 0
-}
-
 var File_server_cluster_feed_feedpb_peer_proto protoreflect.FileDescriptor
 
 const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
@@ -882,27 +737,22 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x06values\x18\x01 \x03(\v2%.sqlbrain.FiguresResponse.ValuesEntryR\x06values\x1a9\n" +
 	"\vValuesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\";\n" +
-	"\tProtocols\x12\x16\n" +
-	"\x06newest\x18\x01 \x01(\rR\x06newest\x12\x16\n" +
-	"\x06oldest\x18\x02 \x01(\rR\x06oldest\"\x11\n" +
-	"\x0fPositionRequest\"\xa8\x01\n" +
-	"\rFollowRequest\x123\n" +
-	"\x05start\x18\x01 \x01(\v2\x1d.sqlbrain.FollowRequest.StartR\x05start\x121\n" +
-	"\tprotocols\x18\x04 \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocols\x1a/\n" +
-	"\x05Start\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03\"\xfa\x02\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x11\n" +
+	"\x0fPositionRequest\"G\n" +
+	"\rFollowRequest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\rR\bprotocol\"\xd1\x02\n" +
 	"\x06Update\x12.\n" +
 	"\bposition\x18\x01 \x01(\v2\x12.sqlbrain.PositionR\bposition\x12!\n" +
 	"\fauth_version\x18\x02 \x01(\x03R\vauthVersion\x12\x1c\n" +
-	"\tcompacted\x18\x04 \x01(\bR\tcompacted\x12)\n" +
-	"\x10compact_revision\x18\x05 \x01(\x03R\x0fcompactRevision\x12\x1a\n" +
-	"\bfragment\x18\a \x01(\bR\bfragment\x12'\n" +
-	"\x06events\x18\v \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
+	"\tcompacted\x18\x03 \x01(\bR\tcompacted\x12)\n" +
+	"\x10compact_revision\x18\x04 \x01(\x03R\x0fcompactRevision\x12\x1a\n" +
+	"\bfragment\x18\x05 \x01(\bR\bfragment\x12'\n" +
+	"\x06events\x18\x06 \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
 	"\n" +
-	"keeps_lock\x18\f \x01(\bR\tkeepsLock\x121\n" +
-	"\tprotocols\x18\r \x01(\v2\x13.sqlbrain.ProtocolsR\tprotocols\x12+\n" +
-	"\ahurries\x18\x0e \x01(\v2\x11.sqlbrain.HurriesR\ahurriesJ\x04\b\x03\x10\x04J\x04\b\x06\x10\aJ\x04\b\b\x10\v\"Y\n" +
+	"keeps_lock\x18\a \x01(\bR\tkeepsLock\x12\x1a\n" +
+	"\bprotocol\x18\b \x01(\rR\bprotocol\x12+\n" +
+	"\ahurries\x18\t \x01(\v2\x11.sqlbrain.HurriesR\ahurries\"Y\n" +
 	"\aHurries\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12,\n" +
 	"\x12answer_interval_ms\x18\x02 \x01(\x03R\x10answerIntervalMs\"v\n" +
@@ -911,20 +761,18 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\x04R\bmemberId\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x12\n" +
-	"\x04term\x18\x04 \x01(\x04R\x04term\"\xa0\x03\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\"\xce\x02\n" +
 	"\x05Event\x12(\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x14.sqlbrain.Event.TypeR\x04type\x12(\n" +
-	"\x02kv\x18\x02 \x01(\v2\x18.sqlbrain.Event.KeyValueR\x02kv\x124\n" +
-	"\bprevious\x18\x03 \x01(\v2\x18.sqlbrain.Event.PreviousR\bprevious\x1a\xae\x01\n" +
+	"\x02kv\x18\x02 \x01(\v2\x18.sqlbrain.Event.KeyValueR\x02kv\x12#\n" +
+	"\rprev_revision\x18\x03 \x01(\x03R\fprevRevision\x1a\xae\x01\n" +
 	"\bKeyValue\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12'\n" +
 	"\x0fcreate_revision\x18\x02 \x01(\x03R\x0ecreateRevision\x12!\n" +
 	"\fmod_revision\x18\x03 \x01(\x03R\vmodRevision\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\fR\x05value\x12\x14\n" +
-	"\x05lease\x18\x06 \x01(\x03R\x05lease\x1a?\n" +
-	"\bPrevious\x12!\n" +
-	"\fmod_revision\x18\x03 \x01(\x03R\vmodRevisionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x04\x10\a\"\x1b\n" +
+	"\x05lease\x18\x06 \x01(\x03R\x05lease\"\x1b\n" +
 	"\x04Type\x12\a\n" +
 	"\x03PUT\x10\x00\x12\n" +
 	"\n" +
@@ -949,49 +797,42 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
-	(Event_Type)(0),             // 0: sqlbrain.Event.Type
-	(*RecordLossRequest)(nil),   // 1: sqlbrain.RecordLossRequest
-	(*RecordLossResponse)(nil),  // 2: sqlbrain.RecordLossResponse
-	(*FiguresRequest)(nil),      // 3: sqlbrain.FiguresRequest
-	(*FiguresResponse)(nil),     // 4: sqlbrain.FiguresResponse
-	(*Protocols)(nil),           // 5: sqlbrain.Protocols
-	(*PositionRequest)(nil),     // 6: sqlbrain.PositionRequest
-	(*FollowRequest)(nil),       // 7: sqlbrain.FollowRequest
-	(*Update)(nil),              // 8: sqlbrain.Update
-	(*Hurries)(nil),             // 9: sqlbrain.Hurries
-	(*Position)(nil),            // 10: sqlbrain.Position
-	(*Event)(nil),               // 11: sqlbrain.Event
-	nil,                         // 12: sqlbrain.FiguresResponse.ValuesEntry
-	(*FollowRequest_Start)(nil), // 13: sqlbrain.FollowRequest.Start
-	(*Event_KeyValue)(nil),      // 14: sqlbrain.Event.KeyValue
-	(*Event_Previous)(nil),      // 15: sqlbrain.Event.Previous
+	(Event_Type)(0),            // 0: sqlbrain.Event.Type
+	(*RecordLossRequest)(nil),  // 1: sqlbrain.RecordLossRequest
+	(*RecordLossResponse)(nil), // 2: sqlbrain.RecordLossResponse
+	(*FiguresRequest)(nil),     // 3: sqlbrain.FiguresRequest
+	(*FiguresResponse)(nil),    // 4: sqlbrain.FiguresResponse
+	(*PositionRequest)(nil),    // 5: sqlbrain.PositionRequest
+	(*FollowRequest)(nil),      // 6: sqlbrain.FollowRequest
+	(*Update)(nil),             // 7: sqlbrain.Update
+	(*Hurries)(nil),            // 8: sqlbrain.Hurries
+	(*Position)(nil),           // 9: sqlbrain.Position
+	(*Event)(nil),              // 10: sqlbrain.Event
+	nil,                        // 11: sqlbrain.FiguresResponse.ValuesEntry
+	(*Event_KeyValue)(nil),     // 12: sqlbrain.Event.KeyValue
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	12, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
-	13, // 1: sqlbrain.FollowRequest.start:type_name -> sqlbrain.FollowRequest.Start
-	5,  // 2: sqlbrain.FollowRequest.protocols:type_name -> sqlbrain.Protocols
-	10, // 3: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	11, // 4: sqlbrain.Update.events:type_name -> sqlbrain.Event
-	5,  // 5: sqlbrain.Update.protocols:type_name -> sqlbrain.Protocols
-	9,  // 6: sqlbrain.Update.hurries:type_name -> sqlbrain.Hurries
-	0,  // 7: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	14, // 8: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	15, // 9: sqlbrain.Event.previous:type_name -> sqlbrain.Event.Previous
-	6,  // 10: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	7,  // 11: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	3,  // 12: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
-	1,  // 13: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
-	8,  // 14: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	8,  // 15: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	4,  // 16: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
-	2,  // 17: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	11, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
+	9,  // 1: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	10, // 2: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	8,  // 3: sqlbrain.Update.hurries:type_name -> sqlbrain.Hurries
+	0,  // 4: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
+	12, // 5: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	5,  // 6: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	6,  // 7: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	3,  // 8: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
+	1,  // 9: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
+	7,  // 10: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	7,  // 11: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	4,  // 12: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
+	2,  // 13: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_server_cluster_feed_feedpb_peer_proto_init() }
@@ -1005,7 +846,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

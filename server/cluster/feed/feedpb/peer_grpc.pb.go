@@ -6,13 +6,8 @@
 
 // The protocol between the members of one cluster.
 //
-// Compatibility: protobuf's rules for fields apply. A receiver ignores fields that it does
-// not know; a field keeps its number, type and meaning; the numbers of removed fields are
-// reserved. The first version used etcd's WatchRequest and WatchResponse, so the fields have
-// the numbers that they have there, and members of that version and later ones understand
-// each other. Where a later version needs more than that, it says so by its protocol:
-// member.Protocols, which both sides of a call send and compare. Members of the first
-// versions sent none, which counts as 0.
+// Both sides of a feed send and compare member.Protocol. Once there was a release, protobuf's rules for fields apply
+// as well: a field keeps its number, type and meaning, and the numbers of removed fields are reserved.
 //
 // `make generate` writes the Go code.
 
@@ -47,10 +42,9 @@ type PeerClient interface {
 	// member leads.
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error)
 	// Figures returns what the member's process measures, for the console's view of the whole cluster.
-	// Members of older versions do not implement it.
 	Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error)
 	// RecordLoss asks the member to write down that the database lost data, for a member that cannot. It answers
-	// once no member serves before a recovery. Members of older versions do not implement it.
+	// once no member serves before a recovery.
 	RecordLoss(ctx context.Context, in *RecordLossRequest, opts ...grpc.CallOption) (*RecordLossResponse, error)
 }
 
@@ -121,10 +115,9 @@ type PeerServer interface {
 	// member leads.
 	Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error
 	// Figures returns what the member's process measures, for the console's view of the whole cluster.
-	// Members of older versions do not implement it.
 	Figures(context.Context, *FiguresRequest) (*FiguresResponse, error)
 	// RecordLoss asks the member to write down that the database lost data, for a member that cannot. It answers
-	// once no member serves before a recovery. Members of older versions do not implement it.
+	// once no member serves before a recovery.
 	RecordLoss(context.Context, *RecordLossRequest) (*RecordLossResponse, error)
 }
 
