@@ -38,11 +38,11 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 	require.Equal(t, "[-]leader failed: no leader is known\n\n", leader())
 
 	b := store.BeginBatchWrite()
-	b.Put(coder.EncodeMemberKey("n2"), []byte(`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"protocol":9,"oldest_protocol":8}`))
+	b.Put(coder.EncodeMemberKey("n2"), []byte(`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"answer_interval_ms":500,"protocol":9}`))
 	require.NoError(t, b.Commit(t.Context()))
 	_, err = members.Members(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: membership: a member speaks another protocol: it needs protocol 8 or later`)
+	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: membership: a member speaks another protocol: it has protocol 9, and this program 1`)
 }
 
 // A database that answers and takes no writes, as one that has become read-only, is
