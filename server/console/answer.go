@@ -46,11 +46,13 @@ func (h *Handler) answers(e endpoint) http.Handler {
 			_, _ = w.Write(content) // an error means that the client went away
 			return
 		}
-		body, err := json.Marshal(out)
-		if err != nil {
-			h.cfg.Logger.Error("the console's answer", "path", r.URL.Path, "error", err)
-			http.Error(w, `{"error":"internal error; the server's log says more"}`, http.StatusInternalServerError)
-			return
+		body, ready := out.(encoded)
+		if !ready {
+			if body, err = json.Marshal(out); err != nil {
+				h.cfg.Logger.Error("the console's answer", "path", r.URL.Path, "error", err)
+				http.Error(w, `{"error":"internal error; the server's log says more"}`, http.StatusInternalServerError)
+				return
+			}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)

@@ -41,7 +41,7 @@ type childBody struct {
 
 // keys lists one level of keys: ?prefix= and ?after= are base64 (URL), and ?limit= is at
 // most maxKeyPage. With ?details=1 it reads the values and counts.
-func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (h *Handler) keys(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	q := &read.ChildrenRequest{
 		Delimiter: '/', Prefix: p.bytes("prefix"), After: p.bytes("after"), Limit: int(p.number("limit", defaultKeyPage, 1, maxKeyPage)),
@@ -63,10 +63,10 @@ func (h *Handler) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 			}
 		}
 	}
-	if p.on("details") {
-		err = h.describe(r, out.Keys)
+	if !p.on("details") {
+		return out, nil
 	}
-	return out, err
+	return h.renders(func(_ http.ResponseWriter, r *http.Request) (any, error) { return out, h.describe(r, out.Keys) })(w, r)
 }
 
 // describe reads the values of keys and counts what prefixes stand for, until detailTime or detailBytes are used up.

@@ -13,14 +13,16 @@ func New(cfg Config) *Handler {
 	h := &Handler{
 		cfg: cfg, kv: pb.NewKVClient(cfg.Conn), auth: pb.NewAuthClient(cfg.Conn), lease: pb.NewLeaseClient(cfg.Conn),
 		watches: pb.NewWatchClient(cfg.Conn), fingerprint: newFingerprint(),
-		counting: make(chan struct{}, 1), watching: make(chan struct{}, maxWatching),
+		rendering: newRendering(),
+		counting:  make(chan struct{}, 1), watching: make(chan struct{}, maxWatching),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, files())
 	mux.Handle("GET "+Path+"api/watch", ownPages(http.HandlerFunc(h.watch)))
 	for path, read := range map[string]endpoint{
 		"session": h.session, "status": h.status, "sizes": h.sizes,
-		"keys": h.keys, "search": h.search, "key": h.key, "raw": h.raw, "history": h.history, "compare": h.compare,
+		"keys": h.keys, "search": h.search,
+		"key": h.renders(h.key), "raw": h.renders(h.raw), "history": h.renders(h.history), "compare": h.renders(h.compare),
 		"leases": h.leases, "watchers": h.watchers, "removal": h.removal, "access": h.access, "samples": h.samples,
 	} {
 		mux.Handle("GET "+Path+"api/"+path, ownPages(h.answers(read)))

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// diffBytes bounds the texts that are compared.
-	diffBytes = 512 << 10
+	// diffBytes and diffTextLines bound each of the texts that are compared.
+	diffBytes     = 512 << 10
+	diffTextLines = 20_000
 	// diffLines bounds the lines that are shown of a comparison.
 	diffLines   = 2000
 	diffContext = 3
@@ -32,14 +33,19 @@ type lineBody struct {
 	Text string `json:"text"`
 }
 
+// tooLong is the note of what is not compared.
+const tooLong = "too long to be compared"
+
 var ops = map[udiff.OpKind]string{udiff.Equal: " ", udiff.Delete: "-", udiff.Insert: "+"}
 
 // diff compares two texts line by line.
 func diff(older, newer string) *diffBody {
 	out := &diffBody{Hunks: []hunkBody{}}
-	if len(older) > diffBytes || len(newer) > diffBytes {
-		out.Note = "too long to be compared"
-		return out
+	for _, text := range []string{older, newer} {
+		if len(text) > diffBytes || strings.Count(text, "\n") > diffTextLines {
+			out.Note = tooLong
+			return out
+		}
 	}
 	// Otherwise a last line would differ from the same line that others follow.
 	older, newer = wholeLines(older), wholeLines(newer)

@@ -25,7 +25,8 @@ func TestDiff(t *testing.T) {
 	require.Equal(t, []string{"+a"}, lines(diff("", "a")))
 	require.Equal(t, []string{"-a"}, lines(diff("a", "")))
 	long := strings.Repeat("x\n", diffBytes/2+1)
-	require.Equal(t, "too long to be compared", diff(long, "").Note)
+	require.Equal(t, tooLong, diff(long, "").Note)
+	require.Equal(t, tooLong, diff("", strings.Repeat("x\n", diffTextLines+1)).Note)
 	many := diff("", strings.Repeat("x\n", diffLines+1))
 	require.Len(t, lines(many), diffLines)
 	require.Equal(t, "only the first lines are shown", many.Note)
@@ -39,7 +40,13 @@ func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {
 	deleted := &coder.Record{ModRevision: 4, Tombstone: true}
 	all := []*coder.Record{version(6, 2, "d"), version(5, 1, "c"), deleted, version(3, 2, "b"), version(2, 1, "a")}
 
-	got := testViewer.history(&read.KeyHistory{Revision: 9, CompactRevision: -1, Versions: all}, 10)
+	history := func(res *read.KeyHistory, limit int) *historyBody {
+		t.Helper()
+		got, err := testViewer.history(t.Context(), res, limit)
+		require.NoError(t, err)
+		return got
+	}
+	got := history(&read.KeyHistory{Revision: 9, CompactRevision: -1, Versions: all}, 10)
 	require.True(t, got.Complete)
 	require.Zero(t, got.Next)
 	var text []string
@@ -48,21 +55,21 @@ func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {
 	}
 	require.Equal(t, []string{"changed -c+d", "created +c", "deleted -b", "changed -a+b", "created +a"}, text)
 
-	page := testViewer.history(&read.KeyHistory{Versions: all[:3], More: true}, 2)
+	page := history(&read.KeyHistory{Versions: all[:3], More: true}, 2)
 	require.Len(t, page.Versions, 2, "the one more is for comparing")
 	require.EqualValues(t, 5, page.Next)
 	require.False(t, page.Complete)
 
-	short := testViewer.history(&read.KeyHistory{Versions: all[:3], More: true}, 10)
+	short := history(&read.KeyHistory{Versions: all[:3], More: true}, 10)
 	require.Len(t, short.Versions, 2, "the bytes of a page were used up, and the last version has nothing to be compared with")
 	require.EqualValues(t, 5, short.Next)
 
-	compacted := testViewer.history(&read.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
+	compacted := history(&read.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
 	require.Nil(t, compacted.Versions[0].Diff, "nobody knows what it was before")
 	require.False(t, compacted.Complete)
 	require.Zero(t, compacted.Next)
 
-	large := testViewer.history(&read.KeyHistory{Versions: all[:1], More: true}, 10)
+	large := history(&read.KeyHistory{Versions: all[:1], More: true}, 10)
 	require.EqualValues(t, 6, large.Next, "one version is shown even if its neighbour was too much")
-	require.Nil(t, large.Versions[0].Diff)
+	require.Equal(t, tooLong, large.Versions[0].Diff.Note)
 }

@@ -17,7 +17,8 @@
 //   - An object is edited only if all of it can be written again: kinds and fields that are
 //     not known are refused (TestObjectsThatWouldLoseSomethingAreNotEdited).
 //   - Every answer is bounded, in time, keys or bytes. One request at a time goes through
-//     all keys, and so many watch at most.
+//     all keys, few render values, and so many watch at most.
+//     What a client no longer waits for ends.
 //
 // Objects of Kubernetes in protobuf are decoded and encoded by console/kubernetes, without Kubernetes' packages.
 //

@@ -92,7 +92,12 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 			break
 		}
 		for _, e := range res.Events {
-			if err = out.send(h.event(r, e)); err != nil {
+			if err = h.rendering.slots.Acquire(ctx, 1); err != nil {
+				break
+			}
+			body := h.event(r, e)
+			h.rendering.slots.Release(1)
+			if err = out.send(body); err != nil {
 				break
 			}
 		}

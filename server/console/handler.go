@@ -84,6 +84,7 @@ type Handler struct {
 
 	watches     pb.WatchClient
 	series      series
+	rendering   *rendering
 	counting    chan struct{}       // holds the one request that goes through all keys
 	watching    chan struct{}       // holds the requests that watch
 	fingerprint func([]byte) string // of hidden values, to show that one has changed

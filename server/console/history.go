@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -12,8 +13,9 @@ import (
 const (
 	defaultHistoryPage = 10
 	maxHistoryPage     = 50
-	// historyBytes bounds the values of a page.
+	// historyBytes bounds the values of a page. It ends earlier once those that are made readable are renderBytes.
 	historyBytes = 8 << 20
+	renderBytes  = 2 << 20
 )
 
 // historyBody is a page of the versions of a key, newest first.
@@ -55,47 +57,69 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.viewer(r, key).history(res, int(limit)), nil
+	return h.viewer(r, key).history(r.Context(), res, int(limit))
 }
 
-func (v viewer) history(res *read.KeyHistory, limit int) *historyBody {
+func (v viewer) history(ctx context.Context, res *read.KeyHistory, limit int) (*historyBody, error) {
 	out := &historyBody{Revision: res.Revision, CompactRevision: max(res.CompactRevision, 0), Versions: []versionBody{}}
-	views := make([]*view, len(res.Versions))
-	for i, rec := range res.Versions {
-		views[i] = v.view(rec.Value)
+	all := res.Versions
+	most := min(limit, len(all))
+	if len(all) > 1 && res.More {
+		most = min(most, len(all)-1) // the last one has nothing to be compared with
 	}
-	shown := min(limit, len(res.Versions))
-	if len(res.Versions) > 1 && res.More {
-		shown = min(shown, len(res.Versions)-1) // the last one has nothing to be compared with
+	rendered := 0 // bytes of the values that were made readable
+	brief := func(rec *coder.Record) *view {
+		rendered += len(rec.Value)
+		return v.brief(rec.Value)
 	}
-	for i, rec := range res.Versions[:shown] {
-		b := versionOf(rec, views[i])
-		var older *coder.Record
-		olderText := ""
-		if i+1 < len(res.Versions) {
-			if older = res.Versions[i+1]; !older.Tombstone {
-				olderText = views[i+1].text()
-			}
+	var newer, older *view
+	for i, rec := range all[:most] {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		newerText := ""
-		if !rec.Tombstone {
-			newerText = views[i].text()
+		if newer = older; i == 0 {
+			newer = brief(rec)
+		} else if rendered >= renderBytes {
+			break
 		}
-		b.Same = b.Change == "changed" && older != nil && bytes.Equal(older.Value, rec.Value)
-		if older != nil || b.Change == "created" {
-			b.Diff = diff(olderText, newerText)
+		b := versionOf(rec, newer)
+		switch {
+		case i+1 < len(all):
+			older = brief(all[i+1])
+			b.Same = b.Change == "changed" && bytes.Equal(all[i+1].Value, rec.Value)
+			b.Diff = older.diff(newer)
+		case b.Change == "created":
+			b.Diff = (&view{}).diff(newer)
+		case res.More:
+			b.Diff = &diffBody{Hunks: []hunkBody{}, Note: tooLong}
 		}
 		out.Versions = append(out.Versions, b)
 	}
-	if shown > 0 {
+	if shown := len(out.Versions); shown > 0 {
 		last := out.Versions[shown-1]
-		if shown < len(res.Versions) || res.More {
+		if shown < len(all) || res.More {
 			out.Next = last.Revision
 		} else {
 			out.Complete = last.Change == "created"
 		}
 	}
-	return out
+	return out, nil
+}
+
+// brief is a view to be compared, or one without texts if the value is too long for that.
+func (v viewer) brief(value []byte) *view {
+	if len(value) > diffBytes {
+		return &view{Kind: kindOf(value), Bytes: len(value), long: true}
+	}
+	return v.view(value)
+}
+
+// diff compares a view with a newer one.
+func (out *view) diff(newer *view) *diffBody {
+	if out.long || newer.long {
+		return &diffBody{Hunks: []hunkBody{}, Note: tooLong}
+	}
+	return diff(out.text(), newer.text())
 }
 
 func versionOf(rec *coder.Record, v *view) versionBody {

@@ -84,7 +84,7 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	key := p.needed("key")
 	var values [2][]byte
-	var texts [2]string
+	views := [2]*view{{}, {}}
 	out := &compareBody{}
 	for i, name := range []string{"from", "to"} {
 		revision := p.revision(name)
@@ -96,11 +96,11 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 		b.Revision = cmp.Or(revision, res.Header.Revision)
 		if len(res.Kvs) > 0 {
 			kv := res.Kvs[0]
-			values[i], texts[i] = kv.Value, h.viewer(r, key).view(kv.Value).text()
+			values[i], views[i] = kv.Value, h.viewer(r, key).brief(kv.Value)
 			b.Found, b.ModRevision, b.Version, b.Bytes = true, kv.ModRevision, kv.Version, len(kv.Value)
 		}
 	}
-	out.Same, out.Diff = out.From.Found == out.To.Found && bytes.Equal(values[0], values[1]), diff(texts[0], texts[1])
+	out.Same, out.Diff = out.From.Found == out.To.Found && bytes.Equal(values[0], values[1]), views[0].diff(views[1])
 	return out, nil
 }
 

@@ -60,6 +60,9 @@ func (h *Handler) leases(_ http.ResponseWriter, r *http.Request) (any, error) {
 		out.Next = leaseName(ids[leasePage-1])
 	}
 	for _, id := range ids {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
 		out.Leases = append(out.Leases, h.leaseOf(caller(r), id, leaseKeys))
 	}
 	return out, nil

@@ -22,16 +22,23 @@ type objectBody struct {
 
 // object checks an edited object of Kubernetes in YAML, and with write stores it in the form that it has, if the key
 // still is at mod_revision. Errors of the text have status 422.
-func (h *Handler) object(_ http.ResponseWriter, r *http.Request) (any, error) {
-	var in struct {
-		Key         []byte `json:"key"`
-		YAML        string `json:"yaml"`
-		ModRevision int64  `json:"mod_revision"`
-		Write       bool   `json:"write"`
-	}
+func (h *Handler) object(w http.ResponseWriter, r *http.Request) (any, error) {
+	var in objectEdit
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
+	return h.renders(func(_ http.ResponseWriter, r *http.Request) (any, error) { return h.edit(r, &in) })(w, r)
+}
+
+// objectEdit is an edited object.
+type objectEdit struct {
+	Key         []byte `json:"key"`
+	YAML        string `json:"yaml"`
+	ModRevision int64  `json:"mod_revision"`
+	Write       bool   `json:"write"`
+}
+
+func (h *Handler) edit(r *http.Request, in *objectEdit) (*objectBody, error) {
 	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: in.Key})
 	switch {
 	case err != nil:

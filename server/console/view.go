@@ -44,6 +44,8 @@ type view struct {
 	// Hidden: parts of the value are hidden in Readable, and there are no other forms.
 	Hidden bool   `json:"hidden"`
 	Note   string `json:"note,omitempty"`
+
+	long bool // the value is too long to be compared, and was not made readable for that
 }
 
 // viewer makes views.
