@@ -20,6 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
@@ -73,6 +74,8 @@ type Config struct {
 	PeerNode feed.Node
 	// Figures asks another member what its process measures, for the console; nil without PeerNode.
 	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
+	// Examine examines the database for the console; nil: the console cannot.
+	Examine func(ctx context.Context) ([]console.Finding, error)
 	// Router says where to send what this node cannot answer since it does not
 	// lead; nil for a node that always leads.
 	Router forward.Router

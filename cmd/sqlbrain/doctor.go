@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
+	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -75,6 +76,19 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		}}}, nil
 	}
 	return report, err
+}
+
+// findings examines the database for the console.
+func (p *program) findings(ctx context.Context) ([]console.Finding, error) {
+	report, err := p.examine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings := make([]console.Finding, len(report.Findings))
+	for i, f := range report.Findings {
+		findings[i] = console.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Advice: f.Advice}
+	}
+	return findings, nil
 }
 
 // only returns the address if there is one, and it is used.

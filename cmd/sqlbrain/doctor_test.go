@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"net/url"
 	"testing"
 
@@ -35,6 +38,35 @@ func TestDoctorOnEachProduct(t *testing.T) {
 				require.Equal(t, doctor.Warn, found[fault.check].Status, "%s: %+v", fault.set, found[fault.check])
 				enginetest.Exec(t, server.URL(), fault.undo)
 			}
+		})
+	}
+}
+
+// TestTheConsoleShowsWhatDoctorFinds: in the process that serves the database, which goes on serving.
+func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
+	raw := map[string]string{"SQLite": sqliteURL(t)}
+	if server := enginetest.StartServer(t); server != nil {
+		raw["server"] = newUser(t, server.URL(), "ALL PRIVILEGES")
+	}
+	for name, raw := range raw {
+		t.Run(name, func(t *testing.T) {
+			n := startNode(t, "serve", "--console", "--datastore", raw)
+			for i := range 3 {
+				_, err := n.client(t).Put(t.Context(), "k", fmt.Sprint(i))
+				require.NoError(t, err)
+				resp, err := http.Get(n.endpoint + "/ui/api/doctor")
+				require.NoError(t, err)
+				var got struct{ Findings []doctor.Finding }
+				require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
+				require.NoError(t, resp.Body.Close())
+				_, found := examined(t, "--datastore", raw)
+				require.Len(t, got.Findings, len(found))
+				for _, f := range got.Findings {
+					require.Equal(t, found[f.Check].Status, f.Status, "%+v", f)
+					require.NotEqual(t, doctor.Fail, f.Status, "%+v", f)
+				}
+			}
+			require.Zero(t, n.stop())
 		})
 	}
 }

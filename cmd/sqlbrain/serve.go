@@ -100,6 +100,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 		logger.Info("sqlbrain stopped", "revision", n.backend.Revision())
 	}()
 	n.connect(&c.Server)
+	c.Server.Examine = p.findings
 	c.Server.MaxClientConnections = clientConnections(mostFiles(), c.Store.MaxOpenConns)
 	s, err := server.New(c.Server, n.backend)
 	if err != nil {

@@ -11,13 +11,13 @@
 //   - The browser runs nothing but the embedded files (Content-Security-Policy), no
 //     other site's page can make it call (http.CrossOriginProtection, a SameSite
 //     cookie, and no CORS), and no script can read the token (HttpOnly).
-//   - No secret is shown: no password, no token, no datastore; what a Secret of
-//     Kubernetes holds is replaced by its length.
+//   - No secret is shown: no password, no token; what a Secret of Kubernetes holds is
+//     replaced by its length. Hosts and users of the database are for root.
 //   - A view of any stored value is bounded and never panics (FuzzView).
 //   - An object is edited only if all of it can be written again: kinds and fields that are
 //     not known are refused (TestObjectsThatWouldLoseSomethingAreNotEdited).
 //   - Every answer is bounded, in time, keys or bytes. One request at a time goes through
-//     all keys, few render values, and so many watch at most.
+//     all keys, one examines the database, few render values, and so many watch at most.
 //     What a client no longer waits for ends.
 //
 // Objects of Kubernetes in protobuf are decoded and encoded by console/kubernetes, without Kubernetes' packages.

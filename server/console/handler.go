@@ -24,6 +24,8 @@ const Path = "/ui/"
 // Keys are the guarded reads that etcd's RPCs do not have. The contexts carry the
 // caller's token as outgoing metadata, like those of calls; the errors are gRPC's.
 type Keys interface {
+	// Administer returns nil if the caller is root, or authentication is off.
+	Administer(ctx context.Context) error
 	// AuthEnabled reports whether authentication is on, as far as this node knows.
 	AuthEnabled() bool
 	// Logout revokes the caller's token on all nodes.
@@ -56,6 +58,8 @@ type Config struct {
 	// Figures asks another member what its process measures; nil: there are no others.
 	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
 	Metrics prometheus.Gatherer
+	// Examine examines the database as `sqlbrain doctor` does; nil: it cannot be examined.
+	Examine func(ctx context.Context) ([]Finding, error)
 
 	Name, Product, EtcdVersion string
 
@@ -86,6 +90,7 @@ type Handler struct {
 	series      series
 	rendering   *rendering
 	counting    chan struct{}       // holds the one request that goes through all keys
+	examining   chan struct{}       // holds the one request that examines the database
 	watching    chan struct{}       // holds the requests that watch
 	fingerprint func([]byte) string // of hidden values, to show that one has changed
 }

@@ -36,6 +36,12 @@ func (c *ConsoleKeys) Admit(ctx context.Context) error {
 	return c.answer(ctx, "console status", nil, nil, err)
 }
 
+func (c *ConsoleKeys) Administer(ctx context.Context) error {
+	ctx = fromConsole(ctx)
+	_, err := c.guard.Admin(ctx)
+	return c.answer(ctx, "console doctor", nil, nil, err)
+}
+
 func (c *ConsoleKeys) Logout(ctx context.Context) error {
 	return Answer(ctx, c.log, "console logout", c.logout(fromConsole(ctx)))
 }

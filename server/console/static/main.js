@@ -2,6 +2,7 @@ import { access } from "./access.js";
 import { get, post } from "./api.js";
 import { fromLink, show, toParam } from "./bytes.js";
 import { failed, fill, h, loading } from "./dom.js";
+import { doctor } from "./doctor.js";
 import { create } from "./edit.js";
 import { health } from "./health.js";
 import { key } from "./key.js";
@@ -15,7 +16,7 @@ import { watchers } from "./watchers.js";
 
 // The address behind # names a page, the key or prefix that it is about, and what of it is shown:
 // #/key//registry/pods/default/web?revision=7.
-const pages = { "": overview, keys, key, new: create, watch, delete: remove, leases, watchers, access };
+const pages = { "": overview, keys, key, new: create, watch, delete: remove, leases, watchers, access, doctor };
 
 const main = document.getElementById("main");
 const who = document.getElementById("who");
@@ -52,7 +53,7 @@ async function route() {
 }
 
 const titles = {
-  "": "Overview", keys: "Keys", new: "New key", watch: "Watch", delete: "Delete keys", leases: "Leases", watchers: "Watchers", access: "Users and roles",
+  "": "Overview", keys: "Keys", new: "New key", watch: "Watch", delete: "Delete keys", leases: "Leases", watchers: "Watchers", access: "Users and roles", doctor: "Doctor",
 };
 
 // title begins with what tells tabs apart: the end of a key.

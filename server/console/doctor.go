@@ -1,0 +1,52 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// examineTimeout bounds an examination of the database.
+const examineTimeout = 20 * time.Second
+
+// Finding is what one check of `sqlbrain doctor` found.
+type Finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Advice string `json:"advice,omitempty"`
+}
+
+type doctorBody struct {
+	Findings []Finding `json:"findings"`
+}
+
+var (
+	errExamining = failure{http.StatusTooManyRequests, "another examination is running: try again"}
+	errExamined  = failure{http.StatusBadGateway, "the database could not be examined; the server's log says why"}
+)
+
+// doctor examines the database. Findings name hosts and users of the database, so it is for root only, like what is
+// watched.
+func (h *Handler) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if err := h.cfg.Keys.Administer(caller(r)); err != nil {
+		return nil, err
+	}
+	if h.cfg.Examine == nil {
+		return nil, failure{http.StatusNotFound, "this server cannot examine its database"}
+	}
+	select {
+	case h.examining <- struct{}{}:
+		defer func() { <-h.examining }()
+	default:
+		return nil, errExamining
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), examineTimeout)
+	defer cancel()
+	findings, err := h.cfg.Examine(ctx)
+	if err != nil {
+		h.cfg.Logger.Warn("examining the database for the console", "error", err)
+		return nil, errExamined
+	}
+	return &doctorBody{findings}, nil
+}
