@@ -34,6 +34,7 @@ func TestAFollowersConsole(t *testing.T) {
 	p.click("Keys")
 	p.click("greeting")
 	p.see("hello")
+	p.click("Edit")
 	p.fill("Value", "from a follower")
 	p.click("Save")
 	p.see("version 2")

@@ -75,7 +75,7 @@ func TestLoginAndChanges(t *testing.T) {
 	p.visit("#/key/" + link("/secret"))
 	p.seeNot("hidden", "etcdserver: permission denied")
 	p.visit("#/key/" + link("/app/theirs/a"))
-	p.seeNot("Save", "not hers")
+	p.seeNot("Edit", "not hers")
 	p.visit("#/new/" + link("/app/theirs/"))
 	p.fill("Key", "/app/theirs/b")
 	p.fill("Value", "x")
@@ -85,15 +85,16 @@ func TestLoginAndChanges(t *testing.T) {
 
 	// Permitted to alice:
 	p.visit("#/key/" + link("/app/mine/a"))
-	p.see("Save")
+	p.click("Edit")
 	p.fill("Value", "one\nthree\n")
 	p.click("Save")
 	p.see("version 2")
 	require.Equal(t, "one\nthree\n", value(t, root, "/app/mine/a"))
-	p.fits("the editor")
 
 	// Somebody else is faster.
 	put(t, root, "/app/mine/a", []byte("theirs"))
+	p.click("Edit")
+	p.fits("the editor")
 	p.fill("Value", "mine")
 	p.click("Save")
 	p.see("the key has changed since it was loaded")

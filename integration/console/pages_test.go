@@ -105,7 +105,7 @@ func TestKeysAndHistory(t *testing.T) {
 	p.seeNot("hunter2", "hidden: 7 bytes, fingerprint")
 	require.NotContains(t, p.text(), "aHVudGVyMg")
 	p.visit("#/key/" + link("greeting"))
-	p.seeNot("Save", "hello, <b>world</b>")
+	p.seeNot("Edit", "hello, <b>world</b>")
 	require.Zero(t, of[int](p, `document.querySelectorAll("main b").length`), "data is text, never HTML")
 	p.visit("#/key/" + link("leased"))
 	p.see("of 1 h 0 min left")

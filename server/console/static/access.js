@@ -17,7 +17,7 @@ export async function access(main, _, signal, session) {
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      fill(body, failed(error));
+      fill(body, failed(error, load));
     }
   }
   await load();

@@ -37,14 +37,35 @@ export function fill(e, ...children) {
 export const loading = (what) => h("p", { class: "loading", role: "status" }, `Loading ${what} …`);
 export const empty = (text) => h("p", { class: "empty" }, text);
 export const notice = (text) => h("p", { class: "notice" }, text);
-export const failed = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
+
+// failed shows an error. With again it also offers to try again, and does so by itself as long as the error is one that
+// passes, so that no page keeps an error that is over.
+export function failed(error, again) {
+  const text = h("p", { class: "error", role: "alert" }, error.message ?? String(error));
+  if (!again) return text;
+  const box = h("div", null, text, h("button", { type: "button", on: { click: again } }, "Try again"));
+  if (passing.has(error.status)) later(box, again);
+  return box;
+}
+
+const passing = new Set([0, 429, 502, 503, 504]);
+
+// later calls act in some seconds, once the page can be seen, unless the element is gone by then.
+export function later(element, act) {
+  setTimeout(() => {
+    if (!element.isConnected) return;
+    if (document.hidden) later(element, act);
+    else act();
+  }, 5000);
+}
 
 // table makes a table, which its label describes. Columns whose name begins with # are numbers, with + for wide
 // screens only.
 export function table(label, columns, rows) {
   const kind = columns.map((c) => [c.includes("#") && "n", c.includes("+") && "wide"].filter(Boolean).join(" ") || null);
   const body = h("tbody");
-  const add = (more) => put(body, more.map((row) => h("tr", null, row.map((cell, i) => h("td", { class: kind[i] }, cell)))));
+  const made = (row) => h("tr", null, row.map((cell, i) => h("td", { class: kind[i] }, cell)));
+  const add = (more) => put(body, more.map(made));
   add(rows);
   const box = scrollable(label, h("table", null,
     h("thead", null, h("tr", null, columns.map((c, i) => {
@@ -52,9 +73,14 @@ export function table(label, columns, rows) {
       return name ? h("th", { scope: "col", class: kind[i] }, name) : h("td", { class: kind[i] });
     }))), body));
   box.add = add;
+  // set changes the cells that differ. Others stay, so that a link in them keeps the focus.
   box.set = (all) => {
-    body.replaceChildren();
-    add(all);
+    all.map(made).forEach((fresh, i) => {
+      const row = body.rows[i];
+      if (!row) body.append(fresh);
+      else [...fresh.cells].forEach((cell, j) => { if (!row.cells[j].isEqualNode(cell)) row.cells[j].replaceWith(cell); });
+    });
+    while (body.rows.length > all.length) body.lastChild.remove();
   };
   return box;
 }

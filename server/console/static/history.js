@@ -9,23 +9,38 @@ export async function comparison(section, param, address, query, managed, signal
   const to = number("to", query.get("to"));
   const form = h("form", { class: "row", on: { submit: (event) => {
     event.preventDefault();
-    location.hash = `${address}?${new URLSearchParams({ from: from.value, to: to.value })}`;
+    const hash = `${address}?${new URLSearchParams({ from: from.value, to: to.value })}`;
+    if (location.hash === hash) dispatchEvent(new Event("hashchange")); // the current revision may be another by now
+    else location.hash = hash;
   } } }, field("From revision", from), field("to revision", to), h("button", { type: "submit" }, "Compare"));
   const result = h("div");
   fill(section, h("h2", null, "Compare"), form, result);
-  if (!query.has("from") && !query.has("to")) return;
-  fill(result, loading("the comparison"));
-  try {
-    const got = await get("compare", { key: param, from: from.value, to: to.value, managed: managed ? 1 : null }, signal);
-    const side = (v) => (v.found ? `version ${count(v.version)}, written at revision ${count(v.mod_revision)}, ${size(v.bytes)}` : "the key does not exist");
-    fill(result, h("dl", { class: "sides" }, h("dt", null, `Revision ${count(got.from.revision)}`), h("dd", null, side(got.from)),
-      h("dt", null, `Revision ${count(got.to.revision)}`), h("dd", null, side(got.to))),
-    lines(got.diff, "Changes between the revisions", got.same ? "There is no difference." : "Only what is not shown here differs."));
-  } catch (error) {
-    if (signal.aborted) return;
-    fill(result, failed(error));
+  if (!compares(query)) return;
+
+  async function load() {
+    fill(result, loading("the comparison"));
+    try {
+      const got = await get("compare", { key: param, from: from.value, to: to.value, managed: managed ? 1 : null }, signal);
+      const side = (v) => (v.found ? `version ${count(v.version)}, written at revision ${v.mod_revision}, ${size(v.bytes)}` : "the key does not exist");
+      fill(result, h("dl", { class: "sides" }, h("dt", null, `Revision ${got.from.revision}`), h("dd", null, side(got.from)),
+        h("dt", null, `Revision ${got.to.revision}`), h("dd", null, side(got.to))), summary(got.diff),
+      lines(got.diff, "Changes between the revisions", got.same ? "There is no difference." : "Only what is not shown here differs."));
+    } catch (error) {
+      if (signal.aborted) return;
+      fill(result, failed(error, load));
+    }
   }
+  await load();
 }
+
+// summary says how many lines differ, also to screen readers.
+function summary(diff) {
+  const of = (op) => diff.hunks.reduce((sum, hunk) => sum + hunk.lines.filter((l) => l.op === op).length, 0);
+  return diff.hunks.length > 0 && h("p", { role: "status" }, `Lines removed: ${count(of("-"))}, added: ${count(of("+"))}`);
+}
+
+// compares reports whether an address is that of a comparison.
+export const compares = (query) => query.has("from") || query.has("to");
 
 const number = (name, value) => h("input", { name, type: "number", min: 1, step: 1, value, placeholder: "now" });
 
@@ -47,7 +62,7 @@ export async function history(section, param, address, managed, signal) {
       else fill(state, empty(ending(got, list)));
     } catch (error) {
       if (signal.aborted) return;
-      fill(state, failed(error));
+      fill(state, failed(error, page));
     }
   }
   await page();
@@ -56,7 +71,7 @@ export async function history(section, param, address, managed, signal) {
 function ending(got, list) {
   const none = list.children.length === 0;
   if (got.compact_revision > 0) {
-    const at = count(got.compact_revision);
+    const at = got.compact_revision;
     return `${none ? `This key has not existed since revision ${at}. ` : ""}What was before revision ${at} is compacted.`;
   }
   return none ? "This key never existed." : "";
@@ -66,7 +81,7 @@ function version(v, address) {
   const facts = [v.type ?? v.kind, v.change === "deleted" ? null : size(v.bytes), v.lease ? `lease ${v.lease}` : null].filter(Boolean);
   return h("article", { class: "version", "aria-label": `Revision ${v.revision}` },
     h("div", { class: "head" },
-      h("h3", null, `Revision ${count(v.revision)}`), h("span", { class: `tag ${v.change}` }, v.change),
+      h("h3", null, `Revision ${v.revision}`), h("span", { class: `tag ${v.change}` }, v.change),
       v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, facts.length > 0 && h("span", { class: "dim" }, facts.join(", ")),
       v.change !== "deleted" && h("a", { href: `${address}?revision=${v.revision}`, "aria-label": `Show revision ${v.revision}` }, "Show"),
       h("a", { href: `${address}?from=${v.revision}&to=`, "aria-label": `Compare with now: revision ${v.revision}` }, "Compare with now")),

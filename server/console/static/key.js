@@ -1,9 +1,8 @@
 import { get } from "./api.js";
 import { fromParam, show, toLink } from "./bytes.js";
 import { failed, fill, h, loading, notice } from "./dom.js";
-import { editor } from "./edit.js";
 import { count, seconds, size } from "./format.js";
-import { comparison, history } from "./history.js";
+import { compares, comparison, history } from "./history.js";
 import { crumbs } from "./keys.js";
 import { value } from "./value.js";
 
@@ -17,20 +16,19 @@ export async function key(main, param, signal, _, query) {
   const compared = h("section", { id: "compare" });
   fill(main, h("h1", { class: "mono" }, show(name)), crumbs(name),
     h("nav", { class: "row actions", "aria-label": "Actions" }, h("a", { href: `#/watch/${toLink(name)}?exact=1` }, "Watch")),
-    revision && notice(["This is the key at revision ", count(revision), ". ", h("a", { href: address }, "Show it as it is now")]),
-    detail, compared, changes);
+    revision && notice([`This is the key at revision ${revision}. `, h("a", { href: address }, "Show it as it is now")]),
+    compares(query) ? [compared, detail] : [detail, compared], changes); // what was asked for is at the top
   let managed = false;
 
   async function load() {
     try {
       const got = await get("key", { key: param, revision, managed: managed ? 1 : null }, signal);
-      fill(detail, got.found
-        ? [facts(got), value(got, name, { param, revision, managed, toggle }), got.may_write ? editor(got, name, reload) : null]
+      fill(detail, got.found ? [facts(got), value(got, name, { param, revision, managed, toggle, done: reload })]
         : notice(revision ? "The key did not exist at this revision." : "This key does not exist. Its history may."));
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      fill(detail, failed(error));
+      fill(detail, failed(error, load));
     }
   }
 
@@ -49,7 +47,7 @@ export async function key(main, param, signal, _, query) {
 function facts(got) {
   const m = got.meta;
   const list = [
-    ["Last change", `revision ${count(m.mod_revision)}`], ["Created", `revision ${count(m.create_revision)}`],
+    ["Last change", `revision ${m.mod_revision}`], ["Created", `revision ${m.create_revision}`],
     ["Version", count(m.version)], ["Value", size(got.value.bytes)],
     ["Kind", got.value.type ?? got.value.kind],
     ["Lease", got.lease ? [h("a", { class: "mono", href: `#/leases/${got.lease.id}` }, got.lease.id),

@@ -49,13 +49,13 @@ async function level(section, param, prefix, signal, session) {
       after = got.next ? toParam(fromBase64(got.next)) : "";
       if (rows.size === 0) fill(state, empty(prefix.length > 0 ? "No key begins with this." : "There are no keys."));
       else if (after) fill(state, h("button", { type: "button", on: { click: page } }, "More"));
-      else fill(state, empty(`${count(rows.size)} shown, at revision ${count(got.revision)}`));
+      else fill(state, empty(`${count(rows.size)} shown, at revision ${got.revision}`));
       if (first > 0) added[0]?.link.focus();
       await details(asked, rows, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      fill(state, failed(error), permitted(session), h("button", { type: "button", on: { click: page } }, "Try again"));
+      fill(state, permitted(session), failed(error, page));
     }
   }
   await page();
@@ -100,7 +100,7 @@ async function found(section, param, text, signal, session) {
         const got = await get("search", { prefix: param, text: toParam(read(text)), after }, AbortSignal.any([signal, stopping.signal]));
         list.add(got.keys.map((k) => {
           const name = fromBase64(k.name);
-          return [h("a", { class: "mono", href: `#/key/${toLink(name)}` }, show(name)), lease(k), count(k.mod_revision)];
+          return [h("a", { class: "mono", href: `#/key/${toLink(name)}` }, show(name)), lease(k), k.mod_revision];
         }));
         shown += got.keys.length;
         scanned += got.scanned;
@@ -112,7 +112,7 @@ async function found(section, param, text, signal, session) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
       if (stopping.signal.aborted) fill(state, empty(`Stopped: ${looked()}.`), more());
-      else fill(state, failed(error), permitted(session), more());
+      else fill(state, permitted(session), failed(error, page));
     }
   }
   await page();
@@ -138,7 +138,7 @@ function row(k, prefix) {
   const link = h("a", { class: "mono", href: `#/${k.prefix ? "keys" : "key"}/${toLink(name)}` }, text);
   const kind = h("span");
   const bytes = h("span");
-  return { link, kind, size: bytes, cells: [link, kind, bytes, lease(k), k.prefix ? null : count(k.mod_revision)] };
+  return { link, kind, size: bytes, cells: [link, kind, bytes, lease(k), k.prefix ? null : k.mod_revision] };
 }
 
 // crumbs leads to the levels above.

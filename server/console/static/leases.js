@@ -27,7 +27,7 @@ export async function leases(main, param, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      fill(state, failed(error), h("button", { type: "button", on: { click: page } }, "Try again"));
+      fill(state, failed(error, page));
     }
   }
   await page();

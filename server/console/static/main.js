@@ -1,7 +1,7 @@
 import { access } from "./access.js";
 import { get, post } from "./api.js";
 import { fromLink, show, toParam } from "./bytes.js";
-import { failed, fill, h, loading } from "./dom.js";
+import { failed, fill, h, later, loading } from "./dom.js";
 import { doctor } from "./doctor.js";
 import { create } from "./edit.js";
 import { health } from "./health.js";
@@ -26,6 +26,7 @@ async function route() {
   leaving.abort();
   leaving = new AbortController();
   const signal = leaving.signal;
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close(""); // it asks about the page that is left
   const [, name, link, query] = /^#?\/?([^/?]*)\/?([^?]*)\??(.*)$/.exec(location.hash);
   const subject = fromLink(link);
   const param = toParam(subject);
@@ -48,7 +49,7 @@ async function route() {
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 401) login(main, error.message, route);
-    else fill(main, failed(error), h("button", { type: "button", on: { click: route } }, "Try again"));
+    else fill(main, failed(error, route));
   }
 }
 
@@ -74,7 +75,9 @@ function mark(name) {
 
 function greet(session) {
   if (session.problem && (session.user || !session.auth_enabled)) {
-    fill(who, h("span", { class: "bad" }, session.problem));
+    const problem = h("span", { class: "bad" }, session.problem);
+    fill(who, problem);
+    later(problem, () => recovered(session));
     return;
   }
   if (!session.auth_enabled) {
@@ -95,6 +98,14 @@ function greet(session) {
     await route();
     if (problem) fill(who, h("span", { class: "bad" }, problem));
   } } }, "Log out"));
+}
+
+// recovered asks again who looks, until there is an answer without a problem. The page begins anew if it may change more
+// than before: what it lacked is not in it.
+async function recovered(before) {
+  const session = await get("session", {}, leaving.signal).catch(() => before);
+  if (session.may_write !== before.may_write) route();
+  else greet(session);
 }
 
 document.getElementById("skip").addEventListener("click", () => main.focus());

@@ -1,9 +1,10 @@
 import { empty, h, fill } from "./dom.js";
+import { deletion, editable, editor } from "./edit.js";
 import { highlight } from "./highlight.js";
 import { show } from "./bytes.js";
 
-// value shows a value in its forms, to be copied and saved.
-export function value(got, name, { param, revision, managed, toggle }) {
+// value shows a value in its forms, to be copied, saved and edited. After a change it calls done.
+export function value(got, name, { param, revision, managed, toggle, done }) {
   const v = got.value;
   const forms = [["Readable", v.readable], ["Text", v.text], ["Hex", v.hex]].filter(([, text]) => text);
   const shown = h("pre", { tabindex: "0", id: "value", role: "region", "aria-label": "Value" });
@@ -24,7 +25,19 @@ export function value(got, name, { param, revision, managed, toggle }) {
   const stored = `api/raw?${new URLSearchParams({ key: param, ...(revision && { revision }) })}`;
   const file = fileName(name);
   if (forms.length > 0) choose(...forms[0]);
-  return h("section", null, h("h2", null, "Value"), v.note ? h("p", { class: "dim" }, v.note) : null,
+
+  const state = h("div");
+  const pane = h("div");
+  const edit = h("button", { type: "button", class: "main", on: { click: () => {
+    const form = editor(got, name, state, done, () => {
+      fill(state);
+      fill(pane, reading);
+      edit.focus();
+    });
+    fill(pane, form);
+    form.querySelector("textarea").focus();
+  } } }, "Edit");
+  const reading = [
     h("div", { class: "row" },
       h("div", { class: "row group", role: "group", "aria-label": "Form of the value" }, tabs,
         v.kind === "kubernetes" && v.readable
@@ -32,8 +45,12 @@ export function value(got, name, { param, revision, managed, toggle }) {
       forms.length > 0 && h("div", { class: "row group", role: "group", "aria-label": "Use of the value" }, wrap,
         h("button", { type: "button", on: { click: copied } }, "Copy"),
         h("button", { type: "button", on: { click: () => save(`${file}${ending(v, form)}`, text) } }, "Download"),
-        !v.hidden && h("a", { href: stored, download: file }, "As stored"), said)),
-    forms.length > 0 ? shown : empty(v.bytes === 0 ? "The value is empty." : "Nothing of it can be shown."));
+        !v.hidden && h("a", { href: stored, download: file }, "As stored"), said),
+      got.may_write && h("div", { class: "row group change" }, editable(v) && edit, deletion(got, name, state, done))),
+    forms.length > 0 ? shown : empty(v.bytes === 0 ? "The value is empty." : "Nothing of it can be shown."),
+  ];
+  fill(pane, reading);
+  return h("section", null, h("h2", null, "Value"), v.note ? h("p", { class: "dim" }, v.note) : null, state, pane);
 }
 
 // fileName is the end of a key, as far as files may be named so.

@@ -40,7 +40,7 @@ export async function watch(main, param, signal, _, query) {
     if (e.error) throw new Error(e.error);
     if (!e.key) {
       last ||= e.revision;
-      state.textContent = `Watching since revision ${count(last)}`;
+      state.textContent = `Watching since revision ${last}`;
       return;
     }
     if (e.revision > last) {
@@ -52,7 +52,7 @@ export async function watch(main, param, signal, _, query) {
     list.prepend(change(e));
     while (list.children.length > kept) list.lastChild.remove();
     shown++;
-    state.textContent = `${count(shown)} change${shown === 1 ? "" : "s"}, the last at revision ${count(last)}`;
+    state.textContent = `${count(shown)} change${shown === 1 ? "" : "s"}, the last at revision ${last}`;
   }
 
   // follow asks again whenever the server ends an answer, from the last revision on, of which some may be missing.
@@ -71,7 +71,7 @@ export async function watch(main, param, signal, _, query) {
       stopping = null;
       state.textContent = "";
       pause.textContent = "Continue";
-      fill(problem, failed(error));
+      fill(problem, failed(error, toggle));
       if (error.message.includes("compacted")) last = 0; // a new start is all that is left
     }
   }
@@ -83,6 +83,6 @@ function change(e) {
   const facts = [e.kind, e.change === "deleted" ? null : size(e.bytes), e.lease && `lease ${e.lease}`].filter(Boolean);
   return h("article", { class: "version", "aria-label": `Revision ${e.revision}` },
     h("div", { class: "head" }, h("span", { class: `tag ${e.change}` }, e.change), h("a", { class: "mono", href: `#/key/${toLink(name)}?revision=${e.revision}` }, show(name)),
-      h("span", { class: "dim" }, `revision ${count(e.revision)}`), h("span", { class: "dim" }, facts.join(", "))),
+      h("span", { class: "dim" }, `revision ${e.revision}`), h("span", { class: "dim" }, facts.join(", "))),
     e.text ? h("details", null, h("summary", null, "Value"), h("pre", { tabindex: "0" }, e.text)) : null);
 }
