@@ -1,6 +1,9 @@
 package console
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +54,64 @@ func TestAFollowersConsole(t *testing.T) {
 
 	nodes.Stop((follower + 1) % nodes.Size())
 	p.click("Overview")
-	p.see("not alive")
+	p.see("stopped")
 	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].filter((e) => e.cells[3].innerText === "–").length === 1`)
+}
+
+// TestAFollowerShowsWhatOnlyTheLeaderKnows, and that the leader is lost as soon as it does not answer.
+func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
+	chromium(t)
+	nodes := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--console"}})
+	leader := nodes.Leader()
+	follower, other := (leader+1)%nodes.Size(), (leader+2)%nodes.Size()
+	c := nodes.Client()
+	for range 3 {
+		_, err := c.Grant(t.Context(), 3600)
+		require.NoError(t, err)
+	}
+	name := func(i int) string { return nodes.Node(i).Name() }
+	p := open(t, nodes.Node(follower).Endpoint())
+	tile := func(label string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll(".tile")].find((e) => e.querySelector(".label").innerText === %q).innerText.replaceAll(/\s+/g, " ")`, label)
+	}
+	p.see("Members")
+	p.await(tile("Leases") + ` === "Leases 3 known to the leader"`)
+	p.await(tile("Watchers") + `.includes("of all members")`)
+	p.await(tile("Commit") + `.includes("only the leader commits")`)
+
+	// The names of the others lead to their consoles.
+	links := `[...document.querySelector("main table").querySelectorAll("tbody a")].map((e) => e.innerText + " " + e.href).sort().join()`
+	want := []string{name(leader) + " " + nodes.Node(leader).Endpoint() + "/ui/", name(other) + " " + nodes.Node(other).Endpoint() + "/ui/"}
+	slices.Sort(want)
+	p.await(fmt.Sprintf(`%s === %q`, links, strings.Join(want, ",")))
+	p.run(`window.link = document.querySelector("main table tbody a"); link.focus()`)
+	written := put(t, c, "greeting", []byte("hello"))
+	p.await(fmt.Sprintf(`document.querySelector(".tile .number").innerText === "%d"`, written)) // it was drawn again
+	require.True(t, of[bool](p, `document.activeElement === window.link`))
+
+	// Plots of what a follower never has are left out, and it says where they are.
+	titles := `[...document.querySelectorAll("#plots figure")].filter((e) => e.checkVisibility()).map((e) => e.querySelector("figcaption span").innerText).join()`
+	p.await(titles + ` === "Requests per second,Reads per second,Events per second,SQL statement, mean,Watchers of this node,Memory of this process,Database"`)
+	p.see("Writes, commits and leases are figures of the leader: " + name(leader))
+	p.accessible("follower")
+
+	p.click("Watchers")
+	p.see("Watchers of this node, "+name(follower), "The overview counts the watchers of all members.")
+
+	// A killed leader is no follower that is alive.
+	p.click("Overview")
+	p.see(name(leader))
+	p.run(fmt.Sprintf(`window.wrong = [];
+		new MutationObserver(() => {
+			const row = [...document.querySelector("main table").querySelectorAll("tbody tr")].find((e) => e.cells[0].innerText.startsWith(%q));
+			if (row?.cells[1].innerText === "follower") window.wrong.push(row.innerText);
+		}).observe(document.querySelector("main"), {subtree: true, childList: true})`, name(leader)))
+	nodes.Kill(leader)
+	banner := `document.querySelector("#banner").innerText`
+	p.await(banner + fmt.Sprintf(`.includes("The cluster has lost members.") && %s.includes(%q)`, banner, name(leader)))
+	p.await(banner + `.includes("is not alive")`)
+	require.Empty(t, of[[]string](p, `window.wrong`))
+	p.accessible("lost leader")
+	nodes.Start(leader)
+	p.await(banner + ` === ""`)
 }

@@ -23,7 +23,7 @@ func New(cfg Config) *Handler {
 		"session": h.session, "status": h.status, "sizes": h.sizes,
 		"keys": h.keys, "search": h.search,
 		"key": h.renders(h.key), "raw": h.renders(h.raw), "history": h.renders(h.history), "compare": h.renders(h.compare),
-		"doctor": h.doctor, "leases": h.leases, "watchers": h.watchers, "removal": h.removal, "access": h.access, "samples": h.samples,
+		"members": h.members, "doctor": h.doctor, "leases": h.leases, "watchers": h.watchers, "removal": h.removal, "access": h.access, "samples": h.samples,
 	} {
 		mux.Handle("GET "+Path+"api/"+path, ownPages(h.answers(read)))
 	}

@@ -71,7 +71,7 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, got["member_id"], got["leader"])
 	members := got["members"].([]any)
 	require.Len(t, members, 1)
-	require.Equal(t, true, members[0].(object2)["alive"])
+	require.Equal(t, "alive", members[0].(object2)["state"])
 	values := got["metrics"].(object2)["values"].(object2)
 	require.EqualValues(t, 2, values["puts"])
 	require.Positive(t, values["started"])

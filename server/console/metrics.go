@@ -94,18 +94,25 @@ func gather(g prometheus.Gatherer) (metricsBody, error) {
 	return out, nil
 }
 
-// Figures returns the figures of this process that other members show, by the console's names.
-func Figures(g prometheus.Gatherer, n Node) (map[string]float64, error) {
+// consoleFigure is above 0 if the process serves a console.
+const consoleFigure = "console"
+
+// Figures returns the figures of this process that other members show, by the console's names. served says whether it
+// serves a console.
+func Figures(g prometheus.Gatherer, n Node, served bool) (map[string]float64, error) {
 	m, err := gather(g)
 	if err != nil {
 		return nil, err
 	}
-	return figuresOf(m, n.Status().Revision), nil
+	return figuresOf(m, n.Status().Revision, served), nil
 }
 
-func figuresOf(m metricsBody, revision int64) map[string]float64 {
+func figuresOf(m metricsBody, revision int64, served bool) map[string]float64 {
 	figures := maps.Clone(m.Values)
 	figures["revision"] = float64(revision)
+	if served {
+		figures[consoleFigure] = 1
+	}
 	return figures
 }
 

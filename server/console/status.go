@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -38,18 +37,6 @@ type statusBody struct {
 	Metrics metricsBody  `json:"metrics"`
 }
 
-type memberBody struct {
-	ID         string   `json:"id"`
-	Name       string   `json:"name"`
-	ClientURLs []string `json:"client_urls"`
-	Version    string   `json:"version"`
-	Alive      bool     `json:"alive"`
-	Leader     bool     `json:"leader"`
-	Self       bool     `json:"self"`
-	// Figures are what the member's process measures, with its revision; none if it could not be asked.
-	Figures map[string]float64 `json:"figures,omitempty"`
-}
-
 type alarmBody struct {
 	Member string `json:"member"`
 	Alarm  string `json:"alarm"`
@@ -59,13 +46,13 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err := h.cfg.Keys.Admit(caller(r)); err != nil {
 		return nil, err
 	}
-	st, self := h.cfg.Node.Status(), h.cfg.Node.MemberID()
+	st := h.cfg.Node.Status()
 	out := &statusBody{
 		Time: time.Now().UnixMilli(), Name: h.cfg.Name, Product: h.cfg.Product, Etcd: h.cfg.EtcdVersion,
-		ClusterID: hexID(h.cfg.Node.ClusterID()), MemberID: hexID(self),
+		ClusterID: hexID(h.cfg.Node.ClusterID()), MemberID: hexID(h.cfg.Node.MemberID()),
 		Revision: st.Revision, CompactRevision: max(st.CompactRevision, 0), Term: st.Term, Commits: st.Sequence,
 		DBSize: st.DBSize, DBSizeInUse: st.DBSizeInUse, Quota: st.QuotaBytes,
-		Members: []memberBody{}, Alarms: []alarmBody{},
+		Alarms: []alarmBody{},
 	}
 	if st.Leader != 0 {
 		out.Leader = hexID(st.Leader)
@@ -73,12 +60,6 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if st.NotServing != nil {
 		// The reason may name the database's address.
 		out.NotServing = "this node does not serve; its log says why"
-	}
-	for _, m := range h.cfg.Members() {
-		out.Members = append(out.Members, memberBody{
-			ID: hexID(m.ID), Name: m.Name, ClientURLs: m.ClientURLs, Version: m.Version, Alive: m.Alive,
-			Leader: m.ID == st.Leader, Self: m.ID == self,
-		})
 	}
 	for _, a := range h.cfg.Node.Alarms() {
 		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
@@ -88,36 +69,15 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	var asking sync.WaitGroup
-	asking.Go(func() { h.askMembers(r.Context(), out) })
+	asking.Go(func() { out.Members = h.askMembers(r.Context()) })
 	out.FeedLag = h.feedLag(r, st.Leader)
 	asking.Wait()
-	return out, nil
-}
-
-// askMembers adds the figures of the members that are alive and answer in time, so that the overview is of the
-// whole cluster.
-func (h *Handler) askMembers(ctx context.Context, out *statusBody) {
-	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
-	defer cancel()
-	var asking sync.WaitGroup
 	for i := range out.Members {
-		m := &out.Members[i]
-		id, err := strconv.ParseUint(m.ID, 16, 64)
-		switch {
-		case err != nil:
-		case m.Self:
-			m.Figures = figuresOf(out.Metrics, out.Revision)
-		case m.Alive && h.cfg.Figures != nil:
-			asking.Go(func() {
-				figures, err := h.cfg.Figures(ctx, id)
-				if err != nil {
-					h.cfg.Logger.Debug("the console has no figures of a member", "member", m.ID, "error", err)
-				}
-				m.Figures = figures
-			})
+		if m := &out.Members[i]; m.Self {
+			m.Figures = figuresOf(out.Metrics, out.Revision, true)
 		}
 	}
-	asking.Wait()
+	return out, nil
 }
 
 // feedLag asks the leader where it is: its answer about authentication, which every
@@ -137,8 +97,5 @@ func (h *Handler) feedLag(r *http.Request, leader uint64) int64 {
 	}
 	return max(res.Header.Revision-h.cfg.Node.Status().Revision, 0)
 }
-
-// memberTimeout bounds the questions to other members of one look at the overview.
-const memberTimeout = time.Second
 
 func hexID(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -7,6 +7,7 @@ const mostWatched = 500
 
 // watchersBody is what clients watch on this node.
 type watchersBody struct {
+	Node   string        `json:"node"`  // its name
 	Count  int           `json:"count"` // of all ranges
 	Ranges []watchedBody `json:"ranges"`
 }
@@ -24,7 +25,7 @@ func (h *Handler) watchers(_ http.ResponseWriter, r *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &watchersBody{Count: count, Ranges: make([]watchedBody, len(watched))}
+	out := &watchersBody{Node: h.cfg.Name, Count: count, Ranges: make([]watchedBody, len(watched))}
 	for i, w := range watched {
 		out.Ranges[i] = watchedBody{w.Key, w.End, w.Watchers, w.Lagging}
 	}

@@ -4,7 +4,7 @@ import { fromLink, show, toParam } from "./bytes.js";
 import { failed, fill, h, later, loading } from "./dom.js";
 import { doctor } from "./doctor.js";
 import { create } from "./edit.js";
-import { health } from "./health.js";
+import { health, visitor } from "./health.js";
 import { key } from "./key.js";
 import { keys } from "./keys.js";
 import { leases } from "./leases.js";
@@ -74,6 +74,7 @@ function mark(name) {
 }
 
 function greet(session) {
+  visitor(session);
   if (session.problem && (session.user || !session.auth_enabled)) {
     const problem = h("span", { class: "bad" }, session.problem);
     fill(who, problem);
@@ -114,5 +115,5 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
   main.focus({ preventScroll: true }); // what had the focus may be gone, and readers begin with the new page
 });
-health(document.getElementById("banner"));
+health();
 route();

@@ -1,6 +1,7 @@
 import { get } from "./api.js";
 import { fill, h, notice, failed, loading, table } from "./dom.js";
 import { count, millis, rate, seconds, size } from "./format.js";
+import { members } from "./health.js";
 import { plots } from "./plots.js";
 import { sizes } from "./sizes.js";
 import { spark } from "./spark.js";
@@ -11,26 +12,32 @@ const kept = 90; // samples of a sparkline
 // What the tiles show of an answer, and of what happened since the one before: of all members that gave figures, or
 // of the node that is asked.
 const cluster = [
-  ["Revision", (s) => count(s.revision), (d) => d.rate((s) => s.revision), "line: changes per second"],
+  ["Revision", (s) => s.revision, (d) => d.rate((s) => s.revision), "line: changes per second"],
   ["Requests", (s, d) => `${rate(d.all("requests"))}/s`, (d) => d.all("requests"), "gRPC calls of clients"],
   ["Writes", (s, d) => `${rate(d.writes())}/s`, (d) => d.writes(), "puts and deletes"],
   ["Reads", (s, d) => `${rate(d.all("ranges"))}/s`, (d) => d.all("ranges"), "ranges"],
-  ["Watchers", (s) => count(total(s, "watchers")), (d) => total(d.now, "watchers"), (s) => `${count(total(s, "slow_watchers"))} slow`],
-  ["Leases", (s) => count(s.metrics.values.leases ?? 0), (d) => d.now.metrics.values.leases ?? 0, "known to the leader"],
+  ["Watchers", (s) => count(total(s, "watchers")), (d) => total(d.now, "watchers"), (s) => `of all members, ${count(total(s, "slow_watchers"))} slow`],
+  ["Leases", (s) => or(count, leases(s)), (d) => leases(d.now) ?? 0, "known to the leader"],
   ["Compaction", (s) => count(s.revision - s.compact_revision), (d) => d.now.revision - d.now.compact_revision,
-    (s) => (s.compact_revision > 0 ? `revisions since ${count(s.compact_revision)}` : "revisions, nothing compacted")],
+    (s) => (s.compact_revision > 0 ? `revisions since ${s.compact_revision}` : "revisions, nothing compacted")],
   ["Database", (s) => size(s.db_size), (d) => d.now.db_size, (s) => `${size(s.db_size_in_use)} in use${s.quota > 0 ? ` of ${size(s.quota)}` : ""}`],
 ];
 const node = [
-  ["Batch", (s, d) => or((n) => n.toFixed(1), d.mean("batch")), (d) => d.mean("batch") ?? 0, "changes in one commit"],
-  ["Commit", (s, d) => or(millis, d.mean("commit")), (d) => d.mean("commit") ?? 0, "of a batch, mean"],
+  ["Batch", (s, d) => or((n) => n.toFixed(1), d.mean("batch")), (d) => d.mean("batch") ?? 0, (s) => (leads(s) ? "changes in one commit" : follows)],
+  ["Commit", (s, d) => or(millis, d.mean("commit")), (d) => d.mean("commit") ?? 0, (s) => (leads(s) ? "of a batch, mean" : follows)],
   ["SQL", (s, d) => or(millis, d.sql()), (d) => d.sql() ?? 0, "of a statement, mean"],
   ["Ring", (s) => count(s.metrics.values.ring_events ?? 0), (d) => d.now.metrics.values.ring_events ?? 0,
     (s) => `events, ${size(s.metrics.values.ring_bytes ?? 0)}`],
   ["Feed lag", (s) => (s.feed_lag < 0 ? "unknown" : count(s.feed_lag)), (d) => Math.max(d.now.feed_lag, 0),
-    (s) => (s.leader === s.member_id ? "this node leads" : "revisions behind the leader")],
+    (s) => (leads(s) ? "this node leads" : "revisions behind the leader")],
   ["Memory", (s) => size(s.metrics.values.memory_bytes ?? 0), (d) => d.now.metrics.values.memory_bytes ?? 0, "of this process"],
 ];
+
+const follows = "only the leader commits";
+const leads = (s) => s.leader === s.member_id;
+
+// leases is the number of leases, which the leader counts; null if it gave no figures.
+const leases = (s) => s.members.find((m) => m.leader)?.figures?.leases ?? null;
 
 const total = (s, name) => s.members.reduce((sum, m) => sum + (m.figures?.[name] ?? 0), 0);
 
@@ -122,12 +129,13 @@ class Board {
     this.statements = table("SQL statements", ["Statement", "#Since the start", "#Time in all", "#Mean in all", "#Mean now"], []);
     this.about = h("dl", { class: "meta" });
     this.thisNode = h("h2", { class: "above" });
+    this.plots = plots(signal);
     const group = (part) => h("div", { class: part.length === 6 ? "tiles six" : "tiles" }, part.map((t) => t.box));
     this.parts = [
       this.problems, h("h2", { class: "above" }, "Cluster"), group(this.tiles.slice(0, cluster.length)),
       h("section", null, h("h2", null, "Members"), this.noLeader, this.members),
       h("section", null, h("h2", null, "Alarms"), this.alarms),
-      this.thisNode, group(this.tiles.slice(cluster.length)), plots(signal),
+      this.thisNode, group(this.tiles.slice(cluster.length)), this.plots,
       h("section", null, h("h2", null, "SQL statements"), this.statements),
       h("section", null, h("h2", null, "About"), this.about), sizes(signal),
     ];
@@ -137,6 +145,8 @@ class Board {
     fill(this.problems, now.alarms.map((a) => failed(new Error(`Alarm ${a.alarm}, raised by member ${a.member}`))),
       now.not_serving && failed(new Error(now.not_serving)));
     for (const t of this.tiles) t.draw(now, delta);
+    members(now.members);
+    this.plots.follows(leads(now) ? null : now.members.find((m) => m.leader));
     this.members.set(now.members.map((m) => member(m, now, delta)));
     fill(this.noLeader, now.leader === "" && notice("No leader is known."));
     fill(this.alarms, now.alarms.length === 0 ? h("p", { class: "empty" }, "No alarm is raised.")
@@ -172,10 +182,10 @@ function member(m, now, delta) {
   const f = m.figures;
   const requests = delta.member(m, "requests");
   return [
-    [m.name || "(not started)", m.self ? h("span", { class: "dim" }, " (this node)") : null],
-    m.leader ? "leader" : m.alive ? "follower" : "",
-    m.alive ? h("span", { class: "good" }, "alive") : h("span", { class: "bad" }, "not alive"),
-    f ? count(f.revision) : "–", requests === null ? "–" : `${rate(requests)}/s`, f ? count(f.watchers ?? 0) : "–", f ? size(f.memory_bytes ?? 0) : "–",
+    [m.console ? h("a", { href: m.console }, m.name) : m.name || "–", m.self ? h("span", { class: "dim" }, " (this node)") : null],
+    m.leader ? "leader" : m.state === "alive" ? "follower" : "",
+    h("span", { class: m.state === "alive" ? "good" : m.state === "not started" ? "dim" : "bad" }, m.state),
+    f ? f.revision : "–", requests === null ? "–" : `${rate(requests)}/s`, f ? count(f.watchers ?? 0) : "–", f ? size(f.memory_bytes ?? 0) : "–",
     m.version || now.product,
     h("span", { class: "mono id" }, m.id),
     h("span", { class: "mono" }, (m.client_urls ?? []).join(" ")),

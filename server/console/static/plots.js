@@ -15,15 +15,17 @@ const mean = (name) => (a, b, at) => {
   return n > 0 ? (at(b, `${name}.sum`) - at(a, `${name}.sum`)) / n : null;
 };
 const now = (name) => (_, b, at) => at(b, name);
+// Only the leader has what is marked with leader.
+const leader = true;
 const all = [
   ["Requests per second", perSecond("requests"), rate],
-  ["Writes per second", perSecond("puts", "deletes"), rate],
+  ["Writes per second", perSecond("puts", "deletes"), rate, 1000, leader],
   ["Reads per second", perSecond("ranges"), rate],
   ["Events per second", perSecond("events"), rate],
-  ["Commit, mean", mean("commit"), millis],
+  ["Commit, mean", mean("commit"), millis, 1000, leader],
   ["SQL statement, mean", mean("sql"), millis],
-  ["Watchers", now("watchers"), count],
-  ["Leases", now("leases"), count],
+  ["Watchers of this node", now("watchers"), count],
+  ["Leases", now("leases"), count, 1000, leader],
   ["Memory of this process", now("memory_bytes"), size, 1024],
   ["Database", now("db_size"), size, 1024],
 ];
@@ -32,6 +34,7 @@ const all = [
 export function plots(signal) {
   const drawn = all.map((figure) => plot(...figure));
   const state = h("div", null, loading("the plots"));
+  const elsewhere = h("p", { class: "dim", hidden: true });
   const choices = times.map(([label, seconds]) => h("button", { type: "button", "aria-pressed": "false", on: { click: () => choose(seconds) } }, label));
   let chosen = 0;
   let timer = 0;
@@ -65,12 +68,25 @@ export function plots(signal) {
 
   signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
   choose(times[0][1]);
-  return h("section", { id: "plots" }, h("h2", null, "This node over time"),
-    h("div", { class: "row", role: "group", "aria-label": "Time" }, choices), state, h("div", { class: "plots" }, drawn.map((p) => p.box)));
+  const box = h("section", { id: "plots" }, h("h2", null, "This node over time"),
+    h("div", { class: "row", role: "group", "aria-label": "Time" }, choices), state, elsewhere, h("div", { class: "plots" }, drawn.map((p) => p.box)));
+
+  // follows leaves out what only the leader has, where this node had nothing of it, and says where it is: with the member
+  // that leads, undefined if that is not known, or null if it is this node.
+  let said = null;
+  box.follows = (of) => {
+    const now = JSON.stringify([of === null, of?.name, of?.console]);
+    if (now === said) return; // a link keeps the focus
+    said = now;
+    for (const p of drawn) p.follows(of !== null);
+    elsewhere.hidden = of === null;
+    fill(elsewhere, "Writes, commits and leases are figures of the leader", of?.name ? [": ", of.console ? h("a", { href: of.console }, of.name) : of.name] : null, ".");
+  };
+  return box;
 }
 
 // plot is one figure with axes. Pointer and arrow keys choose a point, whose time and value are then shown.
-function plot(title, of, write, base = 1000) {
+function plot(title, of, write, base = 1000, ofLeader = false) {
   const svg = h("svg", { class: "plot", role: "img", tabindex: "0", height });
   const chosen = h("output", { class: "dim" });
   const box = h("figure", null, h("figcaption", null, h("span", null, title), chosen), svg);
@@ -78,7 +94,9 @@ function plot(title, of, write, base = 1000) {
   let span = [0, 1];
   let at = -1; // the point that is chosen
   let width = 0;
+  let following = false;
 
+  const hide = () => { box.hidden = following && ofLeader && points.every(([, v]) => !v); };
   const x = (t) => left + ((t - span[0]) / (span[1] - span[0])) * (width - left - 8);
   let top = 1;
   const y = (v) => 8 + (1 - v / top) * (height - bottom - 8);
@@ -143,12 +161,17 @@ function plot(title, of, write, base = 1000) {
 
   return {
     box,
+    follows(is) {
+      following = is;
+      hide();
+    },
     show(rows, column, start, end) {
       const looking = points[at]?.[0]; // the time that is looked at stays
       span = [start, end];
       // A process that started anew counts from zero: there is no value for the time of that.
       points = rows.slice(1).map((row, i) => [column(row, "time"), column(row, "started") === column(rows[i], "started") ? of(rows[i], row, column) : null]);
       at = looking === undefined ? -1 : points.findIndex(([t]) => t >= looking);
+      hide();
       draw();
     },
   };

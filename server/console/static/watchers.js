@@ -7,11 +7,14 @@ import { count } from "./format.js";
 // watchers lists what clients watch on the node that is asked.
 export async function watchers(main, _, signal) {
   const body = h("section", null, loading("watchers"));
-  fill(main, h("h1", null, "Watchers"), h("p", { class: "dim" }, "What clients of this node watch. Slow watchers read from the database what they missed."), body);
+  const title = h("h1", null, "Watchers of this node");
+  fill(main, title, h("p", { class: "dim" }, "What clients, and members that follow it, watch on this node. The overview counts the watchers of all members. ",
+    "Slow watchers read from the database what they missed."), body);
 
   async function load() {
     try {
       const got = await get("watchers", {}, signal);
+      title.textContent = `Watchers of this node, ${got.node}`;
       const again = h("button", { type: "button", on: { click: load } }, "Refresh");
       const rows = got.ranges.map((w) => [
         h("a", { class: "mono", href: `#/${w.range_end ? "keys" : "key"}/${toLink(fromBase64(w.key))}` }, range(w)),
@@ -22,7 +25,7 @@ export async function watchers(main, _, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (error.status === 401) throw error;
-      fill(body, failed(error), h("button", { type: "button", on: { click: load } }, "Try again"));
+      fill(body, failed(error, load));
     }
   }
   await load();
