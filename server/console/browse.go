@@ -66,7 +66,8 @@ func (h *Handler) keys(w http.ResponseWriter, r *http.Request) (any, error) {
 	if !p.on("details") {
 		return out, nil
 	}
-	return h.renders(func(_ http.ResponseWriter, r *http.Request) (any, error) { return out, h.describe(r, out.Keys) })(w, r)
+	details := func(_ http.ResponseWriter, r *http.Request) (any, error) { return out, h.describe(r, out.Keys) }
+	return h.renders(details)(w, r)
 }
 
 // describe reads the values of keys and counts what prefixes stand for, until detailTime or detailBytes are used up.

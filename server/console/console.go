@@ -14,7 +14,7 @@ func New(cfg Config) *Handler {
 		cfg: cfg, kv: pb.NewKVClient(cfg.Conn), auth: pb.NewAuthClient(cfg.Conn), lease: pb.NewLeaseClient(cfg.Conn),
 		watches: pb.NewWatchClient(cfg.Conn), fingerprint: newFingerprint(),
 		rendering: newRendering(),
-		counting:  make(chan struct{}, 1), watching: make(chan struct{}, maxWatching), examining: make(chan struct{}, 1),
+		counting:  make(chan struct{}, 1), examining: make(chan struct{}, 1), watching: make(chan struct{}, maxWatching),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, files())
@@ -22,8 +22,10 @@ func New(cfg Config) *Handler {
 	for path, read := range map[string]endpoint{
 		"session": h.session, "status": h.status, "sizes": h.sizes,
 		"keys": h.keys, "search": h.search,
-		"key": h.renders(h.key), "raw": h.renders(h.raw), "history": h.renders(h.history), "compare": h.renders(h.compare),
-		"members": h.members, "doctor": h.doctor, "leases": h.leases, "watchers": h.watchers, "removal": h.removal, "access": h.access, "samples": h.samples,
+		"key": h.renders(h.key), "raw": h.renders(h.raw),
+		"history": h.renders(h.history), "compare": h.renders(h.compare),
+		"members": h.members, "doctor": h.doctor, "leases": h.leases, "watchers": h.watchers,
+		"removal": h.removal, "access": h.access, "samples": h.samples,
 	} {
 		mux.Handle("GET "+Path+"api/"+path, ownPages(h.answers(read)))
 	}

@@ -137,6 +137,7 @@ func TestWatchersOfTheNode(t *testing.T) {
 	<-c.Watch(t.Context(), "one", clientv3.WithCreatedNotify())
 	b := newBrowser(t, address)
 	got := b.ok(b.ask("watchers"))
+	require.Equal(t, "n1", got["node"])
 	require.EqualValues(t, 2, got["count"])
 	ranges := got["ranges"].([]any)
 	require.Equal(t, "/pods/", text(t, ranges[0].(object2)["key"]))

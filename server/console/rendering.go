@@ -34,11 +34,12 @@ type rendering struct {
 }
 
 func newRendering() *rendering {
-	return &rendering{slots: semaphore.NewWeighted(int64(min(max(1, runtime.GOMAXPROCS(0)/4), 4))), patience: renderingPatience, of: map[string]int{}}
+	slots := min(max(1, runtime.GOMAXPROCS(0)/4), 4)
+	return &rendering{slots: semaphore.NewWeighted(int64(slots)), patience: renderingPatience, of: map[string]int{}}
 }
 
 var (
-	errTooManyRendering = failure{http.StatusTooManyRequests, "too many requests show or compare values at the same time: try again"}
+	errTooManyRendering = failure{http.StatusTooManyRequests, "too many requests show or compare values: try again"}
 	errRenderingBusy    = failure{http.StatusServiceUnavailable, "other requests that show or compare values take too long: try again"}
 )
 

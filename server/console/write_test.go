@@ -94,7 +94,7 @@ func TestAuthenticationHidesEverythingWithoutLogin(t *testing.T) {
 	session := b.ok(b.ask("session"))
 	require.Equal(t, true, session["auth_enabled"])
 	require.Equal(t, false, session["may_write"])
-	for _, path := range []string{"status", "sizes", "keys", "key?key=" + param("/app/a"), "history?key=" + param("/app/a"), "access"} {
+	for _, path := range []string{"status", "members", "doctor", "sizes", "keys", "key?key=" + param("/app/a"), "history?key=" + param("/app/a"), "access"} {
 		resp, body := b.do(http.MethodGet, "/ui/api/"+path, nil, nil)
 		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
 		require.JSONEq(t, `{"error":"etcdserver: user name is empty"}`, body, path)
