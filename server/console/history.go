@@ -15,7 +15,7 @@ const (
 	maxHistoryPage     = 50
 	// historyBytes bounds the values of a page. It ends earlier once those that are made readable are renderBytes.
 	historyBytes = 8 << 20
-	renderBytes  = 2 << 20
+	renderBytes  = 1 << 20
 )
 
 // historyBody is a page of the versions of a key, newest first.
