@@ -56,6 +56,10 @@ func testHandler(change func(*Config)) *Handler {
 // visit asks for an address as a visitor from a host of his own.
 func visit(ctx context.Context, h *Handler, host, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, Path+"api/"+path, nil)
+	if path == "object" {
+		r = httptest.NewRequestWithContext(ctx, http.MethodPost, Path+"api/"+path, strings.NewReader(`{}`))
+		r.Header.Set("Content-Type", "application/json")
+	}
 	r.RemoteAddr = host + ":1234"
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -109,18 +113,24 @@ func TestRequestsThatRenderWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestRequestsThatRenderDoNotWaitForEver: the one that works takes too long.
+func (k *blockedKeys) Children(context.Context, *read.ChildrenRequest) (*read.Children, error) {
+	return &read.Children{}, nil
+}
+
+// TestRequestsThatRenderDoNotWaitForEver: the one that works takes too long. Each request that renders waits for it.
 func TestRequestsThatRenderDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := &blockedKeys{release: make(chan struct{})}
-		h := testHandler(func(c *Config) { c.Keys = keys })
-		require.NoError(t, h.rendering.slots.Acquire(t.Context(), 1))
+		h := testHandler(func(c *Config) { c.Keys, c.Write = keys, true })
 		for h.rendering.slots.TryAcquire(1) {
 		}
-		w := visit(t.Context(), h, "192.0.2.1", oneHistory)
-		require.Equal(t, http.StatusServiceUnavailable, w.Code)
-		require.Contains(t, w.Body.String(), errRenderingBusy.text)
+		for _, path := range []string{oneHistory, "key?key=YQ", "raw?key=YQ", "compare?key=YQ", "keys?details=1", "object"} {
+			w := visit(t.Context(), h, "192.0.2.1", path)
+			require.Equal(t, http.StatusServiceUnavailable, w.Code, path)
+			require.Contains(t, w.Body.String(), errRenderingBusy.text, path)
+		}
 		require.Zero(t, keys.asked)
+		require.Equal(t, http.StatusOK, visit(t.Context(), h, "192.0.2.1", "keys").Code)
 	})
 }
 
