@@ -44,12 +44,12 @@ func TestDoctorOnEachProduct(t *testing.T) {
 
 // TestTheConsoleShowsWhatDoctorFinds: in the process that serves the database, which goes on serving.
 func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
-	raw := map[string]string{"SQLite": sqliteURL(t)}
-	if server := enginetest.StartServer(t); server != nil {
-		raw["server"] = newUser(t, server.URL(), "ALL PRIVILEGES")
-	}
-	for name, raw := range raw {
+	for name, database := range map[string]func(t *testing.T) string{
+		"SQLite": func(t *testing.T) string { return sqliteURL(t) },
+		"server": func(t *testing.T) string { return newUser(t, enginetest.StartServer(t).URL(), "ALL PRIVILEGES") },
+	} {
 		t.Run(name, func(t *testing.T) {
+			raw := database(t)
 			n := startNode(t, "serve", "--console", "--datastore", raw)
 			for i := range 3 {
 				_, err := n.client(t).Put(t.Context(), "k", fmt.Sprint(i))
