@@ -50,6 +50,9 @@ type URL struct {
 type TLS struct {
 	Mode          string // TLSOff, TLSVerify, TLSSkipVerify or TLSPreferred
 	CA, Cert, Key string // paths of PEM files, "" for none
+	// ServerKey is the path of a PEM file with the server's RSA key, which protects the password
+	// without TLS; "" for none.
+	ServerKey string
 }
 
 // Modes of TLS.
@@ -94,6 +97,8 @@ var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 //	            if the server can; do not (the default, unless a file is named)
 //	tls-ca=     PEM file of the authorities to verify the server with
 //	tls-cert=, tls-key=  PEM files of the client's certificate
+//	server-public-key=  PEM file of the server's RSA key, which encrypts the
+//	            password without TLS
 //	socket=     path of the server's Unix socket, in place of the one host
 //	timeout=    bound on dialling and on each read and write of the connection,
 //	            as a Go duration; 30s
@@ -270,6 +275,8 @@ func (d *URL) set(name, value string) error {
 		d.TLS.Cert = value
 	case "tls-key":
 		d.TLS.Key = value
+	case "server-public-key":
+		d.TLS.ServerKey = value
 	case "socket":
 		if !strings.HasPrefix(value, "/") {
 			return badURL("parameter socket is %q: it must be an absolute path", value)
@@ -284,7 +291,7 @@ func (d *URL) set(name, value string) error {
 	case "charset", "collation":
 		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make escaping unsafe", name)
 	default:
-		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key, socket or timeout", name)
+		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key, server-public-key, socket or timeout", name)
 	}
 	return nil
 }
@@ -302,6 +309,9 @@ func (d *URL) checkTLS(given bool) error {
 		return badURL("tls=%s does not verify the server: tls-ca would be ignored", t.Mode)
 	case files && t.Mode == "":
 		t.Mode = TLSVerify
+	}
+	if t.ServerKey != "" && t.Mode != "" {
+		return badURL("server-public-key protects the password without TLS; inside TLS only tls=true or tls-ca does")
 	}
 	return nil
 }
@@ -335,7 +345,7 @@ func (d URL) String() string {
 		u.User = url.UserPassword(d.User, "xxxxx")
 	}
 	q := url.Values{}
-	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key, "socket": d.Socket} {
+	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key, "server-public-key": d.TLS.ServerKey, "socket": d.Socket} {
 		if value != "" {
 			q.Set(name, value)
 		}

@@ -23,6 +23,7 @@ func TestParseURL(t *testing.T) {
 		"MariaDB://u@[::1]/n?tls=true":                  {Dialect: "mysql", Address: "[::1]:3306", User: "u", Database: "n"},
 		"tidb://u%40x:p@h/n?timeout=5s":                 {Dialect: "mysql", Address: "h:4000", User: "u@x", Database: "n"},
 		"mysql://u:p@h/n?tls-ca=a&tls-cert=b&tls-key=c": {Dialect: "mysql", Address: "h:3306", User: "u", Database: "n"},
+		"mysql://u:p@h/n?server-public-key=a":           {Dialect: "mysql", Address: "h:3306", User: "u", Database: "n"},
 	} {
 		u, err := sqlstore.ParseURL(raw)
 		if err != nil {
@@ -76,6 +77,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"mysql://u:s3cret@h/n?tls-cert=a":                    "go together",
 		"mysql://u:s3cret@h/n?tls=false&tls-ca=a":            "contradicts",
 		"mysql://u:s3cret@h/n?tls=skip-verify&tls-ca=a":      "ignored",
+		"mysql://u:s3cret@h/n?server-public-key=a&tls=true":  "without TLS",
 		"mysql://u:s3cret@h/n?timeout=5":                     `"5"`,
 		"mysql://u:s3cret@h/n?timeout=-5s":                   `"-5s"`,
 		"mysql://u:s3cret@h/n?sql_mode=ANSI&tls=skip-verify": `"sql_mode"`,

@@ -39,8 +39,8 @@ transaction of it lasts. For an SQLite file it runs on the same host as the serv
 FILE must not exist. It appears under its name once it is complete and on disk, with mode 0600.
 Until then its directory holds temporary files, of up to twice the size of the backup.`,
 		Example: `  sqlbrain backup /backups/monday.db --data-dir /var/lib/sqlbrain
-  sqlbrain backup monday.db --datastore 'mysql://user:password@db.example/sqlbrain'
-  sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other'`,
+  sqlbrain backup monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
+  sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], output) },
 	}

@@ -39,8 +39,8 @@ raises the revision from the recorded one, and removes the record. Stop all serv
 seconds for the proof, and changes nothing if one does. --force skips that.
 
 recover shows what the database holds, and changes nothing unless --yes is given.`,
-		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain'
-  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain' --yes`,
+		Example: `  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
+  sqlbrain recover --datastore 'mysql://user:password@db.example/sqlbrain?tls=true' --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), output) },
 	}

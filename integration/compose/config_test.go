@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // databases are the profiles: what each starts, and in which order.
@@ -53,6 +55,10 @@ func TestConfig(t *testing.T) {
 				require.Equal(t, "service_completed_successfully", s.DependsOn[migrate].Condition)
 				require.Equal(t, "verify", env["SQLBRAIN_MIGRATE"])
 				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env["SQLBRAIN_DATASTORE"])
+				if u, err := sqlstore.ParseURL(env["SQLBRAIN_DATASTORE"]); want.database == "mysql" {
+					require.NoError(t, err)
+					require.Equal(t, volumeAt(services["mysql"], path.Dir(u.Socket)), volumeAt(s, path.Dir(u.Socket)), "else MySQL would be sent the password over the network")
+				}
 				require.Equal(t, "https://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"], "members find each other by the service's name")
 				require.Equal(t, "http://127.0.0.1:"+[]string{"2379", "22379", "32379"}[i], env["SQLBRAIN_ADVERTISE_CLIENT_URLS"])
 				require.Len(t, s.Ports, 1, "the peer port stays inside")
@@ -85,6 +91,15 @@ func TestConfig(t *testing.T) {
 	for _, part := range []string{"tikv", "pd"} {
 		require.Equal(t, tag(all, "tidb", "pingcap/tidb"), tag(all, part, "pingcap/"+part), "one release of all")
 	}
+}
+
+// volumeAt returns the source of the volume that a service has at target.
+func volumeAt(s service, target string) string {
+	at := slices.IndexFunc(s.Volumes, func(v serviceVolume) bool { return v.Target == target })
+	if at < 0 {
+		return s.Image + " has none"
+	}
+	return s.Volumes[at].Source
 }
 
 func TestSQLiteConfig(t *testing.T) {

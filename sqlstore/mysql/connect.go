@@ -2,9 +2,12 @@ package mysql
 
 import (
 	"context"
+	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql/driver"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -28,17 +31,95 @@ func connectors(u *sqlstore.URL) (bounded, patient []driver.Connector, err error
 		}
 		unbounded := cfg.Clone()
 		unbounded.ReadTimeout = 0
-		p, err := mysql.NewConnector(unbounded)
+		p, err := newConnector(&one, unbounded)
 		if err != nil {
-			return nil, nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+			return nil, nil, err
 		}
-		b, err := mysql.NewConnector(cfg)
+		b, err := newConnector(&one, cfg)
 		if err != nil {
-			return nil, nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+			return nil, nil, err
 		}
 		bounded, patient = append(bounded, b), append(patient, p)
 	}
 	return bounded, patient, nil
+}
+
+// connector connects to one server.
+type connector struct {
+	url           *sqlstore.URL
+	network, addr string
+	dial          func(ctx context.Context, network, addr string) (net.Conn, error)
+	known         driver.Connector // to a server that TLS verifies, or on this machine
+	unknown       driver.Connector // to others; nil if TLS verifies all
+	tls           *tls.Config      // of the connections to others
+}
+
+// attempt is what the driver connects with.
+type attempt struct {
+	conn     net.Conn
+	password string
+}
+
+type attemptKey struct{}
+
+func newConnector(u *sqlstore.URL, cfg *mysql.Config) (*connector, error) {
+	c := &connector{url: u, network: cfg.Net, addr: cfg.Addr, dial: (&net.Dialer{Timeout: u.Timeout}).DialContext, tls: cfg.TLS}
+	cfg = cfg.Clone()
+	cfg.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return ctx.Value(attemptKey{}).(attempt).conn, nil
+	}
+	err := cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, to *mysql.Config) error {
+		to.Passwd = ctx.Value(attemptKey{}).(attempt).password
+		return nil
+	}))
+	if err == nil {
+		c.known, err = mysql.NewConnector(cfg)
+	}
+	if err == nil && u.TLS.Mode != sqlstore.TLSVerify {
+		cfg.TLS = nil // see login
+		c.unknown, err = mysql.NewConnector(cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+	}
+	return c, nil
+}
+
+// Connect implements driver.Connector.
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	password, err := c.url.Password(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.dial(ctx, c.network, c.addr)
+	if err != nil {
+		return nil, err
+	}
+	if c.unknown == nil || isLocal(conn) {
+		return c.known.Connect(context.WithValue(ctx, attemptKey{}, attempt{conn, password}))
+	}
+	l := &login{
+		Conn: conn, tcp: conn, tls: c.tls, optional: c.url.TLS.Mode == sqlstore.TLSPreferred, keyed: c.url.TLS.ServerKey != "", timeout: c.url.Timeout,
+	}
+	made, err := c.unknown.Connect(context.WithValue(ctx, attemptKey{}, attempt{l, password}))
+	if err != nil && l.err != nil && ctx.Err() == nil {
+		err = l.err
+	}
+	return made, err
+}
+
+// Driver implements driver.Connector.
+func (*connector) Driver() driver.Driver { return &mysql.MySQLDriver{} }
+
+// isLocal reports whether a connection does not leave this machine.
+func isLocal(conn net.Conn) bool {
+	switch a := conn.RemoteAddr().(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	}
+	return false
 }
 
 // configOf returns what the driver needs to know to connect to u, which names one server.
@@ -58,12 +139,10 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 	cfg.MaxAllowedPacket = 0 // ask the server
 	// Servers request tokens in clear text. Only a verified server may.
 	cfg.AllowCleartextPasswords = u.TLS.Mode == sqlstore.TLSVerify
-	err := cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
-		c.Passwd, err = u.Password(ctx)
-		return err
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+	if u.TLS.ServerKey != "" {
+		if err := setServerKey(cfg, u.TLS.ServerKey); err != nil {
+			return nil, fmt.Errorf("sqlstore: server-public-key: %w", err)
+		}
 	}
 	if u.TLS.Mode == sqlstore.TLSOff {
 		return cfg, nil
@@ -95,6 +174,29 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 		cfg.TLS.Certificates = []tls.Certificate{pair}
 	}
 	return cfg, nil
+}
+
+// setServerKey sets the RSA key with which the driver encrypts a password that the server asks for.
+func setServerKey(cfg *mysql.Config, path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return fmt.Errorf("%s holds no key in PEM form", path)
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(*rsa.PublicKey)
+	if !ok {
+		return fmt.Errorf("%s holds no RSA key", path)
+	}
+	cfg.ServerPubKey = fmt.Sprintf("%x", sha256.Sum256(block.Bytes))
+	mysql.RegisterServerPubKey(cfg.ServerPubKey, key) // a key has one name
+	return nil
 }
 
 const (

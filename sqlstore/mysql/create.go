@@ -28,12 +28,12 @@ func CreateDatabase(ctx context.Context, u *sqlstore.URL) (created bool, err err
 	if err != nil {
 		return false, err
 	}
-	missing, err := databaseMissing(ctx, cfg)
+	missing, err := databaseMissing(ctx, u, cfg)
 	if err != nil || !missing {
 		return false, err
 	}
 	cfg.DBName = ""
-	return true, onConnection(ctx, cfg, func(conn *sql.Conn) error {
+	return true, onConnection(ctx, u, cfg, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, composeCreate, u.Database)
 		if err == nil {
 			_, err = conn.ExecContext(ctx, prepareCreate)
@@ -48,8 +48,8 @@ func CreateDatabase(ctx context.Context, u *sqlstore.URL) (created bool, err err
 	})
 }
 
-func databaseMissing(ctx context.Context, cfg *mysql.Config) (bool, error) {
-	err := onConnection(ctx, cfg, func(*sql.Conn) error { return nil })
+func databaseMissing(ctx context.Context, u *sqlstore.URL, cfg *mysql.Config) (bool, error) {
+	err := onConnection(ctx, u, cfg, func(*sql.Conn) error { return nil })
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == unknownDatabase {
 		return true, nil
 	}
@@ -57,8 +57,8 @@ func databaseMissing(ctx context.Context, cfg *mysql.Config) (bool, error) {
 }
 
 // onConnection runs f on a separate connection.
-func onConnection(ctx context.Context, cfg *mysql.Config, f func(*sql.Conn) error) (err error) {
-	connector, err := mysql.NewConnector(cfg)
+func onConnection(ctx context.Context, u *sqlstore.URL, cfg *mysql.Config, f func(*sql.Conn) error) (err error) {
+	connector, err := newConnector(u, cfg)
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,8 @@ func (p *dsnParams) read(query string) error {
 		switch {
 		case name == "tls":
 			p.tls = strings.ToLower(value)
+		case name == "server-public-key": // sqlbrain's own
+			p.out.Set(name, value)
 		case name == "allowFallbackToPlaintext":
 			p.fallback = value == "true" || value == "1"
 		case name == "timeout", name == "readTimeout", name == "writeTimeout":
@@ -123,7 +125,7 @@ func (p *dsnParams) read(query string) error {
 		case slices.Contains(ownParams, name):
 			p.notes = append(p.notes, fmt.Sprintf("the parameter %s of --endpoint has no effect: sqlbrain configures its connections itself", name))
 		default:
-			return fmt.Errorf("parameter %.40q of mysql:// is not supported: use tls, timeout, readTimeout or writeTimeout; sqlbrain sets the variables of its sessions itself", name)
+			return fmt.Errorf("parameter %.40q of mysql:// is not supported: use tls, server-public-key, timeout, readTimeout or writeTimeout; sqlbrain sets the variables of its sessions itself", name)
 		}
 	}
 	return nil

@@ -33,6 +33,7 @@ func TestEndpoints(t *testing.T) {
 		{"mysql://", files, "mysql://root@127.0.0.1:3306/kubernetes?" + tls, 0},
 		{"mysql://u:p@unix(/run/my.sock)/db?charset=utf8mb4&parseTime=true", tlsFiles{}, "mysql://u:p@localhost/db?socket=%2Frun%2Fmy.sock", 2},
 		{"mysql://u:p@tcp(h:1)/db?tls=skip-verify&timeout=5s", tlsFiles{}, "mysql://u:p@h:1/db?tls=skip-verify", 0},
+		{"mysql://u:p@tcp(h:1)/db?server-public-key=%2Fkey.pem", tlsFiles{}, "mysql://u:p@h:1/db?server-public-key=%2Fkey.pem", 0},
 		{"mysql://u:p@tcp(h:1)/db?timeout=90s", tlsFiles{}, "mysql://u:p@h:1/db?timeout=1m30s", 0},
 		{"mysql://u:p@tcp(h:1)/db?timeout=5s&readTimeout=10s&writeTimeout=10s", tlsFiles{}, "mysql://u:p@h:1/db?timeout=10s", 0},
 		{"mysql://u:p@tcp(h:1)/db?tls=preferred", tlsFiles{}, "mysql://u:p@h:1/db?tls=preferred", 0},
