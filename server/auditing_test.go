@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -200,34 +201,52 @@ func TestForwardedCallsAreAuditedOnceWithTheClient(t *testing.T) {
 	}
 }
 
+// A client says nothing about its address that is believed, on a Unix socket neither.
 func TestCallsOverHTTPAreAuditedWithTheirClient(t *testing.T) {
+	for url, remote := range map[string]string{
+		loopback: `^127\.0\.0\.1(:\d+)?$`,
+		"unix://" + filepath.Join(t.TempDir(), "s"): `^@$`,
+	} {
+		t.Run(strings.Split(url, ":")[0], func(t *testing.T) { auditedOverHTTP(t, url, remote) })
+	}
+}
+
+func auditedOverHTTP(t *testing.T, url, remote string) {
 	change, lines := audited(t)
-	s := startBackend(t, cheap, change, func(c *Config) { c.Console = true })
+	s := startBackend(t, cheap, change, func(c *Config) { c.Console, c.ListenClientURLs = true, []string{url} })
 	addUsers(t, newClient(t, s))
+	base := s.ClientURLs()[0]
+	client := &http.Client{Transport: &http.Transport{}}
+	if path, ok := strings.CutPrefix(base, "unix://"); ok {
+		base = "http://localhost"
+		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	}
+	defer client.CloseIdleConnections()
 	post := func(path, body string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+path, bytes.NewReader([]byte(body)))
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, base+path, bytes.NewReader([]byte(body)))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-Forwarded-For", "203.0.113.9")
 		r.Header.Set("Grpc-Metadata-X-Forwarded-For", "203.0.113.9")
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := client.Do(r)
 		require.NoError(t, err)
 		require.NotEqual(t, http.StatusOK, resp.StatusCode)
 		require.NoError(t, resp.Body.Close())
 	}
-	defer http.DefaultClient.CloseIdleConnections()
 	post("/v3/auth/authenticate", `{"name":"ann","password":"wrong"}`)
 	post("/v3/kv/put", `{"key":"YQ=="}`)
 	post("/ui/api/login", `{"name":"ann","password":"wrong"}`)
-	resp, err := http.Get(s.ClientURLs()[0] + "/ui/api/keys")
+	resp, err := client.Get(base + "/ui/api/keys")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	var got []auditLine
 	for _, line := range lines() {
 		if line.Event != "change" {
 			got = append(got, line)
-			require.Regexp(t, `^127\.0\.0\.1(:\d+)?$`, line.Remote, line.text)
+			require.Regexp(t, remote, line.Remote, line.text)
 		}
 	}
 	require.Equal(t, []string{

@@ -1,55 +1,123 @@
 package audit
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
 
 const (
-	// limitRate is how many events a second of one kind are recorded that clients can cause
-	// without permission. limitBurst is how many of them at once.
-	limitRate  = 10
-	limitBurst = 200
+	// sourceRate is how many events a second of one kind are recorded of one source that can cause
+	// them without permission. sourceBurst is how many of them at once.
+	sourceRate  = 2
+	sourceBurst = 50
+	// addressRate and addressBurst are the same for all sources together that are not
+	// authenticated: there may be any number of them.
+	addressRate  = 20
+	addressBurst = 500
+	// maxSources bounds the sources of a kind that are remembered: so many that are authenticated,
+	// and so many that are not.
+	maxSources = 1024
 	// suppressedInterval is the least time between two lines that count suppressed events.
 	suppressedInterval = 10 * time.Second
 )
 
+// Source is what caused an event: the user or the common name of the certificate of an
+// authenticated client, else its address. Each has a limit, so that no client can hide what
+// another one does.
+type Source struct {
+	Name          string
+	Authenticated bool
+}
+
+// bucket bounds a rate.
+type bucket struct {
+	tokens float64
+	at     time.Time // when tokens was right
+}
+
+// fill adds what has accrued since the last call. A new bucket is full.
+func (b *bucket) fill(now time.Time, rate, burst float64) {
+	if b.at.IsZero() {
+		b.tokens = burst
+	} else if passed := now.Sub(b.at); passed > 0 {
+		b.tokens = min(burst, b.tokens+rate*passed.Seconds())
+	}
+	b.at = now
+}
+
 // limit bounds the rate of events of one kind, and counts the others. Log.mu guards it.
 type limit struct {
-	tokens   float64
-	at       time.Time // when tokens was right
-	missing  int64     // events suppressed since the last line about them
-	since    time.Time // when the first of them was
-	reported time.Time
+	users, addresses *simplelru.LRU[string, *bucket]
+	all              bucket    // of addresses
+	missing          int64     // events suppressed since the last line about them
+	since            time.Time // when the first of them was
+	by               []string  // the first sources of them
+	reported         time.Time
 }
 
-// admits reports whether an event may be recorded at now.
-func (l *limit) admits(now time.Time) bool {
-	if l.at.IsZero() {
-		l.tokens = limitBurst
-	} else if passed := now.Sub(l.at); passed > 0 {
-		l.tokens = min(limitBurst, l.tokens+limitRate*passed.Seconds())
+func newLimit() *limit {
+	buckets := func() *simplelru.LRU[string, *bucket] {
+		m, err := simplelru.NewLRU[string, *bucket](maxSources, nil)
+		if err != nil {
+			panic(err) // the size is not positive
+		}
+		return m
 	}
-	l.at = now
-	if l.tokens < 1 {
-		l.suppress(now)
-		return false
-	}
-	l.tokens--
-	return true
+	return &limit{users: buckets(), addresses: buckets()}
 }
 
-func (l *limit) suppress(now time.Time) {
+// admits reports whether an event of a source may be recorded at now.
+func (l *limit) admits(now time.Time, source Source) bool {
+	sources := l.addresses
+	if source.Authenticated {
+		sources = l.users
+	}
+	b, ok := sources.Get(source.Name)
+	if !ok {
+		b = &bucket{}
+		sources.Add(source.Name, b)
+	}
+	b.fill(now, sourceRate, sourceBurst)
+	admitted := b.tokens >= 1
+	if admitted && !source.Authenticated {
+		// Half is left for addresses that were quiet, else a flood from many addresses would hide them.
+		least := 1.0
+		if b.tokens < sourceBurst {
+			least = addressBurst / 2
+		}
+		b.tokens--
+		l.all.fill(now, addressRate, addressBurst)
+		if admitted = l.all.tokens >= least; admitted {
+			l.all.tokens--
+		}
+	} else if admitted {
+		b.tokens--
+	}
+	if !admitted {
+		l.suppress(now, source)
+	}
+	return admitted
+}
+
+func (l *limit) suppress(now time.Time, source Source) {
 	if l.missing == 0 {
-		l.since = now
+		l.since, l.by = now, nil
 	}
 	l.missing++
+	if len(l.by) < maxList && !slices.Contains(l.by, source.Name) {
+		l.by = append(l.by, source.Name)
+	}
 }
 
-// due returns how many events a line has to count at now, and since when; 0 if there is no
-// line to write yet.
-func (l *limit) due(now time.Time, last bool) (missing int64, since time.Time) {
+// due returns how many events a line has to count at now, since when, and the first of their
+// sources; 0 if there is no line to write yet.
+func (l *limit) due(now time.Time, last bool) (missing int64, since time.Time, by []string) {
 	if l.missing == 0 || !last && now.Sub(l.reported) < suppressedInterval {
-		return 0, since
+		return 0, since, nil
 	}
-	missing, since = l.missing, l.since
+	missing = l.missing
 	l.missing, l.reported = 0, now
-	return missing, since
+	return missing, l.since, l.by
 }

@@ -80,6 +80,7 @@ type Log struct {
 // entry is a line on its way to the sink.
 type entry struct {
 	record slog.Record
+	source Source
 	change bool
 	done   chan struct{} // closed when it was written, or went to the process log; may be nil
 }
@@ -157,20 +158,20 @@ const (
 	fateLost   = "lost"
 )
 
-// Record records an event, which describe makes if it is not suppressed. ok says that the
-// request succeeded. Record returns when a successful change is written, after one second at
+// Record records an event of source, which describe makes if it is not suppressed. ok says that
+// the request succeeded. Record returns when a successful change is written, after one second at
 // most, and does not wait for other events.
-func (l *Log) Record(kind Kind, ok bool, describe func() Event) {
+func (l *Log) Record(kind Kind, source Source, ok bool, describe func() Event) {
 	if l == nil {
 		return
 	}
 	l.events.WithLabelValues(string(kind)).Inc()
-	if !ok && !l.admits(kind) {
+	if !ok && !l.admits(kind, source) {
 		l.suppressed(kind)
 		return
 	}
 	event := describe()
-	l.submit(kind, entry{record: event.record(kind, l.now()), change: ok})
+	l.submit(kind, entry{record: event.record(kind, l.now()), source: source, change: ok})
 }
 
 // suppressed notes that an event was suppressed.
@@ -194,16 +195,16 @@ func (l *Log) own(kind Kind, attrs ...slog.Attr) slog.Record {
 	return r
 }
 
-func (l *Log) admits(kind Kind) bool {
+func (l *Log) admits(kind Kind, source Source) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.limit(kind).admits(l.now())
+	return l.limit(kind).admits(l.now(), source)
 }
 
 // limit returns the limit of a kind. mu must be held.
 func (l *Log) limit(kind Kind) *limit {
 	if l.limits[kind] == nil {
-		l.limits[kind] = &limit{}
+		l.limits[kind] = newLimit()
 	}
 	return l.limits[kind]
 }
@@ -218,7 +219,7 @@ func (l *Log) submit(kind Kind, e entry) {
 			}
 		}
 		l.mu.Lock()
-		l.limit(kind).suppress(l.now())
+		l.limit(kind).suppress(l.now(), e.source)
 		l.mu.Unlock()
 		l.suppressed(kind)
 		return
@@ -352,8 +353,8 @@ func (l *Log) count(last bool) {
 	l.mu.Lock()
 	var records []slog.Record
 	for _, kind := range slices.Sorted(maps.Keys(l.limits)) {
-		if missing, since := l.limits[kind].due(l.now(), last); missing > 0 {
-			records = append(records, l.own(suppressed, slog.String("of", string(kind)), slog.Int64("count", missing), slog.Time("since", since)))
+		if missing, since, by := l.limits[kind].due(l.now(), last); missing > 0 {
+			records = append(records, l.own(suppressed, slog.String("of", string(kind)), slog.Int64("count", missing), slog.Time("since", since), List("by", by)))
 		}
 	}
 	l.mu.Unlock()

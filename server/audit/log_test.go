@@ -81,12 +81,14 @@ func kinds(lines []map[string]any) (out []string) {
 	return out
 }
 
+var from = Source{Name: "192.0.2.1"}
+
 func event() Event { return Event{Method: "/m", User: "ann", Remote: "192.0.2.1:5", Code: "OK"} }
 
 func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l, _ := newTestLog(t, path)
-	l.Record(Change, true, func() Event {
+	l.Record(Change, from, true, func() Event {
 		return Event{
 			Method: "/etcdserverpb.Auth/UserAdd", User: "root", Certificate: "cn", Remote: "192.0.2.1:5", RequestID: "1f", Code: "OK",
 			Target: []slog.Attr{Text("name", "ann"), List("urls", []string{"a", "b"})},
@@ -107,7 +109,7 @@ func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	require.Equal(t, fileMode, info.Mode().Perm())
 	closeLog(l)
 	require.Equal(t, []string{"start", "change", "stop"}, kinds(linesOf(t, path)))
-	l.Record(Change, true, event) // must not block or panic
+	l.Record(Change, from, true, event) // must not block or panic
 }
 
 func TestLinesAreBoundedAndCannotBeForged(t *testing.T) {
@@ -122,7 +124,7 @@ func TestLinesAreBoundedAndCannotBeForged(t *testing.T) {
 	for i := range attrs {
 		attrs[i] = List(fmt.Sprint(i), many)
 	}
-	l.Record(Change, true, func() Event {
+	l.Record(Change, from, true, func() Event {
 		return Event{Method: "/m", User: long, Certificate: long, Remote: long, Error: long, Target: attrs}
 	})
 	lines := linesOf(t, path)
@@ -135,27 +137,30 @@ func TestLinesAreBoundedAndCannotBeForged(t *testing.T) {
 	require.Less(t, len(content), 1<<20)
 }
 
-func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
+// still returns a change of a log whose clock stands, and what moves it on.
+func still() (change func(*Log), pass func(time.Duration)) {
 	var mu sync.Mutex
 	now := time.Now()
-	l, _ := newTestLog(t, path, func(l *Log) {
-		l.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	})
+	change = func(l *Log) { l.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now } }
+	return change, func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+}
+
+func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	clock, pass := still()
+	l, _ := newTestLog(t, path, clock)
 	described := 0
-	for range limitBurst + 5000 {
-		l.Record(Denied, false, func() Event { described++; return event() })
+	for range sourceBurst + 5000 {
+		l.Record(Denied, from, false, func() Event { described++; return event() })
 	}
-	require.Equal(t, limitBurst, described, "what is suppressed costs nothing")
-	l.Record(LoginFailed, false, event) // another kind has its own limit
-	for range 3 * limitBurst {
-		l.Record(Change, true, event)
+	require.Equal(t, sourceBurst, described, "what is suppressed costs nothing")
+	l.Record(LoginFailed, from, false, event) // another kind has its own limit
+	for range 3 * sourceBurst {
+		l.Record(Change, from, true, event)
 	}
-	mu.Lock()
-	now = now.Add(time.Second)
-	mu.Unlock()
-	for range 2 * limitRate {
-		l.Record(Denied, false, event)
+	pass(time.Second)
+	for range 2 * sourceRate {
+		l.Record(Denied, from, false, event)
 	}
 	closeLog(l)
 	count := map[string]int{}
@@ -165,25 +170,62 @@ func TestFloodsAreCountedAndChangesGetThrough(t *testing.T) {
 		if line["event"] == "suppressed" {
 			require.Equal(t, "denied", line["of"])
 			require.NotEmpty(t, line["since"])
+			require.Equal(t, []any{from.Name}, line["by"])
 			suppressions += line["count"].(float64)
 		}
 	}
-	require.Equal(t, limitBurst+limitRate, count["denied"])
-	require.EqualValues(t, 5000+limitRate, suppressions)
-	require.Equal(t, 3*limitBurst, count["change"])
+	require.Equal(t, sourceBurst+sourceRate, count["denied"])
+	require.EqualValues(t, 5000+sourceRate, suppressions)
+	require.Equal(t, 3*sourceBurst, count["change"])
 	require.Equal(t, 1, count["login_failed"])
-	require.EqualValues(t, 5000+limitRate, testutil.ToFloat64(l.suppressions.WithLabelValues("denied")))
+	require.EqualValues(t, 5000+sourceRate, testutil.ToFloat64(l.suppressions.WithLabelValues("denied")))
+}
+
+func TestAFloodDoesNotHideOtherSources(t *testing.T) {
+	clock, pass := still()
+	l, _ := newTestLog(t, filepath.Join(t.TempDir(), "audit.log"), clock)
+	recorded := func(s Source) (is bool) {
+		// Not by Record: in this test the queue would be full.
+		return l.admits(Denied, s)
+	}
+	flood := func(addresses int) {
+		for range 10 * sourceBurst {
+			for i := range addresses {
+				recorded(Source{Name: fmt.Sprint("198.51.100.", i)})
+			}
+		}
+	}
+	flood(300)
+	require.True(t, recorded(Source{Name: "192.0.2.1"}), "of an address that was quiet")
+	for range 2 * sourceBurst {
+		recorded(Source{Name: "eve", Authenticated: true})
+	}
+	require.False(t, recorded(Source{Name: "eve", Authenticated: true}))
+	require.True(t, recorded(Source{Name: "ann", Authenticated: true}))
+	require.True(t, recorded(Source{Name: "198.51.100.1", Authenticated: true}), "a user of that name is no address")
+	pass(time.Hour)
+	lines := 0
+	for i := range 10 * maxSources {
+		if recorded(Source{Name: fmt.Sprint(i)}) {
+			lines++
+		}
+	}
+	require.Equal(t, addressBurst, lines)
+	limit := l.limits[Denied]
+	require.Equal(t, maxSources, limit.addresses.Len())
+	require.Equal(t, 3, limit.users.Len())
+	require.Len(t, limit.by, maxList)
 }
 
 func TestFileIsReopenedAfterARotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l, _ := newTestLog(t, path)
 	require.NoError(t, os.Rename(path, path+".1"))
-	l.Record(Change, true, event)
+	l.Record(Change, from, true, event)
 	require.Equal(t, []string{"start"}, kinds(linesOf(t, path+".1")))
 	require.Equal(t, []string{"change"}, kinds(linesOf(t, path)))
 	require.NoError(t, os.Truncate(path, 0)) // copytruncate
-	l.Record(Change, true, event)
+	l.Record(Change, from, true, event)
 	require.Equal(t, []string{"change"}, kinds(linesOf(t, path)))
 }
 
@@ -197,7 +239,7 @@ func TestChangesGoToTheProcessLogWhileTheFileCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.Symlink("/dev/full", path))
 	for range 3 {
-		l.Record(Change, true, event)
+		l.Record(Change, from, true, event)
 	}
 	require.Equal(t, 1.0, testutil.ToFloat64(l.state))
 	require.Equal(t, 3.0, testutil.ToFloat64(l.failures.WithLabelValues(fateLogged)))
@@ -207,7 +249,7 @@ func TestChangesGoToTheProcessLogWhileTheFileCannotBeWritten(t *testing.T) {
 
 	require.NoError(t, os.Remove(path))
 	eventually.True(t, "the file to be written again", func() bool { return testutil.ToFloat64(l.state) == 0 })
-	l.Record(Change, true, event)
+	l.Record(Change, from, true, event)
 	lines := linesOf(t, path)
 	require.Equal(t, []string{"resumed", "change"}, kinds(lines))
 	require.EqualValues(t, 3, lines[0]["missing"])
@@ -224,30 +266,30 @@ func (s stuck) Handle(context.Context, slog.Record) error { <-s.release; return 
 func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 	release := make(chan struct{})
 	path := filepath.Join(t.TempDir(), "audit.log")
+	clock, _ := still()
 	l, process := newTestLog(t, path, func(l *Log) {
 		l.maxWait = time.Millisecond
 		l.sink = stuck{l.sink, release}
-		now := time.Now()
-		l.now = func() time.Time { return now } // else more than limitBurst are admitted, the longer the more
+		clock(l) // else more than sourceBurst are admitted, the longer the more
 	})
 	for range queueLength {
-		l.Record(Denied, false, event) // never waits
+		l.Record(Denied, from, false, event) // never waits
 	}
 	for range queueLength + 10 { // each waits for maxWait, the last ones go to the process log
-		l.Record(Change, true, event)
+		l.Record(Change, from, true, event)
 	}
 	require.Contains(t, process.String(), `"msg":"audit"`)
 	require.NotZero(t, testutil.ToFloat64(l.failures.WithLabelValues(fateLogged)))
 	close(release)
 	closeLog(l)
-	require.EqualValues(t, limitBurst, testutil.ToFloat64(l.failures.WithLabelValues(fateLost)))
+	require.EqualValues(t, sourceBurst, testutil.ToFloat64(l.failures.WithLabelValues(fateLost)))
 }
 
 func TestProcessLogAsAuditLogIgnoresItsLevel(t *testing.T) {
 	var process buffer
 	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process, &slog.HandlerOptions{Level: slog.LevelError}))})
 	require.NoError(t, err)
-	l.Record(Change, true, event)
+	l.Record(Change, from, true, event)
 	closeLog(l)
 	require.Contains(t, process.String(), "msg=audit event=change method=/m user=ann")
 }
@@ -257,6 +299,6 @@ func TestFileThatCannotBeOpenedIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "audit log: open ")
 	l, err := Open(Config{To: Off})
 	require.NoError(t, err)
-	l.Record(Change, true, nil)
+	l.Record(Change, from, true, nil)
 	l.Close()
 }

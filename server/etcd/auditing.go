@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -44,20 +44,14 @@ func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	login, isLogin := req.(*pb.AuthenticateRequest)
 	switch {
 	case isLogin && loginFailed(err):
-		a.record(ctx, audit.LoginFailed, info.FullMethod, err, func() (*caller, []slog.Attr) {
-			who := a.caller(ctx)
-			who.user = login.Name
-			return who, nil
-		})
+		a.record(ctx, audit.LoginFailed, info.FullMethod, err, &caller{certificate: certificateOf(ctx)}, func(e *audit.Event) { e.User = login.Name })
 	case isDenial(err) && !emptyName(req):
-		a.record(ctx, audit.Denied, info.FullMethod, err, func() (*caller, []slog.Attr) {
-			if !changes {
-				who = a.caller(ctx)
-			}
-			return who, target(req)
-		})
+		if !changes {
+			who = a.caller(ctx)
+		}
+		a.record(ctx, audit.Denied, info.FullMethod, err, who, func(e *audit.Event) { e.Target = target(req) })
 	case changes:
-		a.record(ctx, audit.Change, info.FullMethod, err, func() (*caller, []slog.Attr) { return who, target(req) })
+		a.record(ctx, audit.Change, info.FullMethod, err, who, func(e *audit.Event) { e.Target = target(req) })
 	}
 	return resp, err
 }
@@ -79,7 +73,7 @@ func (a *auditor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 		kind, is = audit.Snapshot, true
 	}
 	if is {
-		a.record(ctx, kind, info.FullMethod, err, func() (*caller, []slog.Attr) { return a.caller(ctx), target(asked.message) })
+		a.record(ctx, kind, info.FullMethod, err, a.caller(ctx), func(e *audit.Event) { e.Target = target(asked.message) })
 	}
 	return err
 }
@@ -105,20 +99,20 @@ func (a *auditor) deniedWatch(ctx context.Context, key, end []byte, reason strin
 // denied records err if it is a denial, of what has no interceptor.
 func (a *auditor) denied(ctx context.Context, method string, err error, target func() []slog.Attr) {
 	if a.log != nil && isDenial(err) {
-		a.record(ctx, audit.Denied, method, err, func() (*caller, []slog.Attr) { return a.caller(ctx), target() })
+		a.record(ctx, audit.Denied, method, err, a.caller(ctx), func(e *audit.Event) { e.Target = target() })
 	}
 }
 
-func (a *auditor) record(ctx context.Context, kind audit.Kind, method string, err error, describe func() (*caller, []slog.Attr)) {
-	a.log.Record(kind, err == nil, func() audit.Event {
-		who, target := describe()
+func (a *auditor) record(ctx context.Context, kind audit.Kind, method string, err error, who *caller, complete func(*audit.Event)) {
+	a.log.Record(kind, who.source(ctx), err == nil, func() audit.Event {
 		e := audit.Event{
-			Method: method, User: who.user, Certificate: who.certificate, Remote: remoteAddress(ctx), RequestID: link.RequestID(ctx, false),
-			Code: status.Code(err).String(), Target: target,
+			Method: method, User: who.user, Certificate: who.certificate, Remote: guard.Remote(ctx), RequestID: link.RequestID(ctx, false),
+			Code: status.Code(err).String(),
 		}
 		if err != nil {
 			e.Error = status.Convert(err).Message()
 		}
+		complete(&e)
 		return e
 	})
 }
@@ -126,29 +120,25 @@ func (a *auditor) record(ctx context.Context, kind audit.Kind, method string, er
 // caller is who makes a call; without a user and a certificate it is anonymous.
 type caller struct{ user, certificate string }
 
-func (a *auditor) caller(ctx context.Context) *caller {
-	who := &caller{user: a.guard.User(withSource(ctx))}
-	if p, ok := grpcpeer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			who.certificate = info.State.VerifiedChains[0][0].Subject.CommonName
-		}
+func (c *caller) source(ctx context.Context) audit.Source {
+	if name := cmp.Or(c.user, c.certificate); name != "" {
+		return audit.Source{Name: name, Authenticated: true}
 	}
-	return who
+	return audit.Source{Name: guard.SourceAddress(ctx)}
 }
 
-// remoteAddress returns where a client's call comes from. The gateway and the console call
-// from within this process, and append the address of their client to x-forwarded-for.
-func remoteAddress(ctx context.Context) string {
-	p, ok := grpcpeer.FromContext(ctx)
-	if ok && p.Addr.Network() != "bufconn" {
-		return p.Addr.String()
+func (a *auditor) caller(ctx context.Context) *caller {
+	return &caller{user: a.guard.User(withSource(ctx)), certificate: certificateOf(ctx)}
+}
+
+// certificateOf returns the common name of the client's certificate, "" without a verified one.
+func certificateOf(ctx context.Context) string {
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			return info.State.VerifiedChains[0][0].Subject.CommonName
+		}
 	}
-	vs := metadata.ValueFromIncomingContext(ctx, "x-forwarded-for")
-	if len(vs) == 0 {
-		return ""
-	}
-	chain := vs[len(vs)-1]
-	return strings.TrimSpace(chain[strings.LastIndexByte(chain, ',')+1:])
+	return ""
 }
 
 // isDenial reports whether err, of an answer, refuses the caller. A service that is a client of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 
@@ -47,7 +48,21 @@ func NewGateway(inside *InProcess, maxMessageBytes int) (http.Handler, error) {
 			return nil, fmt.Errorf("server: gateway: %w", err)
 		}
 	}
-	return currentPaths(boundBodies(maxJSONBytes, mux)), nil
+	return currentPaths(knownRemotes(boundBodies(maxJSONBytes, mux))), nil
+}
+
+// unixRemote is the address of clients of Unix sockets, which have none, as that of a host.
+const unixRemote = "@:0"
+
+// knownRemotes gives every request the address of a host. The gateway appends that to x-forwarded-for, but
+// nothing for clients of Unix sockets, and then the last address would be one that the client chose.
+func knownRemotes(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, err := net.SplitHostPort(r.RemoteAddr); err != nil {
+			r.RemoteAddr = unixRemote
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // boundedJSON decodes values of at most maxBytes bytes, with the space before them. The

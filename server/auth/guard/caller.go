@@ -178,7 +178,7 @@ func (g *Guard) Inner(ctx context.Context) metadata.MD {
 			out.Set(commonNameKey, ai.Username)
 		}
 	}
-	out.Set("x-forwarded-for", sourceAddress(ctx))
+	out.Set("x-forwarded-for", SourceAddress(ctx))
 	return out
 }
 

@@ -99,7 +99,7 @@ const maxLoggedName = 256
 // Authenticate checks a password and returns a token for the user, and the store's
 // revision.
 func (g *Guard) Authenticate(ctx context.Context, name, password string, issue Issuer) (token string, revision int64, err error) {
-	source := sourceAddress(ctx)
+	source := SourceAddress(ctx)
 	for {
 		v, err := g.checkPassword(ctx, source, name, password)
 		switch {

@@ -2,15 +2,10 @@ package guard
 
 import (
 	"context"
-	"net"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"google.golang.org/grpc/metadata"
-	grpcpeer "google.golang.org/grpc/peer"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
@@ -143,30 +138,4 @@ func (f *failures) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delayed--
-}
-
-// sourceAddress returns the address that a call comes from, without a port, as far as this
-// process knows. The gateway and the console call the server inside this process, and append
-// the address of their client to x-forwarded-for: the last address there is the source.
-func sourceAddress(ctx context.Context) string {
-	p, ok := grpcpeer.FromContext(ctx)
-	if !ok || p.Addr == nil {
-		return ""
-	}
-	address := p.Addr.String()
-	if p.Addr.Network() == "bufconn" {
-		if vs := metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"); len(vs) > 0 {
-			chain := vs[len(vs)-1]
-			address = strings.TrimSpace(chain[strings.LastIndexByte(chain, ',')+1:])
-		}
-	}
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
-		if network, err := ip.WithZone("").Prefix(64); err == nil {
-			address = network.String()
-		}
-	}
-	return address
 }

@@ -64,7 +64,7 @@ func newLookups() *prometheus.CounterVec {
 // lookup returns the row of a token that this node has not seen. Errors: those of
 // LookupToken, mvcc.ErrTooManyRequests, ctx's.
 func (g *Guard) lookup(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error) {
-	source := sourceAddress(ctx)
+	source := SourceAddress(ctx)
 	for {
 		l, mine := g.tokens.lookups.begin(h)
 		if l == nil {

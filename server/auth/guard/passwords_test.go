@@ -157,15 +157,15 @@ func TestSourceAddresses(t *testing.T) {
 		"2001:db8:1:2::/64": from(t, tcp("[2001:db8:1:2:3:4:5:6]:5000")),
 		"192.0.2.7":         from(t, bufAddr{}, "x-forwarded-for", "198.51.100.1, 192.0.2.7"),
 		"192.0.2.8":         from(t, bufAddr{}, "x-forwarded-for", "192.0.2.8:4711"),
-		"bufconn":           from(t, bufAddr{}),
-		"@":                 from(t, &net.UnixAddr{Name: "@", Net: "unix"}),
+		"@":                 from(t, &net.UnixAddr{Name: "@", Net: "unix"}, "x-forwarded-for", "198.51.100.1"),
 		"":                  t.Context(),
 		"2001:db8:9:9::/64": from(t, bufAddr{}, "x-forwarded-for", "[2001:db8:9:9::1]:80"),
 		"::ffff:192.0.2.9":  from(t, bufAddr{}, "x-forwarded-for", "::ffff:192.0.2.9"),
 		"nowhere":           from(t, bufAddr{}, "x-forwarded-for", "192.0.2.1, nowhere"),
 	} {
-		require.Equal(t, want, sourceAddress(ctx))
+		require.Equal(t, want, SourceAddress(ctx))
 	}
+	require.Empty(t, SourceAddress(from(t, bufAddr{})))
 }
 
 // Logins beyond the free failures wait without holding a place among the hashes, and those that
