@@ -84,7 +84,10 @@ func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user st
 func (g *Guard) HashPassword(ctx context.Context, password string) (encoded string, err error) {
 	var hash []byte
 	var failure error
-	if err := g.hashing.run(ctx, func() { hash, failure = bcrypt.GenerateFromPassword([]byte(password), g.cfg.BcryptCost) }); err != nil {
+	if err := g.hashing.run(ctx, ownWork, "", func() bool {
+		hash, failure = bcrypt.GenerateFromPassword([]byte(password), g.cfg.BcryptCost)
+		return true
+	}); err != nil {
 		return "", err
 	}
 	return base64.StdEncoding.EncodeToString(hash), failure

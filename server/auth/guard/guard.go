@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,11 +61,14 @@ type Guard struct {
 	none     etcdauth.TokenProvider
 	simple   bool
 	tokens   *tokens
-	hashing  *gate
-	failures *failures // of logins
+	hashing  *turns
+	held     atomic.Int64 // answers to wrong logins that are held back
 	logins   *prometheus.CounterVec
 	lookups  *prometheus.CounterVec // of tokens
 	views    views
+
+	noPassword      []byte // the hash that the password of an unknown user is compared with
+	comparePassword func(hash, password []byte) error
 }
 
 // Collectors returns the guard's metrics.
@@ -80,7 +84,8 @@ func New(cfg Config, n Node) (*Guard, error) {
 	}
 	g := &Guard{
 		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
-		hashing: newHashing(), failures: newLoginFailures(), logins: newLogins(), lookups: newLookups(),
+		hashing: newHashing(), logins: newLogins(), lookups: newLookups(),
+		noPassword: hashOfNoPassword(cfg.BcryptCost), comparePassword: bcrypt.CompareHashAndPassword,
 	}
 	var err error
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {

@@ -32,7 +32,7 @@ const (
 // its row was committed, so a token that is missing when presented cannot appear later.
 type tokenLookups struct {
 	gate   *gate
-	misses *failures
+	misses *failures[string] // of addresses
 
 	mu      sync.Mutex
 	running map[coder.TokenHash]*lookup
@@ -49,7 +49,7 @@ type lookup struct {
 
 func newTokenLookups() tokenLookups {
 	return tokenLookups{
-		gate: newGate(lookupsAtATime, lookupsWaiting), misses: newTokenMisses(),
+		gate: newGate(lookupsAtATime, lookupsWaiting), misses: newFailures[string](missesFree, missInterval),
 		running: make(map[coder.TokenHash]*lookup), missing: newLRU[coder.TokenHash, time.Time](maxMissing),
 	}
 }

@@ -3,11 +3,15 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // maxStoredCost is the highest bcrypt cost of a stored password that is checked, unless the
@@ -31,15 +35,21 @@ func CheckStoredPassword(hash []byte, limit int) error {
 	return nil
 }
 
-// waitingPerSlot is how many calls may wait for each hash that runs at a time. At bcrypt's
-// default cost a full queue takes a few seconds.
-const waitingPerSlot = 128
+const (
+	// waitingPerSlot is how many calls may wait for each hash that runs at a time, of logins that
+	// succeeded before and of others. At bcrypt's default cost a full queue takes a few seconds.
+	waitingPerSlot = 128
+	// holdFailure is how long the answer to a wrong login is held back if the same login failed
+	// repeatedly, and maxHeld how many such answers are. More are answered at once.
+	holdFailure = 3 * time.Second
+	maxHeld     = 1024
+)
 
 // newHashing allows one hash at a time for every two processors, and at least one, so that a
 // flood of logins leaves processors to everything else.
-func newHashing() *gate {
+func newHashing() *turns {
 	slots := max(1, runtime.GOMAXPROCS(0)/2)
-	return newGate(slots, slots*waitingPerSlot)
+	return newTurns(slots, slots*waitingPerSlot)
 }
 
 // newLogins returns the metric that counts password checks by outcome.
@@ -50,52 +60,61 @@ func newLogins() *prometheus.CounterVec {
 	}, []string{"result"})
 }
 
-// checkPassword returns nil if password is the user's. source is where the call comes from: a
-// source whose logins failed repeatedly waits first. Errors: etcd's of a password check,
-// mvcc.ErrTooManyRequests, those of linearizable reads.
+// checkPassword returns nil if password is the user's. source is where the call comes from.
+// Errors: etcd's of a password check, mvcc.ErrTooManyRequests, those of linearizable reads.
 func (g *Guard) checkPassword(ctx context.Context, source, name, password string) (*view, error) {
-	for {
-		delayed, err := g.failures.wait(ctx, source)
-		if err != nil {
-			return nil, err
-		}
-		rows, err := g.node.SyncAuth(ctx)
-		if err != nil {
-			return nil, err
-		}
-		v := g.view(rows)
-		switch {
-		case v.err != nil:
-			return nil, v.err
-		case !v.IsAuthEnabled():
-			return nil, etcdauth.ErrAuthNotEnabled
-		}
-		late := false // other logins of the source have failed since
-		var verdict error
-		if err := g.hashing.run(ctx, func() {
-			if late = !delayed && g.failures.limited(source); late {
-				return
-			}
-			if verdict = g.compare(v, name, password); verdict != nil {
-				g.failures.add(source)
-			}
-		}); err != nil {
-			return nil, err
-		}
-		if !late {
-			return v, verdict
-		}
+	rows, err := g.node.SyncAuth(ctx)
+	if err != nil {
+		return nil, err
 	}
+	v := g.view(rows)
+	switch {
+	case v.err != nil:
+		return nil, v.err
+	case !v.IsAuthEnabled():
+		return nil, etcdauth.ErrAuthNotEnabled
+	}
+	l := g.hashing.login(source, name)
+	var verdict error
+	if err := g.hashing.run(ctx, l, Remote(ctx), func() bool {
+		verdict = g.compare(v, name, password)
+		return verdict == nil
+	}); err != nil {
+		return nil, err
+	}
+	if verdict != nil && g.hashing.logins.limited(l) {
+		g.hold(ctx)
+	}
+	return v, verdict
 }
 
-// compare checks a password. It takes as long as bcrypt does.
+// hold holds an answer back. It makes who repeats wrong logins slow, and leaves turns to right ones.
+func (g *Guard) hold(ctx context.Context) {
+	if g.held.Add(1) <= maxHeld {
+		_ = retry.Sleep(ctx, holdFailure) // the answer stays what it is
+	}
+	g.held.Add(-1)
+}
+
+// compare checks a password as etcd does, except that it takes as long for a name that no user has.
 func (g *Guard) compare(v *view, name, password string) error {
-	if u := v.user(name); u != nil {
+	hash, failure := g.noPassword, etcdauth.ErrAuthFailed
+	if u := v.user(name); u.GetOptions().GetNoPassword() {
+		failure = etcdauth.ErrNoPasswordUser
+	} else if u != nil {
 		if err := CheckStoredPassword(u.Password, MaxStoredCost(g.cfg.BcryptCost)); err != nil {
 			g.log.Error("login refused without looking at the password; give the user a new password, or raise --bcrypt-cost", "user", name, "error", err)
-			return etcdauth.ErrAuthFailed
+		} else {
+			hash, failure = u.Password, nil
 		}
 	}
-	_, err := v.CheckPassword(name, password)
-	return err
+	if g.comparePassword(hash, []byte(password)) != nil && failure == nil {
+		return etcdauth.ErrAuthFailed
+	}
+	return failure
+}
+
+// hashOfNoPassword returns what has the form of a bcrypt hash. What has its hash is not known.
+func hashOfNoPassword(cost int) []byte {
+	return fmt.Appendf(nil, "$2a$%02d$%s", cost, "abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234")
 }

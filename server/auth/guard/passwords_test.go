@@ -15,10 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"golang.org/x/crypto/bcrypt"
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
 
@@ -63,79 +64,24 @@ func TestAGateBoundsCallsThatRunAndThatWait(t *testing.T) {
 	})
 }
 
-func TestRepeatedFailuresOfASourceAreDelayed(t *testing.T) {
+func TestFailuresAreForgivenWithTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newLoginFailures()
-		try := func(source string) time.Duration {
-			start := time.Now()
-			_, err := f.wait(t.Context(), source)
-			require.NoError(t, err)
-			f.add(source)
-			return time.Since(start)
+		f := newFailures[string](loginsFree, loginInterval)
+		for i := range 2 * loginsFree {
+			require.Equal(t, min(i, loginsFree), f.count("a"))
+			require.Equal(t, i >= loginsFree, f.limited("a"))
+			f.add("a")
 		}
-		for i := range loginsFree {
-			require.Zero(t, try("a"), i)
-		}
-		for range 5 {
-			require.Equal(t, loginInterval, try("a"), "sequential attempts are spaced")
-		}
-		require.Zero(t, try("b"), "another source is not delayed")
-		time.Sleep(2 * loginInterval)
-		require.Zero(t, try("a"), "a failure is forgiven with time")
+		require.Zero(t, f.count("b"))
+		time.Sleep(loginInterval)
+		require.Equal(t, loginsFree-1, f.count("a"))
 		time.Sleep(loginsFree * loginInterval)
-		for i := range loginsFree {
-			require.Zero(t, try("a"), i)
-		}
-
-		// Concurrent attempts stand in line, which is bounded, and each source has its own.
-		var wg sync.WaitGroup
-		var refused atomic.Int32
-		start := time.Now()
-		for range 50 {
-			wg.Go(func() {
-				if _, err := f.wait(t.Context(), "a"); errors.Is(err, mvcc.ErrTooManyRequests) {
-					refused.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 50-maxLoginDelay/loginInterval, refused.Load())
-		require.Equal(t, maxLoginDelay, time.Since(start))
-		require.Zero(t, f.delayed)
-	})
-}
-
-func TestFailedSourcesAndDelayedLoginsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newLoginFailures()
-		source := func(i int) string { return fmt.Sprint(i) }
+		require.Zero(t, f.count("a"))
 		for i := range maxSources + 100 {
-			f.add(source(i))
-			time.Sleep(time.Millisecond)
+			f.add(fmt.Sprint(i))
 		}
-		require.LessOrEqual(t, f.sources.Len(), maxSources)
-		require.True(t, f.sources.Contains(source(maxSources+99)))
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for i := range maxDelayed + 1 {
-			for range loginsFree {
-				f.add(source(i))
-			}
-		}
-		for i := range maxDelayed {
-			wg.Go(func() {
-				_, err := f.wait(ctx, source(i))
-				if !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			})
-		}
-		synctest.Wait()
-		_, err := f.wait(ctx, source(maxDelayed))
-		require.ErrorIs(t, err, mvcc.ErrTooManyRequests)
-		cancel()
-		wg.Wait()
-		require.Zero(t, f.delayed)
+		require.Equal(t, maxSources, f.sources.Len())
+		require.Equal(t, 1, f.count(fmt.Sprint(maxSources+99)))
 	})
 }
 
@@ -168,40 +114,60 @@ func TestSourceAddresses(t *testing.T) {
 	require.Empty(t, SourceAddress(from(t, bufAddr{})))
 }
 
-// Logins beyond the free failures wait without holding a place among the hashes, and those that
-// were already in the queue when others failed wait as well.
-func TestAFloodOfWrongPasswordsHoldsNoHashSlot(t *testing.T) {
+// How long a check takes must not say whether a user exists, or has a password.
+func TestAnUnknownUserIsComparedAtTheSameCost(t *testing.T) {
+	g := newGuard(t, newNode(t))
+	populate(t, g)
+	g.mustChange(t, as(t, g, "root"), func(s etcdauth.AuthStore) error {
+		_, err := s.UserAdd(&pb.AuthUserAddRequest{Name: "bare", Options: &authpb.UserAddOptions{NoPassword: true}})
+		return err
+	})
+	var costs []int
+	compare := g.comparePassword
+	g.comparePassword = func(hash, password []byte) error {
+		cost, err := bcrypt.Cost(hash)
+		require.NoError(t, err)
+		costs = append(costs, cost)
+		err = compare(hash, password)
+		require.True(t, err == nil || errors.Is(err, bcrypt.ErrMismatchedHashAndPassword), err)
+		return err
+	}
+	for name, want := range map[string]error{"ann": etcdauth.ErrAuthFailed, "nobody": etcdauth.ErrAuthFailed, "": etcdauth.ErrAuthFailed, "bare": etcdauth.ErrNoPasswordUser} {
+		_, _, err := g.Authenticate(t.Context(), name, "wrong", g.IssueToken)
+		require.ErrorIs(t, err, want, name)
+	}
+	require.Equal(t, []int{g.cfg.BcryptCost, g.cfg.BcryptCost, g.cfg.BcryptCost, g.cfg.BcryptCost}, costs)
+}
+
+// Wrong logins of one login are answered late, right ones of the same login at once.
+func TestTheAnswersToRepeatedWrongLoginsAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t)
-		g := newGuard(t, n)
+		g := newGuard(t, newNode(t))
 		populate(t, g)
-		ctx, cancel := context.WithCancel(t.Context())
-		var failed, refused atomic.Int32
+		try := func(password string) (time.Duration, error) {
+			start := time.Now()
+			_, _, err := g.Authenticate(t.Context(), "ann", password, g.IssueToken)
+			return time.Since(start), err
+		}
+		for range loginsFree - 1 {
+			took, err := try("wrong")
+			require.ErrorIs(t, err, etcdauth.ErrAuthFailed)
+			require.Zero(t, took)
+		}
+		took, err := try("wrong")
+		require.ErrorIs(t, err, etcdauth.ErrAuthFailed)
+		require.Equal(t, holdFailure, took)
 		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() {
-				_, _, err := g.Authenticate(ctx, "ann", "wrong", g.IssueToken)
-				switch {
-				case errors.Is(err, etcdauth.ErrAuthFailed):
-					failed.Add(1)
-				case errors.Is(err, mvcc.ErrTooManyRequests):
-					refused.Add(1)
-				case !errors.Is(err, context.Canceled):
-					t.Error(err)
-				}
-			})
+		for range maxHeld + 10 {
+			wg.Go(func() { g.hold(t.Context()) })
 		}
 		synctest.Wait()
-		require.LessOrEqual(t, failed.Load(), int32(loginsFree+cap(g.hashing.slots)))
-		require.GreaterOrEqual(t, refused.Load(), int32(100-loginsFree-cap(g.hashing.slots)-int(maxLoginDelay/loginInterval)))
-		require.Empty(t, g.hashing.slots, "a delayed login holds no slot")
-		require.Empty(t, g.hashing.waiting)
-		require.EqualValues(t, refused.Load(), testutil.ToFloat64(g.logins.WithLabelValues("refused")))
-
-		_, _, err := g.Authenticate(from(t, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}), "ann", "annpw", g.IssueToken)
-		require.NoError(t, err, "another source logs in at once")
-		cancel()
+		require.EqualValues(t, maxHeld, g.held.Load(), "more are answered at once")
+		took, err = try("annpw")
+		require.NoError(t, err)
+		require.Zero(t, took)
 		wg.Wait()
+		require.Zero(t, g.held.Load())
 	})
 }
 
