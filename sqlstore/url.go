@@ -107,13 +107,13 @@ var schemePattern = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*):`)
 func ParseURL(raw string) (*URL, error) {
 	scheme := schemePattern.FindStringSubmatch(raw)
 	if scheme == nil {
-		return nil, badURL("it does not begin with sqlite:// or mysql://")
+		return nil, badURL("it does not begin with sqlite:// or mysql://%s", driverForm(raw))
 	}
 	name := strings.ToLower(scheme[1])
 	if _, known := schemes[name]; !known {
 		if !strings.HasPrefix(raw[len(name):], "://") {
 			// Perhaps user:password@tcp(…)/…: the user is not for printing either.
-			return nil, badURL("it does not begin with sqlite:// or mysql://")
+			return nil, badURL("it does not begin with sqlite:// or mysql://%s", driverForm(raw))
 		}
 		return nil, badURL("unknown scheme %q: use sqlite, mysql, mariadb or tidb", name)
 	}
@@ -154,12 +154,26 @@ func parseFile(scheme, rest string) (*URL, error) {
 	return &URL{Dialect: schemes[scheme].dialect, Scheme: scheme, Path: path}, nil
 }
 
+// driverForm returns what to change in a DSN of Go's MySQL driver, such as kine's --endpoint; "" if raw has no such form.
+func driverForm(raw string) string {
+	switch {
+	case strings.Contains(raw, "@tcp("):
+		return ": write host:port without tcp(), as in mysql://user:password@host:3306/database"
+	case strings.Contains(raw, "@unix("):
+		return ": name the socket by a parameter, without unix(), as in mysql://user:password@localhost/database?socket=/path"
+	}
+	return ""
+}
+
 func parseServer(scheme, raw string) (*URL, error) {
 	raw, others := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error would quote parts of the URL, the password for one.
-		return nil, badURL("it cannot be parsed; characters such as / : @ # %% in user or password must be percent-encoded")
+		return nil, badURL("it cannot be parsed%s", cmp.Or(driverForm(raw), "; characters such as / : @ # % in user or password must be percent-encoded"))
+	}
+	if strings.Contains(u.Host, "(") {
+		return nil, badURL("the host cannot be parsed%s", driverForm(raw))
 	}
 	d := &URL{Dialect: schemes[scheme].dialect, Scheme: scheme, Timeout: defaultTimeout}
 	d.User = u.User.Username()

@@ -45,11 +45,15 @@ func TestParseURLRefuses(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret"
 	for raw, says := range map[string]string{
-		"":                                                   "sqlite:// or mysql://",
-		"/var/lib/db":                                        "sqlite:// or mysql://",
-		"postgres://u:s3cret@h/n":                            `"postgres"`,
-		"u:s3cret@tcp(h:3306)/n":                             "sqlite:// or mysql://",
-		"s3cret:x@tcp(h:3306)/n":                             "sqlite:// or mysql://",
+		"":                               "sqlite:// or mysql://",
+		"/var/lib/db":                    "sqlite:// or mysql://",
+		"postgres://u:s3cret@h/n":        `"postgres"`,
+		"u:s3cret@tcp(h:3306)/n":         "sqlite:// or mysql://: write host:port without tcp()",
+		"s3cret:x@tcp(h:3306)/n":         "sqlite:// or mysql://: write host:port without tcp()",
+		"mysql://u:s3cret@tcp(h:3306)/n": "write host:port without tcp()",
+		"mysql://u:s3cret@tcp(h)/n":      "write host:port without tcp()",
+		"mysql://u:s3cret@unix(/run/s3cret.sock)/n":          "without unix()",
+		"mysql://u:s3cret@(h)/n":                             "host",
 		"sqlite://":                                          "path",
 		"sqlite:///dir/":                                     "path",
 		"sqlite::memory:":                                    "//",
