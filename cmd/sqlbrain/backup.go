@@ -84,7 +84,7 @@ func (c *backupCommand) write(ctx context.Context, dir string, w io.Writer) (mad
 	u := c.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("datastore %s: %w", u, err)
+			err = c.atDatastore(err)
 		}
 	}()
 	store, err := engines.Open(ctx, u, sqlstore.Options{Look: true, Shared: true})

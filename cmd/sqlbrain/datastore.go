@@ -29,6 +29,14 @@ const (
 	create               // an SQLite file that does not exist is created
 )
 
+// atDatastore says in which database err was met, and which setting names that database.
+func (p *program) atDatastore(err error) error {
+	if name := "datastore"; p.settings.Given(name) {
+		return fmt.Errorf("datastore %s (%s): %w", p.settings.URL(), p.settings.Origin(name), err)
+	}
+	return fmt.Errorf("datastore %s: %w", p.settings.URL(), err)
+}
+
 // withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless the access is
 // create, an SQLite file that does not exist is errNoDatabase.
 func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Database) error) (err error) {
@@ -42,7 +50,7 @@ func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Data
 			if advice != "" {
 				advice = "; " + advice
 			}
-			err = fmt.Errorf("datastore %s: %w%s", u, err, advice)
+			err = fmt.Errorf("%w%s", p.atDatastore(err), advice)
 		}
 	}()
 	if u.Dialect == sqlstore.DialectSQLite && a != create {

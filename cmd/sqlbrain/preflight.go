@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
@@ -17,7 +16,8 @@ import (
 // A node that was started by mistake must fail on its port before the others learn of it, and one that
 // cannot serve must not take the place of a member that does. clustered means that it will listen on the
 // peer URLs, too.
-func preflight(c *config.Config, clustered bool) error {
+func preflight(s *config.Settings, clustered bool) (err error) {
+	c := &s.Config
 	for _, t := range []struct {
 		flags string
 		files tlsfiles.Config
@@ -38,13 +38,26 @@ func preflight(c *config.Config, clustered bool) error {
 	if _, err := transport.AllowOrigins(c.Server.CORS, http.NotFoundHandler()); err != nil {
 		return err
 	}
-	urls := slices.Concat(c.Server.ListenClientURLs, c.Server.ListenMetricsURLs)
-	if clustered && c.Server.Listen == nil { // else they are open already
-		urls = append(urls, c.Server.PeerURLs...)
+	var open []*transport.Listener // until the end: two settings cannot have the same address
+	defer func() {
+		for _, l := range open {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	for _, setting := range []struct {
+		name string
+		urls []string
+	}{
+		{"listen-client-urls", c.Server.ListenClientURLs}, {"listen-metrics-urls", c.Server.ListenMetricsURLs}, {"listen-peer-urls", c.Server.PeerURLs},
+	} {
+		if setting.name == "listen-peer-urls" && (!clustered || c.Server.Listen != nil) { // not used, or open already
+			continue
+		}
+		listeners, err := transport.Listen(setting.urls, transport.Options{Conns: new(transport.Connections), Credentials: true})
+		open = append(open, listeners...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Origin(setting.name), err)
+		}
 	}
-	listeners, err := transport.Listen(urls, transport.Options{Conns: new(transport.Connections), Credentials: true})
-	for _, l := range listeners {
-		err = errors.Join(err, l.Close())
-	}
-	return err
+	return nil
 }

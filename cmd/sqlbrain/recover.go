@@ -72,7 +72,7 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 	u := c.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("datastore %s: %w", u, err)
+			err = c.atDatastore(err)
 		}
 	}()
 	store, err := engines.Open(ctx, u, sqlstore.Options{})

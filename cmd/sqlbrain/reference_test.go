@@ -27,8 +27,10 @@ Each setting is a flag of ` + "`sqlbrain serve`" + `, an environment variable, a
 ` + "`--config-file`" + ` names. The key is the flag without its dashes. A flag takes precedence over the variable, and the variable
 over the file. A list is one text with commas, or a YAML list. An empty variable counts as not set.
 
-Settings that etcd has under the same name mean the same, except where the text says otherwise. A flag of etcd that sqlbrain
-does not have is refused with the reason.
+Settings that etcd has under the same name mean the same, except where the text says otherwise, and etcd's variable sets them
+too (` + "`ETCD_NAME`" + `), unless sqlbrain's does. A flag or variable of etcd that sqlbrain does not have is refused with the reason.
+A variable that begins with ` + "`SQLBRAIN_`" + ` and is likely to be misspelt is refused with the nearest name; others are named in the
+log, such as those that Kubernetes sets for a Service named sqlbrain.
 
 ` + "```yaml\nname: n1\nlisten-client-urls: [\"http://0.0.0.0:2379\"]\nwatch-progress-notify-interval: 5m\n```\n")
 	fs.VisitAll(func(f *pflag.Flag) {

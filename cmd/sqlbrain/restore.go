@@ -136,7 +136,7 @@ func (c *restoreCommand) into(ctx context.Context, fill load) (_ *snapshot.Loade
 	u := c.settings.URL()
 	store, err := engines.Open(ctx, u, sqlstore.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("datastore %s: %w", u, err)
+		return nil, c.atDatastore(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if c.replace {
@@ -146,7 +146,7 @@ func (c *restoreCommand) into(ctx context.Context, fill load) (_ *snapshot.Loade
 	}
 	loaded, err := fill(store, progressTo(c.stderr))
 	if errors.Is(err, repair.ErrNotEmpty) {
-		err = fmt.Errorf("datastore %s: %w", u, err)
+		err = c.atDatastore(err)
 	}
 	return loaded, err
 }

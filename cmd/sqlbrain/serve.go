@@ -44,7 +44,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	defer tuneCollector(memory)()
 	c := p.settings.Config
 	u := p.settings.URL()
-	if err := preflight(&c, clustered(u.Dialect)); err != nil {
+	if err := preflight(p.settings, clustered(u.Dialect)); err != nil {
 		return err
 	}
 	logger, closeLog, err := p.newLogger()
@@ -55,7 +55,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	logger.Info("sqlbrain starts", "version", productVersion(), "etcd_api", server.EtcdVersion,
 		"datastore", u, "settings", p.settings.Describe())
 	logMemory(logger, &c, memory, container)
-	for _, name := range p.settings.UnknownEnvironment(p.environ) {
+	for _, name := range p.settings.IgnoredEnvironment() {
 		logger.Warn("ignored an environment variable that is not a setting", "name", name)
 	}
 	warnPlainDatabase(logger, u)
@@ -85,13 +85,13 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	}
 	store, err := engines.Open(ctx, u, c.Store)
 	if err != nil {
-		return fmt.Errorf("datastore %s: %w", u, err)
+		return p.atDatastore(err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
 	n, err := openReplica(ctx, &c, u.Dialect, store)
 	if err != nil {
-		return fmt.Errorf("datastore %s: %w", u, err)
+		return p.atDatastore(err)
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Server.StopTimeout)

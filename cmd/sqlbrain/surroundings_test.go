@@ -80,8 +80,8 @@ func TestDatabaseIsNotTouchedBeforeSettingsAndPortsAreChecked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--listen-client-urls=http://" + taken.Addr().String()}, "the address is in use"},
-		{[]string{"--listen-metrics-urls=http://" + taken.Addr().String()}, "the address is in use"},
+		{[]string{"--listen-client-urls=http://" + taken.Addr().String()}, "sqlbrain: --listen-client-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
+		{[]string{"--listen-metrics-urls=http://" + taken.Addr().String()}, "sqlbrain: --listen-metrics-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
 		{[]string{"--listen-client-urls=http://192.0.2.1:0"}, "listen on http://192.0.2.1:0"},
 		{[]string{tls, "--cert-file=/does/not/exist", "--key-file=/does/not/exist"}, "/does/not/exist"},
 		{[]string{tls, "--cert-file=" + garbage, "--key-file=" + garbage}, "cert-file"},

@@ -87,13 +87,13 @@ func (s *Settings) checkTLS() error {
 	case len(s.cipherSuites) > 0 && client.MinVersion == tls13.value:
 		return s.invalid("cipher-suites", "those of TLS 1.3 cannot be chosen")
 	case client.MinVersion > client.MaxVersion:
-		return s.invalid("tls-min-version", "%s is newer than --tls-max-version, %s", tls13.word, tls12.word)
+		return s.invalid("tls-min-version", "%s is newer than %s, %s", tls13.word, s.Origin("tls-max-version"), tls12.word)
 	case client.CRLFile != "" && client.TrustedCAFile == "":
 		return s.invalid("client-crl-file", "--trusted-ca-file is needed as well")
 	case peer.CRLFile != "" && peer.TrustedCAFile == "":
 		return s.invalid("peer-crl-file", "--peer-trusted-ca-file is needed as well")
 	case len(peer.AllowedCNs) > 0 && len(peer.AllowedHostnames) > 0:
-		return s.invalid("peer-cert-allowed-cn", "--peer-cert-allowed-hostname is given as well, and only one of them can be")
+		return s.invalid("peer-cert-allowed-cn", "%s is given as well, and only one of them can be", s.Origin("peer-cert-allowed-hostname"))
 	case len(peer.AllowedCNs) > 0 && peer.TrustedCAFile == "":
 		return s.invalid("peer-cert-allowed-cn", "--peer-trusted-ca-file is needed as well")
 	case len(peer.AllowedHostnames) > 0 && peer.TrustedCAFile == "":
@@ -128,9 +128,9 @@ func (s *Settings) checkTLSFiles(prefix string, t *tlsfiles.Config) error {
 func (s *Settings) checkElection() error {
 	switch lease, renew, retry := s.Node.LeaseDuration, s.Node.RenewDeadline, s.Node.RetryPeriod; {
 	case renew >= lease:
-		return s.invalid("leader-elect-renew-deadline", "%s must be below --leader-elect-lease-duration, %s", renew, lease)
+		return s.invalid("leader-elect-renew-deadline", "%s must be below %s, %s", renew, s.Origin("leader-elect-lease-duration"), lease)
 	case !timing.RetryFits(retry, renew):
-		return s.invalid("leader-elect-retry-period", "%v times %s must be below --leader-elect-renew-deadline, %s", timing.RetryMargin/100.0, retry, renew)
+		return s.invalid("leader-elect-retry-period", "%v times %s must be below %s, %s", timing.RetryMargin/100.0, retry, s.Origin("leader-elect-renew-deadline"), renew)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -67,6 +66,7 @@ type Settings struct {
 	url     *sqlstore.URL
 	asked   *asked            // gives the password; nil if the URL or a file does
 	origins map[string]string // of the values that are not defaults, by flag name
+	ignored []string          // variables of the environment that look like settings
 
 	// These flags fill a Config by way of finish.
 	cipherSuites []string
@@ -149,5 +149,5 @@ func (s *Settings) readRetention() error {
 
 // invalid words the error of a value that cannot be used.
 func (s *Settings) invalid(name, format string, args ...any) error {
-	return fmt.Errorf("%s: "+format, append([]any{cmp.Or(s.origins[name], "--"+name)}, args...)...)
+	return fmt.Errorf("%s: "+format, append([]any{s.Origin(name)}, args...)...)
 }

@@ -369,11 +369,105 @@ func TestPasswordsAreHidden(t *testing.T) {
 	}
 }
 
+// A variable that is likely to be a misspelt setting is refused: without --datastore, for one, a server would start empty.
+func TestMisspeltVariablesAreRefused(t *testing.T) {
+	for variable, want := range map[string]string{
+		"SQLBRAIN_DATASTOR":            "SQLBRAIN_DATASTOR is set, but is not a setting: did you mean SQLBRAIN_DATASTORE?",
+		"SQLBRAIN_DATASTORE_URL":       "did you mean SQLBRAIN_DATASTORE?",
+		"SQLBRAIN_DATASTORE_PASSWORDS": "did you mean SQLBRAIN_DATASTORE_PASSWORD_",
+		"SQLBRAIN_LISTEN_CLIENT_URL":   "did you mean SQLBRAIN_LISTEN_CLIENT_URLS?",
+		"SQLBRAIN_name":                "did you mean SQLBRAIN_NAME?",
+		"SQLBRAIN_MAX-TXN-OPS":         "did you mean SQLBRAIN_MAX_TXN_OPS?",
+		"SQLBRAIN_CONFIGFILE":          "did you mean SQLBRAIN_CONFIG_FILE?",
+		"SQLBRAIN_INITIAL_CLUSTER":     "SQLBRAIN_INITIAL_CLUSTER is set, but sqlbrain does not have this setting of etcd: members find each other in the database",
+	} {
+		_, err := load(nil, []string{variable + "=s3cret"})
+		require.ErrorContains(t, err, want, variable)
+		require.NotContains(t, err.Error(), "s3cret")
+		_, err = load(nil, []string{variable + "="})
+		require.NoError(t, err, "an empty variable counts as not set")
+	}
+}
+
+// Other variables are named. Kubernetes sets those of Services, and they must not keep a server from starting.
 func TestUnknownVariablesAreNamed(t *testing.T) {
-	environ := []string{"PATH=x", "SQLBRAIN_NAME=a", "SQLBRAIN_PORT=tcp://10.0.0.1:2379"}
+	others := []string{
+		"SQLBRAIN_CORS_PORT", "SQLBRAIN_HOME", "SQLBRAIN_METRICS_SERVICE_HOST", "SQLBRAIN_NAME_SERVICE_HOST", "SQLBRAIN_NAME_SERVICE_PORT",
+		"SQLBRAIN_PORT", "SQLBRAIN_PORT_2379_TCP", "SQLBRAIN_PORT_2379_TCP_ADDR", "SQLBRAIN_PORT_2379_TCP_PORT", "SQLBRAIN_PORT_2379_TCP_PROTO",
+		"SQLBRAIN_SERVICE_HOST", "SQLBRAIN_SERVICE_PORT", "SQLBRAIN_SERVICE_PORT_CLIENT", "SQLBRAIN_VERSION",
+	}
+	environ := []string{"PATH=x", "SQLBRAIN_NAME=a"}
+	for _, name := range others {
+		environ = append(environ, name+"=tcp://10.0.0.1:2379")
+	}
 	s, err := load(nil, environ)
 	require.NoError(t, err)
-	require.Equal(t, []string{"SQLBRAIN_PORT"}, s.UnknownEnvironment(environ))
+	require.Equal(t, others, s.IgnoredEnvironment())
+	for _, name := range others {
+		_, err := load(nil, []string{name + "=x"})
+		require.NoError(t, err)
+	}
+}
+
+// TestServiceLinksAreNotRefused: no Service whose name begins with sqlbrain keeps a server from starting, not even one that
+// is named like a setting.
+func TestServiceLinksAreNotRefused(t *testing.T) {
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.New().Bind(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		for _, service := range []string{config.EnvName(f.Name), config.EnvName(f.Name[:len(f.Name)-1])} {
+			for _, link := range []string{
+				"_SERVICE_HOST", "_SERVICE_PORT", "_SERVICE_PORT_PEER", "_PORT", "_PORT_2380_TCP", "_PORT_2380_TCP_PROTO", "_PORT_2380_TCP_PORT", "_PORT_53_UDP_ADDR",
+			} {
+				s, err := load(nil, []string{service + link + "=x"})
+				require.NoError(t, err)
+				require.Equal(t, []string{service + link}, s.IgnoredEnvironment())
+			}
+		}
+	})
+}
+
+// Variables of etcd are treated as its flags are: they set what sqlbrain has too, and the others are refused.
+func TestVariablesOfEtcd(t *testing.T) {
+	s, err := load(nil, []string{"ETCD_NAME=etcds", "ETCD_MAX_TXN_OPS=7", "ETCD_SERVICE_HOST=10.0.0.1", "ETCD_UNSUPPORTED_ARCH=x", "ETCDCTL_API=3"})
+	require.NoError(t, err)
+	require.Equal(t, "etcds", s.Node.Name)
+	require.Equal(t, 7, s.Server.MaxTxnOps)
+	require.Equal(t, []string{"ETCD_SERVICE_HOST", "ETCD_UNSUPPORTED_ARCH"}, s.IgnoredEnvironment())
+
+	s, err = load(nil, []string{"SQLBRAIN_NAME=own", "ETCD_NAME=etcds"})
+	require.NoError(t, err)
+	require.Equal(t, "own", s.Node.Name)
+
+	for environ, want := range map[string]string{
+		"ETCD_INITIAL_CLUSTER=n1=http://n1:2380": "ETCD_INITIAL_CLUSTER is set, but sqlbrain does not have this setting of etcd: members find each other in the database; leave it out",
+		"ETCD_MAX_TXN_OPS=x":                     `ETCD_MAX_TXN_OPS: invalid value "x": not a number`,
+		"ETCD_LISTEN_CLIENT_URLS=127.0.0.1:2379": "ETCD_LISTEN_CLIENT_URLS: ",
+	} {
+		_, err := load(nil, []string{environ})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// An error that is about two settings names where each of them comes from.
+func TestErrorsNameWhereValuesComeFrom(t *testing.T) {
+	file := writeFile(t, "name: a\ndatastore: mysql://u:s3cret@h/d\n")
+	for _, c := range []struct {
+		args string
+		env  []string
+		want string
+	}{
+		{"--data-dir=x", []string{"SQLBRAIN_DATASTORE=sqlite://a"}, "--data-dir: has no effect together with SQLBRAIN_DATASTORE"},
+		{"--datastore=sqlite://a", []string{"ETCD_DATA_DIR=x"}, "ETCD_DATA_DIR: has no effect together with --datastore"},
+		{"--data-dir=x --config-file=" + file, nil, "--data-dir: has no effect together with " + file + ":2: datastore"},
+		{"--config-file=" + file, []string{"SQLBRAIN_DATASTORE_PASSWORD_FILE=/dev/null"}, "SQLBRAIN_DATASTORE_PASSWORD_FILE: the URL of " + file + ":2: datastore holds a password as well"},
+		{"", []string{"SQLBRAIN_DATASTORE=mysql://u:s3cret@tcp(h:3306)/d"}, "SQLBRAIN_DATASTORE: sqlstore: bad database URL: it cannot be parsed: write host:port without tcp()"},
+		{"--leader-elect-renew-deadline=3s", []string{"SQLBRAIN_LEADER_ELECT_LEASE_DURATION=2s"}, "must be below SQLBRAIN_LEADER_ELECT_LEASE_DURATION, 2s"},
+	} {
+		_, err := load(strings.Fields(c.args), c.env)
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
 }
 
 // A password that is shown anyway, as the user's or the product's name, must not

@@ -108,7 +108,7 @@ func (s *Settings) checkDatastore() error {
 		return s.invalid("data-dir", "must not be empty")
 	}
 	if s.Datastore != "" && s.origins["data-dir"] != "" {
-		return s.invalid("data-dir", "has no effect together with --datastore")
+		return s.invalid("data-dir", "has no effect together with %s", s.Origin("datastore"))
 	}
 	u, err := sqlstore.ParseURL(s.datastoreURL())
 	if err != nil {
@@ -131,11 +131,11 @@ func (s *Settings) checkPassword() error {
 	case len(given) == 0:
 		return nil
 	case len(given) > 1:
-		return s.invalid(given[1], "--%s is given as well", given[0])
+		return s.invalid(given[1], "%s is given as well", s.Origin(given[0]))
 	case s.url.User == "":
-		return s.invalid(given[0], "the datastore's URL names no user that the password could be for")
+		return s.invalid(given[0], "the URL of %s names no user that the password could be for", s.Origin("datastore"))
 	case s.url.HasPassword():
-		return s.invalid(given[0], "the datastore's URL holds a password as well")
+		return s.invalid(given[0], "the URL of %s holds a password as well", s.Origin("datastore"))
 	}
 	// Each connection asks again, because passwords change and tokens expire.
 	switch given[0] {
@@ -146,23 +146,23 @@ func (s *Settings) checkPassword() error {
 		s.url.SetPasswords(func(context.Context) (string, error) {
 			password, err := s.readPassword()
 			if err != nil {
-				return "", fmt.Errorf("--%s: %w", passwordFile, err)
+				return "", fmt.Errorf("%s: %w", s.Origin(passwordFile), err)
 			}
 			return password, nil
 		})
 		return nil
 	case passwordCommandFlag:
 		command := passwordCommand{command: s.PasswordCommand, timeout: passwordCommandTimeout}
-		s.asked = newAsked("--"+passwordCommandFlag, command.print)
+		s.asked = newAsked(s.Origin(passwordCommandFlag), command.print)
 	case passwordFrom:
 		source, err := cloudtoken.New(s.PasswordFrom, s.url.Address, s.url.User)
 		if err != nil {
 			return s.invalid(passwordFrom, "%w", err)
 		}
 		if s.url.TLS.Mode != sqlstore.TLSVerify {
-			return s.invalid(passwordFrom, "a token is sent in clear text, which needs tls=true or tls-ca in the datastore's URL")
+			return s.invalid(passwordFrom, "a token is sent in clear text, which needs tls=true or tls-ca in the URL of %s", s.Origin("datastore"))
 		}
-		s.asked = newAsked("--"+passwordFrom, source)
+		s.asked = newAsked(s.Origin(passwordFrom), source)
 	}
 	s.url.SetPasswords(s.asked.password)
 	return nil

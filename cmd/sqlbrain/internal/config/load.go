@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,25 +15,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const envPrefix = "SQLBRAIN_"
-
-// EnvName returns the environment variable of a flag.
-func EnvName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 // Load completes the settings, after the command line was parsed, from the
 // environment (KEY=value pairs, as os.Environ returns) and the file, and checks
-// them all. An empty environment variable counts as not set.
+// them all.
 func (s *Settings) Load(environ []string) error {
-	env := map[string]string{}
-	for _, pair := range environ {
-		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, envPrefix) && value != "" {
-			env[name] = value
-		}
+	env, err := s.environment(environ)
+	if err != nil {
+		return err
 	}
-	if f := s.flags.Lookup("config-file"); !f.Changed && env[EnvName(f.Name)] != "" {
-		s.ConfigFile = env[EnvName(f.Name)]
+	if f := s.flags.Lookup("config-file"); !f.Changed && env[f.Name].value != "" {
+		s.ConfigFile = env[f.Name].value
 	}
 	file, err := readFile(s.ConfigFile)
 	if err != nil {
@@ -73,11 +63,15 @@ func (s *Settings) Preset(name, origin, value string) error {
 	return nil
 }
 
+// Origin returns where the value of a setting comes from: the flag, the variable, or the line of the file. For a default
+// it is the flag.
+func (s *Settings) Origin(name string) string { return cmp.Or(s.origins[name], "--"+name) }
+
 // Given reports whether the setting has a value from a command line, the environment or the file. Call it after Load.
 func (s *Settings) Given(name string) bool { return s.origins[name] != "" }
 
 // fill sets one setting from the nearest source that has it.
-func (s *Settings) fill(f *pflag.Flag, env map[string]string, file *fileSettings) error {
+func (s *Settings) fill(f *pflag.Flag, env map[string]variable, file *fileSettings) error {
 	if s.origins[f.Name] != "" {
 		return nil // a preset
 	}
@@ -85,8 +79,8 @@ func (s *Settings) fill(f *pflag.Flag, env map[string]string, file *fileSettings
 		s.origins[f.Name] = "--" + f.Name
 		return nil
 	}
-	if value, ok := env[EnvName(f.Name)]; ok {
-		return s.set(f, EnvName(f.Name), value)
+	if v, ok := env[f.Name]; ok {
+		return s.set(f, v.name, v.value)
 	}
 	if entry, ok := file.entries[f.Name]; ok {
 		return s.set(f, fmt.Sprintf("%s:%d: %s", file.path, entry.line, f.Name), entry.values...)
@@ -122,7 +116,7 @@ func unknownFlag(flags *pflag.FlagSet, name string) error {
 	if why := etcdFlags[name]; why != "" {
 		return fmt.Errorf("--%s is a flag of etcd that sqlbrain does not have: %s", name, why)
 	}
-	if best := nearest(flags, name); best != "" {
+	if best := nearest(flags, name, mistyped(name)+1); best != "" {
 		return fmt.Errorf("unknown flag: --%s: did you mean --%s?", name, best)
 	}
 	return fmt.Errorf("unknown flag: --%s", name)
@@ -161,23 +155,6 @@ func (s *Settings) Describe() []string {
 			out = append(out, f.Name+"="+value)
 		}
 	})
-	return out
-}
-
-// UnknownEnvironment returns the names of variables that look like settings and
-// are none. They are not refused: Kubernetes sets SQLBRAIN_PORT and the like for a
-// service named sqlbrain.
-func (s *Settings) UnknownEnvironment(environ []string) []string {
-	var out []string
-	for _, pair := range environ {
-		name, _, _ := strings.Cut(pair, "=")
-		known := false
-		s.flags.VisitAll(func(f *pflag.Flag) { known = known || EnvName(f.Name) == name })
-		if strings.HasPrefix(name, envPrefix) && !known {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
 	return out
 }
 

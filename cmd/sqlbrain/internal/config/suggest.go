@@ -12,16 +12,19 @@ func (s *Settings) suggest(key string) string {
 	if why := etcdFlags[key]; why != "" {
 		return ", which etcd has: " + why
 	}
-	if best := nearest(s.flags, key); best != "" {
+	if best := nearest(s.flags, key, mistyped(key)+1); best != "" {
 		return fmt.Sprintf(": did you mean %q?", best)
 	}
 	return ""
 }
 
-// nearest returns the flag whose name is most like key, or "" if none is.
-func nearest(flags *pflag.FlagSet, key string) (best string) {
+// mistyped is how many bytes of a name may be wrong.
+func mistyped(name string) int { return len(name) / 3 }
+
+// nearest returns the flag whose name is most like key, or "" if more than most bytes differ in all.
+func nearest(flags *pflag.FlagSet, key string, most int) (best string) {
 	key = strings.ToLower(strings.ReplaceAll(key, "_", "-"))
-	distance := len(key)/3 + 2 // more than a typing error
+	distance := most + 1
 	flags.VisitAll(func(f *pflag.Flag) {
 		if d := editDistance(key, f.Name); d < distance && !f.Hidden {
 			best, distance = f.Name, d
