@@ -98,19 +98,6 @@ func TestHTTPEndpoints(t *testing.T) {
 	}
 }
 
-func TestHealthReadsWithTheRequestedConsistency(t *testing.T) {
-	n := &fakeNode{}
-	s := startFake(t, n, nil)
-	for path, linearizable := range map[string]bool{
-		"/health": true, "/health?serializable=true": false, "/livez": false,
-		"/readyz/serializable_read": false, "/readyz/linearizable_read": true,
-	} {
-		status, _ := call(t, s, http.MethodGet, path, "")
-		require.Equal(t, 200, status)
-		require.Equal(t, linearizable, n.gotLinearizable, path)
-	}
-}
-
 func TestEndpointsAreForGet(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
 	for _, path := range []string{"/health", "/livez", "/readyz", "/readyz/data_corruption", "/version"} {

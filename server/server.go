@@ -41,6 +41,7 @@ type Server struct {
 	slow     prometheus.Counter // calls that took long
 	streams  *transport.Streams
 	health   *health.Server
+	checks   *status.Health
 	monitor  *status.Monitor
 	console  *console.Handler // nil: not served
 	grpc     *grpc.Server
@@ -86,10 +87,8 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	}
 	own := prometheus.NewRegistry()
 	status.Register(own, n, cfg.versions())
-	endpoints := status.Endpoints{
-		Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof,
-		Health: status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, understood, own),
-	}
+	s.checks = status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, understood, own)
+	endpoints := status.Endpoints{Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof, Health: s.checks}
 	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()), transport.NewInProcess(true, cfg.Tracing.Client())
 	s.slow = status.NewSlowRequests(own)
 	if s.services, err = s.newServices(own, open, advertised); err != nil {
@@ -224,6 +223,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
 	group.Go(func() { s.monitor.Run(monitorCtx) })
+	group.Go(func() { s.checks.Run(monitorCtx) })
 	if s.console != nil {
 		group.Go(func() { s.console.Run(monitorCtx) })
 	}

@@ -193,7 +193,7 @@ var All = []Mutant{
 	fresh(5, "a feed starts at the newest revision", "follower misses commits",
 		"server/cluster/feed", `StartRevision: from})`, `StartRevision: max(from, at.Revision+1)})`),
 	fresh(6, "a forwarded write with an unknown outcome is sent again", "write executed twice",
-		"server/forward", `outcome, err = "lost", rpctypes.ErrGRPCLeaderChanged`, `outcome, again = "repeated", true`),
+		"server/forward", `outcome, err = outcomeLost, rpctypes.ErrGRPCLeaderChanged`, `outcome, again = outcomeRepeated, true`),
 	fresh(6, "a forwarded write counts as a read", "write executed twice",
 		"server/forward", `return op.GetRequestRange() == nil })`, `return op == nil })`),
 	fresh(8, "attached keys are not noted for the verdict on a lease", "lease is kept alive without permission",

@@ -102,7 +102,7 @@ func New(cfg Config) *Forwarder {
 	if cfg.ApplyWait == 0 {
 		cfg.ApplyWait = timing.ApplyWait
 	}
-	return &Forwarder{
+	f := &Forwarder{
 		cfg: cfg,
 		unapplied: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_forwarded_unapplied_total",
@@ -113,7 +113,18 @@ func New(cfg Config) *Forwarder {
 			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or only reads, or lost with an unknown outcome.",
 		}, []string{"outcome"}),
 	}
+	for _, outcome := range []string{outcomeAnswered, outcomeRepeated, outcomeLost} {
+		f.outcomes.WithLabelValues(outcome) // exists before the first one, which an alert would not see otherwise
+	}
+	return f
 }
+
+// The outcomes of an attempt, as labels.
+const (
+	outcomeAnswered = "answered"
+	outcomeRepeated = "repeated"
+	outcomeLost     = "lost"
+)
 
 // Collectors returns the metrics.
 func (f *Forwarder) Collectors() []prometheus.Collector {
@@ -275,26 +286,26 @@ func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 	)
 	err = conn.Invoke(f.outgoing(attempt, who), method, req, reply,
 		grpc.Trailer(&trailer), grpc.Peer(&reached), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32))
-	outcome := "answered"
+	outcome := outcomeAnswered
 	switch {
 	case err == nil:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok && r.GetHeader() != nil {
 			r.GetHeader().MemberId = f.cfg.Node.MemberID()
 		}
 	case ctx.Err() != nil:
-		outcome, err = "lost", ctx.Err()
+		outcome, err = outcomeLost, ctx.Err()
 	case link.Misdirected(trailer), len(trailer.Get(notLeaderKey)) > 0:
-		outcome, again = "repeated", true // refused before it was looked at
+		outcome, again = outcomeRepeated, true // refused before it was looked at
 	case reads && (late(err) || leaderChanged(err) || connectionFailed(err, trailer)):
-		outcome, again = "repeated", true
+		outcome, again = outcomeRepeated, true
 	case late(err):
-		outcome = "lost"
+		outcome = outcomeLost
 	case !connectionFailed(err, trailer):
 		// The leader's own words; or gRPC's, which refuses what is too large for example.
 	case reached.Addr == nil:
-		outcome, again = "repeated", true // never sent
+		outcome, again = outcomeRepeated, true // never sent
 	default:
-		outcome, err = "lost", rpctypes.ErrGRPCLeaderChanged
+		outcome, err = outcomeLost, rpctypes.ErrGRPCLeaderChanged
 	}
 	f.outcomes.WithLabelValues(outcome).Inc()
 	return reply, again, err

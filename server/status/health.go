@@ -20,6 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // Health serves /health, and /livez and /readyz with their sub-checks.
@@ -63,21 +64,52 @@ func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, m
 
 func (h *Health) register(mux *http.ServeMux) {
 	mux.HandleFunc("/health", getOnly(h.health))
-	serializable := healthCheck{"serializable_read", func(ctx context.Context) error { return h.read(ctx, false) }}
-	h.registerChecks(mux, "livez", serializable)
-	h.registerChecks(mux, "readyz",
-		healthCheck{"data_corruption", func(context.Context) error { return h.corruption() }},
-		serializable,
-		healthCheck{"linearizable_read", func(ctx context.Context) error { return h.read(ctx, true) }},
+	h.registerChecks(mux, "livez", h.serializable())
+	h.registerChecks(mux, readiness, h.ready()...)
+}
+
+const (
+	// readiness is the kind of the checks that say whether the node should get requests.
+	readiness        = "readyz"
+	serializableRead = "serializable_read"
+	linearizableRead = "linearizable_read"
+)
+
+func (h *Health) serializable() healthCheck {
+	return healthCheck{serializableRead, func(ctx context.Context) error { return h.read(ctx, false) }}
+}
+
+func (h *Health) ready() []healthCheck {
+	return []healthCheck{
+		{"data_corruption", func(context.Context) error { return h.corruption() }},
+		h.serializable(),
+		{linearizableRead, func(ctx context.Context) error { return h.read(ctx, true) }},
 		// Nodes are never learners here; the check exists for probes that ask for it.
-		healthCheck{"non_learner", func(context.Context) error { return nil }},
+		{"non_learner", func(context.Context) error { return nil }},
 		// etcd does not have these. They show why reads fail, and find faults that no
 		// read shows.
-		healthCheck{"serving", func(context.Context) error { return h.node.Stopped() }},
-		healthCheck{"leader", h.leader},
-		healthCheck{"watch_feed", func(context.Context) error { return h.node.Fed() }},
-		healthCheck{"database", h.database},
-	)
+		{"serving", func(context.Context) error { return h.node.Stopped() }},
+		{"leader", h.leader},
+		{"watch_feed", func(context.Context) error { return h.node.Fed() }},
+		{"database", h.database},
+	}
+}
+
+// selfCheck is how often a node checks its own readiness, and bounds how long one check may take then.
+const selfCheck = 5 * time.Second
+
+// Run checks the node's readiness regularly until ctx ends, so that its metrics are current even if no probe asks. It leaves
+// out the reads: they ask the table, and fail when other checks do. It logs nothing: probes and requests do.
+func (h *Health) Run(ctx context.Context) {
+	checks := slices.DeleteFunc(h.ready(), func(c healthCheck) bool { return c.name == serializableRead || c.name == linearizableRead })
+	for check := true; check; check = retry.Sleep(ctx, selfCheck) == nil {
+		bounded, cancel := context.WithTimeout(ctx, selfCheck)
+		results := runChecks(bounded, checks)
+		cancel()
+		if ctx.Err() == nil { // else that is why they failed
+			h.record(readiness, checks, results)
+		}
+	}
 }
 
 // health answers with a JSON object. ?exclude=NOSPACE leaves an alarm out, and
@@ -207,38 +239,53 @@ type healthCheck struct {
 func (h *Health) registerChecks(mux *http.ServeMux, kind string, checks ...healthCheck) {
 	mux.HandleFunc("/"+kind, getOnly(func(w http.ResponseWriter, r *http.Request) {
 		excluded := func(c healthCheck) bool { return slices.Contains(r.URL.Query()["exclude"], c.name) }
-		h.runChecks(w, r, kind, slices.DeleteFunc(slices.Clone(checks), excluded))
+		h.serveChecks(w, r, kind, slices.DeleteFunc(slices.Clone(checks), excluded))
 	}))
 	for _, c := range checks {
 		mux.HandleFunc("/"+kind+"/"+c.name, getOnly(func(w http.ResponseWriter, r *http.Request) {
-			h.runChecks(w, r, kind, []healthCheck{c})
+			h.serveChecks(w, r, kind, []healthCheck{c})
 		}))
 	}
 }
 
-// runChecks answers "ok", or 503 with the failed checks; with ?verbose it always lists all
-// results. The checks run concurrently, because each may take its whole timeout while the
-// database does not answer.
-func (h *Health) runChecks(w http.ResponseWriter, r *http.Request, kind string, checks []healthCheck) {
+// runChecks returns the result of each check. They run concurrently, because each may take its whole
+// timeout while the database does not answer.
+func runChecks(ctx context.Context, checks []healthCheck) []error {
 	results := make([]error, len(checks))
 	var running sync.WaitGroup
 	for i, c := range checks {
-		running.Go(func() { results[i] = c.check(r.Context()) })
+		running.Go(func() { results[i] = c.check(ctx) })
 	}
 	running.Wait()
+	return results
+}
+
+// record puts the results of checks into the metrics.
+func (h *Health) record(kind string, checks []healthCheck, results []error) {
+	for i, c := range checks {
+		value, status := 1.0, "success"
+		if results[i] != nil {
+			value, status = 0, "error"
+		}
+		h.result.WithLabelValues(kind, c.name).Set(value)
+		h.results.WithLabelValues(kind, c.name, status).Inc()
+	}
+}
+
+// serveChecks answers "ok", or 503 with the failed checks; with ?verbose it always lists all
+// results.
+func (h *Health) serveChecks(w http.ResponseWriter, r *http.Request, kind string, checks []healthCheck) {
+	results := runChecks(r.Context(), checks)
+	h.record(kind, checks, results)
 	var report bytes.Buffer
 	failed := false
 	for i, c := range checks {
 		if err := results[i]; err != nil {
 			failed = true
 			fmt.Fprintf(&report, "[-]%s failed: %v\n", c.name, err)
-			h.result.WithLabelValues(kind, c.name).Set(0)
-			h.results.WithLabelValues(kind, c.name, "error").Inc()
 			continue
 		}
 		fmt.Fprintf(&report, "[+]%s ok\n", c.name)
-		h.result.WithLabelValues(kind, c.name).Set(1)
-		h.results.WithLabelValues(kind, c.name, "success").Inc()
 	}
 	if failed {
 		h.log.Warn("health check failed", "path", r.URL.Path, "reason", report.String())

@@ -99,6 +99,11 @@ func TestMetrics(t *testing.T) {
 				}
 			}
 		}
+		for statement := range calls {
+			if _, there := failures[statement+" unavailable"]; !there {
+				t.Errorf("no counter of the errors of %s exists before the first one", statement)
+			}
+		}
 		if calls["commit_tx"] != 1 || calls["commit_single"] != 1 || calls["get"] != 1 || calls["list"] != 1 || failures["commit_single conflict"] != 1 || failures["get other"] != 0 || pools != 2 {
 			t.Errorf("calls %v, failures %v, %d pools", calls, failures, pools)
 		}

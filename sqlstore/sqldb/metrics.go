@@ -13,6 +13,15 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
+// statements and errorKinds are the labels of sqlbrain_sql_errors_total. All pairs exist from the start, at 0, because the
+// first value of a counter is no increase to an alert.
+var (
+	statements = []string{
+		"commit_single", "commit_tx", "count", "defragment", "floor", "get", "iter", "list", "multiget", "partitions", "size", "skip", "timestamp",
+	}
+	errorKinds = []string{"conflict", "uncertain", "row_missing", "too_large", "closed", "context", "unavailable", "other"}
+)
+
 type metrics struct {
 	duration *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
@@ -43,6 +52,11 @@ func newMetrics(r prometheus.Registerer, db *Database) (m *metrics, err error) {
 			Help: "Commits that lost against another transaction, or whose connection was gone before anything was sent, and were tried again.",
 		}),
 	}
+	for _, statement := range statements {
+		for _, kind := range errorKinds {
+			m.errors.WithLabelValues(statement, kind)
+		}
+	}
 	with.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sqlbrain_sql_reconnects_total",
 		Help: "Times all connections were given up, because the server turned read-only or another one answered.",
@@ -69,7 +83,7 @@ func (m *metrics) failed(e Engine, err error) {
 	m.failures.WithLabelValues(Classify(e, err).String()).Inc()
 }
 
-// errorKind returns the metric's label for err, "" for no error.
+// errorKind returns the metric's label for err, one of errorKinds, "" for no error.
 func errorKind(err error) string {
 	switch {
 	case err == nil, errors.Is(err, sqlstore.ErrKeyNotFound):
