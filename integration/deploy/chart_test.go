@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -119,6 +118,9 @@ func TestChartMountsWhatItNames(t *testing.T) {
 					mounted[v.MountPath] = true
 				}
 				used := make(map[string]bool)
+				if who == "members" {
+					used["/etc/sqlbrain"] = true // the file of settings
+				}
 				for k, v := range m.environmentOf(t, pod) {
 					if k != "NAMESPACE" {
 						assert.Contains(t, variables, k, who)
@@ -161,36 +163,36 @@ func TestChartOnSQLite(t *testing.T) {
 	}
 }
 
-// sqlbrain takes the chart's settings, and serves with them.
+// sqlbrain takes the chart's file of settings, and serves with it.
 func TestChartSettingsStartAServer(t *testing.T) {
 	v := values(t, "sqlite")
 	v["settings"] = values(t, "mysql")["settings"]
 	m, _ := readChart(t, v)
-	environment := m.environmentOf(t, &m.set.Spec.Template.Spec)
-	assert.Equal(t, "8589934592", environment["SQLBRAIN_QUOTA_BACKEND_BYTES"], "not in the form of a float")
-	args := []string{"serve"}
-	var clients string
-	for k, value := range environment {
-		switch k {
-		case "NAMESPACE", "SQLBRAIN_NAME", "SQLBRAIN_MEMORY_LIMIT_BYTES": // Kubernetes fills them in
-			continue
-		case "SQLBRAIN_DATA_DIR", "SQLBRAIN_SNAPSHOT_DIR":
-			value = t.TempDir()
-		case "SQLBRAIN_LISTEN_CLIENT_URLS", "SQLBRAIN_LISTEN_METRICS_URLS":
-			scheme, _, _ := strings.Cut(value, "://")
-			value = scheme + "://127.0.0.1:" + strconv.Itoa(enginetest.FreePort(t))
-			if k == "SQLBRAIN_LISTEN_CLIENT_URLS" {
-				clients = value
-			}
-		}
-		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "SQLBRAIN_"), "_", "-"))
-		args = append(args, "--"+flag+"="+value)
-	}
-	server := harness.StartProcess(t, harness.Sqlbrain(t), args...)
+	pod := &m.set.Spec.Template.Spec
+	assert.Equal(t, "8589934592", m.environmentOf(t, pod)["SQLBRAIN_QUOTA_BACKEND_BYTES"], "not in the form of a float")
+	text := m.mounted(t, pod, "/etc/sqlbrain/config.yaml")
+	text = regexp.MustCompile(`0\.0\.0\.0:\d+`).ReplaceAllStringFunc(text, func(string) string {
+		return "127.0.0.1:" + strconv.Itoa(enginetest.FreePort(t))
+	})
+	text = regexp.MustCompile(`(?m)^(data-dir|snapshot-dir): .*$`).ReplaceAllString(text, "$1: "+t.TempDir())
+	clients := regexp.MustCompile(`(?m)^listen-client-urls: (.*)$`).FindStringSubmatch(text)[1]
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	server := harness.StartProcess(t, harness.Sqlbrain(t), "serve", "--config-file", file)
 	server.Await(t, func(ctx context.Context) error {
 		return exec.CommandContext(ctx, harness.Sqlbrain(t), "health", "--listen-client-urls", clients).Run()
 	})
 	server.Stop(t)
+}
+
+// A setting that does not exist keeps the pods from starting.
+func TestChartSettingsThatDoNotExist(t *testing.T) {
+	m, _ := readChart(t, map[string]any{"settings": map[string]any{"auto-compaction-retentoin": "1h"}})
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(m.mounted(t, &m.set.Spec.Template.Spec, "/etc/sqlbrain/config.yaml")), 0o600))
+	out, err := exec.Command(harness.Sqlbrain(t), "serve", "--config-file", file).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), `did you mean "auto-compaction-retention"?`)
 }
 
 func TestChartWithEverything(t *testing.T) {

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"os/exec"
@@ -102,8 +103,8 @@ func TestStrictness(t *testing.T) {
 	assert.ErrorContains(t, yaml.UnmarshalStrict([]byte("spec: {replica: 3}"), new(appsv1.StatefulSet)), "replica")
 }
 
-// environmentOf returns what the first container of a pod has in its environment.
-// Values that Kubernetes fills in are empty.
+// environmentOf returns what the first container of a pod has in its environment, and what its file of settings sets, in the
+// form of variables. Values that Kubernetes fills in are empty.
 func (m *manifests) environmentOf(t *testing.T, pod *corev1.PodSpec) map[string]string {
 	c := pod.Containers[0]
 	environment := make(map[string]string)
@@ -115,7 +116,34 @@ func (m *manifests) environmentOf(t *testing.T, pod *corev1.PodSpec) map[string]
 	for _, e := range c.Env {
 		environment[e.Name] = e.Value
 	}
+	if file := environment["SQLBRAIN_CONFIG_FILE"]; file != "" {
+		delete(environment, "SQLBRAIN_CONFIG_FILE")
+		var settings map[string]any
+		require.NoError(t, yaml.UnmarshalStrict([]byte(m.mounted(t, pod, file)), &settings))
+		for name, value := range settings {
+			variable := "SQLBRAIN_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+			require.NotContains(t, environment, variable, "it is set twice")
+			environment[variable] = fmt.Sprint(value)
+		}
+	}
 	return environment
+}
+
+// mounted returns the content of a file that the first container of a pod has from a ConfigMap.
+func (m *manifests) mounted(t *testing.T, pod *corev1.PodSpec, file string) string {
+	t.Helper()
+	for i, mount := range pod.Containers[0].VolumeMounts {
+		if mount.MountPath == path.Dir(file) {
+			source := pod.Volumes[i].ConfigMap
+			require.NotNil(t, source, file)
+			require.NotNil(t, m.configMaps[source.Name], "there is no ConfigMap %s", source.Name)
+			text, there := m.configMaps[source.Name].Data[path.Base(file)]
+			require.True(t, there, file)
+			return text
+		}
+	}
+	require.Fail(t, "no volume holds the file", file)
+	return ""
 }
 
 // volumesOf returns what is mounted into the first container of a pod, by path.

@@ -70,7 +70,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end }}
 
-{{- /* Variables that say how the database is reached. Members and the migration have them. */ -}}
+{{- /* Variables that say how the database is reached: for the migration, which runs before the file of settings exists. */ -}}
 {{- define "sqlbrain.datastoreEnv" -}}
 {{- if .Values.datastore.url }}
 - {name: SQLBRAIN_DATASTORE, value: {{ .Values.datastore.url | quote }}}
@@ -153,42 +153,46 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- end }}
 
-{{- /* Settings that are the same on all members. */ -}}
+{{- /* The file of settings that are the same on all members. sqlbrain refuses a line that it does not know. */ -}}
 {{- define "sqlbrain.settings" -}}
 {{- $scheme := include "sqlbrain.scheme" . }}
-SQLBRAIN_LISTEN_CLIENT_URLS: {{ $scheme }}://0.0.0.0:2379
-SQLBRAIN_LISTEN_METRICS_URLS: http://0.0.0.0:2381
-SQLBRAIN_SNAPSHOT_DIR: /snapshots
+listen-client-urls: {{ $scheme }}://0.0.0.0:2379
+listen-metrics-urls: http://0.0.0.0:2381
+snapshot-dir: /snapshots
 {{- if .Values.datastore.url }}
-SQLBRAIN_MIGRATE: verify
-SQLBRAIN_LISTEN_PEER_URLS: https://0.0.0.0:2380
+datastore: {{ .Values.datastore.url | quote }}
+{{- if .Values.datastore.passwordSecret.name }}
+datastore-password-file: /run/secrets/datastore/password
+{{- end }}
+migrate: verify
+listen-peer-urls: https://0.0.0.0:2380
 {{- else }}
-SQLBRAIN_DATA_DIR: /data
+data-dir: /data
 {{- end }}
 {{- if .Values.tls.secretName }}
-SQLBRAIN_CERT_FILE: /run/secrets/tls/tls.crt
-SQLBRAIN_KEY_FILE: /run/secrets/tls/tls.key
-SQLBRAIN_TLS_MIN_VERSION: {{ .Values.tls.minVersion }}
+cert-file: /run/secrets/tls/tls.crt
+key-file: /run/secrets/tls/tls.key
+tls-min-version: {{ .Values.tls.minVersion }}
 {{- if .Values.tls.clientCertAuth }}
-SQLBRAIN_TRUSTED_CA_FILE: /run/secrets/tls/ca.crt
-SQLBRAIN_CLIENT_CERT_AUTH: "true"
+trusted-ca-file: /run/secrets/tls/ca.crt
+client-cert-auth: true
 {{- end }}
 {{- end }}
 {{- if and .Values.datastore.url .Values.peerTLS.volume }}
-SQLBRAIN_PEER_CERT_FILE: /run/secrets/peer-tls/tls.crt
-SQLBRAIN_PEER_KEY_FILE: /run/secrets/peer-tls/tls.key
-SQLBRAIN_PEER_TRUSTED_CA_FILE: /run/secrets/peer-tls/ca.crt
+peer-cert-file: /run/secrets/peer-tls/tls.crt
+peer-key-file: /run/secrets/peer-tls/tls.key
+peer-trusted-ca-file: /run/secrets/peer-tls/ca.crt
 {{- end }}
 {{- with .Values.auth }}
 {{- if eq .token "jwt" }}
-SQLBRAIN_AUTH_TOKEN: {{ printf "jwt,pub-key=/run/secrets/jwt/%s,priv-key=/run/secrets/jwt/%s,sign-method=%s,ttl=%s" .jwt.publicKey .jwt.privateKey .jwt.signMethod .jwt.ttl | quote }}
+auth-token: {{ printf "jwt,pub-key=/run/secrets/jwt/%s,priv-key=/run/secrets/jwt/%s,sign-method=%s,ttl=%s" .jwt.publicKey .jwt.privateKey .jwt.signMethod .jwt.ttl | quote }}
 {{- else }}
-SQLBRAIN_AUTH_TOKEN: simple
-SQLBRAIN_AUTH_TOKEN_TTL: {{ .tokenTTL | int64 | quote }}
+auth-token: simple
+auth-token-ttl: {{ .tokenTTL | int64 }}
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- /* Numbers in YAML are floats here: 8589934592 must not become 8.589934592e+09. */}}
-SQLBRAIN_{{ $name | upper | replace "-" "_" }}: {{ kindIs "float64" $value | ternary ($value | int64 | toString) ($value | toString) | quote }}
+{{ $name }}: {{ kindIs "float64" $value | ternary ($value | int64 | toString) ($value | toString) | quote }}
 {{- end }}
 {{- end }}
