@@ -24,8 +24,8 @@ import (
 // labels.
 type metrics map[string]map[string]bool
 
-// Added by Prometheus when it scrapes.
-var scraped = metrics{"up": {}}
+// Added by Prometheus when it scrapes, and evaluates rules.
+var scraped = metrics{"up": {}, "ALERTS": {"alertname": true, "alertstate": true}}
 
 var targetLabels = []string{"job", "instance"}
 

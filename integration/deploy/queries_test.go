@@ -3,12 +3,16 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/assert"
@@ -106,23 +110,103 @@ func TestMissingMetricsAndLabelsAreFound(t *testing.T) {
 	}
 }
 
+// published is where annotations find the repository's files.
+const published = "https://github.com/sqlbrain/sqlbrain/blob/main/"
+
+// anchors returns the anchors that GitHub gives to the headings of a Markdown text.
+func anchors(text string) (all []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		anchor := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return all
+}
+
 func TestRules(t *testing.T) {
-	groups, errs := rulefmt.ParseFile(folder+"prometheus/sqlbrain.rules.yml", false, model.LegacyValidation)
+	groups, errs := rulefmt.ParseFile(ruleFile, false, model.LegacyValidation)
 	require.Empty(t, errs)
-	runbook, err := os.ReadFile("../../docs/runbook.md")
-	require.NoError(t, err)
 	all := exported(t)
 	alerts := 0
+	runbook := readText(t, "docs/runbook.md")
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			all.check(t, r.Alert, r.Expr)
 			alerts++
-			assert.Equal(t, "docs/runbook.md#"+strings.ToLower(r.Alert), r.Annotations["runbook"], r.Alert)
-			assert.Contains(t, string(runbook), "\n### "+r.Alert+"\n", "the runbook says nothing of it")
+			file, found := strings.CutPrefix(r.Annotations["runbook_url"], published+"docs/runbook.md#")
+			assert.True(t, found, "%s: %s", r.Alert, r.Annotations["runbook_url"])
+			assert.Contains(t, anchors(runbook), file, r.Alert)
+			assert.Equal(t, strings.ToLower(r.Alert), file, "each alert has a heading of its own")
 			assert.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
 		}
 	}
-	assert.Equal(t, alerts, strings.Count(string(runbook), "\n### Sqlbrain"), "the runbook speaks of other alerts too")
+	assert.Equal(t, alerts, strings.Count(runbook, "\n### Sqlbrain"), "the runbook speaks of other alerts too")
+}
+
+// A counter that appears with its first event shows Prometheus no increase, so an alert would miss that event. All values of
+// labels that alerts ask for exist as soon as a member has started.
+func TestCountersOfAlertsExistFromTheStart(t *testing.T) {
+	families, err := openMember(t).Gather()
+	require.NoError(t, err)
+	started := make(map[string][]*dto.Metric)
+	for _, f := range families {
+		started[f.GetName()] = f.GetMetric()
+	}
+	groups, errs := rulefmt.ParseFile(ruleFile, false, model.LegacyValidation)
+	require.Empty(t, errs)
+	looked := 0
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			expr, err := parser.ParseExpr(r.Expr)
+			require.NoError(t, err)
+			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+				m, ok := n.(*parser.MatrixSelector)
+				if !ok {
+					return nil
+				}
+				looked++
+				v := m.VectorSelector.(*parser.VectorSelector)
+				for _, wanted := range selected(t, v.LabelMatchers) {
+					assert.True(t, slices.ContainsFunc(started[strings.TrimSuffix(strings.TrimSuffix(v.Name, "_bucket"), "_count")], func(m *dto.Metric) bool {
+						return has(m, wanted)
+					}), "%s: %s%v does not exist before it happened", r.Alert, v.Name, wanted)
+				}
+				return nil
+			})
+		}
+	}
+	assert.Positive(t, looked)
+}
+
+// selected returns the combinations of labels that matchers name. Labels of the target are not among them.
+func selected(t *testing.T, matchers []*labels.Matcher) []map[string]string {
+	all := []map[string]string{{}}
+	for _, m := range matchers {
+		if m.Name == model.MetricNameLabel || slices.Contains(targetLabels, m.Name) || m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp {
+			continue
+		}
+		var more []map[string]string
+		for _, value := range strings.Split(m.Value, "|") {
+			require.Regexp(t, `^[\w.]+$`, value, "a pattern that is no list of values")
+			for _, combination := range all {
+				combination = maps.Clone(combination)
+				combination[m.Name] = value
+				more = append(more, combination)
+			}
+		}
+		all = more
+	}
+	return all
+}
+
+// has reports whether m has these labels.
+func has(m *dto.Metric, wanted map[string]string) bool {
+	found := 0
+	for _, l := range m.GetLabel() {
+		if value, asked := wanted[l.GetName()]; asked && value == l.GetValue() {
+			found++
+		}
+	}
+	return found == len(wanted)
 }
 
 // dashboard is what is looked at of Grafana's JSON model.
@@ -131,6 +215,13 @@ type dashboard struct {
 	SchemaVersion int
 	Templating    struct {
 		List []struct{ Name, Type, Definition string }
+	}
+	Annotations struct {
+		List []struct {
+			Name, Expr string
+			Enable     bool
+			Datasource source
+		}
 	}
 	Panels []struct {
 		ID          int
@@ -166,6 +257,22 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "datasource", variables["datasource"])
+
+	// It begins with plain figures, and marks when the leader changed.
+	var first []string
+	for _, p := range d.Panels {
+		if p.GridPos.Y == 0 {
+			assert.Equal(t, "stat", p.Type, p.Title)
+			first = append(first, p.Title)
+		}
+	}
+	assert.Equal(t, []string{"Leader", "Members alive", "Alerts firing", "99th percentile of commits"}, first)
+	require.Len(t, d.Annotations.List, 1)
+	mark := d.Annotations.List[0]
+	assert.True(t, mark.Enable)
+	assert.Equal(t, chosen, mark.Datasource)
+	assert.Contains(t, mark.Expr, "etcd_server_leader_changes_seen_total")
+	all.check(t, mark.Name, strings.NewReplacer(replace...).Replace(mark.Expr))
 
 	ids, taken := make(map[int]bool), make(map[[2]int]string)
 	for _, p := range d.Panels {

@@ -18,6 +18,11 @@ func series(name, labels, instance, values string) string {
 func a(name, labels, values string) string { return series(name, labels, "a", values) }
 func b(name, labels, values string) string { return series(name, labels, "b", values) }
 
+// calls returns the labels of calls of a method that clients got a code for.
+func calls(method, code string) string {
+	return fmt.Sprintf(`grpc_service="etcdserverpb.KV",grpc_method=%q,grpc_type="unary",grpc_code=%q`, method, code)
+}
+
 // strange returns a series of something else that has the same metric.
 func strange(name, values string) string {
 	return fmt.Sprintf(`%s{job="etcd",instance="e"} %s`, name, values)
@@ -29,6 +34,39 @@ var job = []string{""}
 // scenes are the scenes of each alert: some in which it must fire, and some in which
 // it would be a false alarm.
 var scenes = map[string][]scene{
+	"SqlbrainRequestsFail": {
+		{"the database hangs, and clients wait for 7 s", []string{
+			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2500x9"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 8 8 16 16 16 24 24 32"),
+			b("grpc_server_handled_total", calls("Put", "OK"), "0+500x14"), b("grpc_server_handled_total", calls("Put", "Unavailable"), "0x14"),
+		}, []string{"a"}},
+		{"writes fail, and reads from memory do not", []string{
+			a("grpc_server_handled_total", calls("Txn", "DeadlineExceeded"), "0x6 8x8"), a("grpc_server_handled_total", calls("Txn", "OK"), "0x14"),
+			a("grpc_server_handled_total", calls("Range", "DeadlineExceeded"), "0x14"), a("grpc_server_handled_total", calls("Range", "OK"), "0+900x14"),
+		}, []string{"a"}},
+		{"the first calls of all", []string{
+			a("grpc_server_handled_total", calls("Put", "OK"), "0x10"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x9 2"),
+		}, []string{"a"}},
+		{"a failover", []string{
+			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2600+500x8"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 100x8"),
+		}, nil},
+		{"one client has no patience", []string{
+			a("grpc_server_handled_total", calls("Put", "OK"), "7x14"), a("grpc_server_handled_total", calls("Put", "DeadlineExceeded"), "0x6 1x8"),
+		}, nil},
+		{"clients ask for what cannot be, or go away", []string{
+			a("grpc_server_handled_total", calls("Put", "InvalidArgument"), "0+9x14"), a("grpc_server_handled_total", calls("Put", "Canceled"), "0+9x14"),
+		}, nil},
+		{"watches end", []string{
+			a("grpc_server_handled_total", `grpc_service="etcdserverpb.Watch",grpc_method="Watch",grpc_type="bidi_stream",grpc_code="Unavailable"`, "0+9x14"),
+		}, nil},
+	},
+	"SqlbrainNotReady": {
+		{"the database of one of two", []string{
+			a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x12"), b("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0x9"),
+		}, []string{"b"}},
+		{"one look", []string{a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0 1x8")}, nil},
+		{"another kind of check", []string{a("etcd_server_healthcheck", `type="livez",name="serializable_read"`, "0x12")}, nil},
+		{"an etcd", []string{strange("etcd_server_healthcheck", "0x12")}, nil},
+	},
 	"SqlbrainMemberDown": {
 		{"one of two is away", []string{a("up", "", "1x12"), b("up", "", "0x12")}, []string{"b"}},
 		{"a restart", []string{a("up", "", "1x3 0x5 1x12")}, nil},
@@ -91,18 +129,6 @@ var scenes = map[string][]scene{
 		{"again and again", []string{b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "0+1x40")}, []string{"b"}},
 		{"those that were answered", []string{
 			b("sqlbrain_forwarded_requests_total", `outcome="answered"`, "0+100x40"), b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "3x40"),
-		}, nil},
-	},
-	"SqlbrainDatabaseAway": {
-		{"for one member", []string{
-			a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x5 0+30x15"), a("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
-			b("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x20"), b("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
-		}, []string{"a"}},
-		{"some fail", []string{
-			a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0+10x20"), a("sqlbrain_sql_duration_seconds_count", `statement="get"`, "0+30x20"),
-		}, nil},
-		{"conflicts", []string{
-			a("sqlbrain_sql_errors_total", `kind="conflict",statement="commit_single"`, "0+30x20"), a("sqlbrain_sql_duration_seconds_count", `statement="commit_single"`, "0+30x20"),
 		}, nil},
 	},
 	"SqlbrainDatabaseErrors": {
