@@ -42,11 +42,21 @@ func (n *databaseNode) Range(_ context.Context, _ auth.Permit, _ *mvcc.RangeRequ
 }
 
 func (n *databaseNode) Writable(ctx context.Context) error {
-	if n.hangs {
+	n.mu.Lock()
+	hangs, refuses := n.hangs, n.refuses
+	n.mu.Unlock()
+	if hangs {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return n.refuses
+	return refuses
+}
+
+// set changes what becomes of writes from now on.
+func (n *databaseNode) set(hangs bool, refuses error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hangs, n.refuses = hangs, refuses
 }
 
 func newDatabaseHealth(n *databaseNode, r prometheus.Registerer) *Health {
@@ -105,8 +115,8 @@ func TestReadinessIsCheckedWithoutProbes(t *testing.T) {
 		require.Empty(t, n.linearizable, "an idle node does not read the table for it")
 
 		for what, fails := range map[string]func(){
-			"refuses": func() { n.refuses = errors.New("refused") },
-			"hangs":   func() { n.hangs = true },
+			"refuses": func() { n.set(false, errors.New("refused")) },
+			"hangs":   func() { n.set(true, nil) },
 		} {
 			fails()
 			time.Sleep(2*selfCheck + time.Millisecond) // the pause, and what a check may take
@@ -114,13 +124,13 @@ func TestReadinessIsCheckedWithoutProbes(t *testing.T) {
 			results := checked(t, registry)
 			require.Zero(t, results["database"], what)
 			require.Equal(t, 1.0, results["leader"], what)
-			n.hangs, n.refuses = false, nil
+			n.set(false, nil)
 			time.Sleep(2*selfCheck + time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, good, checked(t, registry), what)
 		}
 
-		n.hangs = true
+		n.set(true, nil)
 		time.Sleep(selfCheck + time.Millisecond)
 		stop()
 		<-ended
