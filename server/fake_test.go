@@ -201,7 +201,18 @@ func (f *fakeNode) Leases(_ context.Context, as auth.Permit) ([]int64, error) {
 	return f.leases, f.failure()
 }
 
-func (f *fakeNode) Alarms() []quota.Alarm { return f.alarms }
+func (f *fakeNode) Alarms() []quota.Alarm {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.alarms
+}
+
+// raise sets the alarms of a node that is served already, and checks itself.
+func (f *fakeNode) raise(alarms ...quota.Alarm) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alarms = alarms
+}
 
 func (f *fakeNode) ListAlarms(_ context.Context, as auth.Permit) ([]quota.Alarm, error) {
 	if err := as.Check(context.Background(), f); err != nil {

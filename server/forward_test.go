@@ -124,7 +124,7 @@ func TestFollowersForwardCallsOfTheLeader(t *testing.T) {
 	p := newPair(t)
 	p.leader.lease = lease.Status{ID: 5, GrantedTTL: 60, TTL: 30, Revision: 66}
 	p.leader.leases = []int64{5, 6}
-	p.leader.alarms = []quota.Alarm{{MemberID: 9, Type: quota.AlarmNoSpace}}
+	p.leader.raise(quota.Alarm{MemberID: 9, Type: quota.AlarmNoSpace})
 	p.leader.rangeResult = mvcc.RangeResult{Revision: 77, Count: 4}
 	p.leader.hash = export.Hash{Hash: 8, Revision: 77}
 	kv, l, m := pb.NewKVClient(p.conn), pb.NewLeaseClient(p.conn), pb.NewMaintenanceClient(p.conn)
