@@ -53,6 +53,7 @@ programs:
 	cd integration && $(GO) build -o ../bin/programs/etcdctl go.etcd.io/etcd/etcdctl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcdutl go.etcd.io/etcd/etcdutl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcd go.etcd.io/etcd/server/v3
+	cd integration && $(GO) build -o ../bin/programs/bench ./bench
 	$(if $(CC_FOUND),cd integration/programs/kine && CGO_ENABLED=1 $(GO) build -o ../../../bin/programs/kine github.com/k3s-io/kine)
 
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
@@ -206,11 +207,16 @@ gosec: ## Look for insecure code in the root module; downloads gosec
 
 .PHONY: bench
 bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
-	cd integration/bench && $(GO) run . run $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
+	cd integration/bench && $(GO) run . results $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
+	$(if $(QUICK),,@$(MAKE) --no-print-directory bench-report)
+
+.PHONY: bench-report
+bench-report: ## Write the pages and quoted figures of docs again from what was measured
+	cd integration/bench && $(GO) run . report
 
 .PHONY: bench-onecore
 bench-onecore: ## Writes and gets beside etcd, server and client on a core each, into bin/bench-onecore: ten minutes; BENCH_ARGS go to it
-	cd integration/bench && $(GO) run . onecore --out $(CURDIR)/bin/bench-onecore $(BENCH_ARGS)
+	cd integration/bench && $(GO) run . results --gomaxprocs 1 --clients 64 --only create,update,put,get --out $(CURDIR)/bin/bench-onecore $(BENCH_ARGS)
 
 .PHONY: scoreboard
 scoreboard: ## Objects that come and go, and etcd's benchmark tool, beside etcd and kine into docs/benchmarks: 40 minutes; BENCH_ARGS

@@ -33,7 +33,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpShowsNoSettingsOfTheEnvironment(t *testing.T) {
 	environ := []string{"SQLBRAIN_DATASTORE=mysql://root:Geheim0815@db/k8s"}
-	for _, command := range []string{"", "serve", "migrate", "migrate up", "doctor", "recover", "restore", "health", "version", "bench"} {
+	for _, command := range []string{"", "serve", "migrate", "migrate up", "doctor", "recover", "restore", "health", "version"} {
 		a := executeEnv(t, environ, append(strings.Fields(command), "--help")...)
 		require.Zero(t, a.code, command)
 		require.Contains(t, a.stdout, "Usage:", command)

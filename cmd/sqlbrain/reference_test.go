@@ -63,7 +63,7 @@ func TestCommandsPage(t *testing.T) {
 
 func describe(b *strings.Builder, cmd *cobra.Command, settings *pflag.FlagSet) {
 	if cmd.Hidden || cmd.Long == "" && !cmd.HasAvailableLocalFlags() {
-		return // the text of the parent has the workloads of bench
+		return // the text of its parent says all
 	}
 	fmt.Fprintf(b, "\n## %s\n\n", cmd.CommandPath())
 	for _, paragraph := range strings.Split(cmp.Or(cmd.Long, cmd.Short+"."), "\n\n") {

@@ -1,14 +1,16 @@
-// Command bench measures sqlbrain and its peers, etcd and kine, on one machine
-// and one disk. It is what `make bench` runs; docs/benchmarks says how it measures.
+// Command bench drives etcd endpoints with kube-apiserver's requests, measures them and checks every answer.
+// docs/benchmarks says how to use it, and how it measures.
 //
-//	bench run      the same workloads on each system, several rounds
-//	bench onecore  writes and gets on etcd and sqlbrain, server and client with one core each
-//	bench growth   how figures change with the size of the data
-//	bench report   write the page and the plots again from what was measured
+//	bench create, get, churn, objects …   one workload on a server that runs already, any etcd too
+//	bench results      the same workloads on sqlbrain, etcd and kine, several rounds
+//	bench scoreboard   objects that come and go, in the same way
+//	bench growth       how figures change with the size of the data
+//	bench report       write the pages and the quoted figures again from what was measured
 //
-// It needs Linux, Go to build the peers, and MySQL or MariaDB for the systems on
+// The comparisons need Linux, Go to build the peers, and MySQL or MariaDB for the systems on
 // them. The peers are built in the modules of ../programs, so that they have the
 // dependencies of their releases.
 //
-// Start reading at run.go, then internal/compare, internal/plan and internal/system.
+// The workloads are in ../internal/workload. Start reading at run.go, then internal/compare, internal/plan and
+// internal/system.
 package main

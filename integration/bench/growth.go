@@ -20,6 +20,7 @@ import (
 )
 
 const (
+	growthName = "growth"
 	// growthQuota is etcd's at these sizes: its own advice ends at 8 GiB.
 	growthQuota = 64 << 30
 	// growthPool is InnoDB's cache at these sizes.
@@ -108,7 +109,7 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	return writePage(g.out, growthName, file, report.GrowthPlots, report.GrowthPage)
+	return writePage(g.out, growthName, file, report.GrowthPage)
 }
 
 // joinVersions adds versions of programs to those that figures came from. It fails if

@@ -73,18 +73,24 @@ func testPlace(t *testing.T) *place {
 	return p
 }
 
+// tiny is a comparison with a plan for tests.
+func tiny(c comparison, only ...string) comparison {
+	c.options, c.only = plan.Tiny, only
+	return c
+}
+
 func TestMeasuresEverythingAndResumes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	p := testPlace(t)
-	path := filepath.Join(p.out, resultsName+".json")
+	path := filepath.Join(p.out, results.name+".json")
 	// First a part, as a run that is interrupted leaves it.
-	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, []string{"get", "delete"}, false))
+	require.NoError(t, tiny(results, "get", "delete").run(ctx, p, 1, false))
 	part, err := result.Read[result.File](path)
 	require.NoError(t, err)
 	require.Less(t, len(part.Figures), len(p.systems)*len(plan.Tiny.Cells()))
 	kept := part.Figures[0].Started
-	require.NoError(t, runAll(ctx, p, plan.Tiny, 1, nil, true))
+	require.NoError(t, tiny(results).run(ctx, p, 1, true))
 	f, err := result.Read[result.File](path)
 	require.NoError(t, err)
 	require.Equal(t, kept, f.Figures[0].Started, "measured again")
@@ -100,8 +106,7 @@ func TestMeasuresEverythingAndResumes(t *testing.T) {
 		require.Positive(t, g.ServerRSS, "%s %s", g.System, g.ID)
 		require.Positive(t, g.Answers, "%s %s", g.System, g.ID)
 	}
-	require.FileExists(t, filepath.Join(p.out, "throughput-create.svg"))
-	page, err := os.ReadFile(filepath.Join(p.out, resultsName+".md"))
+	page, err := os.ReadFile(filepath.Join(p.out, results.name+".md"))
 	require.NoError(t, err)
 	for _, c := range plan.Tiny.Cells() {
 		require.Contains(t, string(page), "| "+c.ID+" |")
@@ -133,7 +138,6 @@ func TestGrowthIsMeasured(t *testing.T) {
 			require.Equal(t, 700, point.Compaction.Garbage)
 		}
 	}
-	require.FileExists(t, filepath.Join(p.out, "growth-memory.svg"))
 	require.FileExists(t, filepath.Join(p.out, growthName+".md"))
 }
 
@@ -146,22 +150,24 @@ func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
 	p.module = "" // as they are
-	require.NoError(t, runAll(t.Context(), p, plan.Tiny, 1, []string{"get"}, false))
-	f, err := result.Read[result.File](filepath.Join(p.out, resultsName+".json"))
+	require.NoError(t, tiny(results, "get").run(t.Context(), p, 1, false))
+	f, err := result.Read[result.File](filepath.Join(p.out, results.name+".json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Of("etcd", "get-8"))
 	require.Equal(t, result.Failed, f.Of("etcd", "get-8")[0].Status)
 	require.Contains(t, f.Of("etcd", "get-8")[0].Reason, "did not start")
 	require.NotEmpty(t, f.Of("sqlbrain-sqlite", "get-8"))
 	require.Equal(t, result.OK, f.Of("sqlbrain-sqlite", "get-8")[0].Status)
-	require.Contains(t, report.Page(f, nil), "etcd, get-8: failed")
+	require.Contains(t, report.Page(f), "etcd, get-8: failed")
 }
 
 func TestScoreboard(t *testing.T) {
 	p := testPlace(t)
 	options := plan.Options{Churn: []int{4, 8}, Watchers: []int{3}, Keys: 40, ValueSize: 64, Duration: 100 * time.Millisecond}
-	require.NoError(t, runScoreboard(t.Context(), p, options, 1, false))
-	f, err := result.Read[result.File](filepath.Join(p.out, scoreboardName+".json"))
+	c := scoreboard
+	c.options = options
+	require.NoError(t, c.run(t.Context(), p, 1, false))
+	f, err := result.Read[result.File](filepath.Join(p.out, scoreboard.name+".json"))
 	require.NoError(t, err)
 	require.Len(t, f.Figures, len(p.systems)*len(options.Churn))
 	for _, g := range f.Figures {
@@ -175,10 +181,9 @@ func TestScoreboard(t *testing.T) {
 		require.Zero(t, g.Missing)
 		require.Positive(t, g.LagP50)
 	}
-	page, err := os.ReadFile(filepath.Join(p.out, scoreboardName+".md"))
+	page, err := os.ReadFile(filepath.Join(p.out, scoreboard.name+".md"))
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^\| churn-8 \|( 100\.00 % \|)+`, string(page))
-	require.FileExists(t, filepath.Join(p.out, "churn-writes.svg"))
 }
 
 func TestSizes(t *testing.T) {
@@ -191,33 +196,50 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestOneCore has a program in etcd's place that ends at once: the others are measured all the same, where they should
-// be, and the command fails.
 func TestOneCore(t *testing.T) {
-	if err := system.CheckCores(); err != nil {
+	undo, err := system.UseClientCore()
+	if err != nil {
 		t.Skip(err)
 	}
+	require.NoError(t, undo())
 	p := testPlace(t)
-	p.systems, p.programs, p.oneCore = []string{"etcd", "sqlbrain-sqlite"}, t.TempDir(), 1
-	var programs system.Programs
-	require.NoError(t, programs.Build(t.Context(), p.module, p.programs, system.Sqlbrain))
-	p.module = "" // as they are
-	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "etcd is missing")
-	broken, err := exec.LookPath("false")
+	p.systems, p.oneCore = []string{"sqlbrain-sqlite"}, 1
+	require.NoError(t, tiny(results, "create", "get").run(t.Context(), p, 1, false))
+	page, err := os.ReadFile(filepath.Join(p.out, results.name+".md"))
 	require.NoError(t, err)
-	require.NoError(t, os.Symlink(broken, filepath.Join(p.programs, "etcd")))
-
-	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "etcd, get-8: failed: it did not start")
-	page, err := os.ReadFile(filepath.Join(p.out, oneCoreName+".md"))
-	require.NoError(t, err)
-	for _, workload := range oneCoreWorkloads {
-		require.Regexp(t, `(?m)^\| `+workload+`-8 \| – \| \d`, string(page))
-	}
+	require.Contains(t, string(page), "`GOMAXPROCS=1`")
+	require.Regexp(t, `(?m)^\| get-8 \| \d`, string(page))
 	require.NotContains(t, string(page), "list-")
 
-	p.systems = []string{"sqlbrain-sqlite"}
-	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "--systems must have etcd")
-	p.systems = nil
 	t.Setenv("PATH", t.TempDir())
-	require.ErrorContains(t, runOneCore(t.Context(), p, plan.Tiny, 1), "taskset is missing")
+	p.module = "" // as they are
+	require.ErrorContains(t, tiny(results).run(t.Context(), p, 1, false), "taskset is missing")
+}
+
+func TestDocumentsQuoteTheResults(t *testing.T) {
+	for path, systems := range quoting {
+		want, err := quote(path, systems)
+		require.NoError(t, err)
+		got, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got), "%s: write the figures with make bench-report", path)
+	}
+}
+
+func TestWorkloadsRefuseInvalidOptions(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"unknown command", []string{"nonsense"}},
+		{"want table or json", []string{"get", "--output", "xml"}},
+		{"want get, list, create, update or delete", []string{"mixed", "--mix", "gets=1"}},
+		{"at least 16 bytes", []string{"get", "--value-size", "3"}},
+		{"no such file", []string{"get", "--cacert", filepath.Join(t.TempDir(), "ca.crt")}},
+		{"127.0.0.1:1", []string{"get", "--endpoints", "127.0.0.1:1", "--timeout", "100ms", "--retry-for", "1ms"}},
+	} {
+		cmd := newCommand()
+		cmd.SetArgs(c.args)
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), c.want)
+	}
 }

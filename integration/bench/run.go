@@ -20,43 +20,29 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 )
 
-// Names of results, which are in a JSON file, and of the pages about them.
-const (
-	resultsName    = "results"
-	growthName     = "growth"
-	oneCoreName    = "onecore"
-	scoreboardName = "scoreboard"
-)
-
-// place are the flags that all commands share.
+// place are the flags that all commands that compare systems share.
 type place struct {
 	out      string
 	programs string
 	module   string
 	data     string
 	systems  []string
-	redoLog  int64  // of databases, see system.Environment
-	oneCore  int    // see system.Environment
-	name     string // of the results
+	redoLog  int64 // of databases, see system.Environment
+	oneCore  int   // see system.Environment
 }
 
 func (p *place) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.out, "out", "../../docs/benchmarks", "directory of the results, the page and the plots")
+	f.StringVar(&p.out, "out", published, "directory of the results and the page")
 	f.StringVar(&p.programs, "programs", "../../bin/bench", "directory of the programs that are built")
 	f.StringVar(&p.module, "module", ".", `directory of this module; "": the programs are there, and are not built`)
 	f.StringVar(&p.data, "data", os.TempDir(), "directory of the data, which is removed: its disk is measured")
 	f.StringSliceVar(&p.systems, "systems", nil, "what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL)")
 }
 
-// environment builds what is needed for the systems. The caller calls remove when
+// environment builds what is needed for the systems. The caller calls undo when
 // it is done.
-func (p *place) environment(ctx context.Context) (env *system.Environment, systems []system.System, remove func() error, err error) {
-	if p.oneCore > 0 {
-		if err := system.CheckCores(); err != nil {
-			return nil, nil, nil, err
-		}
-	}
+func (p *place) environment(ctx context.Context) (env *system.Environment, systems []system.System, undo func() error, err error) {
 	var programs system.Programs
 	if err := programs.FindDatabases(); err != nil {
 		return nil, nil, nil, err
@@ -77,7 +63,7 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	if systems, err = system.Parse(names); err != nil {
 		return nil, nil, nil, err
 	}
-	products := []system.Product{system.Sqlbrain} // its bench is the client
+	var products []system.Product
 	for _, s := range systems {
 		products = append(products, s.Product)
 	}
@@ -94,71 +80,100 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	remove = func() error { return os.RemoveAll(dir) }
+	undo = func() error { return os.RemoveAll(dir) }
 	if err := os.Chmod(dir, 0o755); err != nil { // the databases' user passes through
-		return nil, nil, nil, errors.Join(err, remove())
+		return nil, nil, nil, errors.Join(err, undo())
 	}
-	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog, OneCore: p.oneCore}, systems, remove, nil
+	if p.oneCore > 0 {
+		spread, err := system.UseClientCore()
+		if err != nil {
+			return nil, nil, nil, errors.Join(err, undo())
+		}
+		undo = func() error { return errors.Join(spread(), os.RemoveAll(dir)) }
+	}
+	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog, OneCore: p.oneCore}, systems, undo, nil
 }
 
-func newRunCommand() *cobra.Command {
+// comparison is a plan that is run on each system, several rounds, and a page about it. The results are in a JSON
+// file next to the page.
+type comparison struct {
+	name, short string
+	options     plan.Options
+	only        []string // workloads; none: all
+	page        func(f *result.File) string
+}
+
+var (
+	results    = comparison{name: "results", short: "The same workloads on each system", options: plan.Full, page: report.Page}
+	scoreboard = comparison{
+		name: "scoreboard", short: "Errors, events delivered and delays while objects come and go", options: plan.Scoreboard, page: report.Scoreboard,
+	}
+)
+
+func (c comparison) command() *cobra.Command {
 	var p place
 	var quick, resume bool
-	rounds := 3
 	var duration time.Duration
-	var only []string
+	var clients []int
+	rounds := 3
 	cmd := &cobra.Command{
-		Use: "run", Short: "The same workloads on each system, several rounds", Args: cobra.NoArgs,
+		Use: c.name, Short: c.short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options := plan.Full
 			if quick {
-				options = plan.Quick
+				c.options = plan.Quick
 			}
 			if duration > 0 {
-				options.Duration = duration
+				c.options.Duration = duration
 			}
-			return runAll(cmd.Context(), &p, options, rounds, only, resume)
+			if len(clients) > 0 {
+				c.options.Clients = clients
+			}
+			return c.run(cmd.Context(), &p, rounds, resume)
 		},
 	}
 	p.register(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&quick, "quick", false, "fewer and shorter figures: for a look, not for conclusions")
 	f.BoolVar(&resume, "resume", false, "go on with what is in --out, if it is of the same programs and options")
 	f.IntVar(&rounds, "rounds", rounds, "rounds")
-	f.DurationVar(&duration, "duration", 0, "of a figure (default 5s, with --quick 2s)")
-	f.StringSliceVar(&only, "only", nil, "workloads to run (default all)")
+	f.DurationVar(&duration, "duration", 0, "of a figure (default of the plan)")
+	f.StringSliceVar(&c.only, "only", c.only, "workloads to run (default all)")
+	switch c.name {
+	case results.name:
+		f.BoolVar(&quick, "quick", false, "fewer and shorter figures: for a look, not for conclusions")
+		f.IntSliceVar(&clients, "clients", nil, "numbers of clients of most workloads (default of the plan)")
+		f.IntVar(&p.oneCore, "gomaxprocs", 0, "give servers and client a processor each, and servers this GOMAXPROCS (0: all have all)")
+	case scoreboard.name:
+		f.IntSliceVar(&c.options.Churn, "clients", c.options.Churn, "numbers of clients")
+		f.IntSliceVar(&c.options.Watchers, "watchers", c.options.Watchers, "watchers of everything")
+		f.IntVar(&c.options.Keys, "keys", c.options.Keys, "objects that come and go")
+	}
 	return cmd
 }
 
-func runAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) error {
-	p.name = resultsName
-	file, err := measureAll(ctx, p, options, rounds, only, resume)
+// run writes what it measures into a file of p.out, and then the page.
+func (c comparison) run(ctx context.Context, p *place, rounds int, resume bool) (err error) {
+	env, systems, undo, err := p.environment(ctx)
 	if err != nil {
 		return err
 	}
-	return writePage(p.out, p.name, file, report.Plots, report.Page)
-}
-
-// measureAll returns what it found, which is also in a file of p.out.
-func measureAll(ctx context.Context, p *place, options plan.Options, rounds int, only []string, resume bool) (file *result.File, err error) {
-	env, systems, remove, err := p.environment(ctx)
+	defer func() { err = errors.Join(err, undo()) }()
+	path := filepath.Join(p.out, c.name+".json")
+	file, err := begin(path, env, c.options, resume)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	path := filepath.Join(p.out, p.name+".json")
-	if file, err = begin(path, env, options, resume); err != nil {
-		return nil, err
-	}
-	file.Rounds, file.Systems = rounds, nil
+	file.Rounds, file.Systems, file.GOMAXPROCS = rounds, nil, p.oneCore
 	for _, s := range systems {
 		file.Systems = append(file.Systems, s.Name())
 	}
 	cfg := compare.Config{
-		Environment: env, Systems: systems, Options: options, Rounds: rounds, Only: only, Progress: os.Stderr,
+		Environment: env, Systems: systems, Options: c.options, Rounds: rounds, Only: c.only, Progress: os.Stderr,
 		Save: func() error { return result.Write(path, file) },
 	}
-	return file, compare.Run(ctx, cfg, file)
+	if err := compare.Run(ctx, cfg, file); err != nil {
+		return err
+	}
+	return writePage(p.out, c.name, file, c.page)
 }
 
 // begin returns an empty file, or the one to go on with.
@@ -185,40 +200,27 @@ func begin(path string, env *system.Environment, options plan.Options, resume bo
 }
 
 func newReportCommand() *cobra.Command {
-	var p place
-	cmd := &cobra.Command{
-		Use: "report", Short: "Write the page and the plots again from what was measured", Args: cobra.NoArgs,
+	return &cobra.Command{
+		Use: "report", Short: "Write the pages and quoted figures of docs again from what was measured", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			results, err := again(&p, resultsName, report.Plots, report.Page)
-			sizes, err2 := again(&p, growthName, report.GrowthPlots, report.GrowthPage)
-			scores, err3 := again(&p, scoreboardName, report.ScoreboardPlots, report.Scoreboard)
-			if !results && !sizes && !scores {
-				return fmt.Errorf("there are no results in %s", p.out)
-			}
-			return errors.Join(err, err2, err3)
+			return errors.Join(again(results.name, results.page), again(growthName, report.GrowthPage), again(scoreboard.name, scoreboard.page), quoteAll())
 		},
 	}
-	p.register(cmd)
-	return cmd
 }
 
 // again writes a page from the results of that name, if there are some.
-func again[F any](p *place, name string, draw func(*F, string) ([]string, error), page func(*F, []string) string) (found bool, err error) {
-	file, err := result.Read[F](filepath.Join(p.out, name+".json"))
+func again[F any](name string, page func(*F) string) error {
+	file, err := result.Read[F](filepath.Join(published, name+".json"))
 	if err != nil || file == nil {
-		return err != nil, err
-	}
-	return true, writePage(p.out, name, file, draw, page)
-}
-
-// writePage draws what was measured, and writes the page about it.
-func writePage[F any](out, name string, file *F, draw func(*F, string) ([]string, error), page func(*F, []string) string) error {
-	plots, err := draw(file, out)
-	if err != nil {
 		return err
 	}
+	return writePage(published, name, file, page)
+}
+
+// writePage writes the page about what was measured.
+func writePage[F any](out, name string, file *F, page func(*F) string) error {
 	path := filepath.Join(out, name+".md")
-	if err := os.WriteFile(path, []byte(page(file, plots)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(page(file)), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "written:", path)

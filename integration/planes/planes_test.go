@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -103,7 +104,7 @@ func lowestPriority(t *testing.T, n *harness.Node) {
 	require.Zero(t, out.Code, out.Stderr) // a thread that it starts later inherits the priority
 }
 
-// churn is what sqlbrain bench churn found.
+// churn is what a run of that workload found.
 type churn struct {
 	err error
 
@@ -111,11 +112,7 @@ type churn struct {
 	WriteP99, LagP99  float64 // milliseconds
 	Events            int64
 	Errors            map[string]int64
-	Verification      struct {
-		Failed   int64
-		Failures []string
-		Events   int64
-	}
+	Verification      workload.Verification
 }
 
 // onEach runs churn on all nodes at the same time, at a rate that a small cluster has.
@@ -136,30 +133,16 @@ func run(t *testing.T, n *harness.Node, d time.Duration, more ...string) churn {
 
 // runAs is run by a program that runs others.
 func runAs(t *testing.T, by []string, n *harness.Node, d time.Duration, more ...string) (c churn) {
-	args := append(slices.Clone(by), harness.Sqlbrain(t), "bench", "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
+	args := append(slices.Clone(by), harness.Bench(t), "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
 		"--value-size", "1024", "--watchers", "2", "--exclusive", "--output", "json")
 	args = append(args, more...)
 	out := harness.Run(t, d+2*time.Minute, "", args[0], args[1:]...)
-	var report struct {
-		Phases []struct {
-			Name string
-			Ops  []struct {
-				Name              string
-				Succeeded, Failed int64
-				Errors            map[string]int64
-				Latency           struct{ P99 float64 } `json:"latency_ms"`
-			}
-		}
-		Verification json.RawMessage
-	}
+	var report workload.Report
 	if err := json.Unmarshal([]byte(out.Stdout), &report); err != nil {
 		c.err = fmt.Errorf("%w: %s", err, out.Stderr)
 		return c
 	}
-	if c.err = json.Unmarshal(report.Verification, &c.Verification); c.err != nil {
-		return c
-	}
-	c.Events, c.Errors = c.Verification.Events, make(map[string]int64)
+	c.Verification, c.Events, c.Errors = report.Verification, report.Verification.Events, make(map[string]int64)
 	for _, p := range report.Phases {
 		for _, o := range p.Ops {
 			switch {

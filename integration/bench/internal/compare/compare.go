@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 // Config says what to run.
@@ -51,7 +52,8 @@ func (cfg *Config) suite(ctx context.Context, s system.System, round int, file *
 		defer func() { err = errors.Join(err, running.Close()) }()
 	}
 	unstarted := err
-	broken := map[string]string{} // steps that failed, and why
+	broken := map[string]string{}            // steps that failed, and why
+	reports := map[string]*workload.Report{} // of the others
 	for _, step := range steps {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -67,7 +69,7 @@ func (cfg *Config) suite(ctx context.Context, s system.System, round int, file *
 		case broken[step.Needs] != "":
 			f.Status, f.Reason = result.Failed, step.Needs+" failed: "+broken[step.Needs]
 		default:
-			measure(ctx, cfg.Environment, running, step, &f)
+			reports[step.ID] = measure(ctx, running, step, reports[step.Needs], &f)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

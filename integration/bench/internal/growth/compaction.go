@@ -2,6 +2,7 @@ package growth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,23 +12,27 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 const compactionWait = 10 * time.Minute
 
 // compaction makes garbage and has it removed. It is measured where no other history
 // is: the pass would remove that as well. kine compacts by itself.
-func (m *measurement) compaction(ctx context.Context) error {
-	if m.d.Versions > 1 || m.r.System.Product == system.Kine {
+func (m *measurement) compaction(ctx context.Context) (err error) {
+	if m.p.Versions > 1 || m.r.System.Product == system.Kine {
 		return nil
 	}
-	keys := min(garbage, m.d.Keys)
-	if err := m.d.write(ctx, m.r.System.Product, m.clients, keys, m.d.Versions+1); err != nil {
+	keys := min(garbage, m.p.Keys)
+	if _, err := m.load(ctx, keys, 1); err != nil {
 		return err
 	}
-	m.d.rewritten = keys
-	c := m.clients[0]
-	now, err := c.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	c, err := system.Connect(m.r.Endpoint(0))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	now, err := c.Get(ctx, "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}
@@ -37,23 +42,25 @@ func (m *measurement) compaction(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, began := usage(m.r), time.Now()
+	server, database, began := workload.UsageOf(m.r.Server(0)), workload.UsageOf(m.r.Database()), time.Now()
 	if _, err := c.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
 		return err
 	}
-	took, after := time.Since(began), usage(m.r)
+	took := time.Since(began)
+	serverCPU := workload.UsageOf(m.r.Server(0)).CPUSeconds - server.CPUSeconds
+	databaseCPU := workload.UsageOf(m.r.Database()).CPUSeconds - database.CPUSeconds
 	callsAfter, err := m.databaseSeconds(ctx)
 	if err != nil {
 		return err
 	}
 	m.p.Compaction = &Compaction{
-		Garbage: keys, Seconds: took.Seconds(), ServerCPU: after.server - before.server, DatabaseCPU: after.database - before.database,
+		Garbage: keys, Seconds: took.Seconds(), ServerCPU: serverCPU, DatabaseCPU: databaseCPU,
 		DatabaseSeconds: callsAfter - calls,
 	}
 	m.tell("compaction of %d versions %.2f s, CPU %.2f + %.2f s, calls of the database %.2f s", keys, took.Seconds(), m.p.Compaction.ServerCPU,
 		m.p.Compaction.DatabaseCPU, m.p.Compaction.DatabaseSeconds)
 	// Check the remaining data.
-	_, err = drive(ctx, m.r, m.clients, 1, 0, shared(m.jump))
+	_, err = m.run(ctx, "page", 1, func(c *workload.Config) { c.Total = 1 })
 	return err
 }
 

@@ -1,11 +1,9 @@
 // Package growth measures how a system changes with the size of its data: reads,
 // counts, writes, memory, start, failover, and what a compaction costs.
 //
-// The data is numbered: each key and each value follows from its number, so every
-// answer is checked, at any size, without remembering what was written. It is loaded
-// through the system's own front door, in transactions of 128 puts, because what is
-// written past the server would have to repeat all it writes; kine takes one put
-// at a time.
+// The requests and the checks of their answers are those of integration/internal/workload, whose model of the
+// data takes about 300 bytes of memory for each key. The data is loaded through the system's own front door, in
+// transactions of 128 puts; kine takes one put at a time.
 //
-// Start reading at growth.go, then dataset.go and load.go.
+// Start reading at growth.go.
 package growth

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 // failoverWait bounds the time without an acknowledged write.
@@ -25,7 +26,7 @@ func (m *measurement) starts(ctx context.Context) error {
 		}
 		m.p.Starts = append(m.p.Starts, time.Since(began).Seconds())
 	}
-	m.p.IdleServerRSS = usage(m.r).serverRSS
+	m.p.IdleServerRSS = workload.UsageOf(m.r.Server(0)).RSSBytes
 	m.tell("starts %.3f s, RSS %d MiB", m.p.Starts, m.p.IdleServerRSS>>20)
 	return nil
 }
@@ -66,11 +67,18 @@ func (m *measurement) failovers(ctx context.Context) error {
 	return nil
 }
 
+// write is kube-apiserver's creation of an object.
+func write(ctx context.Context, c *clientv3.Client) error {
+	key := fmt.Sprintf("/registry/failover/%d", time.Now().UnixNano())
+	_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "x")).Commit()
+	return err
+}
+
 // failover kills the leader and returns how long no write was acknowledged.
 func (m *measurement) failover(ctx context.Context, c *clientv3.Client, leader int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, failoverWait)
 	defer cancel()
-	if err := m.create(ctx, c, nil); err != nil { // the connection is there, and writes go through
+	if err := write(ctx, c); err != nil { // the connection is there, and writes go through
 		return 0, err
 	}
 	began := time.Now()
@@ -86,7 +94,7 @@ func (m *measurement) failover(ctx context.Context, c *clientv3.Client, leader i
 	defer poll.Stop()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
-		err := m.create(attempt, c, nil)
+		err := write(attempt, c)
 		cancel()
 		if err == nil {
 			return time.Since(began), nil

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 // Dataset is a size of the data.
@@ -20,9 +17,6 @@ type Dataset struct {
 	Keys      int `json:"keys"`
 	Versions  int `json:"versions"`   // of each key, all kept
 	ValueSize int `json:"value_size"` // bytes
-
-	rewritten int  // so many keys have a version more
-	versioned bool // the product counts versions
 }
 
 func (d *Dataset) String() string { return fmt.Sprintf("%dx%d", d.Keys, d.Versions) }
@@ -70,6 +64,19 @@ type Compaction struct {
 	DatabaseSeconds float64 `json:"database_seconds,omitempty"`
 }
 
+// Series are requests of one kind, sent by so many clients for a while.
+type Series struct {
+	Clients     int     `json:"clients"`
+	Done        int64   `json:"done"`
+	PerSecond   float64 `json:"per_second"`
+	P50         float64 `json:"p50_ms"`
+	P99         float64 `json:"p99_ms"`
+	ServerCPU   float64 `json:"server_cpu_us"` // microseconds for each request
+	DatabaseCPU float64 `json:"database_cpu_us"`
+	ServerRSS   int64   `json:"server_rss"` // bytes, at the end
+	DatabaseRSS int64   `json:"database_rss"`
+}
+
 // Config says how each size is measured.
 type Config struct {
 	Environment *system.Environment
@@ -80,7 +87,9 @@ type Config struct {
 
 const (
 	connections = 8
-	pageSize    = 500
+	loaders     = 16  // transactions at a time
+	batch       = 128 // puts of a transaction: etcd's --max-txn-ops
+	kineLoaders = 64  // kine takes one put at a time
 	// garbage is how many versions the compaction removes, of keys that have no
 	// other history.
 	garbage = 10_000
@@ -89,15 +98,14 @@ const (
 // Measure loads the data into a fresh system and measures everything. The point records
 // failures. An error means that ctx ended, or that the system was not removed.
 func (cfg *Config) Measure(ctx context.Context, s system.System, d Dataset) (_ *Point, err error) {
-	d.versioned = s.Product != system.Kine
 	p := &Point{System: s.Name(), Dataset: d, Started: time.Now().UTC(), Load: machine.Load()}
 	r, err := cfg.Environment.Start(ctx, s)
 	if r != nil {
 		defer func() { err = errors.Join(err, r.Close()) }()
 	}
 	if err == nil {
-		m := measurement{cfg: cfg, r: r, p: p, d: &p.Dataset}
-		err = errors.Join(m.all(ctx), m.disconnect())
+		m := measurement{cfg: cfg, r: r, p: p}
+		err = m.all(ctx)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -110,29 +118,27 @@ func (cfg *Config) Measure(ctx context.Context, s system.System, d Dataset) (_ *
 
 // measurement is one size of one system being measured.
 type measurement struct {
-	cfg     *Config
-	r       *system.Running
-	p       *Point
-	d       *Dataset
-	clients []*clientv3.Client
-	fresh   atomic.Int64 // keys that were created
+	cfg  *Config
+	r    *system.Running
+	p    *Point
+	data *workload.Report // of the newest run, whose objects the next one continues with
 }
 
 func (m *measurement) all(ctx context.Context) error {
-	if err := m.connect(m.r.Endpoint(0)); err != nil {
-		return err
-	}
 	empty, err := m.r.Bytes()
 	if err != nil {
 		return err
 	}
-	before, began := usage(m.r), time.Now()
-	if err := m.d.load(ctx, m.r.System.Product, m.clients); err != nil {
+	loaded, err := m.load(ctx, m.p.Keys, m.p.Versions)
+	if err != nil {
 		return err
 	}
-	m.p.LoadSeconds = time.Since(began).Seconds()
-	after := usage(m.r)
-	m.p.LoadCPU = (after.server - before.server + after.database - before.database) / float64(m.d.Keys*m.d.Versions) * 1e6
+	m.p.LoadSeconds = loaded.Seconds
+	var cpu float64
+	for _, s := range loaded.Server {
+		cpu += s.CPUSeconds
+	}
+	m.p.LoadCPU = cpu / float64(m.p.Keys*m.p.Versions) * 1e6
 	full, err := m.r.Bytes()
 	if err != nil {
 		return err
@@ -140,20 +146,22 @@ func (m *measurement) all(ctx context.Context) error {
 	m.p.DiskBytes = max(0, full-empty)
 	m.tell("loaded in %.1f s, CPU %.0f µs a version, %d MiB", m.p.LoadSeconds, m.p.LoadCPU, m.p.DiskBytes>>20)
 	for _, series := range []struct {
-		name    string
-		into    **Series
-		clients int
-		stepOf  func() step
+		workload string
+		clients  int
+		into     **Series
 	}{
-		{"get", &m.p.Get, 16, shared(m.get)}, {"page", &m.p.Page, 4, m.follow}, {"jump", &m.p.Jump, 4, shared(m.jump)},
-		{"count", &m.p.Count, 1, shared(m.count)}, {"create", &m.p.Create, 16, shared(m.create)},
+		{"get", 16, &m.p.Get}, {"list", 4, &m.p.Page}, {"page", 4, &m.p.Jump}, {"count", 1, &m.p.Count}, {"create", 16, &m.p.Create},
 	} {
-		got, err := drive(ctx, m.r, m.clients, series.clients, m.cfg.Duration, series.stepOf)
+		p, err := m.run(ctx, series.workload, series.clients, func(c *workload.Config) { c.Duration = m.cfg.Duration })
 		if err != nil {
-			return fmt.Errorf("%s: %w", series.name, err)
+			return err
 		}
-		*series.into = &got
-		m.tell("%-6s %8.0f/s  p50 %8.2f ms  p99 %8.2f ms  RSS %d + %d MiB", series.name, got.PerSecond, got.P50, got.P99, got.ServerRSS>>20, got.DatabaseRSS>>20)
+		o, u := p.Ops[0], m.r.UsageOf(p)
+		*series.into = &Series{
+			Clients: series.clients, Done: o.Succeeded, PerSecond: o.PerSecond, P50: o.Latency.P50, P99: o.Latency.P99,
+			ServerCPU: u.ServerCPU, DatabaseCPU: u.DatabaseCPU, ServerRSS: u.ServerRSS, DatabaseRSS: u.DatabaseRSS,
+		}
+		m.tell("%-6s %8.0f/s  p50 %8.2f ms  p99 %8.2f ms  RSS %d + %d MiB", series.workload, o.PerSecond, o.Latency.P50, o.Latency.P99, u.ServerRSS>>20, u.DatabaseRSS>>20)
 	}
 	if err := m.compaction(ctx); err != nil {
 		return fmt.Errorf("compaction: %w", err)
@@ -167,97 +175,43 @@ func (m *measurement) all(ctx context.Context) error {
 	return nil
 }
 
-// shared is for steps that remember nothing.
-func shared(do step) func() step { return func() step { return do } }
-
-func (m *measurement) get(ctx context.Context, c *clientv3.Client, r *rand.Rand) error {
-	key := keyOf(r.IntN(m.d.Keys))
-	resp, err := c.Get(ctx, key, clientv3.WithLimit(1))
+// run runs a workload on the data, and returns its last phase. The first request that fails, or is answered
+// wrongly, is an error.
+func (m *measurement) run(ctx context.Context, name string, clients int, configure func(*workload.Config)) (*workload.PhaseReport, error) {
+	c := workload.DefaultConfig()
+	m.r.Configure(&c)
+	c.Workload, c.Clients, c.Conns, c.ValueSize, c.Prefix = name, clients, connections, m.p.ValueSize, "/registry/growth"
+	c.Keep, c.NoFinalList, c.After = true, true, m.data
+	configure(&c)
+	rep, err := workload.Run(ctx, c)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(resp.Kvs) != 1 || string(resp.Kvs[0].Key) != key {
-		return fmt.Errorf("get %s: %d keys", key, len(resp.Kvs))
+	if _, failed := rep.Requests(); failed > 0 {
+		return nil, fmt.Errorf("%s: %d requests failed", name, failed)
 	}
-	return m.d.check(resp.Kvs[0])
+	m.data = rep
+	return &rep.Phases[len(rep.Phases)-1], nil
 }
 
-// follow lists everything page by page, as kube-apiserver does. Later pages are read at
-// the revision of the first, starting after the last key. Then it starts again.
-func (m *measurement) follow() step {
-	var from int
-	var rev int64
-	start := prefix
-	return func(ctx context.Context, c *clientv3.Client, _ *rand.Rand) error {
-		resp, err := c.Get(ctx, start, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize), clientv3.WithRev(rev))
-		if err != nil {
-			return err
-		}
-		if err := m.d.checkPage(resp, from, pageSize); err != nil {
-			return err
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		from += len(resp.Kvs)
-		start = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-		if !resp.More {
-			from, rev, start = 0, 0, prefix
-		}
-		return nil
+// load writes versions of the first keys, and returns all of its phases as one.
+func (m *measurement) load(ctx context.Context, keys, versions int) (*workload.PhaseReport, error) {
+	clients, size := loaders, batch
+	if m.r.System.Product == system.Kine {
+		clients, size = kineLoaders, 1
 	}
-}
-
-func (m *measurement) jump(ctx context.Context, c *clientv3.Client, r *rand.Rand) error {
-	from := r.IntN(m.d.Keys)
-	resp, err := c.Get(ctx, keyOf(from), clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(pageSize))
+	_, err := m.run(ctx, "load", clients, func(c *workload.Config) { c.Keys, c.Versions, c.Batch = keys, versions, size })
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return m.d.checkPage(resp, from, pageSize)
-}
-
-func (m *measurement) count(ctx context.Context, c *clientv3.Client, _ *rand.Rand) error {
-	resp, err := c.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err == nil && resp.Count != int64(m.d.Keys) {
-		err = fmt.Errorf("count: %d, want %d", resp.Count, m.d.Keys)
-	}
-	return err
-}
-
-func (m *measurement) create(ctx context.Context, c *clientv3.Client, _ *rand.Rand) error {
-	n := int(m.fresh.Add(1))
-	key := fmt.Sprintf("%sname-%09d", created, n)
-	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, string(valueOf(n, 0, m.d.ValueSize)))).Commit()
-	if err == nil && !resp.Succeeded {
-		err = fmt.Errorf("create %s: it exists", key)
-	}
-	return err
-}
-
-// connect makes the clients' connections, in place of those there were.
-func (m *measurement) connect(endpoint string) error {
-	if err := m.disconnect(); err != nil {
-		return err
-	}
-	for range connections {
-		c, err := system.Connect(endpoint)
-		if err != nil {
-			return err
+	all := m.data.Phases[0]
+	for _, p := range m.data.Phases[1:] {
+		all.Seconds += p.Seconds
+		for i := range p.Server {
+			all.Server[i].CPUSeconds += p.Server[i].CPUSeconds
 		}
-		m.clients = append(m.clients, c)
 	}
-	return nil
-}
-
-func (m *measurement) disconnect() error {
-	var errs []error
-	for _, c := range m.clients {
-		errs = append(errs, c.Close())
-	}
-	m.clients = nil
-	return errors.Join(errs...)
+	return &all, nil
 }
 
 func (m *measurement) tell(format string, args ...any) {

@@ -1,5 +1,4 @@
-// Package plan says what is measured: which workloads of sqlbrain bench, with how
-// many clients, in which order, on which data.
+// Package plan says what is measured: which workloads, with how many clients, in which order, on which data.
 //
 // Start reading at plan.go.
 package plan

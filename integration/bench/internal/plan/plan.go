@@ -2,10 +2,10 @@ package plan
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
+	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 // Options are the sizes of a run.
@@ -33,8 +33,6 @@ var (
 		Clients: []int{1, 64}, Lists: []int{8}, Mixed: 128, Keys: 2000, ValueSize: 1024,
 		Duration: 2 * time.Second, Watchers: []int{100, 1000}, WatchRate: 100, Seed: 1,
 	}
-	// OneCore is for writes and gets of a server with one core.
-	OneCore = Options{Clients: []int{64}, Lists: []int{8}, Keys: 10_000, ValueSize: 512, Duration: 5 * time.Second, Seed: 1}
 	// Scoreboard is for churn.
 	Scoreboard = Options{Churn: []int{50, 200, 1000}, Watchers: []int{10}, Keys: 5000, ValueSize: 1024, Duration: 10 * time.Second, Seed: 1}
 	// In a Tiny one each key has a watcher, because a slow machine may make one update only.
@@ -47,20 +45,20 @@ var (
 // writers are the clients that write while watchers watch.
 const writers = 64
 
-// Mix is the ratio of operations of mixed: reads of single objects, optimistic
-// updates, creations, deletions.
-const Mix = "get=60,update=30,create=7,delete=3"
+// mix is the ratio of operations of mixed: reads of single objects, optimistic
+// updates, creations, deletions. The page says so too.
+var mix = map[string]int{"get": 60, "update": 30, "create": 7, "delete": 3}
 
 // Cell is one figure: a workload with so many clients.
 type Cell struct {
-	ID        string   `json:"id"` // unique in a plan
-	Workload  string   `json:"workload"`
-	Clients   int      `json:"clients"`
-	ValueSize int      `json:"value_size"`
-	Phase     string   `json:"phase"` // of the report, which is measured
-	Op        string   `json:"op"`    // of the phase; "": all
-	Needs     string   `json:"-"`     // ID of the cell whose data this one continues with; "": none, or the base
-	Args      []string `json:"-"`     // of sqlbrain bench
+	ID        string          `json:"id"` // unique in a plan
+	Workload  string          `json:"workload"`
+	Clients   int             `json:"clients"`
+	ValueSize int             `json:"value_size"`
+	Phase     string          `json:"phase"` // of the report, which is measured
+	Op        string          `json:"op"`    // of the phase; "": all
+	Needs     string          `json:"-"`     // ID of the cell whose data this one continues with; "": none, or the base
+	Config    workload.Config `json:"-"`
 }
 
 // Step is a cell, or something that is prepared and not measured.
@@ -69,16 +67,13 @@ type Step struct {
 	Prepares bool
 }
 
-// conns is how many connections so many clients share.
-func conns(clients int) int { return max(1, clients/8) }
-
-// common are the arguments of every call.
-func (o Options) common(workload string, clients, size int, prefix string) []string {
-	return []string{workload, "--clients", strconv.Itoa(clients), "--conns", strconv.Itoa(conns(clients)),
-		"--value-size", strconv.Itoa(size), "--seed", strconv.FormatUint(o.Seed, 10), "--prefix", prefix, "--keep"}
+// config is that of every workload that is measured. Clients share a connection by eight.
+func (o Options) config(name string, clients, size int, prefix string) workload.Config {
+	c := workload.DefaultConfig()
+	c.Workload, c.Clients, c.Conns, c.ValueSize, c.Prefix, c.Keep = name, clients, max(1, clients/8), size, prefix, true
+	c.Seed, c.Keys, c.Duration, c.Mix = o.Seed, o.Keys, o.Duration, mix
+	return c
 }
-
-func (o Options) duration() []string { return []string{"--duration", o.Duration.String()} }
 
 // Steps are the steps of one round on one system, in order. Reads come first and
 // find the loaded data. Updates come last, because they leave history.
@@ -98,65 +93,62 @@ func (o Options) Steps() []Step {
 			small = size
 		}
 		base := fmt.Sprintf("/registry/base-%d", size)
-		load := o.common("create", min(64, o.Keys), size, base)
+		load := o.config("create", min(64, o.Keys), size, base)
+		load.Total, load.Duration = int64(o.Keys), 0
 		baseID := fmt.Sprintf("load-%d", size)
-		steps = append(steps, Step{Cell: Cell{ID: baseID, Workload: "create", Args: append(load, "--total", strconv.Itoa(o.Keys))}, Prepares: true})
+		steps = append(steps, Step{Cell: Cell{ID: baseID, Workload: "create", Config: load}, Prepares: true})
 		// The number in a cell's name is that of clients, or of watchers.
-		addAs := func(workload string, number, clients int, phase, op, prefix, needs string, more ...string) string {
-			id := fmt.Sprintf("%s-%d", workload, number)
+		addAs := func(c workload.Config, number int, phase, op, needs string) string {
+			id := fmt.Sprintf("%s-%d", c.Workload, number)
 			if size == small {
 				id += fmt.Sprintf("-%dB", size)
 			}
-			args := append(o.common(workload, clients, size, prefix), more...)
-			if needs != "" {
-				args = append(args, "--adopt")
-			}
-			steps = append(steps, Step{Cell: Cell{ID: id, Workload: workload, Clients: clients, ValueSize: size, Phase: phase, Op: op, Needs: needs, Args: args}})
+			steps = append(steps, Step{Cell: Cell{
+				ID: id, Workload: c.Workload, Clients: c.Clients, ValueSize: size, Phase: phase, Op: op, Needs: needs, Config: c,
+			}})
 			return id
 		}
-		add := func(workload string, clients int, phase, op, prefix, needs string, more ...string) string {
-			return addAs(workload, clients, clients, phase, op, prefix, needs, more...)
+		add := func(name string, clients int, phase, op, prefix, needs string) string {
+			return addAs(o.config(name, clients, size, prefix), clients, phase, op, needs)
 		}
 		for _, n := range clients {
-			add("get", n, "get", "get", base, baseID, o.duration()...)
+			add("get", n, "get", "get", base, baseID)
 		}
 		for _, n := range lists {
-			add("list", n, "list", "list page", base, baseID, o.duration()...)
+			add("list", n, "list", "list page", base, baseID)
 		}
 		if size == o.ValueSize {
 			for _, n := range clients {
-				add("count", n, "count", "count", base, baseID, o.duration()...)
+				add("count", n, "count", "count", base, baseID)
 			}
 			for _, n := range lists[:max(1, len(lists)-1)] {
-				add("list-all", n, "list all", "list all", base, baseID, o.duration()...)
+				add("list-all", n, "list all", "list all", base, baseID)
 			}
 			for _, n := range clients {
-				add("grant", n, "grant", "grant", fmt.Sprintf("/registry/grant-%d", n), "", o.duration()...)
-				add("keepalive", n, "keepalive", "keepalive", fmt.Sprintf("/registry/keepalive-%d", n), "", o.duration()...)
+				add("grant", n, "grant", "grant", fmt.Sprintf("/registry/grant-%d", n), "")
+				add("keepalive", n, "keepalive", "keepalive", fmt.Sprintf("/registry/keepalive-%d", n), "")
 			}
 			for i, n := range o.Watchers {
-				more := append(o.duration(), "--watchers", strconv.Itoa(n), "--rate", strconv.Itoa(o.WatchRate))
-				if i > 0 {
-					more = append(more, "--watch-each")
-				}
-				addAs("watch-latency", n, writers, "watch", "event", base, baseID, more...)
+				c := o.config("watch-latency", writers, size, base)
+				c.Watchers, c.Rate, c.WatchEach = n, float64(o.WatchRate), i > 0
+				addAs(c, n, "watch", "event", baseID)
 			}
 		}
 		for _, n := range clients {
-			add("update", n, "update", "update", base, baseID, o.duration()...)
+			add("update", n, "update", "update", base, baseID)
 		}
 		for _, n := range clients {
 			prefix := fmt.Sprintf("/registry/create-%d-%d", size, n)
-			created := add("create", n, "create", "create", prefix, "", o.duration()...)
+			created := add("create", n, "create", "create", prefix, "")
 			if size == o.ValueSize {
 				// Deletes the created keys, until none is left.
-				add("delete", n, "delete", "delete", prefix, created, o.duration()...)
+				add("delete", n, "delete", "delete", prefix, created)
 			}
 		}
 		if size == o.ValueSize {
-			add("mixed", o.Mixed, "mixed", "", "/registry/mixed", "", append(o.duration(), "--keys", strconv.Itoa(o.Keys), "--mix", Mix)...)
+			add("mixed", o.Mixed, "mixed", "", "/registry/mixed", "")
 			for _, n := range clients {
-				add("put", n, "put", "put", base, baseID, o.duration()...)
+				add("put", n, "put", "put", base, baseID)
 			}
 		}
 	}
@@ -168,9 +160,9 @@ func (o Options) churn() []Step {
 	var steps []Step
 	for _, n := range o.Churn {
 		id := fmt.Sprintf("churn-%d", n)
-		args := append(o.common("churn", n, o.ValueSize, "/registry/"+id), o.duration()...)
-		args = append(args, "--keys", strconv.Itoa(o.Keys), "--watchers", strconv.Itoa(o.Watchers[0]))
-		steps = append(steps, Step{Cell: Cell{ID: id, Workload: "churn", Clients: n, ValueSize: o.ValueSize, Phase: "churn", Args: args}})
+		c := o.config("churn", n, o.ValueSize, "/registry/"+id)
+		c.Watchers = o.Watchers[0]
+		steps = append(steps, Step{Cell: Cell{ID: id, Workload: "churn", Clients: n, ValueSize: o.ValueSize, Phase: "churn", Config: c}})
 	}
 	return steps
 }

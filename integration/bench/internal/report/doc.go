@@ -1,5 +1,5 @@
-// Package report writes what was measured for people: a page of tables, the targets,
-// and plots.
+// Package report writes what was measured for people: pages of tables, and the
+// figures that documents quote.
 //
 // Start reading at page.go.
 package report

@@ -2,19 +2,14 @@ package report
 
 import (
 	"fmt"
-	"math"
-	"path/filepath"
-	"slices"
 	"strings"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 )
 
 // GrowthPage is the page about growth, in Markdown.
-func GrowthPage(f *growth.File, plots []string) string {
+func GrowthPage(f *growth.File) string {
 	var b strings.Builder
 	b.WriteString("# By size of the data\n\nWritten by `make bench-growth`; [README.md](README.md) says how it measures. The figures are in [growth.json](growth.json).\n\n")
 	b.WriteString(conditions(&result.File{Started: f.Started, Machine: f.Machine, Versions: f.Versions}, false))
@@ -70,12 +65,6 @@ func GrowthPage(f *growth.File, plots []string) string {
 			fmt.Fprintf(&b, "\n%s with %s ended early: %.300s\n", p.System, p.String(), strings.ReplaceAll(p.Failure, "\n", " "))
 		}
 	}
-	if len(plots) > 0 {
-		b.WriteString("\n## Plots\n\nOne version of each key.\n\n")
-		for _, p := range plots {
-			fmt.Fprintf(&b, "![%s](%s)\n", strings.TrimSuffix(p, ".svg"), p)
-		}
-	}
 	return b.String()
 }
 
@@ -112,67 +101,4 @@ func compactions(f *growth.File) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f + %.2f | %s |\n", whole(float64(p.Keys)), p.System, whole(float64(c.Garbage)), c.Seconds, c.ServerCPU, c.DatabaseCPU, calls)
 	}
 	return b.String()
-}
-
-// GrowthPlots writes the plots of f into dir and returns their file names.
-func GrowthPlots(f *growth.File, dir string) ([]string, error) {
-	const mib = 1 << 20
-	of := func(s *growth.Series, number func(*growth.Series) float64) float64 {
-		if s == nil {
-			return math.NaN()
-		}
-		return number(s)
-	}
-	p50 := func(s *growth.Series) float64 { return s.P50 }
-	var names []string
-	for _, c := range []struct {
-		name, unit string
-		value      func(*growth.Point) float64
-	}{
-		{"memory", "MiB of server and database", func(p *growth.Point) float64 {
-			return of(p.Create, func(s *growth.Series) float64 { return float64(s.ServerRSS+s.DatabaseRSS) / mib })
-		}},
-		{"server-memory", "MiB of the server alone, after a start", func(p *growth.Point) float64 {
-			if p.IdleServerRSS == 0 {
-				return math.NaN()
-			}
-			return float64(p.IdleServerRSS) / mib
-		}},
-		{"get", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Get, p50) }},
-		{"page", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Page, p50) }},
-		{"page-from-random-key", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Jump, p50) }},
-		{"count", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Count, p50) }},
-		{"create", "milliseconds, p50", func(p *growth.Point) float64 { return of(p.Create, p50) }},
-		{"start", "seconds", func(p *growth.Point) float64 { return result.SpreadOf(p.Starts).Median }},
-	} {
-		var lines []line
-		for _, p := range f.Points {
-			v := c.value(&p)
-			if p.Versions != 1 || math.IsNaN(v) {
-				continue
-			}
-			i := slices.IndexFunc(lines, func(l line) bool { return l.name == p.System })
-			if i < 0 {
-				i = len(lines)
-				lines = append(lines, line{name: p.System})
-			}
-			lines[i].points = append(lines[i].points, plotter.XY{X: float64(p.Keys), Y: v})
-		}
-		for _, l := range lines {
-			slices.SortFunc(l.points, func(a, b plotter.XY) int { return int(a.X - b.X) })
-		}
-		drawing, err := chart(c.name, "keys", c.unit, lines)
-		if err != nil {
-			return names, err
-		}
-		if drawing == nil {
-			continue
-		}
-		name := "growth-" + c.name + ".svg"
-		if err := drawing.Save(width, height, filepath.Join(dir, name)); err != nil {
-			return names, err
-		}
-		names = append(names, name)
-	}
-	return names, nil
 }

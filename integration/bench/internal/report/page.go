@@ -26,34 +26,28 @@ var about = []struct{ workload, text string }{
 	{"list", "read all objects in pages of 500, all at one revision, following the continue key"},
 	{"list-all", "read all objects in one answer"},
 	{"count", "count all objects"},
-	{"mixed", plan.Mix + ": reads, optimistic updates, creations, deletions"},
+	{"mixed", "get=60,update=30,create=7,delete=3: reads, optimistic updates, creations, deletions"},
 	{"watch-latency", "from the sending of a write to its event"},
 	{"grant", "grant leases"},
 	{"keepalive", "renew leases, one for each client"},
 }
 
 // Page is the whole page, in Markdown.
-func Page(f *result.File, plots []string) string {
+func Page(f *result.File) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Side by side\n\nWritten by `make bench`; [README.md](README.md) says how it measures. The figures are in [results.json](results.json).\n\n")
 	b.WriteString(conditions(f, true))
-	b.WriteString("\n## Targets\n\n" + targetTable(f))
 	b.WriteString("\n## Throughput\n\nPer second: median of the rounds (least–most), and the ratio of the median to etcd's. Lists: keys per second.\n\n")
-	b.WriteString(table(f, throughput, true))
+	b.WriteString(table(f))
 	b.WriteString("\n## Latency\n\nMilliseconds, p50 / p99, medians of the rounds. Watches: at every watcher.\n\n")
 	b.WriteString(latencies(f))
-	b.WriteString("\n## CPU\n\nMicroseconds of CPU for an operation, server + database / client; medians. The client checks every answer on the same cores.\n\n")
+	b.WriteString("\n## CPU\n\nMicroseconds of CPU for an operation, server + database / client, and the ratio of the first two to etcd's; medians. " +
+		"The client checks every answer.\n\n")
 	b.WriteString(processors(f))
 	b.WriteString("\n## Memory\n\nResident MiB at the end of the workload, server + database; medians. InnoDB's cache fills up to its limit and stays.\n\n")
 	b.WriteString(memory(f))
 	if notes := notes(f); notes != "" {
 		b.WriteString("\n## Remarks\n\n" + notes)
-	}
-	if len(plots) > 0 {
-		b.WriteString("\n## Plots\n\n")
-		for _, p := range plots {
-			fmt.Fprintf(&b, "![%s](%s)\n", strings.TrimSuffix(p, ".svg"), p)
-		}
 	}
 	return b.String()
 }
@@ -81,6 +75,9 @@ func conditions(f *result.File, workloads bool) string {
 func sizes(f *result.File) string {
 	var b strings.Builder
 	o := f.Options
+	if f.GOMAXPROCS > 0 {
+		fmt.Fprintf(&b, "\nThe server, with `GOMAXPROCS=%d`, and its database have one processor, the client has another.\n", f.GOMAXPROCS)
+	}
 	fmt.Fprintf(&b, "\nRounds: %d; %v a figure; %d keys; values of %d bytes", f.Rounds, o.Duration, o.Keys, o.ValueSize)
 	if o.SmallSize > 0 {
 		fmt.Fprintf(&b, ", of %d where the name of a row ends in %dB", o.SmallSize, o.SmallSize)
@@ -128,21 +125,27 @@ func rows(f *result.File, value func(system string, c plan.Cell) string) string 
 	return b.String()
 }
 
-func table(f *result.File, number func(*result.Figure) float64, ratios bool) string {
+func table(f *result.File) string {
 	return rows(f, func(s string, c plan.Cell) string {
 		if c.Workload == "watch-latency" {
 			return "" // written at a set rate
 		}
-		v := f.Spread(s, c.ID, number)
+		v := f.Spread(s, c.ID, throughput)
 		if math.IsNaN(v.Median) {
 			return "–"
 		}
 		text := fmt.Sprintf("%s (%s–%s)", whole(v.Median), whole(v.Min), whole(v.Max))
-		if base := f.Spread(etcd, c.ID, number).Median; ratios && s != etcd && !math.IsNaN(base) && base > 0 {
-			text += fmt.Sprintf(" **%.2f×**", v.Median/base)
-		}
-		return text + mark(f, s, c.ID)
+		return text + ratio(f, s, c.ID, throughput) + mark(f, s, c.ID)
 	})
+}
+
+// ratio is that of a system's median to etcd's; "" if there is none.
+func ratio(f *result.File, s, cell string, number func(*result.Figure) float64) string {
+	own, base := f.Spread(s, cell, number).Median, f.Spread(etcd, cell, number).Median
+	if s == etcd || math.IsNaN(own) || math.IsNaN(base) || base == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" **%.2f×**", own/base)
 }
 
 // mark returns a mark for figures that came with wrong answers.
@@ -171,13 +174,14 @@ func processors(f *result.File) string {
 		server := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.ServerCPU }).Median
 		database := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.DatabaseCPU }).Median
 		client := f.Spread(s, c.ID, func(g *result.Figure) float64 { return g.ClientCPU }).Median
+		text := whole(server)
 		switch {
 		case math.IsNaN(server):
 			return "–"
 		case database > 0:
-			return fmt.Sprintf("%s + %s / %s", whole(server), whole(database), whole(client))
+			text += " + " + whole(database)
 		}
-		return fmt.Sprintf("%s / %s", whole(server), whole(client))
+		return text + " / " + whole(client) + ratio(f, s, c.ID, func(g *result.Figure) float64 { return g.ServerCPU + g.DatabaseCPU })
 	})
 }
 

@@ -3,17 +3,14 @@ package report
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
-
-	"gonum.org/v1/plot/plotter"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 )
 
 // Scoreboard is the page about churn, in Markdown.
-func Scoreboard(f *result.File, plots []string) string {
+func Scoreboard(f *result.File) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Scoreboard: objects come and go\n\nWritten by `make scoreboard`; [README.md](README.md) says how it measures. The figures are in [scoreboard.json](scoreboard.json).\n\n")
 	fmt.Fprintf(&b, "Clients create, update, delete and create again the same %d objects as fast as answers come: of five writes three update, one creates and one deletes. "+
@@ -52,12 +49,6 @@ func Scoreboard(f *result.File, plots []string) string {
 	if notes := notes(f); notes != "" {
 		b.WriteString("\n## Remarks\n\n" + notes)
 	}
-	if len(plots) > 0 {
-		b.WriteString("\n## Plots\n\n")
-		for _, p := range plots {
-			fmt.Fprintf(&b, "![%s](%s)\n", strings.TrimSuffix(p, ".svg"), p)
-		}
-	}
 	return b.String()
 }
 
@@ -95,40 +86,4 @@ func most(s result.Spread) string { return fmt.Sprintf("%.0f", s.Max) }
 
 func around(s result.Spread) string {
 	return fmt.Sprintf("%s (%s–%s)", whole(s.Median), whole(s.Min), whole(s.Max))
-}
-
-// ScoreboardPlots writes the plots of churn into dir and returns their file names.
-func ScoreboardPlots(f *result.File, dir string) ([]string, error) {
-	var names []string
-	for _, c := range []struct {
-		name, unit string
-		value      func(*result.Figure) float64
-	}{
-		{"churn-writes", "writes a second", func(g *result.Figure) float64 { return g.PerSecond }},
-		{"churn-delay-p99", "p99 from a write to its event, ms", func(g *result.Figure) float64 { return g.LagP99 }},
-	} {
-		var lines []line
-		for _, s := range f.Systems {
-			l := line{name: s, low: []float64{}}
-			for _, cell := range cells(f) {
-				if v := spread(f, s, cell.ID, c.value); !math.IsNaN(v.Median) {
-					l.points = append(l.points, plotter.XY{X: float64(cell.Clients), Y: v.Median})
-					l.low, l.high = append(l.low, v.Min), append(l.high, v.Max)
-				}
-			}
-			lines = append(lines, l)
-		}
-		p, err := chart(c.name, "clients", c.unit, lines)
-		if err != nil {
-			return names, err
-		}
-		if p == nil {
-			continue
-		}
-		if err := p.Save(width, height, filepath.Join(dir, c.name+".svg")); err != nil {
-			return names, err
-		}
-		names = append(names, c.name+".svg")
-	}
-	return names, nil
 }

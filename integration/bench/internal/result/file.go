@@ -23,7 +23,9 @@ type File struct {
 	Options  plan.Options      `json:"options"`
 	Rounds   int               `json:"rounds"`
 	Systems  []string          `json:"systems"`
-	Figures  []Figure          `json:"figures"`
+	// GOMAXPROCS is that of servers, if each has one core.
+	GOMAXPROCS int      `json:"gomaxprocs,omitempty"`
+	Figures    []Figure `json:"figures"`
 }
 
 // Status says what a figure is worth.

@@ -15,17 +15,10 @@ import (
 
 func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
-func TestServerHasOneCore(t *testing.T) {
-	if err := CheckCores(); err != nil {
-		t.Skip(err)
-	}
-	env := &Environment{Dir: t.TempDir(), OneCore: 3}
-	require.NoError(t, env.Programs.Build(t.Context(), "../..", t.TempDir(), Sqlbrain))
-	r, err := env.Start(t.Context(), System{Product: Sqlbrain, Engine: SQLite})
-	defer func() { require.NoError(t, r.Close()) }()
-	require.NoError(t, err)
-
-	threads, err := os.ReadDir("/proc/" + strconv.Itoa(r.Server(0)) + "/task")
+// requireCores fails unless each thread of a process is on that processor only, or may use both.
+func requireCores(t *testing.T, process string, first, second bool) {
+	t.Helper()
+	threads, err := os.ReadDir("/proc/" + process + "/task")
 	require.NoError(t, err)
 	for _, thread := range threads {
 		id, err := strconv.Atoi(thread.Name())
@@ -35,13 +28,26 @@ func TestServerHasOneCore(t *testing.T) {
 			continue // it has ended
 		}
 		require.NoError(t, err)
-		require.Equal(t, 1, on.Count())
-		require.True(t, on.IsSet(0))
+		require.Equal(t, []bool{first, second}, []bool{on.IsSet(serverCore), on.IsSet(clientCore)})
 	}
-	environment, err := os.ReadFile("/proc/" + strconv.Itoa(r.Server(0)) + "/environ")
+}
+
+func TestServerAndClientHaveOneCoreEach(t *testing.T) {
+	undo, err := UseClientCore()
+	if err != nil {
+		t.Skip(err)
+	}
+	requireCores(t, "self", false, true)
+	env := &Environment{Dir: t.TempDir(), OneCore: 3}
+	require.NoError(t, env.Programs.Build(t.Context(), "../..", t.TempDir(), Sqlbrain))
+	r, err := env.Start(t.Context(), System{Product: Sqlbrain, Engine: SQLite})
+	defer func() { require.NoError(t, r.Close()) }()
+	require.NoError(t, err)
+	server := strconv.Itoa(r.Server(0))
+	requireCores(t, server, true, false)
+	environment, err := os.ReadFile("/proc/" + server + "/environ")
 	require.NoError(t, err)
 	require.Contains(t, strings.Split(string(environment), "\x00"), "GOMAXPROCS=3")
-
-	name, args := env.OnClientCore("client", []string{"argument"})
-	require.Equal(t, []string{"taskset", "-c", "1", "client", "argument"}, append([]string{name}, args...))
+	require.NoError(t, undo())
+	requireCores(t, "self", true, true)
 }

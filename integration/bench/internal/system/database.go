@@ -36,12 +36,12 @@ type database struct {
 // startDatabase starts a server on fresh data. Its settings are the same for all
 // products: every commit is flushed, the binary log too.
 func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir string) (*database, error) {
-	empty, account, err := e.initialise(engine)
-	if err != nil {
+	own := filepath.Join(dir, "database")
+	if err := errors.Join(os.Mkdir(own, 0o755), enginetest.GiveToServers(own)); err != nil {
 		return nil, err
 	}
-	own := filepath.Join(dir, "database")
-	if err := errors.Join(os.Mkdir(own, 0o755), enginetest.GiveToServers(own), enginetest.CopyData(filepath.Join(own, "data"), empty, account)); err != nil {
+	account, err := enginetest.Product(engine).Initialise(filepath.Join(own, "data"))
+	if err != nil {
 		return nil, err
 	}
 	d := &database{}
@@ -100,32 +100,4 @@ func (d *database) kineEndpoint(name string) string { return "mysql://" + d.sett
 
 func (d *database) close() error {
 	return errors.Join(d.process.Kill(), d.port.Close())
-}
-
-// initialise makes the data directory that every start copies, once. It returns the user that servers run as.
-func (e *Environment) initialise(engine Engine) (dir string, account *process.User, err error) {
-	if t, ok := e.initialised[engine]; ok {
-		return t.dir, t.account, nil
-	}
-	if dir, err = os.MkdirTemp(e.Dir, "empty-"+string(engine)+"-"); err != nil {
-		return "", nil, err
-	}
-	if err := errors.Join(os.Chmod(dir, 0o755), enginetest.GiveToServers(dir)); err != nil {
-		return "", nil, err
-	}
-	data := filepath.Join(dir, "data")
-	if account, err = enginetest.Product(engine).Initialise(data); err != nil {
-		return "", nil, err
-	}
-	if e.initialised == nil {
-		e.initialised = map[Engine]template{}
-	}
-	e.initialised[engine] = template{data, account}
-	return data, account, nil
-}
-
-// template is a data directory to be copied, and the user that servers run as.
-type template struct {
-	dir     string
-	account *process.User
 }

@@ -103,10 +103,8 @@ type Environment struct {
 	// ends before the data does.
 	Quota int64
 	// OneCore is the GOMAXPROCS of servers. Servers and databases then have one processor, and the client
-	// another; see CheckCores. If it is 0, all have all.
+	// another; see UseClientCore. If it is 0, all have all.
 	OneCore int
-
-	initialised map[Engine]template
 }
 
 // Running is a system with its data. It is not safe for concurrent use.

@@ -1,0 +1,105 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// phase measures one part of a workload. Safe for concurrent use.
+type phase struct {
+	name    string
+	goal    int64        // steps it will take; 0: not known
+	until   time.Time    // when it ends by itself; zero: at its goal
+	steps   atomic.Int64 // steps done
+	errs    atomic.Int64 // requests failed
+	started time.Time
+	elapsed time.Duration // set when it is over
+	// The usage of processes when it began and ended.
+	before, after []Usage
+
+	mu  sync.Mutex
+	ops []*opStats // by name, in order of first use
+}
+
+// opStats measures one kind of request.
+type opStats struct {
+	counted OpReport  // without rates and latency
+	latency histogram // of those that succeeded
+}
+
+// sample is one answered request, or one event.
+type sample struct {
+	latency        time.Duration
+	keys           int
+	sent, received int // bytes of keys and values
+	err            error
+}
+
+// receive adds the keys of an answer.
+func (s *sample) receive(kvs []*mvccpb.KeyValue) {
+	s.keys += len(kvs)
+	for _, kv := range kvs {
+		s.received += len(kv.Key) + len(kv.Value)
+	}
+}
+
+func (p *phase) record(name string, s sample) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.ops, func(o *opStats) bool { return o.counted.Name == name })
+	if i < 0 {
+		i = len(p.ops)
+		p.ops = append(p.ops, &opStats{counted: OpReport{Name: name}})
+	}
+	o := p.ops[i]
+	o.counted.SentBytes += int64(s.sent)
+	if s.err != nil {
+		p.errs.Add(1)
+		if o.counted.Errors == nil {
+			o.counted.Errors = map[string]int64{}
+		}
+		o.counted.Errors[codeOf(s.err).String()]++
+		o.counted.Failed++
+		return
+	}
+	o.counted.Succeeded++
+	o.counted.Keys += int64(s.keys)
+	o.counted.ReceivedBytes += int64(s.received)
+	o.latency.record(s.latency)
+}
+
+// codeOf returns the gRPC code of an error of clientv3, which wraps it in
+// etcd's errors and the context's.
+func codeOf(err error) codes.Code {
+	var etcd rpctypes.EtcdError
+	switch {
+	case errors.As(err, &etcd):
+		return etcd.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	}
+	return status.Code(err)
+}
+
+// passing reports whether a request that ended with err may succeed if it is
+// repeated. After such an error it is unknown whether a write took effect.
+func passing(err error) bool {
+	switch codeOf(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.Unknown:
+		return true
+	case codes.ResourceExhausted:
+		return errors.Is(err, rpctypes.ErrTooManyRequests)
+	}
+	return false
+}
