@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
@@ -85,14 +85,14 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, remove()) }()
 	env.Quota, env.BufferPool = growthQuota, growthPool
 	path := filepath.Join(g.out, growthName+".json")
-	file, err := beginGrowth(path, env, g.resume)
+	file, err := begin(path, env, plan.Options{}, g.resume)
 	if err != nil {
 		return err
 	}
 	cfg := growth.Config{Environment: env, Duration: g.duration, Repeats: g.repeats, Progress: os.Stderr}
 	for _, d := range sizes {
 		for _, s := range systems {
-			if total := d.Keys * d.Versions; s.Product == system.Kine && total > g.kineMost || s.Product == system.Etcd && total > g.etcdMost || file.Has(s.Name(), d) {
+			if total := d.Keys * d.Versions; s.Product == system.Kine && total > g.kineMost || s.Product == system.Etcd && total > g.etcdMost || file.HasPoint(s.Name(), d) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s %s with %s\n", time.Now().Format(time.TimeOnly), s.Name(), d.String())
@@ -103,38 +103,11 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 			if p.Failure != "" {
 				fmt.Fprintln(os.Stderr, "  failed:", p.Failure)
 			}
-			file.Add(*p)
+			file.AddPoint(*p)
 			if err := result.Write(path, file); err != nil {
 				return err
 			}
 		}
 	}
 	return writePage(g.out, growthName, file, report.GrowthPage)
-}
-
-// joinVersions adds versions of programs to those that figures came from. It fails if
-// some came from another version.
-func joinVersions(old, now map[string]string) error {
-	for program, version := range now {
-		if before, ok := old[program]; ok && before != version {
-			return fmt.Errorf("cannot go on: %s was %s, and is %s", program, before, version)
-		}
-		old[program] = version
-	}
-	return nil
-}
-
-func beginGrowth(path string, env *system.Environment, resume bool) (*growth.File, error) {
-	versions := env.Programs.Versions()
-	if resume {
-		old, err := result.Read[growth.File](path)
-		if err != nil {
-			return nil, err
-		}
-		if old != nil {
-			return old, joinVersions(old.Versions, versions)
-		}
-	}
-	m, err := machine.Look(env.Dir)
-	return &growth.File{Started: time.Now().UTC(), Machine: m, Versions: versions}, err
 }

@@ -31,7 +31,7 @@ func quote(path string, systems []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f, err := result.Read[result.File](filepath.Join(published, results.name+".json"))
+	f, err := result.Read(filepath.Join(published, results.name+".json"))
 	if err != nil {
 		return "", err
 	}

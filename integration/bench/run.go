@@ -180,16 +180,12 @@ func (c comparison) run(ctx context.Context, p *place, rounds int, resume bool) 
 func begin(path string, env *system.Environment, options plan.Options, resume bool) (*result.File, error) {
 	versions := env.Programs.Versions()
 	if resume {
-		old, err := result.Read[result.File](path)
+		old, err := result.Read(path)
 		if err != nil {
 			return nil, err
 		}
-		if old != nil && !old.Continues(versions, options) {
-			return nil, fmt.Errorf("%s is of other programs or options: start anew without --resume\nit has %v %+v\nthis is %v %+v",
-				path, old.Versions, old.Options, versions, options)
-		}
 		if old != nil {
-			return old, nil
+			return old, old.Continue(versions, options)
 		}
 	}
 	m, err := machine.Look(env.Dir)
@@ -209,8 +205,8 @@ func newReportCommand() *cobra.Command {
 }
 
 // again writes a page from the results of that name, if there are some.
-func again[F any](name string, page func(*F) string) error {
-	file, err := result.Read[F](filepath.Join(published, name+".json"))
+func again(name string, page func(*result.File) string) error {
+	file, err := result.Read(filepath.Join(published, name+".json"))
 	if err != nil || file == nil {
 		return err
 	}
@@ -218,7 +214,7 @@ func again[F any](name string, page func(*F) string) error {
 }
 
 // writePage writes the page about what was measured.
-func writePage[F any](out, name string, file *F, page func(*F) string) error {
+func writePage(out, name string, file *result.File, page func(*result.File) string) error {
 	path := filepath.Join(out, name+".md")
 	if err := os.WriteFile(path, []byte(page(file)), 0o644); err != nil {
 		return err

@@ -96,8 +96,8 @@ func (r *runner) attached() []*granted {
 	}
 	r.mu.Unlock()
 	for _, o := range r.model.sorted(r.model.gen.prefix + "/") {
-		if s, live := o.latest(); live {
-			g := byID[clientv3.LeaseID(s.lease)]
+		s, live := o.latest()
+		if g := byID[clientv3.LeaseID(s.lease)]; live && g != nil { // not an earlier run's
 			g.keys = append(g.keys, o)
 		}
 	}

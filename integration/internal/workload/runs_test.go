@@ -19,11 +19,17 @@ func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, cfg.Keys, rep.Phases[0].Ops[0].Keys)
 	cfg.Versions, cfg.Batch = 1, 1
-	for _, workload := range []string{"load", "get", "page", "count", "list", "list-all", "mixed", "watch-latency", "create", "update", "delete"} {
+	for _, workload := range []string{
+		"load", "get", "page", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "lease", "create", "update", "delete",
+	} {
 		cfg.Workload, cfg.After = workload, rep
+		if workload == "delete" {
+			cfg.Total = 10_000 // all
+		}
 		rep, err = Run(t.Context(), cfg)
 		require.NoError(t, err, workload)
-		require.Equal(t, workload == "load", slices.ContainsFunc(rep.Phases, func(p PhaseReport) bool { return p.Name == "load" }), workload)
+		loads := slices.ContainsFunc(rep.Phases, func(p PhaseReport) bool { return p.Name == "load" })
+		require.Equal(t, workload == "load" || workload == "keepalive", loads, workload)
 		require.NotZero(t, rep.Verification.Answers, workload)
 		require.Zero(t, rep.Verification.Lost)
 	}
@@ -39,7 +45,8 @@ func TestWritesBetweenRunsAreFound(t *testing.T) {
 	cfg.Keep = true
 	rep, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	_, err = connection(t, endpoint).Delete(t.Context(), rep.model.object(7).key)
+	objects := rep.model.sorted(rep.Prefix)
+	_, err = connection(t, endpoint).Delete(t.Context(), objects[len(objects)-1].key)
 	require.NoError(t, err)
 	for _, workload := range []string{"count", "list", "page"} {
 		cfg.Workload, cfg.After, cfg.NoFinalList, cfg.PageSize = workload, rep, true, 400

@@ -53,6 +53,9 @@ type Point struct {
 	Compaction *Compaction `json:"compaction,omitempty"`
 }
 
+// Is reports whether a point is of this size of a system.
+func (p *Point) Is(system string, d Dataset) bool { return p.System == system && p.Dataset == d }
+
 // Compaction is the cost of one pass.
 type Compaction struct {
 	Garbage     int     `json:"garbage"` // versions that it removes

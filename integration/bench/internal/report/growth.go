@@ -9,10 +9,10 @@ import (
 )
 
 // GrowthPage is the page about growth, in Markdown.
-func GrowthPage(f *growth.File) string {
+func GrowthPage(f *result.File) string {
 	var b strings.Builder
 	b.WriteString("# By size of the data\n\nWritten by `make bench-growth`; [README.md](README.md) says how it measures. The figures are in [growth.json](growth.json).\n\n")
-	b.WriteString(conditions(&result.File{Started: f.Started, Machine: f.Machine, Versions: f.Versions}, false))
+	b.WriteString(conditions(f, false))
 	b.WriteString("\nTimes are in milliseconds, p50 / p99, where nothing else is said; – is what was not measured, or does not exist.\n\n")
 	columns := []struct {
 		title string
@@ -83,7 +83,7 @@ func seconds(values []float64) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", v.Median, v.Min, v.Max)
 }
 
-func compactions(f *growth.File) string {
+func compactions(f *result.File) string {
 	var b strings.Builder
 	for _, p := range f.Points {
 		c := p.Compaction

@@ -34,7 +34,7 @@ func TestMedianIsComparedWithEtcds(t *testing.T) {
 	require.Empty(t, ratio(f, "etcd", "create-64", throughput))
 	require.Empty(t, ratio(f, "sqlbrain-mysql", "create-64", throughput), "not measured")
 	page := Page(f)
-	require.Contains(t, page, "| create-64 | 100 (1–1,000) | 270 (1–9,999) **2.70×** | 10 (10–10) **0.10×** |")
+	require.Contains(t, page, "| create-64 | 100 (1.0–1,000) | 270 (1.0–9,999) **2.70×** | 10 (10–10) **0.10×** |")
 	require.Contains(t, page, "| create-64 | 6.0 + 4.0 / 0.0 | 2.2 + 1.5 / 0.0 **0.37×** | 60 + 40 / 0.0 **10.00×** |")
 	require.Contains(t, Summary(f, []string{"etcd", "sqlbrain-sqlite"}), "| create, per second, 64 clients | 100 | 270 (2.70×) |\n| update")
 }

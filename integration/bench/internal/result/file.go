@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,21 +12,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 )
 
 // File is what a run found.
 type File struct {
-	Started  time.Time         `json:"started"`
-	Machine  machine.Machine   `json:"machine"`
-	Versions map[string]string `json:"versions"`
-	Options  plan.Options      `json:"options"`
-	Rounds   int               `json:"rounds"`
-	Systems  []string          `json:"systems"`
-	// GOMAXPROCS is that of servers, if each has one core.
-	GOMAXPROCS int      `json:"gomaxprocs,omitempty"`
-	Figures    []Figure `json:"figures"`
+	Started    time.Time         `json:"started"`
+	Machine    machine.Machine   `json:"machine"`
+	Versions   map[string]string `json:"versions"`
+	Options    plan.Options      `json:"options,omitzero"`
+	Rounds     int               `json:"rounds,omitempty"`
+	GOMAXPROCS int               `json:"gomaxprocs,omitempty"` // of servers, if each has one core
+	Systems    []string          `json:"systems,omitempty"`
+	Figures    []Figure          `json:"figures,omitempty"`
+	Points     []growth.Point    `json:"points,omitempty"` // of growth, which has no figures
 }
 
 // Status says what a figure is worth.
@@ -88,7 +90,7 @@ func (f *Figure) Measured() bool {
 }
 
 // Read reads a file that Write has written; nil if there is none.
-func Read[T any](path string) (*T, error) {
+func Read(path string) (*File, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -96,7 +98,7 @@ func Read[T any](path string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := new(T)
+	f := new(File)
 	if err := json.Unmarshal(b, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -104,7 +106,7 @@ func Read[T any](path string) (*T, error) {
 }
 
 // Write replaces the file at once, so that one that is cut off leaves the old.
-func Write(path string, content any) error {
+func Write(path string, content *File) error {
 	b, err := json.MarshalIndent(content, "", " ")
 	if err != nil {
 		return err
@@ -118,10 +120,19 @@ func Write(path string, content any) error {
 	return os.Rename(path+".new", path)
 }
 
-// Continues reports whether figures of f are comparable with those of a run with
-// these options.
-func (f *File) Continues(versions map[string]string, o plan.Options) bool {
-	return reflect.DeepEqual(f.Versions, versions) && reflect.DeepEqual(f.Options, o)
+// Continue adds the versions of the programs of a run that goes on with f. It fails if figures of f are not
+// comparable with those of the run.
+func (f *File) Continue(versions map[string]string, o plan.Options) error {
+	if !reflect.DeepEqual(f.Options, o) {
+		return fmt.Errorf("cannot go on: it has %+v, and this is %+v", f.Options, o)
+	}
+	for program, version := range versions {
+		if before, ok := f.Versions[program]; ok && before != version {
+			return fmt.Errorf("cannot go on: %s was %s, and is %s", program, before, version)
+		}
+		f.Versions[program] = version
+	}
+	return nil
 }
 
 // Has reports whether the figure was measured. One that failed may be tried again.
@@ -137,4 +148,18 @@ func (f *File) Add(g Figure) {
 		return old.System == g.System && old.Round == g.Round && old.ID == g.ID
 	})
 	f.Figures = append(f.Figures, g)
+}
+
+// HasPoint reports whether a size of a system was measured to the end.
+func (f *File) HasPoint(system string, d growth.Dataset) bool {
+	return slices.ContainsFunc(f.Points, func(p growth.Point) bool { return p.Is(system, d) && p.Failure == "" })
+}
+
+// AddPoint adds a point, in place of an older one of the same size and system.
+func (f *File) AddPoint(p growth.Point) {
+	f.Points = slices.DeleteFunc(f.Points, func(old growth.Point) bool { return old.Is(p.System, p.Dataset) })
+	f.Points = append(f.Points, p)
+	slices.SortStableFunc(f.Points, func(a, b growth.Point) int {
+		return cmp.Or(cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.Versions, b.Versions))
+	})
 }

@@ -18,14 +18,14 @@ func TestSpread(t *testing.T) {
 
 func TestFileIsReadBackAndContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "results.json")
-	f, err := Read[File](path)
+	f, err := Read(path)
 	require.NoError(t, err)
 	require.Nil(t, f)
 	f = &File{Versions: map[string]string{"etcd": "3"}, Options: plan.Quick}
 	f.Add(Figure{System: "etcd", Cell: plan.Cell{ID: "get-1"}, Status: OK, PerSecond: 5})
 	f.Add(Figure{System: "etcd", Cell: plan.Cell{ID: "get-64"}, Status: Failed})
 	require.NoError(t, Write(path, f))
-	back, err := Read[File](path)
+	back, err := Read(path)
 	require.NoError(t, err)
 	require.Equal(t, f, back)
 	require.True(t, back.Has("etcd", 0, "get-1"))
@@ -33,7 +33,8 @@ func TestFileIsReadBackAndContinued(t *testing.T) {
 	require.False(t, back.Has("etcd", 0, "get-64"), "what failed is tried again")
 	back.Add(Figure{System: "etcd", Cell: plan.Cell{ID: "get-64"}, Status: OK})
 	require.Len(t, back.Figures, 2)
-	require.True(t, back.Continues(map[string]string{"etcd": "3"}, plan.Quick))
-	require.False(t, back.Continues(map[string]string{"etcd": "4"}, plan.Quick))
-	require.False(t, back.Continues(map[string]string{"etcd": "3"}, plan.Full))
+	require.NoError(t, back.Continue(map[string]string{"etcd": "3", "kine": "1"}, plan.Quick))
+	require.Equal(t, map[string]string{"etcd": "3", "kine": "1"}, back.Versions)
+	require.ErrorContains(t, back.Continue(map[string]string{"etcd": "4"}, plan.Quick), "etcd was 3, and is 4")
+	require.Error(t, back.Continue(map[string]string{"etcd": "3"}, plan.Full))
 }
