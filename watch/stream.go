@@ -17,6 +17,8 @@ const (
 	reasonDuplicateID   = "mvcc: duplicate watch ID provided on the WatchStream"
 	// etcd has no reason for a watch whose permission was not checked.
 	reasonNoVerdict = "etcdserver: permission denied"
+	// etcd keeps watches of keys that cannot exist, however long the keys are.
+	reasonKeyTooLong = "sqlbrain: key is too long"
 )
 
 // CreateRequest asks for a watcher.
@@ -130,11 +132,16 @@ func (s *Stream) refusal(w *watcher, v Verdict) string {
 		return cmp.Or(v.reason, reasonNoVerdict)
 	case len(w.end) > 0 && !coder.IsFromKey(w.end) && bytes.Compare(w.key, w.end) >= 0:
 		return reasonEmptyRange
+	case tooLong(w.key) || tooLong(w.end):
+		return reasonKeyTooLong
 	case w.id != 0 && s.watchers[w.id] != nil:
 		return reasonDuplicateID
 	}
 	return ""
 }
+
+// tooLong reports whether key is longer than any key, and than the smallest key after any.
+func tooLong(key []byte) bool { return coder.CheckKey(bytes.TrimSuffix(key, []byte{0})) != nil }
 
 // freeID chooses an id. Ids it has chosen are not chosen again.
 func (s *Stream) freeID() int64 {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,10 +28,12 @@ func TestRefusedCreates(t *testing.T) {
 	const (
 		negative  = `-1@2 created canceled "etcdserver: mvcc: required revision has been compacted"`
 		empty     = `-1@2 created canceled "mvcc: watcher range is empty"`
+		long      = `-1@2 created canceled "sqlbrain: key is too long"`
 		duplicate = `-1@2 created canceled "mvcc: duplicate watch ID provided on the WatchStream"`
 	)
-	s := b.stream(key("a").id(8))
-	b.expect(s, "8@2 created")
+	longest := strings.Repeat("k", 3059)
+	s := b.stream(key("a").id(8), span(longest, longest+"\x00").id(9), span(longest+"\x00", "l").id(10))
+	b.expect(s, "8@2 created", "9@2 created", "10@2 created")
 	for _, c := range []struct {
 		verdict Verdict
 		req     CreateRequest
@@ -45,6 +48,8 @@ func TestRefusedCreates(t *testing.T) {
 		{Permitted, span("b", "a"), empty},
 		{Permitted, span("b", "b"), empty},
 		{Permitted, span("b", "a").id(8), empty},
+		{Permitted, key(longest + "k"), long},
+		{Permitted, span("a", longest+"k"), long},
 		{Permitted, span("\x00", "\x00"), "0@2 created"},
 		{Permitted, span("b", "\x00"), "1@2 created"},
 		{Permitted, CreateRequest{}, "2@2 created"},
