@@ -40,6 +40,7 @@ func (a acceptor) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo
 }
 
 func (a acceptor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	defer a.s.begin(conn)()
 	config := a.s.cfg.Certificate.server()
 	ctx, cancel := context.WithTimeout(context.Background(), timing.PeerHandshake)
 	defer cancel()
@@ -67,14 +68,6 @@ func (a acceptor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, erro
 // certificate was configured for them.
 func (s *Security) admit(ctx context.Context, got string) ([]member.Member, error) {
 	has := func(m member.Member) bool { return m.Fingerprint == got }
-	if _, ok := s.lookUp(has); !ok {
-		select {
-		case s.unknown <- struct{}{}:
-			defer func() { <-s.unknown }()
-		default:
-			return nil, fmt.Errorf("%w, and too many processes wait for a look at the members", errUnknown)
-		}
-	}
 	if _, ok, err := s.find(ctx, has); err != nil || !ok {
 		return nil, cmp.Or(err, errUnknown)
 	}

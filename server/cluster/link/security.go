@@ -44,14 +44,31 @@ type Security struct {
 	mu       sync.Mutex
 	accepted map[*acceptedConn]struct{}
 	rejected loglimit.Log
-	unknown  chan struct{} // has an element for each process that waits for a Refresh
+	pending  []net.Conn // whose handshake has not ended, the oldest first
 
 	rejections prometheus.Counter
 }
 
-// maxUnknown bounds how many processes with unknown certificates wait for a Refresh at the
-// same time. Others are rejected; members among them connect again.
-const maxUnknown = 256
+// maxPending bounds the connections whose handshake has not ended. The oldest ends when another begins: processes that are
+// no members cannot use up the connections that the port may have, nor have many wait for a Refresh. Members among them
+// connect again.
+const maxPending = 32
+
+// begin adds a connection whose handshake begins. The caller calls the function when it has ended.
+func (s *Security) begin(conn net.Conn) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) == maxPending {
+		_ = s.pending[0].Close() // fails if the other side has closed it
+		s.pending = slices.Delete(s.pending, 0, 1)
+	}
+	s.pending = append(s.pending, conn)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pending = slices.DeleteFunc(s.pending, func(c net.Conn) bool { return c == conn })
+	}
+}
 
 // NewSecurity returns a Security without connections.
 func NewSecurity(cfg SecurityConfig) *Security {
@@ -59,7 +76,7 @@ func NewSecurity(cfg SecurityConfig) *Security {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Security{
-		cfg: cfg, accepted: make(map[*acceptedConn]struct{}), unknown: make(chan struct{}, maxUnknown),
+		cfg: cfg, accepted: make(map[*acceptedConn]struct{}),
 		rejections: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_peer_connections_rejected_total",
 			Help: "Connections to the peer port that were rejected: the process that connects is not a current member, or the handshake failed.",

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -247,22 +249,33 @@ func TestPoolDropsProcessesThatWereReplaced(t *testing.T) {
 	require.ErrorIs(t, ask(testContext(t), must(p.Member(memberID, urls))), ErrOtherNode)
 }
 
-func TestUnknownProcessesThatWaitAreBounded(t *testing.T) {
+// TestHandshakesAreBounded: members get in while others, who never finish, have all the handshakes there may be. Of these
+// the oldest ends.
+func TestHandshakesAreBounded(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
-	for range maxUnknown {
-		server.unknown <- struct{}{}
+	at := server.listen(t)
+	u, err := url.Parse(at)
+	require.NoError(t, err)
+	pending := func() int {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		return len(server.pending)
 	}
-	looks := server.table.looks()
-	stranger := newProcess(t, caller, 1)
-	stranger.table.set(server.Member)
-	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
-	require.Equal(t, looks, server.table.looks())
-	require.NoError(t, client.ask(t, url), "members that are known do not wait")
-	<-server.unknown
-	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
-	require.Equal(t, looks+1, server.table.looks())
+	var held []net.Conn
+	for i := range maxPending {
+		c, err := net.Dial("tcp", u.Host)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		held = append(held, c)
+		eventually.True(t, "the handshake to begin", func() bool { return pending() == i+1 })
+	}
+	require.NoError(t, client.ask(t, at))
+	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(eventually.Patience)))
+	_, err = held[0].Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest has ended")
+	require.Less(t, pending(), maxPending)
 }
 
 func TestKnownMembersNeedNoDatabase(t *testing.T) {
