@@ -49,9 +49,8 @@ type Config struct {
 	AdvertiseClientURLs []string
 	// Members are the cluster's; nil for a node that has its database to itself.
 	Members *member.Registry
-	// MaxClientConnections bounds the open connections of all client URLs; 0: nothing does. ListenMetricsURLs
-	// have no bound.
-	MaxClientConnections int
+	// These bound the open connections of all client URLs, of all metrics URLs and of all peer URLs; 0: nothing does.
+	MaxClientConnections, MaxMetricsConnections, MaxPeerConnections int
 	// ListenMetricsURLs serve /metrics and the health endpoints only.
 	ListenMetricsURLs []string
 	TLS               tlsfiles.Config // of https and unixs listeners
@@ -91,6 +90,8 @@ type Config struct {
 	MaxRequestBytes      int           // largest request that writes, in bytes
 	MaxTxnOps            int           // most compares, or operations of a branch, of a transaction
 	MaxConcurrentStreams uint32        // calls at a time on one connection
+	AnswerBytes          int           // bytes of answers that wait for clients, see transport.Answers
+	RequestBytes         int           // bytes of requests that have not arrived as a whole, see transport.Requests
 	KeepAliveMinTime     time.Duration // clients may ping that often
 	KeepAliveInterval    time.Duration // the server pings an idle client that often; 0: never
 	KeepAliveTimeout     time.Duration // and waits that long for the answer; 0: no pings
@@ -121,7 +122,8 @@ type Config struct {
 
 	// Tests change handshakeTimeout and defaultIdleTimeout.
 	headTimeout, idleTimeout time.Duration
-	snapshotPatience         time.Duration // of etcd.Config; tests change it
+	// Those of transport.NewAnswers and NewRequests; tests change them.
+	answerPatience, requestPatience time.Duration
 	// Tests set these of forward.Config.
 	readAttempt, applyWait time.Duration
 }
@@ -130,8 +132,11 @@ const (
 	// handshakeTimeout bounds the TLS handshake together with the bytes that distinguish
 	// HTTP/2 from HTTP/1, gRPC's first settings, and the headers of an HTTP/1 request.
 	handshakeTimeout = 10 * time.Second
-	// snapshotPatience bounds the wait for the client of a snapshot to take some of it. Few are sent at a time.
-	snapshotPatience = time.Minute
+	// answerPatience bounds the wait for the client of a snapshot, or of a RangeStream, to take some of it. Few snapshots
+	// are sent at a time.
+	answerPatience = time.Minute
+	// requestPatience bounds the wait for the next bytes of a request that has begun.
+	requestPatience = time.Minute
 	// defaultIdleTimeout bounds the wait for a request. The HTTP server closes the
 	// connection then; a connection of HTTP/2 without a first request is gRPC's, which
 	// keeps idle connections open as etcd does.
@@ -152,7 +157,9 @@ func DefaultConfig() Config {
 		BcryptCost:           guard.DefaultBcryptCost,
 		MaxRequestBytes:      1536 * 1024,
 		MaxTxnOps:            128,
-		MaxConcurrentStreams: math.MaxUint32,
+		MaxConcurrentStreams: 10_000,
+		AnswerBytes:          32 << 20,
+		RequestBytes:         32 << 20,
 		KeepAliveMinTime:     5 * time.Second,
 		KeepAliveInterval:    2 * time.Hour,
 		KeepAliveTimeout:     20 * time.Second,
@@ -162,7 +169,8 @@ func DefaultConfig() Config {
 		SlowRequest:          300 * time.Millisecond,
 		StopTimeout:          5 * time.Second,
 		headTimeout:          handshakeTimeout,
-		snapshotPatience:     snapshotPatience,
+		answerPatience:       answerPatience,
+		requestPatience:      requestPatience,
 		idleTimeout:          defaultIdleTimeout,
 	}
 }
@@ -182,8 +190,8 @@ func (c Config) checked() (Config, error) {
 	if c.MaxRequestBytes < 1 || c.MaxRequestBytes > MaxRequestBytes {
 		return c, fmt.Errorf("server: max request bytes %d is not between 1 and %d", c.MaxRequestBytes, MaxRequestBytes)
 	}
-	if c.MaxClientConnections < 0 {
-		return c, fmt.Errorf("server: max client connections %d is negative", c.MaxClientConnections)
+	if n := min(c.MaxClientConnections, c.MaxMetricsConnections, c.MaxPeerConnections); n < 0 {
+		return c, fmt.Errorf("server: max connections %d is negative", n)
 	}
 	if c.MaxTxnOps < 0 {
 		return c, fmt.Errorf("server: max txn ops %d is negative", c.MaxTxnOps)

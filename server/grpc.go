@@ -28,7 +28,7 @@ const streamWorkers = 128
 
 // newGRPC returns the gRPC server of all listeners for clients, with all
 // services, and registers its metrics. health is SERVING.
-func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog, healthServer *health.Server) *grpc.Server {
+func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog, answers *transport.Answers, healthServer *health.Server) *grpc.Server {
 	var options []grpcprom.ServerMetricsOption
 	if cfg.ExtensiveMetrics {
 		options = append(options, grpcprom.WithServerHandlingTimeHistogram())
@@ -39,8 +39,8 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(transport.Credentials()),
 		grpc.ForceServerCodecV2(status.NewClientBytes(r).Counted(transport.NewCodec())),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{log.Unary, calls.UnaryServerInterceptor()}, sv.UnaryForClients()...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{calls.StreamServerInterceptor()}, sv.StreamForClients()...)...),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{answers.Unary, log.Unary, calls.UnaryServerInterceptor()}, sv.UnaryForClients()...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{answers.Stream, calls.StreamServerInterceptor()}, sv.StreamForClients()...)...),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+etcd.MessageOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(transport.MaxHeaderBytes),

@@ -232,7 +232,7 @@ func TestRunReportsAListenerThatFails(t *testing.T) {
 // other clients are served once one of them leaves.
 func TestClientConnectionsLeaveRoom(t *testing.T) {
 	s := startFake(t, &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}}, nil, func(c *Config) {
-		c.MaxClientConnections, c.ListenMetricsURLs = 2, []string{loopback}
+		c.MaxClientConnections, c.MaxMetricsConnections, c.ListenMetricsURLs = 2, 1, []string{loopback}
 	})
 	address := strings.TrimPrefix(s.ClientURLs()[0], "http://")
 	var held []net.Conn
@@ -262,4 +262,24 @@ func TestClientConnectionsLeaveRoom(t *testing.T) {
 	require.NoError(t, held[2].SetReadDeadline(time.Time{}))
 	require.NoError(t, held[0].Close())
 	answer(held[2])
+
+	// The port for metrics has a limit too.
+	ask := func() net.Conn {
+		c, err := net.Dial("tcp", s.metrics[0].Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		return c
+	}
+	probe.CloseIdleConnections()
+	first := ask()
+	answer(first)
+	waits := ask()
+	require.NoError(t, waits.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = waits.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it waits")
+	require.NoError(t, waits.SetReadDeadline(time.Time{}))
+	require.NoError(t, first.Close())
+	answer(waits)
 }

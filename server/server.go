@@ -36,6 +36,8 @@ type Server struct {
 	// peerGRPC from stopping.
 	peerConns *transport.Connections
 
+	requests *transport.Requests
+	answers  *transport.Answers
 	services *etcd.Services
 	forward  *forward.Forwarder // nil: this node always leads
 	slow     prometheus.Counter // calls that took long
@@ -71,6 +73,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	s.requests = transport.NewRequests(cfg.RequestBytes, cfg.MaxRequestBytes+etcd.MessageOverhead, cfg.requestPatience)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -94,7 +97,8 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if s.services, err = s.newServices(own, open, advertised); err != nil {
 		return nil, err
 	}
-	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.health)
+	s.answers = transport.NewAnswers(s.conns, cfg.AnswerBytes, cfg.answerPatience)
+	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.answers, s.health)
 	if len(s.peers) > 0 {
 		s.peerGRPC = newPeerGRPC(cfg, n, s.services, requestLog(cfg, s.slow, forward.LogAttrs))
 	}
@@ -126,7 +130,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if err := status.RegisterProcess(cfg.Registry); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
-	s.http = transport.NewHTTPServer(transport.AllowHosts(cfg.HostWhitelist, pages), cfg.headTimeout, cfg.idleTimeout)
+	s.http = transport.NewHTTPServer(s.requests.Bodies(transport.AllowHosts(cfg.HostWhitelist, pages)), cfg.headTimeout, cfg.idleTimeout)
 	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
 	s.monitor = status.NewMonitor(n, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
@@ -139,13 +143,11 @@ func (s *Server) listen() error {
 		return err
 	}
 	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Files: files, Log: s.log}
-	limited := options
-	if n := s.cfg.MaxClientConnections; n > 0 {
-		limited.Limit = transport.NewLimit(n, s.log)
-	}
-	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, limited); err != nil {
+	options.Limit = transport.NewLimit("client", s.cfg.MaxClientConnections, s.log)
+	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, options); err != nil {
 		return err
 	}
+	options.Limit = transport.NewLimit("metrics", s.cfg.MaxMetricsConnections, s.log)
 	s.metrics, err = transport.Listen(s.cfg.ListenMetricsURLs, options)
 	return err
 }
@@ -159,7 +161,7 @@ func (s *Server) listenPeers() (err error) {
 		return errors.New("server: listening for other members needs credentials")
 	}
 	s.peers, err = transport.Listen(s.cfg.PeerURLs, transport.Options{
-		Conns: s.peerConns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Credentials: true, Log: s.log,
+		Conns: s.peerConns, Limit: transport.NewLimit("peer", s.cfg.MaxPeerConnections, s.log), Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Credentials: true, Log: s.log,
 	})
 	return err
 }
@@ -207,7 +209,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.log.Info("serving peers", "url", l.Reached())
 	}
 	for _, l := range s.clients {
-		r := transport.NewRouter(l, s.cfg.headTimeout, s.cfg.idleTimeout)
+		r := transport.NewRouter(l, s.requests, s.cfg.headTimeout, s.cfg.idleTimeout)
 		serve(l.URL(), r.Serve)
 		serve(l.URL(), func() error { return s.grpc.Serve(r.GRPC) })
 		serve(l.URL(), func() error { return s.http.Serve(r.HTTP) })

@@ -49,6 +49,6 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 		Logger: cfg.Logger, Registerer: r, Node: s.node, Open: open, Guard: g, Streams: s.streams, Connect: s.inside.Connect,
 		Forward: s.forward, Mover: cfg.Mover, Members: cfg.Members,
 		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, PeerURLs: peerURLs, ClientURLs: clientURLs, Alive: true}, Audit: cfg.Audit,
-		SnapshotDir: cfg.SnapshotDir, SnapshotPatience: cfg.snapshotPatience, MaxRequestBytes: cfg.MaxRequestBytes, MaxTxnOps: cfg.MaxTxnOps,
+		SnapshotDir: cfg.SnapshotDir, MaxRequestBytes: cfg.MaxRequestBytes, MaxTxnOps: cfg.MaxTxnOps,
 	})
 }

@@ -5,14 +5,18 @@ import (
 	"syscall"
 )
 
-// ownDescriptors are kept for what is not a client: connections to the database and to other members, files, probes
-// on the URLs for metrics. etcd keeps as many.
-const ownDescriptors = 150
+// ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is not a client, as etcd
+// does.
+const ownDescriptors = 22
+
+// otherConnections returns how many connections the ports for metrics, and those for other members, may have each if the
+// process may open so many files.
+func otherConnections(files uint64) int { return int(min(max(files/16, 16), 1024)) }
 
 // clientConnections returns how many connections clients may have if the process may open so many files, and so many
-// connections to the database: all but what the process needs itself, but at least half.
+// connections to the database: all but what the process and its other ports need, but at least half.
 func clientConnections(files uint64, database int) int {
-	own := uint64(ownDescriptors + max(database, 0))
+	own := uint64(ownDescriptors + 2*otherConnections(files) + max(database, 0))
 	return int(min(max(files-min(files, own), files/2), math.MaxInt32))
 }
 

@@ -102,6 +102,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	n.connect(&c.Server)
 	c.Server.Examine = p.findings
 	c.Server.MaxClientConnections = clientConnections(mostFiles(), c.Store.MaxOpenConns)
+	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(mostFiles()), otherConnections(mostFiles())
 	s, err := server.New(c.Server, n.backend)
 	if err != nil {
 		return err

@@ -6,14 +6,18 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
-// RangeStream is Range in chunks of about the largest request's size, so that a
-// list of any length passes. Header, count and more come on the last chunk only.
+// chunkBytes is about the size of the chunks of a RangeStream. etcd's are as large as the largest request. These are as
+// large as what gRPC queues of a stream for a client that does not read, so that there is no more of each in memory.
+const chunkBytes = 64 << 10
+
+// RangeStream is Range in chunks, so that a list of any length passes. Header, count and more come on the last chunk
+// only.
 func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) error {
 	if err := checkRangeStream(r); err != nil {
 		return err
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)
-	err := s.backend.RangeStream(stream.Context(), permit, rangeRequest(r), !r.Serializable, s.maxBytes,
+	err := s.backend.RangeStream(stream.Context(), permit, rangeRequest(r), !r.Serializable, chunkBytes,
 		func(res *mvcc.RangeResult, last bool) error {
 			chunk := &pb.RangeResponse{Kvs: keyValues(res.Records)}
 			if last {

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -14,7 +13,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
-	"github.com/sqlbrain/sqlbrain/server/transport"
 )
 
 // maintenanceServer serves etcd's Maintenance service.
@@ -27,8 +25,6 @@ type maintenanceServer struct {
 	mover     LeaderMover // nil: this node always leads
 	members   func() []member.Member
 	snapshots *snapshot.Maker
-	patience  time.Duration // with the client of a snapshot
-	streams   *transport.Streams
 	log       *slog.Logger
 }
 

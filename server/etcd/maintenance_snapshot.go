@@ -1,13 +1,10 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
@@ -33,7 +30,7 @@ func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenanc
 	}
 	log := s.log.With("revision", opened.Revision, "bytes", file.Size)
 	log.Info("sending a snapshot", "made_in", time.Since(started).Round(time.Millisecond))
-	if err := s.send(ctx, file, stream); err != nil {
+	if err := send(file, stream); err != nil {
 		log.Warn("the snapshot was not sent", "error", err)
 		return err
 	}
@@ -41,32 +38,12 @@ func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenanc
 	return nil
 }
 
-// errSnapshotNotTaken is the error of a client that takes nothing of its snapshot, and keeps others from being made.
-var errSnapshotNotTaken = status.Error(codes.DeadlineExceeded, "sqlbrain: the client has taken nothing of the snapshot for too long")
-
-// send sends the file, and closes it. Nothing ends a call of Send that waits for the client but the end of the
-// stream, so it has a goroutine, which outlives the handler until then.
-func (s *maintenanceServer) send(ctx context.Context, file *snapshot.File, stream pb.Maintenance_SnapshotServer) error {
-	waiting := time.NewTimer(s.patience)
-	defer waiting.Stop()
-	sent := make(chan error, 1)
-	s.streams.Receive(func() {
-		err := file.Send(func(block []byte, remaining int64) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			err := stream.Send(&pb.SnapshotResponse{RemainingBytes: uint64(remaining), Blob: block, Version: StorageVersion})
-			waiting.Reset(s.patience)
-			return err
-		})
-		sent <- errors.Join(err, file.Close())
+// send sends the file, and closes it.
+func send(file *snapshot.File, stream pb.Maintenance_SnapshotServer) error {
+	err := file.Send(func(block []byte, remaining int64) error {
+		return stream.Send(&pb.SnapshotResponse{RemainingBytes: uint64(remaining), Blob: block, Version: StorageVersion})
 	})
-	select {
-	case err := <-sent:
-		return err
-	case <-waiting.C:
-		return errSnapshotNotTaken
-	}
+	return errors.Join(err, file.Close())
 }
 
 func (s *maintenanceServer) about() snapshot.About {

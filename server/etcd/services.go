@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -54,10 +53,9 @@ type Config struct {
 	// Audit records what clients changed and were denied; nil: off.
 	Audit *audit.Log
 
-	SnapshotDir      string        // of temporary files
-	SnapshotPatience time.Duration // how long the client of a snapshot may take nothing of it
-	MaxRequestBytes  int           // limit of a request that writes, in bytes
-	MaxTxnOps        int           // limit of compares, and of operations of a branch, of a transaction
+	SnapshotDir     string // of temporary files
+	MaxRequestBytes int    // limit of a request that writes, in bytes
+	MaxTxnOps       int    // limit of compares, and of operations of a branch, of a transaction
 }
 
 // Services are the handlers of all RPCs. Clients and the other members of the cluster call
@@ -94,7 +92,7 @@ func New(cfg Config) (*Services, error) {
 		watch:       &watchServer{open: cfg.Open, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
 		lease:       &leaseServer{backend: cfg.Node, guard: cfg.Guard, headers: h, streams: cfg.Streams, forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes},
 		cluster:     cluster,
-		maintenance: &maintenanceServer{backend: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover, members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), patience: cfg.SnapshotPatience, streams: cfg.Streams, log: cfg.Logger},
+		maintenance: &maintenanceServer{backend: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover, members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger},
 		auth:        users,
 		recipes:     recipes,
 		console:     &ConsoleKeys{backend: cfg.Node, guard: cfg.Guard, audit: audit, logout: users.logout, log: cfg.Logger},

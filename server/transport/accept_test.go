@@ -69,7 +69,7 @@ func TestPassingErrorsOfAcceptAreNoEnd(t *testing.T) {
 // TestFurtherConnectionsWait: more than the limit are accepted once others are closed, on whichever URL.
 func TestFurtherConnectionsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := NewLimit(2, nil)
+		limit := NewLimit("client", 2, nil)
 		first, second := newAcceptStub(), newAcceptStub()
 		conns := &Connections{}
 		a, b := newListener(first, conns, limit), newListener(second, conns, limit)

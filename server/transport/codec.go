@@ -24,39 +24,65 @@ func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2(protocodec.N
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	var outer, inner *pb.RangeResponse
+	var to *account
+	if o, ok := v.(*outgoing); ok {
+		v, to = o.message, o.account
+	}
 	switch m := v.(type) {
 	case *pb.RangeResponse:
-		outer = m
+		if known(m) {
+			return marshalRange(m, false, to)
+		}
 	case *pb.RangeStreamResponse:
-		inner = m.GetRangeResponse()
+		if r := m.GetRangeResponse(); r != nil && known(r) && !hasUnknown(m) {
+			return marshalRange(r, true, to)
+		}
 	case *pb.WatchResponse:
-		return marshalWatch(m)
+		return marshalWatch(m, to)
 	}
-	r := outer
-	if inner != nil {
-		r = inner
+	data, err := c.CodecV2.Marshal(v)
+	if err != nil || to == nil || mem.IsBelowBufferPoolingThreshold(data.Len()) {
+		return data, err
 	}
-	// Few keys are not worth a buffer of the pool.
-	if len(r.GetKvs()) < 16 || !known(r) || inner != nil && hasUnknown(v.(*pb.RangeStreamResponse)) {
-		return c.CodecV2.Marshal(v)
+	w := newMessage(data.Len(), 0, to)
+	for _, b := range data {
+		w.copy(b.ReadOnlyData())
 	}
+	data.Free()
+	return w.done(), nil
+}
+
+// marshalRange writes r, as the only field of a message if inStream.
+func marshalRange(r *pb.RangeResponse, inStream bool, to *account) (mem.BufferSlice, error) {
 	header, err := proto.Marshal(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	body := sizeRangeResponse(r, header)
 	size := body
-	if inner != nil {
+	if inStream {
 		size = protowire.SizeTag(1) + protowire.SizeBytes(body)
 	}
-	buf := rangeBuffers.Get(size)
-	b := (*buf)[:0]
-	if inner != nil {
+	own := size
+	for _, kv := range r.Kvs {
+		if len(kv.Value) >= sharedValues {
+			own -= len(kv.Value)
+		}
+	}
+	w := newMessage(own, sharedValues, to)
+	b := w.room(2*maxFieldHead + len(header))
+	if inStream {
 		b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(body))
 	}
-	*buf = appendRangeResponse(b, r, header)
-	return mem.BufferSlice{mem.NewBuffer(buf, rangeBuffers)}, nil
+	if r.Header != nil {
+		b = protowire.AppendBytes(append(b, 1<<3|byte(protowire.BytesType)), header)
+	}
+	w.buf = b
+	for _, kv := range r.Kvs {
+		w.keyValue(2, kv)
+	}
+	w.buf = appendInt64(appendBool(w.room(2*maxFieldHead), 3, r.More), 4, r.Count)
+	return w.done(), nil
 }
 
 // known reports whether r has nothing but the fields that are written below. A
@@ -97,21 +123,6 @@ func sizeRangeResponse(r *pb.RangeResponse, header []byte) (n int) {
 		n += 2
 	}
 	return n + sizeInt64(r.Count)
-}
-
-func appendRangeResponse(b []byte, r *pb.RangeResponse, header []byte) []byte {
-	if r.Header != nil {
-		b = protowire.AppendBytes(append(b, 1<<3|byte(protowire.BytesType)), header)
-	}
-	for _, kv := range r.Kvs {
-		b = protowire.AppendVarint(append(b, 2<<3|byte(protowire.BytesType)), uint64(sizeKeyValue(kv)))
-		b = appendKeyValue(b, kv)
-	}
-	return appendInt64(appendBool(b, 3, r.More), 4, r.Count)
-}
-
-func appendKeyValue(b []byte, kv *mvccpb.KeyValue) []byte {
-	return appendInt64(appendBytes(appendKeyBeforeValue(b, kv), 5, kv.Value), 6, kv.Lease)
 }
 
 func appendKeyBeforeValue(b []byte, kv *mvccpb.KeyValue) []byte {

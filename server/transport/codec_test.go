@@ -70,7 +70,7 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 		text := func() []byte {
 			n := r.IntN(3) * r.IntN(1<<r.IntN(12))
 			if r.IntN(4) == 0 {
-				n = sharedBytes - 1 + r.IntN(2)
+				n = sharedEvents - 1 + r.IntN(2)
 			}
 			return bytes.Repeat([]byte{byte(r.Uint32())}, n)
 		}
@@ -102,10 +102,10 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 		shared := 0
 		for _, e := range answer.Events {
 			for _, kv := range []*mvccpb.KeyValue{e.Kv, e.PrevKv} {
-				if v := kv.GetValue(); len(v) >= sharedBytes && !slices.ContainsFunc(got, func(b mem.Buffer) bool { return len(b.ReadOnlyData()) > 0 && &b.ReadOnlyData()[0] == &v[0] }) {
+				if v := kv.GetValue(); len(v) >= sharedEvents && !slices.ContainsFunc(got, func(b mem.Buffer) bool { return len(b.ReadOnlyData()) > 0 && &b.ReadOnlyData()[0] == &v[0] }) {
 					t.Fatalf("seed %d: a value of %d bytes was copied", seed, len(v))
 				}
-				if len(kv.GetValue()) >= sharedBytes {
+				if len(kv.GetValue()) >= sharedEvents {
 					shared++
 				}
 			}

@@ -85,6 +85,9 @@ func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		in.N = j.maxBytes
 		err := d.Decode(v)
 		if err == nil {
+			if stream, ok := r.(endlessBody); ok {
+				stream.used()
+			}
 			return restOf(r)
 		}
 		if body, ok := r.(endlessBody); ok && !errors.Is(err, io.EOF) {
@@ -132,6 +135,13 @@ func restOf(r io.Reader) error {
 
 // endlessBody is the body of a stream of requests.
 type endlessBody struct{ io.ReadCloser }
+
+// used says that the server does not hold what was read.
+func (b endlessBody) used() {
+	if counted, ok := b.ReadCloser.(*body); ok {
+		counted.used()
+	}
+}
 
 // drop reads and drops the rest of a body whose requests are no longer read. While nothing reads from a connection of
 // HTTP/1, the server does not notice that it has ended, and the stream of answers remains.

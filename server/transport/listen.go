@@ -197,22 +197,39 @@ func (l *Listener) Local() bool {
 // Connections are the open connections of listeners. The zero value has none. Those
 // that no server has yet, because they have sent no request, are known only here.
 type Connections struct {
-	mu     sync.Mutex
-	open   map[*connection]struct{}
-	closed bool
+	mu      sync.Mutex
+	open    map[*connection]struct{}
+	closed  bool
+	answers *Answers // nil: answers are not counted
+	// accounts are those of open connections, by the remote address.
+	accounts map[net.Addr]*account
 }
 
 type connection struct {
 	net.Conn
 	of    *Connections
+	from  net.Addr     // its key in of.accounts, nil if it has none
 	close func() error // once
 }
 
 func (c *connection) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
+	answers := c.of.accounts[c.from]
+	delete(c.of.accounts, c.from)
 	c.of.mu.Unlock()
+	if answers != nil {
+		answers.close()
+	}
 	return c.close()
+}
+
+// account returns the account of the answers of the connection from addr, nil if there is none.
+func (cs *Connections) account(addr net.Addr) *account {
+	key, _ := addrKey(addr)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.accounts[key]
 }
 
 // add returns c as one of cs; a late one is closed at once. closed is called when it is.
@@ -231,6 +248,16 @@ func (cs *Connections) add(c net.Conn, closed func()) *connection {
 		cs.open = make(map[*connection]struct{})
 	}
 	cs.open[conn] = struct{}{}
+	if cs.answers == nil {
+		return conn
+	}
+	if key, ok := addrKey(c.RemoteAddr()); ok {
+		if cs.accounts == nil {
+			cs.accounts = make(map[net.Addr]*account)
+		}
+		conn.from = key
+		cs.accounts[key] = cs.answers.account(func() { _ = conn.Close() }) // the other side may have been faster
+	}
 	return conn
 }
 
@@ -255,6 +282,7 @@ func (cs *Connections) Cut() {
 // Limit bounds how many connections of listeners are open; further ones wait in the queues of the operating system.
 // A process has a limited number of file descriptors, and needs some for other things than clients.
 type Limit struct {
+	urls string
 	open chan struct{} // holds an element for each connection, and for each call of Accept
 	log  *slog.Logger
 
@@ -262,12 +290,15 @@ type Limit struct {
 	reported time.Time
 }
 
-// NewLimit returns a limit of most connections. log may be nil.
-func NewLimit(most int, log *slog.Logger) *Limit {
+// NewLimit returns a limit of most connections of URLs of a kind; nil, which is none, for 0. log may be nil.
+func NewLimit(urls string, most int, log *slog.Logger) *Limit {
+	if most == 0 {
+		return nil
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Limit{open: make(chan struct{}, most), log: log}
+	return &Limit{urls: urls, open: make(chan struct{}, most), log: log}
 }
 
 // reportInterval is the shortest time between two reports that the limit was reached.
@@ -303,7 +334,8 @@ func (m *Limit) report() {
 	defer m.mu.Unlock()
 	if now := time.Now(); now.Sub(m.reported) >= reportInterval {
 		m.reported = now
-		m.log.Warn("clients have as many connections as the limit on file descriptors allows, further ones wait", "connections", cap(m.open))
+		m.log.Warn("as many connections are open as the limit on file descriptors allows, further ones wait",
+			"urls", m.urls, "connections", cap(m.open))
 	}
 }
 

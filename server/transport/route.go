@@ -32,13 +32,14 @@ type Router struct {
 	grpc, http *routedListener
 	done       chan struct{} // closed when the listener accepts no more
 
+	requests                 *Requests
 	headTimeout, idleTimeout time.Duration
 }
 
-// NewRouter returns the router of l's connections. headTimeout bounds the TLS handshake together with the first
+// NewRouter returns the router of l's connections. requests follows what those of gRPC send. headTimeout bounds the TLS handshake together with the first
 // bytes, idleTimeout the wait for the first request of an HTTP/2 connection.
-func NewRouter(l net.Listener, headTimeout, idleTimeout time.Duration) *Router {
-	r := &Router{listener: l, done: make(chan struct{}), headTimeout: headTimeout, idleTimeout: idleTimeout}
+func NewRouter(l net.Listener, requests *Requests, headTimeout, idleTimeout time.Duration) *Router {
+	r := &Router{listener: l, done: make(chan struct{}), requests: requests, headTimeout: headTimeout, idleTimeout: idleTimeout}
 	r.grpc = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
 	r.http = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
 	r.GRPC, r.HTTP = r.grpc, r.http
@@ -96,7 +97,8 @@ func (r *Router) route(c net.Conn) (*routedListener, net.Conn, error) {
 	again := io.MultiReader(bytes.NewReader(h.read), c)
 	switch {
 	case isGRPC:
-		return r.grpc, &routedConn{Conn: c, in: again}, nil
+		in := newInbound(again, c, r.requests)
+		return r.grpc, &routedConn{Conn: c, in: in, close: in.close}, nil
 	case isHTTP2:
 		return r.http, &routedConn{Conn: c, in: newAckDropper(again)}, nil
 	}
@@ -132,10 +134,18 @@ func (l *routedListener) give(c net.Conn) error {
 // routedConn is a connection that is read through in.
 type routedConn struct {
 	net.Conn
-	in io.Reader
+	in    io.Reader
+	close func() // is called with Close; nil: nothing is
 }
 
 func (c *routedConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+func (c *routedConn) Close() error {
+	if c.close != nil {
+		c.close()
+	}
+	return c.Conn.Close()
+}
 
 // errLongHead is the error of a head that has read maxRouted bytes.
 var errLongHead = errors.New("server: first request is too long")

@@ -93,8 +93,7 @@ func (s *Streams) Stop() {
 	}
 }
 
-// Receive runs f, which receives from a stream, or sends on one, in a goroutine that WaitReceivers
-// waits for.
+// Receive runs f, which receives from a stream, in a goroutine that WaitReceivers waits for.
 func (s *Streams) Receive(f func()) { s.receivers.Go(f) }
 
 // WaitReceivers returns when every receiver has; all connections must be closed.

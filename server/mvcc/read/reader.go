@@ -97,6 +97,8 @@ type Reading struct {
 	unchecked bool
 	// counted are counts to be remembered once they are checked.
 	counted []countedSpan
+	// pageBytes bounds the rows that one statement of Scan reads; 0: the store's own bound.
+	pageBytes int
 	// indexed, if set, gets the index row of each record that Scan reads in the table.
 	indexed func(key []byte, x coder.Index)
 }

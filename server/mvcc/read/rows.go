@@ -137,7 +137,7 @@ func (r *Reading) offer(ctx context.Context, fill *keyspace.Fill, next []byte, p
 // readRows reads up to limit index rows of [lo, hi), and says whether there may be
 // more.
 func (r *Reading) readRows(ctx context.Context, lo, hi []byte, needValue bool, limit int) (page []resolved, more bool, err error) {
-	rows, more, err := r.reader.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: limit, KeysOnly: !needValue})
+	rows, more, err := r.reader.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: limit, MaxBytes: r.pageBytes, KeysOnly: !needValue})
 	if err != nil {
 		return nil, false, err
 	}

@@ -30,6 +30,13 @@ func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunk
 	return send(s.last, true)
 }
 
+const (
+	// firstPageBytes and lastPageBytes bound the rows that a stream reads at once: as much is in memory for a client that
+	// takes nothing, first and later.
+	firstPageBytes = 64 << 10
+	lastPageBytes  = 256 << 10
+)
+
 type rangeStreamer struct {
 	q          *mvcc.RangeRequest
 	read       *Reading
@@ -58,6 +65,7 @@ func (s *rangeStreamer) run(ctx context.Context) error {
 	if s.q.SortBy != mvcc.SortByKey {
 		return s.runSorted(ctx, want)
 	}
+	s.read.pageBytes = firstPageBytes
 	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly, want, func(records []*coder.Record) bool {
 		s.q.Strip(records)
 		for _, rec := range records {
@@ -65,6 +73,7 @@ func (s *rangeStreamer) run(ctx context.Context) error {
 				return false
 			}
 		}
+		s.read.pageBytes = min(2*s.read.pageBytes, lastPageBytes)
 		return true
 	})
 	if s.err != nil {

@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 
+	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -33,7 +34,7 @@ type Memory struct {
 	Pages int64 // of Aim, what is outside of Go: SQLite's pages
 }
 
-// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of writes, and of watchers together: they are for memory-limit-bytes, or
+// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of writes, and of watchers, answers and requests together: they are for memory-limit-bytes, or
 // for what the container of the process may use, in bytes, or for DefaultMemory if that is 0. Call it after Load.
 func (s *Settings) FitMemory(container int64) Memory {
 	m := Memory{Aim: DefaultMemory}
@@ -45,7 +46,7 @@ func (s *Settings) FitMemory(container int64) Memory {
 		m.Aim = m.Limit
 	}
 	times := float64(max(m.Aim-s.givenCaches(), LeastMemory)-program) / (DefaultMemory - program)
-	defaults := backend.DefaultConfig()
+	defaults, answers, requests := backend.DefaultConfig(), server.DefaultConfig().AnswerBytes, server.DefaultConfig().RequestBytes
 	scale := func(name string, size *int, standard int, most float64) {
 		if !s.Given(name) {
 			*size = int(float64(standard) * min(times, most))
@@ -55,6 +56,8 @@ func (s *Settings) FitMemory(container int64) Memory {
 	scale("index-cache-entries", &s.Backend.Write.IndexCache, defaults.Write.IndexCache, math.Inf(1))
 	scale("watch-ring-bytes", &s.Backend.Watch.RingBytes, defaults.Watch.RingBytes, mostTimes)
 	s.Backend.Write.QueueBytes = int(float64(defaults.Write.QueueBytes) * min(times, mostTimes))
+	s.Server.AnswerBytes = int(float64(answers) * min(times, mostTimes))
+	s.Server.RequestBytes = int(float64(requests) * min(times, mostTimes))
 	s.Backend.Watch.QueuedBytes = int(float64(defaults.Watch.QueuedBytes) * min(times, mostTimes))
 	s.Store.PageCache = int64(pageCache * min(times, mostTimes))
 	if u := s.URL(); u != nil && u.Dialect == sqlstore.DialectSQLite {

@@ -74,6 +74,8 @@ func TestQueuesFollowTheMemory(t *testing.T) {
 		require.NoError(t, s.Load(nil))
 		s.FitMemory(container)
 		require.Equal(t, 4*s.Backend.Watch.QueuedBytes, s.Backend.Write.QueueBytes)
+		require.Equal(t, s.Backend.Watch.QueuedBytes, s.Server.AnswerBytes)
+		require.Equal(t, s.Backend.Watch.QueuedBytes, s.Server.RequestBytes)
 		return s.Backend.Watch.QueuedBytes
 	}
 	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes, queued(0))

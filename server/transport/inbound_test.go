@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+)
+
+// sent is what a client has sent.
+type sent struct {
+	bytes.Buffer
+	framer *http2.Framer
+}
+
+func newSent() *sent {
+	s := &sent{}
+	s.WriteString(http2.ClientPreface)
+	s.framer = http2.NewFramer(&s.Buffer, nil)
+	s.framer.AllowIllegalWrites = true
+	return s
+}
+
+// grpcMessage returns a message of n bytes.
+func grpcMessage(n int) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(n)), make([]byte, n)...)
+}
+
+// TestMessagesThatAreCompleteAreForgotten: however they are cut into frames, padded, and read.
+func TestMessagesThatAreCompleteAreForgotten(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s, q := newSent(), NewRequests(1<<30, 1<<30, time.Hour)
+		data := make([][]byte, 3)
+		var want int64 // of messages that have begun
+		for i := range data {
+			for range r.IntN(4) {
+				data[i] = append(data[i], grpcMessage(r.IntN(3)*r.IntN(300))...)
+			}
+			if r.IntN(2) == 0 {
+				n := r.IntN(300) + 1
+				data[i] = append(data[i], grpcMessage(n)[:r.IntN(messageHead+n-1)+1]...)
+				want++
+			}
+		}
+		for len(data[0])+len(data[1])+len(data[2]) > 0 {
+			i := r.IntN(3)
+			n := r.IntN(len(data[i]) + 1)
+			require.NoError(t, s.framer.WriteDataPadded(uint32(2*i+1), false, data[i][:n], make([]byte, r.IntN(3))))
+			data[i] = data[i][n:]
+			switch r.IntN(4) {
+			case 0:
+				require.NoError(t, s.framer.WritePing(false, [8]byte{}))
+			case 1:
+				require.NoError(t, s.framer.WriteSettingsAck())
+			}
+		}
+		all := bytes.Clone(s.Bytes())
+		in := newInbound(iotest.OneByteReader(&s.Buffer), nil, q)
+		if r.IntN(2) == 0 {
+			in.in = &s.Buffer
+		}
+		got, err := io.ReadAll(in)
+		require.NoError(t, err)
+		require.Equal(t, all, got, "it is passed on as it is")
+		require.Len(t, in.messages, int(want), "seed %d", seed)
+		if want > 0 {
+			require.GreaterOrEqual(t, q.Bytes(), want*messageOverhead)
+		}
+		in.close()
+		require.Zero(t, q.Bytes(), "seed %d", seed)
+	}
+}
+
+func TestStreamsThatEndAreForgotten(t *testing.T) {
+	s, q := newSent(), NewRequests(1<<30, 1<<30, time.Hour)
+	for stream := range uint32(4) {
+		require.NoError(t, s.framer.WriteData(2*stream+1, false, grpcMessage(100)[:50]))
+	}
+	require.NoError(t, s.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+	require.NoError(t, s.framer.WriteData(3, true, nil))
+	in := newInbound(&s.Buffer, nil, q)
+	_, err := io.ReadAll(in)
+	require.NoError(t, err)
+	require.Len(t, in.messages, 2)
+	in.close()
+	require.Zero(t, q.Bytes())
+}
+
+// TestUnfinishedMessageIsReset: gRPC gets the frame that ends the stream, between two others, although the client says
+// nothing more; but a connection that stops inside of a frame ends.
+func TestUnfinishedMessageIsReset(t *testing.T) {
+	for name, cut := range map[string]int{"between frames": 0, "inside of a frame": 3} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			defer client.Close() //nolint:errcheck // a pipe
+			q := NewRequests(1<<30, 1<<30, 50*time.Millisecond)
+			s := newSent()
+			require.NoError(t, s.framer.WriteData(5, false, grpcMessage(1000)[:500]))
+			go func() { _, _ = client.Write(s.Bytes()[:s.Len()-cut]) }()
+			in := newInbound(server, server, q)
+			_, err := io.ReadFull(in, make([]byte, s.Len()-cut))
+			require.NoError(t, err)
+			if cut > 0 {
+				_, err = in.Read(make([]byte, 100))
+				require.ErrorIs(t, err, errUnfinished)
+				return
+			}
+			frame, err := http2.NewFramer(nil, in).ReadFrame()
+			require.Equal(t, http2.StreamError{StreamID: 5, Code: http2.ErrCodeProtocol}, stripped(err), "%v", frame)
+			require.Zero(t, q.Bytes())
+			go func() { _, _ = client.Write([]byte("more")) }()
+			_, err = io.ReadFull(in, make([]byte, 4))
+			require.NoError(t, err, "the connection continues")
+		})
+	}
+}
+
+// stripped returns a stream's error without its cause.
+func stripped(err error) error {
+	if e, ok := err.(http2.StreamError); ok {
+		e.Cause = nil
+		return e
+	}
+	return err
+}

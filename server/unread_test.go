@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+// narrow returns a connection whose windows have the least size, and do not grow.
+func narrow(t *testing.T, s *Server) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(64<<20))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// TestUnreadStreamsHoldAChunkEach: clients that take nothing of a RangeStream make the server hold a chunk of it, and
+// their streams end. Those that take it get all.
+func TestUnreadStreamsHoldAChunkEach(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.answerPatience = 300 * time.Millisecond })
+	kv := pb.NewKVClient(dial(t, s))
+	for i := range 8 {
+		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
+		require.NoError(t, err)
+	}
+	for i := range 2000 {
+		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: fmt.Appendf(nil, "l%04d", i), Value: make([]byte, 1000)})
+		require.NoError(t, err)
+	}
+	for prefix, most := range map[string]int64{"k": 2 << 20, "l": 256 << 10} { // values are not copied, but counted
+		t.Run(prefix, func(t *testing.T) {
+			const streams = 20
+			before := calls(t, s, "DeadlineExceeded")
+			ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+			defer cancel()
+			r := &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte{prefix[0] + 1}}
+			conn := narrow(t, s)
+			var held []pb.KV_RangeStreamClient
+			for range streams {
+				stream, err := pb.NewKVClient(conn).RangeStream(ctx, r)
+				require.NoError(t, err)
+				held = append(held, stream)
+			}
+			full, err := pb.NewKVClient(dial(t, s)).RangeStream(ctx, r)
+			require.NoError(t, err)
+			keys := 0
+			for err == nil {
+				require.LessOrEqual(t, s.answers.Bytes(), (streams+1)*most)
+				var chunk *pb.RangeStreamResponse
+				chunk, err = full.Recv()
+				keys += len(chunk.GetRangeResponse().GetKvs())
+			}
+			require.ErrorIs(t, err, io.EOF)
+			require.Contains(t, []int{8, 2000}, keys)
+			eventually.True(t, "the streams to end", func() bool { return calls(t, s, "DeadlineExceeded") == before+streams })
+			for _, stream := range held {
+				for err = nil; err == nil; {
+					_, err = stream.Recv()
+				}
+				requireStatus(t, err, codes.DeadlineExceeded, "the client has taken nothing of its answer")
+			}
+			eventually.True(t, "nothing to be held", func() bool { return s.answers.Bytes() == 0 })
+		})
+	}
+}
+
+// calls returns how many RangeStreams have ended with the code.
+func calls(t *testing.T, s *Server, code string) (n int) {
+	t.Helper()
+	families, err := s.cfg.Registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := fmt.Sprint(m.GetLabel())
+			if f.GetName() == "grpc_server_handled_total" && strings.Contains(labels, `"RangeStream"`) && strings.Contains(labels, `"`+code+`"`) {
+				n += int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return n
+}
+
+// TestAnswersThatAreNotTakenEndTheConnection: a client that calls and takes none of the answers loses its connection once
+// these are more than the server may hold. Another connection does not notice.
+func TestAnswersThatAreNotTakenEndTheConnection(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.AnswerBytes = 1 << 20 })
+	kv := pb.NewKVClient(dial(t, s))
+	_, err := kv.Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, 1<<20)})
+	require.NoError(t, err)
+	c := newFrames(t, s, 0)
+	for stream := uint32(1); stream < 10; stream += 2 {
+		c.call(stream, "/etcdserverpb.KV/Range", frameOf(t, &pb.RangeRequest{Key: key}), true)
+	}
+	eventually.True(t, "answers to be held", func() bool { return s.answers.Bytes() >= 5<<20 })
+	for err = nil; err == nil; {
+		_, err = c.framer.ReadFrame()
+	}
+	require.ErrorIs(t, err, io.EOF)
+	eventually.True(t, "nothing to be held", func() bool { return s.answers.Bytes() == 0 })
+	_, err = kv.Range(testContext(t), &pb.RangeRequest{Key: key})
+	require.NoError(t, err)
+}
+
+// frames is a client that speaks HTTP/2 frame by frame.
+type frames struct {
+	t      *testing.T
+	conn   net.Conn
+	framer *http2.Framer
+}
+
+func newFrames(t *testing.T, s *Server, window uint32) *frames {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Patience)))
+	c := &frames{t, conn, http2.NewFramer(conn, conn)}
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	require.NoError(t, c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	return c
+}
+
+func (c *frames) call(stream uint32, method string, data []byte, end bool) {
+	c.t.Helper()
+	var head strings.Builder
+	e := hpack.NewEncoder(&head)
+	for _, f := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		require.NoError(c.t, e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
+	}
+	require.NoError(c.t, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(head.String()), EndHeaders: true}))
+	require.NoError(c.t, c.framer.WriteData(stream, end, data))
+}
+
+func frameOf(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)
+}
+
+// TestUnfinishedMessagesEnd: a message that the client does not finish is reset, whatever the method, and the other calls
+// of its connection continue.
+func TestUnfinishedMessagesEnd(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	c := newFrames(t, s, 1<<20)
+	put := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 10_000)})
+	methods := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive", "/etcdserverpb.KV/RangeStream"}
+	for i, method := range methods {
+		c.call(uint32(2*i+1), method, put[:5000], false)
+	}
+	reset := make(map[uint32]bool)
+	for len(reset) < len(methods) {
+		frame, err := c.framer.ReadFrame()
+		require.NoError(t, err)
+		if f, ok := frame.(*http2.RSTStreamFrame); ok {
+			require.Equal(t, http2.ErrCodeProtocol, f.ErrCode)
+			reset[f.StreamID] = true
+		}
+	}
+	require.Zero(t, s.requests.Bytes())
+	c.call(101, "/etcdserverpb.KV/Put", put, true)
+	for {
+		frame, err := c.framer.ReadFrame()
+		require.NoError(t, err)
+		if f, ok := frame.(*http2.HeadersFrame); ok && f.StreamID == 101 && f.StreamEnded() {
+			break
+		}
+	}
+	got, err := pb.NewKVClient(dial(t, s)).Range(testContext(t), &pb.RangeRequest{Key: key})
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, 1)
+}
+
+// TestUnfinishedMessagesAreBounded: beyond the bound a large message waits until one that makes no progress has ended.
+func TestUnfinishedMessagesAreBounded(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.RequestBytes = 1 << 20 })
+	large := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
+	held := newFrames(t, s, 1<<20)
+	held.call(1, "/etcdserverpb.KV/Put", large[:10_000], false)
+	eventually.True(t, "the message to begin", func() bool { return s.requests.Bytes() > 900_000 })
+	_, err := pb.NewKVClient(dial(t, s)).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
+	require.NoError(t, err)
+	for {
+		frame, err := held.framer.ReadFrame()
+		require.NoError(t, err)
+		if _, ok := frame.(*http2.RSTStreamFrame); ok {
+			break
+		}
+	}
+	require.Zero(t, s.requests.Bytes())
+}
+
+// TestUnfinishedBodiesEnd: the same of a request of the JSON API, with and without the length of its body, and of the
+// request of a stream.
+func TestUnfinishedBodiesEnd(t *testing.T) {
+	s := startBackend(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	for name, head := range map[string]string{
+		"length": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"key\":",
+		"chunks": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"key\":\r\n",
+		"watch":  "POST /v3/watch HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"key\":\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+			require.NoError(t, err)
+			defer conn.Close() //nolint:errcheck // the server closes it
+			require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Patience)))
+			_, err = io.WriteString(conn, head)
+			require.NoError(t, err)
+			_, err = io.ReadAll(conn)
+			require.NoError(t, err, "the server ends it")
+			eventually.True(t, "nothing to be held", func() bool { return s.requests.Bytes() == 0 })
+		})
+	}
+	resp, err := http.Post(s.ClientURLs()[0]+"/v3/kv/put", "application/json", strings.NewReader(`{"key":"aw==","value":"dg=="}`))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	http.DefaultClient.CloseIdleConnections()
+}
