@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,15 +12,23 @@ import (
 
 // claims returns claims of b, and which of them were ended.
 func claims(b *budget, n int) (cs []*claim, ended func() []int) {
+	var mu sync.Mutex
 	var over []int
 	for i := range n {
 		cs = append(cs, &claim{of: b})
 		cs[i].end = func() {
+			mu.Lock()
 			over = append(over, i)
+			mu.Unlock()
 			cs[i].close()
 		}
 	}
-	return cs, func() []int { return over }
+	return cs, func() []int {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(over)
+	}
 }
 
 func TestBudgetEndsTheClaimsWithoutProgress(t *testing.T) {
@@ -110,7 +120,7 @@ func TestHeirHasTheBytes(t *testing.T) {
 		cs[0].leave(cs[1])
 		require.Equal(t, int64(80), b.Bytes())
 		cs[0].remove(30)
-		require.Equal(t, int64(50), cs[1].bytes)
+		require.Equal(t, int64(50), b.Bytes(), "the heir's are fewer")
 		cs[0].add(80, false)
 		require.Equal(t, int64(50), b.Bytes(), "it is closed")
 		cs[1].close()
