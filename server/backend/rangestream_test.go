@@ -74,7 +74,16 @@ func TestSortedStreamIsBounded(t *testing.T) {
 	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod}); !errors.Is(err, mvcc.ErrSortTooLarge) || n != 0 {
 		t.Errorf("by modification: %d records, %v", n, err)
 	}
-	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod, Limit: 5}); err != nil || n != 5 {
+	// The bound is one for all streams together, while they are sent.
+	few := &mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod, Limit: 5}
+	err := b.RangeStream(t.Context(), auth.System, few, true, 400, func(*mvcc.RangeResult, bool) error {
+		_, err := stream(few)
+		return err
+	})
+	if !errors.Is(err, mvcc.ErrTooManyRequests) {
+		t.Errorf("at the same time: %v", err)
+	}
+	if n, err := stream(few); err != nil || n != 5 {
 		t.Errorf("five by modification: %d records, %v", n, err)
 	}
 	if n, err := stream(&mvcc.RangeRequest{KeyRange: all()}); err != nil || n != 20 {

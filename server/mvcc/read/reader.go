@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -21,11 +22,12 @@ type Reader struct {
 	store     sqlstore.Store
 	view      *keyspace.View
 	maxSorted int
+	sorted    atomic.Int64  // bytes of the ranges that streams have sorted and not sent yet
 	counting  chan struct{} // holds a token while a piece is counted: concurrent requests count the same
 }
 
-// MaxSorted is how many bytes of keys and values a range may have that a stream sorts. The
-// range is in memory as a whole.
+// MaxSorted is how many bytes of keys and values the ranges may have together that streams
+// sort. They are in memory as a whole.
 const MaxSorted = 64 << 20
 
 // Node is the state of the node that a Reader reads for.

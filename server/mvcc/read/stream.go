@@ -21,6 +21,7 @@ func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunk
 		return err
 	}
 	s := &rangeStreamer{q: q, read: read, chunkBytes: chunkBytes, send: send, last: &mvcc.RangeResult{Revision: now.rev}}
+	defer func() { now.reader.sorted.Add(-int64(s.sorted)) }()
 	if err := s.run(ctx); err != nil {
 		return err
 	}
@@ -47,6 +48,8 @@ type rangeStreamer struct {
 	bytes int
 	sent  int64
 	err   error
+
+	sorted int // bytes of the range that it sorts
 }
 
 func (s *rangeStreamer) run(ctx context.Context) error {
@@ -100,14 +103,15 @@ func (s *rangeStreamer) count(ctx context.Context) (err error) {
 // runSorted reads up to want records, 0 for all, before it sends the first.
 func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
 	var all []*coder.Record
-	size, tooLarge := 0, false
+	r, tooMuch := s.read.reader, false
 	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly || s.q.SortBy == mvcc.SortByValue, want, func(records []*coder.Record) bool {
 		for _, rec := range records {
 			if want > 0 && int64(len(all)) == want {
 				return false
 			}
-			size += keyspace.Size(rec)
-			if tooLarge = size > s.read.reader.maxSorted; tooLarge {
+			n := keyspace.Size(rec)
+			s.sorted += n
+			if tooMuch = r.sorted.Add(int64(n)) > int64(r.maxSorted); tooMuch {
 				return false
 			}
 			all = append(all, rec)
@@ -117,8 +121,11 @@ func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
 	if err = cmp.Or(s.read.Check(ctx), err); err != nil {
 		return err
 	}
-	if tooLarge {
+	switch {
+	case s.sorted > r.maxSorted:
 		return mvcc.ErrSortTooLarge
+	case tooMuch:
+		return mvcc.ErrTooManyRequests
 	}
 	res := &mvcc.RangeResult{}
 	s.q.Finish(res, all)
