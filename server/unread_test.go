@@ -99,8 +99,8 @@ func calls(t *testing.T, s *Server, code string) (n int) {
 	return n
 }
 
-// TestAnswersThatAreNotTakenEndTheConnection: a client that calls and takes none of the answers loses its connection once
-// these are more than the server may hold. Another connection does not notice.
+// TestAnswersThatAreNotTakenEndTheConnection: a client that calls and takes none of the answers loses its connection
+// once these are more than the server may hold. Another connection does not notice.
 func TestAnswersThatAreNotTakenEndTheConnection(t *testing.T) {
 	s := startBackend(t, func(c *Config) { c.AnswerBytes = 1 << 20 })
 	kv := pb.NewKVClient(dial(t, s))
@@ -160,8 +160,8 @@ func frameOf(t *testing.T, m proto.Message) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)
 }
 
-// TestUnfinishedMessagesEnd: a message that the client does not finish is reset, whatever the method, and the other calls
-// of its connection continue.
+// TestUnfinishedMessagesEnd: a message that the client does not finish is reset, whatever the method, and the other
+// calls of its connection continue.
 func TestUnfinishedMessagesEnd(t *testing.T) {
 	s := startBackend(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
 	c := newFrames(t, s, 1<<20)

@@ -5,12 +5,12 @@ import (
 	"syscall"
 )
 
-// ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is not a client, as etcd
-// does.
+// ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is not a client, as
+// etcd does.
 const ownDescriptors = 22
 
-// otherConnections returns how many connections the ports for metrics, and those for other members, may have each if the
-// process may open so many files.
+// otherConnections returns how many connections the ports for metrics, and those for other members, may have each if
+// the process may open so many files.
 func otherConnections(files uint64) int { return int(min(max(files/16, 16), 1024)) }
 
 // clientConnections returns how many connections clients may have if the process may open so many files, and so many

@@ -5,9 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/binary"
-	"fmt"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +14,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // start starts a server, and another client of it.
@@ -31,7 +27,8 @@ func start(t *testing.T, e harness.Engine, flags ...string) (*harness.Node, *oth
 	return node, o
 }
 
-// TestUnreadAnswers: clients that take nothing of long answers cost what a chunk of each is, and not what they asked for.
+// TestUnreadAnswers: clients that take nothing of long answers cost what a chunk of each is, and not what they asked
+// for.
 func TestUnreadAnswers(t *testing.T) {
 	harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
 		for name, c := range map[string]struct {
@@ -62,10 +59,8 @@ func TestUnreadAnswers(t *testing.T) {
 				o.report("with unread answers")
 				used := memory(t, node) - before
 				t.Logf("%d streams: %d MiB more", connections*streams, used>>20)
-				for _, a := range attackers[:1] {
-					resets, ended, status := a.said()
-					t.Logf("%d resets, %d ended, %v, %v", resets, ended, status, a.err)
-				}
+				resets, ended, status := attackers[0].said()
+				t.Logf("one connection: %d resets, %d ended, %v", resets, ended, status)
 				if !harness.TargetIsEtcd() {
 					require.Less(t, used, c.most)
 				}
@@ -103,10 +98,8 @@ func TestUnfinishedMessages(t *testing.T) {
 		o.report("with unfinished messages")
 		used := memory(t, node) - before
 		t.Logf("%d MiB more", used>>20)
-		for _, a := range attackers[:1] {
-			resets, ended, status := a.said()
-			t.Logf("%d resets, %d ended, %v, %v", resets, ended, status, a.err)
-		}
+		resets, ended, status := attackers[0].said()
+		t.Logf("one connection: %d resets, %d ended, %v", resets, ended, status)
 		if !harness.TargetIsEtcd() {
 			require.Less(t, used, 300<<20)
 		}
@@ -137,7 +130,7 @@ func TestLongWatchKeys(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		o.report("with watches of long keys")
 		resets, ended, status := a.said()
-		t.Logf("%d resets, %d ended, %v, %v, %d bytes of answers", resets, ended, status, a.err, a.data)
+		t.Logf("%d resets, %d ended, %v", resets, ended, status)
 		used := memory(t, node) - before
 		t.Logf("%d MiB more", used>>20)
 		if !harness.TargetIsEtcd() {
@@ -175,16 +168,12 @@ func TestRapidReset(t *testing.T) {
 				}
 				attacking.Wait()
 				o.report("with resets")
-				t.Logf("calls %d, %d MiB more", opened, (memory(t, node)-before)>>20)
+				used := memory(t, node) - before
+				t.Logf("calls %d, %d MiB more", opened, used>>20)
+				if !harness.TargetIsEtcd() {
+					require.Less(t, used, 200<<20)
+				}
 			})
 		}
 	})
-}
-
-// TestIdleConnections: connections of the ports for metrics leave files for clients.
-func TestIdleConnections(t *testing.T) {
-	_ = net.Dial
-	_ = io.Discard
-	_ = fmt.Sprint
-	_ = eventually.True
 }

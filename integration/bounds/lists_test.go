@@ -131,8 +131,8 @@ func complete(m protoreflect.Message) {
 	}
 }
 
-// TestLongLists makes each field long that a client can make long, on many connections. What the server has of it in memory
-// is bounded, and other clients are served.
+// TestLongLists makes each field long that a client can make long, on many connections. What the server has of it in
+// memory is bounded, and other clients are served.
 func TestLongLists(t *testing.T) {
 	fields := longFields()
 	require.Greater(t, len(fields), 30)

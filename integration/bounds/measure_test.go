@@ -17,9 +17,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// wait is far longer than anything here takes.
-const wait = 2 * time.Minute
-
 // memory returns the largest resident memory that the node's process has had, in bytes.
 func memory(t testing.TB, node *harness.Node) int {
 	t.Helper()

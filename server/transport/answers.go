@@ -37,8 +37,8 @@ type Answers struct {
 	budget
 }
 
-// NewAnswers returns the Answers of the connections of conns, which may have most bytes in all. patience bounds the wait
-// for the client of a stream that is one long answer to take some of it.
+// NewAnswers returns the Answers of the connections of conns, which may have most bytes in all. patience bounds the
+// wait for the client of a stream that is one long answer to take some of it.
 func NewAnswers(conns *Connections, most int, patience time.Duration) *Answers {
 	a := &Answers{conns: conns, patience: patience, budget: budget{most: int64(most), spare: stalledAfter}}
 	conns.mu.Lock()

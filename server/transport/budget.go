@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// budget bounds the bytes that clients make the server hold, and that they have to do something about: take an answer, or
-// send the rest of a request. Beyond it, the claims end that have made no progress for longest: clients that do their part
-// do not pay for those that do not. Safe for concurrent use.
+// budget bounds the bytes that clients make the server hold, and that they have to do something about: take an
+// answer, or send the rest of a request. Beyond it, the claims end that have made no progress for longest: clients
+// that do their part do not pay for those that do not. Safe for concurrent use.
 type budget struct {
 	most int64
 	// spare is how long a claim without progress is left alone all the same, patience how long at most; 0: for ever.

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// marshalWatch writes r as protobuf does. This process makes every watch response that it sends, so there are no unknown
-// fields.
+// marshalWatch writes r as protobuf does. This process makes every watch response that it sends, so there are no
+// unknown fields.
 func marshalWatch(r *pb.WatchResponse, to *account) (mem.BufferSlice, error) {
 	header, err := proto.Marshal(r.Header)
 	if err != nil {

@@ -12,9 +12,10 @@
 //   - The codec writes the bytes that protobuf writes (TestRangeResponsesHaveProtobufsBytes,
 //     TestWatchResponsesHaveProtobufsBytes, FuzzRangeAnswers).
 //   - JSON requests are bounded one by one (TestJSONIsBoundedByValue).
-//   - What waits in memory for a client to take it, or to send the rest of it, is bounded in bytes, and clients that do their
-//     part do not pay for those that do not (Answers, Requests; TestBudgetEndsTheClaimsWithoutProgress,
-//     TestLargeClaimsWaitForRoom, and in package server TestUnreadStreamsHoldAChunkEach, TestUnfinishedMessagesAreBounded).
+//   - What waits in memory for a client to take it, or to send the rest of it, is bounded in bytes, and clients that do
+//     their part do not pay for those that do not (Answers, Requests; TestBudgetEndsTheClaimsWithoutProgress,
+//     TestLargeClaimsWaitForRoom, and in package server TestUnreadStreamsHoldAChunkEach and
+//     TestUnfinishedMessagesAreBounded).
 //   - Every stream can be ended, and every goroutine that receives from one is waited for (Streams; tested with the
 //     server's handlers in package server).
 //

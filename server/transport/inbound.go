@@ -20,8 +20,8 @@ type Requests struct {
 	budget
 }
 
-// A connection that resets many calls is read slowly: the handler of a call that was reset at once has begun all the same,
-// and does not count for the limit on the calls of a connection. So many are free, and so many a second.
+// A connection that resets many calls is read slowly: the handler of a call that was reset at once has begun all the
+// same, and does not count for the limit on the calls of a connection. So many are free, and so many a second.
 const (
 	freeResets      = 500
 	resetsPerSecond = 500
@@ -43,8 +43,8 @@ func (p *pace) count(n int) time.Duration {
 	return p.next.Sub(now)
 }
 
-// NewRequests returns Requests of most bytes in all, each of maxMessage at most. A message or body that makes no progress
-// for patience is refused.
+// NewRequests returns Requests of most bytes in all, each of maxMessage at most. A message or body that makes no
+// progress for patience is refused.
 func NewRequests(most, maxMessage int, patience time.Duration) *Requests {
 	return &Requests{maxMessage: maxMessage, budget: budget{most: int64(most), spare: stalledAfter, patience: patience}}
 }
@@ -58,8 +58,8 @@ const frameHead = 9
 // messageHead is the length of what comes before each message of gRPC: compressed(1) length(4).
 const messageHead = 5
 
-// inbound reads a connection of gRPC, and follows the messages in it: gRPC waits for the rest of one as long as the client
-// likes. It has a stream reset whose message has to go.
+// inbound reads a connection of gRPC, and follows the messages in it: gRPC waits for the rest of one as long as the
+// client likes. It has a stream reset whose message has to go.
 type inbound struct {
 	in   io.Reader
 	conn net.Conn
@@ -167,8 +167,8 @@ func (c *inbound) cutStream(stream uint32) {
 	_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection is closed
 }
 
-// reset fills p with frames that have gRPC reset the streams that are cut: a window may not grow by nothing. gRPC has no
-// other way to end a stream, and to tell its client, before its handler has the message.
+// reset fills p with frames that have gRPC reset the streams that are cut: a window may not grow by nothing. gRPC has
+// no other way to end a stream, and to tell its client, before its handler has the message.
 func (c *inbound) reset(p []byte) int {
 	if len(c.resets) == 0 && c.between() {
 		c.mu.Lock()

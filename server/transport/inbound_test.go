@@ -90,6 +90,7 @@ func TestStreamsThatEndAreForgotten(t *testing.T) {
 	_, err := io.ReadAll(in)
 	require.NoError(t, err)
 	require.Len(t, in.messages, 2)
+	require.False(t, in.pace.next.IsZero(), "the reset is counted")
 	in.close()
 	require.Zero(t, q.Bytes())
 }

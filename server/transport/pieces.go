@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// pieceBytes is the largest piece of a message. gRPC frees a piece once it is sent, so that it is also how closely the
-	// server follows a client that takes a large answer slowly.
+	// pieceBytes is the largest piece of a message. gRPC frees a piece once it is sent, so that it is also how
+	// closely the server follows a client that takes a large answer slowly.
 	pieceBytes = 64 << 10
-	// sharedEvents and sharedValues are the least sizes of values that are not copied into the answer to a watch and to a
-	// range. The value of a version never changes, and all watchers of a key are sent the same slice. Copying a
+	// sharedEvents and sharedValues are the least sizes of values that are not copied into the answer to a watch and
+	// to a range. The value of a version never changes, and all watchers of a key are sent the same slice. Copying a
 	// smaller value costs less than another piece. Those of events are in memory anyway, so not all are counted.
 	sharedEvents = 512
 	sharedValues = 2048
@@ -33,7 +33,8 @@ type message struct {
 	root  mem.Buffer // all of the current buffer; nil: it is not from the pool
 }
 
-// newMessage returns a message of about size bytes without those of values that are not copied, which have shared bytes.
+// newMessage returns a message of about size bytes without those of values that are not copied, which have shared
+// bytes.
 func newMessage(size, shared int, to *account) *message {
 	return &message{to: to, shared: shared, left: size}
 }

@@ -49,9 +49,9 @@ type Security struct {
 	rejections prometheus.Counter
 }
 
-// maxPending bounds the connections whose handshake has not ended. The oldest ends when another begins: processes that are
-// no members cannot use up the connections that the port may have, nor have many wait for a Refresh. Members among them
-// connect again.
+// maxPending bounds the connections whose handshake has not ended. The oldest ends when another begins: processes
+// that are no members cannot use up the connections that the port may have, nor have many wait for a Refresh. Members
+// among them connect again.
 const maxPending = 32
 
 // begin adds a connection whose handshake begins. The caller calls the function when it has ended.
