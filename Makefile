@@ -115,10 +115,6 @@ traces: ## Take the steps that nodes record in the model of the protocol: of SEE
 compat: ## Every claim of compatibility and random histories beside etcd, for half an hour; COMPATTIME bounds it
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -count=1 -timeout $(or $(COMPATTIME),2h) -v ./compat
 
-.PHONY: mutants
-mutants: ## Plant each mistake of integration/mutants, run the unit tests, and write docs/mutants.md: over an hour; MUTANT=text, MUTANT_ARGS=-missing
-	cd integration && $(GO) run ./cmd/mutants -run '$(MUTANT)' $(MUTANT_ARGS)
-
 .PHONY: compatibility
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
 	cd integration && SQLBRAIN_COMPAT_PAGE=write $(GO) test -count=1 -timeout 30m ./compat

@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,4 +64,23 @@ func TestImportsPointDownTheTableOfPackages(t *testing.T) {
 		}
 	}
 	require.Greater(t, packages, 30)
+}
+
+// TestNamedTestsExist looks for the tests that keep the invariants, and those of the faults that etcd had.
+func TestNamedTestsExist(t *testing.T) {
+	for page, least := range map[string]int{"ARCHITECTURE.md": 16, "integration/README.md": 16} {
+		text, err := os.ReadFile("../../" + page)
+		require.NoError(t, err)
+		named := regexp.MustCompile("`([a-z/]+)` (Test\\w+)").FindAllStringSubmatch(string(text), -1)
+		require.GreaterOrEqual(t, len(named), least, page)
+		for _, m := range named {
+			files, err := filepath.Glob("../../" + m[1] + "/*_test.go")
+			require.NoError(t, err)
+			found := slices.ContainsFunc(files, func(file string) bool {
+				source, err := os.ReadFile(file)
+				return err == nil && strings.Contains(string(source), "\nfunc "+m[2]+"(t *testing.T) {")
+			})
+			require.True(t, found, "%s names %s of %s", page, m[2], m[1])
+		}
+	}
 }

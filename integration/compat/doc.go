@@ -13,8 +13,6 @@
 //     and replayed into etcd in the order in which sqlbrain committed.
 //   - Claims: named tests, one for each sentence about what a compatible server
 //     must get right.
-//   - Mutations (on request): deliberate mistakes planted in a copy of the product,
-//     each of which the tests above must find.
 //
 // The tests record what they compare (record_test.go), and docs/compatibility.md is
 // generated from that: all that etcd's descriptors name (surface_test.go), with the
