@@ -124,9 +124,9 @@ robustness: ## Three nodes while nodes, network and database fail, twice for TIM
 	cd integration && SQLBRAIN_ROBUSTNESS_TIME=$(or $(TIME),10m) $(GO) test -count=1 -timeout 0 -v -run 'TestLinearizable|TestLeases' ./robustness/cluster
 
 .PHONY: simulate
-simulate: ## Three nodes in simulated time: SEEDS of them (default 1000), or one SEED and its trace; SHRINK=1 looks for a smaller plan that fails
-	cd integration && $(GO) run ./cmd/simulate $(if $(SEED),-seed $(SEED)) $(if $(BATCH),-batch $(BATCH)) $(if $(SHRINK),-shrink) \
-	  $(if $(SEEDS),-seeds $(SEEDS)) $(if $(FIRST),-first $(FIRST)) $(if $(TIME),-time $(TIME))
+simulate: ## Three nodes in simulated time: SEEDS of them (default 1000) from FIRST on, or one SEED, COUNT times; traces into the directory TRACE
+	cd integration && SQLBRAIN_SEED=$(or $(SEED),$(FIRST),1) SQLBRAIN_SEEDS=$(if $(SEED),1,$(or $(SEEDS),1000)) \
+	  $(if $(TRACE),SQLBRAIN_TRACE=$(abspath $(TRACE))) $(GO) test -count=$(or $(COUNT),1) -timeout 0 $(if $(SEED),-v) -run '^TestSeeds$$' ./simulation
 
 .PHONY: cluster
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C

@@ -41,14 +41,12 @@ type clients struct {
 	acked       map[int64]*history.Op // by revision
 	newest      map[string]int64      // the newest revision that a node showed, by node
 	compacted   map[string]int64      // the newest compaction that a node acknowledged, by node
-	requests    map[string]int        // how many requests of clients there were, by client
 }
 
 func newClients(w *world) *clients {
 	return &clients{
 		w: w, directory: w.directory, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), compacted: make(map[string]int64),
-		requests: make(map[string]int),
-		stopped:  make(chan struct{}),
+		stopped: make(chan struct{}),
 	}
 }
 
@@ -126,7 +124,6 @@ type client struct {
 	process *process
 	rnd     *rand.Rand
 	node    string
-	number  int                   // of its next request
 	local   bool                  // its watches are in the process of the node
 	user    string                // "": none, or root for all of the plan
 	as      *login                // nil: nobody's
@@ -308,10 +305,6 @@ func (c *client) run() {
 		for i := range count {
 			ctx, cancel := c.timeout()
 			send := c.compose()
-			if c.skips() {
-				cancel()
-				continue
-			}
 			sent.Go(func() {
 				defer cancel()
 				errs[i] = send(ctx)
@@ -339,22 +332,10 @@ func (c *client) readOnly(serializable bool) {
 	for !c.over() {
 		ctx, cancel := c.timeout()
 		key, end := author{c}.bounds()
-		if !c.skips() {
-			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Serializable: serializable}) // it asks again
-		}
+		_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Serializable: serializable}) // it asks again
 		cancel()
 		c.pause(20 * time.Millisecond)
 	}
-}
-
-// skips counts the client's next request, and reports whether the plan does without it.
-func (c *client) skips() bool {
-	n := c.number
-	c.number++
-	c.mu.Lock()
-	c.requests[c.process.name] = c.number
-	c.mu.Unlock()
-	return slices.ContainsFunc(c.w.plan.Skips, func(s Skip) bool { return s.Client == c.process.name && s.From <= n && n < s.To })
 }
 
 // call sends a request of the key space.
@@ -564,10 +545,6 @@ func (c *client) compact(every time.Duration) {
 				continue
 			}
 			ctx, cancel := c.timeout()
-			if c.skips() {
-				cancel()
-				continue
-			}
 			sent.Go(func() {
 				defer cancel()
 				if err := c.compactAt(ctx, at, physical); err != nil {

@@ -1,7 +1,7 @@
 // Package simulation runs a whole cluster in one process and in simulated time: three nodes,
 // their clients, the database and the network between them, in a bubble of testing/synctest.
 // A seed decides what clients do and which faults occur when, so that thousands of histories
-// can be tried, and one that fails can be tried again.
+// can be tried, and one that fails can be tried again, many times.
 //
 // The nodes are the product's own (node.Join, server.New), wired as the command wires them.
 // Three things are replaced, through their configuration:
@@ -31,8 +31,7 @@
 // The nodes' steps of the protocol are recorded too. They are judged (protocol.go), and the model of the protocol has to
 // allow each of them (steps_test.go, docs/model.md).
 //
-// With the overlay of package deterministic a seed also decides the order of goroutines, and repeats
-// a history exactly. Package runner builds and runs that; go test of this package runs without it.
+// The order of goroutines is not part of a seed: the same one has another trace each time (docs/simulation.md).
 //
 // Start reading at plan.go and world.go.
 package simulation

@@ -18,14 +18,6 @@ type Plan struct {
 	Faults   []Fault
 	Workload Workload
 	Settings Settings
-	// Skips are requests that are not sent. Their clients draw the same random numbers as if they were.
-	Skips []Skip
-}
-
-// Skip are requests of one client: those with the numbers from From up to To, which is not one of them. They count from 0.
-type Skip struct {
-	Client   string
-	From, To int
 }
 
 // Settings are those of the nodes. They are small in most plans, so that what they bound happens often.
@@ -190,9 +182,6 @@ func (p Plan) String() string {
 	fmt.Fprintf(&b, "seed %d, %s, %+v, %+v", p.Seed, p.Duration, p.Workload, p.Settings)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "\n  %v", f)
-	}
-	for _, s := range p.Skips {
-		fmt.Fprintf(&b, "\n  without requests %d to %d of %s", s.From, s.To-1, s.Client)
 	}
 	return b.String()
 }

@@ -188,6 +188,9 @@ func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) erro
 			return err
 		}
 		c.w.trace(c.process.name, "answer of watch %d at %d with %d events", r.WatchId, r.Header.Revision, len(r.Events))
+		if r.CompactRevision > 0 {
+			c.w.trace(c.process.name, "watch %d ended at compact revision %d", r.WatchId, r.CompactRevision)
+		}
 		if err := f.add(r); err != nil {
 			return err
 		}

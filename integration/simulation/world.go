@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/simulation/deterministic"
 	"github.com/sqlbrain/sqlbrain/server/protocol"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -27,8 +27,6 @@ type Result struct {
 	// Steps are those of the protocol that nodes recorded, in order. Their time is the simulated one.
 	Steps []protocol.Step
 	Stats Stats
-	// Requests is how many requests each client had to send, also those that the plan skips.
-	Requests map[string]int
 }
 
 // Stats count what happened.
@@ -44,7 +42,7 @@ type Stats struct {
 }
 
 // Run simulates a plan and returns what happened. It runs in a bubble of synctest, so t must
-// not be in one, and not be parallel.
+// not be in one.
 func Run(t *testing.T, p Plan) Result {
 	return RunOn(t, p, func() sqlstore.Store { return memstore.New() })
 }
@@ -52,13 +50,13 @@ func Run(t *testing.T, p Plan) Result {
 // RunOn is Run on another database. open is called in the bubble, and its store is closed
 // at the end.
 func RunOn(t *testing.T, p Plan, open func() sqlstore.Store) (result Result) {
-	deterministic.Test(t, p.Seed, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		w := newWorld(p, open())
 		w.run()
 		if err := w.database.store.Close(); err != nil {
 			w.fail("closing the database: %v", err)
 		}
-		result = Result{Trace: w.lines, Violations: w.violations, Steps: w.steps, Stats: w.stats, Requests: w.requests}
+		result = Result{Trace: w.lines, Violations: w.violations, Steps: w.steps, Stats: w.stats}
 	})
 	return result
 }
@@ -84,7 +82,6 @@ type world struct {
 	disturbances []disturbance
 	lastStep     time.Duration
 	stats        Stats
-	requests     map[string]int
 }
 
 func newWorld(p Plan, store sqlstore.Store) *world {
@@ -176,7 +173,6 @@ func (w *world) run() {
 	w.inject(cl, began)
 	time.Sleep(time.Until(began.Add(w.plan.Duration)))
 	cl.stop()
-	w.requests = cl.requests
 	if w.lost != nil {
 		cl.judgeLoss()
 	} else {
