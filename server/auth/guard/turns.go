@@ -2,7 +2,7 @@ package guard
 
 import (
 	"context"
-	"hash/maphash"
+	"crypto/sha256"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -10,10 +10,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
+type nameHash [sha256.Size]byte
+
 // login is what a password is checked for: a user name, as a hash, from an address.
 type login struct {
 	source string
-	name   uint64
+	name   nameHash
 }
 
 // ownWork is the hashing of passwords for callers that may set them.
@@ -31,7 +33,6 @@ var ownWork login
 // A login whose failures are used up has at most one turn at a time. When too many wait, the last
 // in this order is refused.
 type turns struct {
-	seed      maphash.Seed
 	logins    *failures[login]
 	addresses *failures[string]
 	conns     *failures[string] // by the client's address with its port
@@ -50,7 +51,7 @@ type turns struct {
 // newTurns allows slots checks at a time. In each of the two lanes waiting calls may wait.
 func newTurns(slots, waiting int) *turns {
 	return &turns{
-		seed: maphash.MakeSeed(), free: slots, running: make(map[login]int), known: newLane(waiting), others: newLane(waiting),
+		free: slots, running: make(map[login]int), known: newLane(waiting), others: newLane(waiting),
 		logins: newFailures[login](loginsFree, loginInterval), addresses: newFailures[string](1, freshAfter),
 		conns:     newFailures[string](1, freshAfter),
 		succeeded: newLRU[login, struct{}](maxSources),
@@ -59,7 +60,7 @@ func newTurns(slots, waiting int) *turns {
 
 // login returns the login of a user name from an address.
 func (q *turns) login(source, name string) login {
-	return login{source: source, name: maphash.String(q.seed, name)}
+	return login{source: source, name: sha256.Sum256([]byte(name))}
 }
 
 // turn is a call that waits.
@@ -220,7 +221,7 @@ type lane struct {
 	most    int // calls that may wait
 	waiting []*turn
 	served  uint64
-	names   map[uint64]*nameTurns
+	names   map[nameHash]*nameTurns
 }
 
 // nameTurns is what a lane knows of a name with calls that wait, or that had a turn of late.
@@ -229,7 +230,7 @@ type nameTurns struct {
 	next    uint64 // when the name's next call is due, as a value of served
 }
 
-func newLane(most int) lane { return lane{most: most, names: make(map[uint64]*nameTurns)} }
+func newLane(most int) lane { return lane{most: most, names: make(map[nameHash]*nameTurns)} }
 
 func (l *lane) add(t *turn) {
 	n := l.names[t.name]
