@@ -130,7 +130,8 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 	}
 	missing := l.raw == nil
 	if missing {
-		l.sequence, l.grant = 0, max(e.lock.grant, e.lock.sequence) // grants continue to rise
+		l.sequence = max(e.lock.grant, e.lock.sequence) // grants continue to rise
+		l.grant = l.sequence
 	}
 	e.lock = l
 	v := e.vacancy(holder, s)
@@ -156,7 +157,7 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 	switch {
 	case t != nil && running && missing:
 		restored := l
-		restored.holder, restored.incarnation, restored.grant, restored.sequence = e.id, e.incarnation, t.grant, 1
+		restored.holder, restored.incarnation, restored.grant, restored.sequence = e.id, e.incarnation, t.grant, max(l.sequence, t.grant)
 		return e.swap(ctx, &restored, nil)
 	case t != nil && running:
 		return nil
@@ -234,7 +235,6 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 	case next == nil:
 		next = &e.lock
 	case e.lock.raw == nil:
-		next.sequence = 1
 		*next = next.encode()
 		batch.PutIfNotExist(coder.LockKey(), next.raw)
 	default:
@@ -245,7 +245,11 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 		row.Challenge = newID()
 		batch.CAS(challenged.key(), row.encode(), challenged.raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout(), e.cfg.farTimeout()))
+	most := e.cfg.farTimeout()
+	if !e.names(e.lock) { // a candidate has no lease to renew
+		most = timing.HeartbeatTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout(), most))
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict

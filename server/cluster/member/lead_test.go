@@ -139,12 +139,14 @@ func TestALostLockIsNotTakenBack(t *testing.T) {
 func TestLeaderRewritesMissingLockRow(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
 		a := g.join("a")
+		g.next().quit <- nil // so that the grant is not the first one
 		term := g.next()
 		grant := g.row().grant
+		require.Greater(t, grant, int64(1))
 		b := g.store.BeginBatchWrite()
 		b.Del(coder.LockKey())
 		require.NoError(t, b.Commit(t.Context()))
-		a.sees(a, nil, a)
+		a.sees(a, nil, a, nil, a)
 		require.Equal(t, a.id(), g.row().holder)
 		require.Equal(t, grant, g.row().grant)
 		term.live(t)
