@@ -172,7 +172,7 @@ func (l *login) Write(b []byte) (int, error) {
 	if l.done || l.tls == nil {
 		return l.Conn.Write(b)
 	}
-	if len(b) <= headerLength || l.skipped == 0 && len(b) < headerLength+helloLength {
+	if len(b) < headerLength || l.skipped == 0 && len(b) < headerLength+helloLength {
 		l.err = errLoginPacket // of the driver's
 		return 0, l.err
 	}
