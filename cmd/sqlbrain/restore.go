@@ -48,7 +48,7 @@ as compacted.`,
 		Example: `  etcdctl snapshot save snapshot.db
   sqlbrain restore snapshot.db --datastore 'mysql://user:password@db/sqlbrain?tls=true'
   sqlbrain restore backup.db --replace --data-dir /var/lib/sqlbrain
-  sqlbrain restore --from http://kine.example:2379 --datastore 'mysql://user:password@db/sqlbrain?tls=true'`,
+  sqlbrain restore --from http://kine:2379 --datastore 'mysql://user:password@db/sqlbrain?tls=true'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.keep = cmd.Flags().Changed("bump-revision") && c.bump == 0
