@@ -19,7 +19,7 @@ const (
 	// below gRPC's own limit of 64 KiB, at which nothing ends the wait but the end of the stream.
 	streamUnsent = 56 << 10
 	// stalledAfter is how long a client that takes nothing is left alone while answers exceed the budget.
-	stalledAfter = 2 * time.Second
+	stalledAfter = 10 * time.Second
 )
 
 var (

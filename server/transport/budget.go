@@ -63,6 +63,7 @@ func (c *claim) reserve(n int, done <-chan struct{}) {
 			if b.freed == nil {
 				b.freed = make(chan struct{})
 			}
+			c.progressed() // the server is the one that waits
 		}
 		b.check()
 		over, freed := c.closed || fits, b.freed

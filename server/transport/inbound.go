@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -25,6 +26,8 @@ type Requests struct {
 const (
 	freeResets      = 500
 	resetsPerSecond = 500
+	// mostPause is below the time that clients wait for the answer to a ping.
+	mostPause = 2 * time.Second
 )
 
 // pace spaces out resets.
@@ -40,6 +43,9 @@ func (p *pace) count(n int) time.Duration {
 		p.next = free
 	}
 	p.next = p.next.Add(time.Duration(n) * each)
+	if most := now.Add(mostPause); p.next.After(most) {
+		p.next = most
+	}
 	return p.next.Sub(now)
 }
 
@@ -84,6 +90,10 @@ type inbound struct {
 	cut      []uint32             // streams to be reset
 }
 
+// mostMessages is how many unfinished messages a connection may have; more than it may have calls, because a message
+// of a call that the server has ended stays until the client ends the stream.
+const mostMessages = 20_000
+
 // incoming is a message that has begun.
 type incoming struct {
 	claim claim
@@ -91,6 +101,8 @@ type incoming struct {
 	heads int
 	size  int // once head is known
 	left  int
+	sent  int  // bytes since the last progress
+	dead  bool // the stream was reset, or the message is too long: what comes is dropped by gRPC
 }
 
 func newInbound(in io.Reader, conn net.Conn, of *Requests) *inbound {
@@ -114,15 +126,15 @@ func (c *inbound) Read(p []byte) (int, error) {
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !c.cutting() {
 			return n, err
 		}
-		// The deadline is cutStream's.
-		var next time.Time
-		if !c.between() {
-			if c.late {
-				return 0, errUnfinished
-			}
-			c.late, next = true, time.Now().Add(frameGrace)
+		// The deadline is cutStream's; reset ends it.
+		if c.between() {
+			continue
 		}
-		if err := c.conn.SetReadDeadline(next); err != nil {
+		if c.late {
+			return 0, errUnfinished
+		}
+		c.late = true
+		if err := c.conn.SetReadDeadline(time.Now().Add(frameGrace)); err != nil {
 			return 0, err
 		}
 	}
@@ -132,7 +144,7 @@ func (c *inbound) Read(p []byte) (int, error) {
 // was read before.
 func (c *inbound) slowDown() {
 	for _, m := range c.begun {
-		m.claim.reserve(min(m.size, c.of.maxMessage), c.done)
+		m.claim.reserve(m.size, c.done)
 	}
 	c.begun = c.begun[:0]
 	if c.counted == 0 {
@@ -158,13 +170,20 @@ func (c *inbound) cutting() bool {
 	return len(c.cut) > 0
 }
 
-// cutStream has a stream reset. Its bytes are free at once: the connection itself may be waiting for them.
-func (c *inbound) cutStream(stream uint32) {
+// cutStream has a stream reset, unless its message m is complete by now. Its bytes are free at once: the connection
+// itself may be waiting for them.
+func (c *inbound) cutStream(stream uint32, m *incoming) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.messages[stream] != m {
+		return
+	}
+	m.claim.close()
+	m.dead = true
 	c.cut = append(c.cut, stream)
-	c.drop(stream)
-	c.mu.Unlock()
-	_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection is closed
+	if !c.late {
+		_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection is closed
+	}
 }
 
 // reset fills p with frames that have gRPC reset the streams that are cut: a window may not grow by nothing. gRPC has
@@ -176,9 +195,11 @@ func (c *inbound) reset(p []byte) int {
 			c.resets = append(c.resets, 0, 0, 4, byte(http2.FrameWindowUpdate), 0)
 			c.resets = binary.BigEndian.AppendUint32(c.resets, stream)
 			c.resets = append(c.resets, 0, 0, 0, 0)
-			c.drop(stream) // more of it may have come
 		}
-		c.cut, c.late = nil, false
+		if len(c.cut) > 0 {
+			c.cut, c.late = nil, false
+			_ = c.conn.SetReadDeadline(time.Time{}) // fails if the connection is closed
+		}
 		c.mu.Unlock()
 	}
 	n := copy(p, c.resets)
@@ -293,9 +314,15 @@ func (c *inbound) data(b []byte) {
 				}
 			}
 			stream := c.stream
-			m = &incoming{claim: claim{of: &c.of.budget, end: func() { c.cutStream(stream) }}}
+			m = &incoming{claim: claim{of: &c.of.budget}}
+			m.claim.end = func() { c.cutStream(stream, m) }
 			m.claim.add(messageOverhead, false)
-			c.messages[stream] = m
+			if c.messages[stream] = m; len(c.messages) > mostMessages {
+				_ = c.conn.Close() // fails if it is closed
+			}
+		}
+		if m.dead {
+			return
 		}
 		headed := m.heads == messageHead
 		b = m.take(b)
@@ -303,6 +330,9 @@ func (c *inbound) data(b []byte) {
 		case known && m.left == 0:
 			c.drop(c.stream)
 			m = nil
+		case known && m.size > c.of.maxMessage:
+			m.claim.close()
+			m.dead = true
 		case known && !headed:
 			c.begun = append(c.begun, m)
 		}
@@ -322,9 +352,13 @@ func (m *incoming) take(b []byte) (rest []byte) {
 	if m.heads == messageHead {
 		n := min(m.left, len(b))
 		m.left -= n
+		m.sent += n
 		b = b[n:]
 	}
-	m.claim.add(0, true)
+	if m.sent >= smallClaim { // a byte now and then is not progress
+		m.sent = 0
+		m.claim.add(0, true)
+	}
 	return b
 }
 
@@ -333,13 +367,21 @@ type body struct {
 	io.ReadCloser
 	claim    claim
 	reserved int // bytes that are counted and were not read
+	sent     int // bytes since the last progress
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	known := min(n, b.reserved)
 	b.reserved -= known
-	b.claim.add(n-known, true)
+	b.sent += n
+	switch {
+	case b.sent >= smallClaim:
+		b.sent = 0
+		b.claim.add(n-known, true)
+	case len(bytes.TrimSpace(p[:n])) > 0: // a line's end after a message begins none
+		b.claim.add(n-known, false)
+	}
 	if err != nil {
 		b.used()
 	}

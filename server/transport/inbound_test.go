@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // sent is what a client has sent.
@@ -131,4 +133,52 @@ func stripped(err error) error {
 		return e
 	}
 	return err
+}
+
+// TestConnectionOutlivesTheResetOfAStream, wherever its reader is when the stream has to go, and whatever of the message
+// was on its way.
+func TestConnectionOutlivesTheResetOfAStream(t *testing.T) {
+	for name, late := range map[string]int{"the reader is elsewhere": 0, "the frame ends after all": 3} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			defer client.Close() //nolint:errcheck // a pipe
+			q := NewRequests(1<<30, 1<<30, 50*time.Millisecond)
+			s := newSent()
+			require.NoError(t, s.framer.WriteData(5, false, grpcMessage(100_000)[:500]))
+			first := s.Bytes()[:s.Len()-late]
+			go func() { _, _ = client.Write(first) }()
+			in := newInbound(server, server, q)
+			_, err := io.ReadFull(in, make([]byte, len(first)))
+			require.NoError(t, err)
+			eventually.True(t, "the stream to be cut", in.cutting)
+			if late > 0 {
+				go func() { _, _ = client.Write(s.Bytes()[len(first):]) }()
+				_, err = io.ReadFull(in, make([]byte, late))
+				require.NoError(t, err)
+			}
+			_, err = http2.NewFramer(nil, in).ReadFrame()
+			require.Equal(t, http2.StreamError{StreamID: 5, Code: http2.ErrCodeProtocol}, stripped(err))
+
+			rest := newSent()
+			require.NoError(t, rest.framer.WriteData(5, false, bytes.Repeat([]byte{0x7b}, 1000)))
+			go func() {
+				time.Sleep(frameGrace + 100*time.Millisecond)
+				_, _ = client.Write(rest.Bytes()[len(http2.ClientPreface):])
+			}()
+			_, err = io.ReadFull(in, make([]byte, rest.Len()-len(http2.ClientPreface)))
+			require.NoError(t, err)
+			require.Zero(t, q.Bytes(), "what is left of the message begins none")
+		})
+	}
+}
+
+// TestMessagesThatAreTooLongAreNotCounted: gRPC refuses them once it knows their length, and the client does not end the
+// stream.
+func TestMessagesThatAreTooLongAreNotCounted(t *testing.T) {
+	s, q := newSent(), NewRequests(1<<30, 1000, time.Hour)
+	require.NoError(t, s.framer.WriteData(5, false, grpcMessage(5000)[:500]))
+	in := newInbound(&s.Buffer, nil, q)
+	_, err := io.Copy(io.Discard, in)
+	require.NoError(t, err)
+	require.Zero(t, q.Bytes())
 }

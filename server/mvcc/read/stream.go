@@ -35,7 +35,7 @@ const (
 	// firstPageBytes and lastPageBytes bound the rows that a stream reads at once: as much is in memory for a client that
 	// takes nothing, first and later.
 	firstPageBytes = 64 << 10
-	lastPageBytes  = 256 << 10
+	lastPageBytes  = 1 << 20
 )
 
 type rangeStreamer struct {
