@@ -51,7 +51,7 @@ Processes over the same MySQL database find each other in it and form a cluster,
 If the database has a table of kine's, its keys are imported at the first start; otherwise an empty
 table is made. No kine can use the table until --revert gives it back, with --keep-writes including
 what was written since.`,
-		Example: `  sqlbrain kine --endpoint 'mysql://user:password@tcp(db)/k8s?tls=true' --listen-address unix:///run/k.sock
+		Example: `  sqlbrain kine --endpoint 'mysql://user:pass@tcp(db)/k8s?tls=true' --listen-address unix:///k.sock
   kine --endpoint sqlite:///var/lib/kine/state.db --metrics-bind-address 0`,
 		Args:    noArgs,
 		Version: productVersion(),
