@@ -21,6 +21,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
+// mostMemory is what a server may have after any of the calls. Go gives back what it used for the ones before only after
+// minutes: with a transaction of many compares, which is decoded before anything can refuse it, that is some 25 MB each.
+const mostMemory = 2 << 30
+
 // longField is a field of a request that a client can make as long as a message: a list, bytes or a string.
 type longField struct {
 	method protoreflect.MethodDescriptor
@@ -166,7 +170,7 @@ func TestLongLists(t *testing.T) {
 			used := memory(t, node)
 			t.Logf("%s: %v, %d MiB more, %d in all", f, codes, (used-before)>>20, used>>20)
 			if !harness.TargetIsEtcd() {
-				require.Less(t, used, 1<<30, "%s", f)
+				require.Less(t, used, mostMemory, "%s", f)
 			}
 		}
 	})
