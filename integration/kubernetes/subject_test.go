@@ -55,7 +55,7 @@ func (s subject) environment(t *testing.T) (env []string, version string) {
 	env = append(os.Environ(), "SQLBRAIN_PROGRAM="+harness.Sqlbrain(t))
 	if s.product != "" {
 		d := serveDatabases(t, s.product)
-		env, version = append(env, "SQLBRAIN_DATASTORES="+d.url), d.version
+		env, version = append(env, "SQLBRAIN_TEST_DATASTORES="+d.url), d.version
 	}
 	if s.follower {
 		env = append(env, "SQLBRAIN_FOLLOWER=1")

@@ -31,7 +31,7 @@ import (
 // talks to a follower ("1") instead of a single server.
 const (
 	envProgram    = "SQLBRAIN_PROGRAM"
-	envDatastores = "SQLBRAIN_DATASTORES"
+	envDatastores = "SQLBRAIN_TEST_DATASTORES"
 	envFollower   = "SQLBRAIN_FOLLOWER"
 )
 
