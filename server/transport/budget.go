@@ -11,7 +11,7 @@ import (
 // that do their part do not pay for those that do not. Safe for concurrent use.
 type budget struct {
 	most int64
-	// spare is how long a claim without progress is left alone all the same, patience how long at most; 0: for ever.
+	// spare is how long a claim without progress is left alone all the same, patience how long at most; 0: without limit.
 	spare, patience time.Duration
 
 	mu     sync.Mutex

@@ -138,5 +138,25 @@ func TestPaceOfResets(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.LessOrEqual(t, p.count(freeResets), time.Duration(0))
 		require.Positive(t, p.count(1))
+		require.Equal(t, mostPause, p.count(1_000_000), "pings are answered in time")
+		require.Equal(t, mostPause, p.count(1))
+	})
+}
+
+// TestClaimThatWaitsForRoomIsNotTheStalest: the server is what it waits for.
+func TestClaimThatWaitsForRoomIsNotTheStalest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &budget{most: 100 << 10, spare: 10 * time.Second}
+		var holds, waits claim
+		ended := make(chan string, 2)
+		holds = claim{of: b, end: func() { ended <- "holds"; holds.close() }}
+		waits = claim{of: b, end: func() { ended <- "waits"; waits.close() }}
+		waits.add(512, false)
+		time.Sleep(time.Second)
+		holds.reserve(90<<10, nil)
+		waits.reserve(80<<10, nil)
+		require.Equal(t, "holds", <-ended)
+		require.Empty(t, ended)
+		require.EqualValues(t, 512+80<<10, b.Bytes())
 	})
 }

@@ -79,7 +79,6 @@ type inbound struct {
 	padding int             // of these, bytes of padding; -1: the first byte says how many
 	stream  uint32
 	resets  []byte // frames for gRPC
-	late    bool   // frameGrace has begun
 	begun   []*incoming
 	counted int // resets that the client has sent since it waited
 	pace    pace
@@ -88,6 +87,7 @@ type inbound struct {
 	mu       sync.Mutex
 	messages map[uint32]*incoming // that have begun, by stream
 	cut      []uint32             // streams to be reset
+	late     bool                 // frameGrace has begun
 }
 
 // mostMessages is how many unfinished messages a connection may have; more than it may have calls, because a message
@@ -101,8 +101,7 @@ type incoming struct {
 	heads int
 	size  int // once head is known
 	left  int
-	sent  int  // bytes since the last progress
-	dead  bool // the stream was reset, or the message is too long: what comes is dropped by gRPC
+	sent  int // bytes since the last progress
 }
 
 func newInbound(in io.Reader, conn net.Conn, of *Requests) *inbound {
@@ -130,14 +129,21 @@ func (c *inbound) Read(p []byte) (int, error) {
 		if c.between() {
 			continue
 		}
-		if c.late {
-			return 0, errUnfinished
-		}
-		c.late = true
-		if err := c.conn.SetReadDeadline(time.Now().Add(frameGrace)); err != nil {
+		if err := c.grace(); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// grace gives the client time for the rest of a frame, once.
+func (c *inbound) grace() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late {
+		return errUnfinished
+	}
+	c.late = true
+	return c.conn.SetReadDeadline(time.Now().Add(frameGrace))
 }
 
 // slowDown has the client wait if it resets too much, or sends too much that is not complete: gRPC does not see what
@@ -178,8 +184,7 @@ func (c *inbound) cutStream(stream uint32, m *incoming) {
 	if c.messages[stream] != m {
 		return
 	}
-	m.claim.close()
-	m.dead = true
+	m.claim.close() // what still comes is dropped by gRPC
 	c.cut = append(c.cut, stream)
 	if !c.late {
 		_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection is closed
@@ -321,9 +326,6 @@ func (c *inbound) data(b []byte) {
 				_ = c.conn.Close() // fails if it is closed
 			}
 		}
-		if m.dead {
-			return
-		}
 		headed := m.heads == messageHead
 		b = m.take(b)
 		switch known := m.heads == messageHead; {
@@ -331,8 +333,7 @@ func (c *inbound) data(b []byte) {
 			c.drop(c.stream)
 			m = nil
 		case known && m.size > c.of.maxMessage:
-			m.claim.close()
-			m.dead = true
+			m.claim.close() // gRPC refuses it
 		case known && !headed:
 			c.begun = append(c.begun, m)
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -180,5 +181,75 @@ func TestMessagesThatAreTooLongAreNotCounted(t *testing.T) {
 	in := newInbound(&s.Buffer, nil, q)
 	_, err := io.Copy(io.Discard, in)
 	require.NoError(t, err)
+	require.Zero(t, q.Bytes())
+}
+
+// TestAByteNowAndThenIsNoProgress, else a client could hold room for as long as it likes.
+func TestAByteNowAndThenIsNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, piece := range map[string]int{"a byte": 1, "much": smallClaim} {
+			client, server := net.Pipe()
+			q := NewRequests(1<<30, 1<<30, time.Minute)
+			in := newInbound(server, server, q)
+			go func() { _, _ = io.Copy(io.Discard, in) }() // until the pipe is closed
+			send := func(s *sent, from int) {
+				_, err := client.Write(s.Bytes()[from:])
+				require.NoError(t, err)
+				synctest.Wait()
+			}
+			s := newSent()
+			require.NoError(t, s.framer.WriteData(5, false, grpcMessage(1 << 20)[:100]))
+			send(s, 0)
+			for range 3 {
+				time.Sleep(25 * time.Second)
+				s = newSent()
+				require.NoError(t, s.framer.WriteData(5, false, make([]byte, piece)))
+				send(s, len(http2.ClientPreface))
+			}
+			require.Equal(t, piece == smallClaim, q.Bytes() > 0, name)
+			require.NoError(t, client.Close())
+			synctest.Wait()
+			in.close()
+		}
+	})
+}
+
+// TestSeveralStreamsAreCut, one after the other, while the client stops inside of a frame and continues.
+func TestSeveralStreamsAreCut(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close() //nolint:errcheck // a pipe
+	q := NewRequests(1<<30, 1<<30, 50*time.Millisecond)
+	s := newSent()
+	const streams = 20
+	var frames []int
+	for i := range uint32(streams) {
+		require.NoError(t, s.framer.WriteData(2*i+1, false, grpcMessage(1000)[:500]))
+		frames = append(frames, s.Len())
+	}
+	go func() { // each part ends inside of the next frame
+		from := 0
+		for _, end := range frames {
+			to := min(end+100, s.Len())
+			_, _ = client.Write(s.Bytes()[from:to])
+			from = to
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	in := newInbound(server, server, q)
+	read := http2.NewFramer(nil, in)
+	_, err := io.ReadFull(in, make([]byte, len(http2.ClientPreface)))
+	require.NoError(t, err)
+	got, reset := 0, 0
+	for got < streams || reset < streams {
+		frame, err := read.ReadFrame()
+		switch {
+		case err == nil:
+			require.IsType(t, &http2.DataFrame{}, frame)
+			got++
+		default:
+			require.IsType(t, http2.StreamError{}, err)
+			reset++
+		}
+	}
 	require.Zero(t, q.Bytes())
 }
