@@ -37,14 +37,19 @@ type bucket struct {
 	at     time.Time // when tokens was right
 }
 
-// fill adds what has accrued since the last call. A new bucket is full.
-func (b *bucket) fill(now time.Time, rate, burst float64) {
+// take takes a token if there are least, after it has added what has accrued since the last call. A new bucket is full.
+func (b *bucket) take(now time.Time, rate, burst, least float64) bool {
 	if b.at.IsZero() {
 		b.tokens = burst
 	} else if passed := now.Sub(b.at); passed > 0 {
 		b.tokens = min(burst, b.tokens+rate*passed.Seconds())
 	}
 	b.at = now
+	if b.tokens < least {
+		return false
+	}
+	b.tokens--
+	return true
 }
 
 // limit bounds the rate of events of one kind, and counts the others. Log.mu guards it.
@@ -79,21 +84,14 @@ func (l *limit) admits(now time.Time, source Source) bool {
 		b = &bucket{}
 		sources.Add(source.Name, b)
 	}
-	b.fill(now, sourceRate, sourceBurst)
-	admitted := b.tokens >= 1
+	admitted := b.take(now, sourceRate, sourceBurst, 1)
 	if admitted && !source.Authenticated {
 		// Half is left for addresses that were quiet, else a flood from many addresses would hide them.
 		least := 1.0
-		if b.tokens < sourceBurst {
+		if b.tokens < sourceBurst-1 {
 			least = addressBurst / 2
 		}
-		b.tokens--
-		l.all.fill(now, addressRate, addressBurst)
-		if admitted = l.all.tokens >= least; admitted {
-			l.all.tokens--
-		}
-	} else if admitted {
-		b.tokens--
+		admitted = l.all.take(now, addressRate, addressBurst, least)
 	}
 	if !admitted {
 		l.suppress(now, source)
