@@ -143,9 +143,6 @@ func (r *Registry) silent(ctx context.Context, id uint64, silence time.Duration)
 		return e, err == nil, err
 	}
 	r.view.glanced(&e, read, now)
-	if e.Answers == 0 {
-		silence = max(silence, e.silence())
-	}
 	silence = max(silence, timing.MissedLongAnswers*r.answersOf(e))
 	silent, _, err := challenge(ctx, r.store, e, silence, r.trips.pause())
 	return e, silent, err

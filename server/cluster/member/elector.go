@@ -156,8 +156,7 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 
 	switch {
 	case t != nil && running && missing:
-		restored := l
-		restored.holder, restored.incarnation, restored.grant, restored.sequence = e.id, e.incarnation, t.grant, max(l.sequence, t.grant)
+		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant, sequence: max(l.sequence, t.grant)}.encode()
 		return e.swap(ctx, &restored, nil)
 	case t != nil && running:
 		return nil
@@ -235,7 +234,6 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 	case next == nil:
 		next = &e.lock
 	case e.lock.raw == nil:
-		*next = next.encode()
 		batch.PutIfNotExist(coder.LockKey(), next.raw)
 	default:
 		batch.CAS(coder.LockKey(), next.raw, e.lock.raw)

@@ -89,6 +89,17 @@ func (s *far) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
+// awaitLead has r campaign, and returns once it leads. It leads for as long as it holds the lock.
+func awaitLead(r *Registry) {
+	leads := make(chan struct{})
+	r.Campaign(func(ctx context.Context) error {
+		close(leads)
+		<-ctx.Done()
+		return nil
+	}, func(uint64) {})
+	<-leads
+}
+
 // TestHeartbeatsHaveTheTimeOfANewConnection: the database is so far away that one takes longer than a heartbeat may take beside it.
 func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,13 +109,7 @@ func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 		require.NoError(t, err)
 		p := run(t, r)
 		defer p.kill()
-		leads := make(chan struct{})
-		r.Campaign(func(ctx context.Context) error {
-			close(leads)
-			<-ctx.Done()
-			return nil
-		}, func(uint64) {})
-		<-leads
+		awaitLead(r)
 		store.connects.Store(true)
 		time.Sleep(10 * timing.MemberHeartbeat)
 		require.NotContains(t, log.String(), "cannot send heartbeats")
@@ -147,13 +152,7 @@ func TestNoBoundExceedsTheRenewDeadline(t *testing.T) {
 				require.NoError(t, err)
 				p := run(t, r)
 				defer p.kill()
-				leads := make(chan struct{})
-				r.Campaign(func(ctx context.Context) error {
-					close(leads)
-					<-ctx.Done()
-					return nil
-				}, func(uint64) {})
-				<-leads
+				awaitLead(r)
 				time.Sleep(time.Second)
 				require.GreaterOrEqual(t, r.timeout(), r.cfg.leaderTimeout())
 				require.GreaterOrEqual(t, r.timeout(), min(timing.ConnectTrips*trip, timing.HeartbeatTimeout, r.cfg.LeaseDuration/2, r.cfg.RenewDeadline))
