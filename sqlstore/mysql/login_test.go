@@ -266,6 +266,21 @@ func writePublicKey(t *testing.T, content string) string {
 	return path
 }
 
+// TestUserWithoutAPasswordLogsInOverTLS: the driver answers a change of the method with an empty packet.
+func TestUserWithoutAPasswordLogsInOverTLS(t *testing.T) {
+	t.Parallel()
+	pair, err := tls.LoadX509KeyPair(writeCertificate(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startStranger(t, newKey(t), func(s *stranger) {
+		s.greets, s.asks, s.tls = methodCached, methodNative, &tls.Config{Certificates: []tls.Certificate{pair}}
+	})
+	if err := ping(t, connectorOf(t, "mysql://u@"+s.listener.Addr().String()+"/n?timeout=1m&tls=skip-verify", false)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStrangersDoNotGetThePassword: whatever a server asks for that nobody has verified.
 func TestStrangersDoNotGetThePassword(t *testing.T) {
 	t.Parallel()
