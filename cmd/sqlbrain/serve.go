@@ -101,8 +101,9 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	}()
 	n.connect(&c.Server)
 	c.Server.Examine = p.findings
-	c.Server.MaxClientConnections = clientConnections(mostFiles(), c.Store.MaxOpenConns)
-	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(mostFiles()), otherConnections(mostFiles())
+	files := mostFiles()
+	c.Server.MaxClientConnections = clientConnections(files, c.Store.MaxOpenConns)
+	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(files), otherConnections(files)
 	s, err := server.New(c.Server, n.backend)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (g *Guard) checkPassword(ctx context.Context, source, name, password string
 	case !v.IsAuthEnabled():
 		return nil, etcdauth.ErrAuthNotEnabled
 	}
-	l := g.hashing.login(source, name)
+	l := loginOf(source, name)
 	var verdict error
 	if err := g.hashing.run(ctx, l, Remote(ctx), func() bool {
 		verdict = g.compare(v, name, password)
@@ -114,7 +114,7 @@ func (g *Guard) compare(v *view, name, password string) error {
 	return failure
 }
 
-// hashOfNoPassword returns what has the form of a bcrypt hash. What has its hash is not known.
+// hashOfNoPassword returns a text in the form of a bcrypt hash. No password is known that has it.
 func hashOfNoPassword(cost int) []byte {
 	return fmt.Appendf(nil, "$2a$%02d$%s", cost, "abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234")
 }

@@ -10,12 +10,17 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
+// nameHash stands for a user name, which may be long.
 type nameHash [sha256.Size]byte
 
-// login is what a password is checked for: a user name, as a hash, from an address.
+// login is what a password is checked for: a user name from an address.
 type login struct {
 	source string
 	name   nameHash
+}
+
+func loginOf(source, name string) login {
+	return login{source: source, name: sha256.Sum256([]byte(name))}
 }
 
 // ownWork is the hashing of passwords for callers that may set them.
@@ -31,7 +36,7 @@ var ownWork login
 //   - Of one login, connections without a recent failure come first.
 //
 // A login whose failures are used up has at most one turn at a time. When too many wait, the last
-// in this order is refused.
+// in this order is refused: DESIGN.md says whom that meets.
 type turns struct {
 	logins    *failures[login]
 	addresses *failures[string]
@@ -58,11 +63,6 @@ func newTurns(slots, waiting int) *turns {
 	}
 }
 
-// login returns the login of a user name from an address.
-func (q *turns) login(source, name string) login {
-	return login{source: source, name: sha256.Sum256([]byte(name))}
-}
-
 // turn is a call that waits.
 type turn struct {
 	login
@@ -71,8 +71,8 @@ type turn struct {
 	ready chan bool // receives once whether the call has a turn or is refused
 }
 
-// run calls check when it is l's turn. conn is the client's address with its port. check reports whether the password is right. Errors:
-// mvcc.ErrTooManyRequests if too many calls wait, ctx's.
+// run calls check when it is l's turn. conn is the client's address with its port. check reports whether the password
+// is right. Errors: mvcc.ErrTooManyRequests if too many calls wait, ctx's.
 func (q *turns) run(ctx context.Context, l login, conn string, check func() bool) error {
 	t, queue := q.enter(l, conn)
 	select {

@@ -39,7 +39,7 @@ func (f *flood) client(next func() (source, name string)) {
 	f.wg.Go(func() {
 		for f.ctx.Err() == nil {
 			source, name := next()
-			err := f.q.run(f.ctx, f.q.login(source, name), "", func() bool { time.Sleep(checkTime); return false })
+			err := f.q.run(f.ctx, loginOf(source, name), "", func() bool { time.Sleep(checkTime); return false })
 			if errors.Is(err, mvcc.ErrTooManyRequests) {
 				_ = sleep(f.ctx, 200*time.Millisecond)
 			}
@@ -67,7 +67,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func loggedIn(t *testing.T, q *turns, source, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	require.NoError(t, q.run(t.Context(), q.login(source, name), "", func() bool { time.Sleep(checkTime); return true }))
+	require.NoError(t, q.run(t.Context(), loginOf(source, name), "", func() bool { time.Sleep(checkTime); return true }))
 	return time.Since(start)
 }
 
@@ -143,7 +143,7 @@ func TestConnectionsThatFailedComeLast(t *testing.T) {
 		for i := range 64 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					_ = q.run(ctx, q.login("a", "app"), fmt.Sprint("a:", i), func() bool { time.Sleep(5 * checkTime); return false })
+					_ = q.run(ctx, loginOf("a", "app"), fmt.Sprint("a:", i), func() bool { time.Sleep(5 * checkTime); return false })
 				}
 			})
 		}
@@ -152,7 +152,7 @@ func TestConnectionsThatFailedComeLast(t *testing.T) {
 		defer cancel()
 		for i := range 5 {
 			start := time.Now()
-			require.NoError(t, q.run(t.Context(), q.login("a", "app"), fmt.Sprint("a:r", i), func() bool { return true }))
+			require.NoError(t, q.run(t.Context(), loginOf("a", "app"), fmt.Sprint("a:r", i), func() bool { return true }))
 			require.LessOrEqual(t, time.Since(start), 5*checkTime)
 		}
 	})
@@ -211,7 +211,7 @@ func TestOneLoginIsNotGuessedWithAllProcessors(t *testing.T) {
 		synctest.Wait()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		require.Equal(t, 1, q.running[q.login("a", "x")])
+		require.Equal(t, 1, q.running[loginOf("a", "x")])
 		require.Equal(t, 15, q.free)
 	})
 }
@@ -220,7 +220,7 @@ func TestTheMemoryOfTurnsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTurns(2, waitingPerSlot)
 		for i := range maxSources + 100 {
-			require.NoError(t, q.run(t.Context(), q.login(fmt.Sprint(i), "app"), "", func() bool { return true }))
+			require.NoError(t, q.run(t.Context(), loginOf(fmt.Sprint(i), "app"), "", func() bool { return true }))
 		}
 		f := newFlood(t, q)
 		for i := range 300 {
@@ -252,7 +252,7 @@ func TestACallThatGoesAwayLeavesTheQueue(t *testing.T) {
 		release := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := q.run(t.Context(), q.login("a", "x"), "", func() bool { <-release; return true }); err != nil {
+			if err := q.run(t.Context(), loginOf("a", "x"), "", func() bool { <-release; return true }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -261,7 +261,7 @@ func TestACallThatGoesAwayLeavesTheQueue(t *testing.T) {
 		var refused atomic.Int32
 		for range 3 {
 			wg.Go(func() {
-				err := q.run(ctx, q.login("a", "x"), "", func() bool { t.Error("run"); return true })
+				err := q.run(ctx, loginOf("a", "x"), "", func() bool { t.Error("run"); return true })
 				if errors.Is(err, mvcc.ErrTooManyRequests) {
 					refused.Add(1)
 				} else if !errors.Is(err, context.Canceled) {
