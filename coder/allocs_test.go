@@ -12,7 +12,7 @@ func TestCodingAllocatesOnlyItsResult(t *testing.T) {
 	record := &Record{Key: raw, Value: bytes.Repeat([]byte{'v'}, 512), CreateRevision: 1, ModRevision: 9, Version: 3}
 	index := Index{ModRevision: 9, PrevRevision: 5, CreateRevision: 1, Version: 3}
 	versionKey, indexKey, version, indexValue := EncodeVersionKey(raw, 9), EncodeIndexKey(raw), EncodeVersion(record), EncodeIndex(index)
-	chain := EncodeChain(Chain{Sequence: 8, Term: 3, Revision: 77})
+	token := EncodeFenceToken(FenceToken{Sequence: 8, Term: 3, Revision: 77})
 	changes := []Change{{Revision: 9, Key: raw, PrevRevision: 5}, {Revision: 10, Key: raw, PrevRevision: 9}}
 	check := func(err error) {
 		if err != nil {
@@ -32,8 +32,8 @@ func TestCodingAllocatesOnlyItsResult(t *testing.T) {
 		{"DecodeVersion", 1, func() { _, err := DecodeVersion(raw, 9, version); check(err) }},
 		{"EncodeIndex", 1, func() { EncodeIndex(index) }},
 		{"DecodeIndex", 0, func() { _, err := DecodeIndex(indexValue); check(err) }},
-		{"EncodeChain", 1, func() { EncodeChain(Chain{Sequence: 8, Term: 3, Revision: 77}) }},
-		{"DecodeChain", 0, func() { _, err := DecodeChain(chain); check(err) }},
+		{"EncodeFenceToken", 1, func() { EncodeFenceToken(FenceToken{Sequence: 8, Term: 3, Revision: 77}) }},
+		{"DecodeFenceToken", 0, func() { _, err := DecodeFenceToken(token); check(err) }},
 		{"EncodeLogKey", 1, func() { EncodeLogKey(9, 0) }},
 		{"EncodeLog", 5, func() { EncodeLog(changes) }},
 		{"IndexBounds", 2, func() { IndexBounds(raw, end) }},

@@ -172,13 +172,13 @@ func TestValuesRoundTrip(t *testing.T) {
 	if err != nil || !bytes.Equal(got.Value, r.Value) || got.CreateRevision != 1 || got.Version != 3 || got.Lease != r.Lease || got.Sub != 12 || got.Tombstone {
 		t.Fatalf("%+v came back as %+v, %v", r, got, err)
 	}
-	c := Chain{Sequence: 8, Term: 3, Revision: 77, Attempt: 1}
-	gotC, err := DecodeChain(EncodeChain(c))
+	c := FenceToken{Sequence: 8, Term: 3, Revision: 77, Attempt: 1}
+	gotC, err := DecodeFenceToken(EncodeFenceToken(c))
 	if err != nil || gotC != c {
 		t.Fatalf("%+v came back as %+v, %v", c, gotC, err)
 	}
-	if mark, prev, ok := Marks(EncodeChain(c)); !ok || mark != 8 || prev != 7 {
-		t.Fatalf("chain marks are %d, %d", mark, prev)
+	if mark, prev, ok := Marks(EncodeFenceToken(c)); !ok || mark != 8 || prev != 7 {
+		t.Fatalf("token marks are %d, %d", mark, prev)
 	}
 	for _, record := range []string{"", `{"holderIdentity":"a"}`} {
 		b := EncodeLock(4, []byte(record))
@@ -201,7 +201,7 @@ func TestValuesRoundTrip(t *testing.T) {
 }
 
 func TestOnlyRowsChangedInPlaceAreMarked(t *testing.T) {
-	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), ChainKey(), LockKey()}
+	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), FenceKey(), LockKey()}
 	plain := [][]byte{
 		EncodeVersionKey([]byte("a"), 1), EncodeLogKey(1<<32, 1), EncodeLeaseKey(math.MinInt64), EncodeLeaseKey(1),
 		EncodeAttachmentKey(math.MinInt64, nil), EncodeAttachmentKey(1, bytes.Repeat([]byte{0}, 9)), CompactKey(), EncodeAlarmKey(1, 0),

@@ -34,7 +34,7 @@ func FuzzDecodeKeys(f *testing.F) {
 	for _, seed := range [][]byte{
 		{}, []byte(magicIndex), EncodeIndexKey([]byte("a%$\x00\xff")), EncodeVersionKey([]byte("a"), -1), EncodeLogKey(7, 2), EncodeLeaseKey(-1),
 		EncodeAttachmentKey(5, []byte("k\x00")), EncodeAuthKey(AuthUser, "root"), EncodeAuthKey(AuthRole, "\xff$"), EncodeTokenKey(HashToken("t")),
-		EncodeAlarmKey(1, 2), EncodeMemberKey("n"), ChainKey(), AuthSettingsKey(), []byte(magicAuth + "u%"), []byte(magicAttach + "12345678%$"),
+		EncodeAlarmKey(1, 2), EncodeMemberKey("n"), FenceKey(), AuthSettingsKey(), []byte(magicAuth + "u%"), []byte(magicAttach + "12345678%$"),
 	} {
 		f.Add(seed)
 	}
@@ -84,7 +84,7 @@ func FuzzDecodeValues(f *testing.F) {
 	for _, seed := range [][]byte{
 		{}, {formatV1}, EncodeIndex(Index{ModRevision: 5, PrevRevision: 3, Gap: true}), EncodeVersion(&Record{Value: []byte("v"), CreateRevision: -1, Sub: -2, Tombstone: true}),
 		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0], EncodeLease(Lease{TTL: 9, Policy: true}),
-		EncodeChain(Chain{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
+		EncodeFenceToken(FenceToken{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
 		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
 		EncodeCounts(someCounts), EncodeCounts(Counts{}), EncodeJob(someJob), EncodeJob(Job{Kind: JobRevert}),
 	} {
@@ -113,10 +113,10 @@ func FuzzDecodeValues(f *testing.F) {
 			t.Fatalf("%x is taken for the key of a lease", b)
 		}
 
-		c, err := DecodeChain(b)
+		c, err := DecodeFenceToken(b)
 		lost, lerr := DecodeLost(b)
 		came(t, "lost", b, lost, lerr, EncodeLost, DecodeLost, true)
-		came(t, "chain", b, c, err, EncodeChain, DecodeChain, err == nil && int64At(b, prevMarkOffset) == c.Sequence-1)
+		came(t, "token", b, c, err, EncodeFenceToken, DecodeFenceToken, err == nil && int64At(b, prevMarkOffset) == c.Sequence-1)
 
 		type lock struct {
 			sequence int64

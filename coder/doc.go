@@ -9,7 +9,7 @@
 //	log row      what one commit changed, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
-//	meta row     chain row, lock row, compaction mark, claim row, counts row, job rows, alarms, identity
+//	meta row     fence row, lock row, compaction mark, claim row, counts row, job rows, alarms, identity
 //
 // Properties the rest of the program builds on, each held by a fuzz test:
 //
@@ -21,7 +21,7 @@
 //   - Index rows lie in a separate contiguous range, so that a list of
 //     current objects never walks their history.
 //
-// Marked rows: rows that are changed in place (index rows, the chain row and the lock
+// Marked rows: rows that are changed in place (index rows, the fence row and the lock
 // row) have keys that end in eight zero bytes. After the format byte their values hold
 // their own 8-byte mark and the mark that they replace.
 // A mark is never used twice for a row, so comparing marks is comparing values;

@@ -26,8 +26,8 @@ func TestRowsKeepTheirBytes(t *testing.T) {
 		{"lease key", EncodeLeaseKey(7), "57fb808d8000000000000007"},
 		{"lease", EncodeLease(Lease{ID: 7, TTL: 60, Remaining: 30, Policy: true, Revoking: true}), "0103000000000000003c000000000000001e"},
 		{"attachment key", EncodeAttachmentKey(7, raw), "57fb808e80000000000000076b252524"},
-		{"chain key", ChainKey(), "57fb8091636861696e0000000000000000"},
-		{"chain", EncodeChain(Chain{Sequence: 2, Term: 3, Revision: 4, Attempt: 5}), "0100000000000000020000000000000001000000000000000300000000000000040000000000000005"},
+		{"fence key", FenceKey(), "57fb809166656e63650000000000000000"},
+		{"fencing token", EncodeFenceToken(FenceToken{Sequence: 2, Term: 3, Revision: 4, Attempt: 5}), "0100000000000000020000000000000001000000000000000300000000000000040000000000000005"},
 		{"lock key", LockKey(), "57fb80916c6f636b0000000000000000"},
 		{"lock", EncodeLock(2, []byte("{}")), "01000000000000000200000000000000017b7d"},
 		{"lost", EncodeLost(Lost{Sequence: 1, Term: 2, Revision: 3, Member: 4, At: 5}), "0100000000000000010000000000000002000000000000000300000000000000040000000000000005"},
@@ -58,19 +58,19 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		value  []byte
 		decode func([]byte) error
 	}{
-		"version": {EncodeVersion(&Record{Value: []byte("v")}), func(b []byte) error { return errOf(DecodeVersion([]byte("k"), 2, b)) }},
-		"index":   {EncodeIndex(Index{ModRevision: 1}), func(b []byte) error { return errOf(DecodeIndex(b)) }},
-		"log":     {EncodeLog([]Change{{Revision: 2, Key: []byte("k")}})[0], func(b []byte) error { return errOf(DecodeLog(b)) }},
-		"lease":   {EncodeLease(Lease{TTL: 1}), func(b []byte) error { return errOf(DecodeLease(EncodeLeaseKey(7), b)) }},
-		"chain":   {EncodeChain(Chain{Sequence: 1}), func(b []byte) error { return errOf(DecodeChain(b)) }},
-		"lock":    {EncodeLock(1, []byte("{}")), func(b []byte) error { _, _, err := DecodeLock(b); return err }},
-		"lost":    {EncodeLost(Lost{}), func(b []byte) error { return errOf(DecodeLost(b)) }},
-		"number":  {EncodeInt64(1), func(b []byte) error { return errOf(DecodeInt64(b)) }},
-		"counts":  {EncodeCounts(someCounts), func(b []byte) error { return errOf(DecodeCounts(b)) }},
-		"job":     {EncodeJob(someJob), func(b []byte) error { return errOf(DecodeJob(b)) }},
-		"user":    {EncodeAuthValue([]byte("u")), func(b []byte) error { return errOf(DecodeAuthValue(b)) }},
-		"auth":    {EncodeAuthSettings(AuthSettings{}), func(b []byte) error { return errOf(DecodeAuthSettings(b)) }},
-		"token":   {EncodeToken(Token{User: "u", Until: 3}), func(b []byte) error { return errOf(DecodeToken(b)) }},
+		"version":       {EncodeVersion(&Record{Value: []byte("v")}), func(b []byte) error { return errOf(DecodeVersion([]byte("k"), 2, b)) }},
+		"index":         {EncodeIndex(Index{ModRevision: 1}), func(b []byte) error { return errOf(DecodeIndex(b)) }},
+		"log":           {EncodeLog([]Change{{Revision: 2, Key: []byte("k")}})[0], func(b []byte) error { return errOf(DecodeLog(b)) }},
+		"lease":         {EncodeLease(Lease{TTL: 1}), func(b []byte) error { return errOf(DecodeLease(EncodeLeaseKey(7), b)) }},
+		"fencing token": {EncodeFenceToken(FenceToken{Sequence: 1}), func(b []byte) error { return errOf(DecodeFenceToken(b)) }},
+		"lock":          {EncodeLock(1, []byte("{}")), func(b []byte) error { _, _, err := DecodeLock(b); return err }},
+		"lost":          {EncodeLost(Lost{}), func(b []byte) error { return errOf(DecodeLost(b)) }},
+		"number":        {EncodeInt64(1), func(b []byte) error { return errOf(DecodeInt64(b)) }},
+		"counts":        {EncodeCounts(someCounts), func(b []byte) error { return errOf(DecodeCounts(b)) }},
+		"job":           {EncodeJob(someJob), func(b []byte) error { return errOf(DecodeJob(b)) }},
+		"user":          {EncodeAuthValue([]byte("u")), func(b []byte) error { return errOf(DecodeAuthValue(b)) }},
+		"auth":          {EncodeAuthSettings(AuthSettings{}), func(b []byte) error { return errOf(DecodeAuthSettings(b)) }},
+		"token":         {EncodeToken(Token{User: "u", Until: 3}), func(b []byte) error { return errOf(DecodeToken(b)) }},
 	} {
 		require.NoError(t, c.decode(c.value), name)
 		c.value[0]++

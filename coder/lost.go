@@ -1,9 +1,9 @@
 package coder
 
-// Lost is the content of the lost row: what a member had seen in the chain row when it
-// found less there. No member may serve until the chain row has reached that again.
+// Lost is the content of the lost row: what a member had seen in the fence row when it
+// found less there. No member may serve until the fence row has reached that again.
 type Lost struct {
-	// Sequence, Term and Revision are the highest that were seen, see Chain.
+	// Sequence, Term and Revision are the highest that were seen, see FenceToken.
 	Sequence, Term, Revision int64
 	Member                   uint64 // who found out
 	At                       int64  // when, by its clock; seconds since 1970
@@ -12,7 +12,7 @@ type Lost struct {
 const lostLen = 1 + 5*8
 
 // LostKey is the internal key of the lost row. Commits do not write it, and it is written
-// without comparing the chain row, whose value is what was lost.
+// without comparing the fence row, whose value is what was lost.
 func LostKey() []byte { return []byte(magicMeta + "lost") }
 
 // EncodeLost returns the lost row's value:

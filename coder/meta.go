@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Chain is the content of the chain row: the one row every commit compares and
+// FenceToken is the content of the fence row: the one row every commit compares and
 // swaps. It fences a deposed leader, holds the durable revision, and is the
 // witness of what a commit with an unknown outcome did.
-type Chain struct {
+type FenceToken struct {
 	// Sequence is the row's mark: every change of the row, by any member, raises it by
 	// one, so that no expected value can ever match again later. The proof of a loss
 	// changes Attempt alone: with a higher sequence, other members would miss the loss.
@@ -28,37 +28,37 @@ type Chain struct {
 const resignedAttempt = -1
 
 // Resigned returns c as its leader writes it when it stops leading.
-func (c Chain) Resigned() Chain {
+func (c FenceToken) Resigned() FenceToken {
 	c.Sequence++
 	c.Attempt = resignedAttempt
 	return c
 }
 
 // IsResigned reports whether the leader of c's term has said that it stopped.
-func (c Chain) IsResigned() bool { return c.Attempt == resignedAttempt }
+func (c FenceToken) IsResigned() bool { return c.Attempt == resignedAttempt }
 
-const chainLen = 1 + 5*8
+const tokenLen = 1 + 5*8
 
-// ChainKey is the internal key of the chain row, a marked row.
-func ChainKey() []byte {
-	return append([]byte(magicMeta+"chain"), 0, 0, 0, 0, 0, 0, 0, 0)
+// FenceKey is the internal key of the fence row, a marked row.
+func FenceKey() []byte {
+	return append([]byte(magicMeta+"fence"), 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// EncodeChain returns the chain row's value:
+// EncodeFenceToken returns the fence row's value:
 //
 //	format(1) sequence(8) sequence-1(8) term(8) revision(8) attempt(8)
-func EncodeChain(c Chain) []byte {
-	b := make([]byte, 0, chainLen)
+func EncodeFenceToken(c FenceToken) []byte {
+	b := make([]byte, 0, tokenLen)
 	b = append(b, formatV1)
 	return appendInt64s(b, c.Sequence, c.Sequence-1, c.Term, c.Revision, c.Attempt)
 }
 
-// DecodeChain is the inverse of EncodeChain.
-func DecodeChain(b []byte) (Chain, error) {
-	if len(b) != chainLen || b[0] != formatV1 {
-		return Chain{}, malformed(b, "chain value %x", b)
+// DecodeFenceToken is the inverse of EncodeFenceToken.
+func DecodeFenceToken(b []byte) (FenceToken, error) {
+	if len(b) != tokenLen || b[0] != formatV1 {
+		return FenceToken{}, malformed(b, "fencing token %x", b)
 	}
-	return Chain{
+	return FenceToken{
 		Sequence: int64At(b, 1),
 		Term:     int64At(b, 17),
 		Revision: int64At(b, 25),
@@ -67,7 +67,7 @@ func DecodeChain(b []byte) (Chain, error) {
 }
 
 // LockKey is the internal key of the lock row, a marked row: who leads, or is to.
-// It decides who tries to lead; the chain row decides whose commits count.
+// It decides who tries to lead; the fence row decides whose commits count.
 func LockKey() []byte {
 	return append([]byte(magicMeta+"lock"), 0, 0, 0, 0, 0, 0, 0, 0)
 }

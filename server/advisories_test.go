@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
@@ -60,7 +60,7 @@ func oneKey(t *testing.T, s *Server) (root, bob *clientv3.Client) {
 
 // A user who may read one key watched all keys from it on.
 func TestGHSAxg4h6gfch4m8WatchFromAKeyNeedsPermissionForAllKeys(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	_, bob := oneKey(t, s)
 	ctx := testContext(t)
 	for name, opts := range map[string][]clientv3.OpOption{
@@ -143,7 +143,7 @@ func TestGHSA6vchq96h7gc3HandshakesHaveADeadline(t *testing.T) {
 
 // Operations of nested transactions were not checked.
 func TestGHSArfx78w68q57qNestedTransactionsAreChecked(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	root, bob := oneKey(t, s)
 	ctx := testContext(t)
 	_, err := root.Put(ctx, "secret", "v")
@@ -170,7 +170,7 @@ func TestGHSArfx78w68q57qNestedTransactionsAreChecked(t *testing.T) {
 
 // MemberList, Alarm, the Lease service and Compact were open to callers without a user.
 func TestGHSAq8m4xhhv38mgCallersWithoutAUserAreRefused(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	addUsers(t, newClient(t, s))
 	for method, answer := range askEverything(t, s, dial(t, s), testContext(t)) {
 		switch method {
@@ -189,7 +189,7 @@ func TestGHSAq8m4xhhv38mgCallersWithoutAUserAreRefused(t *testing.T) {
 // A put in a transaction answered with the previous value, or attached a lease, without the
 // permission for that.
 func TestGHSAx35m3gp44fh5PutsOfTransactionsNeedPermissionForWhatTheyReadAndAttach(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	root, _ := oneKey(t, s)
 	ctx := testContext(t)
 	_, err := root.RoleGrantPermission(ctx, "k", "write", "", clientv3.PermissionType(clientv3.PermWrite))
@@ -216,7 +216,7 @@ func TestGHSAx35m3gp44fh5PutsOfTransactionsNeedPermissionForWhatTheyReadAndAttac
 
 // LeaseTimeToLive named the keys of a lease to those who may not read them (CVE-2023-32082).
 func TestGHSA3p4grcw58298KeysOfALeaseNeedPermission(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	root, bob := oneKey(t, s)
 	ctx := testContext(t)
 	lease, err := root.Grant(ctx, 60)
@@ -235,7 +235,7 @@ func TestGHSA3p4grcw58298KeysOfALeaseNeedPermission(t *testing.T) {
 // A login of a user without a password was logged as one with a wrong password.
 func TestGHSAvjg693fvqv64LoginsOfUsersWithoutAPasswordAreLoggedAsSuch(t *testing.T) {
 	var log lockedBuffer
-	s := startBackend(t, cheap, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s := startReplica(t, cheap, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	addUsers(t, newClient(t, s))
 	root, ctx := clientOf(t, s, "root", "rootpw"), testContext(t)
 	_, err := root.UserAddWithOptions(ctx, "certified", "", &clientv3.UserAddOptions{NoPassword: true})
@@ -266,9 +266,9 @@ func TestGHSA5x4gq5rc36jpWeakCiphersAreOff(t *testing.T) {
 
 // The cost of a transaction did not include nested ones, so that they passed the quota.
 func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.QuotaBytes = 1 << 20
-	s := startBackendOf(t, cfg)
+	s := startReplicaOf(t, cfg)
 	c, ctx := newClient(t, s), testContext(t)
 	value := strings.Repeat("v", 600<<10)
 	one, two := clientv3.OpPut("a", value), clientv3.OpPut("b", value)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
@@ -34,15 +34,15 @@ func (encoded) Marshal(v any) (mem.BufferSlice, error) {
 type requester struct {
 	b    *testing.B
 	conn *grpc.ClientConn
-	node *backend.Backend
+	node *replica.Replica
 	rev  int64 // after all requests
 }
 
 func newRequester(b *testing.B) *requester {
 	store := sqldbtest.Opener(engines.OpenDB).Store(b, sqldbtest.Databases()["sqlite"](b), sqlstore.Options{})
-	own := backend.DefaultConfig()
+	own := replica.DefaultConfig()
 	own.Logger, own.Exclusive = slog.New(slog.DiscardHandler), true
-	n, err := backend.Open(b.Context(), store, own)
+	n, err := replica.Open(b.Context(), store, own)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, n.Close(context.Background())) })
 	cfg := testConfig(b)

@@ -73,7 +73,7 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	const password = "S3cr3tPassword"
 	change, lines := audited(t)
 	var requests lockedBuffer
-	s := startBackend(t, cheap, change, func(c *Config) {
+	s := startReplica(t, cheap, change, func(c *Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&requests, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	ctx := testContext(t)
@@ -213,7 +213,7 @@ func TestCallsOverHTTPAreAuditedWithTheirClient(t *testing.T) {
 
 func auditedOverHTTP(t *testing.T, url, remote string) {
 	change, lines := audited(t)
-	s := startBackend(t, cheap, change, func(c *Config) { c.Console, c.ListenClientURLs = true, []string{url} })
+	s := startReplica(t, cheap, change, func(c *Config) { c.Console, c.ListenClientURLs = true, []string{url} })
 	addUsers(t, newClient(t, s))
 	base := s.ClientURLs()[0]
 	client := &http.Client{Transport: &http.Transport{}}

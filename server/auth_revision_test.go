@@ -90,7 +90,7 @@ func TestATokenOfAChangedPasswordIsRefusedByEveryCall(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(kind, ",")
 		t.Run(name, func(t *testing.T) {
-			s := startBackend(t, cheap, func(c *Config) {
+			s := startReplica(t, cheap, func(c *Config) {
 				c.AuthToken, c.Console, c.EnableGRPCGateway = kind, true, true
 			})
 			addUsers(t, newClient(t, s))
@@ -151,7 +151,7 @@ func TestATokenOfAChangedPasswordIsRefusedByEveryCall(t *testing.T) {
 func TestATokenOfARemovedUserIsRefused(t *testing.T) {
 	key := t.TempDir() + "/key"
 	tlstest.Replace(t, key, []byte("0123456789abcdef0123456789abcdef"))
-	s := startBackend(t, cheap, func(c *Config) { c.AuthToken = "jwt,sign-method=HS256,priv-key=" + key + ",ttl=1h" })
+	s := startReplica(t, cheap, func(c *Config) { c.AuthToken = "jwt,sign-method=HS256,priv-key=" + key + ",ttl=1h" })
 	addUsers(t, newClient(t, s))
 	root, conn, ctx := clientOf(t, s, "root", "rootpw"), dial(t, s), testContext(t)
 	_, err := root.UserGrantRole(ctx, "ann", "root")

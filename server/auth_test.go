@@ -73,7 +73,7 @@ func requireMessage(t *testing.T, want, err error) {
 }
 
 func TestRolesDecideWhatUsersMayDo(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	addUsers(t, newClient(t, s))
 	ann, root, ctx := clientOf(t, s, "ann", "annpw"), clientOf(t, s, "root", "rootpw"), testContext(t)
 
@@ -134,7 +134,7 @@ func TestRolesDecideWhatUsersMayDo(t *testing.T) {
 }
 
 func TestTokensAreVoidAfterChangesOfTheirUser(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	addUsers(t, newClient(t, s))
 	root, conn, ctx := clientOf(t, s, "root", "rootpw"), dial(t, s), testContext(t)
 	kv := pb.NewKVClient(conn)
@@ -175,7 +175,7 @@ func TestJWT(t *testing.T) {
 	dir := t.TempDir()
 	key := dir + "/key"
 	tlstest.Replace(t, key, []byte("0123456789abcdef0123456789abcdef"))
-	s := startBackend(t, cheap, func(c *Config) { c.AuthToken = "jwt,sign-method=HS256,priv-key=" + key + ",ttl=1h" })
+	s := startReplica(t, cheap, func(c *Config) { c.AuthToken = "jwt,sign-method=HS256,priv-key=" + key + ",ttl=1h" })
 	addUsers(t, newClient(t, s))
 	root, conn, ctx := clientOf(t, s, "root", "rootpw"), dial(t, s), testContext(t)
 	token, ann := tokenFor(t, conn, "ann", "annpw")
@@ -208,7 +208,7 @@ func TestTheNameInACertificate(t *testing.T) {
 	d.Write(t, ca, "server")
 	d.Trust(t, ca)
 	d.ClientCertAuth = true
-	s := startBackend(t, cheap, func(c *Config) {
+	s := startReplica(t, cheap, func(c *Config) {
 		c.ListenClientURLs = []string{"https://127.0.0.1:0", loopback}
 		c.TLS = d.Config
 	})
@@ -264,7 +264,7 @@ func TestTheNameInACertificate(t *testing.T) {
 
 // What members and the server itself say of callers is not taken from clients.
 func TestClientsCannotClaimAnIdentity(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	addUsers(t, newClient(t, s))
 	forged := []string{"sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "99", "sqlbrain-common-name-bin", "root"}
 	ctx := metadata.AppendToOutgoingContext(testContext(t), forged...)
@@ -303,7 +303,7 @@ func TestClientsCannotClaimAnIdentity(t *testing.T) {
 
 func TestNoSecretIsLogged(t *testing.T) {
 	var log lockedBuffer
-	s := startBackend(t, cheap, func(c *Config) {
+	s := startReplica(t, cheap, func(c *Config) {
 		c.SlowRequest = time.Nanosecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -331,7 +331,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 
 // TestPermissionIsCheckedBeforePasswordsAreHashed relies on bcrypt, which refuses long passwords.
 func TestPermissionIsCheckedBeforePasswordsAreHashed(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	addUsers(t, newClient(t, s))
 	conn := dial(t, s)
 	_, ann := tokenFor(t, conn, "ann", "annpw")
@@ -349,7 +349,7 @@ func TestPermissionIsCheckedBeforePasswordsAreHashed(t *testing.T) {
 
 // More logins than can wait for bcrypt are refused.
 func TestTooManyLoginsAreTooManyRequests(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.BcryptCost = 10 })
+	s := startReplica(t, func(c *Config) { c.BcryptCost = 10 })
 	addUsers(t, newClient(t, s))
 	conn := dial(t, s)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -377,7 +377,7 @@ func TestTooManyLoginsAreTooManyRequests(t *testing.T) {
 
 // Clients behind one address, as that of a proxy, must not keep each other from logging in.
 func TestWrongLoginsDoNotKeepOthersOfTheSameAddressOut(t *testing.T) {
-	s := startBackend(t, cheap, func(c *Config) { c.Console = true })
+	s := startReplica(t, cheap, func(c *Config) { c.Console = true })
 	addUsers(t, newClient(t, s))
 	ctx, stop := context.WithCancel(testContext(t))
 	var wg sync.WaitGroup
@@ -417,7 +417,7 @@ func TestWrongLoginsDoNotKeepOthersOfTheSameAddressOut(t *testing.T) {
 // by the address that they were called from, and believe nothing that the caller says of it.
 func TestFailedLoginsOverHTTPCountForTheClientsAddress(t *testing.T) {
 	var log lockedBuffer
-	s := startBackend(t, cheap, func(c *Config) {
+	s := startReplica(t, cheap, func(c *Config) {
 		c.Logger, c.Console = slog.New(slog.NewTextHandler(&log, nil)), true
 	})
 	addUsers(t, newClient(t, s))
@@ -438,7 +438,7 @@ func TestFailedLoginsOverHTTPCountForTheClientsAddress(t *testing.T) {
 
 // Users are refused before any of their passwords is hashed or row written.
 func TestNamesThatDoNotFitAreRefused(t *testing.T) {
-	s := startBackend(t, cheap)
+	s := startReplica(t, cheap)
 	c, ctx := newClient(t, s), testContext(t)
 	long := strings.Repeat("n", 4000)
 	for i, call := range []func() error{

@@ -12,7 +12,7 @@ import (
 // Clients may compress their requests with gzip, as with etcd. The limit on a request applies
 // to its uncompressed size.
 func TestCompressedRequests(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.MaxRequestBytes = 1 << 20 })
+	s := startReplica(t, func(c *Config) { c.MaxRequestBytes = 1 << 20 })
 	kv := pb.NewKVClient(dial(t, s))
 	value := []byte(strings.Repeat("v", 1<<19))
 	_, err := kv.Put(testContext(t), &pb.PutRequest{Key: key, Value: value}, grpc.UseCompressor("gzip"))

@@ -23,16 +23,16 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// watched is a backend that tells what the services ask it for.
+// watched is a replica that tells what the services ask it for.
 type watched struct {
-	*backend.Backend
+	*replica.Replica
 	waits     chan struct{}        // a call looks whom it has to wait for
 	deletions chan context.Context // of each deletion
 }
@@ -41,7 +41,7 @@ func (w watched) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest
 	if r.MaxCreateRevision > 0 {
 		w.waits <- struct{}{}
 	}
-	return w.Backend.Range(ctx, as, r, linearizable)
+	return w.Replica.Range(ctx, as, r, linearizable)
 }
 
 func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
@@ -50,22 +50,22 @@ func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariza
 			w.deletions <- ctx
 		}
 	}
-	return w.Backend.Txn(ctx, as, t, linearizable)
+	return w.Replica.Txn(ctx, as, t, linearizable)
 }
 
-// startWatched runs a server on a backend that lives until the test ends.
+// startWatched runs a server on a replica that lives until the test ends.
 func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, stop func()) {
 	store := memstore.New()
-	own := backend.DefaultConfig()
+	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := backend.Open(context.Background(), store, own)
+	b, err := replica.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))
 		require.NoError(t, store.Close())
 	})
-	w = watched{Backend: b, waits: make(chan struct{}, 10), deletions: make(chan context.Context, 10)}
+	w = watched{Replica: b, waits: make(chan struct{}, 10), deletions: make(chan context.Context, 10)}
 	cfg := testConfig(t)
 	for _, c := range change {
 		c(&cfg)
@@ -105,7 +105,7 @@ func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client, nam
 }
 
 func TestLock(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	c, ctx, lock := newClient(t, s), testContext(t), v3lockpb.NewLockClient(dial(t, s))
 	first, err := lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestLock(t *testing.T) {
 }
 
 func TestElection(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	c, ctx, election := newClient(t, s), testContext(t), epb.NewElectionClient(dial(t, s))
 	observed, err := election.Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestElection(t *testing.T) {
 // Clients that do not read what they observe cost no memory for each change of the leader's key, and get the newest value
 // once they read.
 func TestObserversThatDoNotReadCostBoundedMemory(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
 	// The client itself must not take what it does not read.
 	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
@@ -270,7 +270,7 @@ func TestLockServerStops(t *testing.T) {
 }
 
 func TestLockGateway(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	c := newClient(t, s)
 	status, body := call(t, s, "POST", "/v3/lock/lock", `{"name":"bA=="}`)
 	require.Equal(t, 200, status, body)
@@ -296,7 +296,7 @@ func TestLockGateway(t *testing.T) {
 // TestLockFewStreams: calls that come through the process's own connection, and
 // make others through it, do not wait for themselves.
 func TestLockFewStreams(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.MaxConcurrentStreams = 2 })
+	s := startReplica(t, func(c *Config) { c.MaxConcurrentStreams = 2 })
 	ctx := testContext(t)
 	lock := func(name string) error {
 		body := strings.NewReader(`{"name":"` + base64.StdEncoding.EncodeToString([]byte(name)) + `"}`)

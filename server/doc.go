@@ -1,5 +1,5 @@
 // Package server puts the server together: etcd's gRPC services, its JSON gateway, its HTTP
-// endpoints and the console, over one backend.Backend and its watch.Hub.
+// endpoints and the console, over one replica.Replica and its watch.Hub.
 //
 // The parts are packages: etcd has the handlers, forward sends calls from a follower to
 // the leader, transport brings connections in, status has health, metrics and the log of

@@ -28,7 +28,7 @@ func testContext(t *testing.T) context.Context {
 }
 
 func TestPutGetDelete(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t)), testContext(t)
+	c, ctx := newClient(t, startReplica(t)), testContext(t)
 
 	put, err := c.Put(ctx, "a", "1")
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestPutGetDelete(t *testing.T) {
 }
 
 func TestRangeStreamReturnsTheRowsOfRange(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t, func(cfg *Config) { cfg.MaxRequestBytes = 4096 })), testContext(t)
+	c, ctx := newClient(t, startReplica(t, func(cfg *Config) { cfg.MaxRequestBytes = 4096 })), testContext(t)
 	for i := range 50 {
 		_, err := c.Put(ctx, fmt.Sprintf("k%02d", i), string(make([]byte, 500)))
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestRangeStreamReturnsTheRowsOfRange(t *testing.T) {
 }
 
 func TestTxnHeadersAndOrder(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t)), testContext(t)
+	c, ctx := newClient(t, startReplica(t)), testContext(t)
 	_, err := c.Put(ctx, "a", "0")
 	require.NoError(t, err)
 	res, err := c.Txn(ctx).
@@ -136,7 +136,7 @@ func TestTxnHeadersAndOrder(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t)), testContext(t)
+	c, ctx := newClient(t, startReplica(t)), testContext(t)
 	_, err := c.Compact(ctx, 0)
 	require.NoError(t, err, "on a fresh store compacting at 0 succeeds once")
 	_, err = c.Compact(ctx, 0)
@@ -161,7 +161,7 @@ func TestCompact(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t)), testContext(t)
+	c, ctx := newClient(t, startReplica(t)), testContext(t)
 	_, err := c.Put(ctx, "p/a", "1")
 	require.NoError(t, err)
 	events := c.Watch(clientv3.WithRequireLeader(ctx), "p/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(2), clientv3.WithCreatedNotify())
@@ -190,7 +190,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestLeases(t *testing.T) {
-	c, ctx := newClient(t, startBackend(t)), testContext(t)
+	c, ctx := newClient(t, startReplica(t)), testContext(t)
 	_, err := c.Grant(ctx, 9_000_000_001)
 	require.ErrorIs(t, err, rpctypes.ErrLeaseTTLTooLarge)
 	l, err := c.Grant(ctx, 100)
@@ -221,7 +221,7 @@ func TestLeases(t *testing.T) {
 }
 
 func TestClusterAndMaintenance(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	c, ctx := newClient(t, s), testContext(t)
 	members, err := c.MemberList(ctx)
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestAnswersEqualThoseOfEtcd(t *testing.T) {
 	if binary == "" {
 		t.Skip(etcdBinary + " is not set")
 	}
-	theirs, ours := startEtcd(t, binary), dial(t, startBackend(t))
+	theirs, ours := startEtcd(t, binary), dial(t, startReplica(t))
 	ctx := testContext(t)
 	for i, c := range etcdCalls() {
 		want, wantErr := c(ctx, theirs)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -48,10 +48,10 @@ type fakeNode struct {
 	// onRange, if set, is told of reads.
 	onRange func(context.Context)
 	// onApply, if set, is AwaitApplied.
-	onApply func(context.Context, backend.Update) error
+	onApply func(context.Context, replica.Update) error
 }
 
-func (f *fakeNode) AwaitApplied(ctx context.Context, u backend.Update) error {
+func (f *fakeNode) AwaitApplied(ctx context.Context, u replica.Update) error {
 	if f.onApply == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (f *fakeNode) ClusterID() uint64 { return fakeCluster }
 func (f *fakeNode) MemberID() uint64  { return fakeMember }
 func (f *fakeNode) Revision() int64   { return fakeRevision }
 
-func (f *fakeNode) Status() backend.Status {
+func (f *fakeNode) Status() replica.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	leader := fakeMember
@@ -80,7 +80,7 @@ func (f *fakeNode) Status() backend.Status {
 	if f.noQuota {
 		quota = 0
 	}
-	return backend.Status{
+	return replica.Status{
 		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
 		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: quota, Leader: leader, NotServing: f.serving,
 	}

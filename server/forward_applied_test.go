@@ -14,10 +14,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -31,9 +31,9 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 	p.leader.rangeResult = mvcc.RangeResult{Revision: 77}
 	var (
 		mu      sync.Mutex
-		applied []backend.Update
+		applied []replica.Update
 	)
-	p.follower.onApply = func(_ context.Context, u backend.Update) error {
+	p.follower.onApply = func(_ context.Context, u replica.Update) error {
 		mu.Lock()
 		defer mu.Unlock()
 		applied = append(applied, u)
@@ -45,13 +45,13 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 	p.leader.txnResult.Succeeded = true
 	for name, c := range map[string]struct {
 		call func() error
-		want []backend.Update
+		want []replica.Update
 	}{
-		"put":     {func() error { _, err := kv.Put(ctx, &pb.PutRequest{Key: key}); return err }, []backend.Update{{Revision: 77}}},
-		"delete":  {func() error { _, err := kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}); return err }, []backend.Update{{Revision: 77}}},
-		"revoke":  {func() error { _, err := l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}); return err }, []backend.Update{{Revision: fakeRevision}}},
-		"compact": {func() error { _, err := kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}); return err }, []backend.Update{{Revision: 9, CompactRevision: 8}}},
-		"txn":     {func() error { _, err := kv.Txn(ctx, write); return err }, []backend.Update{{Revision: 77}}},
+		"put":     {func() error { _, err := kv.Put(ctx, &pb.PutRequest{Key: key}); return err }, []replica.Update{{Revision: 77}}},
+		"delete":  {func() error { _, err := kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}); return err }, []replica.Update{{Revision: 77}}},
+		"revoke":  {func() error { _, err := l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}); return err }, []replica.Update{{Revision: fakeRevision}}},
+		"compact": {func() error { _, err := kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}); return err }, []replica.Update{{Revision: 9, CompactRevision: 8}}},
+		"txn":     {func() error { _, err := kv.Txn(ctx, write); return err }, []replica.Update{{Revision: 77}}},
 		"range":   {func() error { _, err := kv.Range(ctx, &pb.RangeRequest{Key: key}); return err }, nil},
 	} {
 		applied = nil
@@ -64,7 +64,7 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 // the same. TestWaitForTheWriteIsBounded of package forward has the bounds.
 func TestForwardedWriteIsAnsweredInTime(t *testing.T) {
 	p := newPair(t, func(c *Config) { c.applyWait = 50 * time.Millisecond })
-	p.follower.onApply = func(ctx context.Context, _ backend.Update) error {
+	p.follower.onApply = func(ctx context.Context, _ replica.Update) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -84,9 +84,9 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		name := fmt.Sprint("n", i)
 		own := clusternode.DefaultConfig()
 		own.Store, own.Name, own.Version, own.PeerURLs = store, name, "test", []string{peerURL}
-		own.Backend.Logger, own.Logger = log, log
+		own.Replica.Logger, own.Logger = log, log
 		// A busy machine does not change the leader, and ends no request.
-		own.LeaseDuration, own.RenewDeadline, own.Backend.RequestTimeout = time.Hour, 50*time.Minute, eventually.Patience
+		own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, eventually.Patience
 		node, err := clusternode.Join(t.Context(), own)
 		require.NoError(t, err)
 		cfg := DefaultConfig()
@@ -95,7 +95,7 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		cfg.Members, cfg.PeerNode, cfg.PeerCredentials = node.Members(), clusternode.Peer{Node: node}, node.PeerCredentials()
 		cfg.Router, cfg.Mover = clusternode.Connection{Node: node}, node
 		cfg.RequestTimeout, cfg.applyWait = eventually.Patience, time.Hour
-		s, err := New(cfg, node.Backend())
+		s, err := New(cfg, node.Replica())
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
@@ -105,7 +105,7 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		node.Start()
 		runServer(t, s)
 		if i == 0 {
-			eventually.True(t, "the node to lead", node.Backend().Leading)
+			eventually.True(t, "the node to lead", node.Replica().Leading)
 		}
 		clients = append(clients, newClient(t, s))
 	}

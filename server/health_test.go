@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
@@ -50,9 +50,9 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 	faults := faultdriver.New()
 	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{WrapConnector: faults.Wrap})
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive, cfg.RecordCache = slog.New(slog.DiscardHandler), true, 0
-	b, err := backend.Open(t.Context(), store, cfg)
+	b, err := replica.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	s, err := New(testConfig(t), b)
 	require.NoError(t, err)

@@ -212,7 +212,7 @@ func TestHosts(t *testing.T) {
 }
 
 func TestGateway(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	tests := []struct {
 		path, body string
 		status     int

@@ -14,40 +14,40 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// disturbed is a backend that calls listing before it lists the keys of a lease, and cannot read the table while it is away.
+// disturbed is a replica that calls listing before it lists the keys of a lease, and cannot read the table while it is away.
 type disturbed struct {
-	*backend.Backend
+	*replica.Replica
 	listing func()
 	away    atomic.Bool
 }
 
 func (d *disturbed) LeaseTimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
 	d.listing()
-	return d.Backend.LeaseTimeToLive(ctx, as, id, keys)
+	return d.Replica.LeaseTimeToLive(ctx, as, id, keys)
 }
 
 func (d *disturbed) RefreshAuth(ctx context.Context) (*auth.Rows, error) {
 	if d.away.Load() {
 		return nil, mvcc.ErrTimeout
 	}
-	return d.Backend.RefreshAuth(ctx)
+	return d.Replica.RefreshAuth(ctx)
 }
 
 func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	t.Helper()
-	store, cfg, own := memstore.New(), testConfig(t), backend.DefaultConfig()
+	store, cfg, own := memstore.New(), testConfig(t), replica.DefaultConfig()
 	cheap(&cfg)
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := backend.Open(context.Background(), store, own)
+	b, err := replica.Open(context.Background(), store, own)
 	require.NoError(t, err)
-	d := &disturbed{Backend: b}
+	d := &disturbed{Replica: b}
 	s, err := newServer(cfg, d, etcd.HubStreams(b))
 	require.NoError(t, err)
 	t.Cleanup(func() {

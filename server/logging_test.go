@@ -15,7 +15,7 @@ import (
 func TestSlowRequestIsLoggedWithItsSteps(t *testing.T) {
 	var out lockedBuffer
 	registry := prometheus.NewRegistry()
-	s := startBackend(t, func(c *Config) {
+	s := startReplica(t, func(c *Config) {
 		c.Logger, c.SlowRequest, c.Registry = slog.New(slog.NewJSONHandler(&out, nil)), time.Nanosecond, registry
 	})
 	_, err := newClient(t, s).Put(testContext(t), "thekey", "thevalue")

@@ -20,13 +20,13 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -94,8 +94,8 @@ type peerNode struct {
 	hub *watch.Hub
 }
 
-func (n peerNode) Position(context.Context) (backend.Update, error) {
-	return backend.Update{Term: fakeTerm, Revision: fakeRevision}, nil
+func (n peerNode) Position(context.Context) (replica.Update, error) {
+	return replica.Update{Term: fakeTerm, Revision: fakeRevision}, nil
 }
 func (n peerNode) Stream() (*watch.Stream, error) { return n.hub.NewStream(), nil }
 func (n peerNode) CompactRevision() int64         { return 0 }

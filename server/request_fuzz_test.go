@@ -35,7 +35,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -240,7 +240,7 @@ func (s *scriptReader) op(m *requestModel, depth int) *pb.RequestOp {
 // fuzzed is a server and what it must answer.
 type fuzzed struct {
 	t     testing.TB
-	b     *backend.Backend
+	b     *replica.Replica
 	s     *Server
 	conn  *grpc.ClientConn
 	model *requestModel
@@ -258,7 +258,7 @@ var fuzzedRuns int
 func startFuzzed(t testing.TB, how byte) *fuzzed {
 	t.Helper()
 	store := memstore.New()
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive, cfg.MinLeaseTTL = slog.New(slog.DiscardHandler), true, modelMinTTL
 	cfg.RequestTimeout = eventually.Patience // a slow machine is no finding
 	if how&1 > 0 {
@@ -267,7 +267,7 @@ func startFuzzed(t testing.TB, how byte) *fuzzed {
 	if how&2 > 0 {
 		cfg.Watch.RingEvents, cfg.Watch.QueueEvents = 3, 4
 	}
-	b, err := backend.Open(t.Context(), store, cfg)
+	b, err := replica.Open(t.Context(), store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -81,20 +81,20 @@ func dial(t testing.TB, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// startBackend returns a server over a real backend on an empty store.
-func startBackend(t *testing.T, change ...func(*Config)) *Server {
+// startReplica returns a server over a real backend on an empty store.
+func startReplica(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
-	own := backend.DefaultConfig()
+	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
-	return startBackendOf(t, own, change...)
+	return startReplicaOf(t, own, change...)
 }
 
-// startBackendOf is startBackend with settings of the backend.
-func startBackendOf(t *testing.T, own backend.Config, change ...func(*Config)) *Server {
+// startReplicaOf is startReplica with settings of the replica.
+func startReplicaOf(t *testing.T, own replica.Config, change ...func(*Config)) *Server {
 	t.Helper()
 	store := memstore.New()
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := backend.Open(context.Background(), store, own)
+	b, err := replica.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	for _, c := range change {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -43,10 +43,10 @@ func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	const password, wrong, value = "S3cr3tPassword", "Wr0ngPassword", "S3cr3tValue"
 	store, out := memstore.New(), &lockedBuffer{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	own := backend.DefaultConfig()
+	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger = log
-	b, err := backend.Open(context.Background(), store, own)
+	b, err := replica.Open(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	cheap(&cfg)

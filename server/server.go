@@ -13,17 +13,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
-// Server serves a backend to clients.
+// Server serves a replica to clients.
 type Server struct {
 	cfg     Config
 	node    node
@@ -58,7 +58,7 @@ type Server struct {
 
 // New checks cfg, reads the TLS files and opens the listeners, so that a port
 // in use is an error here. The caller must then call Run or Close.
-func New(cfg Config, b *backend.Backend) (*Server, error) {
+func New(cfg Config, b *replica.Replica) (*Server, error) {
 	return newServer(cfg, b, etcd.HubStreams(b))
 }
 

@@ -5,14 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/status"
 )
 
-// node is what the server needs of *backend.Backend.
+// node is what the server needs of *replica.Replica.
 type node interface {
 	etcd.Node
 	forward.Node
@@ -20,7 +20,7 @@ type node interface {
 	status.Node
 }
 
-var _ node = (*backend.Backend)(nil)
+var _ node = (*replica.Replica)(nil)
 
 // newServices returns the handlers of all RPCs, and registers their metrics with r.
 // clientURLs are those that a node without a cluster lists for itself, also as its peer URLs if it has none: some

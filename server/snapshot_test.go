@@ -19,7 +19,7 @@ import (
 // TestClientsThatDoNotReadKeepNoSnapshot: two snapshots are made at a time. Clients that take nothing give the place
 // back.
 func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.SnapshotDir, c.answerPatience = t.TempDir(), 300*time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.SnapshotDir, c.answerPatience = t.TempDir(), 300*time.Millisecond })
 	kv := pb.NewKVClient(dial(t, s))
 	for i := range 8 {
 		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})

@@ -191,7 +191,7 @@ func TestStopEndsStreamsAndLetsCallsFinish(t *testing.T) {
 		_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: key})
 		answered <- err
 	}()
-	n.hold <- struct{}{} // the call is with the backend
+	n.hold <- struct{}{} // the call is with the replica
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	_, err = w.Recv()
@@ -242,7 +242,7 @@ func TestRangeStreamHeaderComesLast(t *testing.T) {
 }
 
 func TestRequestsAboveTheLimits(t *testing.T) {
-	s := startBackend(t)
+	s := startReplica(t)
 	c, ctx := newClient(t, s), testContext(t)
 	value := func(bytes int) string { return string(make([]byte, bytes)) }
 	_, err := c.Put(ctx, "k", value(1536*1024))

@@ -36,7 +36,7 @@ func narrow(t *testing.T, s *Server) *grpc.ClientConn {
 // TestUnreadStreamsHoldAChunkEach: clients that take nothing of a RangeStream make the server hold a chunk of it, and
 // their streams end. Those that take it get all.
 func TestUnreadStreamsHoldAChunkEach(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.answerPatience = 300 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.answerPatience = 300 * time.Millisecond })
 	kv := pb.NewKVClient(dial(t, s))
 	for i := range 8 {
 		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
@@ -102,7 +102,7 @@ func calls(t *testing.T, s *Server, code string) (n int) {
 // TestAnswersThatAreNotTakenEndTheConnection: a client that calls and takes none of the answers loses its connection
 // once these are more than the server may hold. Another connection does not notice.
 func TestAnswersThatAreNotTakenEndTheConnection(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.AnswerBytes = 1 << 20 })
+	s := startReplica(t, func(c *Config) { c.AnswerBytes = 1 << 20 })
 	kv := pb.NewKVClient(dial(t, s))
 	_, err := kv.Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, 1<<20)})
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func frameOf(t *testing.T, m proto.Message) []byte {
 // TestUnfinishedMessagesEnd: a message that the client does not finish is reset, whatever the method, and the other
 // calls of its connection continue.
 func TestUnfinishedMessagesEnd(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
 	c := newFrames(t, s, 1<<20)
 	put := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 10_000)})
 	methods := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive", "/etcdserverpb.KV/RangeStream"}
@@ -195,7 +195,7 @@ func TestUnfinishedMessagesEnd(t *testing.T) {
 
 // TestUnfinishedMessagesAreBounded: beyond the bound a large message waits until one that makes no progress has ended.
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.RequestBytes = 1 << 20 })
+	s := startReplica(t, func(c *Config) { c.RequestBytes = 1 << 20 })
 	large := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
 	held := newFrames(t, s, 1<<20)
 	held.call(1, "/etcdserverpb.KV/Put", large[:10_000], false)
@@ -215,7 +215,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 // TestUnfinishedBodiesEnd: the same of a request of the JSON API, with and without the length of its body, and of the
 // request of a stream.
 func TestUnfinishedBodiesEnd(t *testing.T) {
-	s := startBackend(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
 	for name, head := range map[string]string{
 		"length": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"key\":",
 		"chunks": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"key\":\r\n",

@@ -59,8 +59,8 @@ func containerMemory() int64 {
 // logMemory says which sizes of caches were chosen.
 func logMemory(log *slog.Logger, c *config.Config, m config.Memory, container int64) {
 	log.Info("caches are sized for the memory", "aim", m.Aim, "limit", m.Limit, "container_limit", container,
-		"object_cache_bytes", c.Backend.RecordCache, "watch_ring_bytes", c.Backend.Watch.RingBytes,
-		"index_cache_entries", c.Backend.Write.IndexCache)
+		"object_cache_bytes", c.Replica.RecordCache, "watch_ring_bytes", c.Replica.Watch.RingBytes,
+		"index_cache_entries", c.Replica.Write.IndexCache)
 }
 
 // relaxCollector lets the heap grow to aim bytes.

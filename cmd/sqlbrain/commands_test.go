@@ -148,7 +148,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	require.Equal(t, 1, a.code)
 	require.Equal(t, doctor.Fail, found["loss"].Status)
 	require.Contains(t, found["loss"].Detail, "member 9 found that")
-	insert(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 2, Revision: 6}))
+	insert(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 2, Revision: 6}))
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
 	require.Equal(t, doctor.Warn, found["loss"].Status)

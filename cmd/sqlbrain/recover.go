@@ -139,7 +139,7 @@ type recoverReport struct {
 }
 
 type recoverFound struct {
-	Chain           *recoverState `json:"chain,omitempty"` // none: the chain row is missing
+	Token           *recoverState `json:"token,omitempty"` // none: the fence row is missing
 	CompactRevision int64         `json:"compact_revision"`
 	NewestLog       int64         `json:"newest_log_row"`
 	NewestIndex     int64         `json:"newest_index_row,omitempty"`
@@ -155,7 +155,7 @@ type recoverState struct {
 }
 
 func newRecoverReport(datastore string, f *repair.Findings, next repair.Recovered, done bool) *recoverReport {
-	state := func(c coder.Chain, compacted int64) recoverState {
+	state := func(c coder.FenceToken, compacted int64) recoverState {
 		return recoverState{Term: c.Term, Revision: c.Revision, Sequence: c.Sequence, CompactRevision: compacted}
 	}
 	r := &recoverReport{
@@ -164,11 +164,11 @@ func newRecoverReport(datastore string, f *repair.Findings, next repair.Recovere
 			CompactRevision: f.CompactRevision, NewestLog: f.NewestLog, NewestIndex: f.NewestIndex,
 			NewestVersion: f.NewestVersion, Keys: f.Keys,
 		},
-		Next: state(next.Chain, next.CompactRevision), Problems: f.Problems, Done: done,
+		Next: state(next.Token, next.CompactRevision), Problems: f.Problems, Done: done,
 	}
-	if f.Chain != nil {
-		found := state(*f.Chain, f.CompactRevision)
-		r.Found.Chain = &found
+	if f.Token != nil {
+		found := state(*f.Token, f.CompactRevision)
+		r.Found.Token = &found
 	}
 	if r.Problems == nil {
 		r.Problems = []string{}
@@ -177,9 +177,9 @@ func newRecoverReport(datastore string, f *repair.Findings, next repair.Recovere
 }
 
 func (r *recoverReport) writeTable(w io.Writer) error {
-	chain := "missing"
-	if c := r.Found.Chain; c != nil {
-		chain = fmt.Sprintf("term %d, revision %d, sequence %d", c.Term, c.Revision, c.Sequence)
+	token := "missing"
+	if c := r.Found.Token; c != nil {
+		token = fmt.Sprintf("term %d, revision %d, sequence %d", c.Term, c.Revision, c.Sequence)
 	}
 	compacted := "nothing"
 	if r.Found.CompactRevision >= 0 {
@@ -187,7 +187,7 @@ func (r *recoverReport) writeTable(w io.Writer) error {
 	}
 	lines := []string{
 		"datastore    " + r.Datastore,
-		"chain row    " + chain,
+		"fence row    " + token,
 		fmt.Sprintf("newest rows  log %d", r.Found.NewestLog),
 		"compacted    " + compacted,
 		fmt.Sprintf("keys         %d", r.Found.Keys),

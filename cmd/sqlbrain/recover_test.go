@@ -53,12 +53,12 @@ func (r recoverable) store(f func(context.Context, sqlstore.Store)) {
 	require.NoError(r.t, s.Close())
 }
 
-func (r recoverable) chain() (c coder.Chain) {
+func (r recoverable) token() (c coder.FenceToken) {
 	r.t.Helper()
 	r.store(func(ctx context.Context, s sqlstore.Store) {
-		raw, err := s.Get(ctx, coder.ChainKey())
+		raw, err := s.Get(ctx, coder.FenceKey())
 		require.NoError(r.t, err)
-		c, err = coder.DecodeChain(raw)
+		c, err = coder.DecodeFenceToken(raw)
 		require.NoError(r.t, err)
 	})
 	return c
@@ -121,18 +121,18 @@ func TestRecoverAfterCommitsWereLost(t *testing.T) {
 				lost = p.Header.Revision
 			}
 		})
-		fence := r.chain()
+		fence := r.token()
 		r.lose()
 
-		before := r.chain()
+		before := r.token()
 		dry := r.run()
 		require.False(t, dry.Done)
 		require.Empty(t, dry.Problems)
-		require.Equal(t, kept, dry.Found.Chain.Revision)
-		require.Equal(t, before.Term, dry.Found.Chain.Term)
+		require.Equal(t, kept, dry.Found.Token.Revision)
+		require.Equal(t, before.Term, dry.Found.Token.Term)
 		require.Equal(t, kept, dry.Found.NewestLog)
 		require.EqualValues(t, 1, dry.Found.Keys)
-		require.Equal(t, before, r.chain(), "nothing was changed")
+		require.Equal(t, before, r.token(), "nothing was changed")
 		text := execute(t, "recover", "--datastore", r.datastore)
 		require.Zero(t, text.code)
 		require.Contains(t, text.stdout, fmt.Sprintf("revision %d,", kept))
@@ -143,9 +143,9 @@ func TestRecoverAfterCommitsWereLost(t *testing.T) {
 		bumped := kept + repair.DefaultBump
 		require.True(t, done.Done)
 		require.Equal(t, dry.Next, done.Next)
-		require.Equal(t, recoverState{Term: r.chain().Term, Revision: bumped, Sequence: r.chain().Sequence, CompactRevision: bumped}, done.Next)
-		require.Greater(t, r.chain().Term, fence.Term, "what led the lost commits is fenced")
-		require.Greater(t, r.chain().Sequence, fence.Sequence)
+		require.Equal(t, recoverState{Term: r.token().Term, Revision: bumped, Sequence: r.token().Sequence, CompactRevision: bumped}, done.Next)
+		require.Greater(t, r.token().Term, fence.Term, "what led the lost commits is fenced")
+		require.Greater(t, r.token().Sequence, fence.Sequence)
 
 		r.with(func(ctx context.Context, c *clientv3.Client) {
 			g, err := c.Get(ctx, "", clientv3.WithPrefix())
@@ -196,7 +196,7 @@ func TestRecoverAfterCommitsWereLost(t *testing.T) {
 	})
 }
 
-func TestRecoverWithoutAChainRow(t *testing.T) {
+func TestRecoverWithoutAFenceRow(t *testing.T) {
 	eachRecoverable(t, func(r recoverable) {
 		t := r.t
 		var newest int64
@@ -207,10 +207,10 @@ func TestRecoverWithoutAChainRow(t *testing.T) {
 				newest = p.Header.Revision
 			}
 		})
-		r.exec(fmt.Sprintf("DELETE FROM object WHERE internal_key = x'%x'", coder.ChainKey()))
+		r.exec(fmt.Sprintf("DELETE FROM object WHERE internal_key = x'%x'", coder.FenceKey()))
 		report := r.run("--yes", "--bump-revision=1000")
-		require.Nil(t, report.Found.Chain)
-		require.Equal(t, []string{"the chain row is missing"}, report.Problems)
+		require.Nil(t, report.Found.Token)
+		require.Equal(t, []string{"the fence row is missing"}, report.Problems)
 		require.Equal(t, newest, report.Found.NewestLog)
 		require.Equal(t, newest, report.Found.NewestIndex)
 		require.Equal(t, newest, report.Found.NewestVersion)
@@ -250,10 +250,10 @@ func TestRecoverIsRefused(t *testing.T) {
 			}
 		})
 		refused("cannot be raised", "--bump-revision=9223372036854775807")
-		before := r.chain()
+		before := r.token()
 		report := r.run("--yes", "--bump-revision=1", "--mark-compacted=false")
 		require.EqualValues(t, -1, report.Next.CompactRevision)
-		require.Equal(t, before.Revision+1, r.chain().Revision)
+		require.Equal(t, before.Revision+1, r.token().Revision)
 	})
 }
 
@@ -267,12 +267,12 @@ func TestRecoverIsRefusedWhileMembersRun(t *testing.T) {
 			first := startNode(t, member...)
 			first.log.await("leading")
 			execute(t, member...).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force-join")
-			before := r.chain()
+			before := r.token()
 			execute(t, "recover", "--yes", "--datastore", r.datastore).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force")
-			require.Equal(t, before.Revision, r.chain().Revision)
+			require.Equal(t, before.Revision, r.token().Revision)
 
 			r.run("--yes", "--force")
-			require.Equal(t, before.Revision+repair.DefaultBump, r.chain().Revision)
+			require.Equal(t, before.Revision+repair.DefaultBump, r.token().Revision)
 			second := startNode(t, append(member, "--force-join")...)
 			first.log.await("this process is no longer a member of the cluster")
 			require.Zero(t, first.stop())

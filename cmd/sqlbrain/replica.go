@@ -7,37 +7,37 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// replica is what the server serves: a backend that has its database to itself, or
+// servedNode is what the server serves: a replica that has its database to itself, or
 // one node of a cluster.
-type replica struct {
-	backend *backend.Backend
+type servedNode struct {
+	node    *replica.Replica
 	cluster *clusternode.Node // nil with SQLite
 }
 
 // openReplica opens the node. With SQLite it leads already; in a cluster it campaigns
 // and follows once start was called.
-func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store) (*replica, error) {
+func openReplica(ctx context.Context, c *config.Config, dialect string, store sqlstore.Store) (*servedNode, error) {
 	cfg := c.Node
 	if !clustered(dialect) {
-		c.Backend.Exclusive = true
+		c.Replica.Exclusive = true
 		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" {
 			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its peer URLs")
 		}
 		c.Server.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
-		b, err := backend.Open(ctx, store, c.Backend)
-		return &replica{backend: b}, err
+		b, err := replica.Open(ctx, store, c.Replica)
+		return &servedNode{node: b}, err
 	}
 	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, err
 	}
-	cfg.Store, cfg.Backend = store, c.Backend
+	cfg.Store, cfg.Replica = store, c.Replica
 	cfg.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
 	cfg.ClientURLs = firstOf(c.Server.AdvertiseClientURLs, c.Server.ListenClientURLs)
 	n, err := clusternode.Join(ctx, cfg)
@@ -47,7 +47,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	if err != nil {
 		return nil, err
 	}
-	return &replica{backend: n.Backend(), cluster: n}, nil
+	return &servedNode{node: n.Replica(), cluster: n}, nil
 }
 
 // clustered reports whether servers can share a database of this dialect.
@@ -63,7 +63,7 @@ func firstOf(lists ...[]string) []string {
 }
 
 // connect gives the server access to the cluster.
-func (n *replica) connect(cfg *server.Config) {
+func (n *servedNode) connect(cfg *server.Config) {
 	if n.cluster == nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (n *replica) connect(cfg *server.Config) {
 }
 
 // start lets the node take part in its cluster, once clientURLs are listened on.
-func (n *replica) start(ctx context.Context, clientURLs, advertised []string) error {
+func (n *servedNode) start(ctx context.Context, clientURLs, advertised []string) error {
 	if n.cluster == nil {
 		return nil
 	}
@@ -90,15 +90,15 @@ func (n *replica) start(ctx context.Context, clientURLs, advertised []string) er
 }
 
 // resign hands the leadership over, while the server still serves.
-func (n *replica) resign() {
+func (n *servedNode) resign() {
 	if n.cluster != nil {
 		n.cluster.Resign()
 	}
 }
 
-func (n *replica) close(ctx context.Context) error {
+func (n *servedNode) close(ctx context.Context) error {
 	if n.cluster != nil {
 		return n.cluster.Close(ctx)
 	}
-	return n.backend.Close(ctx)
+	return n.node.Close(ctx)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/fence"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
@@ -78,10 +78,10 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 		return err
 	}
 	if c.ProtocolTrace != "" {
-		if c.Backend.Trace, err = protocol.OpenFile(c.ProtocolTrace, c.Node.Name, fence.Clock, logger); err != nil {
+		if c.Replica.Trace, err = steptrace.OpenFile(c.ProtocolTrace, c.Node.Name, fence.Clock, logger); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, c.Backend.Trace.Close()) }()
+		defer func() { err = errors.Join(err, c.Replica.Trace.Close()) }()
 	}
 	store, err := engines.Open(ctx, u, c.Store)
 	if err != nil {
@@ -97,21 +97,21 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Server.StopTimeout)
 		defer cancel()
 		err = errors.Join(err, n.close(ctx))
-		logger.Info("sqlbrain stopped", "revision", n.backend.Revision())
+		logger.Info("sqlbrain stopped", "revision", n.node.Revision())
 	}()
 	n.connect(&c.Server)
 	c.Server.Examine = p.findings
 	files := mostFiles()
 	c.Server.MaxClientConnections = clientConnections(files, c.Store.MaxOpenConns)
 	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(files), otherConnections(files)
-	s, err := server.New(c.Server, n.backend)
+	s, err := server.New(c.Server, n.node)
 	if err != nil {
 		return err
 	}
 	if err := n.start(ctx, s.ClientURLs(), c.Server.AdvertiseClientURLs); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	b := n.backend
+	b := n.node
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
 		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
 	p.notifyServiceManager(logger, "READY=1")
@@ -137,7 +137,7 @@ func (p *program) observe(ctx context.Context, c *config.Config, logger *slog.Lo
 	}
 	tracer := c.Server.Tracing.Tracer()
 	c.Store.Logger, c.Store.Registerer, c.Store.Tracer = logger, registry, tracer
-	c.Backend.Logger, c.Backend.Registerer, c.Backend.Tracer = logger, registry, tracer
+	c.Replica.Logger, c.Replica.Registerer, c.Replica.Tracer = logger, registry, tracer
 	c.Node.Logger, c.Node.Registerer, c.Node.PeerStats, c.Node.Version = logger, registry, c.Server.Tracing.Client(), productVersion()
 	c.Server.Logger, c.Server.Registry, c.Server.Version = logger, registry, productVersion()
 	return nil
@@ -165,7 +165,7 @@ func warnPlainDatabase(logger *slog.Logger, u *sqlstore.URL) {
 
 // run serves until ctx ends. It then notifies the service manager, hands the leadership over to
 // another node, and only then stops serving.
-func (p *program) run(ctx context.Context, logger *slog.Logger, n *replica, s *server.Server) error {
+func (p *program) run(ctx context.Context, logger *slog.Logger, n *servedNode, s *server.Server) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	notified := make(chan struct{})
 	go func() {

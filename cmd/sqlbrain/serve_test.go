@@ -22,8 +22,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -156,13 +156,13 @@ func fetch(t *testing.T, url string) (status int, text string) {
 	return resp.StatusCode, string(content)
 }
 
-// Every setting that the backend has must be passed on.
+// Every setting that the replica has must be passed on.
 func TestBackendSettings(t *testing.T) {
 	p := newProgram(t, "--batch-max-requests=1", "--batch-max-rows=2", "--batch-max-bytes=3", "--queue-length=4",
 		"--commit-timeout=5s", "--index-cache-entries=6", "--object-cache-bytes=0", "--ttl-policy=/events/=1h",
 		"--auto-compaction-retention=2", "--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
 		"--watch-queue-bytes=10", "--watch-progress-notify-interval=11s", "--request-timeout=12s")
-	c := p.settings.Backend
+	c := p.settings.Replica
 	require.Equal(t, []int{1, 2, 3, 4, 6, 0}, []int{c.Write.BatchRequests, c.Write.BatchRows, c.Write.BatchBytes, c.Write.QueueLength, c.Write.IndexCache, c.RecordCache})
 	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents, c.Watch.QueueBytes})
 	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.Write.CommitTimeout.String(), c.RequestTimeout.String(),
@@ -171,12 +171,12 @@ func TestBackendSettings(t *testing.T) {
 	require.Equal(t, []lease.Policy{{Prefix: []byte("/events/"), TTL: 3600e9}}, c.TTLPolicies)
 
 	off := newProgram(t)
-	require.Zero(t, off.settings.Backend.AutoCompaction.Retention)
-	require.Equal(t, backend.DefaultConfig(), off.settings.Backend)
-	require.False(t, newProgram(t, "--read-consistency=lease").settings.Backend.ConfirmReads)
-	require.True(t, newProgram(t, "--read-consistency=database").settings.Backend.ConfirmReads)
+	require.Zero(t, off.settings.Replica.AutoCompaction.Retention)
+	require.Equal(t, replica.DefaultConfig(), off.settings.Replica)
+	require.False(t, newProgram(t, "--read-consistency=lease").settings.Replica.ConfirmReads)
+	require.True(t, newProgram(t, "--read-consistency=database").settings.Replica.ConfirmReads)
 	byRevision := newProgram(t, "--auto-compaction-mode=revision", "--auto-compaction-retention=100")
-	c = byRevision.settings.Backend
+	c = byRevision.settings.Replica
 	require.Equal(t, "revision", c.AutoCompaction.Mode)
 	require.EqualValues(t, 100, c.AutoCompaction.Revisions)
 	require.Zero(t, c.AutoCompaction.Retention)

@@ -87,8 +87,8 @@ func openMember(t *testing.T) *prometheus.Registry {
 
 	own := node.DefaultConfig()
 	own.Store, own.Name, own.Version = store, "n1", "test"
-	own.Registerer, own.Backend.Registerer = registry, registry
-	own.Backend.QuotaBytes = 1 << 30 // without a quota there is no metric of it
+	own.Registerer, own.Replica.Registerer = registry, registry
+	own.Replica.QuotaBytes = 1 << 30 // without a quota there is no metric of it
 	n, err := node.Join(ctx, own)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, n.Close(context.WithoutCancel(ctx))) })
@@ -99,7 +99,7 @@ func openMember(t *testing.T) *prometheus.Registry {
 	cfg.Audit, cfg.Name, cfg.ListenClientURLs, cfg.Registry = audited, "n1", []string{"http://127.0.0.1:0"}, registry
 	cfg.PeerURLs = nil
 	cfg.Members, cfg.PeerNode, cfg.Router, cfg.Mover = n.Members(), node.Peer{Node: n}, node.Connection{Node: n}, n
-	s, err := server.New(cfg, n.Backend())
+	s, err := server.New(cfg, n.Replica())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return registry

@@ -20,7 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/load"
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
@@ -60,7 +60,7 @@ type embedded struct {
 
 // startEmbedded starts it with short timeouts if statements fail, and with the default ones if inject is nil.
 func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injector) (e *embedded, err error) {
-	own, cfg := backend.DefaultConfig(), server.DefaultConfig()
+	own, cfg := replica.DefaultConfig(), server.DefaultConfig()
 	if inject != nil {
 		own.RequestTimeout, own.Write.CommitTimeout, cfg.RequestTimeout = faultRequestTimeout, faultCommitTimeout, faultRequestTimeout
 	} else {
@@ -78,7 +78,7 @@ func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injecto
 		return nil, err
 	}
 	own.Logger = discard
-	b, err := backend.Open(ctx, store, own)
+	b, err := replica.Open(ctx, store, own)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

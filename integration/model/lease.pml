@@ -2,7 +2,7 @@
  * A lease of a client: grant, renewals, checkpoints, revocation, new leaders. No lease ends early.
  * docs/model.md explains the model, and has the table of its steps and the code that they stand for.
  *
- * What chain.pml checks is assumed here: only a commit of the newest term takes effect, its outcome becomes
+ * What fence.pml checks is assumed here: only a commit of the newest term takes effect, its outcome becomes
  * known, and Confirm succeeds only if no later leader serves.
  */
 
@@ -18,7 +18,7 @@
 #define reach(k) assert(k)
 
 #define FOLLOW 0
-#define WAITING 1 /* it changed the chain row, and has read the rows of leases */
+#define WAITING 1 /* it changed the fence row, and has read the rows of leases */
 #define LEAD 2
 
 /* Commands of the pipeline; one commit at a time. */
@@ -46,7 +46,7 @@ typedef Node {
 }
 Node node[NODES];
 
-/* The database: the term in the chain row, and the row of the lease. */
+/* The database: the term in the fence row, and the row of the lease. */
 byte term;
 bool row;
 byte rowTime; /* seconds */
@@ -58,7 +58,7 @@ byte promised; /* ticks for which the lease must live yet, because an answer sai
 
 #define ticks(seconds) ((seconds) * SECOND)
 #define over(n) (node[n].expiry == 0)
-/* fence.Authority.Confirm, as chain.pml has it. */
+/* fence.Authority.Confirm, as fence.pml has it. */
 #ifdef NO_CONFIRM
 #define confirmed(n) (node[n].role == LEAD)
 #else
@@ -187,7 +187,7 @@ inline revoke(n) { node[n].op = REVOKE; node[n].value = 0 }
 /* The commit takes effect, if its term is the newest. */
 inline takesEffect(n) {
 	if
-#ifdef NO_CHAIN_CAS
+#ifdef NO_FENCE_CAS
 	:: true ->
 #else
 	:: node[n].term == term ->

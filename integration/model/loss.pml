@@ -1,14 +1,14 @@
 /*
  * A database that loses its newest commits. docs/model.md explains the model.
  *
- * What chain.pml checks is assumed here: a commit is one step, and every node may try to lead at any time.
+ * What fence.pml checks is assumed here: a commit is one step, and every node may try to lead at any time.
  */
 
 #ifndef TERMS
 #define TERMS 3
 #endif
 #ifndef CHANGES
-#define CHANGES 5 /* of the chain row, in one history */
+#define CHANGES 5 /* of the fence row, in one history */
 #endif
 #ifndef LOSSES
 #define LOSSES 1
@@ -41,7 +41,7 @@ typedef Node {
 }
 Node node[NODES];
 
-Chain chain;
+Chain fence;
 Chain past[CHANGES + 1]; /* the values of the row, by sequence */
 byte writer[CHANGES];    /* the term that wrote a revision, as the table has it */
 bool recorded;
@@ -52,15 +52,15 @@ byte i;
 
 inline note(n) {
 	if
-	:: chain.seq > node[n].seen.seq -> node[n].seen.seq = chain.seq
+	:: fence.seq > node[n].seen.seq -> node[n].seen.seq = fence.seq
 	:: else
 	fi;
 	if
-	:: chain.term > node[n].seen.term -> node[n].seen.term = chain.term
+	:: fence.term > node[n].seen.term -> node[n].seen.term = fence.term
 	:: else
 	fi;
 	if
-	:: chain.rev > node[n].seen.rev -> node[n].seen.rev = chain.rev
+	:: fence.rev > node[n].seen.rev -> node[n].seen.rev = fence.rev
 	:: else
 	fi
 }
@@ -77,7 +77,7 @@ inline deposed(n) {
 }
 
 /*
- * Backend.verify compares the newest revision. The chain row may have grown past everything that the node has seen
+ * Backend.verify compares the newest revision. The fence row may have grown past everything that the node has seen
  * there. A commit is told from another one by its term.
  */
 #ifdef NO_CONTENT_CHECK
@@ -92,14 +92,14 @@ inline finds(n) { node[n].seen.seq = BEYOND; stops(n) }
 inline shows(n) {
 	for (i : 1 .. CHANGES - 1) {
 		if
-		:: i <= node[n].front && i <= chain.rev -> assert(termLost || node[n].view[i] == writer[i])
-		:: i > node[n].front && i <= chain.rev -> node[n].view[i] = writer[i]
+		:: i <= node[n].front && i <= fence.rev -> assert(termLost || node[n].view[i] == writer[i])
+		:: i > node[n].front && i <= fence.rev -> node[n].view[i] = writer[i]
 		:: else
 		fi
 	}
 	i = 0;
 	if
-	:: chain.rev > node[n].front -> node[n].front = chain.rev
+	:: fence.rev > node[n].front -> node[n].front = fence.rev
 	:: else
 	fi
 }
@@ -107,12 +107,12 @@ inline shows(n) {
 #ifdef NO_LOSS_CHECK
 #define lostSeen(n) false
 #else
-#define lostSeen(n) older(node[n].seen, chain)
+#define lostSeen(n) older(node[n].seen, fence)
 #endif
 #ifdef NO_LOST_ROW
 #define lossRecorded false
 #else
-#define lossRecorded (recorded && older(lost, chain))
+#define lossRecorded (recorded && older(lost, fence))
 #endif
 
 /* fence.CheckLost, before Take and before a replica is brought up to date */
@@ -124,21 +124,21 @@ inline check(n) {
 }
 
 /* fence.Take */
-#define canTake(n) (node[n].checked && !node[n].leads && chain.term < TERMS && chain.seq < CHANGES)
+#define canTake(n) (node[n].checked && !node[n].leads && fence.term < TERMS && fence.seq < CHANGES)
 inline take(n) {
 	node[n].checked = false;
 	if
 	:: lostSeen(n) -> stops(n); reach(3)
 	:: else ->
-		chain.seq++; chain.term++;
-		copy(past[chain.seq], chain);
+		fence.seq++; fence.term++;
+		copy(past[fence.seq], fence);
 		if
 		:: replaced(n) -> finds(n); reach(9)
 		:: else ->
-			copy(node[n].held, chain);
+			copy(node[n].held, fence);
 			note(n);
 			shows(n);
-			node[n].term = chain.term;
+			node[n].term = fence.term;
 			node[n].follows = false;
 			node[n].leads = true
 		fi
@@ -149,22 +149,22 @@ inline take(n) {
 inline judge(n) {
 	if
 	:: lostSeen(n) -> stops(n); reach(4)
-	:: !lostSeen(n) && chain.term > node[n].held.term -> deposed(n); reach(5)
+	:: !lostSeen(n) && fence.term > node[n].held.term -> deposed(n); reach(5)
 	:: else ->
-		assert(!older(node[n].seen, chain)) /* an answer knows everything that its node has seen */
+		assert(!older(node[n].seen, fence)) /* an answer knows everything that its node has seen */
 	fi
 }
 
-/* fence.Hold.Commit; a conflict is settled and judged. */
+/* fence.Holder.Commit; a conflict is settled and judged. */
 inline commit(n) {
 	if
-	:: chain.seq == node[n].held.seq && chain.term == node[n].held.term ->
-		chain.seq++; chain.rev++;
+	:: fence.seq == node[n].held.seq && fence.term == node[n].held.term ->
+		fence.seq++; fence.rev++;
 		/* What a stopped node has recorded is not replaced by a leader that looked at the record. */
-		assert(node[n].late || !recorded || chain.rev > lost.rev);
-		writer[chain.rev] = chain.term;
-		copy(past[chain.seq], chain);
-		copy(node[n].held, chain);
+		assert(node[n].late || !recorded || fence.rev > lost.rev);
+		writer[fence.rev] = fence.term;
+		copy(past[fence.seq], fence);
+		copy(node[n].held, fence);
 		note(n);
 		shows(n)
 	:: else -> judge(n)
@@ -178,15 +178,15 @@ inline catchUp(n) {
 	:: lostSeen(n) -> stops(n); reach(6)
 	:: !lostSeen(n) && replaced(n) -> finds(n); reach(1)
 	:: else ->
-		assert(!older(node[n].seen, chain));
+		assert(!older(node[n].seen, fence));
 		note(n);
 		shows(n);
-		node[n].term = chain.term
+		node[n].term = fence.term
 	fi
 }
 
 /* Position: a leader that finds its value in the row answers. */
-#define answers(m) (node[m].leads && chain.seq == node[m].held.seq && chain.term == node[m].held.term)
+#define answers(m) (node[m].leads && fence.seq == node[m].held.seq && fence.term == node[m].held.term)
 
 /* The first update of a feed. Backend.Verify */
 #define canFollow(n, m) (answers(m) && !node[n].leads && !node[n].stopped && !node[n].follows && node[n].front <= node[m].front)
@@ -237,10 +237,10 @@ inline ask(n, m) {
 }
 
 /* What n has shown is not in the table. */
-#define knowsLost(n) (node[n].front > 0 && (node[n].front > chain.rev || node[n].view[node[n].front] != writer[node[n].front]))
+#define knowsLost(n) (node[n].front > 0 && (node[n].front > fence.rev || node[n].view[node[n].front] != writer[node[n].front]))
 
 /*
- * fence.LossRecorder. Its commit proves that the chain row is older, or a revision does once the row has grown. Then the lost
+ * fence.LossRecorder. Its commit proves that the fence row is older, or a revision does once the row has grown. Then the lost
  * row has a sequence that no leader reaches.
  */
 inline record(n) {
@@ -298,11 +298,11 @@ inline restart(n) {
 /* The database loses its newest commits: an asynchronous replica became the primary, or a backup was restored. */
 inline lose(s) {
 	losses++;
-	termLost = past[s].term != chain.term;
-	copy(chain, past[s]);
+	termLost = past[s].term != fence.term;
+	copy(fence, past[s]);
 	for (i : 1 .. CHANGES - 1) {
 		if
-		:: i > chain.rev -> writer[i] = 0
+		:: i > fence.rev -> writer[i] = 0
 		:: else
 		fi
 	}
@@ -313,7 +313,7 @@ proctype Process(byte n) {
 	do
 	:: atomic { !node[n].leads && !node[n].stopped && !node[n].checked -> check(n) }
 	:: atomic { canTake(n) -> take(n) }
-	:: atomic { node[n].leads && chain.seq < CHANGES && chain.rev < CHANGES - 1 -> commit(n) }
+	:: atomic { node[n].leads && fence.seq < CHANGES && fence.rev < CHANGES - 1 -> commit(n) }
 	:: atomic { node[n].leads -> judge(n) }
 	:: atomic { node[n].leads && lossRecorded -> stops(n); reach(8) } /* Authority.Watch */
 	:: atomic { node[n].leads -> deposed(n) }
@@ -330,7 +330,7 @@ proctype Process(byte n) {
 }
 
 /* No leader outgrows what a node knows of a loss once the node has reported it. */
-#define forgotten(n) (node[n].done && !termLost && knowsLost(n) && !(recorded && older(lost, chain)))
+#define forgotten(n) (node[n].done && !termLost && knowsLost(n) && !(recorded && older(lost, fence)))
 proctype Invariant() {
 	atomic { forgotten(0) || forgotten(1) -> assert(false) }
 }
@@ -339,8 +339,8 @@ proctype Database() {
 	byte s;
 	do
 	:: atomic {
-		losses < LOSSES && chain.seq > 1 ->
-		select(s : 1 .. chain.seq - 1);
+		losses < LOSSES && fence.seq > 1 ->
+		select(s : 1 .. fence.seq - 1);
 		lose(s);
 		s = 0
 	}
@@ -349,8 +349,8 @@ proctype Database() {
 
 init {
 	atomic {
-		chain.seq = 1;
-		copy(past[1], chain);
+		fence.seq = 1;
+		copy(past[1], fence);
 		run Process(0);
 		run Process(1);
 		run Database();

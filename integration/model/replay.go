@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 )
 
 // most is how many nodes replay.pml has.
@@ -19,8 +19,8 @@ const most = 3
 type record struct {
 	kind, node int
 	at         time.Duration
-	value      coder.Chain
-	expected   coder.Chain
+	value      coder.FenceToken
+	expected   coder.FenceToken
 	arg        int
 	step       int // index of the step that the record is made from
 }
@@ -48,20 +48,20 @@ const (
 )
 
 // results are the results of an answer, as in replay.pml.
-var results = map[protocol.Result]int{protocol.Written: 1, protocol.Conflict: 2, protocol.Refused: 3, protocol.Unknown: 4}
+var results = map[steptrace.Result]int{steptrace.Written: 1, steptrace.Conflict: 2, steptrace.Refused: 3, steptrace.Unknown: 4}
 
 // statements are the kinds of steps that send one; pairs those that begin at one time and are over at another.
 var (
-	statements = map[protocol.Kind]int{protocol.Take: takes, protocol.Commit: commits, protocol.Raise: raises, protocol.Resign: resigns}
-	pairs      = map[protocol.Kind][2]int{
-		protocol.Open: {opens, opened}, protocol.Settle: {settles, settled}, protocol.Look: {looks, looked},
-		protocol.Find: {finds, found}, protocol.Read: {reads, hasRead},
+	statements = map[steptrace.Kind]int{steptrace.Take: takes, steptrace.Commit: commits, steptrace.Raise: raises, steptrace.Resign: resigns}
+	pairs      = map[steptrace.Kind][2]int{
+		steptrace.Open: {opens, opened}, steptrace.Settle: {settles, settled}, steptrace.Look: {looks, looked},
+		steptrace.Find: {finds, found}, steptrace.Read: {reads, hasRead},
 	}
 )
 
 // table is a run as records, in the order of time.
 type table struct {
-	first   coder.Chain // the chain row before
+	first   coder.FenceToken // the fence row before
 	nodes   []string
 	records []record
 	reads   int // reads that are validated
@@ -69,8 +69,8 @@ type table struct {
 
 // newTable makes records of steps, which must be in the order of time. Steps after a Stop are left out: those of its node
 // are missing. A beginning of a run is a run.
-func newTable(steps []protocol.Step) (*table, error) {
-	if i := slices.IndexFunc(steps, func(s protocol.Step) bool { return s.Kind == protocol.Stop }); i >= 0 {
+func newTable(steps []steptrace.Step) (*table, error) {
+	if i := slices.IndexFunc(steps, func(s steptrace.Step) bool { return s.Kind == steptrace.Stop }); i >= 0 {
 		steps = steps[:i]
 	}
 	t := &table{}
@@ -79,16 +79,16 @@ func newTable(steps []protocol.Step) (*table, error) {
 	}
 	shownUpTo := make([]int64, len(t.nodes))
 	for i, s := range steps {
-		r := record{node: slices.Index(t.nodes, s.Node), at: s.At, value: s.Chain, expected: s.Expected, step: i}
+		r := record{node: slices.Index(t.nodes, s.Node), at: s.At, value: s.Token, expected: s.Expected, step: i}
 		if r.value.Revision == 0 {
 			r.value.Revision = s.Revision
 		}
 		switch {
-		case s.Kind == protocol.Find && s.Revision <= shownUpTo[r.node]:
+		case s.Kind == steptrace.Find && s.Revision <= shownUpTo[r.node]:
 			continue // nothing new
-		case s.Kind == protocol.Open:
+		case s.Kind == steptrace.Open:
 			shownUpTo[r.node] = 0
-		case s.Kind == protocol.Shown:
+		case s.Kind == steptrace.Shown:
 			shownUpTo[r.node] = s.Revision
 		}
 		switch {
@@ -101,16 +101,16 @@ func newTable(steps []protocol.Step) (*table, error) {
 				r.arg = 1
 			}
 			t.records = append(t.records, begins)
-		case s.Kind == protocol.Answer:
+		case s.Kind == steptrace.Answer:
 			r.kind, r.arg = answer, results[s.Result]
-			if s.Result == protocol.Conflict && !isSettled(steps[i+1:], s.Node) {
-				r.arg = results[protocol.Refused]
+			if s.Result == steptrace.Conflict && !isSettled(steps[i+1:], s.Node) {
+				r.arg = results[steptrace.Refused]
 			}
-		case s.Kind == protocol.Lead:
+		case s.Kind == steptrace.Lead:
 			r.kind = leads
-		case s.Kind == protocol.Show:
+		case s.Kind == steptrace.Show:
 			r.kind = shows
-		case s.Kind == protocol.Shown:
+		case s.Kind == steptrace.Shown:
 			r.kind = shown
 		default:
 			return nil, fmt.Errorf("step %d of the run has the unknown kind %q", i, s.Kind)
@@ -122,35 +122,35 @@ func newTable(steps []protocol.Step) (*table, error) {
 	return t, t.check()
 }
 
-// isSettled reports whether the node's next step about the chain row settles a commit that conflicted. A pipeline that
+// isSettled reports whether the node's next step about the fence row settles a commit that conflicted. A pipeline that
 // expected the conflict of another row does not.
-func isSettled(next []protocol.Step, node string) bool {
+func isSettled(next []steptrace.Step, node string) bool {
 	for _, s := range next {
 		if s.Node != node {
 			continue
 		}
 		switch s.Kind {
-		case protocol.Commit:
+		case steptrace.Commit:
 			return false
-		case protocol.Settle, protocol.Take, protocol.Resign, protocol.Open:
+		case steptrace.Settle, steptrace.Take, steptrace.Resign, steptrace.Open:
 			return true
 		}
 	}
 	return true
 }
 
-// findNodes finds the nodes and the first value of the chain row. The node that changes it first is the first one, as
+// findNodes finds the nodes and the first value of the fence row. The node that changes it first is the first one, as
 // in the model.
-func (t *table) findNodes(steps []protocol.Step) error {
+func (t *table) findNodes(steps []steptrace.Step) error {
 	for _, s := range steps {
-		if s.Kind == protocol.Take {
+		if s.Kind == steptrace.Take {
 			t.nodes = []string{s.Node}
 			t.first = s.Expected
 			break
 		}
 	}
-	if t.first == (coder.Chain{}) {
-		t.first = coder.Chain{Revision: 1, Attempt: -1} // no row, and no leader before
+	if t.first == (coder.FenceToken{}) {
+		t.first = coder.FenceToken{Revision: 1, Attempt: -1} // no row, and no leader before
 	}
 	for _, s := range steps {
 		if !slices.Contains(t.nodes, s.Node) {
@@ -186,13 +186,13 @@ func (t *table) thinReads() {
 	})
 }
 
-// resigned is the attempt number of a leader that has stopped, as in chain.pml.
+// resigned is the attempt number of a leader that has stopped, as in fence.pml.
 const resigned = 255
 
 // check reports values that are too large for the model.
 func (t *table) check() error {
 	for _, r := range t.records {
-		for _, c := range []coder.Chain{r.value, r.expected} {
+		for _, c := range []coder.FenceToken{r.value, r.expected} {
 			if max(c.Sequence, c.Term, c.Revision) > math.MaxInt32 || c.Attempt >= resigned {
 				return fmt.Errorf("%+v is too large for the model", c)
 			}
@@ -201,7 +201,7 @@ func (t *table) check() error {
 	return nil
 }
 
-func attempt(c coder.Chain) int64 {
+func attempt(c coder.FenceToken) int64 {
 	if c.IsResigned() {
 		return resigned
 	}

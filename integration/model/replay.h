@@ -26,7 +26,7 @@ static int next(FILE *f, struct record *r) {
 		&r->arg, &r->elapsed) == 10;
 }
 
-/* The first line has the value of the chain row before the first record. */
+/* The first line has the value of the fence row before the first record. */
 static void load(void) {
 	struct record r;
 	int room = 0;

@@ -1,5 +1,5 @@
 /*
- * The steps of a run that was recorded, taken one by one in the model of chain.pml. docs/model.md explains it.
+ * The steps of a run that was recorded, taken one by one in the model of fence.pml. docs/model.md explains it.
  *
  * The steps are in a table (replay.h). What the database does is not in it, nor when exactly a step took effect: the
  * processes Hidden and Late do that at any time that the records allow, and Spin searches for one way to the end.
@@ -22,7 +22,7 @@
 
 
 /*
- * What the model does not allow ends this way through the records, with a reason: the line of chain.pml that has the
+ * What the model does not allow ends this way through the records, with a reason: the line of fence.pml that has the
  * property, or one of the conditions below.
  */
 #define stop(reason) c_code { refused_because(reason); }; dead = true; false
@@ -52,7 +52,7 @@
 #define LEASE_AND_NEWER 21
 #define TOO_MANY_LATE 22
 
-#include "chain.pml"
+#include "fence.pml"
 
 #define TAKE 4 /* a statement, like COMMIT */
 
@@ -174,7 +174,7 @@ inline answered() {
 	:: arg == CONFLICTED ->
 		need(node[w].ans != OK, WAS_EXECUTED);
 		if
-		:: node[w].s.op == COMMIT -> unknown(w, true) /* of the chain row, or of another row */
+		:: node[w].s.op == COMMIT -> unknown(w, true) /* of the fence row, or of another row */
 		:: else ->
 			need(node[w].ans == CONFLICT, DID_NOT_CONFLICT);
 			drop(w)
@@ -293,18 +293,18 @@ proctype Hidden(byte n) provided (!dead) {
 	:: atomic { node[n].s.op == TAKE && node[n].ans == SENT && !matches(node[n].s) -> node[n].ans = CONFLICT }
 	:: atomic { node[n].s.op == TAKE && node[n].ans == SENT && matches(node[n].s) && canTake(n) ->
 		take(n);
-		need(same(node[n].s.val, chain), NOT_NEXT);
+		need(same(node[n].s.val, fence), NOT_NEXT);
 		node[n].ans = OK }
 	:: atomic { node[n].s.op != TAKE && sent[n] && canExecute(n) -> execute(node[n].s, node[n].ans); observe() }
 
-	:: atomic { does(n, SETTLES) && canSettle(n) && same(chain, pending[n].val) -> settle(n); done(n) }
-	:: atomic { node[n].look == 1 && same(chain, lookVal[n]) -> lookAnswers(n) }
+	:: atomic { does(n, SETTLES) && canSettle(n) && same(fence, pending[n].val) -> settle(n); done(n) }
+	:: atomic { node[n].look == 1 && same(fence, lookVal[n]) -> lookAnswers(n) }
 	:: atomic { lookOver[n] -> lookOver[n] = false; finishLook(n) }
 	:: atomic { node[n].role == OVER && idle(n) && !lookOver[n] -> node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }
 
 	:: atomic { does(n, OPENS) -> restart(n); need(node[n].found == target, NOT_IN_ROW); done(n) }
-	:: atomic { does(n, FINDS) && chain.rev == target && canFind(n) -> find(n); done(n) }
-	:: atomic { does(n, FINDS) && chain.rev == target -> done(n) } /* it remembers another one */
+	:: atomic { does(n, FINDS) && fence.rev == target && canFind(n) -> find(n); done(n) }
+	:: atomic { does(n, FINDS) && fence.rev == target -> done(n) } /* it remembers another one */
 
 	:: atomic { does(n, SHOWS) && node[n].unshown -> publish(n); done(n) }
 	:: atomic { does(n, SHOWS) && canLead(n) && target <= node[n].held.rev -> shows(n, target); done(n) }
@@ -326,7 +326,7 @@ proctype Late(byte k) provided (!dead) {
 init {
 	byte i;
 	atomic {
-		c_code { load(); now.chain.seq = first.seq; now.chain.term = first.term; now.chain.rev = first.rev; now.chain.att = first.att; };
+		c_code { load(); now.fence.seq = first.seq; now.fence.term = first.term; now.fence.rev = first.rev; now.fence.att = first.att; };
 		run Records();
 		for (i : 0 .. NODES - 1) { run GivesUp(i) }
 		i = 0;

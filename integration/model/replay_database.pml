@@ -1,7 +1,7 @@
-/* What chain.pml says about the database, for runs of any length: see replay.pml. */
+/* What fence.pml says about the database, for runs of any length: see replay.pml. */
 
 /* A batch has any number of revisions: those after the newest one. */
-inline writes(X) { need(X.val.rev > chain.rev, NOT_NEXT) }
+inline writes(X) { need(X.val.rev > fence.rev, NOT_NEXT) }
 
 inline nextBatch() {
 	batches = (batches % BATCHES) + 1;
@@ -9,12 +9,12 @@ inline nextBatch() {
 	refused = refused & ~bit(batches)
 }
 
-/* As in chain.pml. Statements that can no longer take effect, or are on their way already, take no room. */
+/* As in fence.pml. Statements that can no longer take effect, or are on their way already, take no room. */
 inline postpone(X) {
 	room = LATE;
 	for (m : 0 .. LATE - 1) {
 		if
-		:: late[m].op != NONE && late[m].oseq != chain.seq -> clear(late[m])
+		:: late[m].op != NONE && late[m].oseq != fence.seq -> clear(late[m])
 		:: else
 		fi;
 		if
@@ -26,7 +26,7 @@ inline postpone(X) {
 		fi
 	}
 	if
-	:: room > LATE || X.oseq != chain.seq
+	:: room > LATE || X.oseq != fence.seq
 	:: else ->
 		need(room < LATE, TOO_MANY_LATE);
 		late[room].op = X.op; late[room].oseq = X.oseq; late[room].oterm = X.oterm;

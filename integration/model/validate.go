@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -77,11 +77,11 @@ type Account struct {
 
 // Refusal is the first step of a run that the model does not allow, whatever the database did in between.
 type Refusal struct {
-	Step protocol.Step
+	Step steptrace.Step
 	// At is the time since the first step of the run.
 	At time.Duration
 	// Before are the last steps before it.
-	Before []protocol.Step
+	Before []steptrace.Step
 	// Reasons say what the model demands there. Several are for different courses of events.
 	Reasons []string
 }
@@ -97,7 +97,7 @@ func (r *Refusal) Error() string {
 
 // Validate takes the steps of a run in the model. Steps must be in the order of time, as Read returns them. Errors:
 // *Refusal, or that the run could not be validated.
-func (r *Replay) Validate(ctx context.Context, steps []protocol.Step) (Account, error) {
+func (r *Replay) Validate(ctx context.Context, steps []steptrace.Step) (Account, error) {
 	t, err := newTable(steps)
 	if err != nil {
 		return Account{}, err
@@ -135,24 +135,24 @@ func (r *Replay) Validate(ctx context.Context, steps []protocol.Step) (Account, 
 const contextSteps = 20
 
 // refusal explains the report of replay.h: the number of a record and reasons.
-func (t *table) refusal(steps []protocol.Step, numbers []string) error {
+func (t *table) refusal(steps []steptrace.Step, numbers []string) error {
 	at, err := strconv.Atoi(numbers[0])
 	if err != nil || at < 0 || at >= len(t.records) {
 		return fmt.Errorf("the search reports record %q", numbers[0])
 	}
 	step := t.records[at].step
 	r := &Refusal{Step: steps[step], At: t.records[at].at - t.records[0].at, Before: steps[max(0, step-contextSteps):step]}
-	chain, err := sources.ReadFile("chain.pml")
+	token, err := sources.ReadFile("fence.pml")
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(string(chain), "\n")
+	lines := strings.Split(string(token), "\n")
 	for _, n := range numbers[1:] {
 		switch reason, err := strconv.Atoi(n); {
 		case err != nil || reason > len(lines):
 			return fmt.Errorf("the search reports the reason %q", n)
 		case reason > 0:
-			r.Reasons = append(r.Reasons, fmt.Sprintf("chain.pml:%d: %s", reason, strings.TrimSpace(lines[reason-1])))
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fence.pml:%d: %s", reason, strings.TrimSpace(lines[reason-1])))
 		default:
 			r.Reasons = append(r.Reasons, conditions[-reason])
 		}
@@ -164,18 +164,18 @@ func (t *table) refusal(steps []protocol.Step, numbers []string) error {
 var conditions = map[int]string{
 	1:  "the node has not finished the commit before",
 	2:  "the node does not lead",
-	3:  "the node did not write, or take, the value of the chain row that it builds on",
-	4:  "the value of the chain row is not the next one",
+	3:  "the node did not write, or take, the value of the fence row that it builds on",
+	4:  "the value of the fence row is not the next one",
 	5:  "the node already leads",
 	6:  "the node waits for no answer",
-	7:  "the chain row cannot have been as the statement expects, so the statement cannot have been carried out",
+	7:  "the fence row cannot have been as the statement expects, so the statement cannot have been carried out",
 	8:  "the statement was carried out",
-	9:  "the chain row was as the statement expects, so the statement cannot have conflicted",
-	10: "the node has not taken the chain row, or gave up",
+	9:  "the fence row was as the statement expects, so the statement cannot have conflicted",
+	10: "the node has not taken the fence row, or gave up",
 	11: "the read lease of the leader before may still be valid",
 	12: "the node does not show everything that was committed before its term",
 	13: "the node has not found out that it must raise the attempt number",
-	14: "the chain row cannot have held that value in the meantime",
+	14: "the fence row cannot have held that value in the meantime",
 	15: "no commit of the node is known to be written and not shown",
 	16: "no other node has shown that revision, and it was not found in the table long enough before",
 	17: "some client could know a newer revision when the read began",
@@ -187,8 +187,8 @@ var conditions = map[int]string{
 }
 
 // Describe says in words what a step does.
-func Describe(s protocol.Step) string {
-	value := func(c coder.Chain) string {
+func Describe(s steptrace.Step) string {
+	value := func(c coder.FenceToken) string {
 		text := fmt.Sprintf("revision %d, term %d, sequence %d", c.Revision, c.Term, c.Sequence)
 		switch {
 		case c.IsResigned():
@@ -199,31 +199,31 @@ func Describe(s protocol.Step) string {
 		return text
 	}
 	switch s.Kind {
-	case protocol.Open:
+	case steptrace.Open:
 		return fmt.Sprintf("starts, and has found revision %d", s.Revision)
-	case protocol.Take:
-		return fmt.Sprintf("takes the chain row (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
-	case protocol.Commit:
-		return fmt.Sprintf("sends a commit (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
-	case protocol.Raise:
-		return fmt.Sprintf("sends a raise (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
-	case protocol.Resign:
-		return fmt.Sprintf("resigns (%s) after sequence %d", value(s.Chain), s.Expected.Sequence)
-	case protocol.Answer:
+	case steptrace.Take:
+		return fmt.Sprintf("takes the fence row (%s) after sequence %d", value(s.Token), s.Expected.Sequence)
+	case steptrace.Commit:
+		return fmt.Sprintf("sends a commit (%s) after sequence %d", value(s.Token), s.Expected.Sequence)
+	case steptrace.Raise:
+		return fmt.Sprintf("sends a raise (%s) after sequence %d", value(s.Token), s.Expected.Sequence)
+	case steptrace.Resign:
+		return fmt.Sprintf("resigns (%s) after sequence %d", value(s.Token), s.Expected.Sequence)
+	case steptrace.Answer:
 		return fmt.Sprintf("learns that its statement is %s", s.Result)
-	case protocol.Lead:
-		return fmt.Sprintf("begins to lead (%s)", value(s.Chain))
-	case protocol.Settle:
-		return fmt.Sprintf("settles a commit, and has found %s", value(s.Chain))
-	case protocol.Look:
-		return fmt.Sprintf("has looked at the chain row, and found %s", value(s.Chain))
-	case protocol.Find:
+	case steptrace.Lead:
+		return fmt.Sprintf("begins to lead (%s)", value(s.Token))
+	case steptrace.Settle:
+		return fmt.Sprintf("settles a commit, and has found %s", value(s.Token))
+	case steptrace.Look:
+		return fmt.Sprintf("has looked at the fence row, and found %s", value(s.Token))
+	case steptrace.Find:
 		return fmt.Sprintf("has found revision %d in the table", s.Revision)
-	case protocol.Show:
+	case steptrace.Show:
 		return fmt.Sprintf("makes revision %d readable", s.Revision)
-	case protocol.Shown:
+	case steptrace.Shown:
 		return fmt.Sprintf("has made revision %d readable", s.Revision)
-	case protocol.Read:
+	case steptrace.Read:
 		return fmt.Sprintf("has answered a read, begun %s before, at revision %d", (s.At - s.Began).Round(time.Microsecond), s.Revision)
 	default:
 		return string(s.Kind)
@@ -232,8 +232,8 @@ func Describe(s protocol.Step) string {
 
 // Read reads files of steps, of one or several nodes each, and returns their steps in the order of time. The clocks of
 // the nodes must be the same. The last line of a process that was killed may be incomplete, and is then left out.
-func Read(files ...string) ([]protocol.Step, error) {
-	var all []protocol.Step
+func Read(files ...string) ([]steptrace.Step, error) {
+	var all []steptrace.Step
 	for _, name := range files {
 		content, err := os.ReadFile(name)
 		if err != nil {
@@ -250,17 +250,17 @@ func Read(files ...string) ([]protocol.Step, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b protocol.Step) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(all, func(a, b steptrace.Step) int { return cmp.Compare(a.At, b.At) })
 	return all, nil
 }
 
 // decode decodes a line. It may begin with an incomplete one of a process that was killed before another one wrote.
-func decode(line []byte) (s protocol.Step, err error) {
+func decode(line []byte) (s steptrace.Step, err error) {
 	if err = json.Unmarshal(line, &s); err == nil {
 		return s, nil
 	}
 	if i := bytes.LastIndex(line, []byte(`{"node":`)); i > 0 {
-		s = protocol.Step{}
+		s = steptrace.Step{}
 		if json.Unmarshal(line[i:], &s) == nil {
 			return s, nil
 		}

@@ -366,7 +366,7 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 	if c.refused(err) {
 		c.recorder.Finish(op, history.Denied, 0, nil, err)
 	} else if err != nil {
-		op.MaxRevision = c.w.chain().Revision
+		op.MaxRevision = c.w.token().Revision
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 	} else {
 		revision, outcome := strip(answer), history.NotApplied

@@ -42,7 +42,7 @@ type trouble struct {
 	readOnly bool          // an error before the database has a commit
 	answer   time.Duration // the longest that some answers to commits take
 	read     time.Duration // the longest that some other answers take
-	chain    bool          // no answer to reads of the chain row alone
+	token    bool          // no answer to reads of the fence row alone
 	list     time.Duration // the longest that answers to lists take
 	removal  time.Duration // how late the removals of compacted rows reach the database
 }
@@ -83,7 +83,7 @@ type statementKind int
 const (
 	query   statementKind = iota
 	listing               // a query that reads keys for a client
-	chain                 // a query of the chain row alone
+	token                 // a query of the fence row alone
 	change                // it commits
 	removal               // a commit that removes compacted rows, and does nothing else
 )
@@ -166,7 +166,7 @@ func (s *session) draw(kind statementKind) fate {
 	if late > 0 && r.IntN(3) == 0 {
 		f.back += time.Duration(r.Int64N(int64(late)))
 	}
-	if kind == chain && t.chain {
+	if kind == token && t.token {
 		f.kind = hanging
 	}
 	if down > 0 || t.readOnly && kind.commits() {
@@ -367,8 +367,8 @@ func (s *session) GetPartitions(ctx context.Context, start, end []byte) ([]sqlst
 func (s *session) Get(ctx context.Context, key []byte) ([]byte, error) {
 	key = bytes.Clone(key)
 	kind := query
-	if bytes.Equal(key, coder.ChainKey()) {
-		kind = chain
+	if bytes.Equal(key, coder.FenceKey()) {
+		kind = token
 	}
 	return statement(ctx, s, kind, "get", func() ([]byte, error) { return s.d.store.Get(context.Background(), key) })
 }

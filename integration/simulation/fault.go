@@ -119,7 +119,7 @@ func (w *world) cause(cl *clients, f Fault) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
 			if leads := from.running(); leads != nil {
-				w.trace(from.name, "moved to %s: %v", name, leads.MoveLeader(ctx, to.Backend().MemberID()))
+				w.trace(from.name, "moved to %s: %v", name, leads.MoveLeader(ctx, to.Replica().MemberID()))
 			}
 		}
 	}

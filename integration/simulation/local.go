@@ -9,13 +9,13 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	hub "github.com/sqlbrain/sqlbrain/watch"
 )
 
 // observe reads the events of a node from inside its process, where no simulated time is between the publication of an
 // event and its receiver: by then readers must see the revision of the event. It returns when ctx ends.
-func (m *machine) observe(ctx context.Context, p *process, b *backend.Backend) {
+func (m *machine) observe(ctx context.Context, p *process, b *replica.Replica) {
 	s := b.Hub().NewStream()
 	defer s.Close()
 	s.Create(hub.Permitted, hub.CreateRequest{Key: []byte{0}, End: []byte{0}})
@@ -41,13 +41,13 @@ func (m *machine) look() {
 	if m.node == nil {
 		return
 	}
-	shown, compacted := m.node.Backend().Revision(), m.node.Backend().CompactRevision()
+	shown, compacted := m.node.Replica().Revision(), m.node.Replica().CompactRevision()
 	if shown < m.shown || compacted < m.compacted {
 		m.w.fail("%s shows revision %d, and knows of a compaction at %d; it was at %d and %d", m.name, shown, compacted, m.shown, m.compacted)
 	}
 	m.shown, m.compacted = shown, compacted
 	if users := m.w.directory; users != nil {
-		if version := m.node.Backend().AuthRows().Version; version < users.required(shown) {
+		if version := m.node.Replica().AuthRows().Version; version < users.required(shown) {
 			m.w.fail("%s shows revision %d, and knows users and roles of version %d; they were at %d before", m.name, shown, version, users.required(shown))
 		}
 	}
@@ -76,7 +76,7 @@ func (m *machine) openLocal(ctx context.Context) (*localStream, error) {
 	if m.node == nil || m.proc.dead() {
 		return nil, errGone
 	}
-	s := m.node.Backend().Hub().NewStream()
+	s := m.node.Replica().Hub().NewStream()
 	context.AfterFunc(ctx, s.Close)
 	return &localStream{ctx, m.proc, s}, nil
 }

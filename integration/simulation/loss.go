@@ -42,7 +42,7 @@ func (w *world) lose(cl *clients, age time.Duration, rnd *rand.Rand) {
 		w.fail("loss of commits: %v", err)
 		return
 	}
-	l.left = w.chain().Revision
+	l.left = w.token().Revision
 	w.trace(databaseHost, "lost what follows revision %d; clients know revision %d", l.left, l.newest)
 	w.mu.Lock()
 	w.lost = l
@@ -55,7 +55,7 @@ func (w *world) rejoin(name string) {
 	m.halt()
 	m.launch()
 	for end := time.Now().Add(recoveryTime); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if n := m.running(); n != nil && n.Backend().Leader() != 0 {
+		if n := m.running(); n != nil && n.Replica().Leader() != 0 {
 			return
 		}
 	}
@@ -67,11 +67,11 @@ type course struct {
 	rejoins   bool   // the node that will know the loss alone starts again before, which the database then forgets
 	successor string // takes the lead before, which the database then forgets; "": the leader does not change
 	recovered bool   // the table is recovered before the node looks at it
-	// until is how far the chain row gets, once there is a leader, before the node hangs no longer; nil: it does not matter.
-	// known is the chain row as the node knows it.
-	until func(chain, known coder.Chain) bool
+	// until is how far the fence row gets, once there is a leader, before the node hangs no longer; nil: it does not matter.
+	// known is the fence row as the node knows it.
+	until func(token, known coder.FenceToken) bool
 
-	// What follows lasts for most; with hidden, only until the chain row hides the loss. 0: until the loss is judged.
+	// What follows lasts for most; with hidden, only until the fence row hides the loss. 0: until the loss is judged.
 	others     trouble // of the other nodes' statements
 	statements trouble // of the node's statements
 	apart      int     // the node reaches no other node: 1, or 0
@@ -79,9 +79,9 @@ type course struct {
 	hidden     bool
 }
 
-// outgrown reports whether the chain row does not show that the database has lost what the node knows.
-func outgrown(chain, known coder.Chain) bool {
-	return chain.Revision > known.Revision && chain.Sequence > known.Sequence
+// outgrown reports whether the fence row does not show that the database has lost what the node knows.
+func outgrown(token, known coder.FenceToken) bool {
+	return token.Revision > known.Revision && token.Sequence > known.Sequence
 }
 
 // anyCourse draws the course of a replacement at a node.
@@ -91,12 +91,12 @@ func anyCourse(rnd *rand.Rand) (c course) {
 		c.successor = nodes[rnd.IntN(len(nodes))]
 	}
 	c.recovered = rnd.IntN(4) == 0
-	// Often until the chain row does not show the loss, else until there is a leader.
+	// Often until the fence row does not show the loss, else until there is a leader.
 	hides := rnd.IntN(3) > 0
 	if hides {
 		c.until = outgrown
 	}
-	// The node may have trouble with its statements, or write nothing before the chain row has outgrown the loss. It may
+	// The node may have trouble with its statements, or write nothing before the fence row has outgrown the loss. It may
 	// also reach no other node.
 	c.statements, c.most = []trouble{{}, {before: 300}, {readOnly: true}}[rnd.IntN(3)], time.Second
 	if c.statements.readOnly && !hides {
@@ -114,18 +114,18 @@ func (w *world) courseOf(kind Kind, node string, rnd *rand.Rand) course {
 		successor := slices.IndexFunc(nodes, func(other string) bool { return other != node && (leader == nil || other != leader.name) })
 		return course{successor: nodes[successor], until: outgrown, statements: trouble{before: 400}, most: 3 * time.Second}
 	case Even:
-		reached := func(chain, known coder.Chain) bool {
-			return chain.Revision >= known.Revision && chain.Sequence >= known.Sequence
+		reached := func(token, known coder.FenceToken) bool {
+			return token.Revision >= known.Revision && token.Sequence >= known.Sequence
 		}
 		return course{until: reached, others: trouble{readOnly: true}, statements: trouble{before: 400}, most: 2 * time.Second}
 	case Overtake:
 		near := 10 + rnd.Int64N(90)
-		reached := func(chain, known coder.Chain) bool {
-			return chain.Term > known.Term && chain.Revision+near >= known.Revision
+		reached := func(token, known coder.FenceToken) bool {
+			return token.Term > known.Term && token.Revision+near >= known.Revision
 		}
 		return course{until: reached, others: trouble{read: 3 * time.Second}, most: time.Second}
 	case Unread:
-		return course{statements: trouble{chain: true}, apart: 1}
+		return course{statements: trouble{token: true}, apart: 1}
 	}
 	return anyCourse(rnd)
 }
@@ -146,8 +146,8 @@ func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 	}
 	time.Sleep(age)
 	w.network.stall(name, 1)
-	status := w.machines[name].running().Backend().Status()
-	known := coder.Chain{Term: status.Term, Revision: status.Revision, Sequence: status.Sequence}
+	status := w.machines[name].running().Replica().Status()
+	known := coder.FenceToken{Term: status.Term, Revision: status.Revision, Sequence: status.Sequence}
 	l := &loss{newest: known.Revision, witness: name, heal: sync.OnceFunc(func() {
 		for _, node := range nodes {
 			w.database.setTrouble(node, trouble{})
@@ -165,7 +165,7 @@ func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 	if err := w.database.lose(rows); err != nil {
 		w.fail("loss of commits: %v", err)
 	}
-	l.left = w.chain().Revision
+	l.left = w.token().Revision
 	w.trace(databaseHost, "lost what follows revision %d; %s knows revision %d", l.left, name, l.newest)
 	w.mu.Lock()
 	w.lost = l
@@ -192,9 +192,9 @@ func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 		pause = time.Millisecond
 	}
 	await(9*time.Second, pause, func() bool {
-		return (c.until == nil || c.until(w.chain(), known)) && slices.ContainsFunc(others, func(other string) bool {
+		return (c.until == nil || c.until(w.token(), known)) && slices.ContainsFunc(others, func(other string) bool {
 			n := w.machines[other].running()
-			return n != nil && n.Backend().Leading()
+			return n != nil && n.Replica().Leading()
 		})
 	})
 	for _, other := range others {
@@ -211,7 +211,7 @@ func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 		return
 	}
 	if c.hidden {
-		await(c.most, 50*time.Millisecond, func() bool { return outgrown(w.chain(), known) })
+		await(c.most, 50*time.Millisecond, func() bool { return outgrown(w.token(), known) })
 	} else {
 		time.Sleep(c.most)
 	}
@@ -254,12 +254,12 @@ func (w *world) judgeWitness(node string, sent time.Time, revision int64) {
 	}
 }
 
-// chain returns the chain row, the zero value if it cannot be read.
-func (w *world) chain() (c coder.Chain) {
-	raw, err := w.database.store.Get(context.Background(), coder.ChainKey())
+// token returns the fence row, the zero value if it cannot be read.
+func (w *world) token() (c coder.FenceToken) {
+	raw, err := w.database.store.Get(context.Background(), coder.FenceKey())
 	if err == nil {
-		if c, err = coder.DecodeChain(raw); err != nil {
-			w.fail("chain row: %v", err)
+		if c, err = coder.DecodeFenceToken(raw); err != nil {
+			w.fail("fence row: %v", err)
 		}
 	}
 	return c
@@ -274,7 +274,7 @@ func (cl *clients) judgeLoss() {
 		time.Sleep(recoveryTime)
 		for _, name := range nodes {
 			n := w.machines[name].running()
-			stopped := n != nil && errors.Is(n.Backend().Stopped(), mvcc.ErrNotServing)
+			stopped := n != nil && errors.Is(n.Replica().Stopped(), mvcc.ErrNotServing)
 			switch {
 			case w.lost.recovered && name == w.lost.witness: // the recovery has compacted what it could compare
 			case w.lost.recovered && (n == nil || stopped):

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 )
 
 // process is one start of a program on a host.
@@ -158,11 +158,11 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	cfg.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
 		return m.w.network.dial(ctx, p, address)
 	}
-	cfg.Backend.Logger, cfg.Backend.Registerer = logger, prometheus.NewRegistry()
-	m.w.plan.Settings.apply(&cfg.Backend)
-	cfg.Backend.Watch.ProgressInterval = 700 * time.Millisecond
-	cfg.Backend.FenceClock, cfg.Backend.LeaseClock = m.sinceBoot, m.monotonic
-	cfg.Backend.Trace = protocol.New(m.name, m.w.stepTime, func(s protocol.Step) {
+	cfg.Replica.Logger, cfg.Replica.Registerer = logger, prometheus.NewRegistry()
+	m.w.plan.Settings.apply(&cfg.Replica)
+	cfg.Replica.Watch.ProgressInterval = 700 * time.Millisecond
+	cfg.Replica.FenceClock, cfg.Replica.LeaseClock = m.sinceBoot, m.monotonic
+	cfg.Replica.Trace = steptrace.New(m.name, m.w.stepTime, func(s steptrace.Step) {
 		if !p.dead() {
 			m.w.step(s)
 		}
@@ -188,7 +188,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	sc.EnableGRPCGateway = false
 	sc.Members, sc.PeerCredentials, sc.Mover = n.Members(), n.PeerCredentials(), n
 	sc.PeerNode, sc.Router = clusternode.Peer{Node: n}, clusternode.Connection{Node: n}
-	s, err := server.New(sc, n.Backend())
+	s, err := server.New(sc, n.Replica())
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -205,7 +205,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	}()
 	running, stop := context.WithCancel(context.Background())
 	var observing sync.WaitGroup
-	observing.Go(func() { m.observe(running, p, n.Backend()) })
+	observing.Go(func() { m.observe(running, p, n.Replica()) })
 	defer observing.Wait()
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
@@ -218,7 +218,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 }
 
 // apply sets what is not zero; a plan without settings has the defaults.
-func (s Settings) apply(cfg *backend.Config) {
+func (s Settings) apply(cfg *replica.Config) {
 	cfg.RecordCache = s.RecordCache
 	if s == (Settings{}) {
 		cfg.RecordCache = 1 << 20

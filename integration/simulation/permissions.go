@@ -114,7 +114,7 @@ type authChange struct{ began, ended time.Duration }
 func (u *users) note(at time.Duration, ops []sqlstore.Op, users, roles map[string][]byte) error {
 	next := authState{at: at}
 	changes := false
-	var chain sqlstore.Op
+	var token sqlstore.Op
 	for _, op := range ops {
 		switch kind, name, err := coder.DecodeAuthKey(op.Key); {
 		case string(op.Key) == string(coder.AuthSettingsKey()):
@@ -122,8 +122,8 @@ func (u *users) note(at time.Duration, ops []sqlstore.Op, users, roles map[strin
 			if next.AuthSettings, err = coder.DecodeAuthSettings(op.Value); err != nil {
 				return err
 			}
-		case string(op.Key) == string(coder.ChainKey()):
-			chain = op
+		case string(op.Key) == string(coder.FenceKey()):
+			token = op
 		case err != nil:
 		default:
 			rows := map[coder.AuthKind]map[string][]byte{coder.AuthUser: users, coder.AuthRole: roles}[kind]
@@ -137,11 +137,11 @@ func (u *users) note(at time.Duration, ops []sqlstore.Op, users, roles map[strin
 	if !changes {
 		return nil
 	}
-	before, err := coder.DecodeChain(chain.Old)
+	before, err := coder.DecodeFenceToken(token.Old)
 	if err != nil {
 		return err
 	}
-	after, err := coder.DecodeChain(chain.Value)
+	after, err := coder.DecodeFenceToken(token.Value)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func revoked(t *testing.T) (*users, *login) {
 	}
 	commit := func(at time.Duration, version, from, to int64, ops ...sqlstore.Op) {
 		ops = append(ops, sqlstore.Op{Key: coder.AuthSettingsKey(), Value: coder.EncodeAuthSettings(coder.AuthSettings{Version: version, Enabled: true})},
-			sqlstore.Op{Key: coder.ChainKey(), Old: coder.EncodeChain(coder.Chain{Revision: from}), Value: coder.EncodeChain(coder.Chain{Revision: to})})
+			sqlstore.Op{Key: coder.FenceKey(), Old: coder.EncodeFenceToken(coder.FenceToken{Revision: from}), Value: coder.EncodeFenceToken(coder.FenceToken{Revision: to})})
 		if err := u.note(at, ops, all, roles); err != nil {
 			t.Fatal(err)
 		}

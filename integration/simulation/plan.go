@@ -122,7 +122,7 @@ const (
 	Even Kind = "even"
 	// Overtake is Replace after which Host finds the loss just before as much is written as was lost.
 	Overtake Kind = "overtake"
-	// Unread is Replace after which Host reaches no other node, and the database does not answer its reads of the chain row.
+	// Unread is Replace after which Host reaches no other node, and the database does not answer its reads of the fence row.
 	Unread Kind = "unread"
 	// Move moves the leadership to Host.
 	Move Kind = "move"

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -16,24 +16,24 @@ type protocolJudge struct {
 	lease  map[string]time.Duration
 	wrong  func(format string, args ...any)
 	nodes  map[string]*leaderState
-	wanted map[string]map[coder.Chain]bool // what the commits of a node would have written
+	wanted map[string]map[coder.FenceToken]bool // what the commits of a node would have written
 }
 
 // leaderState is what the steps of one process say about its leadership.
 type leaderState struct {
-	asked     protocol.Step // the last statement that changes the chain row
-	confirmed time.Duration // when the newest look or commit began that found that it leads
-	leased    bool          // there was one since it took the chain row, and it has not resigned
-	taken     time.Duration // when its Take was answered
-	replaced  coder.Chain   // by its Take
+	asked     steptrace.Step   // the last statement that changes the fence row
+	confirmed time.Duration    // when the newest look or commit began that found that it leads
+	leased    bool             // there was one since it took the fence row, and it has not resigned
+	taken     time.Duration    // when its Take was answered
+	replaced  coder.FenceToken // by its Take
 }
 
 // judgeSteps judges the steps that nodes recorded.
 func (w *world) judgeSteps() {
-	j := protocolJudge{wrong: w.fail, lease: make(map[string]time.Duration), nodes: make(map[string]*leaderState), wanted: make(map[string]map[coder.Chain]bool)}
+	j := protocolJudge{wrong: w.fail, lease: make(map[string]time.Duration), nodes: make(map[string]*leaderState), wanted: make(map[string]map[coder.FenceToken]bool)}
 	for _, name := range nodes {
 		j.lease[name] = time.Duration(float64(timing.ReadLease)/w.machines[name].bootRate) + time.Microsecond
-		j.wanted[name] = make(map[coder.Chain]bool)
+		j.wanted[name] = make(map[coder.FenceToken]bool)
 	}
 	w.mu.Lock()
 	steps := w.steps
@@ -43,57 +43,57 @@ func (w *world) judgeSteps() {
 	}
 }
 
-func (j *protocolJudge) step(s protocol.Step) {
+func (j *protocolJudge) step(s steptrace.Step) {
 	n := j.nodes[s.Node]
-	if n == nil || s.Kind == protocol.Open { // a new process
+	if n == nil || s.Kind == steptrace.Open { // a new process
 		n = &leaderState{}
 		j.nodes[s.Node] = n
 	}
 	switch s.Kind {
-	case protocol.Take:
+	case steptrace.Take:
 		*n = leaderState{asked: s}
-	case protocol.Commit:
+	case steptrace.Commit:
 		n.asked = s
-		j.wanted[s.Node][s.Chain] = true
-	case protocol.Raise:
+		j.wanted[s.Node][s.Token] = true
+	case steptrace.Raise:
 		n.asked = s
-		if j.wanted[s.Node][s.Chain] {
-			j.wrong("%s raises the chain row to %+v, which one of its commits may have written", s.Node, s.Chain)
+		if j.wanted[s.Node][s.Token] {
+			j.wrong("%s raises the fence row to %+v, which one of its commits may have written", s.Node, s.Token)
 		}
-	case protocol.Answer:
-		if s.Result != protocol.Written {
+	case steptrace.Answer:
+		if s.Result != steptrace.Written {
 			break
 		}
 		switch n.asked.Kind {
-		case protocol.Take:
+		case steptrace.Take:
 			n.taken, n.replaced = s.At, n.asked.Expected
-		case protocol.Commit:
+		case steptrace.Commit:
 			n.confirm(n.asked.At)
 		}
-	case protocol.Look:
+	case steptrace.Look:
 		n.confirm(s.Began)
-	case protocol.Lead:
+	case steptrace.Lead:
 		j.lead(n, s)
-	case protocol.Resign:
+	case steptrace.Resign:
 		n.leased = false
-	case protocol.Read:
+	case steptrace.Read:
 		if s.Leased && (!n.leased || s.Began > n.confirmed+j.lease[s.Node]) {
-			j.wrong("%s answers a read from memory at %v; its newest success on the chain row began at %v (%v)", s.Node, s.Began, n.confirmed, n.leased)
+			j.wrong("%s answers a read from memory at %v; its newest success on the fence row began at %v (%v)", s.Node, s.Began, n.confirmed, n.leased)
 		}
 	}
 }
 
 // lead judges when a leader begins: after the read lease of its predecessor, on whose clock it does not know.
-func (j *protocolJudge) lead(n *leaderState, s protocol.Step) {
-	if n.replaced == (coder.Chain{}) || n.replaced.IsResigned() {
+func (j *protocolJudge) lead(n *leaderState, s steptrace.Step) {
+	if n.replaced == (coder.FenceToken{}) || n.replaced.IsResigned() {
 		return
 	}
 	if waited := s.At - n.taken; waited < timing.TakeoverWait {
-		j.wrong("%s leads %v after it took the chain row from a leader that has not resigned", s.Node, waited)
+		j.wrong("%s leads %v after it took the fence row from a leader that has not resigned", s.Node, waited)
 	}
 }
 
-// confirm notes a success on the chain row that began at a time.
+// confirm notes a success on the fence row that began at a time.
 func (n *leaderState) confirm(began time.Duration) {
 	n.confirmed, n.leased = max(n.confirmed, began), true
 }
@@ -136,7 +136,7 @@ func (w *world) judgeLeaders() {
 	}
 	leader := ""
 	for _, s := range steps {
-		if s.Kind != protocol.Lead {
+		if s.Kind != steptrace.Lead {
 			continue
 		}
 		before := leader
@@ -190,7 +190,7 @@ func (w *world) judgeSuccession() {
 		leader, next := "", time.Duration(0)
 		for _, s := range steps {
 			switch {
-			case s.Kind != protocol.Lead:
+			case s.Kind != steptrace.Lead:
 			case s.At <= d.from:
 				leader = s.Node
 			case next == 0 && s.Node != d.host:

@@ -6,41 +6,41 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
 // TestStepsAreJudged breaks each rule for the steps that nodes record, and none.
 func TestStepsAreJudged(t *testing.T) {
 	const ms = time.Millisecond
-	first, second := coder.Chain{Sequence: 1, Term: 1, Revision: 1}, coder.Chain{Sequence: 2, Term: 2, Revision: 1}
-	step := func(at time.Duration, s protocol.Step) protocol.Step { s.Node, s.At = "n1", at; return s }
-	take := func(replaced coder.Chain) []protocol.Step {
-		return []protocol.Step{
-			step(100*ms, protocol.Step{Kind: protocol.Take, Chain: second, Expected: replaced}),
-			step(101*ms, protocol.Step{Kind: protocol.Answer, Result: protocol.Written}),
+	first, second := coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}, coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}
+	step := func(at time.Duration, s steptrace.Step) steptrace.Step { s.Node, s.At = "n1", at; return s }
+	take := func(replaced coder.FenceToken) []steptrace.Step {
+		return []steptrace.Step{
+			step(100*ms, steptrace.Step{Kind: steptrace.Take, Token: second, Expected: replaced}),
+			step(101*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written}),
 		}
 	}
-	read := func(began time.Duration) protocol.Step {
-		return step(began+ms, protocol.Step{Kind: protocol.Read, Began: began, Leased: true})
+	read := func(began time.Duration) steptrace.Step {
+		return step(began+ms, steptrace.Step{Kind: steptrace.Read, Began: began, Leased: true})
 	}
-	look := step(500*ms, protocol.Step{Kind: protocol.Look, Began: 400 * ms, Chain: second})
-	commit := step(300*ms, protocol.Step{Kind: protocol.Commit, Chain: coder.Chain{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
-	answer := step(310*ms, protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+	look := step(500*ms, steptrace.Step{Kind: steptrace.Look, Began: 400 * ms, Token: second})
+	commit := step(300*ms, steptrace.Step{Kind: steptrace.Commit, Token: coder.FenceToken{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
+	answer := step(310*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 	for _, c := range []struct {
 		name, want string
-		steps      []protocol.Step
+		steps      []steptrace.Step
 	}{
-		{"in order", "", append(take(first), step(260*ms, protocol.Step{Kind: protocol.Lead}), commit, answer, read(390*ms), look, read(499*ms))},
-		{"first leader", "", append(take(coder.Chain{}), step(102*ms, protocol.Step{Kind: protocol.Lead}))},
-		{"after a resignation", "", append(take(first.Resigned()), step(102*ms, protocol.Step{Kind: protocol.Lead}))},
-		{"too early", "n1 leads", append(take(first), step(200*ms, protocol.Step{Kind: protocol.Lead}))},
+		{"in order", "", append(take(first), step(260*ms, steptrace.Step{Kind: steptrace.Lead}), commit, answer, read(390*ms), look, read(499*ms))},
+		{"first leader", "", append(take(coder.FenceToken{}), step(102*ms, steptrace.Step{Kind: steptrace.Lead}))},
+		{"after a resignation", "", append(take(first.Resigned()), step(102*ms, steptrace.Step{Kind: steptrace.Lead}))},
+		{"too early", "n1 leads", append(take(first), step(200*ms, steptrace.Step{Kind: steptrace.Lead}))},
 		{"no lease", "from memory", append(take(first), read(110*ms))},
 		{"after the lease of a look", "from memory", append(take(first), look, read(600*ms))},
 		{"after the lease of a commit", "from memory", append(take(first), commit, answer, read(460*ms))},
-		{"after resigning", "from memory", append(take(first), look, step(510*ms, protocol.Step{Kind: protocol.Resign}), read(520*ms))},
-		{"after a start", "from memory", append(take(first), look, step(510*ms, protocol.Step{Kind: protocol.Open}), read(520*ms))},
-		{"same value", "raises", append(take(first), commit, step(320*ms, protocol.Step{Kind: protocol.Raise, Chain: commit.Chain, Expected: second}))},
+		{"after resigning", "from memory", append(take(first), look, step(510*ms, steptrace.Step{Kind: steptrace.Resign}), read(520*ms))},
+		{"after a start", "from memory", append(take(first), look, step(510*ms, steptrace.Step{Kind: steptrace.Open}), read(520*ms))},
+		{"same value", "raises", append(take(first), commit, step(320*ms, steptrace.Step{Kind: steptrace.Raise, Token: commit.Token, Expected: second}))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
@@ -75,7 +75,7 @@ func TestLeadersThatAreReplacedAreJudged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
-			w.steps = []protocol.Step{{Node: "n1", Kind: protocol.Lead, At: time.Second}, {Node: "n2", Kind: protocol.Lead, At: 3 * time.Second}}
+			w.steps = []steptrace.Step{{Node: "n1", Kind: steptrace.Lead, At: time.Second}, {Node: "n2", Kind: steptrace.Lead, At: 3 * time.Second}}
 			w.disturbances = []disturbance{c.fault}
 			w.judgeLeaders()
 			if got := len(w.violations) > 0; got != c.wrong {
@@ -119,9 +119,9 @@ func TestLeadersThatAreNotReplacedAreJudged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
-			w.steps = []protocol.Step{{Node: "n1", Kind: protocol.Lead, At: time.Second}}
+			w.steps = []steptrace.Step{{Node: "n1", Kind: steptrace.Lead, At: time.Second}}
 			if c.next > 0 {
-				w.steps = append(w.steps, protocol.Step{Node: "n2", Kind: protocol.Lead, At: c.next})
+				w.steps = append(w.steps, steptrace.Step{Node: "n2", Kind: steptrace.Lead, At: c.next})
 			}
 			w.disturbances = []disturbance{c.fault}
 			if c.other != (disturbance{}) {

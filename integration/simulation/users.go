@@ -145,7 +145,7 @@ func (c *client) claim(cl *claim, after, before int64, err error) {
 	if old || err != nil && r == 0 {
 		return
 	}
-	cl.refused, cl.ended, cl.last = r, c.now(), c.w.chain().Revision
+	cl.refused, cl.ended, cl.last = r, c.now(), c.w.token().Revision
 	if err == nil {
 		cl.after, cl.before = max(after, cl.after), before
 		if before < math.MaxInt64 {
@@ -471,8 +471,8 @@ func (cl *clients) judgeUsers(account []history.Revision) {
 	d := cl.directory
 	newest := d.newest()
 	for _, name := range nodes {
-		if n := cl.w.machines[name].running(); n != nil && n.Backend().AuthRows().AuthSettings != newest.AuthSettings {
-			cl.w.fail("%s knows users and roles %+v, the table has %+v", name, n.Backend().AuthRows().AuthSettings, newest.AuthSettings)
+		if n := cl.w.machines[name].running(); n != nil && n.Replica().AuthRows().AuthSettings != newest.AuthSettings {
+			cl.w.fail("%s knows users and roles %+v, the table has %+v", name, n.Replica().AuthRows().AuthSettings, newest.AuthSettings)
 		}
 	}
 	attached := attachments(account)

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -25,7 +25,7 @@ type Result struct {
 	// Violations are what the judges found; none if everything was right.
 	Violations []string
 	// Steps are those of the protocol that nodes recorded, in order. Their time is the simulated one.
-	Steps []protocol.Step
+	Steps []steptrace.Step
 	Stats Stats
 }
 
@@ -75,7 +75,7 @@ type world struct {
 	lost       *loss // nil: nothing
 	lines      []string
 	violations []string
-	steps      []protocol.Step
+	steps      []steptrace.Step
 	locks      map[*process]*lockUse
 	condemned  []time.Duration // when a node said that the leader's process is gone
 	// disturbances are the faults that are over.
@@ -121,7 +121,7 @@ func (w *world) stepTime() time.Duration {
 }
 
 // step records a step of a node.
-func (w *world) step(s protocol.Step) {
+func (w *world) step(s steptrace.Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.steps = append(w.steps, s)
@@ -222,7 +222,7 @@ func (w *world) terms() int {
 	most := int64(0)
 	for _, name := range nodes {
 		if n := w.machines[name].running(); n != nil {
-			most = max(most, n.Backend().Status().Term)
+			most = max(most, n.Replica().Status().Term)
 		}
 	}
 	return int(most)
@@ -231,7 +231,7 @@ func (w *world) terms() int {
 // leader returns the machine that leads, nil if none does.
 func (w *world) leader() *machine {
 	for _, name := range nodes {
-		if n := w.machines[name].running(); n != nil && n.Backend().Leading() {
+		if n := w.machines[name].running(); n != nil && n.Replica().Leading() {
 			return w.machines[name]
 		}
 	}

@@ -4,7 +4,7 @@
 // The package upholds:
 //
 //   - A request without a permit is refused: the zero Permit allows nothing
-//     (permit_test.go; every entry point of the backend: permit_test.go there).
+//     (permit_test.go; every entry point of the replica: permit_test.go there).
 //   - Rows never change. A change makes new rows with the next version (rows_test.go).
 //   - Loaded rows belong to one version, and never replace newer ones (users_test.go).
 //   - The row of a token stays for the time to live of the token, on every leader

@@ -11,10 +11,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -43,7 +43,7 @@ type Keys interface {
 type Node interface {
 	ClusterID() uint64
 	MemberID() uint64
-	Status() backend.Status
+	Status() replica.Status
 	Alarms() []quota.Alarm
 }
 

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // testNode is member 1 of a cluster that member 2 leads.
@@ -22,7 +22,7 @@ type testNode struct{}
 
 func (testNode) ClusterID() uint64      { return 7 }
 func (testNode) MemberID() uint64       { return 1 }
-func (testNode) Status() backend.Status { return backend.Status{Leader: 2, Revision: 9} }
+func (testNode) Status() replica.Status { return replica.Status{Leader: 2, Revision: 9} }
 func (testNode) Alarms() []quota.Alarm  { return nil }
 
 type openKeys struct{ Keys }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -27,19 +27,19 @@ const stopWait = eventually.Patience
 // start runs a server with a console, and returns its address.
 func start(t *testing.T, change ...func(*server.Config)) string {
 	t.Helper()
-	address, _ := startBackend(t, change...)
+	address, _ := startReplica(t, change...)
 	return address
 }
 
-// startBackend also returns what it serves.
-func startBackend(t *testing.T, change ...func(*server.Config)) (string, *backend.Backend) {
+// startReplica also returns what it serves.
+func startReplica(t *testing.T, change ...func(*server.Config)) (string, *replica.Replica) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
-	own := backend.DefaultConfig()
+	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger, own.Exclusive = log, true
-	b, err := backend.Open(t.Context(), store, own)
+	b, err := replica.Open(t.Context(), store, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
 	cfg.Logger, cfg.ListenClientURLs, cfg.Console, cfg.EnableGRPCGateway = log, []string{"http://127.0.0.1:0"}, true, false

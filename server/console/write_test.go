@@ -179,7 +179,7 @@ func jarOf(t *testing.T, address string, b *browser) http.CookieJar {
 }
 
 func TestLoginHasAnAbsoluteLifetime(t *testing.T) {
-	address, node := startBackend(t)
+	address, node := startReplica(t)
 	enableAuth(t, address)
 	b := newBrowser(t, address)
 	began := time.Now()
@@ -228,7 +228,7 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 // What the node knows is shown while it cannot ask anybody, and no more.
 func TestOverviewOfANodeThatDoesNotServeHidesTheReason(t *testing.T) {
 	cause := errors.New("no route to db.internal:3306")
-	address, node := startBackend(t, writing)
+	address, node := startReplica(t, writing)
 	b := newBrowser(t, address)
 	node.StopServing(cause)
 	session, status := b.ok(b.ask("session")), b.ok(b.ask("status"))
@@ -237,7 +237,7 @@ func TestOverviewOfANodeThatDoesNotServeHidesTheReason(t *testing.T) {
 	require.Equal(t, "the leader cannot be asked: etcdserver: no leader", session["problem"])
 	require.Equal(t, "this node does not serve; its log says why", status["not_serving"])
 
-	address, node = startBackend(t, writing)
+	address, node = startReplica(t, writing)
 	enableAuth(t, address)
 	alice := newBrowser(t, address)
 	alice.login("alice", "alicepw")

@@ -28,7 +28,7 @@ func checkRange(r *pb.RangeRequest) error {
 
 // checkRangeStream refuses what etcd refuses; clients fall back on Range then. As in
 // etcd, another target than the key passes if it comes without an order. It sorts all
-// the same: etcd sorts inside each chunk and loses keys, the backend sorts the whole
+// the same: etcd sorts inside each chunk and loses keys, the replica sorts the whole
 // range within a bound.
 func checkRangeStream(r *pb.RangeRequest) error {
 	if err := checkRange(r); err != nil {

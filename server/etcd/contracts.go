@@ -5,21 +5,21 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// Node is the backend that the handlers use.
+// Node is the replica that the handlers use.
 type Node interface {
 	ClusterID() uint64
 	MemberID() uint64
 	Revision() int64
-	Status() backend.Status
+	Status() replica.Status
 
 	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
 	RangeStream(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, chunkBytes int, send func(*mvcc.RangeResult, bool) error) error
@@ -48,7 +48,7 @@ type Node interface {
 	Watched(ctx context.Context, as auth.Permit, most int) (ranges []watch.Watched, count int, err error)
 }
 
-var _ Node = (*backend.Backend)(nil)
+var _ Node = (*replica.Replica)(nil)
 
 // LeaderMover moves the leadership to another member. Errors: mvcc.ErrNotLeader,
 // node.ErrBadTransferee.
@@ -67,12 +67,12 @@ type WatchStream interface {
 
 var _ WatchStream = (*watch.Stream)(nil)
 
-// OpenWatch opens a stream on the backend's current hub. It fails with
+// OpenWatch opens a stream on the replica's current hub. It fails with
 // mvcc.ErrNotServing while there is none.
 type OpenWatch func() (WatchStream, error)
 
 // HubStreams opens streams on the hub of b.
-func HubStreams(b *backend.Backend) OpenWatch {
+func HubStreams(b *replica.Replica) OpenWatch {
 	return func() (WatchStream, error) {
 		hub := b.Hub()
 		if hub == nil {

@@ -1,5 +1,5 @@
 // Package etcd has the handlers of etcd's RPCs. A handler checks its request, obtains a
-// permit from the guard, translates the request, calls the backend, and translates the
+// permit from the guard, translates the request, calls the replica, and translates the
 // result back.
 //
 // The package also has what calls pass on their way to a handler and back: metadata of
@@ -11,7 +11,7 @@
 //   - Requests are checked in etcd's order and refused with etcd's errors; no field is
 //     ignored silently (TestRequestsRefused, TestRequestsAccepted,
 //     TestOverlappingWritesAreRefused).
-//   - A handler that does not ask the guard does not compile: every call of the backend
+//   - A handler that does not ask the guard does not compile: every call of the replica
 //     takes a permit.
 //   - Every error of the packages below has an answer, and answers never contain the text
 //     of an unexpected error (TestEveryErrorOfTheStoreHasAnAnswer, TestCausesAreLoggedNotSent).
@@ -23,6 +23,6 @@
 //
 // Tests of whole calls, with listeners and forwarding, are in package server.
 //
-// Start reading at services.go and kv_put.go. The interfaces that the backend has to
+// Start reading at services.go and kv_put.go. The interfaces that the replica has to
 // implement are in contracts.go.
 package etcd

@@ -37,7 +37,7 @@ var (
 
 // grpcErrors says which gRPC error an error of the packages below becomes. The
 // first entry that errors.Is finds counts, so an error that wraps several is
-// what stands first: a backend's own verdict goes before its cause.
+// what stands first: a replica's own verdict goes before its cause.
 var grpcErrors = []struct {
 	is     error
 	answer error
@@ -95,7 +95,7 @@ var grpcErrors = []struct {
 	{member.ErrReplaced, rpctypes.ErrGRPCStopped},
 
 	{sqlstore.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
-	// The backend settles unknown outcomes; one that still comes up here is, to
+	// The replica settles unknown outcomes; one that still comes up here is, to
 	// the client, a write that may or may not have taken effect.
 	{sqlstore.ErrUncertain, rpctypes.ErrGRPCTimeout},
 	{sqlstore.ErrClosed, rpctypes.ErrGRPCStopped},

@@ -52,7 +52,7 @@ var backendAnswers = map[string]struct {
 func TestEveryErrorOfTheStoreHasAnAnswer(t *testing.T) {
 	for _, name := range exportedErrors(t, "../mvcc") {
 		switch name {
-		case "ErrNothingToRecover", "ErrChainMoved", "ErrRestoring", "ErrNotEmpty":
+		case "ErrNothingToRecover", "ErrFenceMoved", "ErrRestoring", "ErrNotEmpty":
 			continue // of commands, and of the start; no request ends with them
 		}
 		want, ok := backendAnswers[name]

@@ -1,6 +1,6 @@
 package etcd
 
-import "github.com/sqlbrain/sqlbrain/server/backend"
+import "github.com/sqlbrain/sqlbrain/server/replica"
 
 const (
 	fakeCluster = uint64(11)
@@ -14,4 +14,4 @@ type fakeIdentity struct{ Node }
 func (fakeIdentity) ClusterID() uint64      { return fakeCluster }
 func (fakeIdentity) MemberID() uint64       { return fakeMember }
 func (fakeIdentity) Revision() int64        { return 100 }
-func (fakeIdentity) Status() backend.Status { return backend.Status{Revision: 100, Term: fakeTerm} }
+func (fakeIdentity) Status() replica.Status { return replica.Status{Revision: 100, Term: fakeTerm} }

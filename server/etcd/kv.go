@@ -10,7 +10,7 @@ import (
 type kvServer struct {
 	pb.UnsafeKVServer // a method missing is a compile error
 
-	backend  Node
+	replica  Node
 	guard    *guard.Guard
 	headers  headers
 	counts   *kvCounters

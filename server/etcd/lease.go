@@ -14,7 +14,7 @@ import (
 type leaseServer struct {
 	pb.UnsafeLeaseServer
 
-	backend  Node
+	replica  Node
 	guard    *guard.Guard
 	headers  headers
 	streams  *transport.Streams
@@ -22,7 +22,7 @@ type leaseServer struct {
 	maxBytes int
 }
 
-// LeaseGrant creates a lease; id 0 lets the backend choose.
+// LeaseGrant creates a lease; id 0 lets the replica choose.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	permit, err := s.guard.Somebody(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	if err := checkSize(&pb.InternalRaftRequest{LeaseGrant: r}, guard.Caller{}, s.maxBytes); err != nil {
 		return nil, err
 	}
-	l, err := s.backend.LeaseGrant(ctx, permit, r.ID, r.TTL)
+	l, err := s.replica.LeaseGrant(ctx, permit, r.ID, r.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 	if err != nil {
 		return nil, err
 	}
-	revision, err := s.backend.LeaseRevoke(ctx, permit, r.ID)
+	revision, err := s.replica.LeaseRevoke(ctx, permit, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLive
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.backend.LeaseTimeToLive(ctx, permit, r.ID, r.Keys)
+	l, err := s.replica.LeaseTimeToLive(ctx, permit, r.ID, r.Keys)
 	if err == nil && r.Keys {
 		err = s.guard.LeaseListed(ctx, l.Keys)
 	}
@@ -80,7 +80,7 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.backend.Leases(ctx, permit)
+	ids, err := s.replica.Leases(ctx, permit)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (s *leaseServer) Renew(ctx context.Context, req any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ttl, err := s.backend.LeaseKeepAlive(ctx, permit, id)
+	ttl, err := s.replica.LeaseKeepAlive(ctx, permit, id)
 	switch {
 	case errors.Is(err, mvcc.ErrLeaseNotFound):
 		ttl = 0

@@ -19,7 +19,7 @@ import (
 type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 
-	backend   Node
+	replica   Node
 	guard     *guard.Guard
 	headers   headers
 	mover     LeaderMover // nil: this node always leads
@@ -49,7 +49,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 	if out.Leader = st.Leader; st.NotServing != nil {
 		out.Errors = append(out.Errors, rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader))
 	}
-	for _, a := range s.backend.Alarms() {
+	for _, a := range s.replica.Alarms() {
 		out.Errors = append(out.Errors, alarmMember(a).String())
 	}
 	return out, nil
@@ -73,7 +73,7 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 	switch r.Action {
 	case pb.AlarmRequest_GET:
 		var all []quota.Alarm
-		all, err = s.backend.ListAlarms(ctx, permit)
+		all, err = s.replica.ListAlarms(ctx, permit)
 		for _, a := range all {
 			if alarm.Type == quota.AlarmNone || a.Type == alarm.Type {
 				alarms = append(alarms, a)
@@ -81,10 +81,10 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 		}
 	case pb.AlarmRequest_ACTIVATE:
 		if alarm.Type != quota.AlarmNone {
-			alarms, err = s.backend.RaiseAlarm(ctx, permit, alarm)
+			alarms, err = s.replica.RaiseAlarm(ctx, permit, alarm)
 		}
 	case pb.AlarmRequest_DEACTIVATE:
-		alarms, err = s.backend.DisarmAlarm(ctx, permit, alarm)
+		alarms, err = s.replica.DisarmAlarm(ctx, permit, alarm)
 	default:
 		err = status.Errorf(codes.InvalidArgument, "sqlbrain: unknown alarm action %d", r.Action)
 	}
@@ -108,7 +108,7 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.backend.Hash(ctx, permit)
+	h, err := s.replica.Hash(ctx, permit)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.backend.HashKV(ctx, permit, r.Revision, snapshot.EncodeValue)
+	h, err := s.replica.HashKV(ctx, permit, r.Revision, snapshot.EncodeValue)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := s.backend.Defragment(ctx, permit); err != nil {
+	if err := s.replica.Defragment(ctx, permit); err != nil {
 		return nil, err
 	}
 	return &pb.DefragmentResponse{}, nil

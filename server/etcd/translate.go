@@ -8,7 +8,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
-// Requests, from etcd's messages to the backend's. They have been checked, see
+// Requests, from etcd's messages to the replica's. They have been checked, see
 // check.go; enumerations have the same values on both sides.
 
 func rangeRequest(r *pb.RangeRequest) *mvcc.RangeRequest {
@@ -128,7 +128,7 @@ func compareUnknown(c *pb.Compare) (means mvcc.Compare, unknown bool) {
 	}
 }
 
-// Results, from the backend's to etcd's. The header is the caller's.
+// Results, from the replica's to etcd's. The header is the caller's.
 
 func rangeResponse(h *pb.ResponseHeader, r *mvcc.RangeResult) *pb.RangeResponse {
 	return &pb.RangeResponse{Header: h, Kvs: keyValues(r.Records), Count: r.Count, More: r.More}

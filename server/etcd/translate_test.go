@@ -64,7 +64,7 @@ func TestRequestsAreTranslated(t *testing.T) {
 }
 
 // What etcd does not know of a compare is turned into one that answers as etcd does,
-// so that the backend meets none it does not know.
+// so that the replica meets none it does not know.
 func TestUnknownComparesAreTranslated(t *testing.T) {
 	absent, present := coder.Record{}, coder.Record{Version: 1}
 	holds := func(c mvcc.Compare, r coder.Record) bool {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// watchInterval is the longest time between looks at the chain row of a leader without requests.
+// watchInterval is the longest time between looks at the fence row of a leader without requests.
 const watchInterval = time.Second
 
 // Authority lets a leader check that it still leads: that no other process can have
@@ -23,7 +23,7 @@ type Authority struct {
 	next  *time.Timer // of Watch
 }
 
-// AuthorityConfig says how to look at the chain row. All fields but Trace are required.
+// AuthorityConfig says how to look at the fence row. All fields but Trace are required.
 type AuthorityConfig struct {
 	Store sqlstore.Store
 	Log   *slog.Logger
@@ -36,10 +36,10 @@ type AuthorityConfig struct {
 	// End ends the leadership because of cause, ErrDeposed or ErrDataLost. It returns the
 	// error of requests.
 	End   func(cause error) error
-	Trace *protocol.Trace // nil: steps are not recorded
+	Trace *steptrace.Trace // nil: steps are not recorded
 }
 
-// NewAuthority returns the authority of a leader that has taken the chain row.
+// NewAuthority returns the authority of a leader that has taken the fence row.
 func NewAuthority(cfg AuthorityConfig) *Authority {
 	a := &Authority{cfg: cfg, next: time.NewTimer(watchInterval)}
 	a.looks = coalesce.New(SettleTimeout, a.look)
@@ -51,7 +51,7 @@ func NewAuthority(cfg AuthorityConfig) *Authority {
 func (a *Authority) Close(reason error) { a.next.Stop(); a.looks.Close(reason) }
 
 // Confirm returns nil if no other leader can have acknowledged anything before the call.
-// It looks at the chain row unless the read lease is valid; many callers share one look.
+// It looks at the fence row unless the read lease is valid; many callers share one look.
 // Errors: what End returned, or the database's, after which the leader may still lead.
 func (a *Authority) Confirm(ctx context.Context) error {
 	if a.cfg.Lease.Valid() {
@@ -64,19 +64,19 @@ func (a *Authority) Confirm(ctx context.Context) error {
 	return err
 }
 
-// look reads the chain row and judges it.
+// look reads the fence row and judges it.
 func (a *Authority) look(ctx context.Context) (struct{}, error) {
-	acknowledged := a.cfg.Seen.Chain()
+	acknowledged := a.cfg.Seen.Token()
 	started := a.cfg.Lease.Now()
-	step := protocol.Step{Kind: protocol.Look, Began: a.cfg.Trace.Now()}
-	cur, _, err := readChain(ctx, a.cfg.Store)
+	step := steptrace.Step{Kind: steptrace.Look, Began: a.cfg.Trace.Now()}
+	cur, _, err := readToken(ctx, a.cfg.Store)
 	if errors.Is(err, ErrDataLost) {
 		return struct{}{}, a.cfg.End(err)
 	}
 	if err != nil {
 		return struct{}{}, fmt.Errorf("confirming the leadership: %w", err)
 	}
-	step.Chain = cur
+	step.Token = cur
 	if err := Judge(acknowledged, cur); err != nil {
 		a.cfg.Trace.Record(step)
 		return struct{}{}, a.cfg.End(err)
@@ -91,7 +91,7 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// Watch reads the lost row and the chain row, in one statement, a second after it or a statement of another component
+// Watch reads the lost row and the fence row, in one statement, a second after it or a statement of another component
 // did, until ctx ends. So a leader without requests notices that it leads no more. It does not extend the read lease.
 func (a *Authority) Watch(ctx context.Context) {
 	a.watched()
@@ -104,7 +104,7 @@ func (a *Authority) Watch(ctx context.Context) {
 		}
 		err := a.watch(ctx)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDeposed) && !errors.Is(err, ErrDataLost) {
-			a.cfg.Log.Warn("cannot read the chain row", "error", err)
+			a.cfg.Log.Warn("cannot read the fence row", "error", err)
 		}
 		a.watched()
 	}
@@ -116,7 +116,7 @@ func (a *Authority) watched() { a.next.Reset(watchInterval) }
 func (a *Authority) watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
 	defer cancel()
-	acknowledged := a.cfg.Seen.Chain()
+	acknowledged := a.cfg.Seen.Token()
 	rows, err := a.cfg.Store.MultiGet(ctx, WatchedKeys())
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (a *Authority) watch(ctx context.Context) error {
 // Along returns the keys of the rows that Watch reads, for a statement that is sent now in any case, and what to call
 // with their values. Neither blocks.
 func (a *Authority) Along() (keys [][]byte, found func(rows [][]byte)) {
-	acknowledged := a.cfg.Seen.Chain()
+	acknowledged := a.cfg.Seen.Token()
 	return WatchedKeys(), func(rows [][]byte) {
 		if judgeWatched(acknowledged, rows) == nil {
 			a.watched()

@@ -22,11 +22,11 @@ type leading struct {
 	a     *Authority
 }
 
-func newAuthority(t *testing.T, seen coder.Chain, await func(context.Context, int64) error) *leading {
+func newAuthority(t *testing.T, seen coder.FenceToken, await func(context.Context, int64) error) *leading {
 	t.Helper()
 	l := &leading{store: newStore(t), clock: clock{time.Minute}}
 	l.lease = NewReadLease(false, false, l.clock.now)
-	putRow(t, l.store, coder.ChainKey(), coder.EncodeChain(seen))
+	putRow(t, l.store, coder.FenceKey(), coder.EncodeFenceToken(seen))
 	l.a = NewAuthority(AuthorityConfig{
 		Store: l.store, Log: slog.New(slog.DiscardHandler), Lease: l.lease, Seen: seenAt(seen), Await: await,
 		End: func(cause error) error { l.ended = cause; return cause },
@@ -35,7 +35,7 @@ func newAuthority(t *testing.T, seen coder.Chain, await func(context.Context, in
 }
 
 func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
-	l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error { return nil })
+	l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error { return nil })
 	defer l.a.Close(errors.New("closed"))
 	for _, step := range []struct {
 		pass  time.Duration
@@ -51,10 +51,10 @@ func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
 	}
 }
 
-// Another process may take the chain row at any time after the look has begun.
+// Another process may take the fence row at any time after the look has begun.
 func TestReadLeaseCountsFromTheStartOfALook(t *testing.T) {
 	var l *leading
-	l = newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error {
+	l = newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error {
 		l.clock.Duration += leaseTime - 1 // the look took so long
 		return nil
 	})
@@ -71,25 +71,25 @@ func TestReadLeaseCountsFromTheStartOfALook(t *testing.T) {
 	}
 }
 
-func TestAuthorityEndsWithTheVerdictOnTheChainRow(t *testing.T) {
-	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+func TestAuthorityEndsWithTheVerdictOnTheFenceRow(t *testing.T) {
+	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	for _, c := range []struct {
 		name string
 		row  []byte
 		want error
 	}{
-		{"a later term", coder.EncodeChain(coder.Chain{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
-		{"an older revision", coder.EncodeChain(coder.Chain{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
-		{"not a chain row", []byte("?"), ErrDataLost},
+		{"a later term", coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
+		{"an older revision", coder.EncodeFenceToken(coder.FenceToken{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
+		{"not a fence row", []byte("?"), ErrDataLost},
 		{"no row", nil, ErrDataLost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newAuthority(t, seen, func(context.Context, int64) error { return nil })
 			defer l.a.Close(errors.New("closed"))
 			batch := l.store.BeginBatchWrite()
-			if batch.Del(coder.ChainKey()); c.row != nil {
+			if batch.Del(coder.FenceKey()); c.row != nil {
 				batch = l.store.BeginBatchWrite()
-				batch.Put(coder.ChainKey(), c.row)
+				batch.Put(coder.FenceKey(), c.row)
 			}
 			if err := batch.Commit(t.Context()); err != nil {
 				t.Fatal(err)
@@ -107,7 +107,7 @@ func TestAuthorityEndsWithTheVerdictOnTheChainRow(t *testing.T) {
 // The time of a look is not that of the request that waits for it.
 func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, _ int64) error {
+		l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, _ int64) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -127,7 +127,7 @@ func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shown := make(chan struct{})
-		l := newAuthority(t, coder.Chain{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, revision int64) error {
+		l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, revision int64) error {
 			if revision != 6 {
 				t.Errorf("awaits revision %d", revision)
 			}
@@ -135,7 +135,7 @@ func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
 			return nil
 		})
 		defer l.a.Close(errors.New("closed"))
-		putRow(t, l.store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 3, Revision: 6}))
+		putRow(t, l.store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6}))
 		var confirmed atomic.Bool
 		go func() {
 			if err := l.a.Confirm(t.Context()); err != nil {
@@ -180,14 +180,14 @@ func TestWatchReadsNothingThatIsReadAlong(t *testing.T) {
 // endsWith lets a leader watch for ten intervals, in each of which it may send as many statements, and
 // then for another one, which must end its leadership.
 func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int) {
-	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	lost := coder.Lost{Sequence: 9, Term: 3, Revision: 6, Member: 1}
 	for name, c := range map[string]struct {
 		key, value []byte
 		want       error
 	}{
-		"deposed":                         {coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
-		"the database lost data":          {coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
+		"deposed":                         {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
+		"the database lost data":          {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
 		"another member has noticed loss": {coder.LostKey(), coder.EncodeLost(lost), ErrDataLost},
 		"not a lost row":                  {coder.LostKey(), []byte("?"), ErrDataLost},
 	} {

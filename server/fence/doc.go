@@ -1,20 +1,20 @@
-// Package fence owns the chain row: the one row that every commit compares and swaps, and
+// Package fence owns the fence row: the one row that every commit compares and swaps, and
 // so the rule that only one leader's commits take effect. It also owns what follows from
 // that rule: the read lease, a leader's confirmation that it still leads, and the lost row.
-// A leader uses Hold to commit and Authority to confirm. Every process keeps a Seen.
+// A leader uses Holder to commit and Authority to confirm. Every process keeps a Seen.
 //
 // What the package upholds, and where it is tested:
 //
-//   - A value of the chain row never returns: its sequence increases with every change.
-//     Neither a deposed leader nor a late packet can commit (hold_test.go).
-//   - An unknown outcome is settled before anything else happens: the chain row holds the
-//     commit's value, or it is raised so that the commit can never take effect (hold_test.go).
+//   - A value of the fence row never returns: its sequence increases with every change.
+//     Neither a deposed leader nor a late packet can commit (holder_test.go).
+//   - An unknown outcome is settled before anything else happens: the fence row holds the
+//     commit's value, or it is raised so that the commit can never take effect (holder_test.go).
 //   - A leader answers from memory only within the read lease, which counts from the start
-//     of a success on the chain row. A successor serves TakeoverWait after its own change
+//     of a success on the fence row. A successor serves TakeoverWait after its own change
 //     of the row, unless the leader before recorded that it stopped (readlease.go, authority_test.go).
-//   - Acknowledged data that is gone is not forgotten: Judge and CheckLost compare the chain
+//   - Acknowledged data that is gone is not forgotten: Judge and CheckLost compare the fence row
 //     row with what was seen there before (judge_test.go, seen_test.go, lost_test.go).
 //   - A loss that is proven stops every server, however much others write before it is recorded:
-//     LossRecorder requires that the chain row is older still, or that a revision in the table is
-//     another one than was shown (lost_test.go, ../backend/verify_test.go).
+//     LossRecorder requires that the fence row is older still, or that a revision in the table is
+//     another one than was shown (lost_test.go, ../replica/verify_test.go).
 package fence

@@ -13,59 +13,59 @@ import (
 var (
 	// ErrDeposed says that another process took the leadership of the table.
 	ErrDeposed = errors.New("another server took over this datastore")
-	// ErrDataLost says that the chain row is gone, or older than what was acknowledged.
+	// ErrDataLost says that the fence row is gone, or older than what was acknowledged.
 	ErrDataLost = errors.New("the database lost committed data")
 )
 
 const (
-	// RecoveredTerms and RecoveredSequences are what a recovery adds to the chain row's
+	// RecoveredTerms and RecoveredSequences are what a recovery adds to the fence row's
 	// term and sequence. Some of both may have been lost as well. A server that still
 	// runs, or a late packet, must not find the value that it expects.
 	RecoveredTerms     = 1 << 20
 	RecoveredSequences = 1 << 50
 )
 
-// LoadChain returns the value of the chain row, decoded and as stored, of a table that need not have one.
+// LoadToken returns the value of the fence row, decoded and as stored, of a table that need not have one.
 // Errors: sqlstore.ErrKeyNotFound, the database's.
-func LoadChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {
-	if raw, err = store.Get(ctx, coder.ChainKey()); err == nil {
-		cur, err = coder.DecodeChain(raw)
+func LoadToken(ctx context.Context, store sqlstore.Store) (cur coder.FenceToken, raw []byte, err error) {
+	if raw, err = store.Get(ctx, coder.FenceKey()); err == nil {
+		cur, err = coder.DecodeFenceToken(raw)
 	}
 	if err != nil {
-		return cur, nil, fmt.Errorf("reading the chain row: %w", err)
+		return cur, nil, fmt.Errorf("reading the fence row: %w", err)
 	}
 	return cur, raw, nil
 }
 
-// readChain returns the value of the chain row of a leader's table, decoded and as stored.
+// readToken returns the value of the fence row of a leader's table, decoded and as stored.
 // Errors: ErrDataLost if the row is gone or cannot be decoded, the database's.
-func readChain(ctx context.Context, store sqlstore.Store) (cur coder.Chain, raw []byte, err error) {
-	raw, err = store.Get(ctx, coder.ChainKey())
+func readToken(ctx context.Context, store sqlstore.Store) (cur coder.FenceToken, raw []byte, err error) {
+	raw, err = store.Get(ctx, coder.FenceKey())
 	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return cur, nil, err
 	}
-	cur, err = decodeChain(raw)
+	cur, err = decodeToken(raw)
 	return cur, raw, err
 }
 
-// decodeChain returns what the chain row of a leader's table holds, or ErrDataLost if it is gone, nil, or
+// decodeToken returns what the fence row of a leader's table holds, or ErrDataLost if it is gone, nil, or
 // cannot be decoded.
-func decodeChain(raw []byte) (coder.Chain, error) {
+func decodeToken(raw []byte) (coder.FenceToken, error) {
 	if raw == nil {
-		return coder.Chain{}, fmt.Errorf("%w: the chain row is gone", ErrDataLost)
+		return coder.FenceToken{}, fmt.Errorf("%w: the fence row is gone", ErrDataLost)
 	}
-	cur, err := coder.DecodeChain(raw)
+	cur, err := coder.DecodeFenceToken(raw)
 	if err != nil {
 		return cur, fmt.Errorf("%w: %w", ErrDataLost, err)
 	}
 	return cur, nil
 }
 
-// Judge compares cur, what the chain row holds, with held, what is known to have been
+// Judge compares cur, what the fence row holds, with held, what is known to have been
 // in it before. It returns nil, ErrDeposed with both terms, or ErrDataLost with both
 // values. Terms, sequences and revisions never decrease, whichever server leads: a
 // later term that begins below an acknowledged revision has lost that revision.
-func Judge(held, cur coder.Chain) error {
+func Judge(held, cur coder.FenceToken) error {
 	switch {
 	case cur.Sequence < held.Sequence || cur.Revision < held.Revision || cur.Term < held.Term:
 		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term %d, sequence %d)",
@@ -77,10 +77,10 @@ func Judge(held, cur coder.Chain) error {
 	}
 }
 
-// JudgeLost returns ErrDataLost if the chain row's value cur is older than what the
+// JudgeLost returns ErrDataLost if the fence row's value cur is older than what the
 // lost row says was seen.
-func JudgeLost(lost coder.Lost, cur coder.Chain) error {
-	err := Judge(coder.Chain{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
+func JudgeLost(lost coder.Lost, cur coder.FenceToken) error {
+	err := Judge(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
 	if errors.Is(err, ErrDataLost) {
 		return fmt.Errorf("%w; member %x found that at %s; see sqlbrain recover", err, lost.Member, time.Unix(lost.At, 0).UTC().Format(time.RFC3339))
 	}

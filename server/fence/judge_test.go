@@ -8,18 +8,18 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	held := coder.Chain{Sequence: 10, Term: 3, Revision: 7}
+	held := coder.FenceToken{Sequence: 10, Term: 3, Revision: 7}
 	for name, c := range map[string]struct {
-		cur  coder.Chain
+		cur  coder.FenceToken
 		want error
 	}{
 		"the same value":                    {held, nil},
-		"a later commit of the same term":   {coder.Chain{Sequence: 11, Term: 3, Revision: 8}, nil},
-		"a later term":                      {coder.Chain{Sequence: 11, Term: 4, Revision: 7}, ErrDeposed},
-		"an older revision":                 {coder.Chain{Sequence: 10, Term: 3, Revision: 6}, ErrDataLost},
-		"an older sequence":                 {coder.Chain{Sequence: 9, Term: 3, Revision: 7}, ErrDataLost},
-		"an older term":                     {coder.Chain{Sequence: 10, Term: 2, Revision: 7}, ErrDataLost},
-		"a later term at an older revision": {coder.Chain{Sequence: 12, Term: 4, Revision: 6}, ErrDataLost},
+		"a later commit of the same term":   {coder.FenceToken{Sequence: 11, Term: 3, Revision: 8}, nil},
+		"a later term":                      {coder.FenceToken{Sequence: 11, Term: 4, Revision: 7}, ErrDeposed},
+		"an older revision":                 {coder.FenceToken{Sequence: 10, Term: 3, Revision: 6}, ErrDataLost},
+		"an older sequence":                 {coder.FenceToken{Sequence: 9, Term: 3, Revision: 7}, ErrDataLost},
+		"an older term":                     {coder.FenceToken{Sequence: 10, Term: 2, Revision: 7}, ErrDataLost},
+		"a later term at an older revision": {coder.FenceToken{Sequence: 12, Term: 4, Revision: 6}, ErrDataLost},
 	} {
 		if got := Judge(held, c.cur); !errors.Is(got, c.want) || c.want == nil && got != nil {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -29,11 +29,11 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeLost(t *testing.T) {
 	lost := coder.Lost{Sequence: 10, Term: 3, Revision: 7, Member: 5, At: 1}
-	if err := JudgeLost(lost, coder.Chain{Sequence: 10, Term: 3, Revision: 6}); !errors.Is(err, ErrDataLost) {
-		t.Errorf("a chain row older than the lost row: %v", err)
+	if err := JudgeLost(lost, coder.FenceToken{Sequence: 10, Term: 3, Revision: 6}); !errors.Is(err, ErrDataLost) {
+		t.Errorf("a fence row older than the lost row: %v", err)
 	}
 	// The right database came back, or a recovery went beyond the lost row.
-	for _, cur := range []coder.Chain{{Sequence: 10, Term: 3, Revision: 7}, {Sequence: 10 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 8}} {
+	for _, cur := range []coder.FenceToken{{Sequence: 10, Term: 3, Revision: 7}, {Sequence: 10 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 8}} {
 		if err := JudgeLost(lost, cur); err != nil {
 			t.Errorf("%+v: %v", cur, err)
 		}

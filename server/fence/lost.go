@@ -16,15 +16,15 @@ import (
 )
 
 // The lost row records that the database lost acknowledged data: it says what the member
-// that noticed had seen. Every member looks at it, and does not serve while the chain row
+// that noticed had seen. Every member looks at it, and does not serve while the fence row
 // is older. It is written outside the chain of commits, with a compare-and-swap on itself,
 // and its values only increase. So a restart does not make a member forget what it saw.
-// "sqlbrain recover" removes the row, after raising the chain row above it. If the right
-// database comes back, its chain row is not older, and the lost row has no effect.
+// "sqlbrain recover" removes the row, after raising the fence row above it. If the right
+// database comes back, its fence row is not older, and the lost row has no effect.
 //
 // A leader that does not know of the loss may write as much as was lost before it looks at the lost
 // row. So the row has a sequence that no leader reaches, if the loss is proven: by the commit that
-// writes it, which requires that the chain row is older still and raises its attempt, or, once it has grown as long again, by
+// writes it, which requires that the fence row is older still and raises its attempt, or, once it has grown as long again, by
 // the content of a revision. A replica that lags cannot mislead the member then: it has no other
 // revisions, and takes no commit. A loss that is not proven stops only the members that know of it.
 
@@ -65,22 +65,22 @@ func CheckLost(ctx context.Context, store sqlstore.Store) error {
 	return err
 }
 
-// ReadChecked reads the chain row, and the rows of keys, in one statement with the lost row. rows has
+// ReadChecked reads the fence row, and the rows of keys, in one statement with the lost row. rows has
 // what they hold in this order, nil for a row that does not exist. Errors: that of CheckLost, the
 // database's.
 //
-// All are of one snapshot: what was seen in the chain row before the lost row was written is there, or
+// All are of one snapshot: what was seen in the fence row before the lost row was written is there, or
 // is lost.
 func ReadChecked(ctx context.Context, store sqlstore.Store, keys ...[]byte) (rows [][]byte, err error) {
 	rows, err = store.MultiGet(ctx, slices.Concat(WatchedKeys(), keys))
 	if err != nil {
-		return nil, fmt.Errorf("reading the lost row and the chain row: %w", err)
+		return nil, fmt.Errorf("reading the lost row and the fence row: %w", err)
 	}
 	return rows[1:], checkLost(rows)
 }
 
-// WatchedKeys are the keys of the lost row and the chain row. Every member reads them regularly.
-func WatchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.ChainKey()} }
+// WatchedKeys are the keys of the lost row and the fence row. Every member reads them regularly.
+func WatchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.FenceKey()} }
 
 // checkLost is CheckLost with the rows of WatchedKeys, in one snapshot.
 func checkLost(rows [][]byte) error {
@@ -91,27 +91,27 @@ func checkLost(rows [][]byte) error {
 	if err != nil {
 		return err
 	}
-	var cur coder.Chain
+	var cur coder.FenceToken
 	if rows[1] != nil {
-		if cur, err = coder.DecodeChain(rows[1]); err != nil {
-			return fmt.Errorf("reading the chain row: %w", err)
+		if cur, err = coder.DecodeFenceToken(rows[1]); err != nil {
+			return fmt.Errorf("reading the fence row: %w", err)
 		}
 	}
 	return JudgeLost(*lost, cur)
 }
 
-// DecodeWatched returns what the chain row says, of the rows of WatchedKeys in one snapshot. Errors: those of CheckLost,
-// ErrDataLost if the chain row is gone or cannot be decoded.
-func DecodeWatched(rows [][]byte) (cur coder.Chain, err error) {
+// DecodeWatched returns what the fence row says, of the rows of WatchedKeys in one snapshot. Errors: those of CheckLost,
+// ErrDataLost if the fence row is gone or cannot be decoded.
+func DecodeWatched(rows [][]byte) (cur coder.FenceToken, err error) {
 	if err := checkLost(rows); err != nil {
 		return cur, err
 	}
-	return decodeChain(rows[1])
+	return decodeToken(rows[1])
 }
 
 // judgeWatched judges the rows of WatchedKeys by what was acknowledged: the errors of CheckLost and Judge, and
-// ErrDataLost if the chain row is gone or cannot be decoded.
-func judgeWatched(acknowledged coder.Chain, rows [][]byte) error {
+// ErrDataLost if the fence row is gone or cannot be decoded.
+func judgeWatched(acknowledged coder.FenceToken, rows [][]byte) error {
 	cur, err := DecodeWatched(rows)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ type LossRecorder struct {
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
 // It writes nothing before Run. compare compares the revisions that the process has shown with those
-// of the table, when the chain row shows no loss. Errors: ErrDataLost, after Seen.Missing, if they
+// of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.Missing, if they
 // differ; ErrUnproven; the database's.
 func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64, compare func(context.Context) error) *LossRecorder {
 	return &LossRecorder{store: store, log: log, seen: seen, member: member, compare: compare, reported: make(chan struct{}, 1)}
@@ -182,7 +182,7 @@ func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, know
 		return fmt.Errorf("%w: term %d, sequence %d, revision %d of member %x are far above what was written", ErrUnproven, lost.Term, lost.Sequence, lost.Revision, lost.Member)
 	}
 	seen := NewSeen(func() int64 { return 0 })
-	seen.Note(coder.Chain{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
+	seen.Note(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
 	log = log.With("member", fmt.Sprintf("%x", lost.Member))
 	log.Error("another server reports that the database lost data")
 	r := NewLossRecorder(store, log, seen, lost.Member, func(context.Context) error { return ErrUnproven })
@@ -190,7 +190,7 @@ func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, know
 		return err
 	}
 	if r.Fate() != LossWritten {
-		return fmt.Errorf("%w: the chain row has grown as far", ErrUnproven)
+		return fmt.Errorf("%w: the fence row has grown as far", ErrUnproven)
 	}
 	return nil
 }
@@ -229,8 +229,8 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 	defer cancel()
 	for failures := 1; ; failures++ {
 		seen := r.seen.Newest()
-		if seen == (coder.Chain{}) {
-			return nil // it has seen nothing: another member has, or the chain row is gone, which every member notices
+		if seen == (coder.FenceToken{}) {
+			return nil // it has seen nothing: another member has, or the fence row is gone, which every member notices
 		}
 		known, raw, err := LoadLost(ctx, r.store)
 		if err != nil && !errors.Is(err, ErrDataLost) {
@@ -267,15 +267,15 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 }
 
 // prove returns what to write of a loss, and adds to batch what the commit requires as a proof. open is what the proof
-// lacks, nil for nothing. The chain row has the time patience to answer. Errors: the database's.
-func (r *LossRecorder) prove(ctx context.Context, seen coder.Chain, patience time.Duration, batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
+// lacks, nil for nothing. The fence row has the time patience to answer. Errors: the database's.
+func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patience time.Duration, batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cur, chain, err := readChain(bounded, r.store)
+	cur, token, err := readToken(bounded, r.store)
 	next = r.lost(seen)
 	next.At = time.Now().Unix()
 	switch {
-	case errors.Is(err, ErrDataLost): // without a chain row any lost row has an effect
+	case errors.Is(err, ErrDataLost): // without a fence row any lost row has an effect
 		return next, nil, nil
 	case err != nil && (bounded.Err() == nil || ctx.Err() != nil):
 		return next, nil, err
@@ -287,16 +287,16 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.Chain, patience tim
 		next.Sequence += missingSequences
 		proof := cur
 		proof.Attempt++
-		batch.CAS(coder.ChainKey(), coder.EncodeChain(proof), chain)
+		batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(proof), token)
 		return next, nil, nil
 	case cur.Term-seen.Term >= RecoveredTerms:
 		return next, errRefuted, nil
 	}
-	// The chain row has grown as long again, or was never older.
+	// The fence row has grown as long again, or was never older.
 	switch err := r.compare(ctx); {
 	case err == nil:
 		return next, errRefuted, nil
-	case errors.Is(err, ErrDataLost): // what was seen is beyond the chain row now
+	case errors.Is(err, ErrDataLost): // what was seen is beyond the fence row now
 		return r.prove(ctx, r.seen.Newest(), patience, batch)
 	default:
 		return next, err, nil
@@ -304,7 +304,7 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.Chain, patience tim
 }
 
 // lost is what this process says of a loss.
-func (r *LossRecorder) lost(seen coder.Chain) coder.Lost {
+func (r *LossRecorder) lost(seen coder.FenceToken) coder.Lost {
 	return coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}
 }
 

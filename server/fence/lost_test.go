@@ -31,9 +31,9 @@ func lostRow(t *testing.T, store sqlstore.Store) coder.Lost {
 	return *lost
 }
 
-func seenAt(chain coder.Chain) *Seen {
-	s := NewSeen(func() int64 { return chain.Revision })
-	s.Note(chain)
+func seenAt(token coder.FenceToken) *Seen {
+	s := NewSeen(func() int64 { return token.Revision })
+	s.Note(token)
 	return s
 }
 
@@ -42,7 +42,7 @@ func nothingToCompare(context.Context) error { return ErrUnproven }
 
 func TestLostRowKeepsTheNewestOfAllMembers(t *testing.T) {
 	store := newStore(t)
-	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
 	for _, c := range []struct{ known, want coder.Lost }{
 		{coder.Lost{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.Lost{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
@@ -65,7 +65,7 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
 	}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -74,33 +74,33 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLossStaysRecordedWhenTheChainRowGrows writes more than was lost after the loss was recorded.
-func TestLossStaysRecordedWhenTheChainRowGrows(t *testing.T) {
+// TestLossStaysRecordedWhenTheFenceRowGrows writes more than was lost after the loss was recorded.
+func TestLossStaysRecordedWhenTheFenceRowGrows(t *testing.T) {
 	store := newStore(t)
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 2, Revision: 3}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 2, Revision: 3}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
 	// The proof changes the row, so that databases which accept writes on several servers compare it too. Its sequence
 	// stays: members notice the loss by that as well.
-	if cur, _, err := readChain(t.Context(), store); err != nil || cur != (coder.Chain{Sequence: 3, Term: 2, Revision: 3, Attempt: 1}) {
-		t.Errorf("the chain row is %+v, %v", cur, err)
+	if cur, _, err := readToken(t.Context(), store); err != nil || cur != (coder.FenceToken{Sequence: 3, Term: 2, Revision: 3, Attempt: 1}) {
+		t.Errorf("the fence row is %+v, %v", cur, err)
 	}
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
 	}
 }
 
-// laggingStore answers the first read of the chain row with what it held earlier.
+// laggingStore answers the first read of the fence row with what it held earlier.
 type laggingStore struct {
 	sqlstore.Store
 	earlier []byte
 }
 
 func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if earlier := s.earlier; earlier != nil && string(key) == string(coder.ChainKey()) {
+	if earlier := s.earlier; earlier != nil && string(key) == string(coder.FenceKey()) {
 		s.earlier = nil
 		return earlier, nil
 	}
@@ -109,9 +109,9 @@ func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 
 // TestLossThatAReplicaSuggestsHasNoEffect: the commit finds that the database has lost nothing.
 func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
-	store := &laggingStore{newStore(t), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3})}
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 7, Term: 1, Revision: 5}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	store := &laggingStore{newStore(t), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3})}
+	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}))
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 // A report just before the end of the process is still written.
 func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	store := newStore(t)
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	r.Report(sqlstore.ErrUnavailable) // no loss
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -139,7 +139,7 @@ func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	}
 }
 
-// TestOutgrownLossIsJudgedByContent: the chain row has grown as long again before the process could write.
+// TestOutgrownLossIsJudgedByContent: the fence row has grown as long again before the process could write.
 func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 	away := errors.New("the database is away")
 	for name, c := range map[string]struct {
@@ -155,12 +155,12 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 		"the table was recovered": {compared: ErrDataLost, recovered: true, want: LossRefuted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, seen := newStore(t), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5})
-			chain := coder.Chain{Sequence: 20, Term: 2, Revision: 9}
+			store, seen := newStore(t), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
+			token := coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}
 			if c.recovered {
-				chain.Sequence, chain.Term = chain.Sequence+RecoveredSequences, chain.Term+RecoveredTerms
+				token.Sequence, token.Term = token.Sequence+RecoveredSequences, token.Term+RecoveredTerms
 			}
-			putRow(t, store, coder.ChainKey(), coder.EncodeChain(chain))
+			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(token))
 			r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
 				if errors.Is(c.compared, ErrDataLost) {
 					seen.Missing()
@@ -174,8 +174,8 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 			if got := r.Fate(); got != c.want {
 				t.Errorf("fate %d, want %d", got, c.want)
 			}
-			chain.Sequence, chain.Revision = chain.Sequence+500, 600
-			putRow(t, store, coder.ChainKey(), coder.EncodeChain(chain))
+			token.Sequence, token.Revision = token.Sequence+500, 600
+			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(token))
 			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != (c.want == LossWritten) {
 				t.Errorf("CheckLost: %v", err)
 			}
@@ -183,7 +183,7 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 	}
 }
 
-// busyStore has a leader that commits after each read of the chain row.
+// busyStore has a leader that commits after each read of the fence row.
 type busyStore struct {
 	sqlstore.Store
 	t *testing.T
@@ -191,21 +191,21 @@ type busyStore struct {
 
 func (s *busyStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 	raw, err := s.Store.Get(ctx, key)
-	if string(key) == string(coder.ChainKey()) {
-		chain, decoded := coder.DecodeChain(raw)
+	if string(key) == string(coder.FenceKey()) {
+		token, decoded := coder.DecodeFenceToken(raw)
 		if err := errors.Join(err, decoded); err != nil {
 			s.t.Error(err)
 		}
-		chain.Sequence++
-		putRow(s.t, s.Store, key, coder.EncodeChain(chain))
+		token.Sequence++
+		putRow(s.t, s.Store, key, coder.EncodeFenceToken(token))
 	}
 	return raw, err
 }
 
-// TestProofByContentNeedsNoQuietLeader: it does not depend on the chain row.
+// TestProofByContentNeedsNoQuietLeader: it does not depend on the fence row.
 func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
-	store, seen := &busyStore{newStore(t), t}, seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5})
-	putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 20, Term: 2, Revision: 9}))
+	store, seen := &busyStore{newStore(t), t}, seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
+	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}))
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
 		seen.Missing()
 		return ErrDataLost
@@ -215,14 +215,14 @@ func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
 	}
 }
 
-// silentStore does not answer reads of the chain row.
+// silentStore does not answer reads of the fence row.
 type silentStore struct {
 	sqlstore.Store
 	silent bool
 }
 
 func (s *silentStore) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if s.silent && string(key) == string(coder.ChainKey()) {
+	if s.silent && string(key) == string(coder.FenceKey()) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -233,8 +233,8 @@ func (s *silentStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{newStore(t), true}
-		putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 3, Term: 1, Revision: 3}))
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3}))
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 		for range 2 {
 			if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
 				t.Fatal("it counts as written")
@@ -247,7 +247,7 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten {
 			t.Fatal(err, r.Fate())
 		}
-		putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
 		if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 			t.Errorf("CheckLost: %v", err)
 		}
@@ -264,7 +264,7 @@ func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 			}
 			return commit()
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 		r.Report(ErrDataLost)
 		if r.Fate() != LossPending {
 			t.Errorf("fate %d", r.Fate())
@@ -291,11 +291,11 @@ func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
 			}
 			return sqlstore.ErrUncertain
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.Chain{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || commits != 3 {
 			t.Fatal(err, r.Fate(), commits)
 		}
-		r.seen.Note(coder.Chain{Sequence: 8, Term: 3, Revision: 6})
+		r.seen.Note(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6})
 		began := time.Now()
 		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) || time.Since(began) != recordTimeout {
 			t.Errorf("%v after %s and %d commits", err, time.Since(began), commits)
@@ -309,7 +309,7 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	seen := coder.Chain{Sequence: 7, Term: 3, Revision: 5}
+	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
 	if err := r.recordOrTell(t.Context()); err == nil {
 		t.Fatal("it was written")
@@ -336,14 +336,14 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 
 // TestLossOfAnotherProcess is about a report of a process that cannot write.
 func TestLossOfAnotherProcess(t *testing.T) {
-	now := coder.Chain{Sequence: 20, Term: 2, Revision: 9}
+	now := coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}
 	for name, c := range map[string]struct {
 		lost    coder.Lost
 		written bool
 	}{
-		"the chain row is older":                      {coder.Lost{Sequence: 21, Term: 1, Revision: 9}, true},
+		"the fence row is older":                      {coder.Lost{Sequence: 21, Term: 1, Revision: 9}, true},
 		"the process has compared":                    {coder.Lost{Sequence: 7 + missingSequences, Term: 1, Revision: 5}, true},
-		"the chain row has grown":                     {coder.Lost{Sequence: 7, Term: 1, Revision: 5}, false},
+		"the fence row has grown":                     {coder.Lost{Sequence: 7, Term: 1, Revision: 5}, false},
 		"a sequence that no recovery could surpass":   {coder.Lost{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
 		"a revision that no recovery could surpass":   {coder.Lost{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
 		"a term that no recovery could surpass":       {coder.Lost{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
@@ -352,7 +352,7 @@ func TestLossOfAnotherProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
-			putRow(t, store, coder.ChainKey(), coder.EncodeChain(now))
+			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(now))
 			c.lost.Member = 9
 			err := RecordFor(t.Context(), store, slog.New(slog.DiscardHandler), seenAt(now), c.lost)
 			if c.written && err != nil || !c.written && !errors.Is(err, ErrUnproven) {
@@ -361,7 +361,7 @@ func TestLossOfAnotherProcess(t *testing.T) {
 			if c.written && lostRow(t, store).Member != 9 {
 				t.Error("it is not in the name of the other")
 			}
-			putRow(t, store, coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 500, Term: 2, Revision: 600}))
+			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
 			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != c.written {
 				t.Errorf("CheckLost: %v", err)
 			}

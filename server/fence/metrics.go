@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the metrics of the chain row. They outlive a Hold.
+// Metrics are the metrics of the fence row. They outlive a Holder.
 type Metrics struct {
 	Settled prometheus.Counter
 }
@@ -14,7 +14,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		Settled: promauto.With(r).NewCounter(prometheus.CounterOpts{
-			Name: "sqlbrain_commit_settled_total", Help: "Commits whose outcome had to be read from the chain row.",
+			Name: "sqlbrain_commit_settled_total", Help: "Commits whose outcome had to be read from the fence row.",
 		}),
 	}
 }

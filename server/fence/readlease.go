@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// leaseTime is the time after the start of a success on the chain row for which a
+	// leaseTime is the time after the start of a success on the fence row for which a
 	// leader may answer from memory.
 	leaseTime = timing.ReadLease
-	// TakeoverWait is the time that a new leader waits after its own change of the chain
+	// TakeoverWait is the time that a new leader waits after its own change of the fence row
 	// row: by then the read lease of its predecessor is over. For the same reason a
 	// follower waits as long before it shows what it found in the table and the leader
 	// has not reported.
@@ -51,7 +51,7 @@ func (a *ReadLease) Ended() bool { return a.ended.Load() }
 // Expire makes the lease invalid until it is extended.
 func (a *ReadLease) Expire() { a.until.Store(0) }
 
-// Extend counts a success of an operation on the chain row that began at started, on
+// Extend counts a success of an operation on the fence row that began at started, on
 // the lease's clock.
 func (a *ReadLease) Extend(started time.Duration) {
 	if started < 0 {

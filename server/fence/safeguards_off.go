@@ -11,7 +11,7 @@ import (
 // sabotaged are the safeguards that SQLBRAIN_SABOTAGE switches off, separated by
 // commas, so that tests of consistency can show that they would find a bug there:
 //
-//   - chain: commits replace the chain row whatever it holds
+//   - token: commits replace the fence row whatever it holds
 //   - fence: leaders answer reads without asking whether they still lead, and new
 //     ones do not wait for old ones
 //   - settle: commits of unknown outcome are taken for done

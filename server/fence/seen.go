@@ -8,14 +8,14 @@ import (
 )
 
 // missingSequences is how far Missing raises the known sequence: farther than members
-// raise the chain row, and less than a recovery does.
+// raise the fence row, and less than a recovery does.
 const missingSequences = RecoveredSequences >> 10
 
-// Seen is the newest value of the chain row that this process knows of, and the newest
+// Seen is the newest value of the fence row that this process knows of, and the newest
 // term. If the database later holds older values, it has lost data. Seen is safe for concurrent use.
 type Seen struct {
 	revision func() int64 // the newest revision that this process shows
-	chain    atomic.Pointer[coder.Chain]
+	token    atomic.Pointer[coder.FenceToken]
 	term     atomic.Int64
 	missing  atomic.Bool // Missing was called
 }
@@ -24,15 +24,15 @@ type Seen struct {
 // this process shows, 1 if it shows none.
 func NewSeen(revision func() int64) *Seen {
 	s := &Seen{revision: revision}
-	s.chain.Store(&coder.Chain{})
+	s.token.Store(&coder.FenceToken{})
 	return s
 }
 
-// Note takes notice of a value of the chain row.
-func (s *Seen) Note(c coder.Chain) {
+// Note takes notice of a value of the fence row.
+func (s *Seen) Note(c coder.FenceToken) {
 	for {
-		cur := s.chain.Load()
-		if c.Sequence <= cur.Sequence || s.chain.CompareAndSwap(cur, &c) {
+		cur := s.token.Load()
+		if c.Sequence <= cur.Sequence || s.token.CompareAndSwap(cur, &c) {
 			break
 		}
 	}
@@ -49,39 +49,39 @@ func (s *Seen) NoteTerm(term int64) {
 	}
 }
 
-// Missing takes notice of a loss that the chain row does not show: a commit took effect although a
+// Missing takes notice of a loss that the fence row does not show: a commit took effect although a
 // row that it replaced was missing, or a revision in the table is another one than the process has
-// shown. So the process counts as having seen more than the chain row can reach without a recovery.
+// shown. So the process counts as having seen more than the fence row can reach without a recovery.
 func (s *Seen) Missing() {
 	if s.missing.Swap(true) {
 		return // it stays below what a recovery adds
 	}
-	beyond := s.Chain()
+	beyond := s.Token()
 	beyond.Sequence += missingSequences
 	s.Note(beyond)
 }
 
-// Chain returns the newest value of the chain row that was noted.
-func (s *Seen) Chain() coder.Chain { return *s.chain.Load() }
+// Token returns the newest value of the fence row that was noted.
+func (s *Seen) Token() coder.FenceToken { return *s.token.Load() }
 
 // Term returns the newest term that was noted.
 func (s *Seen) Term() int64 { return s.term.Load() }
 
-// Newest returns Chain with the newest revision that this process shows, which it may know
+// Newest returns Token with the newest revision that this process shows, which it may know
 // from the leader and not from the row.
-func (s *Seen) Newest() coder.Chain {
-	newest := s.Chain()
-	if rev := s.revision(); rev > 1 { // a new table is at revision 1 before it has a chain row
+func (s *Seen) Newest() coder.FenceToken {
+	newest := s.Token()
+	if rev := s.revision(); rev > 1 { // a new table is at revision 1 before it has a fence row
 		newest.Revision = max(newest.Revision, rev)
 	}
 	return newest
 }
 
-// Verifier returns a function that returns ErrDataLost for a value of the chain row that
+// Verifier returns a function that returns ErrDataLost for a value of the fence row that
 // is older than what this process has seen now. Call Verifier before reading the row.
-func (s *Seen) Verifier() func(coder.Chain) error {
+func (s *Seen) Verifier() func(coder.FenceToken) error {
 	newest := s.Newest()
-	return func(cur coder.Chain) error {
+	return func(cur coder.FenceToken) error {
 		if err := Judge(newest, cur); errors.Is(err, ErrDataLost) {
 			return err
 		}

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/protocol"
+	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // record lets h record its steps, and returns them.
-func record(h *Hold) func() []protocol.Step {
-	var steps []protocol.Step
-	h.cfg.Trace = protocol.New("n1", func() time.Duration { return 0 }, func(s protocol.Step) {
+func record(h *Holder) func() []steptrace.Step {
+	var steps []steptrace.Step
+	h.cfg.Trace = steptrace.New("n1", func() time.Duration { return 0 }, func(s steptrace.Step) {
 		s.Node = ""
 		steps = append(steps, s)
 	})
-	return func() []protocol.Step { return steps }
+	return func() []steptrace.Step { return steps }
 }
 
-func requireSteps(t *testing.T, got []protocol.Step, want ...protocol.Step) {
+func requireSteps(t *testing.T, got []steptrace.Step, want ...steptrace.Step) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("steps\n%+v\nwant\n%+v", got, want)
@@ -41,9 +41,9 @@ func TestStepsOfACommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireSteps(t, steps(),
-		protocol.Step{Kind: protocol.Commit, Chain: next, Expected: held},
-		protocol.Step{Kind: protocol.Answer, Result: protocol.Written},
-		protocol.Step{Kind: protocol.Resign, Chain: next.Resigned(), Expected: next})
+		steptrace.Step{Kind: steptrace.Commit, Token: next, Expected: held},
+		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written},
+		steptrace.Step{Kind: steptrace.Resign, Token: next.Resigned(), Expected: next})
 }
 
 func TestStepsOfATakeover(t *testing.T) {
@@ -56,15 +56,15 @@ func TestStepsOfATakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, two, three := first.Value(), coder.Chain{Sequence: 2, Term: 2, Revision: 1}, coder.Chain{Sequence: 3, Term: 3, Revision: 1}
+	one, two, three := first.Value(), coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}, coder.FenceToken{Sequence: 3, Term: 3, Revision: 1}
 	if second.Value() != three {
 		t.Errorf("holds %+v", second.Value())
 	}
 	requireSteps(t, steps(),
-		protocol.Step{Kind: protocol.Take, Chain: two, Expected: one},
-		protocol.Step{Kind: protocol.Answer, Result: protocol.Unknown},
-		protocol.Step{Kind: protocol.Take, Chain: three, Expected: two},
-		protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+		steptrace.Step{Kind: steptrace.Take, Token: two, Expected: one},
+		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Unknown},
+		steptrace.Step{Kind: steptrace.Take, Token: three, Expected: two},
+		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 }
 
 func TestStepsOfSettling(t *testing.T) {
@@ -80,11 +80,11 @@ func TestStepsOfSettling(t *testing.T) {
 	raised.Sequence++
 	raised.Attempt++
 	requireSteps(t, steps(),
-		protocol.Step{Kind: protocol.Commit, Chain: next, Expected: held},
-		protocol.Step{Kind: protocol.Answer, Result: protocol.Unknown},
-		protocol.Step{Kind: protocol.Settle, Chain: held},
-		protocol.Step{Kind: protocol.Raise, Chain: raised, Expected: held},
-		protocol.Step{Kind: protocol.Answer, Result: protocol.Written})
+		steptrace.Step{Kind: steptrace.Commit, Token: next, Expected: held},
+		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Unknown},
+		steptrace.Step{Kind: steptrace.Settle, Token: held},
+		steptrace.Step{Kind: steptrace.Raise, Token: raised, Expected: held},
+		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 }
 
 func TestStepsOfLooks(t *testing.T) {
@@ -116,6 +116,6 @@ func TestStepsOfLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireSteps(t, steps(),
-		protocol.Step{Kind: protocol.Look, Chain: held},
-		protocol.Step{Kind: protocol.Look, Chain: successor.Value()})
+		steptrace.Step{Kind: steptrace.Look, Token: held},
+		steptrace.Step{Kind: steptrace.Look, Token: successor.Value()})
 }

@@ -22,9 +22,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
@@ -60,7 +60,7 @@ const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
 type Node interface {
 	MemberID() uint64
 	// AwaitApplied waits until this member has applied u, or ctx ends.
-	AwaitApplied(ctx context.Context, u backend.Update) error
+	AwaitApplied(ctx context.Context, u replica.Update) error
 }
 
 // Config configures a Forwarder.
@@ -168,7 +168,7 @@ func (f *Forwarder) apply(ctx context.Context, method string, req proto.Message,
 	if !ok || r.GetHeader() == nil {
 		return nil
 	}
-	u := backend.Update{Revision: r.GetHeader().GetRevision()}
+	u := replica.Update{Revision: r.GetHeader().GetRevision()}
 	if c, ok := req.(*pb.CompactionRequest); ok {
 		u.CompactRevision = c.GetRevision()
 	}

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -79,7 +79,7 @@ func TestOnlyTheClientsDeadlineIsReportedAsExceeded(t *testing.T) {
 // lagging is a node that never applies anything.
 type lagging struct{ Node }
 
-func (lagging) AwaitApplied(ctx context.Context, _ backend.Update) error {
+func (lagging) AwaitApplied(ctx context.Context, _ replica.Update) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -34,10 +34,10 @@
 //   - A leader that hands over refuses renewals before it computes the last checkpoints
 //     (Lessor.HandOver): TestRenewalDuringHandoverIsRefused. A deposed leader cannot confirm
 //     a renewal (Leader.Confirm): TestUnconfirmedAnswersAreErrors.
-//   - A new leader reads the rows after its change of the chain row, so they cannot change
+//   - A new leader reads the rows after its change of the fence row, so they cannot change
 //     afterwards. The clocks start when it serves, when its predecessor can no longer
 //     acknowledge renewals (Lessor.Load, Lessor.Start): TestClocksDoNotRunBeforeStart, and in
-//     server/backend TestSuccessorKeepsRenewalsOfDeposedLeader.
+//     server/replica TestSuccessorKeepsRenewalsOfDeposedLeader.
 //
 // # Revocation
 //

@@ -53,12 +53,12 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	t.Helper()
 	l := &testLeader{t: t, users: auth.NewRows(), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	hold, err := fence.Take(t.Context(), fence.Config{
+	holder, err := fence.Take(t.Context(), fence.Config{
 		Store: store, Log: log, Lease: fence.NewReadLease(true, false, nil),
-		Verify: func(coder.Chain) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
+		Verify: func(coder.FenceToken) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
-	rev := hold.Value().Revision
+	rev := holder.Value().Revision
 	l.revisions = tso.New(rev)
 	l.view, err = keyspace.New(keyspace.Config{Budget: 1 << 20, Revision: rev})
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 			QueueLength: 1000, QueueBytes: 1 << 20, BatchRequests: 1000, BatchRows: 10_000, BatchBytes: 4 << 20, IndexCache: 100,
 			TxnKeys: write.MaxTxnKeys, CommitTimeout: time.Minute,
 		},
-		Store: store, Hold: hold, Reader: l.reader, View: l.view, Revisions: l.revisions, Leader: l, Leases: l.lessor,
+		Store: store, Fence: holder, Reader: l.reader, View: l.view, Revisions: l.revisions, Leader: l, Leases: l.lessor,
 		Metrics: write.NewMetrics(prometheus.NewRegistry()), Log: log,
 	})
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func (l *testLeader) TurnedAway() error             { return mvcc.ErrNotLeader }
 func (l *testLeader) Refused(error)                 {}
 func (l *testLeader) Ended() <-chan struct{}        { return l.ended }
 func (l *testLeader) AuthRows() *auth.Rows          { return l.users }
-func (l *testLeader) Seen(coder.Chain)              {}
+func (l *testLeader) Seen(coder.FenceToken)         {}
 
 func (l *testLeader) Lost() error {
 	select {

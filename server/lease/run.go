@@ -60,7 +60,7 @@ func (l *Lessor) Start() {
 }
 
 // Load reads all leases from store's table. From now on they change through p. Load must be
-// called after the leader's change of the chain row, so that no other leader changes their
+// called after the leader's change of the fence row, so that no other leader changes their
 // rows afterwards. The clocks of the leases stand still until Start.
 func (l *Lessor) Load(ctx context.Context, store sqlstore.Store, p *write.Pipeline) error {
 	l.pipeline = p

@@ -9,7 +9,7 @@ import (
 // belongs to the goroutine that executes the request.
 type Steps struct {
 	// Confirm is finding the newest revision, before a linearizable read: a look at the
-	// chain row, or a question to the leader and the wait for its answer.
+	// fence row, or a question to the leader and the wait for its answer.
 	Confirm time.Duration
 	// Queue is waiting for a batch. Evaluate is evaluating the batch, including reads of
 	// the table. Commit is writing it, or confirming the leadership if it writes nothing.

@@ -6,7 +6,7 @@
 //
 //   - A write that would reach the quota is refused with ErrNoSpace, and the NOSPACE alarm
 //     is requested, once. The alarm refuses all further puts and grants until it is
-//     disarmed (TestFullDatabaseRefusesPutsUntilDisarmed in server/backend).
+//     disarmed (TestFullDatabaseRefusesPutsUntilDisarmed in server/replica).
 //   - The CORRUPT alarm refuses every write with ErrCorrupt.
 //   - Alarms loaded from the table never replace newer ones that the leader has committed
 //     (TestLoadKeepsNewerAlarms).
@@ -14,7 +14,7 @@
 // While the disk of the database is full, this node has a NOSPACE alarm that is not in the
 // table, puts and grants are refused, and the last half of the disk's reserve is for
 // compaction. The alarm ends when there is space (TestFullDiskRaisesAlarmUntilItHasSpace,
-// TestFullDiskTakesDeletesAndCompaction in server/backend).
+// TestFullDiskTakesDeletesAndCompaction in server/replica).
 //
 // Other alarms change in the write pipeline only, in a Tx.
 package quota

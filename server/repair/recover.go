@@ -27,21 +27,21 @@ import (
 // catch-up pass over them.
 
 var (
-	// ErrNothingToRecover: the table holds neither a chain row nor data.
+	// ErrNothingToRecover: the table holds neither a fence row nor data.
 	ErrNothingToRecover = errors.New("the table is empty: there is nothing to recover")
-	// ErrChainMoved: the chain row changed between Examine and Recover.
-	ErrChainMoved = errors.New("the chain row has changed since it was read: a server is running on this database; stop all of them first")
+	// ErrFenceMoved: the fence row changed between Examine and Recover.
+	ErrFenceMoved = errors.New("the fence row has changed since it was read: a server is running on this database; stop all of them first")
 )
 
 // Findings is what Examine found in a table.
 type Findings struct {
-	// Chain is what the chain row holds, nil if there is none that can be read.
-	Chain *coder.Chain
+	// Token is what the fence row holds, nil if there is none that can be read.
+	Token *coder.FenceToken
 	// CompactRevision is -1 if nothing was compacted.
 	CompactRevision int64
 	// NewestLog and NewestIndex are the newest revisions that log rows and index
 	// rows name, NewestVersion that of version rows; Examine looks for the last
-	// only if there is no chain row. 0: no such row, or not looked for.
+	// only if there is no fence row. 0: no such row, or not looked for.
 	NewestLog, NewestIndex, NewestVersion int64
 	// Lost is what the lost row says, nil if there is none.
 	Lost *coder.Lost
@@ -50,15 +50,15 @@ type Findings struct {
 	// Problems say in words where rows contradict each other.
 	Problems []string
 
-	rawChain, rawLost []byte // nil: no row
+	rawToken, rawLost []byte // nil: no row
 }
 
 // Newest returns the newest revision of all rows, lost ones that the lost row names
 // included.
 func (f *Findings) Newest() int64 {
 	newest := max(f.CompactRevision, f.NewestLog, f.NewestIndex, f.NewestVersion)
-	if f.Chain != nil {
-		newest = max(newest, f.Chain.Revision)
+	if f.Token != nil {
+		newest = max(newest, f.Token.Revision)
 	}
 	if f.Lost != nil {
 		newest = max(newest, f.Lost.Revision)
@@ -71,8 +71,8 @@ func (f *Findings) problem(format string, args ...any) {
 }
 
 // Examine looks at the table without changing it. It reads a few rows and counts the
-// index rows. If rows are newer than the chain row, it reads all index rows; if there is
-// no chain row, all index rows and the keys of all version rows. Errors:
+// index rows. If rows are newer than the fence row, it reads all index rows; if there is
+// no fence row, all index rows and the keys of all version rows. Errors:
 // ErrNothingToRecover for an empty table, those of RefuseUnfinished, the database's.
 func Examine(ctx context.Context, store sqlstore.Store) (*Findings, error) {
 	if err := RefuseUnfinished(ctx, store); err != nil {
@@ -88,48 +88,48 @@ func Examine(ctx context.Context, store sqlstore.Store) (*Findings, error) {
 	if err := f.rows(ctx, store); err != nil {
 		return nil, err
 	}
-	if f.rawChain == nil && f.Newest() <= 0 {
+	if f.rawToken == nil && f.Newest() <= 0 {
 		return nil, ErrNothingToRecover
 	}
 	f.compare()
 	return f, nil
 }
 
-// compare notes where the rows contradict the chain row.
+// compare notes where the rows contradict the fence row.
 func (f *Findings) compare() {
-	if l := f.Lost; l != nil && (f.Chain == nil || fence.JudgeLost(*l, *f.Chain) != nil) {
+	if l := f.Lost; l != nil && (f.Token == nil || fence.JudgeLost(*l, *f.Token) != nil) {
 		f.problem("member %x has seen revision %d (term %d, sequence %d)", l.Member, l.Revision, l.Term, l.Sequence)
 	}
-	if f.Chain == nil {
+	if f.Token == nil {
 		return
 	}
-	rev := f.Chain.Revision
+	rev := f.Token.Revision
 	if f.NewestLog > rev {
-		f.problem("log rows go up to revision %d, the chain row only to %d", f.NewestLog, rev)
+		f.problem("log rows go up to revision %d, the fence row only to %d", f.NewestLog, rev)
 	}
 	if f.NewestIndex > rev {
-		f.problem("index rows go up to revision %d, the chain row only to %d", f.NewestIndex, rev)
+		f.problem("index rows go up to revision %d, the fence row only to %d", f.NewestIndex, rev)
 	}
 	if f.CompactRevision > rev {
-		f.problem("the compaction mark is at revision %d, the chain row only at %d", f.CompactRevision, rev)
+		f.problem("the compaction mark is at revision %d, the fence row only at %d", f.CompactRevision, rev)
 	}
 	if rev > max(f.CompactRevision, 1) && f.NewestLog < rev {
-		f.problem("the chain row is at revision %d, log rows go up to %d only", rev, f.NewestLog)
+		f.problem("the fence row is at revision %d, log rows go up to %d only", rev, f.NewestLog)
 	}
 }
 
-// meta reads the chain row, the compaction mark and the lost row.
+// meta reads the fence row, the compaction mark and the lost row.
 func (f *Findings) meta(ctx context.Context, store sqlstore.Store) error {
-	values, err := store.MultiGet(ctx, [][]byte{coder.ChainKey(), coder.CompactKey(), coder.LostKey()})
+	values, err := store.MultiGet(ctx, [][]byte{coder.FenceKey(), coder.CompactKey(), coder.LostKey()})
 	if err != nil {
 		return err
 	}
-	if f.rawChain = values[0]; f.rawChain == nil {
-		f.problem("the chain row is missing")
-	} else if c, err := coder.DecodeChain(f.rawChain); err != nil {
-		f.problem("the chain row cannot be read: %v", err)
+	if f.rawToken = values[0]; f.rawToken == nil {
+		f.problem("the fence row is missing")
+	} else if c, err := coder.DecodeFenceToken(f.rawToken); err != nil {
+		f.problem("the fence row cannot be read: %v", err)
 	} else {
-		f.Chain = &c
+		f.Token = &c
 	}
 	if values[1] != nil {
 		if f.CompactRevision, err = coder.DecodeInt64(values[1]); err != nil {
@@ -190,27 +190,27 @@ func (f *Findings) log(ctx context.Context, store sqlstore.Store) error {
 	return nil
 }
 
-// rows counts the keys. It finds the newest index and version rows if the chain row is
+// rows counts the keys. It finds the newest index and version rows if the fence row is
 // missing or older than them.
 func (f *Findings) rows(ctx context.Context, store sqlstore.Store) error {
 	every := []byte{0} // as a key and as an end: all keys
 	lo, hi := coder.IndexBounds(every, every)
 	known := int64(math.MaxInt64)
-	if f.Chain != nil {
-		known = f.Chain.Revision
+	if f.Token != nil {
+		known = f.Token.Revision
 	}
 	live, newer, err := store.Count(ctx, lo, hi, known)
 	if err != nil {
 		return err
 	}
 	f.Keys = live
-	if f.Chain != nil && newer == 0 {
+	if f.Token != nil && newer == 0 {
 		return nil
 	}
 	if f.NewestIndex, err = newestRow(ctx, store, sqlstore.Range{Start: lo, End: hi}, func(_, value []byte) (int64, error) {
 		x, err := coder.DecodeIndex(value)
 		return x.ModRevision, err
-	}); err != nil || f.Chain != nil {
+	}); err != nil || f.Token != nil {
 		return err
 	}
 	lo, hi = coder.VersionBounds(every, every)
@@ -269,7 +269,7 @@ func newestRow(ctx context.Context, store sqlstore.Store, r sqlstore.Range, revi
 
 // Recovered is what Recover writes.
 type Recovered struct {
-	Chain coder.Chain
+	Token coder.FenceToken
 	// CompactRevision is the new compaction mark, or the old one, -1 for none.
 	CompactRevision int64
 }
@@ -281,30 +281,30 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 	if err != nil {
 		return Recovered{}, err
 	}
-	r := Recovered{Chain: coder.Chain{Revision: raised}, CompactRevision: f.CompactRevision}
-	if f.Chain != nil {
-		r.Chain.Term, r.Chain.Sequence = f.Chain.Term, f.Chain.Sequence
+	r := Recovered{Token: coder.FenceToken{Revision: raised}, CompactRevision: f.CompactRevision}
+	if f.Token != nil {
+		r.Token.Term, r.Token.Sequence = f.Token.Term, f.Token.Sequence
 	} else {
 		// Both are lost too. The revision only grows, so a second recovery without a
-		// chain row does not choose the same values.
-		r.Chain.Term, r.Chain.Sequence = r.Chain.Revision, r.Chain.Revision
+		// fence row does not choose the same values.
+		r.Token.Term, r.Token.Sequence = r.Token.Revision, r.Token.Revision
 	}
 	if f.Lost != nil {
-		r.Chain.Term, r.Chain.Sequence = max(r.Chain.Term, f.Lost.Term), max(r.Chain.Sequence, f.Lost.Sequence)
+		r.Token.Term, r.Token.Sequence = max(r.Token.Term, f.Lost.Term), max(r.Token.Sequence, f.Lost.Sequence)
 	}
-	if r.Chain.Term > math.MaxInt64-fence.RecoveredTerms || r.Chain.Sequence > math.MaxInt64-fence.RecoveredSequences {
-		return Recovered{}, fmt.Errorf("term %d or sequence %d of the chain row cannot be raised", r.Chain.Term, r.Chain.Sequence)
+	if r.Token.Term > math.MaxInt64-fence.RecoveredTerms || r.Token.Sequence > math.MaxInt64-fence.RecoveredSequences {
+		return Recovered{}, fmt.Errorf("term %d or sequence %d of the fence row cannot be raised", r.Token.Term, r.Token.Sequence)
 	}
-	r.Chain.Term += fence.RecoveredTerms
-	r.Chain.Sequence += fence.RecoveredSequences
+	r.Token.Term += fence.RecoveredTerms
+	r.Token.Sequence += fence.RecoveredSequences
 	if markCompacted {
-		r.CompactRevision = r.Chain.Revision
+		r.CompactRevision = r.Token.Revision
 	}
 	return r, nil
 }
 
 // Recover writes r and removes the lost row and the counts row, in one atomic step that fences every server
-// that still runs. Errors: ErrChainMoved, without writing anything, if the chain row has
+// that still runs. Errors: ErrFenceMoved, without writing anything, if the fence row has
 // changed since Examine; the database's.
 func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovered) error {
 	for failures := 1; ; failures++ {
@@ -313,12 +313,12 @@ func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovere
 			return err
 		}
 		// The conflict may be with an earlier attempt whose outcome was unknown.
-		written, rerr := chainIs(ctx, store, r.Chain)
+		written, rerr := tokenIs(ctx, store, r.Token)
 		switch {
 		case written:
 			return nil
 		case rerr == nil && sqlstore.IsConflict(err):
-			return ErrChainMoved
+			return ErrFenceMoved
 		}
 		if retry.Database.Wait(ctx, failures) != nil {
 			return errors.Join(err, rerr)
@@ -328,10 +328,10 @@ func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovere
 
 func (f *Findings) write(ctx context.Context, store sqlstore.Store, r Recovered) error {
 	batch := store.BeginBatchWrite()
-	if f.rawChain == nil {
-		batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(r.Chain))
+	if f.rawToken == nil {
+		batch.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(r.Token))
 	} else {
-		batch.CAS(coder.ChainKey(), coder.EncodeChain(r.Chain), f.rawChain)
+		batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(r.Token), f.rawToken)
 	}
 	if r.CompactRevision >= 0 {
 		batch.Put(coder.CompactKey(), coder.EncodeInt64(r.CompactRevision))
@@ -343,11 +343,11 @@ func (f *Findings) write(ctx context.Context, store sqlstore.Store, r Recovered)
 	return batch.Commit(ctx)
 }
 
-// chainIs reports whether the chain row holds want.
-func chainIs(ctx context.Context, store sqlstore.Store, want coder.Chain) (bool, error) {
-	raw, err := store.Get(ctx, coder.ChainKey())
+// tokenIs reports whether the fence row holds want.
+func tokenIs(ctx context.Context, store sqlstore.Store, want coder.FenceToken) (bool, error) {
+	raw, err := store.Get(ctx, coder.FenceKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return false, nil
 	}
-	return err == nil && bytes.Equal(raw, coder.EncodeChain(want)), err
+	return err == nil && bytes.Equal(raw, coder.EncodeFenceToken(want)), err
 }

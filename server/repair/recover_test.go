@@ -48,7 +48,7 @@ func (s table) del(key []byte) {
 	}
 }
 
-// fill puts a key at each revision of [from, to], and sets the chain row.
+// fill puts a key at each revision of [from, to], and sets the fence row.
 func (s table) fill(from, to int64) {
 	s.t.Helper()
 	for rev := from; rev <= to; rev++ {
@@ -58,16 +58,16 @@ func (s table) fill(from, to int64) {
 		s.put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1}))
 		s.put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{{Revision: rev, Key: key}})[0])
 	}
-	s.put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 2 * to, Term: 3, Revision: to}))
+	s.put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 2 * to, Term: 3, Revision: to}))
 }
 
-func (s table) chain() coder.Chain {
+func (s table) token() coder.FenceToken {
 	s.t.Helper()
-	raw, err := s.Get(context.Background(), coder.ChainKey())
+	raw, err := s.Get(context.Background(), coder.FenceKey())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c, err := coder.DecodeChain(raw)
+	c, err := coder.DecodeFenceToken(raw)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 		newest   int64
 	}{
 		"nothing wrong": {func(table) {}, nil, 20},
-		"the chain row is older": {func(s table) {
-			s.put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 9, Term: 2, Revision: 15}))
-		}, []string{"log rows go up to revision 20, the chain row only to 15", "index rows go up to revision 20"}, 20},
+		"the fence row is older": {func(s table) {
+			s.put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 9, Term: 2, Revision: 15}))
+		}, []string{"log rows go up to revision 20, the fence row only to 15", "index rows go up to revision 20"}, 20},
 		"only an index row is newer": {func(s table) {
 			s.put(coder.EncodeIndexKey([]byte("x")), coder.EncodeIndex(coder.Index{ModRevision: 31}))
 		}, []string{"index rows go up to revision 31"}, 31},
@@ -100,15 +100,15 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 		"a version row is gone": {func(s table) {
 			s.del(coder.EncodeVersionKey([]byte{'k', 20}, 20))
 		}, []string{"1 of the 1 keys that the newest log row (revision 20) names lack"}, 20},
-		"the chain row is gone": {func(s table) { s.del(coder.ChainKey()) }, []string{"the chain row is missing"}, 20},
-		"the chain row and the log are gone": {func(s table) {
-			s.del(coder.ChainKey())
+		"the fence row is gone": {func(s table) { s.del(coder.FenceKey()) }, []string{"the fence row is missing"}, 20},
+		"the fence row and the log are gone": {func(s table) {
+			s.del(coder.FenceKey())
 			for rev := int64(2); rev <= 20; rev++ {
 				s.del(coder.EncodeLogKey(rev, 1))
 			}
 			s.del(coder.EncodeIndexKey([]byte{'k', 20}))
-		}, []string{"the chain row is missing"}, 20},
-		"the chain row is another's": {func(s table) { s.put(coder.ChainKey(), []byte("?")) }, []string{"the chain row cannot be read"}, 20},
+		}, []string{"the fence row is missing"}, 20},
+		"the fence row is another's": {func(s table) { s.put(coder.FenceKey(), []byte("?")) }, []string{"the fence row cannot be read"}, 20},
 		"compacted beyond":           {func(s table) { s.put(coder.CompactKey(), coder.EncodeInt64(44)) }, []string{"the compaction mark is at revision 44"}, 44},
 		"compacted": {func(s table) {
 			s.put(coder.CompactKey(), coder.EncodeInt64(20))
@@ -138,8 +138,8 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 			if err := f.Recover(context.Background(), s, r); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.chain(); got.Revision != c.newest+100 || got.Term < 1<<20 || got.Sequence < 1<<50 || got != r.Chain {
-				t.Errorf("chain %+v", got)
+			if got := s.token(); got.Revision != c.newest+100 || got.Term < 1<<20 || got.Sequence < 1<<50 || got != r.Token {
+				t.Errorf("token %+v", got)
 			}
 			again := s.examine()
 			if again.CompactRevision != c.newest+100 {
@@ -166,12 +166,12 @@ func TestRecoverPlans(t *testing.T) {
 			t.Errorf("raised by %d: %+v", bump, r)
 		}
 	}
-	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Chain.Revision != math.MaxInt64 || r.CompactRevision != -1 {
+	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Token.Revision != math.MaxInt64 || r.CompactRevision != -1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	// A chain row lost twice does not get the same term and sequence twice.
-	s.del(coder.ChainKey())
-	var seen []coder.Chain
+	// A fence row lost twice does not get the same term and sequence twice.
+	s.del(coder.FenceKey())
+	var seen []coder.FenceToken
 	for range 2 {
 		f := s.examine()
 		r, err := f.Plan(1, true)
@@ -181,8 +181,8 @@ func TestRecoverPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen = append(seen, r.Chain)
-		s.del(coder.ChainKey())
+		seen = append(seen, r.Token)
+		s.del(coder.FenceKey())
 	}
 	if seen[1].Term <= seen[0].Term || seen[1].Sequence <= seen[0].Sequence {
 		t.Errorf("recovered to %+v, and then to %+v", seen[0], seen[1])
@@ -190,23 +190,23 @@ func TestRecoverPlans(t *testing.T) {
 }
 
 func TestRecoverIsRefusedWhileAServerCommits(t *testing.T) {
-	for name, gone := range map[string]bool{"chain row": false, "no chain row": true} {
+	for name, gone := range map[string]bool{"fence row": false, "no fence row": true} {
 		s := newTable(t)
 		s.fill(2, 5)
 		if gone {
-			s.del(coder.ChainKey())
+			s.del(coder.FenceKey())
 		}
 		f := s.examine()
 		r, err := f.Plan(10, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		moved := coder.Chain{Sequence: 11, Term: 4, Revision: 5}
-		s.put(coder.ChainKey(), coder.EncodeChain(moved))
-		if err := f.Recover(context.Background(), s, r); !errors.Is(err, ErrChainMoved) {
-			t.Errorf("%s: %v, want ErrChainMoved", name, err)
+		moved := coder.FenceToken{Sequence: 11, Term: 4, Revision: 5}
+		s.put(coder.FenceKey(), coder.EncodeFenceToken(moved))
+		if err := f.Recover(context.Background(), s, r); !errors.Is(err, ErrFenceMoved) {
+			t.Errorf("%s: %v, want ErrFenceMoved", name, err)
 		}
-		if v, err := s.Get(context.Background(), coder.CompactKey()); s.chain() != moved || !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		if v, err := s.Get(context.Background(), coder.CompactKey()); s.token() != moved || !errors.Is(err, sqlstore.ErrKeyNotFound) {
 			t.Errorf("%s: something was written: %x %v", name, v, err)
 		}
 	}
@@ -243,8 +243,8 @@ func TestRecoverSettlesAnUnknownOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Recover(context.Background(), &doubtful{s, effects}, r); err != nil || s.chain() != r.Chain {
-			t.Errorf("outcomes %v: %v, chain %+v", effects, err, s.chain())
+		if err := f.Recover(context.Background(), &doubtful{s, effects}, r); err != nil || s.token() != r.Token {
+			t.Errorf("outcomes %v: %v, token %+v", effects, err, s.token())
 		}
 	}
 }
@@ -274,7 +274,7 @@ func TestEveryPartitionIsExamined(t *testing.T) {
 	for newest := int64(1); newest <= 10; newest++ {
 		s := partitioned{newTable(t)}
 		s.fill(1, 10)
-		s.del(coder.ChainKey())
+		s.del(coder.FenceKey())
 		for rev := newest + 1; rev <= 10; rev++ { // the rows of others are older
 			key := []byte{'k', byte(rev)}
 			s.put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: 1, CreateRevision: 1, Version: 1}))

@@ -56,13 +56,13 @@ func FindPrevious(ctx context.Context, store sqlstore.Store, replace bool) (*Pre
 	return p, nil
 }
 
-// previousOfInterrupted reads the chain row alone: the other rows may be those of the interrupted restore.
+// previousOfInterrupted reads the fence row alone: the other rows may be those of the interrupted restore.
 func previousOfInterrupted(ctx context.Context, store sqlstore.Store) (*Previous, error) {
-	chain, _, err := fence.LoadChain(ctx, store)
+	token, _, err := fence.LoadToken(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	return &Previous{Revision: chain.Revision}, nil
+	return &Previous{Revision: token.Revision}, nil
 }
 
 // Raise returns where a restored store continues whose newest revision is rev: above every revision that was in the table.
@@ -83,8 +83,8 @@ func Bump(rev, by int64) (int64, error) {
 }
 
 // Begin begins the Restore as BeginRestore does. A table that is not empty it takes in one step that fences every
-// server that still runs, and that keeps the revision in the chain row, for the case that this restore is interrupted as
-// well. Errors: ErrChainMoved, without writing anything, if the chain row has changed since FindPrevious; ErrRestoring, if
+// server that still runs, and that keeps the revision in the fence row, for the case that this restore is interrupted as
+// well. Errors: ErrFenceMoved, without writing anything, if the fence row has changed since FindPrevious; ErrRestoring, if
 // a restore has begun since; those of BeginRestore.
 func (p *Previous) Begin(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
 	if p.found == nil {
@@ -94,18 +94,18 @@ func (p *Previous) Begin(ctx context.Context, store sqlstore.Store, compacted in
 	if err != nil {
 		return nil, err
 	}
-	next.Chain.Revision = p.Revision
+	next.Token.Revision = p.Revision
 	return begin(ctx, store, coder.JobRestore, nil, compacted, func(batch sqlstore.BatchWrite) error {
-		raw, err := store.Get(ctx, coder.ChainKey())
+		raw, err := store.Get(ctx, coder.FenceKey())
 		switch {
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
 			return err
-		case !bytes.Equal(raw, p.found.rawChain):
-			return ErrChainMoved
+		case !bytes.Equal(raw, p.found.rawToken):
+			return ErrFenceMoved
 		case raw == nil:
-			batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(next.Chain))
+			batch.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(next.Token))
 		default:
-			batch.CAS(coder.ChainKey(), coder.EncodeChain(next.Chain), raw)
+			batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(next.Token), raw)
 		}
 		return nil
 	})

@@ -16,16 +16,16 @@ func TestReplacedRevisionSurvivesInterruption(t *testing.T) {
 	store.put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: 40, Term: 5, Revision: 20, Member: 1}))
 	_, err := FindPrevious(t.Context(), store, false)
 	require.ErrorIs(t, err, ErrNotEmpty)
-	before := store.chain()
+	before := store.token()
 
 	p, err := FindPrevious(t.Context(), store, true)
 	require.NoError(t, err)
 	require.EqualValues(t, 20, p.Revision)
-	require.Equal(t, before, store.chain(), "it was only looked at")
+	require.Equal(t, before, store.token(), "it was only looked at")
 	r, err := p.Begin(t.Context(), store, -1)
 	require.NoError(t, err)
-	require.Greater(t, store.chain().Term, int64(5), "what led is fenced")
-	require.Greater(t, store.chain().Sequence, int64(40))
+	require.Greater(t, store.token().Term, int64(5), "what led is fenced")
+	require.Greater(t, store.token().Sequence, int64(40))
 	require.NoError(t, r.Put(t.Context(), &coder.Record{Key: []byte("k"), CreateRevision: 30, ModRevision: 30, Version: 1}))
 	require.NoError(t, r.flush(t.Context()))
 
@@ -57,7 +57,7 @@ func TestReplaceNoticesAServer(t *testing.T) {
 	require.NoError(t, err)
 	store.fill(10, 10)
 	_, err = p.Begin(t.Context(), store, -1)
-	require.ErrorIs(t, err, ErrChainMoved)
+	require.ErrorIs(t, err, ErrFenceMoved)
 	require.NoError(t, RefuseUnfinished(t.Context(), store))
 	require.EqualValues(t, 10, store.examine().Newest())
 }
@@ -66,9 +66,9 @@ func TestReplaceNoticesAServer(t *testing.T) {
 func TestNothingWasSeenOfATableWithoutRevisions(t *testing.T) {
 	for name, fill := range map[string]func(table){
 		"empty":    func(table) {},
-		"no chain": func(s table) { s.put(coder.IdentityKey(), coder.EncodeInt64(7)) },
+		"no token": func(s table) { s.put(coder.IdentityKey(), coder.EncodeInt64(7)) },
 		"new": func(s table) {
-			s.put(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1, Term: 1, Revision: 1}))
+			s.put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}))
 		},
 		"interrupted": func(s table) { require.NoError(t, errOf(BeginRestore(t.Context(), s, -1))) },
 	} {

@@ -65,7 +65,7 @@ func BeginImport(ctx context.Context, store sqlstore.Store, compacted int64) (*R
 // ofKine are the jobs in which kine's table has all keys, so that each of them may follow on each.
 var ofKine = []coder.JobKind{coder.JobImport, coder.JobRevert}
 
-// takeEmpty returns what adds the chain row to the first commit of a job in an empty table.
+// takeEmpty returns what adds the fence row to the first commit of a job in an empty table.
 func takeEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWrite) error {
 	return func(batch sqlstore.BatchWrite) error {
 		switch empty, err := IsEmpty(ctx, store); {
@@ -74,13 +74,13 @@ func takeEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWri
 		case !empty:
 			return ErrNotEmpty
 		}
-		batch.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1}))
+		batch.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 1}))
 		return nil
 	}
 }
 
-// begin begins a job that fills the table. One commit writes the job row and the chain row, which first adds: a server
-// that looked for the job row earlier either conflicts on the chain row, or finds both.
+// begin begins a job that fills the table. One commit writes the job row and the fence row, which first adds: a server
+// that looked for the job row earlier either conflicts on the fence row, or finds both.
 func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64, first func(sqlstore.BatchWrite) error) (*Restore, error) {
 	j, err := beginJob(ctx, store, kind, over, first)
 	if err != nil {
@@ -103,30 +103,30 @@ func IsEmpty(ctx context.Context, store sqlstore.Store) (bool, error) {
 	return true, nil
 }
 
-// Discard empties a table of which the caller needs nothing, as kine's table has all its keys. chain is
-// the chain row by which the caller decided that, nil if there was none, or if an import or a Discard was
+// Discard empties a table of which the caller needs nothing, as kine's table has all its keys. token is
+// the fence row by which the caller decided that, nil if there was none, or if an import or a Discard was
 // interrupted, which Discard then overtakes. A server that leads finds that it was replaced. If
-// Discard is interrupted, it can be begun again, with a chain of nil. Errors: ErrChainMoved,
-// without changing anything, if another chain row is there; ErrNotEmpty, if there is none, and data; ErrRestoring,
+// Discard is interrupted, it can be begun again, with a fence row of nil. Errors: ErrFenceMoved,
+// without changing anything, if another fence row is there; ErrNotEmpty, if there is none, and data; ErrRestoring,
 // ErrOvertaken, the database's.
-func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) error {
+func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken) error {
 	over := ofKine
-	if chain != nil {
+	if token != nil {
 		over = nil // it has begun since the caller read the row
 	}
 	j, err := beginJob(ctx, store, coder.JobRevert, over, func(batch sqlstore.BatchWrite) error {
-		switch raw, err := store.Get(ctx, coder.ChainKey()); {
-		case chain == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
+		switch raw, err := store.Get(ctx, coder.FenceKey()); {
+		case token == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
 			if err := takeEmpty(ctx, store)(batch); err != nil {
-				return fmt.Errorf("there is no chain row: %w", err)
+				return fmt.Errorf("there is no fence row: %w", err)
 			}
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
-			return fmt.Errorf("reading the chain row: %w", err)
-		case chain == nil || !bytes.Equal(raw, coder.EncodeChain(*chain)):
-			return ErrChainMoved
+			return fmt.Errorf("reading the fence row: %w", err)
+		case token == nil || !bytes.Equal(raw, coder.EncodeFenceToken(*token)):
+			return ErrFenceMoved
 		default:
-			next := coder.Chain{Sequence: chain.Sequence, Term: chain.Term + 1, Revision: chain.Revision}.Resigned()
-			batch.CAS(coder.ChainKey(), coder.EncodeChain(next), raw)
+			next := coder.FenceToken{Sequence: token.Sequence, Term: token.Term + 1, Revision: token.Revision}.Resigned()
+			batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), raw)
 		}
 		return nil
 	})
@@ -137,12 +137,12 @@ func Discard(ctx context.Context, store sqlstore.Store, chain *coder.Chain) erro
 		return err
 	}
 	return j.end(ctx, func(batch sqlstore.BatchWrite) error {
-		batch.Del(coder.ChainKey())
+		batch.Del(coder.FenceKey())
 		return nil
 	})
 }
 
-// clear removes all rows except for those of the job and the chain row.
+// clear removes all rows except for those of the job and the fence row.
 func (j *job) clear(ctx context.Context) error {
 	var keys [][]byte
 	remove := func() error {
@@ -159,7 +159,7 @@ func (j *job) clear(ctx context.Context) error {
 			return err
 		}
 		switch k := row.Key; {
-		case bytes.Equal(k, coder.JobKey()), bytes.Equal(k, coder.JobStepKey()), bytes.Equal(k, coder.ChainKey()):
+		case bytes.Equal(k, coder.JobKey()), bytes.Equal(k, coder.JobStepKey()), bytes.Equal(k, coder.FenceKey()):
 		default:
 			keys = append(keys, k)
 		}
@@ -272,14 +272,14 @@ func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)
 	return keys, rev, r.end(ctx, func(batch sqlstore.BatchWrite) error { return r.complete(ctx, batch, rev) })
 }
 
-// complete sets the chain row, which a server may have changed that looked for the job row too early.
+// complete sets the fence row, which a server may have changed that looked for the job row too early.
 func (r *Restore) complete(ctx context.Context, batch sqlstore.BatchWrite, rev int64) error {
-	held, raw, err := fence.LoadChain(ctx, r.store)
+	held, raw, err := fence.LoadToken(ctx, r.store)
 	if err != nil {
 		return err
 	}
-	next := coder.Chain{Sequence: held.Sequence, Term: held.Term + 1, Revision: rev}.Resigned()
-	batch.CAS(coder.ChainKey(), coder.EncodeChain(next), raw)
+	next := coder.FenceToken{Sequence: held.Sequence, Term: held.Term + 1, Revision: rev}.Resigned()
+	batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), raw)
 	if r.compacted > 0 {
 		batch.Put(coder.CompactKey(), coder.EncodeInt64(r.compacted))
 	}

@@ -43,5 +43,5 @@ func TestRestoreIsCompleteThoughTheAnswerWasLost(t *testing.T) {
 	require.Equal(t, 1, keys)
 	require.EqualValues(t, 2, revision)
 	require.NoError(t, RefuseUnfinished(t.Context(), store))
-	require.EqualValues(t, 2, store.chain().Revision)
+	require.EqualValues(t, 2, store.token().Revision)
 }

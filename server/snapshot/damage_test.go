@@ -47,7 +47,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	untouched := func(store sqlstore.Store) {
 		t.Helper()
-		_, err := store.Get(t.Context(), coder.ChainKey())
+		_, err := store.Get(t.Context(), coder.FenceKey())
 		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 	}
 	for at := 0; at < len(whole); at += 977 {
@@ -135,7 +135,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
 			require.ErrorContains(t, tryLoad(t, edited(t, c.change), true, store), c.want)
-			_, err := store.Get(t.Context(), coder.ChainKey())
+			_, err := store.Get(t.Context(), coder.FenceKey())
 			require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "the table was touched")
 		})
 	}

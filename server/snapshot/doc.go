@@ -15,7 +15,7 @@
 //   - Input is not trusted: a damaged file causes an error, never a panic or an endless
 //     walk. Pages are checked before bbolt reads them (pages.go).
 //
-// The package does not use rows or SQL: package backend supplies and accepts versions.
+// The package does not use rows or SQL: package replica supplies and accepts versions.
 //
 // Start reading at layout.go, then maker.go and write.go for writing, and load.go for
 // reading.

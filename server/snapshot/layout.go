@@ -11,7 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// The buckets of etcd's backend, and their named keys. See server/storage/schema of
+// The buckets of etcd's replica, and their named keys. See server/storage/schema of
 // etcd.
 var (
 	bucketKey            = []byte("key")

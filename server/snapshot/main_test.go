@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -32,12 +32,12 @@ func newStore(t testing.TB) sqlstore.Store {
 	return s
 }
 
-// serve returns a backend that leads store until the test ends.
-func serve(t testing.TB, store sqlstore.Store) *backend.Backend {
+// serve returns a replica that leads store until the test ends.
+func serve(t testing.TB, store sqlstore.Store) *replica.Replica {
 	t.Helper()
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), true
-	b, err := backend.Open(t.Context(), store, cfg)
+	b, err := replica.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b
@@ -51,7 +51,7 @@ func del(key, end string) mvcc.Op {
 	return mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(key), End: []byte(end)}}}
 }
 
-func mustTxn(t testing.TB, b *backend.Backend, ops ...mvcc.Op) int64 {
+func mustTxn(t testing.TB, b *replica.Replica, ops ...mvcc.Op) int64 {
 	t.Helper()
 	res, err := b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: ops}, true)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 
 // grow gives b a history: versions, deletions, transactions, leases, users, and a
 // compaction in the middle.
-func grow(t testing.TB, b *backend.Backend, seed uint64) {
+func grow(t testing.TB, b *replica.Replica, seed uint64) {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -114,7 +114,7 @@ var testAbout = About{
 }
 
 // save writes a snapshot of b, with its trailing hash, and returns the file's path.
-func save(t testing.TB, b *backend.Backend, runBytes int) string {
+func save(t testing.TB, b *replica.Replica, runBytes int) string {
 	t.Helper()
 	m := NewMaker(t.TempDir())
 	m.runBytes = runBytes

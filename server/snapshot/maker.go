@@ -42,7 +42,7 @@ type About struct {
 	ClusterVersion, StorageVersion string
 }
 
-// File is a finished snapshot: etcd's backend, without the trailing hash. The caller must
+// File is a finished snapshot: etcd's replica, without the trailing hash. The caller must
 // close it, which removes it.
 type File struct {
 	io.Reader

@@ -25,7 +25,7 @@ type Saved struct {
 	proved bool
 }
 
-// sector divides the size of a backend without a trailing hash.
+// sector divides the size of a replica without a trailing hash.
 const sector = 512
 
 // openWait bounds the wait for a file lock of another process: a running etcd holds one
@@ -69,7 +69,7 @@ func (s *Saved) Close() error {
 	return s.db.Close()
 }
 
-// examine returns the size of the backend in the file, and verifies the hash after it.
+// examine returns the size of the replica in the file, and verifies the hash after it.
 func examine(ctx context.Context, path string, skipHash bool) (size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -87,7 +87,7 @@ func requireEqual(t *testing.T, want, got any) {
 }
 
 // requireSame compares what two backends answer at every revision.
-func requireSame(t *testing.T, want, got *backend.Backend) {
+func requireSame(t *testing.T, want, got *replica.Replica) {
 	t.Helper()
 	require.Equal(t, want.Revision(), got.Revision())
 	require.Equal(t, want.CompactRevision(), got.CompactRevision())
@@ -95,7 +95,7 @@ func requireSame(t *testing.T, want, got *backend.Backend) {
 	for rev := max(want.CompactRevision(), 1); rev <= want.Revision(); rev++ {
 		var answers [2]*mvcc.RangeResult
 		var hashes [2]export.Hash
-		for i, b := range []*backend.Backend{want, got} {
+		for i, b := range []*replica.Replica{want, got} {
 			var err error
 			answers[i], err = b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
 			require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestLoadedTableEqualsTheSavedOne(t *testing.T) {
 				_, err := a.DisarmAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
 				require.NoError(t, err)
 				// Both go on alike, and compaction takes the same from both.
-				for _, x := range []*backend.Backend{a, b} {
+				for _, x := range []*replica.Replica{a, b} {
 					mustTxn(t, x, put("k\x00a/1", "later", 0), del("x", "y"))
 					_, err := x.Compact(t.Context(), auth.System, x.Revision(), true)
 					require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestLoadedTableHasItsHistory(t *testing.T) {
 	store := newStore(t)
 	load(t, save(t, a, defaultRunBytes), store, LoadOptions{})
 	b := serve(t, store)
-	events := func(b *backend.Backend) []string {
+	events := func(b *replica.Replica) []string {
 		stream := b.Hub().NewStream()
 		defer stream.Close()
 		return watched(t, stream, a.CompactRevision(), a.Revision())

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // databaseNode is a node that leads, with a database that may hang or refuse writes.
@@ -29,7 +29,7 @@ type databaseNode struct {
 	refuses      error
 }
 
-func (n *databaseNode) Status() backend.Status { return backend.Status{Leader: 1} }
+func (n *databaseNode) Status() replica.Status { return replica.Status{Leader: 1} }
 func (n *databaseNode) Alarms() []quota.Alarm  { return nil }
 func (n *databaseNode) Stopped() error         { return nil }
 func (n *databaseNode) Fed() error             { return nil }

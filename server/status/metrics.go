@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // Metrics have etcd's names where they mean the same, so that dashboards and
@@ -101,7 +101,7 @@ func (c countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // registerStatus registers gauges of the node's status, which they ask for when they are read.
 func registerStatus(r prometheus.Registerer, n Node) {
-	add := func(name, help string, value func(backend.Status) float64) {
+	add := func(name, help string, value func(replica.Status) float64) {
 		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(n.Status()) })
 	}
 	is := func(holds bool) float64 {
@@ -111,26 +111,26 @@ func registerStatus(r prometheus.Registerer, n Node) {
 		return 0
 	}
 	add("etcd_server_has_leader", "Whether or not a leader exists. 1 is existence, 0 is not.",
-		func(s backend.Status) float64 { return is(s.NotServing == nil) })
+		func(s replica.Status) float64 { return is(s.NotServing == nil) })
 	add("etcd_server_is_leader", "Whether or not this member is a leader. 1 if is, 0 otherwise.",
-		func(s backend.Status) float64 { return is(s.Leader == n.MemberID()) })
+		func(s replica.Status) float64 { return is(s.Leader == n.MemberID()) })
 	add("etcd_server_is_learner", "Whether or not this member is a learner. 1 if is, 0 otherwise.",
-		func(backend.Status) float64 { return 0 })
+		func(replica.Status) float64 { return 0 })
 	add("etcd_server_proposals_committed_total", "The total number of commits.",
-		func(s backend.Status) float64 { return float64(s.Sequence) })
+		func(s replica.Status) float64 { return float64(s.Sequence) })
 	if n.Status().QuotaBytes > 0 { // etcd's alerts divide by it, and etcd always has a quota
 		add("etcd_server_quota_backend_bytes", "Current backend storage quota size in bytes.",
-			func(s backend.Status) float64 { return float64(s.QuotaBytes) })
+			func(s replica.Status) float64 { return float64(s.QuotaBytes) })
 	}
 	add("etcd_mvcc_db_total_size_in_bytes", "Total size of the underlying database in bytes.",
-		func(s backend.Status) float64 { return float64(s.DBSize) })
+		func(s replica.Status) float64 { return float64(s.DBSize) })
 	add("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the underlying database that are in use.",
-		func(s backend.Status) float64 { return float64(s.DBSizeInUse) })
+		func(s replica.Status) float64 { return float64(s.DBSizeInUse) })
 	add("etcd_debugging_mvcc_current_revision", "The current revision of store.",
-		func(s backend.Status) float64 { return float64(s.Revision) })
+		func(s replica.Status) float64 { return float64(s.Revision) })
 	add("etcd_debugging_mvcc_compact_revision", "The revision of the last compaction in store.",
 		// A store that was never compacted has -1, and etcd's gauge 0.
-		func(s backend.Status) float64 { return float64(max(s.CompactRevision, 0)) })
+		func(s replica.Status) float64 { return float64(max(s.CompactRevision, 0)) })
 }
 
 // Versions are the versions that clients and metrics show. Product is sqlbrain's.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 func TestMonitorRunsUntilItsContextEnds(t *testing.T) {
@@ -53,4 +53,4 @@ type fakeNode struct {
 	serving error
 }
 
-func (n *fakeNode) Status() backend.Status { return backend.Status{NotServing: n.serving} }
+func (n *fakeNode) Status() replica.Status { return replica.Status{NotServing: n.serving} }

@@ -4,15 +4,15 @@ import (
 	"context"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // Node is what is reported about. The errors of Stopped and Fed may be shown to every caller.
 type Node interface {
 	MemberID() uint64
-	Status() backend.Status
+	Status() replica.Status
 	Alarms() []quota.Alarm
 	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
 	// Stopped and Fed return what keeps the node from serving, or from seeing new commits.

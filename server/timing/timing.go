@@ -11,9 +11,9 @@ import "time"
 // Fencing (packages fence and backend).
 const (
 	// ReadLease is how long a leader may answer from memory after the start of its last
-	// successful look at, or change of, the chain row.
+	// successful look at, or change of, the fence row.
 	ReadLease = 100 * time.Millisecond
-	// TakeoverWait is how long a new leader serves nothing after its change of the chain
+	// TakeoverWait is how long a new leader serves nothing after its change of the fence row
 	// row: then its predecessor's read lease is over, on clocks that differ in speed by less
 	// than half. It changed the row after anything its predecessor can have seen there.
 	// For the same reason, and as long, a follower does not show what it found in the table
@@ -109,7 +109,7 @@ const (
 const (
 	// ReadLog is how often a follower without a feed reads the log.
 	ReadLog = 100 * time.Millisecond
-	// Look is how often a follower looks at the chain row and the alarms, whatever the
+	// Look is how often a follower looks at the fence row and the alarms, whatever the
 	// feed brings. LookTimeout bounds one look.
 	Look        = time.Second
 	LookTimeout = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/server/tracing/collector"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -32,9 +32,9 @@ func BenchmarkPut(b *testing.B) {
 				require.NoError(b, err)
 			}
 			log, store := slog.New(slog.DiscardHandler), memstore.New()
-			own := backend.DefaultConfig()
+			own := replica.DefaultConfig()
 			own.Logger, own.Exclusive, own.Tracer = log, true, tr.Tracer()
-			node, err := backend.Open(b.Context(), store, own)
+			node, err := replica.Open(b.Context(), store, own)
 			require.NoError(b, err)
 			cfg := server.DefaultConfig()
 			cfg.Logger, cfg.ListenClientURLs, cfg.Tracing = log, []string{"http://127.0.0.1:0"}, tr

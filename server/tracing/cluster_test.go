@@ -62,9 +62,9 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)) // the others have to be told
 	own := node.DefaultConfig()
 	own.Store, own.Name, own.Version, own.PeerURLs, own.PeerStats = store, name, "test", []string{peerURL}, m.tracing.Client()
-	own.Backend.Logger, own.Backend.Tracer, own.Logger = log, m.tracing.Tracer(), log
+	own.Replica.Logger, own.Replica.Tracer, own.Logger = log, m.tracing.Tracer(), log
 	// A busy machine does not change the leader, and ends no request.
-	own.LeaseDuration, own.RenewDeadline, own.Backend.RequestTimeout = time.Hour, 50*time.Minute, patience
+	own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, patience
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
@@ -73,7 +73,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
 	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node
-	s, err := server.New(cfg, m.Backend())
+	s, err := server.New(cfg, m.Replica())
 	require.NoError(t, err)
 	m.Start()
 	running, cancel := context.WithCancel(context.Background())
@@ -99,7 +99,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 // leads waits until m leads.
 func (m *member) leads(t *testing.T) {
 	t.Helper()
-	eventually.True(t, "a leader", m.Backend().Leading)
+	eventually.True(t, "a leader", m.Replica().Leading)
 }
 
 // A put through a follower is one trace from the client's call to the statement that
@@ -114,7 +114,7 @@ func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	defer cancel()
 	_, err := follower.client.Put(ctx, "/the/key", "the value")
 	require.NoError(t, err)
-	require.True(t, leader.Backend().Leading())
+	require.True(t, leader.Replica().Leading())
 	_, err = follower.client.Get(ctx, "/the/other", clientv3.WithSerializable())
 	require.NoError(t, err)
 	follower.stop() // sends what was not sent yet

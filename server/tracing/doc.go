@@ -6,7 +6,7 @@
 //	etcdserverpb.KV/Put          the follower's, as the client called it
 //	  etcdserverpb.KV/Put        the follower calls the leader
 //	    etcdserverpb.KV/Put      the leader's
-//	      write                  from the queue to the outcome (server/backend)
+//	      write                  from the queue to the outcome (server/replica)
 //	        batch                evaluating and committing, for many requests at a time
 //	          sql commit_tx      (sqlstore)
 //

@@ -16,21 +16,21 @@ import (
 func benchKey(i int) []byte { return fmt.Appendf(nil, "/registry/pods/default/pod-%08d", i) }
 
 // pipeline commits what the server does: for each write a version row and an
-// index row, for each batch a log row and the chain row.
+// index row, for each batch a log row and the fence row.
 type pipeline struct {
 	store sqlstore.Store
-	chain coder.Chain
+	token coder.FenceToken
 	index map[int]coder.Index
 	value []byte
 }
 
 func newPipeline(b testing.TB, s sqlstore.Store) *pipeline {
-	p := &pipeline{store: s, chain: coder.Chain{Sequence: 1, Revision: 1}, index: map[int]coder.Index{}, value: make([]byte, benchValue())}
+	p := &pipeline{store: s, token: coder.FenceToken{Sequence: 1, Revision: 1}, index: map[int]coder.Index{}, value: make([]byte, benchValue())}
 	for i := range p.value {
 		p.value[i] = byte(7 * i)
 	}
 	w := s.BeginBatchWrite()
-	w.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(p.chain))
+	w.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(p.token))
 	if err := w.Commit(context.Background()); err != nil {
 		b.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func newPipeline(b testing.TB, s sqlstore.Store) *pipeline {
 
 func (p *pipeline) write(b testing.TB, keys ...int) {
 	w := p.store.BeginBatchWrite()
-	next := coder.Chain{Sequence: p.chain.Sequence + 1, Revision: p.chain.Revision}
+	next := coder.FenceToken{Sequence: p.token.Sequence + 1, Revision: p.token.Revision}
 	var changes []coder.Change
 	for _, i := range keys {
 		next.Revision++
@@ -58,11 +58,11 @@ func (p *pipeline) write(b testing.TB, keys ...int) {
 	for part, row := range coder.EncodeLog(changes) {
 		w.PutIfNotExist(coder.EncodeLogKey(next.Revision, uint16(part+1)), row)
 	}
-	w.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(p.chain))
+	w.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(p.token))
 	if err := w.Commit(context.Background()); err != nil {
 		b.Fatal(err)
 	}
-	p.chain = next
+	p.token = next
 }
 
 func BenchmarkCommit(b *testing.B) {

@@ -22,8 +22,8 @@ var (
 	onEngines = sqldbtest.OnEngines
 	onServers = sqldbtest.OnServers
 
-	createChain = sqldbtest.CreateChain
-	swapChain   = sqldbtest.SwapChain
+	createFence = sqldbtest.CreateFence
+	swapFence   = sqldbtest.SwapFence
 )
 
 func TestConformance(t *testing.T) {

@@ -24,18 +24,18 @@ import (
 type broken struct {
 	faults         *faultdriver.Injector
 	store, witness *sqldb.Store
-	chain          coder.Chain
+	token          coder.FenceToken
 	n              int
 }
 
 func openBroken(t testing.TB, database func(testing.TB) string) *broken {
 	t.Helper()
 	raw := database(t)
-	b := &broken{faults: faultdriver.New(), chain: coder.Chain{Sequence: 1}}
+	b := &broken{faults: faultdriver.New(), token: coder.FenceToken{Sequence: 1}}
 	b.witness = openURL(t, raw, sqlstore.Options{Shared: true})
 	b.store = openURL(t, raw, sqlstore.Options{Shared: true, WrapConnector: b.faults.Wrap})
 	w := b.witness.BeginBatchWrite()
-	w.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(b.chain))
+	w.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(b.token))
 	w.Put([]byte("plain"), []byte("0"))
 	w.Put([]byte("doomed"), []byte("x"))
 	if err := w.Commit(context.Background()); err != nil {
@@ -44,7 +44,7 @@ func openBroken(t testing.TB, database func(testing.TB) string) *broken {
 	return b
 }
 
-// shapes are batches of the two ways to commit. Both swap the chain row and
+// shapes are batches of the two ways to commit. Both swap the fence row and
 // create rows; the second one has changes that no single upsert can express.
 var shapes = map[string]func(w sqlstore.BatchWrite, n int, plain []byte){
 	"one statement": func(sqlstore.BatchWrite, int, []byte) {},
@@ -67,27 +67,27 @@ func (b *broken) commit(ctx context.Context, t testing.TB, shape func(sqlstore.B
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := coder.Chain{Sequence: b.chain.Sequence + 1, Attempt: int64(b.n)}
+	next := coder.FenceToken{Sequence: b.token.Sequence + 1, Attempt: int64(b.n)}
 	w := b.store.BeginBatchWrite()
 	w.PutIfNotExist(created[0], []byte("x"))
-	w.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(b.chain))
+	w.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(b.token))
 	shape(w, b.n, plain)
 	w.PutIfNotExist(created[1], []byte("x"))
 	commitErr := w.Commit(ctx)
 	b.faults.Set(nil)
 
-	values, err := b.witness.MultiGet(bg, append(created, coder.ChainKey()))
+	values, err := b.witness.MultiGet(bg, append(created, coder.FenceKey()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied = bytes.Equal(values[2], coder.EncodeChain(next))
+	applied = bytes.Equal(values[2], coder.EncodeFenceToken(next))
 	if (values[0] != nil) != applied || (values[1] != nil) != applied {
-		t.Fatalf("a part of the batch was written: rows %q, chain written %v (Commit said %v)", values[:2], applied, commitErr)
+		t.Fatalf("a part of the batch was written: rows %q, token written %v (Commit said %v)", values[:2], applied, commitErr)
 	}
 	if applied {
-		b.chain = next
-	} else if !bytes.Equal(values[2], coder.EncodeChain(b.chain)) {
-		t.Fatalf("the chain row is %x, neither old nor new", values[2])
+		b.token = next
+	} else if !bytes.Equal(values[2], coder.EncodeFenceToken(b.token)) {
+		t.Fatalf("the fence row is %x, neither old nor new", values[2])
 	}
 	return applied, commitErr
 }
@@ -173,7 +173,7 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 }
 
 // TestManyCommitsUnderRandomFaults is a pipeline that settles unknown outcomes by
-// the chain row, as the server does: in the end every batch took effect once or
+// the fence row, as the server does: in the end every batch took effect once or
 // was refused.
 func TestManyCommitsUnderRandomFaults(t *testing.T) {
 	t.Parallel()
@@ -207,8 +207,8 @@ func TestManyCommitsUnderRandomFaults(t *testing.T) {
 				uncertain++
 			}
 		}
-		if b.chain.Sequence != int64(count+1) {
-			t.Errorf("%d commits took effect, the chain counts %d", count, b.chain.Sequence-1)
+		if b.token.Sequence != int64(count+1) {
+			t.Errorf("%d commits took effect, the token counts %d", count, b.token.Sequence-1)
 		}
 		if uncertain == 0 || count == 0 || count == 150 {
 			t.Errorf("%d of 150 took effect, %d were uncertain: the faults do not do what they should", count, uncertain)

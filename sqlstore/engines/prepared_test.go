@@ -17,15 +17,15 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		faults := faultdriver.New()
 		s := openURL(t, database(t), sqlstore.Options{WrapConnector: faults.Wrap, MaxOpenConns: 1})
-		createChain(t, s)
+		createFence(t, s)
 		ctx := context.Background()
 		work := func(from, to int64) {
 			t.Helper()
 			for n := from; n <= to; n++ {
-				if err := swapChain(ctx, s, n); err != nil {
+				if err := swapFence(ctx, s, n); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.Get(ctx, coder.ChainKey()); err != nil {
+				if _, err := s.Get(ctx, coder.FenceKey()); err != nil {
 					t.Fatal(err)
 				}
 				b := s.BeginBatchWrite()

@@ -25,7 +25,7 @@ import (
 // no optimizer evaluates it early. NULL would fail only in strict mode, and otherwise
 // write an empty value.
 //
-// For the chain row, the terms are compared as well. After a database lost commits, the
+// For the fence row, the terms are compared as well. After a database lost commits, the
 // row may again hold a mark that a leader of an earlier term expects.
 const (
 	upsertHead      = "INSERT INTO object (internal_key, object_value) VALUES "
@@ -33,7 +33,7 @@ const (
 		"RIGHT(VALUES(internal_key), 8) = " + sqldb.ZeroMark +
 		" AND SUBSTRING(VALUES(object_value), " + sqldb.PrevMarkAt + ") <> " + sqldb.ZeroMark +
 		" AND SUBSTRING(object_value, " + sqldb.MarkAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.PrevMarkAt + ")" +
-		" AND (internal_key <> " + sqldb.ChainKey + " OR SUBSTRING(object_value, " + sqldb.TermAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
+		" AND (internal_key <> " + sqldb.FenceKey + " OR SUBSTRING(object_value, " + sqldb.TermAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
 		" VALUES(object_value), ~0 + (LENGTH(object_value) + 1))"
 	putTail = " ON DUPLICATE KEY UPDATE object_value = VALUES(object_value)"
 )
@@ -54,7 +54,7 @@ const (
 
 // conditional reports whether the upsert above does exactly what op means. The value of
 // an op on a marked row names the mark it replaces, and 0 stands for none. Rows whose mark
-// is 0 therefore need a transaction, and so does a change of the chain row's term.
+// is 0 therefore need a transaction, and so does a change of the fence row's term.
 func conditional(op sqlstore.Op) bool {
 	_, prev, marks := coder.Marks(op.Value)
 	switch op.Kind {
@@ -66,16 +66,16 @@ func conditional(op sqlstore.Op) bool {
 	return false
 }
 
-// keepsTerm reports whether op leaves the chain row's term as it is.
+// keepsTerm reports whether op leaves the fence row's term as it is.
 func keepsTerm(op sqlstore.Op) bool {
-	if !bytes.Equal(op.Key, coder.ChainKey()) {
+	if !bytes.Equal(op.Key, coder.FenceKey()) {
 		return true
 	}
-	before, err := coder.DecodeChain(op.Old)
+	before, err := coder.DecodeFenceToken(op.Old)
 	if err != nil {
 		return false
 	}
-	after, err := coder.DecodeChain(op.Value)
+	after, err := coder.DecodeFenceToken(op.Value)
 	return err == nil && after.Term == before.Term
 }
 
@@ -85,16 +85,16 @@ func endsInZeros(key []byte) bool {
 
 // Commit implements sqldb.Engine. It reorders ops.
 func (e *engine) Commit(info sqldb.Info, ops []sqlstore.Op) (statement string, attempt sqldb.Attempt) {
-	// The chain row comes first: a commit that lost the race waits or fails there, before
+	// The fence row comes first: a commit that lost the race waits or fails there, before
 	// it locks other rows. The others follow in key order: no two commits deadlock, and the
 	// tree is written in order.
-	chain := coder.ChainKey()
+	token := coder.FenceKey()
 	slices.SortFunc(ops, func(a, b sqlstore.Op) int {
-		aChain, bChain := bytes.Equal(a.Key, chain), bytes.Equal(b.Key, chain)
+		aToken, bToken := bytes.Equal(a.Key, token), bytes.Equal(b.Key, token)
 		switch {
-		case aChain && !bChain:
+		case aToken && !bToken:
 			return -1
-		case bChain && !aChain:
+		case bToken && !aToken:
 			return 1
 		}
 		return bytes.Compare(a.Key, b.Key)

@@ -213,7 +213,7 @@ const (
 const (
 	// idleWriter is how long the server keeps a connection for writing on which nothing happens. The
 	// transaction of a process that is frozen, or whose host is gone, ends no sooner, and it may hold the
-	// lock of the chain row, without which no other member can lead. The server's default is eight hours.
+	// lock of the fence row, without which no other member can lead. The server's default is eight hours.
 	// It should not end one that the pool may use.
 	idleWriter = sqlstore.WriterIdle + 5*time.Second
 	// idleTransaction is idleWriter within a transaction, which only MariaDB distinguishes.

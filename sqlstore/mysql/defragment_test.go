@@ -17,7 +17,7 @@ func TestDefragmentGivesUp(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		s := openURL(t, p.Database(t), sqlstore.Options{})
-		createChain(t, s)
+		createFence(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 		defer cancel()
 		backup, err := s.Database().Read().Conn(ctx)
@@ -28,7 +28,7 @@ func TestDefragmentGivesUp(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.ErrorContains(t, s.Defragment(ctx), "Lock wait timeout")
-		_, err = s.Get(ctx, coder.ChainKey())
+		_, err = s.Get(ctx, coder.FenceKey())
 		require.NoError(t, err)
 		_, err = backup.ExecContext(ctx, "ROLLBACK")
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ const (
 // while they prepare or execute a statement, and undo what it did (InnoDB error handling,
 // in MySQL's manual). A few errors can come while a transaction commits, or a statement
 // that commits by itself. They are sqldb.FailureRetry if the engine reports a rollback,
-// otherwise sqldb.FailureUnknown: reading the chain row costs one round trip, while a wrong
+// otherwise sqldb.FailureUnknown: reading the fence row costs one round trip, while a wrong
 // guess loses a write or applies it twice.
 var failures = map[uint16]sqldb.Failure{
 	// A row was not as expected; 1690 is what the commit statement raises.

@@ -38,15 +38,15 @@ func ordinaryUser(t *testing.T, rootURL string) string {
 // writers are the two ways to commit, each a step of its own.
 var writers = map[string]func(ctx context.Context, s sqlstore.Store) error{
 	"one statement": func(ctx context.Context, s sqlstore.Store) error {
-		value, err := s.Get(ctx, coder.ChainKey())
+		value, err := s.Get(ctx, coder.FenceKey())
 		if err != nil {
 			return fmt.Errorf("reading: %w", err)
 		}
-		c, err := coder.DecodeChain(value)
+		c, err := coder.DecodeFenceToken(value)
 		if err != nil {
 			return err
 		}
-		return swapChain(ctx, s, c.Sequence+1)
+		return swapFence(ctx, s, c.Sequence+1)
 	},
 	"transaction": func(ctx context.Context, s sqlstore.Store) error {
 		b := s.BeginBatchWrite()
@@ -70,20 +70,20 @@ func TestServerTurnsReadOnly(t *testing.T) {
 		server := p.StartServer(t)
 		registry := prometheus.NewRegistry()
 		s := openURL(t, ordinaryUser(t, server.URL()), sqlstore.Options{Registerer: registry})
-		createChain(t, s)
+		createFence(t, s)
 		ctx := context.Background()
 		for name, write := range writers {
 			if err := write(ctx, s); err != nil {
 				t.Fatal(err)
 			}
-			held, err := s.Get(ctx, coder.ChainKey())
+			held, err := s.Get(ctx, coder.FenceKey())
 			if err != nil {
 				t.Fatal(err)
 			}
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
 			b := s.BeginBatchWrite()
 			b.Put([]byte("refused"), []byte("x"))
-			b.Put(coder.ChainKey(), chainValue(99))
+			b.Put(coder.FenceKey(), fenceToken(99))
 			if name == "one statement" {
 				b = s.BeginBatchWrite()
 				b.PutIfNotExist([]byte("refused"), []byte("x"))
@@ -93,12 +93,12 @@ func TestServerTurnsReadOnly(t *testing.T) {
 			// be a replica by now, and behind.
 			for range 3 {
 				unavailable(t, name+", again", writers["transaction"](ctx, s))
-				_, err := s.Get(ctx, coder.ChainKey())
+				_, err := s.Get(ctx, coder.FenceKey())
 				unavailable(t, name+", read", err)
 			}
 
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
-			values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("refused")})
+			values, err := s.MultiGet(ctx, [][]byte{coder.FenceKey(), []byte("refused")})
 			if err != nil || string(values[0]) != string(held) || values[1] != nil {
 				t.Errorf("%s: the refused commit left %x (%v)", name, values, err)
 			}
@@ -113,8 +113,8 @@ func TestServerTurnsReadOnly(t *testing.T) {
 
 		// Who only reads finds out as well.
 		for name, read := range map[string]func(context.Context) error{
-			"get":      func(ctx context.Context) error { _, err := s.Get(ctx, coder.ChainKey()); return err },
-			"multiget": func(ctx context.Context) error { _, err := s.MultiGet(ctx, [][]byte{coder.ChainKey()}); return err },
+			"get":      func(ctx context.Context) error { _, err := s.Get(ctx, coder.FenceKey()); return err },
+			"multiget": func(ctx context.Context) error { _, err := s.MultiGet(ctx, [][]byte{coder.FenceKey()}); return err },
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
 			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
@@ -168,7 +168,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 		for name, server := range map[string]*enginetest.Server{"old": old, "promoted": promoted} {
 			ordinaryUser(t, server.URL())
 			w := openURL(t, server.URL(), sqlstore.Options{})
-			createChain(t, w)
+			createFence(t, w)
 			b := w.BeginBatchWrite()
 			b.Put([]byte("server"), []byte(name))
 			if err := b.Commit(ctx); err != nil {
@@ -195,7 +195,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 			}
 			return string(value)
 		}
-		step := func(n int64) error { return swapChain(ctx, s, n) }
+		step := func(n int64) error { return swapFence(ctx, s, n) }
 		if err := step(2); err != nil || reached() != "old" {
 			t.Fatalf("before: %v", err)
 		}
@@ -252,7 +252,7 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 	} {
 		registry, faults := prometheus.NewRegistry(), faultdriver.New()
 		s := openURL(t, enginetest.Database(t), sqlstore.Options{Registerer: registry, WrapConnector: faults.Wrap})
-		createChain(t, s)
+		createFence(t, s)
 		conns := faults.Conns()
 		faults.Set(func(st faultdriver.Statement) faultdriver.Fault {
 			if st.Kind != faultdriver.Exec || strings.HasPrefix(st.Text, "SET ") {
@@ -260,7 +260,7 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 			}
 			return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}}
 		})
-		if err := swapChain(context.Background(), s, 2); err == nil {
+		if err := swapFence(context.Background(), s, 2); err == nil {
 			t.Errorf("error %d: no error", number)
 		}
 		faults.Set(nil)
@@ -270,7 +270,7 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 		if n := faults.Conns(); (n == 0) != (want == 1) {
 			t.Errorf("error %d: %d of %d connections are open", number, n, conns)
 		}
-		if err := swapChain(context.Background(), s, 2); err != nil {
+		if err := swapFence(context.Background(), s, 2); err != nil {
 			t.Errorf("behind error %d: %v", number, err)
 		}
 		if n, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total"); err != nil || number != 1062 && n == 0 {

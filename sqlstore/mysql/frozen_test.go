@@ -34,14 +34,14 @@ func TestServerEndsIdleWriters(t *testing.T) {
 	})
 }
 
-// TestFrozenTransactionEnds: the transaction of a process that is frozen does not keep another one from the chain row.
+// TestFrozenTransactionEnds: the transaction of a process that is frozen does not keep another one from the fence row.
 // On MySQL that takes idleWriter.
 func TestFrozenTransactionEnds(t *testing.T) {
 	t.Parallel()
 	raw := enginetest.MariaDB.Database(t)
 	faults := faultdriver.New()
 	frozen := openURL(t, raw, sqlstore.Options{WrapConnector: faults.Wrap})
-	createChain(t, frozen)
+	createFence(t, frozen)
 	other := openURL(t, raw, sqlstore.Options{})
 	reached := make(chan struct{})
 	faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
@@ -56,12 +56,12 @@ func TestFrozenTransactionEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		b := frozen.BeginBatchWrite()
-		b.CAS(coder.ChainKey(), chainValue(2), chainValue(1))
+		b.CAS(coder.FenceKey(), fenceToken(2), fenceToken(1))
 		b.Put([]byte("a row that needs a transaction"), []byte("x"))
 		ended <- b.Commit(ctx)
 	}()
 	<-reached
-	require.NoError(t, swapChain(context.Background(), other, 2))
+	require.NoError(t, swapFence(context.Background(), other, 2))
 	thaw()
 	require.ErrorIs(t, <-ended, sqlstore.ErrUncertain)
 }

@@ -18,7 +18,7 @@ var (
 	parse     = sqldbtest.Parse
 	onServers = sqldbtest.OnServers
 
-	createChain = sqldbtest.CreateChain
-	swapChain   = sqldbtest.SwapChain
-	chainValue  = sqldbtest.ChainValue
+	createFence = sqldbtest.CreateFence
+	swapFence   = sqldbtest.SwapFence
+	fenceToken  = sqldbtest.FenceValue
 )

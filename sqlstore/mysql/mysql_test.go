@@ -59,7 +59,7 @@ func TestContextEndsWhileTheServerWaits(t *testing.T) {
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		raw := p.Database(t)
 		s := openURL(t, raw, sqlstore.Options{})
-		createChain(t, s)
+		createFence(t, s)
 		ctx := context.Background()
 		conn, err := s.Database().SQL().Conn(ctx)
 		if err != nil {
@@ -84,13 +84,13 @@ func TestContextEndsWhileTheServerWaits(t *testing.T) {
 			cancel()
 			return <-ended
 		}
-		err = endOnceItWaits(func(short context.Context) error { return swapChain(short, s, 2) })
+		err = endOnceItWaits(func(short context.Context) error { return swapFence(short, s, 2) })
 		if !errors.Is(err, sqlstore.ErrUncertain) || !errors.Is(err, context.Canceled) {
 			t.Errorf("one statement: %v, want ErrUncertain and Canceled", err)
 		}
 		// In a transaction nothing is decided before COMMIT. The first one may wait on.
 		b := s.BeginBatchWrite()
-		b.Put(coder.ChainKey(), chainValue(9))
+		b.Put(coder.FenceKey(), fenceToken(9))
 		err = endOnceItWaits(b.Commit)
 		if errors.Is(err, sqlstore.ErrUncertain) || !errors.Is(err, context.Canceled) {
 			t.Errorf("transaction: %v, want a definite Canceled", err)
@@ -102,23 +102,23 @@ func TestContextEndsWhileTheServerWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Whatever the server does with the first one: it is whole or not at all.
-		values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("beside 2")})
+		values, err := s.MultiGet(ctx, [][]byte{coder.FenceKey(), []byte("beside 2")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, err := coder.DecodeChain(values[0]); err != nil || c.Sequence == 9 {
+		if c, err := coder.DecodeFenceToken(values[0]); err != nil || c.Sequence == 9 {
 			t.Errorf("the transaction took effect: %+v, %v", c, err)
 		}
 	})
 }
 
-// TestServerKilledAndStartedAgain: commits go on from what the chain row says.
+// TestServerKilledAndStartedAgain: commits go on from what the fence row says.
 func TestServerKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		server := p.StartServer(t)
 		s := openURL(t, server.URL(), sqlstore.Options{})
-		createChain(t, s)
+		createFence(t, s)
 		ctx := context.Background()
 		var mu sync.Mutex
 		acknowledged := int64(1)
@@ -127,7 +127,7 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for n := int64(2); ; n++ {
-				if err := swapChain(ctx, s, n); err != nil {
+				if err := swapFence(ctx, s, n); err != nil {
 					failure = err
 					return
 				}
@@ -145,22 +145,22 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 		if !errors.Is(failure, sqlstore.ErrUncertain) && !errors.Is(failure, sqlstore.ErrUnavailable) {
 			t.Errorf("while the server was killed: %v", failure)
 		}
-		if err := swapChain(ctx, s, acknowledged+1); !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
+		if err := swapFence(ctx, s, acknowledged+1); !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
 			t.Errorf("while it was down: %v, want ErrUnavailable", err)
 		}
 		server.Start()
-		value, err := s.Get(ctx, coder.ChainKey())
+		value, err := s.Get(ctx, coder.FenceKey())
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := coder.DecodeChain(value)
+		c, err := coder.DecodeFenceToken(value)
 		if err != nil || c.Sequence < acknowledged || c.Sequence > acknowledged+1 {
-			t.Fatalf("the chain row is at %+v (%v), %d was acknowledged last", c, err, acknowledged)
+			t.Fatalf("the fence row is at %+v (%v), %d was acknowledged last", c, err, acknowledged)
 		}
 		if c.Sequence > acknowledged && !errors.Is(failure, sqlstore.ErrUncertain) {
 			t.Errorf("%v was said of a commit that took effect", failure)
 		}
-		if err := swapChain(ctx, s, c.Sequence+1); err != nil {
+		if err := swapFence(ctx, s, c.Sequence+1); err != nil {
 			t.Errorf("after the start: %v", err)
 		}
 	})
@@ -173,7 +173,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		server := p.StartServer(t)
-		createChain(t, openURL(t, server.URL(), sqlstore.Options{}))
+		createFence(t, openURL(t, server.URL(), sqlstore.Options{}))
 		ctx := context.Background()
 		var s *sqldb.Store
 		faults := faultdriver.New()
@@ -183,7 +183,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 				return err
 			}
 			// The statement is prepared on the connection that the commit below finds in the pool.
-			err = swapChain(ctx, s, step+1)
+			err = swapFence(ctx, s, step+1)
 			var conflict *sqlstore.Conflict
 			if err == nil || errors.As(err, &conflict) { // with an attempt whose answer came too late
 				step++
@@ -206,9 +206,9 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			<-paused
-			_, readErr = s.Get(ctx, coder.ChainKey())
+			_, readErr = s.Get(ctx, coder.FenceKey())
 		})
-		err := swapChain(ctx, s, step+1)
+		err := swapFence(ctx, s, step+1)
 		pause() // should no statement have been sent
 		wg.Wait()
 		server.Resume()
@@ -256,8 +256,8 @@ func TestMissingRowIsReported(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		s := openURL(t, p.Database(t), sqlstore.Options{})
-		if err := swapChain(context.Background(), s, 2); !errors.Is(err, sqlstore.ErrRowMissing) {
-			t.Errorf("the chain row is gone: %v, want ErrRowMissing", err)
+		if err := swapFence(context.Background(), s, 2); !errors.Is(err, sqlstore.ErrRowMissing) {
+			t.Errorf("the fence row is gone: %v, want ErrRowMissing", err)
 		}
 		// Where it can be told in time it is a conflict.
 		b := s.BeginBatchWrite()

@@ -12,9 +12,9 @@ const (
 	MarkAt     = "2,8"  // a marked value's own mark; an index row's ModRevision
 	PrevMarkAt = "10,8" // the mark it replaces
 	FlagsAt    = "42,1" // an index row's flags, of which the lowest bit is the tombstone's
-	TermAt     = "18,8" // the chain row's term
+	TermAt     = "18,8" // the fence row's term
 	ZeroMark   = "x'0000000000000000'"
-	ChainKey   = "x'57fb8091636861696e0000000000000000'"
+	FenceKey   = "x'57fb809166656e63650000000000000000'"
 )
 
 // VersionMagic is the literal of the four bytes that version keys begin with. The rest of a

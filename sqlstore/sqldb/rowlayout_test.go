@@ -27,11 +27,11 @@ func TestRowLayout(t *testing.T) {
 			t.Errorf("the tombstone flag is not where SQL looks for it: %x", dead)
 		}
 	}
-	if chain := coder.EncodeChain(coder.Chain{Sequence: 3, Term: mark, Revision: 5}); string(at(chain, TermAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
-		t.Errorf("the term is not where SQL looks for it: %x", chain)
+	if token := coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: mark, Revision: 5}); string(at(token, TermAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
+		t.Errorf("the term is not where SQL looks for it: %x", token)
 	}
-	if key := fmt.Sprintf("x'%x'", coder.ChainKey()); key != ChainKey {
-		t.Errorf("the chain row's key is %s, SQL looks for %s", key, ChainKey)
+	if key := fmt.Sprintf("x'%x'", coder.FenceKey()); key != FenceKey {
+		t.Errorf("the fence row's key is %s, SQL looks for %s", key, FenceKey)
 	}
 	raw := []byte("k\x00y")
 	index, version := coder.EncodeIndexKey(raw), coder.EncodeVersionKey(raw, mark)

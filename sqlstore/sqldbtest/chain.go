@@ -11,21 +11,21 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// ChainValue returns the chain row at step n.
-func ChainValue(n int64) []byte { return coder.EncodeChain(coder.Chain{Sequence: n}) }
+// FenceValue returns the fence row at step n.
+func FenceValue(n int64) []byte { return coder.EncodeFenceToken(coder.FenceToken{Sequence: n}) }
 
-// CreateChain creates the chain row at step 1.
-func CreateChain(t testing.TB, s sqlstore.Store) {
+// CreateFence creates the fence row at step 1.
+func CreateFence(t testing.TB, s sqlstore.Store) {
 	t.Helper()
 	b := s.BeginBatchWrite()
-	b.PutIfNotExist(coder.ChainKey(), ChainValue(1))
+	b.PutIfNotExist(coder.FenceKey(), FenceValue(1))
 	require.NoError(t, b.Commit(context.Background()))
 }
 
-// SwapChain commits the chain row's step from n-1 to n, and the row "beside n".
-func SwapChain(ctx context.Context, s sqlstore.Store, n int64) error {
+// SwapFence commits the fence row's step from n-1 to n, and the row "beside n".
+func SwapFence(ctx context.Context, s sqlstore.Store, n int64) error {
 	b := s.BeginBatchWrite()
-	b.CAS(coder.ChainKey(), ChainValue(n), ChainValue(n-1))
+	b.CAS(coder.FenceKey(), FenceValue(n), FenceValue(n-1))
 	b.PutIfNotExist(fmt.Appendf(nil, "beside %d", n), []byte("x"))
 	return b.Commit(ctx)
 }

@@ -13,10 +13,10 @@ import (
 
 func TestStoreHasTheTable(t *testing.T) {
 	s := sqldbtest.Opener(sqlite.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{})
-	sqldbtest.CreateChain(t, s)
-	require.NoError(t, sqldbtest.SwapChain(t.Context(), s, 2))
-	require.Error(t, sqldbtest.SwapChain(t.Context(), s, 2), "the row is at step 2 already")
-	value, err := s.Get(t.Context(), coder.ChainKey())
+	sqldbtest.CreateFence(t, s)
+	require.NoError(t, sqldbtest.SwapFence(t.Context(), s, 2))
+	require.Error(t, sqldbtest.SwapFence(t.Context(), s, 2), "the row is at step 2 already")
+	value, err := s.Get(t.Context(), coder.FenceKey())
 	require.NoError(t, err)
-	require.Equal(t, sqldbtest.ChainValue(2), value)
+	require.Equal(t, sqldbtest.FenceValue(2), value)
 }

@@ -254,14 +254,14 @@ func testAtomicConflict(t *testing.T, s sqlstore.Store) {
 	}
 }
 
-// testPipelineBatches commits what the write pipeline commits: chain row, log
+// testPipelineBatches commits what the write pipeline commits: fence row, log
 // row, version rows and index rows of creations, updates and re-creations.
 func testPipelineBatches(t *testing.T, s sqlstore.Store) {
-	chain := coder.Chain{Sequence: 1, Term: 1, Revision: 1}
-	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(chain)) })
+	token := coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(token)) })
 	key := func(i int) []byte { return fmt.Appendf(nil, "/registry/pods/%03d", i) }
 	newest := map[int]coder.Index{}
-	batch := func(old, next coder.Chain, size int) func(sqlstore.BatchWrite) {
+	batch := func(old, next coder.FenceToken, size int) func(sqlstore.BatchWrite) {
 		return func(b sqlstore.BatchWrite) {
 			var changes []coder.Change
 			for i := range size {
@@ -283,52 +283,52 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 			for i, row := range coder.EncodeLog(changes) {
 				b.PutIfNotExist(coder.EncodeLogKey(next.Revision, uint16(i+1)), row)
 			}
-			b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(old))
+			b.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(old))
 		}
 	}
 	for round, size := range []int{1, 8, 8, 64, 1, 256, 256, 700} {
-		next := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: chain.Revision + int64(size)}
-		fill := batch(chain, next, size)
+		next := coder.FenceToken{Sequence: token.Sequence + 1, Term: token.Term, Revision: token.Revision + int64(size)}
+		fill := batch(token, next, size)
 		commit(t, s, fill)
-		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(next))
+		mustHold(t, s, coder.FenceKey(), coder.EncodeFenceToken(next))
 		before := all(t, s, whole())
 		// The same batch again, as a late packet of a lost attempt would be.
 		wantConflict(t, tryCommit(s, fill))
-		// A deposed leader: new rows, but the chain it knows is the old one.
-		stale := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: next.Revision + 1}
+		// A deposed leader: new rows, but the fence row it knows is the old one.
+		stale := coder.FenceToken{Sequence: token.Sequence + 1, Term: token.Term, Revision: next.Revision + 1}
 		wantConflict(t, tryCommit(s, func(b sqlstore.BatchWrite) {
-			b.CAS(coder.ChainKey(), coder.EncodeChain(stale), coder.EncodeChain(chain))
+			b.CAS(coder.FenceKey(), coder.EncodeFenceToken(stale), coder.EncodeFenceToken(token))
 			b.PutIfNotExist(coder.EncodeLogKey(stale.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a deposed leader %d", round), []byte("x"))
 		}))
 		// A leader of another term, whose mark fits after the database lost commits.
-		other := coder.Chain{Sequence: next.Sequence, Term: chain.Term + 9, Revision: next.Revision}
-		ahead := coder.Chain{Sequence: next.Sequence + 1, Term: chain.Term + 9, Revision: next.Revision + 1}
+		other := coder.FenceToken{Sequence: next.Sequence, Term: token.Term + 9, Revision: next.Revision}
+		ahead := coder.FenceToken{Sequence: next.Sequence + 1, Term: token.Term + 9, Revision: next.Revision + 1}
 		wantConflict(t, tryCommit(s, func(b sqlstore.BatchWrite) {
-			b.CAS(coder.ChainKey(), coder.EncodeChain(ahead), coder.EncodeChain(other))
+			b.CAS(coder.FenceKey(), coder.EncodeFenceToken(ahead), coder.EncodeFenceToken(other))
 			b.PutIfNotExist(coder.EncodeLogKey(ahead.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a leader of another term %d", round), []byte("x"))
 		}))
 		sameRows(t, "after a stale commit", all(t, s, whole()), before)
 		for i := range size {
-			rev := chain.Revision + 1 + int64(i)
+			rev := token.Revision + 1 + int64(i)
 			r := &coder.Record{CreateRevision: rev, ModRevision: rev, Version: 1}
 			newest[i] = indexOf(r, newest[i].ModRevision)
 		}
-		chain = next
+		token = next
 		if round%2 == 1 { // another leader
-			taken := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term + 1, Revision: chain.Revision}
+			taken := coder.FenceToken{Sequence: token.Sequence + 1, Term: token.Term + 1, Revision: token.Revision}
 			commit(t, s, func(b sqlstore.BatchWrite) {
-				b.CAS(coder.ChainKey(), coder.EncodeChain(taken), coder.EncodeChain(chain))
+				b.CAS(coder.FenceKey(), coder.EncodeFenceToken(taken), coder.EncodeFenceToken(token))
 			})
-			mustHold(t, s, coder.ChainKey(), coder.EncodeChain(taken))
-			chain = taken
+			mustHold(t, s, coder.FenceKey(), coder.EncodeFenceToken(taken))
+			token = taken
 		}
 	}
 	// A tombstone whose index row compaction has taken away is created again.
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeIndexKey(key(0))) })
-	next := coder.Chain{Sequence: chain.Sequence + 1, Term: chain.Term, Revision: chain.Revision + 1}
-	commit(t, s, batch(chain, next, 1))
+	next := coder.FenceToken{Sequence: token.Sequence + 1, Term: token.Term, Revision: token.Revision + 1}
+	commit(t, s, batch(token, next, 1))
 }
 
 func testBatchMisuse(t *testing.T, s sqlstore.Store) {

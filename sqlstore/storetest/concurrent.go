@@ -15,17 +15,17 @@ import (
 
 func testConcurrentCAS(t *testing.T, s sqlstore.Store) {
 	const writers, rounds = 8, 15
-	chain := coder.Chain{Sequence: 1}
-	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(chain)) })
+	token := coder.FenceToken{Sequence: 1}
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(token)) })
 	for round := range rounds {
 		var winners [writers]bool
 		var failures [writers]error
 		var wg sync.WaitGroup
 		for w := range writers {
 			wg.Go(func() {
-				next := coder.Chain{Sequence: chain.Sequence + 1, Term: int64(w)}
+				next := coder.FenceToken{Sequence: token.Sequence + 1, Term: int64(w)}
 				err := tryCommit(s, func(b sqlstore.BatchWrite) {
-					b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(chain))
+					b.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(token))
 					b.PutIfNotExist(fmt.Appendf(nil, "round %d writer %d", round, w), []byte("x"))
 				})
 				winners[w] = err == nil
@@ -50,8 +50,8 @@ func testConcurrentCAS(t *testing.T, s sqlstore.Store) {
 		if won < 0 {
 			t.Fatalf("round %d: nobody won", round)
 		}
-		chain = coder.Chain{Sequence: chain.Sequence + 1, Term: int64(won)}
-		mustHold(t, s, coder.ChainKey(), coder.EncodeChain(chain))
+		token = coder.FenceToken{Sequence: token.Sequence + 1, Term: int64(won)}
+		mustHold(t, s, coder.FenceKey(), coder.EncodeFenceToken(token))
 		for w := range writers {
 			var want []byte
 			if w == won {
@@ -119,21 +119,21 @@ func countTogether(t *testing.T, s sqlstore.Store, keys ...[]byte) {
 
 func testReadYourCommit(t *testing.T, s sqlstore.Store) {
 	ctx := context.Background()
-	chain := func(n int64) []byte { return coder.EncodeChain(coder.Chain{Sequence: n}) }
-	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.ChainKey(), chain(1)) })
+	token := func(n int64) []byte { return coder.EncodeFenceToken(coder.FenceToken{Sequence: n}) }
+	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.FenceKey(), token(1)) })
 	var committed atomic.Int64
 	committed.Store(1)
 	read := map[string]func() ([]byte, error){
-		"Get": func() ([]byte, error) { return s.Get(ctx, coder.ChainKey()) },
+		"Get": func() ([]byte, error) { return s.Get(ctx, coder.FenceKey()) },
 		"MultiGet": func() ([]byte, error) {
-			values, err := s.MultiGet(ctx, [][]byte{coder.ChainKey()})
+			values, err := s.MultiGet(ctx, [][]byte{coder.FenceKey()})
 			if err != nil {
 				return nil, err
 			}
 			return values[0], nil
 		},
 		"Iter": func() ([]byte, error) {
-			row, _, err := sqlstore.First(s.Iter(ctx, sqlstore.Range{Start: coder.ChainKey(), End: append(coder.ChainKey(), 0)}))
+			row, _, err := sqlstore.First(s.Iter(ctx, sqlstore.Range{Start: coder.FenceKey(), End: append(coder.FenceKey(), 0)}))
 			return row.Value, err
 		},
 	}
@@ -153,7 +153,7 @@ func testReadYourCommit(t *testing.T, s sqlstore.Store) {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
-				c, err := coder.DecodeChain(value)
+				c, err := coder.DecodeFenceToken(value)
 				if err != nil || c.Sequence < floor {
 					t.Errorf("%s saw commit %d after the commit of %d had returned (%v)", name, c.Sequence, floor, err)
 					return
@@ -162,7 +162,7 @@ func testReadYourCommit(t *testing.T, s sqlstore.Store) {
 		})
 	}
 	for n := int64(2); n < 120; n++ {
-		if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(coder.ChainKey(), chain(n), chain(n-1)) }); err != nil {
+		if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(coder.FenceKey(), token(n), token(n-1)) }); err != nil {
 			t.Errorf("Commit: %v", err)
 			break
 		}

@@ -14,20 +14,20 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/tidbsim"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// leader returns a backend that leads, over a new cluster.
-func leader(t *testing.T, cluster *tidbsim.Cluster) *backend.Backend {
+// leader returns a replica that leads, over a new cluster.
+func leader(t *testing.T, cluster *tidbsim.Cluster) *replica.Replica {
 	t.Helper()
 	s, err := cluster.Open(t.Context(), sqlstore.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive = slog.New(slog.DiscardHandler), true
-	b, err := backend.Open(t.Context(), s, cfg)
+	b, err := replica.Open(t.Context(), s, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -59,9 +59,9 @@ func commitUnder(t *testing.T, seed uint64, fault tidbsim.Fault, shape func(sqls
 	s, err := cluster.Open(ctx, sqlstore.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	chain := coder.Chain{Sequence: 1}
+	token := coder.FenceToken{Sequence: 1}
 	b := s.BeginBatchWrite()
-	b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(chain))
+	b.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(token))
 	b.Put([]byte("plain"), []byte("0"))
 	b.Put([]byte("doomed"), []byte("x"))
 	require.NoError(t, b.Commit(ctx))
@@ -70,9 +70,9 @@ func commitUnder(t *testing.T, seed uint64, fault tidbsim.Fault, shape func(sqls
 	}
 
 	cluster.Inject(fault, 1)
-	next := coder.Chain{Sequence: 2}
+	next := coder.FenceToken{Sequence: 2}
 	b = s.BeginBatchWrite()
-	b.CAS(coder.ChainKey(), coder.EncodeChain(next), coder.EncodeChain(chain))
+	b.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(token))
 	b.PutIfNotExist([]byte("created"), []byte("x"))
 	shape(b, 2, []byte("0"))
 	err = b.Commit(ctx)
@@ -81,9 +81,9 @@ func commitUnder(t *testing.T, seed uint64, fault tidbsim.Fault, shape func(sqls
 	}
 	time.Sleep(5 * time.Minute)
 	cluster.SetFaults(nil)
-	values, getErr := s.MultiGet(ctx, [][]byte{coder.ChainKey(), []byte("created")})
+	values, getErr := s.MultiGet(ctx, [][]byte{coder.FenceKey(), []byte("created")})
 	require.NoError(t, getErr)
-	applied := bytes.Equal(values[0], coder.EncodeChain(next))
+	applied := bytes.Equal(values[0], coder.EncodeFenceToken(next))
 	require.Equal(t, applied, values[1] != nil, "a part of the batch was written; Commit said %v", err)
 	if err == nil {
 		require.True(t, applied)
@@ -212,8 +212,8 @@ func leaders(t *testing.T, seed uint64) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(seed, uint64(node)))
 			for ctx.Err() == nil {
-				hold, err := fence.Take(ctx, fence.Config{
-					Store: s, Log: slog.New(slog.DiscardHandler), Metrics: fence.NewMetrics(nil), Verify: func(coder.Chain) error { return nil },
+				holder, err := fence.Take(ctx, fence.Config{
+					Store: s, Log: slog.New(slog.DiscardHandler), Metrics: fence.NewMetrics(nil), Verify: func(coder.FenceToken) error { return nil },
 					Lease: fence.NewReadLease(false, false, func() time.Duration { return time.Since(time.Unix(0, 0)) }),
 				})
 				if err != nil {
@@ -221,10 +221,10 @@ func leaders(t *testing.T, seed uint64) {
 					continue
 				}
 				for ctx.Err() == nil {
-					id := fmt.Sprintf("%d/%d/%d", node, rnd.Uint64(), hold.Value().Revision+1)
-					next := hold.Next(hold.Value().Revision + 1)
+					id := fmt.Sprintf("%d/%d/%d", node, rnd.Uint64(), holder.Value().Revision+1)
+					next := holder.Next(holder.Value().Revision + 1)
 					transaction := rnd.IntN(2) == 0
-					outcome, err := hold.Commit(ctx, next, time.Second, false, func(w sqlstore.BatchWrite) {
+					outcome, err := holder.Commit(ctx, next, time.Second, false, func(w sqlstore.BatchWrite) {
 						w.PutIfNotExist(fmt.Appendf(nil, "log %08d", next.Revision), []byte(id))
 						if transaction {
 							w.Put([]byte("last"), []byte(id))
@@ -285,12 +285,12 @@ func operate(ctx context.Context, t *testing.T, cluster *tidbsim.Cluster, rnd *r
 
 func judge(t *testing.T, s sqlstore.Store, tries map[string]try) {
 	ctx := t.Context()
-	raw, err := s.Get(ctx, coder.ChainKey())
+	raw, err := s.Get(ctx, coder.FenceKey())
 	require.NoError(t, err)
-	chain, err := coder.DecodeChain(raw)
+	token, err := coder.DecodeFenceToken(raw)
 	require.NoError(t, err)
 	written := map[string]int64{}
-	for rev := int64(2); rev <= chain.Revision; rev++ {
+	for rev := int64(2); rev <= token.Revision; rev++ {
 		values, err := s.MultiGet(ctx, [][]byte{fmt.Appendf(nil, "log %08d", rev), fmt.Appendf(nil, "zlog %08d", rev)})
 		require.NoError(t, err)
 		require.NotNil(t, values[0], "revision %d is missing", rev)
@@ -314,6 +314,6 @@ func judge(t *testing.T, s sqlstore.Store, tries map[string]try) {
 		require.NoError(t, err)
 		rows++
 	}
-	require.EqualValues(t, chain.Revision-1, rows, "rows of revisions that the chain does not have")
+	require.EqualValues(t, token.Revision-1, rows, "rows of revisions that the token does not have")
 	require.Greater(t, acknowledged, 50)
 }

@@ -18,7 +18,7 @@ const envSabotage = "SQLBRAIN_SABOTAGE"
 // verdict is what a judge says of a history that is wrong, or the log of one that
 // contradicts itself.
 var verdict = regexp.MustCompile(`linearization: Failure|watch: Failure|serializable: Failure|real time: |` +
-	`the log goes from revision|the log has change|the chain row is at revision|contradict each other|no such version row`)
+	`the log goes from revision|the log has change|the fence row is at revision|contradict each other|no such version row`)
 
 // noticed is a server's own verdict that the database has lost committed data.
 var noticed = regexp.MustCompile(`the database lost committed data`)
@@ -43,7 +43,7 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		{"fence", "pause@leader/3s pause@leader/3s pause@leader/3s", verdict},
 		// The frozen leader continues to write. Decreasing terms and existing log rows are a
 		// second line of defence: the servers stop before they give a wrong answer.
-		{"chain", "pause@leader/3s pause@leader/3s pause@leader/3s", noticed},
+		{"token", "pause@leader/3s pause@leader/3s pause@leader/3s", noticed},
 		// Writes that the database did not commit are acknowledged.
 		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {

@@ -21,8 +21,8 @@ func Remote(ctx context.Context) string {
 	if len(vs) == 0 {
 		return ""
 	}
-	chain := vs[len(vs)-1]
-	return strings.TrimSpace(chain[strings.LastIndexByte(chain, ',')+1:])
+	token := vs[len(vs)-1]
+	return strings.TrimSpace(token[strings.LastIndexByte(token, ',')+1:])
 }
 
 // SourceAddress returns the address that a call comes from, without a port. It returns the network

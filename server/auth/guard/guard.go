@@ -19,7 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
-// Node is the backend that a Guard asks for users, roles, tokens and the keys of leases.
+// Node is the replica that a Guard asks for users, roles, tokens and the keys of leases.
 type Node interface {
 	AuthRows() *auth.Rows
 	RefreshAuth(ctx context.Context) (*auth.Rows, error)

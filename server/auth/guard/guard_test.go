@@ -15,17 +15,17 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-func newNode(t *testing.T) *backend.Backend {
+func newNode(t *testing.T) *replica.Replica {
 	t.Helper()
 	store := memstore.New()
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive = slog.New(slog.DiscardHandler), true
-	b, err := backend.Open(t.Context(), store, cfg)
+	b, err := replica.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))
@@ -270,7 +270,7 @@ func TestNoTokenForAPasswordThatChangedDuringTheLogin(t *testing.T) {
 
 func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 	n := newNode(t)
-	stale := &staleNode{Backend: n, rows: n.AuthRows()}
+	stale := &staleNode{Replica: n, rows: n.AuthRows()}
 	g := newGuard(t, stale)
 	lead := newGuard(t, n)
 	populate(t, lead)
@@ -285,7 +285,7 @@ func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 
 // staleNode knows nothing newer than rows, unless it is told to look.
 type staleNode struct {
-	*backend.Backend
+	*replica.Replica
 	rows *auth.Rows
 	away error // the table cannot be read
 }
@@ -296,7 +296,7 @@ func (n *staleNode) RefreshAuth(ctx context.Context) (*auth.Rows, error) {
 	if n.away != nil {
 		return nil, n.away
 	}
-	return n.Backend.RefreshAuth(ctx)
+	return n.Replica.RefreshAuth(ctx)
 }
 
 // A permission may have been granted that the node does not know.
@@ -304,7 +304,7 @@ func TestARefusalThatCannotBeConfirmedIsNotAnswered(t *testing.T) {
 	n := newNode(t)
 	lead := newGuard(t, n)
 	populate(t, lead)
-	stale := &staleNode{Backend: n, rows: n.AuthRows(), away: mvcc.ErrTimeout}
+	stale := &staleNode{Replica: n, rows: n.AuthRows(), away: mvcc.ErrTimeout}
 	g := newGuard(t, stale)
 	require.NoError(t, g.Watch(as(t, lead, "ann"), []byte("a/x"), nil))
 	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), mvcc.ErrTimeout)

@@ -16,13 +16,13 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // countingNode counts the reads of tokens, which wait for hold if that is not nil.
 type countingNode struct {
-	*backend.Backend
+	*replica.Replica
 	reads atomic.Int32
 	hold  chan struct{}
 }
@@ -36,7 +36,7 @@ func (n *countingNode) LookupToken(ctx context.Context, h coder.TokenHash) (row 
 			return row, false, ctx.Err()
 		}
 	}
-	return n.Backend.LookupToken(ctx, h)
+	return n.Replica.LookupToken(ctx, h)
 }
 
 func tokenContext(ctx context.Context, token string) context.Context {
@@ -48,7 +48,7 @@ func address(i int) net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(
 
 func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Backend: newNode(t)}
+		n := &countingNode{Replica: newNode(t)}
 		g := newGuard(t, n)
 		populate(t, g)
 		n.hold = make(chan struct{})
@@ -77,8 +77,8 @@ func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 
 func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Backend: newNode(t), hold: make(chan struct{})}
-		lead, g := newGuard(t, n.Backend), newGuard(t, n)
+		n := &countingNode{Replica: newNode(t), hold: make(chan struct{})}
+		lead, g := newGuard(t, n.Replica), newGuard(t, n)
 		populate(t, lead)
 		token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
 		require.NoError(t, err)
@@ -106,8 +106,8 @@ func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 
 func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Backend: newNode(t)}
-		lead, g := newGuard(t, n.Backend), newGuard(t, n)
+		n := &countingNode{Replica: newNode(t)}
+		lead, g := newGuard(t, n.Replica), newGuard(t, n)
 		populate(t, lead)
 		call := func(source net.Addr, token string) error {
 			_, _, err := g.caller(from(t, source, "token", token))
@@ -135,8 +135,8 @@ func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 }
 
 func TestAVoidTokenIsReadOnce(t *testing.T) {
-	n := &countingNode{Backend: newNode(t)}
-	lead, g := newGuard(t, n.Backend), newGuard(t, n)
+	n := &countingNode{Replica: newNode(t)}
+	lead, g := newGuard(t, n.Replica), newGuard(t, n)
 	populate(t, lead)
 	token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
 	require.NoError(t, err)

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -34,14 +34,14 @@ func NewClient(to *link.Client) *Client {
 // Position returns where the cluster stands. The member confirms that it leads before
 // it answers. The errors are ErrNotLeader, those of package link, ctx's and the
 // connection's.
-func (c *Client) Position(ctx context.Context) (backend.Update, error) {
+func (c *Client) Position(ctx context.Context) (replica.Update, error) {
 	var (
 		trailer metadata.MD
 		reached peer.Peer // set once a connection took the call
 	)
 	u, err := feedpb.NewPeerClient(c.member.Conn()).Position(ctx, &feedpb.PositionRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
 	if err != nil {
-		return backend.Update{}, c.failure(ctx, err, trailer, reached.Addr != nil)
+		return replica.Update{}, c.failure(ctx, err, trailer, reached.Addr != nil)
 	}
 	return updateOf(u), nil
 }

@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -84,13 +84,13 @@ type leader struct {
 	endBeat context.CancelFunc
 
 	mu      sync.Mutex
-	at      backend.Update
+	at      replica.Update
 	err     error
 	leading chan struct{}
 }
 
 func newLeader(t testing.TB, cfg watch.Config) *leader {
-	l := &leader{pace: 20 * time.Millisecond, at: backend.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
+	l := &leader{pace: 20 * time.Millisecond, at: replica.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
 	d := watch.DefaultConfig()
 	d.RingEvents, d.QueueEvents = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.QueueEvents, d.QueueEvents)
 	l.hub = watch.NewHub(&l.history, 0, -1, d)
@@ -109,7 +109,7 @@ func (l *leader) ClusterID() uint64                { return cluster }
 func (l *leader) MemberID() uint64                 { return memberID }
 func (l *leader) LeadershipEnded() <-chan struct{} { return l.leading }
 
-func (l *leader) Position(context.Context) (backend.Update, error) {
+func (l *leader) Position(context.Context) (replica.Update, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.at, l.err

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -65,24 +65,24 @@ func (f *Feed) Close() {
 // update's revision, in this update or before; a heartbeat has none. Prev of events is not
 // set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, one that wraps
 // member.ErrProtocol, or one of this package, of package link, of the context or of the connection.
-func (f *Feed) Next() (backend.Update, error) {
+func (f *Feed) Next() (replica.Update, error) {
 	for {
 		f.watchdog.Reset(f.client.silence)
 		r, err := f.stream.Recv()
 		f.watchdog.Stop()
 		if err != nil {
-			return backend.Update{}, f.fail(err, f.stream.Trailer(), true)
+			return replica.Update{}, f.fail(err, f.stream.Trailer(), true)
 		}
 		if !f.met {
 			if err := member.CheckProtocol(f.client.protocol, int(r.GetProtocol())); err != nil {
 				f.Close()
-				return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+				return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
 			}
 			f.met, f.hurries = true, r.GetHurries()
 		}
 		if r.Compacted {
 			f.Close()
-			return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, &watch.CompactedError{Revision: r.CompactRevision})
+			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, &watch.CompactedError{Revision: r.CompactRevision})
 		}
 		f.pending = append(f.pending, r.Events...)
 		if r.Fragment {
@@ -91,7 +91,7 @@ func (f *Feed) Next() (backend.Update, error) {
 		u, err := f.assemble(r)
 		if err != nil {
 			f.Close()
-			return backend.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
 		}
 		return u, nil
 	}
@@ -104,7 +104,7 @@ func (f *Feed) Hurries() (incarnation uint64, answers time.Duration) {
 }
 
 // assemble makes an update of all pending events. r is the last message that had some.
-func (f *Feed) assemble(r *feedpb.Update) (backend.Update, error) {
+func (f *Feed) assemble(r *feedpb.Update) (replica.Update, error) {
 	u := updateOf(r)
 	at, sub := f.complete, int32(0)
 	if len(f.pending) > 0 {
@@ -114,7 +114,7 @@ func (f *Feed) assemble(r *feedpb.Update) (backend.Update, error) {
 		rev := m.GetKv().GetModRevision()
 		switch {
 		case rev <= f.complete || rev < at:
-			return backend.Update{}, fmt.Errorf("%w: an event of revision %d after revision %d", ErrMalformed, rev, at)
+			return replica.Update{}, fmt.Errorf("%w: an event of revision %d after revision %d", ErrMalformed, rev, at)
 		case rev > at:
 			at, sub = rev, 0
 		default:
@@ -123,16 +123,16 @@ func (f *Feed) assemble(r *feedpb.Update) (backend.Update, error) {
 		u.Events[i] = fromMessage(m, sub)
 	}
 	if u.Revision < at {
-		return backend.Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed, u.Revision, at)
+		return replica.Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed, u.Revision, at)
 	}
 	f.complete, f.pending = u.Revision, nil
 	return u, nil
 }
 
 // updateOf returns m without its events.
-func updateOf(m *feedpb.Update) backend.Update {
+func updateOf(m *feedpb.Update) replica.Update {
 	p := m.GetPosition()
-	return backend.Update{Term: int64(p.GetTerm()), Revision: p.GetRevision(), CompactRevision: m.GetCompactRevision(),
+	return replica.Update{Term: int64(p.GetTerm()), Revision: p.GetRevision(), CompactRevision: m.GetCompactRevision(),
 		AuthVersion: m.GetAuthVersion(), KeepsLock: m.GetKeepsLock()}
 }
 

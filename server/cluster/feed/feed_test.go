@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -33,7 +33,7 @@ func TestFeedReturnsEventsUnchanged(t *testing.T) {
 	f := follow(t, c, 1)
 	u, err := f.Next()
 	require.NoError(t, err)
-	require.Equal(t, backend.Update{Term: term, CompactRevision: -1}, u, "the feed says at once that it runs")
+	require.Equal(t, replica.Update{Term: term, CompactRevision: -1}, u, "the feed says at once that it runs")
 	require.Equal(t, first, until(t, f, 3))
 
 	second := []*watch.Event{put(4, 0, 1)}
@@ -73,7 +73,7 @@ func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {
 	f := follow(t, newClient(t, serve(t, newService(l), l)), 1)
 	for _, keeps := range []bool{true, false} {
 		l.keeps.Store(keeps)
-		for u := (backend.Update{KeepsLock: !keeps}); u.KeepsLock != keeps; {
+		for u := (replica.Update{KeepsLock: !keeps}); u.KeepsLock != keeps; {
 			var err error
 			u, err = f.Next()
 			require.NoError(t, err)
@@ -341,7 +341,7 @@ func TestMemberThatDoesNotLeadReturnsErrNotLeader(t *testing.T) {
 	l.commit(put(1, 0, 1))
 	p, err := c.Position(testContext(t))
 	require.NoError(t, err)
-	require.Equal(t, backend.Update{Term: term, Revision: 1, CompactRevision: -1}, p)
+	require.Equal(t, replica.Update{Term: term, Revision: 1, CompactRevision: -1}, p)
 	f := follow(t, c, 1)
 	require.Len(t, until(t, f, 1), 1)
 

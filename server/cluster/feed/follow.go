@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -73,7 +73,7 @@ type feeder struct {
 	watches *watch.Stream
 	// at is the position of the next message. The receiver has all events up to its
 	// revision.
-	at     backend.Update
+	at     replica.Update
 	greets bool // the next message is the first one
 }
 

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -23,7 +23,7 @@ type Node interface {
 	MemberID() uint64
 	// Position confirms that this member leads, and returns where the cluster stands.
 	// It fails with mvcc.ErrNotLeader if the member does not lead.
-	Position(ctx context.Context) (backend.Update, error)
+	Position(ctx context.Context) (replica.Update, error)
 	// Stream opens a stream on the leader's hub, which the caller closes. It fails with
 	// mvcc.ErrNotLeader if this member does not lead.
 	Stream() (*watch.Stream, error)
@@ -96,7 +96,7 @@ func (s *service) RecordLoss(ctx context.Context, r *feedpb.RecordLossRequest) (
 }
 
 // message returns u, without events, as it is sent.
-func (s *service) message(u backend.Update) *feedpb.Update {
+func (s *service) message(u replica.Update) *feedpb.Update {
 	return &feedpb.Update{
 		Position:        &feedpb.Position{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), Revision: u.Revision, Term: uint64(u.Term)},
 		CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,

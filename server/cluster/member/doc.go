@@ -11,7 +11,7 @@
 //   - Each grant of the lock is led with once, by one process, which stops once another
 //     one was granted the lock (lead_test.go, transfer_test.go, history_test.go).
 //
-// The lock is for liveness only. The chain row decides which process may commit: taking
+// The lock is for liveness only. The fence row decides which process may commit: taking
 // the lock too early costs a pause, never a write. ../DESIGN.md has the lock row, the clock
 // and the reasons.
 //

@@ -17,11 +17,11 @@ import (
 // changeUsers raises the version of users and roles.
 func changeUsers(t testing.TB, m *testNode) int64 {
 	t.Helper()
-	_, err := m.Backend().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err := m.Replica().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revision: rows.Revision + 1, Users: map[string][]byte{"u": []byte("x")}}, nil
 	})
 	require.NoError(t, err)
-	return m.Backend().AuthRows().Version
+	return m.Replica().AuthRows().Version
 }
 
 func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
@@ -30,19 +30,19 @@ func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
 	first := g.leader()
 	version := changeUsers(t, first)
 	for _, f := range g.others(first) {
-		eventually.True(t, "a follower to know the users", func() bool { return f.Backend().AuthRows().Version == version })
-		_, err := f.Backend().ChangeAuth(t.Context(), auth.System, nil)
+		eventually.True(t, "a follower to know the users", func() bool { return f.Replica().AuthRows().Version == version })
+		_, err := f.Replica().ChangeAuth(t.Context(), auth.System, nil)
 		require.ErrorIs(t, err, mvcc.ErrNotLeader)
 	}
 	next := g.others(first)[0]
 	require.NoError(t, first.MoveLeader(t.Context(), next.id()))
-	eventually.True(t, "the next one to lead", next.Backend().Leading)
+	eventually.True(t, "the next one to lead", next.Replica().Leading)
 	require.Equal(t, version+1, changeUsers(t, next))
 	// Whoever is asked next, in a linearizable read, obeys what was acknowledged.
 	for range 20 {
 		version = changeUsers(t, next)
 		for _, m := range g.all() {
-			rows, err := m.Backend().SyncAuth(t.Context())
+			rows, err := m.Replica().SyncAuth(t.Context())
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, rows.Version, version)
 		}
@@ -53,18 +53,18 @@ func TestFollowersLearnOfRevokedTokens(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 3)
 	leads := g.leader()
-	token, _, err := leads.Backend().IssueToken(t.Context(), auth.System, "letters", func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
+	token, _, err := leads.Replica().IssueToken(t.Context(), auth.System, "letters", func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
 	require.NoError(t, err)
 	h := coder.HashToken(token)
-	_, err = leads.Backend().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err = leads.Replica().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revoked: map[string][]byte{string(h[:]): []byte("x")}}, nil
 	})
 	require.NoError(t, err)
 	for _, m := range g.all() {
-		rows, err := m.Backend().SyncAuth(t.Context())
+		rows, err := m.Replica().SyncAuth(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "x", string(rows.Revoked[string(h[:])]))
-		_, found, err := m.Backend().LookupToken(t.Context(), h)
+		_, found, err := m.Replica().LookupToken(t.Context(), h)
 		require.NoError(t, err)
 		require.False(t, found)
 	}
@@ -115,7 +115,7 @@ func TestNothingIsShownUnderOlderPermissions(t *testing.T) {
 	close(over)
 	readers.Wait()
 	for _, f := range g.others(leads) { // also if the machine was too busy for the readers
-		eventually.True(t, "a follower to show the last write", func() bool { return f.Backend().Revision() == leads.Backend().Revision() })
-		require.GreaterOrEqual(t, f.Backend().AuthRows().Version, leads.Backend().AuthRows().Version)
+		eventually.True(t, "a follower to show the last write", func() bool { return f.Replica().Revision() == leads.Replica().Revision() })
+		require.GreaterOrEqual(t, f.Replica().AuthRows().Version, leads.Replica().AuthRows().Version)
 	}
 }

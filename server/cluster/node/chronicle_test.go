@@ -41,7 +41,7 @@ func watchAll(t testing.TB, m *testNode) *chronicle {
 		t: t, name: m.name, stop: cancel, done: make(chan struct{}),
 		rev: 1, now: map[string]*coder.Record{}, values: map[int64]string{},
 	}
-	s := m.Backend().Hub().NewStream()
+	s := m.Replica().Hub().NewStream()
 	s.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2, PrevKV: true})
 	go func() {
 		defer close(c.done)
@@ -140,7 +140,7 @@ func (g *group) load() *load {
 // write makes one write at every node that says it leads; not all of them do.
 func (l *load) write(ctx context.Context, i int) {
 	for _, m := range l.g.all() {
-		if !m.Backend().Leading() {
+		if !m.Replica().Leading() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -152,7 +152,7 @@ func (l *load) write(ctx context.Context, i int) {
 		case 3:
 			txn.Then = append(txn.Then, mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte("both")}}})
 		}
-		r, err := m.Backend().Txn(ctx, auth.System, txn, true)
+		r, err := m.Replica().Txn(ctx, auth.System, txn, true)
 		cancel()
 		if err == nil {
 			l.mu.Lock()

@@ -12,8 +12,8 @@
 //   - Only evidence replaces a leader early: one whose address refuses connections is
 //     challenged through the database, and its lock is taken if it does not answer
 //     (suspect.go). One whose address is silent keeps the lock until it expires. Either way
-//     the chain row decides which node may write, and the read lease which one may answer
-//     (package backend), so a wrong guess costs a pause, and no data.
+//     the fence row decides which node may write, and the read lease which one may answer
+//     (package replica), so a wrong guess costs a pause, and no data.
 //   - Losing the leadership, the lock, or the database never ends the process.
 //
 // Start reading at node.go.

@@ -35,7 +35,7 @@ func TestKilledLeaderIsReplacedBeforeItsLockExpires(t *testing.T) {
 	for _, m := range g.all() {
 		requireGet(t, m, "k", "1")
 	}
-	require.Equal(t, old.Backend().Status().Term+1, young.Backend().Status().Term)
+	require.Equal(t, old.Replica().Status().Term+1, young.Replica().Status().Term)
 
 	began = time.Now()
 	g.kill(young)
@@ -58,7 +58,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 	g := newGroup(t, newMemory(t), quick, 3)
 	putAnywhere(t, g.all(), "k", "1")
 	old := g.leader()
-	term := old.Backend().Status().Term
+	term := old.Replica().Status().Term
 	followers := g.others(old)
 
 	began := time.Now()
@@ -89,7 +89,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 	// What it was about to write, and is asked to read, when it comes back.
 	write := make(chan error, 1)
 	go func() {
-		_, err := old.Backend().Txn(context.Background(), auth.System, put("k", "late"), true)
+		_, err := old.Replica().Txn(context.Background(), auth.System, put("k", "late"), true)
 		write <- err
 	}()
 	eventually.True(t, "the write to be on its way", func() bool { return old.line.waits() })
@@ -112,7 +112,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 	}
 	old.thaw()
 	require.Error(t, <-write)
-	require.Greater(t, g.leader().Backend().Status().Term, term)
+	require.Greater(t, g.leader().Replica().Status().Term, term)
 	close(over)
 	readers.Wait()
 	requireGet(t, old, "k", "2")
@@ -125,7 +125,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItExpires(t *testing.T) {
 func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 0)
-	g.joinThree(func(c *Config) { c.Backend.Handover = patience })
+	g.joinThree(func(c *Config) { c.Replica.Handover = patience })
 	old := g.leader()
 	watcher := watchAll(t, g.others(old)[0])
 	var (
@@ -137,7 +137,7 @@ func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	for w := range 4 {
 		writers.Go(func() {
 			for i := 0; ; i++ {
-				_, err := old.Backend().Txn(t.Context(), auth.System, put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
+				_, err := old.Replica().Txn(t.Context(), auth.System, put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
 				if errors.Is(err, mvcc.ErrNotLeader) {
 					return
 				}
@@ -162,7 +162,7 @@ func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	old.Resign()
 	report(t, "resigned", began)
 	writers.Wait()
-	require.Equal(t, 1+acked, old.Backend().Revision(), "each write that was acknowledged, and no other, took effect")
+	require.Equal(t, 1+acked, old.Replica().Revision(), "each write that was acknowledged, and no other, took effect")
 	young := leader(t, g.others(old))
 	report(t, "another one leads", began)
 	client, self, err := old.Route(t.Context())
@@ -171,7 +171,7 @@ func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	require.Equal(t, []string{young.door.url()}, client.URLs())
 	mustPut(t, young, "k", "after")
 	requireGet(t, old, "k", "after")
-	watcher.reach(young.Backend().Revision())
+	watcher.reach(young.Replica().Revision())
 
 	// It does not stand any more, whoever goes; and learns who leads then.
 	g.kill(young)
@@ -196,7 +196,7 @@ func TestMoveLeader(t *testing.T) {
 	_, err = old.Members().Remove(t.Context(), added.ID)
 	require.NoError(t, err)
 	require.NoError(t, old.MoveLeader(t.Context(), old.id()))
-	require.True(t, old.Backend().Leading())
+	require.True(t, old.Replica().Leading())
 
 	began := time.Now()
 	require.NoError(t, old.MoveLeader(t.Context(), other[1].id()))
@@ -237,11 +237,11 @@ func TestHangingReadDoesNotDelayLeadership(t *testing.T) {
 	requireGet(t, next, "k", "")
 	old.door.jam() // no feed: it reads the log
 	eventually.True(t, "the feed to be missed", func() bool { return next.silence() > timing.Look })
-	hung := next.line.hang(coder.AuthSettingsKey()) // the glance reads the chain row, too
+	hung := next.line.hang(coder.AuthSettingsKey()) // the glance reads the fence row, too
 	require.NoError(t, <-hung)
 	next.line.hang(nil)
 	old.Resign()
-	eventually.True(t, "the next one to lead", next.Backend().Leading)
+	eventually.True(t, "the next one to lead", next.Replica().Leading)
 	for {
 		if err := <-hung; err != nil {
 			require.ErrorIs(t, err, context.Canceled, "it was waited for")

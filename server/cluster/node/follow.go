@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -20,13 +20,13 @@ import (
 func (n *Node) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		holder, changed := n.current()
-		if holder != 0 && holder != n.backend.MemberID() && !n.backend.Leading() && n.followMember(ctx, holder, changed) {
+		if holder != 0 && holder != n.replica.MemberID() && !n.replica.Leading() && n.followMember(ctx, holder, changed) {
 			continue // whether its process is gone shows with the next connection
 		}
 		if err := n.readLog(ctx); err != nil && ctx.Err() == nil {
 			n.log.Debug("cannot read the log", "error", err)
 		}
-		if n.backend.Leading() {
+		if n.replica.Leading() {
 			await(ctx, changed)
 		} else {
 			pause(ctx, timing.ReadLog, changed)
@@ -92,13 +92,13 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 	if err != nil {
 		return false, err
 	}
-	f, err := feed.NewClient(c).Follow(ctx, n.backend.Revision()+1)
+	f, err := feed.NewClient(c).Follow(ctx, n.replica.Revision()+1)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
 	defer func() {
-		n.backend.Doubt()
+		n.replica.Doubt()
 		n.members.Unheard(member)
 	}()
 	for {
@@ -107,7 +107,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 			return fed, err
 		}
 		if !fed {
-			if err := n.backend.Verify(ctx, u.Term, true); err != nil {
+			if err := n.replica.Verify(ctx, u.Term, true); err != nil {
 				return false, err
 			}
 			n.members.Fed(f.Hurries())
@@ -118,7 +118,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 		if u.KeepsLock {
 			n.members.Heard(member)
 		}
-		if err := n.backend.LoadAuth(ctx, u.AuthVersion); err != nil {
+		if err := n.replica.LoadAuth(ctx, u.AuthVersion); err != nil {
 			return fed, err
 		}
 		if err := n.apply(ctx, u); err != nil {
@@ -128,12 +128,12 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 }
 
 // apply takes an update in, unless this node leads by now.
-func (n *Node) apply(ctx context.Context, u backend.Update) error {
+func (n *Node) apply(ctx context.Context, u replica.Update) error {
 	if err := n.role.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer n.role.Release(1)
-	return n.backend.Apply(u)
+	return n.replica.Apply(u)
 }
 
 // readLog catches up with the table, unless this node leads.
@@ -148,9 +148,9 @@ func (n *Node) readLog(ctx context.Context) error {
 	if n.locked.Load() {
 		return nil // the leadership waits for the role
 	}
-	before := n.backend.Status().Term
-	err := n.backend.CatchUp(ctx)
-	if n.backend.Status().Term != before {
+	before := n.replica.Status().Term
+	err := n.replica.CatchUp(ctx)
+	if n.replica.Status().Term != before {
 		n.members.Retry() // another member leads: the lock row names it
 	}
 	return err
@@ -167,7 +167,7 @@ func (n *Node) cutOff(ctx context.Context) {
 		case <-changed:
 		}
 		holder, next := n.current()
-		if last != 0 && holder != last && last != n.backend.MemberID() {
+		if last != 0 && holder != last && last != n.replica.MemberID() {
 			_ = retry.Sleep(ctx, timing.CutOff)
 			if now, _ := n.current(); now != last {
 				n.pool.Drop(last)
@@ -180,7 +180,7 @@ func (n *Node) cutOff(ctx context.Context) {
 // along returns what the members' glance at the table is to read for this node. A follower need not look at the table
 // for a while if that shows that nothing has changed.
 func (n *Node) along() (keys [][]byte, found func(rows [][]byte)) {
-	return n.backend.Along(func() {
+	return n.replica.Along(func() {
 		if n.silence() <= timing.Look {
 			n.looks.Reset(timing.Look)
 		}
@@ -199,7 +199,7 @@ func (n *Node) look(ctx context.Context) {
 			return
 		}
 		n.looks.Reset(timing.Look)
-		if _, changed := n.current(); n.backend.Leading() {
+		if _, changed := n.current(); n.replica.Leading() {
 			await(ctx, changed) // the end of the leadership closes it
 			continue
 		}
@@ -208,7 +208,7 @@ func (n *Node) look(ctx context.Context) {
 			err = n.readLog(ctx)
 		} else {
 			bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
-			_, err = n.backend.Check(bounded)
+			_, err = n.replica.Check(bounded)
 			cancel()
 		}
 		if errors.Is(err, mvcc.ErrNotServing) {

@@ -30,16 +30,16 @@ func TestAFollowerWithoutAFeedReadsTheLog(t *testing.T) {
 		watcher.reach(mustPut(t, leads, "k", fmt.Sprint(i)))
 		report(t, "a follower without a feed was told", since)
 	}
-	eventually.True(t, "the follower to know of no leader", func() bool { return follower.Backend().Leader() == 0 })
+	eventually.True(t, "the follower to know of no leader", func() bool { return follower.Replica().Leader() == 0 })
 	report(t, "a follower that hears nothing says that there is no leader", began)
-	require.Error(t, follower.Backend().Status().NotServing)
-	require.True(t, leads.Backend().Leading())
+	require.Error(t, follower.Replica().Status().NotServing)
+	require.True(t, leads.Replica().Leading())
 
 	leads.door.unjam()
 	require.Same(t, leads, g.leader())
 	mustPut(t, leads, "k", "end")
 	requireGet(t, follower, "k", "end")
-	watcher.reach(leads.Backend().Revision())
+	watcher.reach(leads.Replica().Revision())
 }
 
 // requireFed waits until the follower hears the leader's feed.
@@ -61,7 +61,7 @@ func TestAFollowerIsFedByTheLeader(t *testing.T) {
 	follower.line.hold(nil)
 	defer follower.line.restore()
 	rev := mustPut(t, leads, "k", "1")
-	eventually.True(t, "the follower to be told by the leader", func() bool { return follower.Backend().Revision() == rev })
+	eventually.True(t, "the follower to be told by the leader", func() bool { return follower.Replica().Revision() == rev })
 }
 
 // A follower that does not read its feed delays neither the leader nor other followers.
@@ -77,7 +77,7 @@ func TestSlowFollowerDelaysNoOtherNode(t *testing.T) {
 	require.NoError(t, stuck.role.Acquire(t.Context(), 1)) // as if taking an update in took for ever
 	release := sync.OnceFunc(func() { stuck.role.Release(1) })
 	defer release()
-	at := stuck.Backend().Revision()
+	at := stuck.Replica().Revision()
 	value := strings.Repeat("x", 256<<10)
 	began := time.Now()
 	for i := range 100 {
@@ -86,9 +86,9 @@ func TestSlowFollowerDelaysNoOtherNode(t *testing.T) {
 	}
 	report(t, "25 MiB were written past a follower that reads nothing", began)
 	requireGet(t, other, "i", "99")
-	require.Equal(t, at, stuck.Backend().Revision())
+	require.Equal(t, at, stuck.Replica().Revision())
 	release()
-	watcher.reach(leads.Backend().Revision())
+	watcher.reach(leads.Replica().Revision())
 }
 
 // A follower compares what it has shown with the table again once the leader may be another one: in a table that lost
@@ -117,18 +117,18 @@ func TestFollowerComparesAgainAfterAFeed(t *testing.T) {
 			mustPut(t, leads, "k", "1")
 			requireGet(t, follower, "k", "1")
 			requireFed(t, follower)
-			term := follower.Backend().Status().Term
+			term := follower.Replica().Status().Term
 			defer follower.line.restore()
 			eventually.Nil(t, patience, func(ctx context.Context) error { // a busy machine may end the feed
-				if err := follower.Backend().Verify(ctx, term, false); err != nil {
+				if err := follower.Replica().Verify(ctx, term, false); err != nil {
 					return err
 				}
 				follower.line.cutOff() // without the table it can only trust the last comparison
 				defer follower.line.restore()
-				return follower.Backend().Verify(ctx, term, false)
+				return follower.Replica().Verify(ctx, term, false)
 			})
 			change(t, follower, leads)
-			require.Error(t, follower.Backend().Verify(t.Context(), term, false))
+			require.Error(t, follower.Replica().Verify(t.Context(), term, false))
 		})
 	}
 }

@@ -115,7 +115,7 @@ func (g *group) join(name, address string, change ...func(*Config)) *testNode {
 	cfg := DefaultConfig()
 	cfg.Store, cfg.Name, cfg.Version, cfg.PeerURLs = m.line, name, "test", []string{m.door.url()}
 	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = g.timing.lease, g.timing.deadline, g.timing.retry
-	cfg.Backend.Logger, cfg.Logger = log, log
+	cfg.Replica.Logger, cfg.Logger = log, log
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -236,22 +236,22 @@ func leader(t testing.TB, nodes []*testNode) (leads *testNode) {
 }
 
 func agreed(nodes []*testNode) (leads *testNode) {
-	first := nodes[0].Backend().Status()
+	first := nodes[0].Replica().Status()
 	for _, m := range nodes {
-		st := m.Backend().Status()
+		st := m.Replica().Status()
 		switch {
 		case st.NotServing != nil || st.Leader == 0 || st.Leader != first.Leader || st.Term != first.Term:
 			return nil
-		case m.Backend().Leading() != (st.Leader == m.id()):
+		case m.Replica().Leading() != (st.Leader == m.id()):
 			return nil
-		case m.Backend().Leading():
+		case m.Replica().Leading():
 			leads = m
 		}
 	}
 	return leads
 }
 
-func (m *testNode) id() uint64 { return m.Backend().MemberID() }
+func (m *testNode) id() uint64 { return m.Replica().MemberID() }
 
 func (g *group) leader() *testNode {
 	g.t.Helper()
@@ -265,7 +265,7 @@ func put(key, value string) *mvcc.Txn {
 // mustPut writes at a node that leads, and returns the revision.
 func mustPut(t testing.TB, m *testNode, key, value string) int64 {
 	t.Helper()
-	r, err := m.Backend().Txn(t.Context(), auth.System, put(key, value), true)
+	r, err := m.Replica().Txn(t.Context(), auth.System, put(key, value), true)
 	require.NoError(t, err)
 	return r.Revision
 }
@@ -275,7 +275,7 @@ func mustPut(t testing.TB, m *testNode, key, value string) int64 {
 func putAnywhere(t testing.TB, nodes []*testNode, key, value string) (rev int64) {
 	t.Helper()
 	eventually.Nil(t, patience, func(ctx context.Context) error {
-		r, err := leader(t, nodes).Backend().Txn(ctx, auth.System, put(key, value), true)
+		r, err := leader(t, nodes).Replica().Txn(ctx, auth.System, put(key, value), true)
 		if err == nil {
 			rev = r.Revision
 		}
@@ -290,7 +290,7 @@ func get(ctx context.Context, m *testNode, key string, linearizable bool) (value
 }
 
 func getAs(ctx context.Context, m *testNode, as auth.Permit, key string, linearizable bool) (value string, revision int64, err error) {
-	r, err := m.Backend().Range(ctx, as, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}, linearizable)
+	r, err := m.Replica().Range(ctx, as, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}, linearizable)
 	if err != nil {
 		return "", 0, err
 	}

@@ -16,7 +16,7 @@ func TestFollowerReportsMissingLeaderAndDatabase(t *testing.T) {
 	g := newGroup(t, newMemory(t), slow, 2)
 	leads := g.leader()
 	follower := g.others(leads)[0]
-	b := follower.Backend()
+	b := follower.Replica()
 	require.NoError(t, b.Fed())
 	require.NoError(t, b.Writable(t.Context()))
 

@@ -81,7 +81,7 @@ func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
 		require.NoError(t, err)
 		n.Start()
 		time.Sleep(time.Minute) // its row says by then that it is calm
-		require.True(t, n.Backend().Leading())
+		require.True(t, n.Replica().Leading())
 		before := store.n.Load()
 		const d = 10 * time.Minute
 		time.Sleep(d)

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
-// Join makes this process a member, and its backend a replica that is up to date.
+// Join makes this process a member, and its replica a replica that is up to date.
 // The caller continues with Start, once the peer URLs are served.
 func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
@@ -48,19 +48,19 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.members.Leave(context.WithoutCancel(ctx)))
 		}
 	}()
-	cfg.Backend.Name, cfg.Backend.Leadership = cfg.Name, n
-	if n.backend, err = backend.OpenReplica(ctx, cfg.Store, cfg.Backend); err != nil {
+	cfg.Replica.Name, cfg.Replica.Leadership = cfg.Name, n
+	if n.replica, err = replica.OpenReplica(ctx, cfg.Store, cfg.Replica); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.backend.Close(ctx))
+			err = errors.Join(err, n.replica.Close(ctx))
 		}
 	}()
 	n.security = link.NewSecurity(link.SecurityConfig{
 		Certificate: certificate, Members: n.members, Logger: cfg.Logger,
 	})
-	n.pool = link.NewPool(link.Config{ClusterID: n.backend.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats, Dial: cfg.Dial})
+	n.pool = link.NewPool(link.Config{ClusterID: n.replica.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats, Dial: cfg.Dial})
 	if n.metrics, err = newMetrics(cfg.Registerer, n.pool.Outcomes(), n.security.Rejections()); err != nil {
 		return nil, errors.Join(err, n.pool.Close())
 	}
@@ -71,7 +71,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 func (n *Node) Start() {
 	working := n.working
 	n.members.ReadAlong(n.along)
-	n.backend.TellLosses(n.tellLoss)
+	n.replica.TellLosses(n.tellLoss)
 	n.members.Campaign(n.lead, n.observed)
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
@@ -91,10 +91,10 @@ func (n *Node) watchMembership(ctx context.Context) {
 		return
 	case <-n.members.Ended():
 	}
-	n.backend.StopServing(n.members.Err())
+	n.replica.StopServing(n.members.Err())
 	if n.role.Acquire(ctx, 1) == nil { // what it shows does not change any longer
 		defer n.role.Release(1)
-		n.backend.CompareLast(ctx)
+		n.replica.CompareLast(ctx)
 	}
 }
 
@@ -108,7 +108,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.Resign()
 	n.closed()
 	n.workers.Wait()
-	err := errors.Join(n.members.Leave(ctx), n.backend.Close(ctx), n.pool.Close())
+	err := errors.Join(n.members.Leave(ctx), n.replica.Close(ctx), n.pool.Close())
 	n.metrics.withdraw()
 	return err
 }

@@ -22,11 +22,11 @@ func TestOneOfThreeLeads(t *testing.T) {
 	g := newGroup(t, newMemory(t), slow, 3)
 	leads := g.leader()
 	report(t, "three started, one leads", began)
-	require.NotZero(t, leads.Backend().Status().Term)
+	require.NotZero(t, leads.Replica().Status().Term)
 	for _, m := range g.others(leads) {
-		require.False(t, m.Backend().Leading())
-		require.Equal(t, leads.id(), m.Backend().Leader())
-		_, err := m.Backend().Txn(t.Context(), auth.System, put("k", "v"), true)
+		require.False(t, m.Replica().Leading())
+		require.Equal(t, leads.id(), m.Replica().Leader())
+		_, err := m.Replica().Txn(t.Context(), auth.System, put("k", "v"), true)
 		require.True(t, turnedAway(err), "a follower's write: %v", err)
 	}
 	conn, self, err := Connection{leads.Node}.Leader(t.Context())
@@ -86,12 +86,12 @@ func TestLeaderShowsCommitsOnlyOnceAnswered(t *testing.T) {
 	leads.line.mu.Unlock()
 	written := make(chan error, 1)
 	go func() {
-		_, err := leads.Backend().Txn(context.Background(), auth.System, put("k", "1"), true)
+		_, err := leads.Replica().Txn(context.Background(), auth.System, put("k", "1"), true)
 		written <- err
 	}()
 	eventually.True(t, "the commit", leads.line.lagging.Load)
 	for {
-		shown := leads.Backend().Revision()
+		shown := leads.Replica().Revision()
 		if !leads.line.lagging.Load() {
 			break
 		}
@@ -110,13 +110,13 @@ func TestFollowersLearnOfAlarms(t *testing.T) {
 	for _, raised := range []bool{true, false} {
 		var err error
 		if raised {
-			_, err = leads.Backend().RaiseAlarm(t.Context(), auth.System, alarm)
+			_, err = leads.Replica().RaiseAlarm(t.Context(), auth.System, alarm)
 		} else {
-			_, err = leads.Backend().DisarmAlarm(t.Context(), auth.System, alarm)
+			_, err = leads.Replica().DisarmAlarm(t.Context(), auth.System, alarm)
 		}
 		require.NoError(t, err)
 		for _, m := range g.all() {
-			eventually.True(t, "the alarm to be known", func() bool { return (len(m.Backend().Alarms()) == 1) == raised })
+			eventually.True(t, "the alarm to be known", func() bool { return (len(m.Replica().Alarms()) == 1) == raised })
 		}
 	}
 }

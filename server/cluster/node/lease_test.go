@@ -11,8 +11,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// The leadership is handed over to a node that hangs before it takes the chain row. The lock
-// expires and another node leads. Then the first one continues: it must take the chain row
+// The leadership is handed over to a node that hangs before it takes the fence row. The lock
+// expires and another node leads. Then the first one continues: it must take the fence row
 // from the other one before it serves.
 func TestSuccessorThatLostTheLockServesNoStaleReads(t *testing.T) {
 	t.Parallel()
@@ -34,13 +34,13 @@ func readWhileALateOneLeads(t *testing.T, g *group) bool {
 	late := g.others(first)[0]
 	others := g.others(late)
 	defer late.thaw()
-	late.line.hold(coder.ChainKey())
+	late.line.hold(coder.FenceKey())
 	if err := first.MoveLeader(t.Context(), late.id()); err != nil {
 		t.Log(err)
 		return false
 	}
 	eventually.True(t, "the lock to be taken", func() bool {
-		return late.locked.Load() || slices.ContainsFunc(others, func(m *testNode) bool { return m.Backend().Leading() })
+		return late.locked.Load() || slices.ContainsFunc(others, func(m *testNode) bool { return m.Replica().Leading() })
 	})
 	late.freeze()
 	putAnywhere(t, others, "k", "1")
@@ -72,15 +72,15 @@ func readWhileALateOneLeads(t *testing.T, g *group) bool {
 	defer reader.Wait()
 	defer close(over)
 	late.line.hold(coder.LockKey()) // it does not learn yet that the lock is another's
-	eventually.True(t, "the late one to lead, or to give up", func() bool { return late.Backend().Leading() || !late.locked.Load() })
-	if !late.Backend().Leading() {
+	eventually.True(t, "the late one to lead, or to give up", func() bool { return late.Replica().Leading() || !late.locked.Load() })
+	if !late.Replica().Leading() {
 		return false
 	}
-	if _, err := late.Backend().Txn(t.Context(), auth.System, put("k", "2"), true); err == nil { // else it was deposed already
+	if _, err := late.Replica().Txn(t.Context(), auth.System, put("k", "2"), true); err == nil { // else it was deposed already
 		mu.Lock()
 		newest = "2"
 		mu.Unlock()
 	}
-	eventually.True(t, "its predecessor to find out", func() bool { return !leads.Backend().Leading() })
+	eventually.True(t, "its predecessor to find out", func() bool { return !leads.Replica().Leading() })
 	return true
 }

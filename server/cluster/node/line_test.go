@@ -29,13 +29,13 @@ type line struct {
 	// hung with its error.
 	hanging []byte
 	hung    chan error
-	// lag is how much later than it took effect a commit of the chain row is answered.
+	// lag is how much later than it took effect a commit of the fence row is answered.
 	// lagging: that is the case now.
 	lag     time.Duration
 	lagging atomic.Bool
 	// refused: commits that compare this row fail.
 	refused []byte
-	// committing is how many commits of the chain row wait.
+	// committing is how many commits of the fence row wait.
 	committing int
 }
 
@@ -162,8 +162,8 @@ func (l *line) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	if err := l.hangs(ctx, keys...); err != nil {
 		return nil, err
 	}
-	// The glance and the look read the chain row among others. Who holds it means what reads it alone, or writes it.
-	others := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return bytes.Equal(k, coder.ChainKey()) })
+	// The glance and the look read the fence row among others. Who holds it means what reads it alone, or writes it.
+	others := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return bytes.Equal(k, coder.FenceKey()) })
 	if err := l.pass(ctx, others...); err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (b *lineBatch) Commit(ctx context.Context) error {
 	switch {
 	case err == nil:
 		err := b.BatchWrite.Commit(ctx)
-		if d := b.line.answerLag(); d > 0 && contains(b.rows, coder.ChainKey()) {
+		if d := b.line.answerLag(); d > 0 && contains(b.rows, coder.FenceKey()) {
 			b.line.lagging.Store(true)
 			<-time.After(d)
 			b.line.lagging.Store(false)
@@ -278,12 +278,12 @@ func (l *line) answerLag() time.Duration {
 func (l *line) count(rows [][]byte, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if contains(rows, coder.ChainKey()) {
+	if contains(rows, coder.FenceKey()) {
 		l.committing += n
 	}
 }
 
-// waits reports whether a commit that changes the chain row is being held.
+// waits reports whether a commit that changes the fence row is being held.
 func (l *line) waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,7 @@ func TestRemovedMemberStopsServing(t *testing.T) {
 	})
 	began := time.Now()
 	eventually.True(t, "the removed member to stop", func() bool {
-		return errors.Is(old.Backend().Status().NotServing, member.ErrRemoved)
+		return errors.Is(old.Replica().Status().NotServing, member.ErrRemoved)
 	})
 	report(t, "a removed leader found out", began)
 	young := leader(t, rest)
@@ -35,7 +35,7 @@ func TestRemovedMemberStopsServing(t *testing.T) {
 	mustPut(t, young, "k", "2")
 	_, _, err := get(t.Context(), old, "k", false)
 	require.ErrorIs(t, err, mvcc.ErrNotServing)
-	_, err = old.Backend().Txn(t.Context(), auth.System, put("k", "3"), true)
+	_, err = old.Replica().Txn(t.Context(), auth.System, put("k", "3"), true)
 	require.ErrorIs(t, err, mvcc.ErrNotServing)
 	for _, m := range rest {
 		requireGet(t, m, "k", "2")
@@ -52,10 +52,10 @@ func TestForcedProcessReplacesTheOneOfItsName(t *testing.T) {
 	require.Equal(t, old.id(), second.id())
 	began := time.Now()
 	eventually.True(t, "the older process to stop", func() bool {
-		return errors.Is(old.Backend().Status().NotServing, member.ErrReplaced)
+		return errors.Is(old.Replica().Status().NotServing, member.ErrReplaced)
 	})
 	report(t, "a leader's second process was started, the first stopped", began)
-	_, err := old.Backend().Txn(t.Context(), auth.System, put("k", "3"), true)
+	_, err := old.Replica().Txn(t.Context(), auth.System, put("k", "3"), true)
 	require.ErrorIs(t, err, mvcc.ErrNotServing)
 	g.forget(old)
 	g.dead = append(g.dead, old)

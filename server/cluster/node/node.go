@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/stats"
 
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -46,7 +46,7 @@ type Config struct {
 	// challenges unanswered.
 	deathSilence time.Duration
 
-	Backend    backend.Config // Name and Leadership are set by Join
+	Replica    replica.Config // Name and Leadership are set by Join
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -57,7 +57,7 @@ func DefaultConfig() Config {
 		Name:          "default",
 		LeaseDuration: timing.Lease, RenewDeadline: timing.RenewDeadline, RetryPeriod: timing.RetryPeriod,
 		deathSilence: timing.DeathSilence,
-		Backend:      backend.DefaultConfig(),
+		Replica:      replica.DefaultConfig(),
 	}
 }
 
@@ -66,7 +66,7 @@ type Node struct {
 	cfg      Config
 	log      *slog.Logger
 	members  *member.Registry
-	backend  *backend.Backend
+	replica  *replica.Replica
 	security *link.Security
 	pool     *link.Pool
 
@@ -95,8 +95,8 @@ type Node struct {
 	workers sync.WaitGroup
 }
 
-// Backend returns the node's backend.
-func (n *Node) Backend() *backend.Backend { return n.backend }
+// Replica returns the node's replica.
+func (n *Node) Replica() *replica.Replica { return n.replica }
 
 // Members returns the cluster's members.
 func (n *Node) Members() *member.Registry { return n.members }

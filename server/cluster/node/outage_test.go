@@ -25,29 +25,29 @@ import (
 func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 0)
-	g.joinThree(func(c *Config) { c.Backend.RequestTimeout = patience }) // the outage is shorter
+	g.joinThree(func(c *Config) { c.Replica.RequestTimeout = patience }) // the outage is shorter
 	leads := g.leader()
 	watcher := watchAll(t, g.others(leads)[0])
 	mustPut(t, leads, "k", "1")
-	before := leads.Backend().Status()
+	before := leads.Replica().Status()
 	for _, m := range g.others(leads) { // first those that could take the lock
 		m.line.cutOff()
 	}
 	leads.line.cutOff()
 	write := make(chan error, 1)
 	go func() {
-		_, err := leads.Backend().Txn(t.Context(), auth.System, put("k", "2"), true)
+		_, err := leads.Replica().Txn(t.Context(), auth.System, put("k", "2"), true)
 		write <- err
 	}()
 	// The lock's own time has to pass: the outage is what is tested.
 	<-time.After(3 * quick.lease)
-	require.True(t, leads.Backend().Leading())
+	require.True(t, leads.Replica().Leading())
 	last := heartbeat(leads)
 	leads.line.restore()
 	require.NoError(t, <-write)
 	eventually.True(t, "the leader to send a heartbeat", func() bool { return heartbeat(leads) > last })
-	require.True(t, leads.Backend().Leading())
-	require.Equal(t, before.Term, leads.Backend().Status().Term)
+	require.True(t, leads.Replica().Leading())
+	require.Equal(t, before.Term, leads.Replica().Status().Term)
 	for _, m := range g.others(leads) {
 		m.line.restore()
 	}
@@ -56,8 +56,8 @@ func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
 	for _, m := range g.all() {
 		requireGet(t, m, "k", "3")
 	}
-	watcher.reach(again.Backend().Revision())
-	t.Logf("term %d before, %d after", before.Term, again.Backend().Status().Term)
+	watcher.reach(again.Replica().Revision())
+	t.Logf("term %d before, %d after", before.Term, again.Replica().Status().Term)
 }
 
 // After the database lost acknowledged data no node leads or answers, and all report why.
@@ -74,34 +74,34 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 			g := newGroup(t, newMemory(t), slow, 3)
 			leads := g.leader()
 			mustPut(t, leads, "k", "1")
-			backup, err := g.store.Get(t.Context(), coder.ChainKey())
+			backup, err := g.store.Get(t.Context(), coder.FenceKey())
 			require.NoError(t, err)
 			mustPut(t, leads, "k", "2")
 			for _, m := range g.all() {
 				requireGet(t, m, "k", "2")
-				eventually.True(t, m.name+" to look at the chain row", func() bool {
-					return m.Backend().Status().Sequence == leads.Backend().Status().Sequence
+				eventually.True(t, m.name+" to look at the fence row", func() bool {
+					return m.Replica().Status().Sequence == leads.Replica().Status().Sequence
 				})
 			}
 			if name == "without a leader" {
 				for _, m := range g.others(leads) {
-					m.line.hold(coder.ChainKey())
+					m.line.hold(coder.FenceKey())
 				}
 			}
 			lose(t, g, leads)
 			restore := g.store.BeginBatchWrite()
-			restore.Put(coder.ChainKey(), backup)
+			restore.Put(coder.FenceKey(), backup)
 			require.NoError(t, restore.Commit(t.Context()))
 			for _, m := range g.all() {
 				m.line.restore()
 			}
 			for _, m := range g.all() {
 				eventually.True(t, m.name+" to say why it stops serving", func() bool {
-					reason := m.Backend().Status().NotServing
+					reason := m.Replica().Status().NotServing
 					return reason != nil && strings.Contains(reason.Error(), lost)
 				})
-				require.ErrorIs(t, m.Backend().Status().NotServing, mvcc.ErrNotServing)
-				eventually.True(t, m.name+" to lead no more", func() bool { return !m.Backend().Leading() })
+				require.ErrorIs(t, m.Replica().Status().NotServing, mvcc.ErrNotServing)
+				eventually.True(t, m.name+" to lead no more", func() bool { return !m.Replica().Leading() })
 				_, _, err := get(t.Context(), m, "k", true)
 				require.ErrorContains(t, err, lost)
 			}
@@ -113,19 +113,19 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 					require.Fail(t, m.name+" stands for the leadership")
 				}
 			}
-			raw, err := g.store.Get(t.Context(), coder.ChainKey())
+			raw, err := g.store.Get(t.Context(), coder.FenceKey())
 			require.NoError(t, err)
-			left, err := coder.DecodeChain(raw)
+			left, err := coder.DecodeFenceToken(raw)
 			require.NoError(t, err)
 			left.Attempt = 0 // the proofs of the loss raise it
-			require.Equal(t, backup, coder.EncodeChain(left))
+			require.Equal(t, backup, coder.EncodeFenceToken(left))
 			// Nor does one that is started now, and has seen nothing.
 			eventually.True(t, "the loss to be written down", func() bool {
 				_, err := g.store.Get(t.Context(), coder.LostKey())
 				return err == nil
 			})
 			late := g.join("late", freeAddress(t))
-			require.ErrorContains(t, late.Backend().Stopped(), lost)
+			require.ErrorContains(t, late.Replica().Stopped(), lost)
 		})
 	}
 }
@@ -147,13 +147,13 @@ func (g *group) loseNewest(fail func(witness *testNode)) (witness, next *testNod
 	g.kill(old)
 	restoreRows(g.t, g.store, backup)
 	next = g.join("c", freeAddress(g.t))
-	eventually.True(g.t, "the new member to lead", next.Backend().Leading)
+	eventually.True(g.t, "the new member to lead", next.Replica().Leading)
 	return witness, next, lost
 }
 
 // A follower is frozen while the database loses its newest commit, and another leader writes that
 // revision again. The follower finds that out when it begins to follow the leader's feed: it
-// cannot read the chain row, and so not the log.
+// cannot read the fence row, and so not the log.
 func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 2)
@@ -162,7 +162,7 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 	mustPut(t, next, "other", "v")
 	frozen.thaw()
 	for _, m := range []*testNode{frozen, next} {
-		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
+		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Replica().Stopped(), fence.ErrDataLost) })
 	}
 }
 
@@ -175,8 +175,8 @@ func TestLossIsToldToAnotherMember(t *testing.T) {
 		mustPut(t, next, "k", "replaced")
 	}
 	witness.thaw()
-	eventually.True(t, "the new member to stop", func() bool { return errors.Is(next.Backend().Stopped(), fence.ErrDataLost) })
-	require.ErrorContains(t, next.Backend().Stopped(), fmt.Sprintf("member %x found that", witness.id()))
+	eventually.True(t, "the new member to stop", func() bool { return errors.Is(next.Replica().Stopped(), fence.ErrDataLost) })
+	require.ErrorContains(t, next.Replica().Stopped(), fmt.Sprintf("member %x found that", witness.id()))
 }
 
 // The database loses commits, and also that the only process which knows them has joined. That process is no longer a
@@ -197,15 +197,15 @@ func TestProcessWhoseStartWasLostRecordsTheLoss(t *testing.T) {
 	restoreRows(t, g.store, backup)
 
 	next := g.join("b", freeAddress(t)) // in the place of the witness
-	eventually.True(t, "the new process to lead", next.Backend().Leading)
+	eventually.True(t, "the new process to lead", next.Replica().Leading)
 	for range 3 {
 		mustPut(t, next, "k", "replaced")
 	}
 	witness.thaw()
-	eventually.True(t, "the witness to be no member", func() bool { return errors.Is(witness.Backend().Stopped(), member.ErrReplaced) })
+	eventually.True(t, "the witness to be no member", func() bool { return errors.Is(witness.Replica().Stopped(), member.ErrReplaced) })
 	witness.line.hang(nil)
 	for _, m := range []*testNode{witness, next} {
-		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Backend().Stopped(), fence.ErrDataLost) })
+		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Replica().Stopped(), fence.ErrDataLost) })
 	}
 }
 
@@ -253,7 +253,7 @@ func TestTakeoverThatHangsLeavesTheLockToOthers(t *testing.T) {
 	var next *testNode
 	eventually.True(t, "another member to lead", func() bool {
 		for _, m := range g.others(stuck) {
-			if m.Backend().Leading() {
+			if m.Replica().Leading() {
 				next = m
 			}
 		}
@@ -265,6 +265,6 @@ func TestTakeoverThatHangsLeavesTheLockToOthers(t *testing.T) {
 	requireGet(t, stuck, "k", "2")
 	// It can lead later.
 	require.NoError(t, next.MoveLeader(t.Context(), stuck.id()))
-	eventually.True(t, stuck.name+" to lead", stuck.Backend().Leading)
+	eventually.True(t, stuck.name+" to lead", stuck.Replica().Leading)
 	mustPut(t, stuck, "k", "3")
 }

@@ -56,7 +56,7 @@ func (n *Node) probePeers(ctx context.Context) {
 				known[m.ID] = p
 			}
 			switch {
-			case m.ID == n.backend.MemberID() || len(m.PeerURLs) == 0:
+			case m.ID == n.replica.MemberID() || len(m.PeerURLs) == 0:
 			case !m.Alive || m.Heartbeat < p.heartbeat+2: // it may have died, or not listen yet
 			case slices.Equal(p.urls, m.PeerURLs) && (p.ok || time.Since(p.at) < timing.Probe):
 			default:

@@ -30,7 +30,7 @@ func TestARemovedMemberIsDisconnected(t *testing.T) {
 	require.NoError(t, err)
 	var f *feed.Feed
 	eventually.Nil(t, patience, func(context.Context) (err error) { // a busy leader is silent for longer than a feed may be
-		if f, err = feed.NewClient(c).Follow(t.Context(), leads.Backend().Revision()+1); err != nil {
+		if f, err = feed.NewClient(c).Follow(t.Context(), leads.Replica().Revision()+1); err != nil {
 			return err
 		}
 		if _, err = f.Next(); err != nil {

@@ -17,7 +17,7 @@ var (
 	ErrBadTransferee = errors.New("cluster: no such member to lead")
 )
 
-// lead is called while this node has the lock. The chain row decides whether the
+// lead is called while this node has the lock. The fence row decides whether the
 // previous holder may still answer.
 func (n *Node) lead(ctx context.Context) error {
 	n.locked.Store(true)
@@ -31,7 +31,7 @@ func (n *Node) lead(ctx context.Context) error {
 	}
 	defer n.role.Release(1)
 	ended := make(chan struct{})
-	err := n.backend.Lead(ctx, func(term int64) {
+	err := n.replica.Lead(ctx, func(term int64) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.leadership = ended
@@ -59,7 +59,7 @@ func (n *Node) lead(ctx context.Context) error {
 // observed is called when another member has the lock, 0 if none has.
 func (n *Node) observed(id uint64) {
 	n.hear() // a process that runs changed the row
-	n.backend.Doubt()
+	n.replica.Doubt()
 	n.mu.Lock()
 	n.wakeAll()
 	n.mu.Unlock()
@@ -67,7 +67,7 @@ func (n *Node) observed(id uint64) {
 		n.metrics.changes.Inc()
 	}
 	n.log.Info("leader changed", "leader", fmt.Sprintf("%x", id))
-	if id != n.backend.MemberID() {
+	if id != n.replica.MemberID() {
 		n.endLeadership()
 	}
 }
@@ -92,10 +92,10 @@ func (n *Node) endLeadership() {
 // mvcc.ErrNotLeader if this node does not lead, ErrBadTransferee, the
 // database's.
 func (n *Node) MoveLeader(ctx context.Context, id uint64) error {
-	if !n.backend.Leading() {
+	if !n.replica.Leading() {
 		return mvcc.ErrNotLeader
 	}
-	if id == n.backend.MemberID() {
+	if id == n.replica.MemberID() {
 		return nil
 	}
 	m, found, err := n.members.Find(ctx, id)

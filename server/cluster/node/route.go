@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // Leader returns the member that leads as far as this node knows, 0 if none. It
-// implements backend.Leadership.
+// implements replica.Leadership.
 func (n *Node) Leader() uint64 {
 	holder, _ := n.current()
 	switch {
-	case holder == n.backend.MemberID():
-		return 0 // on its way; the backend itself knows when it leads
+	case holder == n.replica.MemberID():
+		return 0 // on its way; the replica itself knows when it leads
 	case n.silence() > timing.LeaderSilence:
 		return 0
 	default:
@@ -45,10 +45,10 @@ func (n *Node) silence() time.Duration { return time.Since(n.start) - time.Durat
 func (n *Node) Route(ctx context.Context) (leader *link.Client, self bool, err error) {
 	for n.working.Err() == nil {
 		holder, changed := n.current()
-		if n.backend.Leading() {
+		if n.replica.Leading() {
 			return nil, true, nil
 		}
-		if holder != 0 && holder != n.backend.MemberID() {
+		if holder != 0 && holder != n.replica.MemberID() {
 			c, err := n.client(ctx, holder)
 			if err == nil && n.silence() > timing.LeaderSilence && c.Unreachable() {
 				return nil, false, fmt.Errorf("%w, member %x, at %s", mvcc.ErrLeaderUnreachable, holder, c)
@@ -87,14 +87,14 @@ func (n *Node) client(ctx context.Context, id uint64) (*link.Client, error) {
 }
 
 // Position asks the leader where the cluster stands. It implements
-// backend.Leadership.
-func (n *Node) Position(ctx context.Context) (backend.Update, error) {
+// replica.Leadership.
+func (n *Node) Position(ctx context.Context) (replica.Update, error) {
 	c, self, err := n.Route(ctx)
 	if err != nil {
-		return backend.Update{}, err
+		return replica.Update{}, err
 	}
 	if self {
-		return n.backend.Position(ctx)
+		return n.replica.Position(ctx)
 	}
 	return feed.NewClient(c).Position(ctx)
 }
@@ -112,7 +112,7 @@ func (n *Node) Figures(ctx context.Context, id uint64) (map[string]float64, erro
 func (n *Node) tellLoss(ctx context.Context, lost coder.Lost) error {
 	var errs error
 	for _, m := range n.members.Cached() {
-		if m.ID == n.backend.MemberID() || !m.Alive {
+		if m.ID == n.replica.MemberID() || !m.Alive {
 			continue
 		}
 		c, err := n.client(ctx, m.ID)
@@ -145,16 +145,16 @@ func (c Connection) Leader(ctx context.Context) (conn *grpc.ClientConn, self boo
 type Peer struct{ *Node }
 
 // ClusterID is the cluster's.
-func (p Peer) ClusterID() uint64 { return p.backend.ClusterID() }
+func (p Peer) ClusterID() uint64 { return p.replica.ClusterID() }
 
 // MemberID is this node's.
-func (p Peer) MemberID() uint64 { return p.backend.MemberID() }
+func (p Peer) MemberID() uint64 { return p.replica.MemberID() }
 
 // CompactRevision is what this node knows of it.
-func (p Peer) CompactRevision() int64 { return p.backend.CompactRevision() }
+func (p Peer) CompactRevision() int64 { return p.replica.CompactRevision() }
 
 // AuthVersion is that of the users and roles this node knows of.
-func (p Peer) AuthVersion() int64 { return p.backend.AuthRows().Version }
+func (p Peer) AuthVersion() int64 { return p.replica.AuthRows().Version }
 
 // KeepsLock reports whether this node just saw in the database that it has the lock.
 func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
@@ -169,21 +169,21 @@ func (p Peer) Hurries() (incarnation uint64, answers time.Duration) { return p.m
 func (p Peer) FeedEnded() { p.members.FeedEnded() }
 
 // Position confirms that this node leads, and says where the cluster stands.
-func (p Peer) Position(ctx context.Context) (backend.Update, error) {
-	return p.backend.Position(ctx)
+func (p Peer) Position(ctx context.Context) (replica.Update, error) {
+	return p.replica.Position(ctx)
 }
 
 // RecordLoss writes down that the database lost data, for another member.
 func (p Peer) RecordLoss(ctx context.Context, lost coder.Lost) error {
-	return p.backend.RecordLoss(ctx, lost)
+	return p.replica.RecordLoss(ctx, lost)
 }
 
 // Stream opens a stream on the leader's hub.
 func (p Peer) Stream() (*watch.Stream, error) {
-	if !p.backend.Leading() {
+	if !p.replica.Leading() {
 		return nil, mvcc.ErrNotLeader
 	}
-	return p.backend.Hub().NewStream(), nil
+	return p.replica.Hub().NewStream(), nil
 }
 
 // LeadershipEnded returns a channel that is closed when the current leadership has ended.

@@ -28,7 +28,7 @@ func TestLeaderThatAnswersChallengesKeepsTheLock(t *testing.T) {
 		g.join(name, freeAddress(t), func(c *Config) { c.deathSilence = patience }).door.close()
 	}
 	leader := g.leader()
-	term := leader.Backend().Status().Term
+	term := leader.Replica().Status().Term
 	follower := g.others(leader)[0]
 	verdicts := func(verdict string) float64 {
 		return testutil.ToFloat64(follower.metrics.suspicions.WithLabelValues(verdict))
@@ -40,8 +40,8 @@ func TestLeaderThatAnswersChallengesKeepsTheLock(t *testing.T) {
 		return verdicts(verdictAlive) >= 2
 	})
 	t.Logf("%d writes", writes)
-	require.True(t, leader.Backend().Leading())
-	require.Equal(t, term, leader.Backend().Status().Term)
+	require.True(t, leader.Replica().Leading())
+	require.Equal(t, term, leader.Replica().Status().Term)
 	require.Zero(t, verdicts(verdictGone))
 
 	// The follower is of use as far as it needs no connection: it reads the log.
@@ -60,11 +60,11 @@ func TestLeaderThatAnswersNoChallengeIsReplaced(t *testing.T) {
 	young := g.others(old)[0]
 	old.door.close()
 	old.line.hold(nil)
-	eventually.True(t, "the other one to lead", young.Backend().Leading)
+	eventually.True(t, "the other one to lead", young.Replica().Leading)
 	mustPut(t, young, "k", "2")
 	require.EqualValues(t, 1, testutil.ToFloat64(young.metrics.suspicions.WithLabelValues(verdictGone)))
 	old.line.restore()
-	eventually.True(t, "the old one to follow", func() bool { return !old.Backend().Leading() })
+	eventually.True(t, "the old one to follow", func() bool { return !old.Replica().Leading() })
 }
 
 // askedStore counts how often a row is written.
@@ -105,7 +105,7 @@ func TestFollowerThatHadAFeedSuspectsSooner(t *testing.T) {
 	require.Zero(t, store.n.Load())
 	old.line.cutOff()
 	g.kill(old)
-	eventually.True(t, "the other one to lead", young.Backend().Leading)
+	eventually.True(t, "the other one to lead", young.Replica().Leading)
 	require.EqualValues(t, 1, testutil.ToFloat64(young.metrics.suspicions.WithLabelValues(verdictGone)))
 	require.EqualValues(t, timing.Challenges+1, store.n.Load(), "challenges, and one with the swap of the lock")
 }

@@ -6,7 +6,7 @@
 //   - The content of a revision does not change while it is read, and no transaction stays
 //     open. Rows that compaction removes in the meantime do not make a deleted key exist again
 //     (TestSnapshotDuringCompaction, TestHashKVDuringCompaction in
-//     server/backend).
+//     server/replica).
 //   - A read that compaction has overtaken ends with mvcc.ErrCompacted, and never with a
 //     part of the content (TestSnapshotOvertakenByCompactionFails).
 package export

@@ -35,7 +35,7 @@ type Node interface {
 
 // Meta is what a snapshot has in addition to keys and leases.
 type Meta struct {
-	Term, Sequence int64 // of the chain row
+	Term, Sequence int64 // of the fence row
 	Auth           *auth.Rows
 	Alarms         []quota.Alarm
 }

@@ -23,9 +23,9 @@ type table struct {
 	meta  Meta // as of the last call of Frontier
 }
 
-// Frontier returns the revision of the chain row: every acknowledged write is in the table.
+// Frontier returns the revision of the fence row: every acknowledged write is in the table.
 func (t *table) Frontier(ctx context.Context, _ auth.Permit, _ bool) (int64, error) {
-	chain, _, err := fence.LoadChain(ctx, t.store)
+	token, _, err := fence.LoadToken(ctx, t.store)
 	if err != nil {
 		return 0, err
 	}
@@ -37,8 +37,8 @@ func (t *table) Frontier(ctx context.Context, _ auth.Permit, _ bool) (int64, err
 	if err := alarms.Load(ctx); err != nil {
 		return 0, err
 	}
-	t.meta = Meta{Term: chain.Term, Sequence: chain.Sequence, Auth: users, Alarms: alarms.All()}
-	return max(chain.Revision, 1), nil
+	t.meta = Meta{Term: token.Term, Sequence: token.Sequence, Auth: users, Alarms: alarms.All()}
+	return max(token.Revision, 1), nil
 }
 
 // Mark reads the compaction mark.

@@ -7,13 +7,13 @@
 //
 // Invariants, and the tests that hold them (reader_test.go unless a package is named):
 //
-//   - A revision's content never changes: TestCountsAgree, and in server/backend
+//   - A revision's content never changes: TestCountsAgree, and in server/replica
 //     TestRangesFromMemoryEqualTheTable and TestRandomHistoriesMatchTheModel.
 //   - A read below the compact revision never answers with what is left. A reader of rows looks
 //     at the mark afterwards: TestStableReadsAgainWhenCompactionOvertakes,
 //     TestOlderRevisionsAreNotReadAgain, TestStreamsEndWhenCompactionOvertakes.
 //   - A read that needs no row asks the database nothing: TestReadsFromMemoryAskNothing.
-//   - A count costs what its ends cost: TestRepeatedCountReadsOnlyItsEnds in server/backend.
+//   - A count costs what its ends cost: TestRepeatedCountReadsOnlyItsEnds in server/replica.
 //   - Stored counts are taken up only with all log rows since: TestStoredCountsMatchTable and
-//     TestUselessCountsAreNotTaken in server/backend.
+//     TestUselessCountsAreNotTaken in server/replica.
 package read

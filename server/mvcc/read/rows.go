@@ -157,7 +157,7 @@ type resolved struct {
 
 func decodeNewest(p *resolved) (*coder.Record, error) {
 	if p.version == nil {
-		return nil, fmt.Errorf("backend: the version row of %q at revision %d is missing", p.key, p.index.ModRevision)
+		return nil, fmt.Errorf("replica: the version row of %q at revision %d is missing", p.key, p.index.ModRevision)
 	}
 	return coder.DecodeVersion(p.key, p.index.ModRevision, p.version)
 }

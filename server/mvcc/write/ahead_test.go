@@ -38,12 +38,12 @@ func TestALargeCommandIsCommittedAlone(t *testing.T) {
 	c, err := l.p.PrepareTxn(t.Context(), deleteAll("k/", "k0"))
 	require.NoError(t, err)
 	defer l.p.Settle(c.Prepared())
-	sequence := l.chain.Sequence
+	sequence := l.token.Sequence
 	for _, err := range l.together(t, NewTxnCommand(put("a", "1")), c, NewTxnCommand(put("b", "1"))) {
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, aloneKeys+1, c.result.Results[0].Delete.Deleted)
-	require.EqualValues(t, 3, l.chain.Sequence-sequence)
+	require.EqualValues(t, 3, l.token.Sequence-sequence)
 }
 
 func TestManyDeletesDoNotEmptyTheIndexCache(t *testing.T) {

@@ -26,7 +26,7 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 	}
 	rows := s.rows()
 	for failures := 1; ; failures++ {
-		want := p.cfg.Hold.Next(s.alloc.Last())
+		want := p.cfg.Fence.Next(s.alloc.Last())
 		started := time.Now()
 		committed, err := p.attempt(ctx, rows, want, len(s.presumed) > 0)
 		p.cfg.Metrics.commit.Observe(time.Since(started).Seconds())
@@ -57,12 +57,12 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 // attempt commits once. If it returns false and no error, the commit did not take effect and
 // may be tried again. With presumed, keys were presumed absent, which is the likely cause of a
 // conflict.
-func (p *Pipeline) attempt(ctx context.Context, rows *rowSet, want coder.Chain, presumed bool) (committed bool, err error) {
-	outcome, err := p.cfg.Hold.Commit(ctx, want, p.cfg.Limits.CommitTimeout, presumed, rows.addTo)
+func (p *Pipeline) attempt(ctx context.Context, rows *rowSet, want coder.FenceToken, presumed bool) (committed bool, err error) {
+	outcome, err := p.cfg.Fence.Commit(ctx, want, p.cfg.Limits.CommitTimeout, presumed, rows.addTo)
 	var conflict *sqlstore.Conflict
 	switch {
 	case err == nil:
-		p.cfg.Leader.Seen(p.cfg.Hold.Value())
+		p.cfg.Leader.Seen(p.cfg.Fence.Value())
 		return outcome == fence.Written, nil
 	case errors.Is(err, fence.ErrDeposed), errors.Is(err, fence.ErrDataLost):
 		ended := p.cfg.Leader.End(err)
@@ -112,7 +112,7 @@ func event(c change) *watch.Event {
 	return e
 }
 
-// rowSet has the rows of a commit, except the chain row.
+// rowSet has the rows of a commit, except the fence row.
 type rowSet struct {
 	created  []sqlstore.Row // must not exist
 	swaps    []swap

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Limits    Limits
 	Store     sqlstore.Store
-	Hold      *fence.Hold // only the pipeline may use it
+	Fence     *fence.Holder // only the pipeline may use it
 	Reader    *read.Reader
 	View      *keyspace.View
 	Revisions *tso.Oracle
@@ -75,8 +75,8 @@ type Leader interface {
 	TurnedAway() error
 	// AuthRows returns the newest users and roles.
 	AuthRows() *auth.Rows
-	// Seen gets each value of the chain row after an attempt to commit.
-	Seen(chain coder.Chain)
+	// Seen gets each value of the fence row after an attempt to commit.
+	Seen(token coder.FenceToken)
 	// Refused gets the error of a commit that the database has no space for.
 	Refused(err error)
 	// Publish makes a durable commit visible. Its error is that of all requests in it.

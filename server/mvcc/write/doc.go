@@ -4,14 +4,14 @@
 //
 // A Command is queued (Pipeline.Submit), collected into a batch while the batch before it is
 // committed, evaluated by the sequencer against the newest state (Tx), and committed with its
-// batch in one atomic step, together with the chain row (fence.Hold). The data that a command needs from
+// batch in one atomic step, together with the fence row (fence.Holder). The data that a command needs from
 // the table is read before the sequencer gets to it: index rows by the collector, ranges and
 // the keys of leases in the goroutine of the caller (Ahead).
 //
 // Invariants, and the tests that hold them:
 //
 //   - Commands take effect in one order, as if each were committed alone, and each sees the
-//     ones before it: TestACommandSeesTheOnesBeforeIt, and in server/backend
+//     ones before it: TestACommandSeesTheOnesBeforeIt, and in server/replica
 //     TestRandomBatchesMatchTheModel.
 //   - A command that fails writes nothing and takes no revision:
 //     TestAFailedCommandLeavesNothingBehind.
@@ -20,9 +20,9 @@
 //     not kept: TestAnIndexEntryReadBeforeAChangeIsNotKept.
 //   - A key is presumed absent only if the commit proves it: TestPresumptionsAreProvenOrDropped.
 //   - The sequencer reads no ranges: TestSequencerReadsNoRanges in
-//     server/backend, and TestRevokingReadsNothingOnTheSequencer in server/lease.
+//     server/replica, and TestRevokingReadsNothingOnTheSequencer in server/lease.
 //   - A permit is judged on the state that its command is evaluated on:
-//     TestPermitSeesEarlierAuthChanges in server/backend, and TestPermitSeesKeysOfLease in
+//     TestPermitSeesEarlierAuthChanges in server/replica, and TestPermitSeesKeysOfLease in
 //     server/lease.
 //
 // Start reading at pipeline.go and sequencer.go, then tx.go, evaluate.go and commit.go.

@@ -135,5 +135,5 @@ func (c *indexCache) markStale(key string) {
 	}
 }
 
-// errStale: a row was not as cached, although the chain row was. Nothing was written.
+// errStale: a row was not as cached, although the fence row was. Nothing was written.
 var errStale = errors.New("write: the table does not match the cached index")

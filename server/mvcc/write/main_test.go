@@ -32,7 +32,7 @@ type testLeader struct {
 	view      *keyspace.View
 	users     *auth.Rows
 	leases    map[int64]coder.Lease
-	chain     coder.Chain
+	token     coder.FenceToken
 	compacted int64
 	ended     chan struct{}
 	refused   int
@@ -45,9 +45,9 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	t.Helper()
 	l := &testLeader{revisions: tso.New(1), users: auth.NewRows(), leases: make(map[int64]coder.Lease), ended: make(chan struct{}), compacted: -1}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	hold, err := fence.Take(t.Context(), fence.Config{
+	holder, err := fence.Take(t.Context(), fence.Config{
 		Store: store, Log: log, Lease: fence.NewReadLease(true, false, nil),
-		Verify: func(coder.Chain) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
+		Verify: func(coder.FenceToken) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
 	l.view, err = keyspace.New(keyspace.Config{Budget: 1 << 20, Revision: 1})
@@ -57,7 +57,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 			QueueLength: 100, QueueBytes: 1 << 20, BatchRequests: 100, BatchRows: 1000, BatchBytes: 1 << 20, IndexCache: 10_000,
 			TxnKeys: MaxTxnKeys, CommitTimeout: time.Minute,
 		},
-		Store: store, Hold: hold, View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
+		Store: store, Fence: holder, View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
 		Reader:  read.New(l, store, l.view, read.MaxSorted),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: log,
 	}
@@ -75,11 +75,11 @@ func newStore(t *testing.T) sqlstore.Store {
 	return s
 }
 
-func (l *testLeader) Ended() <-chan struct{} { return l.ended }
-func (l *testLeader) Lost() error            { return l.reason }
-func (l *testLeader) AuthRows() *auth.Rows   { return l.users }
-func (l *testLeader) Seen(chain coder.Chain) { l.chain = chain }
-func (l *testLeader) Refused(error)          { l.refused++ }
+func (l *testLeader) Ended() <-chan struct{}      { return l.ended }
+func (l *testLeader) Lost() error                 { return l.reason }
+func (l *testLeader) AuthRows() *auth.Rows        { return l.users }
+func (l *testLeader) Seen(token coder.FenceToken) { l.token = token }
+func (l *testLeader) Refused(error)               { l.refused++ }
 
 func (l *testLeader) Confirm(ctx context.Context) error {
 	if l.confirm != nil {

@@ -133,17 +133,17 @@ func TestFailedCommitFailsItsRequestsAndTakesNoRevision(t *testing.T) {
 func TestUnwrittenCommitIsRepeatedBeforeItIsAnswered(t *testing.T) {
 	store := &failing{Store: newStore(t)}
 	l := lead(t, store)
-	attempt := l.p.cfg.Hold.Value().Attempt
+	attempt := l.p.cfg.Fence.Value().Attempt
 	store.err = sqlstore.ErrUncertain
 	l.must(t, put("a", "1"))
 	require.EqualValues(t, 1, l.keys(t))
-	require.Greater(t, l.p.cfg.Hold.Value().Attempt, attempt)
-	raw, err := store.Get(t.Context(), coder.ChainKey())
+	require.Greater(t, l.p.cfg.Fence.Value().Attempt, attempt)
+	raw, err := store.Get(t.Context(), coder.FenceKey())
 	require.NoError(t, err)
-	chain, err := coder.DecodeChain(raw)
+	token, err := coder.DecodeFenceToken(raw)
 	require.NoError(t, err)
-	require.EqualValues(t, 2, chain.Revision)
-	require.Equal(t, chain, l.chain, "the leader was not told the newest value of the chain row")
+	require.EqualValues(t, 2, token.Revision)
+	require.Equal(t, token, l.token, "the leader was not told the newest value of the fence row")
 }
 
 // A commit that could not be sent in time, as while no connection can be opened, is tried again. The time was not that

@@ -205,8 +205,8 @@ func (tx *Tx) Revision() int64 {
 	return tx.rev - 1
 }
 
-// Sequence returns the sequence that the chain row is going to have after the commit.
-func (tx *Tx) Sequence() int64 { return tx.batch.p.cfg.Hold.Value().Sequence + 1 }
+// Sequence returns the sequence that the fence row is going to have after the commit.
+func (tx *Tx) Sequence() int64 { return tx.batch.p.cfg.Fence.Value().Sequence + 1 }
 
 // AuthRows returns the users and roles after the earlier commands of the batch.
 func (tx *Tx) AuthRows() *auth.Rows { return tx.batch.auth }

@@ -17,7 +17,7 @@
 // A URL may name several servers, which replicate to each other, where no proxy and
 // no name follows the primary: see hosts.go.
 //
-// None of this decides which member may commit: the chain row does. TiDB has no
+// None of this decides which member may commit: the fence row does. TiDB has no
 // primary; its servers are never asked, and only errors replace connections.
 //
 // Tests: package mysql, with real servers that turn read-only, and answer_test.go.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/cluster/node"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -38,8 +38,8 @@ type Config struct {
 	MemoryLimit   int64  // bytes; 0: none
 
 	Store   sqlstore.Options
-	Backend backend.Config
-	Node    node.Config // its Backend is not used: Backend is
+	Replica replica.Config
+	Node    node.Config // its Replica is not used: Replica is
 	Server  server.Config
 	Audit   audit.Config
 	Tracing tracing.Config
@@ -50,7 +50,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir:    "sqlbrain.data",
 		LogOutputs: []string{"stderr"},
-		Backend:    backend.DefaultConfig(),
+		Replica:    replica.DefaultConfig(),
 		Node:       node.DefaultConfig(),
 		Server:     server.DefaultConfig(),
 		Audit:      audit.Config{To: audit.ToLog},
@@ -77,7 +77,7 @@ type Settings struct {
 // New returns all settings at their defaults.
 func New() *Settings {
 	s := &Settings{Config: DefaultConfig(), flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError), origins: map[string]string{}}
-	s.retention, s.tokenTTL = "0", int(s.Backend.TokenTTL/time.Second)
+	s.retention, s.tokenTTL = "0", int(s.Replica.TokenTTL/time.Second)
 	s.define()
 	return s
 }
@@ -98,11 +98,11 @@ func (s *Settings) Bind(fs *pflag.FlagSet, names ...string) {
 func (s *Settings) finish() error {
 	ttl := time.Duration(s.tokenTTL) * time.Second
 	if ttl == 0 {
-		ttl = DefaultConfig().Backend.TokenTTL // as in etcd
+		ttl = DefaultConfig().Replica.TokenTTL // as in etcd
 	}
-	s.Backend.TokenTTL, s.Server.AuthTokenTTL = ttl, ttl
-	s.Backend.Name, s.Server.Name = s.Node.Name, s.Node.Name
-	s.Server.RequestTimeout = s.Backend.RequestTimeout
+	s.Replica.TokenTTL, s.Server.AuthTokenTTL = ttl, ttl
+	s.Replica.Name, s.Server.Name = s.Node.Name, s.Node.Name
+	s.Server.RequestTimeout = s.Replica.RequestTimeout
 	if s.Server.SnapshotDir == "" {
 		s.Server.SnapshotDir = s.DataDir
 	}
@@ -122,28 +122,28 @@ func (s *Settings) finish() error {
 
 // readRetention reads the retention as etcd does.
 func (s *Settings) readRetention() error {
-	s.Backend.AutoCompaction.Retention, s.Backend.AutoCompaction.Revisions = 0, 0
+	s.Replica.AutoCompaction.Retention, s.Replica.AutoCompaction.Revisions = 0, 0
 	const name = "auto-compaction-retention"
 	n, err := strconv.ParseInt(s.retention, 10, 64)
-	switch byRevision := s.Backend.AutoCompaction.Mode == "revision"; {
+	switch byRevision := s.Replica.AutoCompaction.Mode == "revision"; {
 	case err == nil && n < 0:
 		return s.invalid(name, "%d is negative", n)
 	case byRevision && err != nil:
 		return s.invalid(name, "%q is not a number of revisions", s.retention)
 	case byRevision:
-		s.Backend.AutoCompaction.Revisions = n
+		s.Replica.AutoCompaction.Revisions = n
 		return nil
 	case err == nil && n > int64(math.MaxInt64/time.Hour):
 		return s.invalid(name, "%d hours are too many", n)
 	case err == nil:
-		s.Backend.AutoCompaction.Retention = time.Duration(n) * time.Hour
+		s.Replica.AutoCompaction.Retention = time.Duration(n) * time.Hour
 		return nil
 	}
 	d, err := time.ParseDuration(s.retention)
 	if err != nil || d < 0 {
 		return s.invalid(name, "%q is neither a number of hours nor a duration like 5m", s.retention)
 	}
-	s.Backend.AutoCompaction.Retention = d
+	s.Replica.AutoCompaction.Retention = d
 	return nil
 }
 

@@ -59,7 +59,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	require.Equal(t, "flag", s.Node.Name)
 	require.Equal(t, 2, s.Server.MaxTxnOps)
 	require.Equal(t, []string{"http://127.0.0.1:1"}, s.Server.ListenClientURLs)
-	require.Equal(t, 7*time.Second, s.Backend.RequestTimeout)
+	require.Equal(t, 7*time.Second, s.Replica.RequestTimeout)
 
 	s, err = load(args, nil)
 	require.NoError(t, err)
@@ -164,16 +164,16 @@ cors: []
 	require.NoError(t, err)
 	require.Equal(t, []string{"http://127.0.0.1:1", "unix://a,b"}, s.Server.ListenClientURLs)
 	require.Empty(t, s.Server.CORS)
-	require.Len(t, s.Backend.TTLPolicies, 2)
-	require.Equal(t, "/tmp/", string(s.Backend.TTLPolicies[1].Prefix))
-	require.Equal(t, 5*time.Minute, s.Backend.TTLPolicies[1].TTL)
+	require.Len(t, s.Replica.TTLPolicies, 2)
+	require.Equal(t, "/tmp/", string(s.Replica.TTLPolicies[1].Prefix))
+	require.Equal(t, 5*time.Minute, s.Replica.TTLPolicies[1].TTL)
 }
 
 func TestTTLPolicyCanBeRepeated(t *testing.T) {
 	s, err := load([]string{"--ttl-policy", "/a=b/=1h", "--ttl-policy", "/c/=90s"}, nil)
 	require.NoError(t, err)
-	require.Len(t, s.Backend.TTLPolicies, 2)
-	require.Equal(t, "/a=b/", string(s.Backend.TTLPolicies[0].Prefix))
+	require.Len(t, s.Replica.TTLPolicies, 2)
+	require.Equal(t, "/a=b/", string(s.Replica.TTLPolicies[0].Prefix))
 }
 
 func TestFilesWithMistakesAreRefused(t *testing.T) {
@@ -325,8 +325,8 @@ func TestRetentionIsReadAsInEtcd(t *testing.T) {
 	} {
 		s, err := load([]string{"--auto-compaction-mode", c.mode, "--auto-compaction-retention", c.retention}, nil)
 		require.NoError(t, err)
-		require.Equal(t, c.period, s.Backend.AutoCompaction.Retention, c)
-		require.Equal(t, c.revisions, s.Backend.AutoCompaction.Revisions, c)
+		require.Equal(t, c.period, s.Replica.AutoCompaction.Retention, c)
+		require.Equal(t, c.revisions, s.Replica.AutoCompaction.Revisions, c)
 	}
 }
 

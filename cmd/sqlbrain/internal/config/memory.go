@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -46,19 +46,19 @@ func (s *Settings) FitMemory(container int64) Memory {
 		m.Aim = m.Limit
 	}
 	times := float64(max(m.Aim-s.givenCaches(), LeastMemory)-program) / (DefaultMemory - program)
-	defaults, answers, requests := backend.DefaultConfig(), server.DefaultConfig().AnswerBytes, server.DefaultConfig().RequestBytes
+	defaults, answers, requests := replica.DefaultConfig(), server.DefaultConfig().AnswerBytes, server.DefaultConfig().RequestBytes
 	scale := func(name string, size *int, standard int, most float64) {
 		if !s.Given(name) {
 			*size = int(float64(standard) * min(times, most))
 		}
 	}
-	scale("object-cache-bytes", &s.Backend.RecordCache, defaults.RecordCache, math.Inf(1))
-	scale("index-cache-entries", &s.Backend.Write.IndexCache, defaults.Write.IndexCache, math.Inf(1))
-	scale("watch-ring-bytes", &s.Backend.Watch.RingBytes, defaults.Watch.RingBytes, mostTimes)
-	s.Backend.Write.QueueBytes = int(float64(defaults.Write.QueueBytes) * min(times, mostTimes))
+	scale("object-cache-bytes", &s.Replica.RecordCache, defaults.RecordCache, math.Inf(1))
+	scale("index-cache-entries", &s.Replica.Write.IndexCache, defaults.Write.IndexCache, math.Inf(1))
+	scale("watch-ring-bytes", &s.Replica.Watch.RingBytes, defaults.Watch.RingBytes, mostTimes)
+	s.Replica.Write.QueueBytes = int(float64(defaults.Write.QueueBytes) * min(times, mostTimes))
 	s.Server.AnswerBytes = int(float64(answers) * min(times, mostTimes))
 	s.Server.RequestBytes = int(float64(requests) * min(times, mostTimes))
-	s.Backend.Watch.QueuedBytes = int(float64(defaults.Watch.QueuedBytes) * min(times, mostTimes))
+	s.Replica.Watch.QueuedBytes = int(float64(defaults.Watch.QueuedBytes) * min(times, mostTimes))
 	s.Store.PageCache = int64(pageCache * min(times, mostTimes))
 	if u := s.URL(); u != nil && u.Dialect == sqlstore.DialectSQLite {
 		m.Pages = 2 * s.Store.PageCache
@@ -70,9 +70,9 @@ func (s *Settings) FitMemory(container int64) Memory {
 func (s *Settings) givenCaches() int64 {
 	sum := 0.0
 	for name, bytes := range map[string]float64{
-		"object-cache-bytes":  float64(s.Backend.RecordCache),
-		"index-cache-entries": indexEntry * float64(s.Backend.Write.IndexCache),
-		"watch-ring-bytes":    float64(s.Backend.Watch.RingBytes),
+		"object-cache-bytes":  float64(s.Replica.RecordCache),
+		"index-cache-entries": indexEntry * float64(s.Replica.Write.IndexCache),
+		"watch-ring-bytes":    float64(s.Replica.Watch.RingBytes),
 	} {
 		if s.Given(name) {
 			sum += bytes

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
-	"github.com/sqlbrain/sqlbrain/server/backend"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
 // caches are the sizes of caches, in bytes and entries.
@@ -23,11 +23,11 @@ func fit(t *testing.T, commandLine string, container int64) (config.Memory, cach
 	require.NoError(t, fs.Parse(strings.Fields(commandLine)))
 	require.NoError(t, s.Load(nil))
 	m := s.FitMemory(container)
-	return m, caches{s.Backend.RecordCache, s.Backend.Write.IndexCache, s.Backend.Watch.RingBytes}
+	return m, caches{s.Replica.RecordCache, s.Replica.Write.IndexCache, s.Replica.Watch.RingBytes}
 }
 
 func standard() caches {
-	d := backend.DefaultConfig()
+	d := replica.DefaultConfig()
 	return caches{d.RecordCache, d.Write.IndexCache, d.Watch.RingBytes}
 }
 
@@ -73,14 +73,14 @@ func TestQueuesFollowTheMemory(t *testing.T) {
 		s := config.New()
 		require.NoError(t, s.Load(nil))
 		s.FitMemory(container)
-		require.Equal(t, 4*s.Backend.Watch.QueuedBytes, s.Backend.Write.QueueBytes)
-		require.Equal(t, s.Backend.Watch.QueuedBytes, s.Server.AnswerBytes)
-		require.Equal(t, s.Backend.Watch.QueuedBytes, s.Server.RequestBytes)
-		return s.Backend.Watch.QueuedBytes
+		require.Equal(t, 4*s.Replica.Watch.QueuedBytes, s.Replica.Write.QueueBytes)
+		require.Equal(t, s.Replica.Watch.QueuedBytes, s.Server.AnswerBytes)
+		require.Equal(t, s.Replica.Watch.QueuedBytes, s.Server.RequestBytes)
+		return s.Replica.Watch.QueuedBytes
 	}
-	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes, queued(0))
-	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes/4, queued(1))
-	require.Equal(t, backend.DefaultConfig().Watch.QueuedBytes*16, queued(1<<40))
+	require.Equal(t, replica.DefaultConfig().Watch.QueuedBytes, queued(0))
+	require.Equal(t, replica.DefaultConfig().Watch.QueuedBytes/4, queued(1))
+	require.Equal(t, replica.DefaultConfig().Watch.QueuedBytes*16, queued(1<<40))
 }
 
 // TestGivenSizesOfCachesStay: the other caches share what they leave.

@@ -259,7 +259,7 @@ func (s *server) checkStrict() {
 }
 
 // packetOverhead is what a commit adds to a request's bytes: keys twice, the log
-// row, the chain row and the statement.
+// row, the fence row and the statement.
 const packetOverhead = 64 << 10
 
 func (s *server) checkPacket() {

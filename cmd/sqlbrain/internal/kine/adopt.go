@@ -22,7 +22,7 @@ var (
 	// ErrBoth: the database has data of both programs.
 	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid cannot be known: " +
 		"rename the table kine if its data is no longer needed")
-	// ErrEmptied: the store has lost its chain row, or all rows.
+	// ErrEmptied: the store has lost its fence row, or all rows.
 	ErrEmptied = errors.New("the fence row of sqlbrain is missing, and kine's table has at most the keys that kine left: restore a backup, " +
 		"or, if sqlbrain's table is empty, let --import-again import kine's keys as they were")
 	// ErrHasData: there is nothing to import again.
@@ -67,11 +67,11 @@ type Adoption struct {
 // repair.ErrRestoring, repair.ErrOvertaken, the database's.
 func (a *Adoption) Import(ctx context.Context, again bool) error {
 	return a.alone(ctx, func(held func() error) error {
-		table, chain, unfinished, err := a.state(ctx)
+		table, token, unfinished, err := a.state(ctx)
 		if err != nil {
 			return err
 		}
-		if chain != nil && again {
+		if token != nil && again {
 			return ErrHasData
 		}
 		if table == Absent || table == Used {
@@ -80,11 +80,11 @@ func (a *Adoption) Import(ctx context.Context, again bool) error {
 			}
 		}
 		switch {
-		case chain != nil && table == Partial:
+		case token != nil && table == Partial:
 			// The store is served, and may get newer keys than the table.
 			_, err := a.DB.ExecContext(ctx, deleteMark)
 			return err
-		case chain != nil:
+		case token != nil:
 			return nil
 		case table == Partial:
 			if err := a.complete(ctx); err != nil {
@@ -116,12 +116,12 @@ func (a *Adoption) Import(ctx context.Context, again bool) error {
 // none. Errors: ErrWritten, ErrServed, ErrEmptied, ErrNothingAdopted, those of Import.
 func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	return a.alone(ctx, func(held func() error) error {
-		table, chain, unfinished, err := a.state(ctx)
+		table, token, unfinished, err := a.state(ctx)
 		if err != nil {
 			return err
 		}
 		if table == Absent || table == Used {
-			if chain == nil || !keepWrites {
+			if token == nil || !keepWrites {
 				return ErrNothingAdopted
 			}
 			if table, err = a.take(ctx, table, unfinished); err != nil {
@@ -133,15 +133,15 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			return err
 		}
 		switch {
-		case chain == nil && table == Adopted && !unfinished:
+		case token == nil && table == Adopted && !unfinished:
 			if err := a.refuseLost(ctx); err != nil {
 				return err
 			}
-		case chain == nil, table == Adopted && chain.Revision == max(rev, 1): // 1: the revision of a new store
+		case token == nil, table == Adopted && token.Revision == max(rev, 1): // 1: the revision of a new store
 		case !keepWrites:
-			return fmt.Errorf("%w (kine's newest revision is %d, sqlbrain's %d)", ErrWritten, rev, chain.Revision)
+			return fmt.Errorf("%w (kine's newest revision is %d, sqlbrain's %d)", ErrWritten, rev, token.Revision)
 		default:
-			if err := a.rewrite(ctx, table, chain, held); err != nil {
+			if err := a.rewrite(ctx, table, token, held); err != nil {
 				return err
 			}
 			table = Partial
@@ -151,7 +151,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 				return err
 			}
 		}
-		if err := repair.Discard(ctx, a.Store, chain); errors.Is(err, repair.ErrChainMoved) {
+		if err := repair.Discard(ctx, a.Store, token); errors.Is(err, repair.ErrFenceMoved) {
 			return ErrServed
 		} else if err != nil {
 			return err
@@ -162,8 +162,8 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 			}
 		}
 		// A process that imports may have seen the table before the store was emptied, and taken the import for ended.
-		table, chain, _, err = a.state(ctx)
-		if err == nil && table == Adopted && chain == nil {
+		table, token, _, err = a.state(ctx)
+		if err == nil && table == Adopted && token == nil {
 			_, err = a.DB.ExecContext(ctx, reclaimTable)
 		}
 		if err != nil {
@@ -174,10 +174,10 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	})
 }
 
-// state returns the state of the table, and the chain row of a store that can be served, nil if there is none. unfinished
+// state returns the state of the table, and the fence row of a store that can be served, nil if there is none. unfinished
 // says that an import, or a return to kine, did not end, so that the store has nothing that kine's table has not.
 // It makes a table Adopted whose import ended before the process could do that.
-func (a *Adoption) state(ctx context.Context) (table Table, chain *coder.Chain, unfinished bool, err error) {
+func (a *Adoption) state(ctx context.Context) (table Table, token *coder.FenceToken, unfinished bool, err error) {
 	if table, err = Look(ctx, a.Dialect, a.DB); err != nil {
 		return table, nil, false, err
 	}
@@ -187,8 +187,8 @@ func (a *Adoption) state(ctx context.Context) (table Table, chain *coder.Chain, 
 	case err != nil:
 		return table, nil, false, err
 	}
-	if chain, err = a.chain(ctx); err != nil || chain == nil || table != Importing {
-		return table, chain, false, err
+	if token, err = a.token(ctx); err != nil || token == nil || table != Importing {
+		return table, token, false, err
 	}
 	rev, err := revision(ctx, a.DB)
 	if err != nil {
@@ -198,14 +198,14 @@ func (a *Adoption) state(ctx context.Context) (table Table, chain *coder.Chain, 
 	if err != nil {
 		return table, nil, false, err
 	}
-	if data && chain.Revision < rev {
+	if data && token.Revision < rev {
 		return table, nil, false, ErrBoth // served before kine's keys were imported
 	}
 	_, err = a.DB.ExecContext(ctx, adoptTable)
-	return Adopted, chain, false, err
+	return Adopted, token, false, err
 }
 
-// refuseLost returns ErrEmptied if the store, which has no chain row, or kine's table has keys: which of them are valid
+// refuseLost returns ErrEmptied if the store, which has no fence row, or kine's table has keys: which of them are valid
 // cannot be known. A server that stopped before it led has left neither.
 func (a *Adoption) refuseLost(ctx context.Context) error {
 	if data, err := hasData(ctx, a.DB, Adopted); err != nil {
@@ -223,13 +223,13 @@ func (a *Adoption) refuseLost(ctx context.Context) error {
 	return ErrEmptied
 }
 
-// chain returns the chain row, nil if there is none.
-func (a *Adoption) chain(ctx context.Context) (*coder.Chain, error) {
-	chain, _, err := fence.LoadChain(ctx, a.Store)
+// token returns the fence row, nil if there is none.
+func (a *Adoption) token(ctx context.Context) (*coder.FenceToken, error) {
+	token, _, err := fence.LoadToken(ctx, a.Store)
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return nil, nil
 	}
-	return &chain, err
+	return &token, err
 }
 
 // copy fills the store with the keys of the table.

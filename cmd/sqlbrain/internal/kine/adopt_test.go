@@ -53,7 +53,7 @@ func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
-// rowsOf describes the rows of a store. Of the chain row only the revision counts. The row of a job that has ended
+// rowsOf describes the rows of a store. Of the fence row only the revision counts. The row of a job that has ended
 // does not count.
 func rowsOf(t *testing.T, store sqlstore.Store) string {
 	t.Helper()
@@ -64,10 +64,10 @@ func rowsOf(t *testing.T, store sqlstore.Store) string {
 			continue
 		}
 		number++
-		if bytes.Equal(row.Key, coder.ChainKey()) {
-			chain, err := coder.DecodeChain(row.Value)
+		if bytes.Equal(row.Key, coder.FenceKey()) {
+			token, err := coder.DecodeFenceToken(row.Value)
 			require.NoError(t, err)
-			revision = chain.Revision
+			revision = token.Revision
 			continue
 		}
 		fmt.Fprintf(digest, "%x=%x\n", row.Key, row.Value)
@@ -236,14 +236,14 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	require.NoError(t, adoption(store).Import(t.Context(), false))
 	write := func(key string, rev int64) {
 		t.Helper()
-		raw, err := store.Get(t.Context(), coder.ChainKey())
+		raw, err := store.Get(t.Context(), coder.FenceKey())
 		require.NoError(t, err)
-		chain, err := coder.DecodeChain(raw)
+		token, err := coder.DecodeFenceToken(raw)
 		require.NoError(t, err)
-		chain.Revision = rev
+		token.Revision = rev
 		r := &coder.Record{Key: []byte(key), Value: []byte(key), CreateRevision: rev, ModRevision: rev, Version: 1}
 		b := store.BeginBatchWrite()
-		b.CAS(coder.ChainKey(), coder.EncodeChain(chain), raw)
+		b.CAS(coder.FenceKey(), coder.EncodeFenceToken(token), raw)
 		b.Put(coder.EncodeIndexKey(r.Key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1}))
 		b.Put(coder.EncodeVersionKey(r.Key, rev), coder.EncodeVersion(r))
 		require.NoError(t, b.Commit(t.Context()))
@@ -307,7 +307,7 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	// A process that was served before the import has other keys.
 	served := memstore.New()
 	b := served.BeginBatchWrite()
-	b.PutIfNotExist(coder.ChainKey(), coder.EncodeChain(coder.Chain{Sequence: 1, Term: 1, Revision: 9}))
+	b.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 1, Term: 1, Revision: 9}))
 	require.NoError(t, b.Commit(t.Context()))
 	require.ErrorIs(t, adoption(served).Import(t.Context(), false), ErrBoth)
 	require.ErrorIs(t, adoption(served).Revert(t.Context(), true), ErrBoth)
@@ -367,7 +367,7 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	b = lost.BeginBatchWrite()
 	b.Put(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 2, CreateRevision: 2, Version: 1}))
 	require.NoError(t, b.Commit(t.Context()))
-	require.ErrorIs(t, adoption(lost).Revert(t.Context(), true), ErrEmptied, "the chain row is missing")
+	require.ErrorIs(t, adoption(lost).Revert(t.Context(), true), ErrEmptied, "the fence row is missing")
 	require.NoError(t, adoption(memstore.New()).Revert(t.Context(), true), "a server that never led")
 	requireTable(Used)
 }

@@ -35,9 +35,9 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "./db/state.db", s.URL().Path)
 	require.Equal(t, []string{"http://0.0.0.0:2379"}, s.Server.ListenClientURLs)
 	require.Equal(t, []string{"http://0.0.0.0:8080"}, s.Server.ListenMetricsURLs)
-	require.Equal(t, 5*time.Second, s.Backend.Watch.ProgressInterval)
-	require.Equal(t, 5*time.Minute, s.Backend.AutoCompaction.Retention)
-	require.EqualValues(t, 1000, s.Backend.AutoCompaction.Keep)
+	require.Equal(t, 5*time.Second, s.Replica.Watch.ProgressInterval)
+	require.Equal(t, 5*time.Minute, s.Replica.AutoCompaction.Retention)
+	require.EqualValues(t, 1000, s.Replica.AutoCompaction.Keep)
 	require.Equal(t, 2*time.Minute, s.Store.MaxIdleTime)
 	require.False(t, s.LogJSON)
 	require.False(t, s.Given("listen-peer-urls"))
@@ -76,10 +76,10 @@ func TestEveryFlag(t *testing.T) {
 	require.Equal(t, 9, s.Store.MaxOpenConns)
 	require.Equal(t, time.Hour, s.Store.MaxLifetime)
 	require.Equal(t, 3*time.Minute, s.Store.MaxIdleTime)
-	require.Equal(t, 6*time.Second, s.Backend.Watch.ProgressInterval)
-	require.Equal(t, 10*time.Minute, s.Backend.AutoCompaction.Retention)
-	require.EqualValues(t, 50, s.Backend.AutoCompaction.Keep)
-	require.EqualValues(t, 7, s.Backend.QuotaBytes)
+	require.Equal(t, 6*time.Second, s.Replica.Watch.ProgressInterval)
+	require.Equal(t, 10*time.Minute, s.Replica.AutoCompaction.Retention)
+	require.EqualValues(t, 50, s.Replica.AutoCompaction.Keep)
+	require.EqualValues(t, 7, s.Replica.QuotaBytes)
 	require.Equal(t, "DEBUG", s.LogLevel.String(), "a flag comes before a variable")
 	for _, name := range []string{
 		"--datastore-max-idle-connections", "--slow-sql-threshold", "--slow-sql-warning-threshold", "--emulated-etcd-version",
@@ -102,8 +102,8 @@ func TestVariables(t *testing.T) {
 	require.Equal(t, "h:3306", s.URL().Address)
 	require.Equal(t, []string{"unix://a/kine.sock"}, s.Server.ListenClientURLs)
 	require.Empty(t, s.Server.ListenMetricsURLs)
-	require.Zero(t, s.Backend.AutoCompaction.Retention)
-	require.Zero(t, s.Backend.AutoCompaction.Keep)
+	require.Zero(t, s.Replica.AutoCompaction.Retention)
+	require.Zero(t, s.Replica.AutoCompaction.Keep)
 	require.Equal(t, host+" unix://a/kine.sock", s.Node.Name)
 	require.Len(t, notes, 2, "AWS' variables are not kine's alone")
 	require.Contains(t, notes[0], "KINE_POLL_BATCH_SIZE")
@@ -112,7 +112,7 @@ func TestVariables(t *testing.T) {
 	s, _, err = translate(t, []string{"SQLBRAIN_NAME=n1", "SQLBRAIN_AUTO_COMPACTION_RETENTION=1h"})
 	require.NoError(t, err)
 	require.Equal(t, "n1", s.Node.Name)
-	require.Equal(t, time.Hour, s.Backend.AutoCompaction.Retention, "a variable comes before kine's default")
+	require.Equal(t, time.Hour, s.Replica.AutoCompaction.Retention, "a variable comes before kine's default")
 }
 
 func TestRefused(t *testing.T) {

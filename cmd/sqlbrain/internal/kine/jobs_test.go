@@ -17,10 +17,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/backend"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -127,9 +127,9 @@ func (t *jobsOfTest) run(name string, store sqlstore.Store, mark byte) error {
 
 // serve runs a server until it has written a key.
 func (t *jobsOfTest) serve(store sqlstore.Store) error {
-	cfg := backend.DefaultConfig()
+	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Patience, eventually.Patience
-	b, err := backend.Open(t.Context(), store, cfg)
+	b, err := replica.Open(t.Context(), store, cfg)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ var pairs = []struct{ first, second, early, late string }{
 
 // clearErrors are the errors of a job that does not complete because of another.
 var clearErrors = []error{
-	repair.ErrRestoring, repair.ErrImporting, repair.ErrReverting, repair.ErrOvertaken, repair.ErrNotEmpty, repair.ErrChainMoved,
+	repair.ErrRestoring, repair.ErrImporting, repair.ErrReverting, repair.ErrOvertaken, repair.ErrNotEmpty, repair.ErrFenceMoved,
 	repair.ErrNothingToRecover, ErrWritten, ErrServed, fence.ErrDeposed, fence.ErrDataLost,
 }
 

@@ -226,5 +226,5 @@ func (a *applying) compaction() {
 	if a.f.compactKeep < 0 {
 		a.fail("compact-min-retain", errors.New("must not be negative"))
 	}
-	a.s.Backend.AutoCompaction.Keep = a.f.compactKeep
+	a.s.Replica.AutoCompaction.Keep = a.f.compactKeep
 }

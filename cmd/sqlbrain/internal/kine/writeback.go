@@ -34,10 +34,10 @@ const (
 	deleteAtOnce = 10_000
 )
 
-// rewrite makes the table hold the keys of the store at chain's revision, with their revisions and the life times of
+// rewrite makes the table hold the keys of the store at token's revision, with their revisions and the life times of
 // their leases, and no history: kine answers requests for older revisions as compacted. It may be
 // interrupted, and then begins anew.
-func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain, held func() error) error {
+func (a *Adoption) rewrite(ctx context.Context, table Table, token *coder.FenceToken, held func() error) error {
 	if table == Adopted {
 		if _, err := a.DB.ExecContext(ctx, beginWriting); err != nil {
 			return fmt.Errorf("taking kine's table: %w", err)
@@ -53,9 +53,9 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain,
 	if err := a.empty(ctx); err != nil {
 		return fmt.Errorf("emptying kine's table: %w", err)
 	}
-	a.Logger.Info("writing the keys into kine's table", "revision", chain.Revision)
+	a.Logger.Info("writing the keys into kine's table", "revision", token.Revision)
 	started := time.Now()
-	w := rewriter{logged: started, leases: leases, ids: make(map[int64]bool), next: chain.Revision + 2}
+	w := rewriter{logged: started, leases: leases, ids: make(map[int64]bool), next: token.Revision + 2}
 	var page []coder.Record
 	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
 	for r, err := range a.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
@@ -92,10 +92,10 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, chain *coder.Chain,
 		return err
 	}
 	// The id is above all revisions that clients have seen: kine's next ones are, too.
-	if _, err := a.DB.ExecContext(ctx, insertRow, chain.Revision+1, compactKey, 0, 0, chain.Revision, 0, []byte{}); err != nil {
+	if _, err := a.DB.ExecContext(ctx, insertRow, token.Revision+1, compactKey, 0, 0, token.Revision, 0, []byte{}); err != nil {
 		return err
 	}
-	a.Logger.Info("wrote the keys into kine's table", "keys", w.keys, "revision", chain.Revision, "took", time.Since(started).Round(time.Millisecond))
+	a.Logger.Info("wrote the keys into kine's table", "keys", w.keys, "revision", token.Revision, "took", time.Since(started).Round(time.Millisecond))
 	return nil
 }
 

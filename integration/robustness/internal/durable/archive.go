@@ -203,22 +203,22 @@ func (h *history) group(changes []coder.Change) error {
 	return nil
 }
 
-// readMeta checks the log against the chain row, and reads the compaction mark.
+// readMeta checks the log against the fence row, and reads the compaction mark.
 func (h *history) readMeta(ctx context.Context, db *sql.DB) error {
 	value := func(key []byte) (v []byte, err error) {
 		err = db.QueryRowContext(ctx, "SELECT object_value FROM object WHERE internal_key = ?", key).Scan(&v)
 		return v, err
 	}
-	v, err := value(coder.ChainKey())
+	v, err := value(coder.FenceKey())
 	if err != nil {
-		return fmt.Errorf("chain row: %w", err)
+		return fmt.Errorf("fence row: %w", err)
 	}
-	chain, err := coder.DecodeChain(v)
+	token, err := coder.DecodeFenceToken(v)
 	if err != nil {
 		return err
 	}
-	if newest := int64(len(h.revisions)) + 1; chain.Revision != newest {
-		return fmt.Errorf("the chain row is at revision %d, the log at %d", chain.Revision, newest)
+	if newest := int64(len(h.revisions)) + 1; token.Revision != newest {
+		return fmt.Errorf("the fence row is at revision %d, the log at %d", token.Revision, newest)
 	}
 	v, err = value(coder.CompactKey())
 	if errors.Is(err, sql.ErrNoRows) {

@@ -74,7 +74,7 @@ func (Event_Type) EnumDescriptor() ([]byte, []int) {
 	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
 }
 
-// RecordLossRequest has what was seen in the chain row, and who has seen it.
+// RecordLossRequest has what was seen in the fence row, and who has seen it.
 type RecordLossRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`

@@ -1,9 +1,0 @@
-package protocol
-
-import (
-	"testing"
-
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
-)
-
-func TestMain(m *testing.M) { eventually.NoLeaks(m) }

@@ -1,0 +1,64 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/quota"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: Along reports that nothing has changed since the last Check. It
+// does not if there is anything that Check would find.
+func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, store sqlstore.Store, lead, f *Replica){
+		"nothing": nil,
+		"a write": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) { mustTxn(t, lead, put("k", "2")) },
+		"an alarm": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) {
+			_, err := lead.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
+			require.NoError(t, err)
+		},
+		"a user": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) { mustChange(t, lead, setUser("a", "1")) },
+		"a loss that this member sees": func(t *testing.T, _ sqlstore.Store, _, f *Replica) {
+			seen := f.seen.Token()
+			seen.Sequence++
+			f.seen.Note(seen)
+		},
+		"a loss that another member has seen": func(t *testing.T, store sqlstore.Store, _, f *Replica) {
+			seen := f.seen.Token()
+			row := store.BeginBatchWrite()
+			row.Put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: seen.Sequence + 1, Term: seen.Term, Revision: seen.Revision, Member: 1}))
+			require.NoError(t, row.Commit(t.Context()))
+		},
+		"the fence row is gone": func(t *testing.T, store sqlstore.Store, _, _ *Replica) {
+			row := store.BeginBatchWrite()
+			row.Del(coder.FenceKey())
+			require.NoError(t, row.Commit(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			p := newPair(t, store)
+			p.lead(0)
+			lead, f := p.nodes[0], p.nodes[1]
+			keys, _ := f.Along(nil)
+			require.Nil(t, keys, "there is no Check to compare with")
+			mustTxn(t, lead, put("k", "1"))
+			require.NoError(t, catchUp(t, f))
+			for range 2 {
+				if change != nil {
+					change(t, store, lead, f)
+				}
+				unchanged := false
+				keys, found := f.Along(func() { unchanged = true })
+				rows, err := store.MultiGet(t.Context(), keys)
+				require.NoError(t, err)
+				found(rows)
+				require.Equal(t, change == nil, unchanged)
+			}
+		})
+	}
+}

@@ -1,0 +1,431 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// keepsCounts makes a replica store the counts of few keys.
+func keepsCounts(c *Config) {
+	c.RecordCache, c.CountPieceKeys, c.countsKeys = 0, 4, 1
+}
+
+func countsRow(t *testing.T, store sqlstore.Store) []byte {
+	t.Helper()
+	row, err := store.Get(t.Context(), coder.CountsKey())
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// setCountsRow makes row the counts row; nil removes it.
+func setCountsRow(t *testing.T, store sqlstore.Store, row []byte) {
+	t.Helper()
+	batch := store.BeginBatchWrite()
+	if row == nil {
+		batch.Del(coder.CountsKey())
+	} else {
+		batch.Put(coder.CountsKey(), row)
+	}
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func storeCounts(t *testing.T, b *Replica) {
+	t.Helper()
+	if err := b.leading.Load().counts.keep(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countOf counts a range in the present, or at a revision.
+func countOf(key, end string, rev int64) *mvcc.RangeRequest {
+	return &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key), End: []byte(end)}, Revision: rev, CountOnly: true}
+}
+
+// storedCounts is a random history whose counts are those of every state.
+type storedCounts struct {
+	t         *testing.T
+	r         *rand.Rand
+	store     *countLog
+	b         *Replica
+	states    [][]string // the keys at each revision, sorted
+	compacted int64
+	rows      [][]byte // that the counts row had
+	recalled  int      // starts after which the first count read no row
+}
+
+func (s *storedCounts) rev() int64 { return int64(len(s.states) - 1) }
+
+func (s *storedCounts) key() string { return fmt.Sprintf("k%03d", s.r.IntN(200)) }
+
+func (s *storedCounts) open() {
+	s.b = open(s.t, s.store, func(c *Config) {
+		keepsCounts(c)
+		c.CountPieceKeys, c.CountChanges, c.Exclusive = 2+s.r.IntN(6), 1+s.r.IntN(40), s.r.IntN(4) > 0
+	})
+}
+
+// write changes several keys at one revision.
+func (s *storedCounts) write() {
+	keys := slices.Clone(s.states[s.rev()])
+	txn, used := &mvcc.Txn{}, map[string]bool{}
+	for range 1 + s.r.IntN(5) {
+		key := s.key()
+		if used[key] {
+			continue
+		}
+		used[key] = true
+		at, found := slices.BinarySearch(keys, key)
+		switch {
+		case !found:
+			keys = slices.Insert(keys, at, key)
+			txn.Then = append(txn.Then, put(key, "").Then...)
+		case s.r.IntN(2) == 0:
+			keys = slices.Delete(keys, at, at+1)
+			txn.Then = append(txn.Then, del(key).Then...)
+		default:
+			txn.Then = append(txn.Then, put(key, "again").Then...)
+		}
+	}
+	if got := mustTxn(s.t, s.b, txn).Revision; got != s.rev()+1 {
+		s.t.Fatalf("the transaction after revision %d got %d", s.rev(), got)
+	}
+	s.states = append(s.states, keys)
+}
+
+// count compares the count of a range.
+func (s *storedCounts) count(from, to string, rev int64) {
+	s.t.Helper()
+	want := int64(0)
+	for _, key := range s.states[rev] {
+		if key >= from && key < to {
+			want++
+		}
+	}
+	if got := mustRange(s.t, s.b, countOf(from, to, rev)).Count; got != want {
+		s.t.Fatalf("[%s, %s) has %d keys at revision %d of %d (compacted %d), counted %d", from, to, want, rev, s.rev(), s.compacted, got)
+	}
+}
+
+// restart replaces the leader: by a stop, by a failover without one, or by a stop whose
+// counts row is lost, so that an older one is there.
+func (s *storedCounts) restart() {
+	before := s.b
+	switch s.r.IntN(3) {
+	case 0:
+		closeReplica(s.t, before)
+		s.open()
+	case 1:
+		s.open()
+		closeReplica(s.t, before)
+	default:
+		closeReplica(s.t, before)
+		if len(s.rows) > 0 {
+			setCountsRow(s.t, s.store, s.rows[s.r.IntN(len(s.rows))])
+		}
+		s.open()
+	}
+	if s.r.IntN(4) > 0 {
+		s.store.take()
+		s.count("k", "l", s.rev())
+		if rows, _ := s.store.take(); rows == 0 && len(s.states[s.rev()]) > 20 {
+			s.recalled++
+		}
+	}
+}
+
+func (s *storedCounts) step() {
+	switch n := s.r.IntN(40); {
+	case n < 24:
+		s.write()
+	case n < 33:
+		from, to, oldest := s.key(), s.key(), max(s.compacted, 1)
+		if s.r.IntN(3) == 0 {
+			from, to = "k", "l"
+		}
+		s.count(from, to, oldest+s.r.Int64N(s.rev()-oldest+1))
+	case n < 36:
+		storeCounts(s.t, s.b)
+		if row := countsRow(s.t, s.store); row != nil {
+			s.rows = append(s.rows, row)
+		}
+	case n < 38:
+		if rev := s.rev() - s.r.Int64N(10); rev > s.compacted && rev > 1 {
+			if _, err := s.b.Compact(s.t.Context(), auth.System, rev, s.r.IntN(2) == 0); err != nil {
+				s.t.Fatal(err)
+			}
+			s.compacted = rev
+		}
+	default:
+		s.restart()
+	}
+}
+
+// TestStoredCountsMatchTable: whatever happened since the counts row was written, which may be
+// one of long ago, every count is that of the table.
+func TestStoredCountsMatchTable(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			s := &storedCounts{t: t, r: rand.New(rand.NewPCG(seed, 1)), store: &countLog{Store: newStore(t)}, states: make([][]string, 2), compacted: -1}
+			s.open()
+			for range 400 {
+				s.step()
+			}
+			if s.recalled == 0 {
+				t.Error("no start took up stored counts")
+			}
+		})
+	}
+}
+
+// filled returns a store with keys k000 to k099, whose counts row is of the revision returned.
+func filled(t *testing.T) (s *countLog, stored int64) {
+	t.Helper()
+	s = &countLog{Store: newStore(t)}
+	b := open(t, s, keepsCounts)
+	for i := range 100 {
+		mustTxn(t, b, put(fmt.Sprintf("k%03d", i), ""))
+	}
+	mustRange(t, b, countOf("k", "l", 0))
+	closeReplica(t, b)
+	counts, err := coder.DecodeCounts(countsRow(t, s))
+	if err != nil || counts.Keys() != 100 {
+		t.Fatalf("the counts row has %+v, %v", counts, err)
+	}
+	s.take()
+	return s, counts.Revision
+}
+
+// TestFirstCountReadsNoRow: neither of a leader, nor of a follower, nor of the leader after it.
+func TestFirstCountReadsNoRow(t *testing.T) {
+	s, _ := filled(t)
+	p := newPairWith(t, s, keepsCounts)
+	p.lead(0)
+	mustTxn(t, p.nodes[0], put("k0005", ""))
+	if err := catchUp(t, p.nodes[1]); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range p.nodes {
+		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Limit: 1}); res.Count != 101 {
+			t.Errorf("node %d counted %d keys", i, res.Count)
+		}
+	}
+	if rows, counts := s.take(); rows > 0 {
+		t.Errorf("%d rows were counted in %d statements", rows, counts)
+	}
+	if err := p.resign(0); err != nil {
+		t.Fatal(err)
+	}
+	p.lead(1)
+	if res := mustRange(t, p.nodes[1], countOf("k", "l", 0)); res.Count != 101 {
+		t.Errorf("the next leader counted %d keys", res.Count)
+	}
+	if rows, counts := s.take(); rows > 0 {
+		t.Errorf("the next leader counted %d rows in %d statements", rows, counts)
+	}
+}
+
+// TestUselessCountsAreNotTaken: a row that cannot be read, and one whose log is compacted.
+func TestUselessCountsAreNotTaken(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, s sqlstore.Store, row []byte){
+		"damaged": func(t *testing.T, s sqlstore.Store, row []byte) {
+			row[len(row)/2] ^= 1
+			setCountsRow(t, s, row)
+		},
+		"newer format": func(t *testing.T, s sqlstore.Store, row []byte) {
+			row[0] = 2
+			setCountsRow(t, s, row)
+		},
+		"compacted": func(t *testing.T, s sqlstore.Store, row []byte) {
+			b, err := Open(t.Context(), s, exclusive(t, keepsCounts))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustTxn(t, b, del("k000"))
+			last := mustTxn(t, b, put("k001", "")).Revision
+			if _, err := b.Compact(t.Context(), auth.System, last, true); err != nil {
+				t.Fatal(err)
+			}
+			mustTxn(t, b, put("k000", ""))
+			closeReplica(t, b)
+			setCountsRow(t, s, row)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := filled(t)
+			spoil(t, s, countsRow(t, s))
+			b := open(t, s, keepsCounts)
+			s.take()
+			if res := mustRange(t, b, countOf("k", "l", 0)); res.Count != 100 {
+				t.Errorf("counted %d keys", res.Count)
+			}
+			if rows, _ := s.take(); rows != 100 {
+				t.Errorf("%d rows were counted", rows)
+			}
+		})
+	}
+}
+
+// TestCountsAreStoredAfterCompaction: otherwise the log would not reach back to the row's
+// revision. Before, and without changes, the row stays as it is.
+func TestCountsAreStoredAfterCompaction(t *testing.T) {
+	s, stored := filled(t)
+	b := open(t, s, keepsCounts)
+	k := b.leading.Load().counts
+	keep := func() int64 {
+		t.Helper()
+		if err := k.keep(t.Context(), countsRevisions); err != nil {
+			t.Fatal(err)
+		}
+		counts, err := coder.DecodeCounts(countsRow(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return counts.Revision
+	}
+	mustTxn(t, b, put("k000", "again"))
+	last := mustTxn(t, b, put("k000", "again")).Revision
+	if got := keep(); got != stored {
+		t.Errorf("the row is of revision %d, not %d", got, stored)
+	}
+	if _, err := b.Compact(t.Context(), auth.System, last, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := keep(); got != last {
+		t.Errorf("after compaction, the row is of revision %d, not %d", got, last)
+	}
+}
+
+// TestDeposedLeaderStoresNoCounts: what it would store may be of revisions that the table
+// has lost.
+func TestDeposedLeaderStoresNoCounts(t *testing.T) {
+	s := newStore(t)
+	first := open(t, s, func(c *Config) { keepsCounts(c); sharedStore(c) })
+	for i := range 20 {
+		mustTxn(t, first, put(fmt.Sprintf("k%03d", i), ""))
+	}
+	mustRange(t, first, countOf("k", "l", 0))
+	k := first.leading.Load().counts
+	open(t, s, func(c *Config) { keepsCounts(c); sharedStore(c) })
+	if err := k.keep(t.Context(), 1); err == nil {
+		t.Error("the deposed leader stored its counts")
+	}
+	if row := countsRow(t, s); row != nil {
+		t.Errorf("the table has the counts %x", row)
+	}
+}
+
+// TestFewKeysHaveNoCountsRow: counting them costs no more than reading a row and the log.
+func TestFewKeysHaveNoCountsRow(t *testing.T) {
+	s := newStore(t)
+	b := open(t, s, func(c *Config) { keepsCounts(c); c.countsKeys = 21 })
+	for i := range 20 {
+		mustTxn(t, b, put(fmt.Sprintf("k%03d", i), ""))
+	}
+	mustRange(t, b, countOf("k", "l", 0))
+	if storeCounts(t, b); countsRow(t, s) != nil {
+		t.Error("there is a counts row for 20 keys")
+	}
+	mustTxn(t, b, put("k020", ""))
+	if storeCounts(t, b); countsRow(t, s) == nil {
+		t.Error("there is no counts row for 21 keys")
+	}
+}
+
+// busyLog is a store where something happens before the log is read.
+type busyLog struct {
+	*countLog
+	before func()
+}
+
+func (s *busyLog) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	if lo, _ := coder.LogBounds(0, 0); s.before != nil && slices.Equal(r.Start[:4], lo[:4]) {
+		before := s.before
+		s.before = nil
+		before()
+	}
+	return s.countLog.Iter(ctx, r)
+}
+
+// TestRecallReadsOnWhileKeysAreCreated: more than the view remembers were created while the
+// log was read.
+func TestRecallReadsOnWhileKeysAreCreated(t *testing.T) {
+	counted, _ := filled(t)
+	row := countsRow(t, counted)
+	s := &busyLog{countLog: counted}
+	b := open(t, s, keepsCounts)
+	mustTxn(t, b, put("k100", ""))
+	closeReplica(t, b)
+	setCountsRow(t, s, row)
+	p := newPairWith(t, s, func(c *Config) { keepsCounts(c); c.CountChanges = 2 })
+	p.lead(0)
+	if err := p.nodes[0].leading.Load().counts.keep(t.Context(), countsRevisions); err != nil { // which takes up the row
+		t.Fatal(err)
+	}
+	created := 0
+	s.take()
+	s.before = func() {
+		for range 10 {
+			created++
+			mustTxn(t, p.nodes[0], put(fmt.Sprintf("k000x%03d", created), ""))
+		}
+		if err := catchUp(t, p.nodes[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if stored, err := p.nodes[1].reader.Recall(t.Context()); err != nil || stored == 0 || created != 10 {
+		t.Fatalf("%d keys were created, the counts row is of %d, %v", created, stored, err)
+	}
+	res, err := p.nodes[1].Range(t.Context(), auth.System, countOf("k", "l", 0), false)
+	if err != nil || res.Count != 111 {
+		t.Errorf("counted %+v, %v", res, err)
+	}
+	if rows, _ := s.take(); rows > 0 {
+		t.Errorf("%d rows were counted", rows)
+	}
+}
+
+// TestRecoveredTableHasNoCounts: the row may be of revisions that were lost, which others replace.
+func TestRecoveredTableHasNoCounts(t *testing.T) {
+	s, _ := filled(t)
+	f, err := repair.Examine(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := f.Plan(1000, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Recover(t.Context(), s, plan); err != nil {
+		t.Fatal(err)
+	}
+	if row := countsRow(t, s); row != nil {
+		t.Errorf("the table has the counts %x", row)
+	}
+}
+
+// A handover is bounded, also while the row is being written and the database does not answer.
+func TestKeepingCountsEndsWithItsContext(t *testing.T) {
+	k := &countsKeeper{turn: make(chan struct{}, 1)}
+	k.turn <- struct{}{} // another call waits for the database
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.keep(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,77 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+)
+
+var errRefused = errors.New("refused")
+
+func refuse(context.Context, auth.View) error { return errRefused }
+
+// historyOf describes the versions of a key, newest first, read by pages.
+func historyOf(t *testing.T, b *Replica, key string, limit, maxBytes int) (out []string) {
+	t.Helper()
+	q := &read.KeyHistoryRequest{Key: []byte(key), Limit: limit, MaxBytes: maxBytes}
+	for {
+		res, err := b.KeyHistory(t.Context(), auth.System, q)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(res.Versions), limit)
+		for _, v := range res.Versions {
+			what := fmt.Sprintf("%d %s", v.ModRevision, v.Value)
+			if v.Tombstone {
+				what = fmt.Sprintf("%d deleted", v.ModRevision)
+			}
+			require.Less(t, len(out), 100, "the pages go on for ever")
+			out = append(out, what)
+			q.Before = v.ModRevision
+		}
+		if !res.More {
+			return out
+		}
+		require.NotEmpty(t, res.Versions)
+	}
+}
+
+func TestKeyHistoryListsUncompactedVersions(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	ctx := t.Context()
+	do := func(txn *mvcc.Txn) int64 {
+		res, err := b.Txn(ctx, auth.System, txn, true)
+		require.NoError(t, err)
+		return res.Revision
+	}
+	do(put("k", "one"))   // 2
+	do(put("kk", "x"))    // 3
+	do(put("k", "two"))   // 4
+	do(del("k"))          // 5
+	do(put("k", "three")) // 6
+	do(put("k", "four"))  // 7
+	do(put("j", "x"))     // 8
+
+	all := []string{"7 four", "6 three", "5 deleted", "4 two", "2 one"}
+	for _, limit := range []int{1, 2, 5, 100} {
+		require.Equal(t, all, historyOf(t, b, "k", limit, 1<<20), "pages of %d", limit)
+	}
+	require.Equal(t, all, historyOf(t, b, "k", 100, 0), "one by one: the bytes are used up at once")
+	require.Empty(t, historyOf(t, b, "none", 10, 1<<20))
+
+	compact := func(rev int64) {
+		_, err := b.Compact(ctx, auth.System, rev, true)
+		require.NoError(t, err)
+	}
+	compact(4)
+	require.Equal(t, all[:4], historyOf(t, b, "k", 2, 1<<20), "what was current at the compact revision is there")
+	compact(5)
+	require.Equal(t, all[:2], historyOf(t, b, "k", 2, 1<<20), "nothing was current")
+	compact(8)
+	require.Equal(t, all[:1], historyOf(t, b, "k", 2, 1<<20))
+}

@@ -1,0 +1,47 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// Leadership is how a follower finds and asks the leader.
+type Leadership interface {
+	// Position asks the leader, once it is known, for its newest revision. The leader answers
+	// only while it leads, and the question must be sent after the call of Position. Errors
+	// of the connection and ErrNotLeader are temporary.
+	Position(ctx context.Context) (Update, error)
+	// Leader returns the member that leads according to this node, 0 if none.
+	Leader() uint64
+}
+
+// Update is a message of the leader about its commits.
+type Update struct {
+	Term            int64
+	Revision        int64          // the newest one that Events completes
+	CompactRevision int64          // -1 or 0 if nothing was compacted
+	AuthVersion     int64          // of users and roles, see coder.AuthSettings
+	Events          []*watch.Event // whole revisions, in order; known ones are ignored
+	KeepsLock       bool           // the leader just saw in the database that it has the lock
+}
+
+// Along returns the keys of rows that the node has to look at, for a statement that is sent now in any case, and what to
+// call with their values. Neither blocks. If the node does not lead, and Check would find what the last one found,
+// unchanged is called.
+func (b *Replica) Along(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
+	if l := b.leading.Load(); l != nil {
+		return l.authority.Along()
+	}
+	checked, verify := b.checked.Load(), b.seen.Verifier()
+	if checked == nil {
+		return nil, nil
+	}
+	return fence.WatchedKeys(), func(rows [][]byte) {
+		// Alarms, users and roles change with the fence row.
+		if cur, err := fence.DecodeWatched(rows); err == nil && cur == *checked && verify(cur) == nil {
+			unchanged()
+		}
+	}
+}

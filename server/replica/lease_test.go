@@ -1,0 +1,221 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/lease"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+func putLeased(key string, lease int64) *mvcc.Txn {
+	return &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte("v"), Lease: lease}}}}
+}
+
+func mustGrant(t testing.TB, b *Replica, id, ttl int64) int64 {
+	t.Helper()
+	l, err := b.LeaseGrant(t.Context(), auth.System, id, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.ID
+}
+
+// attach puts keys with a lease, 500 in a transaction.
+func attach(t testing.TB, b *Replica, prefix string, keys int, lease int64) {
+	t.Helper()
+	for i := 0; i < keys; i += 500 {
+		txn := &mvcc.Txn{}
+		for j := i; j < min(i+500, keys); j++ {
+			txn.Then = append(txn.Then, putLeased(fmt.Sprintf("%s%06d", prefix, j), lease).Then...)
+		}
+		mustTxn(t, b, txn)
+	}
+}
+
+func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	id := mustGrant(t, b, 7, 60)
+	for _, k := range []string{"c", "a", "b", "moved", "detached", "gone"} {
+		mustTxn(t, b, putLeased(k, id))
+	}
+	other := mustGrant(t, b, -9, 60)
+	mustTxn(t, b, putLeased("moved", other))
+	mustTxn(t, b, put("detached", "v"))
+	mustTxn(t, b, del("gone"))
+	closeReplica(t, b)
+	b = open(t, store, nil) // what is attached is in the table
+
+	st, err := b.LeaseTimeToLive(t.Context(), auth.System, id, true)
+	if err != nil || fmt.Sprintf("%s", st.Keys) != "[a b c]" || st.GrantedTTL != 60 {
+		t.Fatalf("lease %d: %s %+v, %v", id, st.Keys, st, err)
+	}
+	before := b.Revision()
+	if rev, err := b.LeaseRevoke(t.Context(), auth.System, id); err != nil || rev != before+1 {
+		t.Fatalf("revoking answers revision %d, %v, want %d", rev, err, before+1)
+	}
+	if b.Revision() != before+1 {
+		t.Fatalf("revoking took %d revisions", b.Revision()-before)
+	}
+	left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
+	if left.Count != 2 {
+		t.Fatalf("left over: %s", describe(left))
+	}
+	if _, err := b.LeaseRevoke(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
+		t.Fatalf("revoking twice: %v", err)
+	}
+	if _, err := b.Txn(t.Context(), auth.System, putLeased("x", id), true); !errors.Is(err, mvcc.ErrLeaseNotFound) {
+		t.Fatalf("putting with a revoked lease: %v", err)
+	}
+	if rev, err := b.LeaseRevoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 || b.Revision() != before+1 {
+		t.Fatalf("revoking an empty lease: revision %d, %v, the store is at %d", rev, err, b.Revision())
+	}
+	if st, err := b.LeaseTimeToLive(t.Context(), auth.System, id, true); err != nil || st.TTL != -1 {
+		t.Fatalf("a missing lease: %+v, %v", st, err)
+	}
+}
+
+func TestGrantLimits(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	for ttl, want := range map[int64]int64{-1: 2, 0: 2, 1: 2, 3: 3, lease.MaxTTL: lease.MaxTTL} {
+		if l, err := b.LeaseGrant(t.Context(), auth.System, 0, ttl); err != nil || l.GrantedTTL != want || l.ID <= 0 {
+			t.Errorf("granting %d: %+v, %v", ttl, l, err)
+		}
+	}
+	if _, err := b.LeaseGrant(t.Context(), auth.System, 0, lease.MaxTTL+1); !errors.Is(err, mvcc.ErrLeaseTTLTooLarge) {
+		t.Errorf("a TTL too large: %v", err)
+	}
+	mustGrant(t, b, 5, 10)
+	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 10); !errors.Is(err, mvcc.ErrLeaseExists) {
+		t.Errorf("an id twice: %v", err)
+	}
+}
+
+func TestWatchersSeeExpiryOfLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, newStore(t), nil)
+		stream := b.Hub().NewStream()
+		defer stream.Close()
+		stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("a"), StartRevision: 3})
+		id := mustGrant(t, b, 0, 2)
+		mustTxn(t, b, putLeased("a", id))
+		expectDelete(t, stream, "a")
+		if _, err := b.LeaseKeepAlive(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
+			t.Fatalf("renewing an expired lease: %v", err)
+		}
+	})
+}
+
+func expectDelete(t *testing.T, stream *watch.Stream, key string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	defer cancel()
+	for {
+		resp, err := stream.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for the delete event of %s: %v", key, err)
+		}
+		for _, e := range resp.Events {
+			if e.Type == watch.Delete && string(e.Record.Key) == key {
+				return
+			}
+		}
+	}
+}
+
+// bubbleClock makes the read lease follow the clock of the test's bubble.
+func bubbleClock(c *Config) {
+	start := time.Now()
+	c.FenceClock = func() time.Duration { return time.Since(start) }
+}
+
+// TestLeaseClocksStartWhenLeaderServes checks that clocks do not start when the leader takes
+// the fence row, because its predecessor may acknowledge renewals after that.
+func TestLeaseClocksStartWhenLeaderServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPairWith(t, newStore(t), bubbleClock)
+		p.lead(0)
+		id := mustGrant(t, p.nodes[0], 0, 1000)
+		next := p.nodes[1]
+		l, err := next.takeOver(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		serves, ended := make(chan struct{}), make(chan error)
+		go func() { ended <- l.run(ctx, func(int64) { close(serves) }) }()
+		<-serves
+		st, err := next.LeaseTimeToLive(t.Context(), auth.System, id, false)
+		require.NoError(t, err)
+		require.EqualValues(t, 1000+timing.LeaseGrace/time.Second, st.TTL)
+		require.ErrorIs(t, <-p.ended[0], mvcc.ErrNotLeader) // its watch of the fence row finds out
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// TestSuccessorKeepsRenewalsOfDeposedLeader checks that a new leader does not shorten a lease
+// that the old one renewed, without a commit, before it noticed the new one.
+func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPairWith(t, newStore(t), bubbleClock)
+		p.lead(0)
+		old, next := p.nodes[0], p.nodes[1]
+		id := mustGrant(t, old, 0, 1000)
+		last := make(chan time.Time) // acknowledged renewal
+		began := time.Now()
+		go func() {
+			var renewed time.Time
+			for {
+				asked := time.Now()
+				if _, err := old.LeaseKeepAlive(context.Background(), auth.System, id); err != nil {
+					last <- renewed
+					return
+				}
+				renewed = asked
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		p.lead(1)
+		renewed := <-last
+		require.True(t, renewed.After(began), "the old leader renewed nothing while the next one took over")
+		for st := (lease.Status{}); st.TTL >= 0; {
+			time.Sleep(max(time.Millisecond, time.Duration(st.TTL)*time.Second))
+			var err error
+			st, err = next.LeaseTimeToLive(t.Context(), auth.System, id, false)
+			require.NoError(t, err)
+		}
+		lived := time.Since(renewed) - timing.LeaseGrace
+		require.GreaterOrEqual(t, lived, 1000*time.Second, "the next leader ended the lease early")
+	})
+}
+
+func TestWatchersSeeExpiryUnderTTLPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, newStore(t), func(c *Config) {
+			c.MinLeaseTTL = 1
+			c.TTLPolicies = []lease.Policy{{Prefix: []byte("/events/"), TTL: time.Second}, {Prefix: []byte("/events/keep/"), TTL: time.Hour}}
+		})
+		stream := b.Hub().NewStream()
+		defer stream.Close()
+		stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("/events/a"), StartRevision: 3})
+		mustTxn(t, b, put("/events/a", "v"))
+		mustTxn(t, b, put("/events/keep/a", "v"))
+		mustTxn(t, b, put("/other", "v"))
+		expectDelete(t, stream, "/events/a")
+		left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
+		if left.Count != 2 || left.Records[0].Lease == 0 || left.Records[1].Lease != 0 {
+			t.Fatalf("left: %s", describe(left))
+		}
+	})
+}

@@ -1,0 +1,341 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
+)
+
+// lostRow returns the lost row; ok is false if there is none.
+func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
+	t.Helper()
+	raw, err := store.Get(t.Context(), coder.LostKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return l, false
+	}
+	if err == nil {
+		l, err = coder.DecodeLost(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, true
+}
+
+func awaitLostRow(t *testing.T, store sqlstore.Store) (l coder.Lost) {
+	t.Helper()
+	eventually.True(t, "the row that records lost data", func() (there bool) {
+		l, there = lostRow(t, store)
+		return there
+	})
+	return l
+}
+
+func putRow(t *testing.T, store sqlstore.Store, key, value []byte) {
+	t.Helper()
+	batch := store.BeginBatchWrite()
+	batch.Put(key, value)
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fenceRow(t *testing.T, store sqlstore.Store) (raw []byte, c coder.FenceToken) {
+	t.Helper()
+	raw, err := store.Get(t.Context(), coder.FenceKey())
+	if err == nil {
+		c, err = coder.DecodeFenceToken(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw, c
+}
+
+// rows returns a copy of all that a store holds, and puts it back.
+type rows []sqlstore.Row
+
+func backup(t *testing.T, store sqlstore.Store) (all rows) {
+	t.Helper()
+	for row, err := range store.Iter(t.Context(), sqlstore.Range{Start: []byte{0}, End: slices.Repeat([]byte{0xff}, 32)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// restore makes store hold r and nothing else.
+func (r rows) restore(t *testing.T, store sqlstore.Store) {
+	t.Helper()
+	batch := store.BeginBatchWrite()
+	keep := make(map[string]bool)
+	for _, row := range r {
+		keep[string(row.Key)] = true
+		batch.Put(row.Key, row.Value)
+	}
+	for _, row := range backup(t, store) {
+		if !keep[string(row.Key)] {
+			batch.Del(row.Key)
+		}
+	}
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A leader finds that a backup was restored under it. A server that is started then
+// knows what the leader knew, until the database is recovered.
+func TestDataLossIsRememberedAfterRestart(t *testing.T) {
+	store := newStore(t)
+	b := open(t, store, nil)
+	mustTxn(t, b, put("k", "kept"))
+	old := backup(t, store)
+	_, kept := fenceRow(t, store)
+	for range 5 {
+		mustTxn(t, b, put("k", "lost"))
+	}
+	_, acknowledged := fenceRow(t, store)
+	old.restore(t, store)
+	if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Fatalf("%v, want ErrNotServing", err)
+	}
+	l := awaitLostRow(t, store)
+	if l.Revision != acknowledged.Revision || l.Term != acknowledged.Term || l.Sequence <= acknowledged.Sequence || l.Member != b.MemberID() {
+		t.Errorf("%+v, acknowledged was %+v", l, acknowledged)
+	}
+	closeReplica(t, b)
+
+	refuses := func(how string, err error) {
+		t.Helper()
+		if !errors.Is(err, mvcc.ErrNotServing) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	_, err := Open(t.Context(), store, exclusive(t))
+	refuses("alone", err)
+	member, err := OpenReplica(t.Context(), store, testConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses("in a cluster, at once", member.Stopped())
+	refuses("as a leader", member.Lead(t.Context(), nil))
+	closeReplica(t, member)
+	kept.Attempt++ // the proof of the loss
+	if _, now := fenceRow(t, store); now != kept {
+		t.Errorf("the fence row became %+v, want %+v", now, kept)
+	}
+
+	f, err := repair.Examine(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Problems) != 1 || !strings.Contains(f.Problems[0], fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
+		t.Errorf("problems: %q", f.Problems)
+	}
+	// However little it is raised: it is raised from what was acknowledged.
+	r, err := f.Plan(1, true)
+	if err == nil {
+		err = f.Recover(t.Context(), store, r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Token.Revision != acknowledged.Revision+1 || r.Token.Term <= acknowledged.Term || r.Token.Sequence <= acknowledged.Sequence {
+		t.Errorf("recovered to %+v", r.Token)
+	}
+	if l, ok := lostRow(t, store); ok {
+		t.Errorf("there still is %+v", l)
+	}
+	again := open(t, store, nil)
+	if res := mustTxn(t, again, put("k", "new")); res.Revision != acknowledged.Revision+2 {
+		t.Errorf("revision %d", res.Revision)
+	}
+}
+
+// Members that run look at the row: a follower that never saw what was lost, and a
+// leader that was quicker to lead than the finder was to write.
+func TestDataLossStopsOtherMembers(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T, store sqlstore.Store) *Replica{
+		"a follower": func(t *testing.T, store sqlstore.Store) *Replica {
+			b, err := OpenReplica(t.Context(), store, testConfig(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { closeReplica(t, b) })
+			return b
+		},
+		"a leader": func(t *testing.T, store sqlstore.Store) *Replica { return open(t, store, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			closeReplica(t, open(t, store, nil)) // makes the rows
+			b := run(t, store)
+			look := func() error {
+				_, err := b.Check(t.Context()) // a leader does so by itself
+				return err
+			}
+			_, now := fenceRow(t, store)
+			row := coder.Lost{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
+			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			if err := look(); err != nil {
+				t.Fatalf("the database is not behind the row: %v", err)
+			}
+			row.Revision += 3
+			row.Sequence += 100
+			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			eventually.True(t, "the node to stop", func() bool {
+				if name == "a follower" {
+					_ = look() // what it found is asked for below
+				}
+				return b.Stopped() != nil
+			})
+			if err := b.Stopped(); !strings.Contains(err.Error(), "member 7 found that") {
+				t.Error(err)
+			}
+			if l, _ := lostRow(t, store); l != row {
+				t.Errorf("the row became %+v", l)
+			}
+		})
+	}
+}
+
+// One that was opened before anybody found out does not lead, not even for the moment
+// until it looks again.
+func TestRecordedDataLossPreventsLeading(t *testing.T) {
+	store := newStore(t)
+	closeReplica(t, open(t, store, nil)) // makes the rows
+	b, err := OpenReplica(t.Context(), store, testConfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeReplica(t, b)
+	before, now := fenceRow(t, store)
+	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term, Revision: now.Revision + 3, Member: 7}))
+	err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
+	if !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("%v, want ErrNotServing", err)
+	}
+	if after, _ := fenceRow(t, store); string(after) != string(before) {
+		t.Error("it took the fence row")
+	}
+}
+
+// deaf is a store that takes no writes of the lost row for a while.
+type deaf struct {
+	sqlstore.Store
+	refuse atomic.Int64 // so many
+}
+
+func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(d.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if b.Writes(coder.LostKey()) && d.refuse.Add(-1) >= 0 {
+			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
+}
+
+// The database may be away, or the server be stopped, before the row is written.
+func TestDataLossIsRecordedAfterFailures(t *testing.T) {
+	for name, stopped := range map[string]bool{"the server goes on": false, "the server is stopped at once": true} {
+		t.Run(name, func(t *testing.T) {
+			store := &deaf{Store: newStore(t)}
+			store.refuse.Store(3)
+			if stopped {
+				store.refuse.Store(0)
+			}
+			b := open(t, store, func(c *Config) { c.Logger = nil })
+			mustTxn(t, b, put("k", "v"))
+			_ = b.stopServing(fmt.Errorf("%w: made up", fence.ErrDataLost))
+			if stopped {
+				closeReplica(t, b)
+			}
+			if l := awaitLostRow(t, store); l.Revision != 2 {
+				t.Errorf("%+v", l)
+			}
+			if left := store.refuse.Load(); left >= 0 {
+				t.Errorf("%d refusals are left", left)
+			}
+		})
+	}
+}
+
+// missingRow is a store on which a commit takes effect and then reports that a row to
+// be replaced was missing, as a one-statement commit does.
+type missingRow struct {
+	sqlstore.Store
+	armed  atomic.Bool
+	before func() // called before the report
+}
+
+func (m *missingRow) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(m.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if err := b.BatchWrite.Commit(ctx); err != nil || !m.armed.Swap(false) {
+			return err
+		}
+		if m.before != nil {
+			m.before()
+		}
+		return fmt.Errorf("%w: made up", sqlstore.ErrRowMissing)
+	})
+}
+
+// TestMissingRowIsDataLoss: a commit that found a row missing took effect. It must not
+// be answered as if it had not been executed, whatever else ended the leadership, and no
+// member may serve before the table is recovered.
+func TestMissingRowIsDataLoss(t *testing.T) {
+	for name, deposed := range map[string]bool{"leading": false, "deposed in the same moment": true} {
+		t.Run(name, func(t *testing.T) {
+			m := &missingRow{Store: newStore(t)}
+			p := newPair(t, m)
+			p.lead(0)
+			b := p.nodes[0]
+			if deposed {
+				m.before = func() { _ = b.leading.Load().End(fence.ErrDeposed) }
+			}
+			m.armed.Store(true)
+			_, err := b.Txn(t.Context(), auth.System, put("k", "v"), true)
+			if !errors.Is(err, mvcc.ErrLeaderLost) || errors.Is(err, mvcc.ErrNotLeader) || errors.Is(err, mvcc.ErrNotServing) {
+				t.Errorf("the write: %v, want ErrLeaderLost alone", err)
+			}
+			eventually.True(t, "the node to stop", func() bool { return b.Stopped() != nil })
+			if err := b.Stopped(); !errors.Is(err, fence.ErrDataLost) || !errors.Is(err, sqlstore.ErrRowMissing) {
+				t.Errorf("the node stopped because of %v", err)
+			}
+			if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
+				t.Errorf("the next write: %v, want ErrNotServing", err)
+			}
+			awaitLostRow(t, m)
+			if err := p.nodes[1].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) {
+				t.Errorf("another member leads: %v", err)
+			}
+			f, err := repair.Examine(t.Context(), m.Store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := f.Plan(1, true)
+			if err == nil {
+				err = f.Recover(t.Context(), m.Store, r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustTxn(t, open(t, m.Store, nil), put("k", "recovered"))
+		})
+	}
+}

@@ -1,0 +1,480 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/watch"
+)
+
+// atLeader is the Leadership of members that all know who leads.
+type atLeader struct{ leader atomic.Pointer[Replica] }
+
+func (a *atLeader) Position(ctx context.Context) (Update, error) {
+	b := a.leader.Load()
+	if b == nil {
+		return Update{}, mvcc.ErrNotLeader
+	}
+	return b.Position(ctx)
+}
+
+func (a *atLeader) Leader() uint64 {
+	if b := a.leader.Load(); b != nil {
+		return b.MemberID()
+	}
+	return 0
+}
+
+func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string) *Replica {
+	t.Helper()
+	b, err := OpenReplica(t.Context(), store, testConfig(t, func(c *Config) { c.Name, c.Leadership = name, a }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeReplica(t, b) })
+	return b
+}
+
+// lead makes b lead until resign is called.
+func (a *atLeader) lead(t *testing.T, b *Replica) (resign func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	leading, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
+	select {
+	case <-leading:
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	}
+	a.leader.Store(b)
+	stopped := false
+	resign = func() {
+		if !stopped {
+			stopped = true
+			a.leader.Store(nil)
+			cancel()
+			if err := <-ended; err != nil && !errors.Is(err, fence.ErrDataLost) {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(resign)
+	return resign
+}
+
+// replacedTable is a table that lost its newest revisions, which were written again.
+type replacedTable struct {
+	atLeader
+	store sqlstore.Store
+	deaf  *deaf // store for follower
+	// former led before; follower and idle have shown what it wrote. follower has it in
+	// memory, and idle was opened after the last commit.
+	former, follower, idle *Replica
+	next                   *Replica // leads now
+	resign                 func()
+}
+
+// newReplaced loses two revisions, whose values were first, and lets after make others.
+func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *replacedTable {
+	t.Helper()
+	memory := newStore(t)
+	r := &replacedTable{store: memory, deaf: &deaf{Store: memory}}
+	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.deaf, "follower")
+	resign := r.lead(t, r.former)
+	mustTxn(t, r.former, put("k", "kept"))
+	old := backup(t, r.store)
+	mustTxn(t, r.former, put("k", first))
+	mustTxn(t, r.former, put("k", first))
+	if err := catchUp(t, r.follower); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*Replica{r.former, r.follower} {
+		if _, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.idle = r.join(t, r.store, "idle")
+	resign()
+	old.restore(t, r.store)
+	after(r)
+	return r
+}
+
+// continueWith lets another member write the lost revisions again, and one more.
+func continueWith(t *testing.T, value string) func(*replacedTable) {
+	return func(r *replacedTable) {
+		r.next = r.join(t, r.store, "next")
+		r.resign = r.lead(t, r.next)
+		for range 2 {
+			mustTxn(t, r.next, put("k", value))
+		}
+		mustTxn(t, r.next, put("other", value))
+	}
+}
+
+// A member that did not look at the table between a loss and the commits that took the place of
+// the lost ones stops serving, whatever it does next, and records the loss.
+func TestReplacedRevisionsAreDataLoss(t *testing.T) {
+	catchesUp := func(t *testing.T, _ *replacedTable, b *Replica) error { return catchUp(t, b) }
+	leads := func(t *testing.T, r *replacedTable, b *Replica) error {
+		r.resign()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		return b.Lead(ctx, func(int64) { cancel() })
+	}
+	follows := func(t *testing.T, r *replacedTable, b *Replica) error {
+		return b.Verify(t.Context(), r.next.Status().Term, true)
+	}
+	reads := func(t *testing.T, _ *replacedTable, b *Replica) error {
+		_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		return err
+	}
+	for name, act := range map[string]func(t *testing.T, r *replacedTable, b *Replica) error{
+		"reads the log": catchesUp, "leads": leads, "follows a feed": follows, "answers a linearizable read": reads,
+	} {
+		for role, member := range map[string]func(r *replacedTable) *Replica{
+			"former leader":       func(r *replacedTable) *Replica { return r.former },
+			"follower":            func(r *replacedTable) *Replica { return r.follower },
+			"member just started": func(r *replacedTable) *Replica { return r.idle },
+		} {
+			t.Run(role+" "+name, func(t *testing.T) {
+				r := newReplaced(t, "lost", continueWith(t, "replaced"))
+				b := member(r)
+				if err := act(t, r, b); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
+					t.Fatal(err)
+				}
+				awaitLostRow(t, r.store)
+				if err := fence.CheckLost(t.Context(), r.store); !errors.Is(err, fence.ErrDataLost) {
+					t.Errorf("other members see: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A follower, which alone knows of a loss, cannot record it before another leader has written more than was
+// lost. The row it writes then has an effect.
+func TestOutgrownLossIsRecorded(t *testing.T) {
+	for name, act := range map[string]func(b *Replica){
+		"it saw the loss in the fence row": func(b *Replica) { _ = catchUp(t, b) },
+		"it is not a member any longer": func(b *Replica) {
+			b.StopServing(errors.New("replaced"))
+			b.CompareLast(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplaced(t, "lost", func(r *replacedTable) {
+				r.deaf.refuse.Store(math.MaxInt64)
+				act(r.follower)
+				if err := r.follower.Stopped(); !errors.Is(err, fence.ErrDataLost) {
+					t.Fatal(err)
+				}
+				continueWith(t, "replaced")(r)
+			})
+			if l, ok := lostRow(t, r.store); ok || lossRecord(t, r.follower) != "pending" {
+				t.Fatalf("there is %+v, %s", l, lossRecord(t, r.follower))
+			}
+			r.deaf.refuse.Store(0)
+			eventually.True(t, "other members to see it", func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
+			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
+			eventually.True(t, "the follower to be done", func() bool { return r.follower.losses.Fate() == fence.LossWritten })
+			if got := lossRecord(t, r.follower); got != "written" {
+				t.Errorf("the metric says %q", got)
+			}
+		})
+	}
+}
+
+// lossRecord returns the label of sqlbrain_data_lost that is 1, "" if none is.
+func lossRecord(t *testing.T, b *Replica) (record string) {
+	t.Helper()
+	families, err := b.metrics.own.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "sqlbrain_data_lost" && m.Gauge.GetValue() == 1 {
+				record += m.Label[0].GetValue()
+			}
+		}
+	}
+	return record
+}
+
+// A loss that the content of the table does not prove, or refutes.
+func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	becomes := func(b *Replica, want string) {
+		t.Helper()
+		if got := lossRecord(t, b); got != "" {
+			t.Errorf("before: %q", got)
+		}
+		b.losses.Report(fence.ErrDataLost)
+		eventually.True(t, "the record", func() bool { return b.losses.Fate() > fence.LossPending })
+		if got := lossRecord(t, b); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	becomes(r.follower, "refuted")
+	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+		t.Fatal(err)
+	}
+	becomes(r.former, "unproven")
+}
+
+// A node that serves no more for another reason compares what it has seen once the database answers.
+func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		value string
+		lost  bool
+	}{"nothing is lost": {"same", false}, "revisions are replaced": {"replaced", true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplaced(t, "same", continueWith(t, c.value))
+			other := errors.New("replaced")
+			r.follower.StopServing(other)
+			r.follower.CompareLast(t.Context())
+			if err := r.follower.Stopped(); errors.Is(err, fence.ErrDataLost) != c.lost || errors.Is(err, other) == c.lost {
+				t.Error(err)
+			}
+			if c.lost {
+				awaitLostRow(t, r.store)
+			}
+		})
+	}
+}
+
+// A node that knows of a revision that it has not shown, or whose revisions were compacted, cannot tell whether they
+// are those of the table.
+func TestNotAllLossesCanBeCompared(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	if err := r.follower.compare(t.Context()); err != nil {
+		t.Error(err)
+	}
+	newest := r.follower.seen.Token()
+	newest.Sequence, newest.Revision = newest.Sequence+1, newest.Revision+1
+	r.follower.seen.Note(newest)
+	if err := r.follower.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+		t.Error(err)
+	}
+	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.former.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+		t.Error(err)
+	}
+}
+
+// A term counts as compared once a look at the table succeeded, and is compared again if that is asked for.
+func TestTermIsComparedUntilItSucceeds(t *testing.T) {
+	r := newReplaced(t, "lost", continueWith(t, "replaced"))
+	term := r.next.Status().Term
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.follower.Verify(ended, term, false); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := r.follower.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("after a look that failed: %v", err)
+	}
+	r.idle.shown.term.Store(term)
+	if err := r.idle.Verify(t.Context(), term, false); err != nil {
+		t.Errorf("a term that was compared: %v", err)
+	}
+	r.idle.Doubt()
+	if err := r.idle.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("a term of which another leader may have taken the number: %v", err)
+	}
+	if err := r.idle.Verify(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
+		t.Errorf("a term that is to be compared anew: %v", err)
+	}
+}
+
+// If the same was written again, nothing is lost.
+func TestSameRevisionsAreNotDataLoss(t *testing.T) {
+	r := newReplaced(t, "same", continueWith(t, "same"))
+	for _, b := range []*Replica{r.former, r.follower, r.idle} {
+		if err := catchUp(t, b); err != nil {
+			t.Error(err)
+		}
+		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); len(res.Records) != 2 {
+			t.Errorf("%d keys", len(res.Records))
+		}
+	}
+}
+
+// A member whose newest revisions cannot be compared, because they were compacted, discards what
+// it has in memory.
+func TestCompactedRevisionsAreForgotten(t *testing.T) {
+	r := newReplaced(t, "lost", func(r *replacedTable) {
+		continueWith(t, "replaced")(r)
+		if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, b := range []*Replica{r.former, r.follower, r.idle} {
+		if err := catchUp(t, b); err != nil {
+			t.Fatal(err)
+		}
+		res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
+		if got := string(res.Records[0].Value); got != "replaced" {
+			t.Errorf("k is %s", got)
+		}
+	}
+}
+
+// A member that was frozen during the loss and the recovery does not record the loss once more.
+func TestRecoveredLossIsNotRecordedAgain(t *testing.T) {
+	for _, markCompacted := range []bool{true, false} {
+		t.Run(fmt.Sprint("compacted ", markCompacted), func(t *testing.T) {
+			r := newReplaced(t, "lost", func(r *replacedTable) {
+				f, err := repair.Examine(t.Context(), r.store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := f.Plan(10, markCompacted)
+				if err == nil {
+					err = f.Recover(t.Context(), r.store, plan)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				continueWith(t, "recovered")(r)
+			})
+			err := catchUp(t, r.follower)
+			if markCompacted {
+				if err != nil {
+					t.Fatal(err)
+				}
+				res := mustRange(t, r.follower, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
+				if got := string(res.Records[0].Value); got != "recovered" {
+					t.Errorf("k is %s", got)
+				}
+			} else if !errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrDataLost) {
+				t.Error(err)
+			}
+			if _, recorded := lostRow(t, r.store); recorded {
+				t.Error("the loss was recorded again")
+			}
+		})
+	}
+}
+
+// The leader, a follower that reads the log, and one that gets events in another form have the
+// same fingerprints of everything that a transaction can do.
+func TestFingerprintsAgree(t *testing.T) {
+	p := newPair(t, newStore(t))
+	p.lead(0)
+	leader, follower := p.nodes[0], p.nodes[1]
+	if _, err := leader.LeaseGrant(t.Context(), auth.System, 7, 3600); err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range 3 * remembered {
+		txn := &mvcc.Txn{}
+		for k := range 1 + rnd.IntN(3) {
+			key := fmt.Appendf(nil, "%d-%d", k, rnd.IntN(3))
+			op := mvcc.Op{Put: &mvcc.PutRequest{Key: key, Value: fmt.Append(nil, i), Lease: int64(7 * rnd.IntN(2))}}
+			switch rnd.IntN(4) {
+			case 0:
+				op = mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: key}}}
+			case 1:
+				op.Put.Value = nil
+			}
+			txn.Then = append(txn.Then, op)
+		}
+		mustTxn(t, leader, txn)
+		if i%5 == 0 {
+			if err := catchUp(t, follower); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := catchUp(t, follower); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(leader.shown.list()); n != remembered {
+		t.Errorf("%d revisions are remembered", n)
+	}
+	for _, b := range p.nodes {
+		if err := b.Verify(t.Context(), 1, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Events that differ in anything have other fingerprints, and those of a revision do not depend on the others.
+func TestFingerprintsDiffer(t *testing.T) {
+	event := func(change func(*watch.Event)) *watch.Event {
+		e := &watch.Event{Type: watch.Put, PrevRevision: 3, Record: &coder.Record{
+			Key: []byte("key"), Value: []byte("value"), Lease: 4, CreateRevision: 2, ModRevision: 5, Version: 3,
+		}}
+		change(e)
+		return e
+	}
+	seen := make(map[uint64]string)
+	for name, change := range map[string]func(*watch.Event){
+		"none":            func(*watch.Event) {},
+		"deletion":        func(e *watch.Event) { e.Type = watch.Delete },
+		"previous":        func(e *watch.Event) { e.PrevRevision++ },
+		"key":             func(e *watch.Event) { e.Record.Key = []byte("yek") },
+		"value":           func(e *watch.Event) { e.Record.Value = []byte("eulav") },
+		"lease":           func(e *watch.Event) { e.Record.Lease++ },
+		"create revision": func(e *watch.Event) { e.Record.CreateRevision-- },
+		"version":         func(e *watch.Event) { e.Record.Version-- },
+	} {
+		prints := fingerprints([]*watch.Event{event(change)})
+		if len(prints) != 1 || prints[0].revision != 5 {
+			t.Fatalf("%s: %v", name, prints)
+		}
+		if other, known := seen[prints[0].sum]; known {
+			t.Errorf("events that differ in %s and %s have one fingerprint", name, other)
+		}
+		seen[prints[0].sum] = name
+	}
+	first, second := event(func(*watch.Event) {}), event(func(e *watch.Event) { e.Record.ModRevision = 6 })
+	if both, alone := fingerprints([]*watch.Event{first, second}), fingerprints([]*watch.Event{second}); both[1] != alone[0] {
+		t.Errorf("the fingerprint of revision 6 is %v after revision 5, and %v alone", both[1], alone[0])
+	}
+}
+
+func TestNewestRevisionsAreRemembered(t *testing.T) {
+	var s shown
+	for rev := range int64(2 * remembered) {
+		s.add([]*watch.Event{{Record: &coder.Record{ModRevision: rev}}})
+	}
+	prints := s.list()
+	if len(prints) != remembered || prints[0].revision != remembered || prints[remembered-1].revision != 2*remembered-1 {
+		t.Errorf("remembered: %v", prints)
+	}
+}
+
+func TestNewestRevisions(t *testing.T) {
+	var events []*watch.Event
+	for _, rev := range []int64{2, 3, 3, 4, 5, 5} {
+		events = append(events, &watch.Event{Record: &coder.Record{ModRevision: rev}})
+	}
+	for n, want := range map[int][]int64{0: nil, 1: {5, 5}, 3: {3, 3, 4, 5, 5}, 4: {2, 3, 3, 4, 5, 5}, 9: {2, 3, 3, 4, 5, 5}} {
+		var got []int64
+		for _, e := range newest(events, n) {
+			got = append(got, e.Record.ModRevision)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the last %d: %v, want %v", n, got, want)
+		}
+	}
+}

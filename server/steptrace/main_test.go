@@ -1,0 +1,9 @@
+package steptrace
+
+import (
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+)
+
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
