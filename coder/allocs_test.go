@@ -11,7 +11,8 @@ func TestCodingAllocatesOnlyItsResult(t *testing.T) {
 	raw, end := []byte("/registry/pods/kube-system/coredns-5d78c9869d-abcde"), []byte("/registry/pods/kube-system0")
 	record := &Record{Key: raw, Value: bytes.Repeat([]byte{'v'}, 512), CreateRevision: 1, ModRevision: 9, Version: 3}
 	index := Index{ModRevision: 9, PrevRevision: 5, CreateRevision: 1, Version: 3}
-	versionKey, indexKey, version, indexValue := EncodeVersionKey(raw, 9), EncodeIndexKey(raw), EncodeVersion(record), EncodeIndex(index)
+	versionKey, indexKey, version, indexValue := EncodeVersionKey(raw, 9), EncodeIndexKey(raw), EncodeVersion(record),
+		EncodeIndex(index)
 	token := EncodeFenceToken(FenceToken{Sequence: 8, Term: 3, Revision: 77})
 	changes := []Change{{Revision: 9, Key: raw, PrevRevision: 5}, {Revision: 10, Key: raw, PrevRevision: 9}}
 	check := func(err error) {

@@ -157,5 +157,6 @@ func DecodeToken(b []byte) (Token, error) {
 	if len(b) < user || b[0] != formatV1 {
 		return Token{}, malformed(b, "token of %d bytes", len(b))
 	}
-	return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[password:]), Until: int64At(b, until), User: string(b[user:])}, nil
+	return Token{Epoch: int64At(b, 1), Password: binary.BigEndian.Uint64(b[password:]), Until: int64At(b, until),
+		User: string(b[user:])}, nil
 }

@@ -50,7 +50,8 @@ func TestSettingsAndTokensRoundTrip(t *testing.T) {
 			t.Fatalf("%+v came back as %+v, %v", s, got, err)
 		}
 	}
-	for _, tk := range []Token{{}, {User: "root", Epoch: 3, Password: 1 << 63}, {User: "root", Password: 7, Until: 1 << 40}, {Until: 1}} {
+	for _, tk := range []Token{{}, {User: "root", Epoch: 3, Password: 1 << 63},
+		{User: "root", Password: 7, Until: 1 << 40}, {Until: 1}} {
 		if got, err := DecodeToken(EncodeToken(tk)); err != nil || got != tk {
 			t.Fatalf("%+v came back as %+v, %v", tk, got, err)
 		}

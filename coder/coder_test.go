@@ -10,9 +10,11 @@ import (
 // hostile holds the bytes that the coding treats specially, and their neighbours.
 var hostile = [][]byte{
 	{}, {0}, {0, 0}, {0x23}, {0x24}, {0x25}, {0x26}, {0xff}, {0xff, 0xff}, []byte("$"), []byte("%"), []byte("%%"), []byte("%$"),
-	[]byte("a"), []byte("a\x00"), []byte("a$"), []byte("a%"), []byte("a&"), []byte("a/b"), []byte("foo"), []byte("foo\x00"),
+	[]byte("a"), []byte("a\x00"), []byte("a$"), []byte("a%"), []byte("a&"), []byte("a/b"), []byte("foo"),
+	[]byte("foo\x00"),
 	[]byte("foo\x00\x00"), []byte("foo$\x00\x00\x00\x00\x00\x00\x00\x01"), []byte("/registry/pods/default/a"),
-	[]byte("/registry/pods/default/a\x00"), []byte("W\xfb\x80\x8b"), bytes.Repeat([]byte{0}, 16), bytes.Repeat([]byte{0xff}, 16),
+	[]byte("/registry/pods/default/a\x00"), []byte("W\xfb\x80\x8b"), bytes.Repeat([]byte{0}, 16),
+	bytes.Repeat([]byte{0xff}, 16),
 }
 
 func TestKubernetesKeysAreStoredAsKubeBrainPublishedThem(t *testing.T) {
@@ -113,7 +115,8 @@ func FuzzDecodedRowsEncodeToTheSameBytes(f *testing.F) {
 		if _, err := DecodeLog(b); err != nil && !errors.Is(err, ErrMalformed) {
 			t.Fatal(err)
 		}
-		if x, err := DecodeIndex(b); err == nil && b[indexFlagsOffset] <= flagTombstone|flagGap && !bytes.Equal(EncodeIndex(x), b) {
+		if x, err := DecodeIndex(b); err == nil && b[indexFlagsOffset] <= flagTombstone|flagGap &&
+			!bytes.Equal(EncodeIndex(x), b) {
 			t.Fatalf("%x decodes to %+v, which encodes differently", b, x)
 		}
 	})
@@ -141,7 +144,8 @@ func FuzzLog(f *testing.F) {
 			}
 			for _, c := range got {
 				w := changes[i]
-				if c.Revision != w.Revision || c.Sub != w.Sub || !bytes.Equal(c.Key, w.Key) || c.PrevRevision != w.PrevRevision || c.Tombstone != w.Tombstone {
+				if c.Revision != w.Revision || c.Sub != w.Sub || !bytes.Equal(c.Key, w.Key) || c.PrevRevision != w.PrevRevision ||
+					c.Tombstone != w.Tombstone {
 					t.Fatalf("change %d came back as %+v", i, c)
 				}
 				i++
@@ -167,9 +171,11 @@ func TestValuesRoundTrip(t *testing.T) {
 			t.Fatalf("marks of %+v are %d, %d, %v", x, mark, prev, ok)
 		}
 	}
-	r := &Record{Key: []byte("k"), Value: []byte("v\x00"), CreateRevision: 1, ModRevision: 9, Version: 3, Lease: 1 << 60, Sub: 12}
+	r := &Record{Key: []byte("k"), Value: []byte("v\x00"), CreateRevision: 1, ModRevision: 9, Version: 3, Lease: 1 << 60,
+		Sub: 12}
 	got, err := DecodeVersion(r.Key, 9, EncodeVersion(r))
-	if err != nil || !bytes.Equal(got.Value, r.Value) || got.CreateRevision != 1 || got.Version != 3 || got.Lease != r.Lease || got.Sub != 12 || got.Tombstone {
+	if err != nil || !bytes.Equal(got.Value, r.Value) || got.CreateRevision != 1 || got.Version != 3 ||
+		got.Lease != r.Lease || got.Sub != 12 || got.Tombstone {
 		t.Fatalf("%+v came back as %+v, %v", r, got, err)
 	}
 	c := FenceToken{Sequence: 8, Term: 3, Revision: 77, Attempt: 1}
@@ -204,7 +210,8 @@ func TestOnlyRowsChangedInPlaceAreMarked(t *testing.T) {
 	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), FenceKey(), LockKey()}
 	plain := [][]byte{
 		EncodeVersionKey([]byte("a"), 1), EncodeLogKey(1<<32, 1), EncodeLeaseKey(math.MinInt64), EncodeLeaseKey(1),
-		EncodeAttachmentKey(math.MinInt64, nil), EncodeAttachmentKey(1, bytes.Repeat([]byte{0}, 9)), CompactKey(), EncodeAlarmKey(1, 0),
+		EncodeAttachmentKey(math.MinInt64, nil), EncodeAttachmentKey(1, bytes.Repeat([]byte{0}, 9)), CompactKey(),
+		EncodeAlarmKey(1, 0),
 	}
 	for _, k := range marked {
 		if !IsMarkedKey(k) {
@@ -246,7 +253,8 @@ func TestLogAndLeaseBounds(t *testing.T) {
 		if !inside(lo, hi, EncodeAttachmentKey(id, []byte{0xff})) || !inside(lo, hi, EncodeAttachmentKey(id, nil)) {
 			t.Errorf("attachment bounds of %d miss its own", id)
 		}
-		if id != math.MaxInt64 && inside(lo, hi, EncodeAttachmentKey(id+1, nil)) || id != math.MinInt64 && inside(lo, hi, EncodeAttachmentKey(id-1, []byte{0xff})) {
+		if id != math.MaxInt64 && inside(lo, hi, EncodeAttachmentKey(id+1, nil)) || id != math.MinInt64 &&
+			inside(lo, hi, EncodeAttachmentKey(id-1, []byte{0xff})) {
 			t.Errorf("attachment bounds of %d hold a neighbour's", id)
 		}
 	}

@@ -32,7 +32,8 @@ func (c *Counts) Keys() (n int64) {
 
 // Add adds net keys to the piece that key lies in, if there is one.
 func (c *Counts) Add(key []byte, net int64) {
-	i, found := slices.BinarySearchFunc(c.Pieces, key, func(p Piece, key []byte) int { return bytes.Compare(p.Start, key) })
+	i, found := slices.BinarySearchFunc(c.Pieces, key,
+		func(p Piece, key []byte) int { return bytes.Compare(p.Start, key) })
 	if !found {
 		i--
 	}
@@ -119,7 +120,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func DecodeCounts(b []byte) (Counts, error) {
 	bad := func() error { return malformed(b, "counts of %d bytes", len(b)) }
 	end := len(b) - countsTail
-	if end < countsHead || len(b) > MaxCountsRow || b[0] != formatV1 || crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
+	if end < countsHead || len(b) > MaxCountsRow || b[0] != formatV1 ||
+		crc32.Checksum(b[:end], castagnoli) != binary.BigEndian.Uint32(b[end:]) {
 		return Counts{}, bad()
 	}
 	c := Counts{Revision: int64At(b, 1)}

@@ -82,13 +82,15 @@ func TestCountsRowIsBounded(t *testing.T) {
 	row := EncodeCounts(Counts{Pieces: append([]Piece{long}, c.Pieces...)})
 	got, err := DecodeCounts(row)
 	n := len(got.Pieces)
-	if err != nil || len(row) > MaxCountsRow || len(row) < MaxCountsRow-2000 || !reflect.DeepEqual(got.Pieces, c.Pieces[:n]) {
+	if err != nil || len(row) > MaxCountsRow || len(row) < MaxCountsRow-2000 ||
+		!reflect.DeepEqual(got.Pieces, c.Pieces[:n]) {
 		t.Fatalf("%d bytes with %d pieces, %v", len(row), n, err)
 	}
 }
 
 func TestCountsAddToThePieceOfAKey(t *testing.T) {
-	c := Counts{Pieces: []Piece{{Span{[]byte("b"), []byte("d")}, 2}, {Span{[]byte("d"), []byte("e")}, 2}, {Span{[]byte("g"), nil}, 2}}}
+	c := Counts{Pieces: []Piece{{Span{[]byte("b"), []byte("d")}, 2}, {Span{[]byte("d"), []byte("e")}, 2},
+		{Span{[]byte("g"), nil}, 2}}}
 	for _, key := range []string{"a", "b", "c\xff", "d", "e", "f", "g", "\xff"} {
 		c.Add([]byte(key), 1)
 	}

@@ -12,7 +12,8 @@ import (
 // came checks one decoder's result: an error must be ErrMalformed, and what was decoded
 // must be decoded again from what it encodes to. exact says that b, too, must be what it
 // encodes to: that b has no bits that this version does not know.
-func came[T any](t *testing.T, kind string, b []byte, got T, err error, encode func(T) []byte, decode func([]byte) (T, error), exact bool) {
+func came[T any](t *testing.T, kind string, b []byte, got T, err error, encode func(T) []byte,
+	decode func([]byte) (T, error), exact bool) {
 	t.Helper()
 	if err != nil {
 		if !errors.Is(err, ErrMalformed) {
@@ -33,8 +34,10 @@ func came[T any](t *testing.T, kind string, b []byte, got T, err error, encode f
 func FuzzDecodeKeys(f *testing.F) {
 	for _, seed := range [][]byte{
 		{}, []byte(magicIndex), EncodeIndexKey([]byte("a%$\x00\xff")), EncodeVersionKey([]byte("a"), -1), EncodeLogKey(7, 2), EncodeLeaseKey(-1),
-		EncodeAttachmentKey(5, []byte("k\x00")), EncodeAuthKey(AuthUser, "root"), EncodeAuthKey(AuthRole, "\xff$"), EncodeTokenKey(HashToken("t")),
-		EncodeAlarmKey(1, 2), EncodeMemberKey("n"), FenceKey(), AuthSettingsKey(), []byte(magicAuth + "u%"), []byte(magicAttach + "12345678%$"),
+		EncodeAttachmentKey(5, []byte("k\x00")), EncodeAuthKey(AuthUser, "root"), EncodeAuthKey(AuthRole, "\xff$"),
+		EncodeTokenKey(HashToken("t")),
+		EncodeAlarmKey(1, 2), EncodeMemberKey("n"), FenceKey(), AuthSettingsKey(), []byte(magicAuth + "u%"),
+		[]byte(magicAttach + "12345678%$"),
 	} {
 		f.Add(seed)
 	}
@@ -63,16 +66,24 @@ func FuzzDecodeKeys(f *testing.F) {
 			got, err := decode(b)
 			came(t, kind, b, got, err, encode, decode, true)
 		}
-		check("index key", func(b []byte) (any, error) { return DecodeIndexKey(b) }, func(v any) []byte { return EncodeIndexKey(v.([]byte)) })
-		check("version key", func(b []byte) (any, error) { raw, rev, err := DecodeVersionKey(b); return version{raw, rev}, err },
+		check("index key", func(b []byte) (any, error) { return DecodeIndexKey(b) },
+			func(v any) []byte { return EncodeIndexKey(v.([]byte)) })
+		check("version key", func(b []byte) (any, error) {
+			raw, rev, err := DecodeVersionKey(b)
+			return version{raw, rev}, err
+		},
 			func(v any) []byte { x := v.(version); return EncodeVersionKey(x.raw, x.rev) })
 		check("log key", func(b []byte) (any, error) { rev, part, err := DecodeLogKey(b); return log{rev, part}, err },
 			func(v any) []byte { x := v.(log); return EncodeLogKey(x.rev, x.part) })
-		check("attachment key", func(b []byte) (any, error) { id, raw, err := DecodeAttachmentKey(b); return attachment{id, raw}, err },
+		check("attachment key", func(b []byte) (any, error) {
+			id, raw, err := DecodeAttachmentKey(b)
+			return attachment{id, raw}, err
+		},
 			func(v any) []byte { x := v.(attachment); return EncodeAttachmentKey(x.id, x.raw) })
 		check("auth key", func(b []byte) (any, error) { kind, name, err := DecodeAuthKey(b); return auth{kind, name}, err },
 			func(v any) []byte { x := v.(auth); return EncodeAuthKey(x.kind, x.name) })
-		check("token key", func(b []byte) (any, error) { return DecodeTokenKey(b) }, func(v any) []byte { return EncodeTokenKey(v.(TokenHash)) })
+		check("token key", func(b []byte) (any, error) { return DecodeTokenKey(b) },
+			func(v any) []byte { return EncodeTokenKey(v.(TokenHash)) })
 		check("alarm key", func(b []byte) (any, error) { member, a, err := DecodeAlarmKey(b); return alarm{member, a}, err },
 			func(v any) []byte { x := v.(alarm); return EncodeAlarmKey(x.member, x.alarm) })
 		_ = IsMarkedKey(b) // must not panic
@@ -83,9 +94,12 @@ func FuzzDecodeKeys(f *testing.F) {
 func FuzzDecodeValues(f *testing.F) {
 	for _, seed := range [][]byte{
 		{}, {formatV1}, EncodeIndex(Index{ModRevision: 5, PrevRevision: 3, Gap: true}), EncodeVersion(&Record{Value: []byte("v"), CreateRevision: -1, Sub: -2, Tombstone: true}),
-		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0], EncodeLease(Lease{TTL: 9, Policy: true}),
-		EncodeFenceToken(FenceToken{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")), EncodeInt64(-7),
-		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
+		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0],
+		EncodeLease(Lease{TTL: 9, Policy: true}),
+		EncodeFenceToken(FenceToken{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, []byte("{}")),
+		EncodeInt64(-7),
+		EncodeAuthSettings(AuthSettings{Version: 1, Enabled: true}), EncodeToken(Token{User: "u\xff", Epoch: 1}),
+		EncodeToken(Token{User: "u", Until: 1}), EncodeAuthValue([]byte("x")), Empty(),
 		EncodeCounts(someCounts), EncodeCounts(Counts{}), EncodeJob(someJob), EncodeJob(Job{Kind: JobRevert}),
 	} {
 		f.Add(seed)
@@ -116,7 +130,8 @@ func FuzzDecodeValues(f *testing.F) {
 		c, err := DecodeFenceToken(b)
 		lost, lerr := DecodeLost(b)
 		came(t, "lost", b, lost, lerr, EncodeLost, DecodeLost, true)
-		came(t, "token", b, c, err, EncodeFenceToken, DecodeFenceToken, err == nil && int64At(b, prevMarkOffset) == c.Sequence-1)
+		came(t, "token", b, c, err, EncodeFenceToken, DecodeFenceToken, err == nil &&
+			int64At(b, prevMarkOffset) == c.Sequence-1)
 
 		type lock struct {
 			sequence int64
@@ -148,7 +163,8 @@ func FuzzDecodeValues(f *testing.F) {
 		came(t, "auth value", b, content, err, EncodeAuthValue, DecodeAuthValue, true)
 
 		mark, prev, ok := Marks(b)
-		if ok != (len(b) >= markedLen) || ok && (mark != int64(binary.BigEndian.Uint64(b[1:])) || prev != int64(binary.BigEndian.Uint64(b[9:]))) {
+		if ok != (len(b) >= markedLen) || ok && (mark != int64(binary.BigEndian.Uint64(b[1:])) ||
+			prev != int64(binary.BigEndian.Uint64(b[9:]))) {
 			t.Fatalf("marks of %x: %d, %d, %v", b, mark, prev, ok)
 		}
 	})

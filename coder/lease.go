@@ -52,7 +52,8 @@ func DecodeLease(internal, b []byte) (Lease, error) {
 		return Lease{}, malformed(b, "lease row %x", internal)
 	}
 	return Lease{
-		ID: leaseIDAt(internal), Policy: b[1]&flagPolicy != 0, Revoking: b[1]&flagRevoking != 0, TTL: int64At(b, 2), Remaining: int64At(b, 10),
+		ID: leaseIDAt(internal), Policy: b[1]&flagPolicy != 0, Revoking: b[1]&flagRevoking != 0, TTL: int64At(b, 2),
+		Remaining: int64At(b, 10),
 	}, nil
 }
 

@@ -9,10 +9,11 @@ import (
 // Change is one key's change as a log row holds it. The value is in the version
 // row (Key, Revision).
 type Change struct {
-	Revision     int64
-	Sub          int32
-	Key          []byte
-	PrevRevision int64 // revision of the version this one replaced, 0 if there was none or it was a tombstone already removed
+	Revision int64
+	Sub      int32
+	Key      []byte
+	// revision of the version this one replaced, 0 if there was none or it was a tombstone already removed
+	PrevRevision int64
 	Tombstone    bool
 }
 

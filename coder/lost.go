@@ -28,5 +28,6 @@ func DecodeLost(b []byte) (Lost, error) {
 	if len(b) != lostLen || b[0] != formatV1 {
 		return Lost{}, malformed(b, "lost row %x", b)
 	}
-	return Lost{Sequence: int64At(b, 1), Term: int64At(b, 9), Revision: int64At(b, 17), Member: uint64(int64At(b, 25)), At: int64At(b, 33)}, nil
+	return Lost{Sequence: int64At(b, 1), Term: int64At(b, 9), Revision: int64At(b, 17), Member: uint64(int64At(b, 25)),
+		At: int64At(b, 33)}, nil
 }

@@ -58,7 +58,8 @@ func TestBadSettings(t *testing.T) {
 	dir := t.TempDir()
 	sqlite := "--datastore=sqlite://" + filepath.Join(dir, "data.db")
 	text := filepath.Join(dir, "text")
-	require.NoError(t, os.WriteFile(text, []byte("this is neither a database nor a certificate, but a text of some length\n"), 0o600))
+	require.NoError(t, os.WriteFile(text, []byte(
+		"this is neither a database nor a certificate, but a text of some length\n"), 0o600))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, taken.Close()) })
@@ -164,7 +165,8 @@ func badDatabases(t *testing.T, p enginetest.Product) {
 		refuses(t, []string{"denied", "reader"}, "--datastore", asUser(t, at("sqlbrain"), "reader", secret), listenFlag(t))
 	})
 	t.Run("a table of another program", func(t *testing.T) {
-		enginetest.Exec(t, at("others"), "CREATE TABLE object (id INT PRIMARY KEY, name TEXT)", "INSERT INTO object VALUES (1, 'keep me')")
+		enginetest.Exec(t, at("others"), "CREATE TABLE object (id INT PRIMARY KEY, name TEXT)",
+			"INSERT INTO object VALUES (1, 'keep me')")
 		refuses(t, []string{"object"}, "--datastore", asUser(t, at("others"), "owner", secret), listenFlag(t))
 		enginetest.Exec(t, at("others"), "UPDATE object SET name = 'kept' WHERE id = 1 AND name = 'keep me'")
 	})

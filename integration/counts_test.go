@@ -39,7 +39,8 @@ func TestFirstCountAfterStart(t *testing.T) {
 		node := harness.StartNode(t, e)
 		count := func(opts ...clientv3.OpOption) int64 {
 			t.Helper()
-			got, err := node.Client().Get(t.Context(), "/counted/", append(opts, clientv3.WithPrefix(), clientv3.WithCountOnly())...)
+			got, err := node.Client().Get(t.Context(), "/counted/",
+				append(opts, clientv3.WithPrefix(), clientv3.WithCountOnly())...)
 			require.NoError(t, err)
 			return got.Count
 		}

@@ -37,7 +37,8 @@ func TestFlagsOfEtcdAreKnown(t *testing.T) {
 		require.NotZero(t, out.Code, name)
 		require.Contains(t, out.Stderr, "--"+name+" is a flag of etcd that sqlbrain does not have: ", name)
 		_, advice, _ := strings.Cut(out.Stderr, "does not have: ")
-		for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(strings.ReplaceAll(advice, "serve --help", ""), -1) {
+		for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(strings.ReplaceAll(advice,
+			"serve --help", ""), -1) {
 			require.Contains(t, own, m[1], "advice for --%s", name)
 		}
 	}

@@ -31,7 +31,8 @@ func TestFlagsOfKineAreKnown(t *testing.T) {
 	require.NoError(t, err)
 	source, err := os.ReadFile(filepath.Join(dir, "pkg", "app", "app.go"))
 	require.NoError(t, err)
-	flags := regexp.MustCompile(`(?s)Name:\s+"([a-z0-9-]+)",.*?EnvVars:\s+\[\]string\{([^}]*)\}`).FindAllStringSubmatch(string(source), -1)
+	flags := regexp.MustCompile(`(?s)Name:\s+"([a-z0-9-]+)",.*?EnvVars:\s+\[\]string\{([^}]*)\}`).FindAllStringSubmatch(
+		string(source), -1)
 	require.Greater(t, len(flags), 35)
 	help := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "kine", "--help")
 	require.Zero(t, help.Code, help.Stderr)
@@ -90,12 +91,14 @@ func (k kamaji) replica() (*harness.Process, string) {
 // etcdctl runs etcdctl, and returns what it prints.
 func (k kamaji) etcdctl(endpoint string, args ...string) string {
 	k.t.Helper()
-	out := harness.Run(k.t, eventually.Patience, "", harness.Etcdctl(k.t), append([]string{"--endpoints", endpoint, "--command-timeout=1m"}, args...)...)
+	out := harness.Run(k.t, eventually.Patience, "", harness.Etcdctl(k.t),
+		append([]string{"--endpoints", endpoint, "--command-timeout=1m"}, args...)...)
 	require.Zero(k.t, out.Code, out.Stderr)
 	return strings.TrimSpace(out.Stdout)
 }
 
-// TestReplicasOfKamajiAreACluster: two processes share a database, serve writes alike, and each continues without the other.
+// TestReplicasOfKamajiAreACluster: two processes share a database, serve writes alike, and each continues without the
+// other.
 func TestReplicasOfKamajiAreACluster(t *testing.T) {
 	k := startKamaji(t)
 	first, one := k.replica()
@@ -122,7 +125,9 @@ func TestReplicasOfKamajiAreACluster(t *testing.T) {
 func writeAuthority(t *testing.T, dir string) {
 	t.Helper()
 	write := func(name, kind string, der []byte) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644)) // the directory is the server's alone
+		// the directory is the server's alone
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
+			pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644))
 	}
 	key := func() *ecdsa.PrivateKey {
 		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -131,14 +136,16 @@ func writeAuthority(t *testing.T, dir string) {
 	}
 	authorityKey, serverKey := key(), key()
 	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Unix(0, 0),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &authorityKey.PublicKey, authorityKey)
 	require.NoError(t, err)
 	write("ca.crt", "CERTIFICATE", der)
 	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: time.Unix(0, 0),
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

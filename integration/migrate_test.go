@@ -19,7 +19,8 @@ func TestStockMigrateTool(t *testing.T) {
 	harness.NeedsDatabase(t)
 	raw := enginetest.Database(t)
 	tool := filepath.Join(t.TempDir(), "migrate")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "mysql", "-o", tool, "github.com/golang-migrate/migrate/v4/cmd/migrate")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "mysql", "-o", tool,
+		"github.com/golang-migrate/migrate/v4/cmd/migrate")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 

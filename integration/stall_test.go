@@ -61,7 +61,8 @@ func fill(t *testing.T, c *clientv3.Client, prefix string, keys int, lease clien
 				}
 				var ops []clientv3.Op
 				for i := first; i < min(first+perTxn, keys); i++ {
-					ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, i), "some value of a key", clientv3.WithLease(lease)))
+					ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, i), "some value of a key",
+						clientv3.WithLease(lease)))
 				}
 				if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 					errs <- err
@@ -209,7 +210,8 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		awaitKeys(t, c, "leased/", 0)
 		took := time.Since(began)
 		longest := p.end(t)
-		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(t), took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
+		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(t),
+			took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
 		requireShort(t, longest, took, etcd)
 	})
 }
@@ -227,7 +229,8 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 			func() error { _, err := c.UserGrantRole(t.Context(), "root", "root"); return err },
 			func() error { _, err := c.RoleAdd(t.Context(), "writer"); return err },
 			func() error {
-				_, err := c.RoleGrantPermission(t.Context(), "writer", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+				_, err := c.RoleGrantPermission(t.Context(), "writer", "\x00", "\x00",
+					clientv3.PermissionType(clientv3.PermReadWrite))
 				return err
 			},
 			func() error { _, err := c.UserAdd(t.Context(), "user", "secret"); return err },
@@ -237,7 +240,8 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 			require.NoError(t, run())
 		}
 		user := func() *clientv3.Client {
-			uc, err := clientv3.New(clientv3.Config{Endpoints: []string{node.Endpoint()}, Username: "user", Password: "secret", DialTimeout: eventually.Patience})
+			uc, err := clientv3.New(clientv3.Config{Endpoints: []string{node.Endpoint()}, Username: "user", Password: "secret",
+				DialTimeout: eventually.Patience})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = uc.Close() })
 			return uc
@@ -267,7 +271,8 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 			puts++
 		}
 		require.NoError(t, <-done)
-		t.Logf("%d puts with the lease, the longest took %s; the longest of others %s", puts, longestOwn.Round(time.Millisecond), longest.Round(time.Millisecond))
+		t.Logf("%d puts with the lease, the longest took %s; the longest of others %s", puts,
+			longestOwn.Round(time.Millisecond), longest.Round(time.Millisecond))
 		requireShort(t, longest, 0, etcd)
 	})
 }

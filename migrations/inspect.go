@@ -50,7 +50,8 @@ func (st *state) foreign() error {
 		return fmt.Errorf("%w: it has a table %s, but no table %s: %s, or, if sqlbrain made the table, grant the user SELECT on %[3]s",
 			ErrForeignTable, objectTable, versionsTable, hint)
 	case len(st.versions) > 0 && !named(st.versions, "version", "dirty"):
-		return fmt.Errorf("%w: the columns of its table %s are not golang-migrate's: %s", ErrForeignTable, versionsTable, hint)
+		return fmt.Errorf("%w: the columns of its table %s are not golang-migrate's: %s", ErrForeignTable,
+			versionsTable, hint)
 	case len(st.object) > 0 && !st.dialect.isObject(st.object):
 		return fmt.Errorf("%w: the columns of its table %s are not sqlbrain's: %s", ErrForeignTable, objectTable, hint)
 	case st.applied() && len(st.object) == 0:

@@ -28,7 +28,8 @@ import (
 // golang-migrate leaves the goroutine that reads a file behind if the version
 // cannot be recorded before the file is run. A process that cannot migrate ends.
 func TestMain(m *testing.M) {
-	eventually.NoLeaks(enginetest.Main(m), goleak.IgnoreAnyFunction("github.com/golang-migrate/migrate/v4.(*Migration).Buffer"))
+	eventually.NoLeaks(enginetest.Main(m), goleak.IgnoreAnyFunction(
+		"github.com/golang-migrate/migrate/v4.(*Migration).Buffer"))
 }
 
 // target is one empty database.
@@ -149,7 +150,8 @@ func TestMySQLTableIsStoredAsAgreed(t *testing.T) {
 		g.up(t, db)
 		var name, ddl string
 		require.NoError(t, db.QueryRow("SHOW CREATE TABLE object").Scan(&name, &ddl))
-		for _, part := range []string{"ENGINE=InnoDB", "ROW_FORMAT=DYNAMIC", "CHARSET=binary", "varbinary(3072) NOT NULL", "mediumblob NOT NULL", "PRIMARY KEY (`internal_key`)"} {
+		for _, part := range []string{"ENGINE=InnoDB", "ROW_FORMAT=DYNAMIC", "CHARSET=binary", "varbinary(3072) NOT NULL",
+			"mediumblob NOT NULL", "PRIMARY KEY (`internal_key`)"} {
 			require.Contains(t, ddl, part)
 		}
 	})

@@ -104,7 +104,8 @@ func TestGHSA3wh4j44wpg92RevokedCertificatesAreRefusedByGRPC(t *testing.T) {
 			if gateway {
 				tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
 				defer tr.CloseIdleConnections()
-				resp, err := (&http.Client{Transport: tr}).Post(s.ClientURLs()[0]+"/v3/kv/range", "application/json", strings.NewReader(`{"key":"aw=="}`))
+				resp, err := (&http.Client{Transport: tr}).Post(s.ClientURLs()[0]+"/v3/kv/range", "application/json",
+					strings.NewReader(`{"key":"aw=="}`))
 				if err == nil {
 					require.NoError(t, resp.Body.Close())
 				}
@@ -205,7 +206,8 @@ func TestGHSAx35m3gp44fh5PutsOfTransactionsNeedPermissionForWhatTheyReadAndAttac
 		"previous value of a put": clientv3.OpPut("write", "w", clientv3.WithPrevKV()), "lease": clientv3.OpPut("write", "w", clientv3.WithLease(lease.ID)),
 		"previous values of a delete": clientv3.OpDelete("write", clientv3.WithPrevKV()),
 	} {
-		for _, op := range []clientv3.Op{op, clientv3.OpTxn(nil, []clientv3.Op{op}, nil), clientv3.OpTxn(nil, nil, []clientv3.Op{op})} {
+		for _, op := range []clientv3.Op{op, clientv3.OpTxn(nil, []clientv3.Op{op}, nil),
+			clientv3.OpTxn(nil, nil, []clientv3.Op{op})} {
 			_, err := bob.Txn(ctx).Then(op).Commit()
 			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
 		}
@@ -241,7 +243,8 @@ func TestGHSAvjg693fvqv64LoginsOfUsersWithoutAPasswordAreLoggedAsSuch(t *testing
 	_, err := root.UserAddWithOptions(ctx, "certified", "", &clientv3.UserAddOptions{NoPassword: true})
 	require.NoError(t, err)
 	for _, password := range []string{"", "guess"} {
-		_, err = pb.NewAuthClient(dial(t, s)).Authenticate(ctx, &pb.AuthenticateRequest{Name: "certified", Password: password})
+		_, err = pb.NewAuthClient(dial(t, s)).Authenticate(ctx,
+			&pb.AuthenticateRequest{Name: "certified", Password: password})
 		require.ErrorContains(t, err, "password was given for no password user")
 	}
 	require.Contains(t, log.String(), "no password user")
@@ -272,7 +275,8 @@ func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
 	c, ctx := newClient(t, s), testContext(t)
 	value := strings.Repeat("v", 600<<10)
 	one, two := clientv3.OpPut("a", value), clientv3.OpPut("b", value)
-	_, err := c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{one, clientv3.OpTxn(nil, []clientv3.Op{two}, nil)}, nil)).Commit()
+	_, err := c.Txn(ctx).Then(clientv3.OpTxn(nil, []clientv3.Op{one, clientv3.OpTxn(nil, []clientv3.Op{two}, nil)},
+		nil)).Commit()
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	got, err := c.Get(ctx, "a")
 	require.NoError(t, err)
@@ -283,8 +287,10 @@ func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
 func TestEtcd22147RequestsOfMembersAreBounded(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44})
 	conn := peerClient(t, 44, peerURLs(s)).Conn()
-	_, err := pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes+etcd.MessageOverhead)})
+	_, err := pb.NewKVClient(conn).Put(testContext(t),
+		&pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes+etcd.MessageOverhead)})
 	requireStatus(t, err, codes.ResourceExhausted, "larger than max")
-	_, err = pb.NewKVClient(conn).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes/2)})
+	_, err = pb.NewKVClient(conn).Put(testContext(t),
+		&pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes/2)})
 	require.EqualError(t, err, rpctypes.ErrGRPCNotLeader.Error(), "it reaches the handler")
 }

@@ -89,7 +89,8 @@ func (r *requester) encode(m proto.Message) *[]byte {
 }
 
 func (r *requester) send(method string, request *[]byte) {
-	if err := r.conn.Invoke(r.b.Context(), "/etcdserverpb."+method, request, nil, grpc.ForceCodecV2(encoded{})); err != nil {
+	if err := r.conn.Invoke(r.b.Context(), "/etcdserverpb."+method, request, nil,
+		grpc.ForceCodecV2(encoded{})); err != nil {
 		r.b.Fatal(err)
 	}
 }
@@ -126,7 +127,8 @@ func (r *requester) run(method string, request func(i int) proto.Message, after 
 // watch opens a watch of all keys and returns what gets a value for each message.
 func (r *requester) watch() <-chan struct{} {
 	b := r.b
-	stream, err := r.conn.NewStream(b.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/etcdserverpb.Watch/Watch", grpc.ForceCodecV2(encoded{}))
+	stream, err := r.conn.NewStream(b.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/etcdserverpb.Watch/Watch", grpc.ForceCodecV2(encoded{}))
 	require.NoError(b, err)
 	require.NoError(b, stream.SendMsg(r.encode(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte("/registry/"), RangeEnd: []byte("/registry0")},

@@ -64,7 +64,8 @@ type auditLine struct {
 func summary(lines []auditLine) (out []string) {
 	for _, l := range lines {
 		target, _ := json.Marshal(l.Target)
-		out = append(out, strings.Join([]string{l.Event, l.Method[strings.LastIndex(l.Method, "/")+1:], l.User, l.Code, string(target)}, " "))
+		out = append(out, strings.Join([]string{l.Event, l.Method[strings.LastIndex(l.Method, "/")+1:], l.User, l.Code,
+			string(target)}, " "))
 	}
 	return out
 }
@@ -96,14 +97,17 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	do(ann.Put(ctx, "a/x", "S3cr3tValue"))
 	refused(ann.Get(ctx, "b/\x00", clientv3.WithPrefix()))
 	refused(ann.Delete(ctx, "b"))
-	refused(ann.Txn(ctx).If(clientv3.Compare(clientv3.Value("a/"), "=", "S3cr3tValue")).Then(clientv3.OpPut("b", "S3cr3tValue")).Commit())
+	refused(ann.Txn(ctx).If(clientv3.Compare(clientv3.Value("a/"), "=", "S3cr3tValue")).Then(
+		clientv3.OpPut("b", "S3cr3tValue")).Commit())
 	refused(ann.UserAdd(ctx, "eve", password))
-	ranged, err := pb.NewKVClient(ann.ActiveConnection()).RangeStream(ctx, &pb.RangeRequest{Key: []byte("b"), RangeEnd: []byte("c")})
+	ranged, err := pb.NewKVClient(ann.ActiveConnection()).RangeStream(ctx,
+		&pb.RangeRequest{Key: []byte("b"), RangeEnd: []byte("c")})
 	require.NoError(t, err)
 	refused(ranged.Recv())
 	watched := <-ann.Watch(ctx, "b")
 	require.Error(t, watched.Err())
-	_, err = v3lockpb.NewLockClient(ann.ActiveConnection()).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b")}) // made of others' calls
+	// made of others' calls
+	_, err = v3lockpb.NewLockClient(ann.ActiveConnection()).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b")})
 	require.Error(t, err)
 	do(root.UserChangePassword(ctx, "ann", password))
 	root = clientOf(t, s, "root", password)
@@ -125,7 +129,8 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	do(root.AuthDisable(ctx))
 
 	streams := map[string]bool{
-		pb.Watch_Watch_FullMethodName: true, pb.KV_RangeStream_FullMethodName: true, pb.Maintenance_Snapshot_FullMethodName: true,
+		pb.Watch_Watch_FullMethodName: true, pb.KV_RangeStream_FullMethodName: true,
+		pb.Maintenance_Snapshot_FullMethodName: true,
 	}
 	got := lines()
 	require.Equal(t, []string{
@@ -182,9 +187,11 @@ func TestForwardedCallsAreAuditedOnceWithTheClient(t *testing.T) {
 	})
 	p.router.lead(leadership{conn: peerClient(t, leaderID, peerURLs(leader)).Conn()})
 	p.leader.onTxn = func(context.Context) error { return rpctypes.ErrGRPCPermissionDenied }
-	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-request-id", "forged", "x-forwarded-for", "203.0.113.9")
+	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-request-id", "forged", "x-forwarded-for",
+		"203.0.113.9")
 
-	_, err := pb.NewMaintenanceClient(p.conn).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE, MemberID: 9})
+	_, err := pb.NewMaintenanceClient(p.conn).Alarm(ctx,
+		&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE, MemberID: 9})
 	require.NoError(t, err)
 	_, err = pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
 	require.Error(t, err)

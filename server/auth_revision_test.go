@@ -58,7 +58,8 @@ func askEverything(t *testing.T, s *Server, conn *grpc.ClientConn, ctx context.C
 				err = conn.Invoke(ctx, name, req, resp)
 			} else {
 				ctx, cancel := context.WithCancel(ctx)
-				stream, serr := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: m.IsServerStream, ClientStreams: m.IsClientStream}, name)
+				stream, serr := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: m.IsServerStream,
+					ClientStreams: m.IsClientStream}, name)
 				require.NoError(t, serr, name)
 				require.NoError(t, stream.SendMsg(req))
 				if !m.IsClientStream {
@@ -130,10 +131,12 @@ func TestATokenOfAChangedPasswordIsRefusedByEveryCall(t *testing.T) {
 				return string(answer)
 			}
 			bearer := http.Header{"Authorization": {"Bearer " + token}}
-			for _, path := range []string{"/v3/maintenance/alarm", "/v3/cluster/member/list", "/v3/auth/user/list", "/v3/maintenance/snapshot"} {
+			for _, path := range []string{"/v3/maintenance/alarm", "/v3/cluster/member/list", "/v3/auth/user/list",
+				"/v3/maintenance/snapshot"} {
 				require.Contains(t, do(http.MethodPost, path, "{}", bearer), text, path)
 			}
-			cookie := http.Header{"Cookie": {"sqlbrain-console=" + base64.RawURLEncoding.EncodeToString([]byte("root")) + ":" + token}}
+			cookie := http.Header{"Cookie": {"sqlbrain-console=" + base64.RawURLEncoding.EncodeToString([]byte("root")) +
+				":" + token}}
 			for _, path := range []string{"/ui/api/keys", "/ui/api/access", "/ui/api/status"} {
 				require.Contains(t, do(http.MethodGet, path, "", cookie), text, path)
 			}

@@ -50,7 +50,8 @@ func addUsers(t *testing.T, c clientv3.Auth) {
 
 func clientOf(t *testing.T, s *Server, user, password string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Username: user, Password: password, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Username: user, Password: password,
+		Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
@@ -59,7 +60,8 @@ func clientOf(t *testing.T, s *Server, user, password string) *clientv3.Client {
 // tokenFor returns a token, and a context that brings it.
 func tokenFor(t *testing.T, conn *grpc.ClientConn, user, password string) (string, context.Context) {
 	t.Helper()
-	resp, err := pb.NewAuthClient(conn).Authenticate(testContext(t), &pb.AuthenticateRequest{Name: user, Password: password})
+	resp, err := pb.NewAuthClient(conn).Authenticate(testContext(t),
+		&pb.AuthenticateRequest{Name: user, Password: password})
 	require.NoError(t, err)
 	require.NotZero(t, resp.Header.Revision)
 	return resp.Token, metadata.AppendToOutgoingContext(testContext(t), rpctypes.TokenFieldNameGRPC, resp.Token)
@@ -251,10 +253,12 @@ func TestTheNameInACertificate(t *testing.T) {
 	pair, err = tls.X509KeyPair(ca.Issue(t, ""))
 	require.NoError(t, err)
 	nameless.Certificates = []tls.Certificate{pair}
-	for want, c := range map[string]*tls.Config{"CommonName of client sending a request against gateway": conf, "user name is empty": nameless} {
+	for want, c := range map[string]*tls.Config{"CommonName of client sending a request against gateway": conf,
+		"user name is empty": nameless} {
 		for _, prefix := range []string{"/v3/", "/v3beta/"} {
 			tr := &http.Transport{TLSClientConfig: c}
-			code, body := callURL(t, &http.Client{Transport: tr}, http.MethodPost, s.ClientURLs()[0]+prefix+"kv/put", `{"key":"YS8x"}`)
+			code, body := callURL(t, &http.Client{Transport: tr}, http.MethodPost, s.ClientURLs()[0]+prefix+"kv/put",
+				`{"key":"YS8x"}`)
 			tr.CloseIdleConnections()
 			require.Equal(t, 400, code)
 			require.Contains(t, body, want)
@@ -295,7 +299,8 @@ func TestClientsCannotClaimAnIdentity(t *testing.T) {
 	}
 	require.Contains(t, post("/v3/kv/range", `{"key":"Yg=="}`, ""), "user name is empty")
 	var given struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(post("/v3/auth/authenticate", `{"name":"root","password":"rootpw"}`, "")), &given))
+	require.NoError(t, json.Unmarshal([]byte(post("/v3/auth/authenticate", `{"name":"root","password":"rootpw"}`, "")),
+		&given))
 	require.Contains(t, post("/v3/kv/range", `{"key":"Yg=="}`, given.Token), "header")
 	require.Contains(t, post("/v3/lock/lock", `{"name":"Yg=="}`, given.Token), "key")
 	http.DefaultClient.CloseIdleConnections()
@@ -342,7 +347,8 @@ func TestPermissionIsCheckedBeforePasswordsAreHashed(t *testing.T) {
 	}{{ann, rpctypes.ErrGRPCPermissionDenied}, {testContext(t), rpctypes.ErrGRPCUserEmpty}} {
 		_, err := pb.NewAuthClient(conn).UserAdd(c.ctx, &pb.AuthUserAddRequest{Name: "x", Password: long})
 		requireMessage(t, c.want, err)
-		_, err = pb.NewAuthClient(conn).UserChangePassword(c.ctx, &pb.AuthUserChangePasswordRequest{Name: "ann", Password: long})
+		_, err = pb.NewAuthClient(conn).UserChangePassword(c.ctx,
+			&pb.AuthUserChangePasswordRequest{Name: "ann", Password: long})
 		requireMessage(t, c.want, err)
 	}
 }
@@ -386,7 +392,8 @@ func TestWrongLoginsDoNotKeepOthersOfTheSameAddressOut(t *testing.T) {
 		conn := dial(t, s)
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_, err := pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: []string{"root", "nobody"}[i%2], Password: "wrong"})
+				_, err := pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: []string{"root", "nobody"}[i%2],
+					Password: "wrong"})
 				if err == nil {
 					t.Error("logged in by a wrong password")
 				}
@@ -400,7 +407,8 @@ func TestWrongLoginsDoNotKeepOthersOfTheSameAddressOut(t *testing.T) {
 	for _, user := range []string{"root", "ann"} {
 		body := fmt.Sprintf(`{"name":%q,"password":%q}`, user, user+"pw")
 		for range 3 {
-			_, err := pb.NewAuthClient(dial(t, s)).Authenticate(testContext(t), &pb.AuthenticateRequest{Name: user, Password: user + "pw"})
+			_, err := pb.NewAuthClient(dial(t, s)).Authenticate(testContext(t),
+				&pb.AuthenticateRequest{Name: user, Password: user + "pw"})
 			require.NoError(t, err, user)
 			for _, path := range []string{"/v3/auth/authenticate", "/ui/api/login"} {
 				resp, err := http.Post(s.ClientURLs()[0]+path, "application/json", strings.NewReader(body))
@@ -422,7 +430,8 @@ func TestFailedLoginsOverHTTPCountForTheClientsAddress(t *testing.T) {
 	})
 	addUsers(t, newClient(t, s))
 	for i, path := range []string{"/v3/auth/authenticate", "/ui/api/login"} {
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+path, strings.NewReader(`{"name":"ann","password":"wrong"}`))
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+path,
+			strings.NewReader(`{"name":"ann","password":"wrong"}`))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-Forwarded-For", "198.51.100.1")

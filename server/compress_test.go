@@ -20,6 +20,7 @@ func TestCompressedRequests(t *testing.T) {
 	got, err := kv.Range(testContext(t), &pb.RangeRequest{Key: key}, grpc.UseCompressor("gzip"))
 	require.NoError(t, err)
 	require.Equal(t, value, got.Kvs[0].Value)
-	_, err = kv.Put(testContext(t), &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("v", 2<<20))}, grpc.UseCompressor("gzip"))
+	_, err = kv.Put(testContext(t), &pb.PutRequest{Key: key, Value: []byte(strings.Repeat("v", 2<<20))},
+		grpc.UseCompressor("gzip"))
 	require.ErrorContains(t, err, "larger than max")
 }

@@ -37,7 +37,8 @@ type watched struct {
 	deletions chan context.Context // of each deletion
 }
 
-func (w watched) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+func (w watched) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest,
+	linearizable bool) (*mvcc.RangeResult, error) {
 	if r.MaxCreateRevision > 0 {
 		w.waits <- struct{}{}
 	}
@@ -87,7 +88,8 @@ func await(t *testing.T, c *clientv3.Client, prefix string, rev int64) *clientv3
 
 // queue asks for the lock for a lease of its own, and returns what comes of it
 // once the call stands in the queue.
-func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client, name string) (key string, answered <-chan error) {
+func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client,
+	name string) (key string, answered <-chan error) {
 	t.Helper()
 	lease, err := c.Grant(testContext(t), 100)
 	require.NoError(t, err)
@@ -161,13 +163,14 @@ func TestElection(t *testing.T) {
 	requireStatus(t, err, codes.Unknown, "etcdserver: requested lease not found")
 }
 
-// Clients that do not read what they observe cost no memory for each change of the leader's key, and get the newest value
-// once they read.
+// Clients that do not read what they observe cost no memory for each change of the leader's key, and get the newest
+// value once they read.
 func TestObserversThatDoNotReadCostBoundedMemory(t *testing.T) {
 	s := startReplica(t)
 	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
 	// The client itself must not take what it does not read.
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(64<<10))
 	require.NoError(t, err)
 	defer conn.Close() //nolint:errcheck // the streams are open
 	observing := epb.NewElectionClient(conn)
@@ -225,7 +228,8 @@ func TestLockCallerLeaves(t *testing.T) {
 	_, first := queue(t, testContext(t), s, c, "l")
 	require.NoError(t, <-first)
 	ctx, leave := context.WithCancel(metadata.AppendToOutgoingContext(testContext(t),
-		rpctypes.TokenFieldNameGRPC, "secret", rpctypes.TokenFieldNameSwagger, "bearer", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader))
+		rpctypes.TokenFieldNameGRPC, "secret", rpctypes.TokenFieldNameSwagger, "bearer", rpctypes.MetadataRequireLeaderKey,
+		rpctypes.MetadataHasLeader))
 	key, second := queue(t, ctx, s, c, "l")
 	now, err := c.Get(testContext(t), "x")
 	require.NoError(t, err)
@@ -263,7 +267,8 @@ func TestLockServerStops(t *testing.T) {
 	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
 	require.NotContains(t, log.String(), "calls were cut")
 	require.NotContains(t, log.String(), "WARN")
-	left, err := n.Range(testContext(t), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("l/"), End: []byte("l0")}}, true)
+	left, err := n.Range(testContext(t), auth.System,
+		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("l/"), End: []byte("l0")}}, true)
 	require.NoError(t, err)
 	require.Len(t, left.Records, 1)
 	require.Equal(t, holder, string(left.Records[0].Key))

@@ -179,7 +179,8 @@ func DefaultConfig() Config {
 const MaxRequestBytes = math.MaxInt32 - etcd.MessageOverhead
 
 func (c Config) versions() status.Versions {
-	return status.Versions{Etcd: EtcdVersion, Cluster: etcd.ClusterVersion, Storage: etcd.StorageVersion, Product: c.Version}
+	return status.Versions{Etcd: EtcdVersion, Cluster: etcd.ClusterVersion, Storage: etcd.StorageVersion,
+		Product: c.Version}
 }
 
 // checked returns c with what nil and empty stand for, or what is wrong with it.

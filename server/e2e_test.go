@@ -164,7 +164,8 @@ func TestWatch(t *testing.T) {
 	c, ctx := newClient(t, startReplica(t)), testContext(t)
 	_, err := c.Put(ctx, "p/a", "1")
 	require.NoError(t, err)
-	events := c.Watch(clientv3.WithRequireLeader(ctx), "p/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(2), clientv3.WithCreatedNotify())
+	events := c.Watch(clientv3.WithRequireLeader(ctx), "p/", clientv3.WithPrefix(), clientv3.WithPrevKV(),
+		clientv3.WithRev(2), clientv3.WithCreatedNotify())
 	require.True(t, (<-events).Created)
 	first := <-events
 	require.Len(t, first.Events, 1)

@@ -39,7 +39,8 @@ func TestAnswersEqualThoseOfEtcd(t *testing.T) {
 		want, wantErr := c(ctx, theirs)
 		got, gotErr := c(ctx, ours)
 		name := fmt.Sprintf("call %d", i)
-		require.Equal(t, status.Code(wantErr).String(), status.Code(gotErr).String(), "%s: etcd %v %v, here %v %v", name, want, wantErr, got, gotErr)
+		require.Equal(t, status.Code(wantErr).String(), status.Code(gotErr).String(), "%s: etcd %v %v, here %v %v", name,
+			want, wantErr, got, gotErr)
 		require.Equal(t, status.Convert(wantErr).Message(), status.Convert(gotErr).Message(), name)
 		require.Equal(t, len(want), len(got), "%s: etcd %v, here %v", name, want, got)
 		for j := range want {
@@ -70,7 +71,8 @@ func maskIDs(m protoreflect.Message) {
 type etcdCall func(context.Context, *grpc.ClientConn) ([]proto.Message, error)
 
 // unary makes a call of one of the generated client's methods.
-func unary[C, Req, Resp any](client func(grpc.ClientConnInterface) C, method func(C, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) etcdCall {
+func unary[C, Req, Resp any](client func(grpc.ClientConnInterface) C,
+	method func(C, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) etcdCall {
 	return func(ctx context.Context, conn *grpc.ClientConn) ([]proto.Message, error) {
 		resp, err := method(client(conn), ctx, req)
 		if err != nil {
@@ -97,75 +99,106 @@ func etcdCalls() []etcdCall {
 		many[i] = putOp(fmt.Sprintf("m%d", i), "")
 	}
 	calls := []etcdCall{
-		rng(&pb.RangeRequest{}), rng(&pb.RangeRequest{Key: key}), rng(&pb.RangeRequest{Key: key, SortOrder: 7}), rng(&pb.RangeRequest{Key: key, Revision: 5}),
+		rng(&pb.RangeRequest{}), rng(&pb.RangeRequest{Key: key}), rng(&pb.RangeRequest{Key: key, SortOrder: 7}),
+		rng(&pb.RangeRequest{Key: key, Revision: 5}),
 		compact(&pb.CompactionRequest{}), compact(&pb.CompactionRequest{}), compact(&pb.CompactionRequest{Revision: 77}),
-		put(&pb.PutRequest{}), put(&pb.PutRequest{Key: key, Lease: 5}), put(&pb.PutRequest{Key: key, IgnoreValue: true}), put(&pb.PutRequest{Key: key, IgnoreLease: true, Lease: 1}),
-		grant(&pb.LeaseGrantRequest{ID: 5, TTL: 9_000_000_001}), grant(&pb.LeaseGrantRequest{ID: 5, TTL: -1}), grant(&pb.LeaseGrantRequest{ID: 5, TTL: 3}),
+		put(&pb.PutRequest{}), put(&pb.PutRequest{Key: key, Lease: 5}), put(&pb.PutRequest{Key: key, IgnoreValue: true}),
+		put(&pb.PutRequest{Key: key, IgnoreLease: true, Lease: 1}),
+		grant(&pb.LeaseGrantRequest{ID: 5, TTL: 9_000_000_001}), grant(&pb.LeaseGrantRequest{ID: 5, TTL: -1}),
+		grant(&pb.LeaseGrantRequest{ID: 5, TTL: 3}),
 		grant(&pb.LeaseGrantRequest{ID: -6, TTL: 1000}),
 		unary(pb.NewLeaseClient, pb.LeaseClient.LeaseRevoke, &pb.LeaseRevokeRequest{ID: 4}),
 		unary(pb.NewLeaseClient, pb.LeaseClient.LeaseTimeToLive, &pb.LeaseTimeToLiveRequest{ID: 4}),
 		unary(pb.NewLeaseClient, pb.LeaseClient.LeaseRevoke, &pb.LeaseRevokeRequest{ID: 5}),
 		unary(pb.NewLeaseClient, pb.LeaseClient.LeaseLeases, &pb.LeaseLeasesRequest{}),
-		put(&pb.PutRequest{Key: key, Value: b("1"), Lease: -6}), put(&pb.PutRequest{Key: key, Value: b("2"), IgnoreLease: true, PrevKv: true}), put(&pb.PutRequest{Key: key, IgnoreValue: true}),
-		rng(&pb.RangeRequest{Key: key}), rng(&pb.RangeRequest{Key: key, Revision: 2}), rng(&pb.RangeRequest{Key: key, Revision: -3}),
-		put(&pb.PutRequest{Key: b("a"), Value: b("z")}), put(&pb.PutRequest{Key: b("b"), Value: b("y")}), put(&pb.PutRequest{Key: b("a\x00"), Value: b("x")}), put(&pb.PutRequest{Key: b("b"), Value: b("w")}),
-		rng(&pb.RangeRequest{Key: b("b"), RangeEnd: b("a")}), rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("\x00"), Limit: 2}),
-		rng(&pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), KeysOnly: true}), rng(&pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), CountOnly: true}),
-		rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), MinModRevision: 6, Limit: 1}), rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), MaxCreateRevision: 5}),
-		txn(&pb.TxnRequest{}), txn(&pb.TxnRequest{Success: many}), txn(&pb.TxnRequest{Success: []*pb.RequestOp{{}}}), txn(&pb.TxnRequest{Compare: []*pb.Compare{{}}}),
+		put(&pb.PutRequest{Key: key, Value: b("1"), Lease: -6}),
+		put(&pb.PutRequest{Key: key, Value: b("2"), IgnoreLease: true, PrevKv: true}),
+		put(&pb.PutRequest{Key: key, IgnoreValue: true}),
+		rng(&pb.RangeRequest{Key: key}), rng(&pb.RangeRequest{Key: key, Revision: 2}),
+		rng(&pb.RangeRequest{Key: key, Revision: -3}),
+		put(&pb.PutRequest{Key: b("a"), Value: b("z")}), put(&pb.PutRequest{Key: b("b"), Value: b("y")}),
+		put(&pb.PutRequest{Key: b("a\x00"), Value: b("x")}), put(&pb.PutRequest{Key: b("b"), Value: b("w")}),
+		rng(&pb.RangeRequest{Key: b("b"), RangeEnd: b("a")}),
+		rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("\x00"), Limit: 2}),
+		rng(&pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), KeysOnly: true}),
+		rng(&pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), CountOnly: true}),
+		rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), MinModRevision: 6, Limit: 1}),
+		rng(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), MaxCreateRevision: 5}),
+		txn(&pb.TxnRequest{}), txn(&pb.TxnRequest{Success: many}), txn(&pb.TxnRequest{Success: []*pb.RequestOp{{}}}),
+		txn(&pb.TxnRequest{Compare: []*pb.Compare{{}}}),
 		txn(&pb.TxnRequest{Success: []*pb.RequestOp{putOp("q", ""), putOp("q", "")}}),
 		txn(&pb.TxnRequest{
-			Compare: []*pb.Compare{{Key: b("a"), RangeEnd: b("c"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_Version{Version: 0}}},
-			Success: []*pb.RequestOp{rangeOp("a", "z"), putOp("a", "n"), rangeOp("a", ""), opDelete(&pb.DeleteRangeRequest{Key: b("b"), PrevKv: true}),
-				opTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("a"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: b("z")}}}, Success: []*pb.RequestOp{rangeOp("b", ""), putOp("c", "1")}})},
+			Compare: []*pb.Compare{{Key: b("a"), RangeEnd: b("c"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER,
+				TargetUnion: &pb.Compare_Version{Version: 0}}},
+			Success: []*pb.RequestOp{rangeOp("a", "z"), putOp("a", "n"), rangeOp("a", ""),
+				opDelete(&pb.DeleteRangeRequest{Key: b("b"), PrevKv: true}),
+				opTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("a"), Target: pb.Compare_VALUE,
+					TargetUnion: &pb.Compare_Value{Value: b("z")}}}, Success: []*pb.RequestOp{rangeOp("b", ""), putOp("c", "1")}})},
 		}),
-		txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("none"), Target: pb.Compare_VALUE}}, Failure: []*pb.RequestOp{rangeOp("c", ""), opDelete(&pb.DeleteRangeRequest{Key: b("none")})}}),
+		txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("none"), Target: pb.Compare_VALUE}},
+			Failure: []*pb.RequestOp{rangeOp("c", ""), opDelete(&pb.DeleteRangeRequest{Key: b("none")})}}),
 		txn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange(&pb.RangeRequest{Key: key, Revision: 99})}}),
 		txn(&pb.TxnRequest{Success: []*pb.RequestOp{putOp("c", "2"), opPut(&pb.PutRequest{Key: b("d"), Lease: 88})}}),
-		del(&pb.DeleteRangeRequest{}), del(&pb.DeleteRangeRequest{Key: b("none")}), del(&pb.DeleteRangeRequest{Key: b("a"), RangeEnd: b("b"), PrevKv: true}), del(&pb.DeleteRangeRequest{Key: b("z"), RangeEnd: b("a")}),
+		del(&pb.DeleteRangeRequest{}), del(&pb.DeleteRangeRequest{Key: b("none")}),
+		del(&pb.DeleteRangeRequest{Key: b("a"), RangeEnd: b("b"), PrevKv: true}),
+		del(&pb.DeleteRangeRequest{Key: b("z"), RangeEnd: b("a")}),
 		put(&pb.PutRequest{Key: b("a"), Value: b("again")}), rng(&pb.RangeRequest{Key: b("a")}),
-		put(&pb.PutRequest{Key: b("big"), Value: make([]byte, 1536*1024)}), put(&pb.PutRequest{Key: b("big"), Value: make([]byte, 1536*1024-33)}),
+		put(&pb.PutRequest{Key: b("big"), Value: make([]byte, 1536*1024)}),
+		put(&pb.PutRequest{Key: b("big"), Value: make([]byte, 1536*1024-33)}),
 		unary(pb.NewLeaseClient, pb.LeaseClient.LeaseRevoke, &pb.LeaseRevokeRequest{ID: -6}),
 		compact(&pb.CompactionRequest{Revision: 4, Physical: true}), compact(&pb.CompactionRequest{Revision: 4}),
 		rng(&pb.RangeRequest{Key: key, Revision: 3}), rng(&pb.RangeRequest{Key: key, Revision: 4}),
 		// Asked for revision 0, or one below a compaction, etcd answers with a hash it
 		// kept of an earlier compaction: not with that of now.
-		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.HashKV, &pb.HashKVRequest{Revision: 7}), unary(pb.NewMaintenanceClient, pb.MaintenanceClient.HashKV, &pb.HashKVRequest{Revision: 12}),
+		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.HashKV, &pb.HashKVRequest{Revision: 7}),
+		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.HashKV, &pb.HashKVRequest{Revision: 12}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.HashKV, &pb.HashKVRequest{Revision: 99}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Defragment, &pb.DefragmentRequest{}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.MoveLeader, &pb.MoveLeaderRequest{TargetID: 7}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{}),
-		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
-		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
+		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm,
+			&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
+		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm,
+			&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Alarm: pb.AlarmType_NOSPACE}),
 		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Alarm: pb.AlarmType_CORRUPT}),
-		put(&pb.PutRequest{Key: b("full")}), grant(&pb.LeaseGrantRequest{ID: 70, TTL: 60}), txn(&pb.TxnRequest{Success: []*pb.RequestOp{putOp("full", "")}}),
-		txn(&pb.TxnRequest{Success: []*pb.RequestOp{rangeOp("a", "")}}), del(&pb.DeleteRangeRequest{Key: b("big")}), rng(&pb.RangeRequest{Key: b("a")}),
-		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
-		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
+		put(&pb.PutRequest{Key: b("full")}), grant(&pb.LeaseGrantRequest{ID: 70, TTL: 60}),
+		txn(&pb.TxnRequest{Success: []*pb.RequestOp{putOp("full", "")}}),
+		txn(&pb.TxnRequest{Success: []*pb.RequestOp{rangeOp("a", "")}}), del(&pb.DeleteRangeRequest{Key: b("big")}),
+		rng(&pb.RangeRequest{Key: b("a")}), unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm,
+			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
+		unary(pb.NewMaintenanceClient, pb.MaintenanceClient.Alarm,
+			&pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 9, Alarm: pb.AlarmType_NOSPACE}),
 		put(&pb.PutRequest{Key: b("full")}),
-		unary(pb.NewAuthClient, pb.AuthClient.AuthStatus, &pb.AuthStatusRequest{}), unary(pb.NewAuthClient, pb.AuthClient.Authenticate, &pb.AuthenticateRequest{Name: "u", Password: "p"}),
+		unary(pb.NewAuthClient, pb.AuthClient.AuthStatus, &pb.AuthStatusRequest{}),
+		unary(pb.NewAuthClient, pb.AuthClient.Authenticate, &pb.AuthenticateRequest{Name: "u", Password: "p"}),
 	}
 	for target := range pb.RangeRequest_SortTarget_name {
 		for order := range pb.RangeRequest_SortOrder_name {
-			r := &pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), SortTarget: pb.RangeRequest_SortTarget(target), SortOrder: pb.RangeRequest_SortOrder(order), KeysOnly: true}
+			r := &pb.RangeRequest{Key: b("\x00"), RangeEnd: b("\x00"), SortTarget: pb.RangeRequest_SortTarget(target),
+				SortOrder: pb.RangeRequest_SortOrder(order), KeysOnly: true}
 			// Versions are not all different, and etcd's sort is not stable.
 			if r.SortTarget != pb.RangeRequest_VERSION {
 				calls = append(calls, rng(r))
 			}
 			// etcd sorts a target without an order inside each chunk, see checkRangeStream.
 			if r.SortTarget == pb.RangeRequest_KEY || r.SortOrder != pb.RangeRequest_NONE {
-				calls = append(calls, rangeStream(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), SortTarget: r.SortTarget, SortOrder: r.SortOrder, Limit: 2}))
+				calls = append(calls, rangeStream(&pb.RangeRequest{Key: b("a"), RangeEnd: b("z"), SortTarget: r.SortTarget,
+					SortOrder: r.SortOrder, Limit: 2}))
 			}
 		}
 	}
 	return append(calls,
-		rangeStream(&pb.RangeRequest{}), rangeStream(&pb.RangeRequest{Key: key, MinModRevision: 1}), rangeStream(&pb.RangeRequest{Key: key, CountOnly: true}),
+		rangeStream(&pb.RangeRequest{}), rangeStream(&pb.RangeRequest{Key: key, MinModRevision: 1}),
+		rangeStream(&pb.RangeRequest{Key: key, CountOnly: true}),
 		rangeStream(&pb.RangeRequest{Key: key, Revision: 999}), rangeStream(&pb.RangeRequest{Key: key, Revision: 2}),
-		watchCalls(0, &pb.WatchCreateRequest{Key: key, StartRevision: -1}), watchCalls(1, &pb.WatchCreateRequest{Key: key, StartRevision: 2}),
-		watchCalls(0, &pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a")}), watchCalls(1, &pb.WatchCreateRequest{Key: key, WatchId: 5, StartRevision: 4}),
+		watchCalls(0, &pb.WatchCreateRequest{Key: key, StartRevision: -1}),
+		watchCalls(1, &pb.WatchCreateRequest{Key: key, StartRevision: 2}),
+		watchCalls(0, &pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a")}),
+		watchCalls(1, &pb.WatchCreateRequest{Key: key, WatchId: 5, StartRevision: 4}),
 		watchCalls(1, &pb.WatchCreateRequest{Key: b("b"), StartRevision: 8, PrevKv: true}),
-		watchCalls(1, &pb.WatchCreateRequest{RangeEnd: b("bb"), StartRevision: 5, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}}),
+		watchCalls(1, &pb.WatchCreateRequest{RangeEnd: b("bb"), StartRevision: 5,
+			Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}}),
 	)
 }
 
@@ -228,7 +261,8 @@ func startEtcd(t *testing.T, binary string) *grpc.ClientConn {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // killed, as it says
 	})
-	conn, err := grpc.NewClient(strings.TrimPrefix(urls[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(urls[0], "http://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)

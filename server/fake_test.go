@@ -109,7 +109,8 @@ func (f *fakeNode) MayWriteLease(ctx context.Context, id int64, _ string, see fu
 	return f.EachLeaseKey(ctx, id, see)
 }
 
-func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest,
+	linearizable bool) (*mvcc.RangeResult, error) {
 	if err := as.Check(ctx, f); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,8 @@ func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeReque
 	return &f.rangeResult, nil
 }
 
-func (f *fakeNode) RangeStream(_ context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, _ int, send func(*mvcc.RangeResult, bool) error) error {
+func (f *fakeNode) RangeStream(_ context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, _ int,
+	send func(*mvcc.RangeResult, bool) error) error {
 	if err := as.Check(context.Background(), f); err != nil {
 		return err
 	}
@@ -237,7 +239,8 @@ func (f *fakeNode) DisarmAlarm(_ context.Context, as auth.Permit, a quota.Alarm)
 	return nil, f.failure()
 }
 
-func (f *fakeNode) HashKV(_ context.Context, as auth.Permit, _ int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
+func (f *fakeNode) HashKV(_ context.Context, as auth.Permit, _ int64,
+	marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return export.Hash{}, err
 	}
@@ -299,7 +302,8 @@ func (f *fakeNode) LeaderAuth(context.Context) (*auth.Rows, int64, error) {
 	return f.AuthRows(), fakeRevision, f.failure()
 }
 
-func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (int64, error) {
+func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit,
+	change func(*auth.Rows) (*auth.Change, error)) (int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return 0, err
 	}
@@ -314,7 +318,8 @@ func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit, change func(*au
 	return fakeRevision, err
 }
 
-func (f *fakeNode) IssueToken(_ context.Context, as auth.Permit, _ string, _ func(*auth.Rows) (coder.Token, error)) (string, int64, error) {
+func (f *fakeNode) IssueToken(_ context.Context, as auth.Permit, _ string,
+	_ func(*auth.Rows) (coder.Token, error)) (string, int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return "", 0, err
 	}
@@ -340,7 +345,8 @@ type fakeStream struct {
 }
 
 func newFakeStream() *fakeStream {
-	return &fakeStream{responses: make(chan *watch.Response, 16), requests: make(chan any, 16), closed: make(chan struct{})}
+	return &fakeStream{responses: make(chan *watch.Response, 16), requests: make(chan any, 16),
+		closed: make(chan struct{})}
 }
 
 func (s *fakeStream) Create(_ watch.Verdict, r watch.CreateRequest) { s.requests <- r }

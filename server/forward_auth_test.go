@@ -58,7 +58,8 @@ func TestForwardedCallsCarryTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	conf := ca.ClientConfig(t, nil)
 	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(p.followerServer.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	conn, err := grpc.NewClient(p.followerServer.clients[0].Addr().String(),
+		grpc.WithTransportCredentials(credentials.NewTLS(conf)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "9")
@@ -78,7 +79,8 @@ func TestFollowersForwardLogouts(t *testing.T) {
 	info := &grpc.UnaryServerInfo{FullMethod: forward.RevokeMethod}
 	notHere := func(context.Context, any) (any, error) { return nil, mvcc.ErrNotLeader }
 	ctx := guard.From(testContext(t), guard.Inside)
-	_, err := p.followerServer.forward.Unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, notHere)
+	_, err := p.followerServer.forward.Unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])},
+		info, notHere)
 	require.NoError(t, err)
 	p.leader.mu.Lock()
 	defer p.leader.mu.Unlock()

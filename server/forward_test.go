@@ -96,9 +96,9 @@ type pair struct {
 func newPair(t *testing.T, change ...func(*Config)) *pair {
 	t.Helper()
 	p := &pair{
-		leader:   &memberNode{fakeNode: &fakeNode{}, id: leaderID},
-		follower: &memberNode{fakeNode: &fakeNode{err: fmt.Errorf("this is a follower: %w", mvcc.ErrNotLeader)}, id: followerID},
-		router:   &fakeRouter{t: t},
+		leader: &memberNode{fakeNode: &fakeNode{}, id: leaderID},
+		follower: &memberNode{fakeNode: &fakeNode{err: fmt.Errorf("this is a follower: %w", mvcc.ErrNotLeader)},
+			id: followerID}, router: &fakeRouter{t: t},
 	}
 	p.leader.txnResult = mvcc.TxnResult{Revision: 77, Results: []mvcc.OpResult{
 		{Put: &mvcc.PutResult{Revision: 77}, Delete: &mvcc.DeleteResult{Revision: 77, Deleted: 3}},
@@ -130,7 +130,8 @@ func TestFollowersForwardCallsOfTheLeader(t *testing.T) {
 	kv, l, m := pb.NewKVClient(p.conn), pb.NewLeaseClient(p.conn), pb.NewMaintenanceClient(p.conn)
 	ctx := testContext(t)
 	header := func(revision int64) *pb.ResponseHeader {
-		return &pb.ResponseHeader{ClusterId: fakeCluster, MemberId: followerID, RaftTerm: uint64(fakeTerm), Revision: revision}
+		return &pb.ResponseHeader{ClusterId: fakeCluster, MemberId: followerID, RaftTerm: uint64(fakeTerm),
+			Revision: revision}
 	}
 	alarms := []*pb.AlarmMember{{MemberID: 9, Alarm: pb.AlarmType_NOSPACE}}
 	for name, c := range map[string]struct {
@@ -181,7 +182,8 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	p.leader.onTxn = func(ctx context.Context) error { seen <- ctx; return nil }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
-	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "authorization", "other", "sqlbrain-user-bin", "root", rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
+	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "authorization", "other", "sqlbrain-user-bin", "root",
+		rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
 		"binary-bin", "\x00\xff", link.MetadataPrefix+"forwarded-for", "somebody else", "sqlbrain-cluster", "ff", link.MetadataPrefix+"not-leader", "true")
 	var client grpcpeer.Peer
 	_, err := pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key}, grpc.Peer(&client))
@@ -203,7 +205,8 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	require.WithinDuration(t, want, got, time.Hour, "not the server's own bound, which is later")
 }
 
-// gRPC's clients refuse to send some of what its servers receive. That must not fail the call of a client of a follower.
+// gRPC's clients refuse to send some of what its servers receive. That must not fail the call of a client of a
+// follower.
 func TestMetadataThatCannotBeSentIsNotForwarded(t *testing.T) {
 	p := newPair(t)
 	seen := make(chan context.Context, 1)
@@ -211,7 +214,8 @@ func TestMetadataThatCannotBeSentIsNotForwarded(t *testing.T) {
 	message, err := proto.Marshal(&pb.PutRequest{Key: key})
 	require.NoError(t, err)
 	body := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
-	r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, p.followerServer.ClientURLs()[0]+pb.KV_Put_FullMethodName, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(testContext(t), http.MethodPost,
+		p.followerServer.ClientURLs()[0]+pb.KV_Put_FullMethodName, bytes.NewReader(body))
 	require.NoError(t, err)
 	r.Header = http.Header{
 		"Content-Type": {"application/grpc"}, "Te": {"trailers"},

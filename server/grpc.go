@@ -28,7 +28,8 @@ const streamWorkers = 128
 
 // newGRPC returns the gRPC server of all listeners for clients, with all
 // services, and registers its metrics. health is SERVING.
-func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog, answers *transport.Answers, healthServer *health.Server) *grpc.Server {
+func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog,
+	answers *transport.Answers, healthServer *health.Server) *grpc.Server {
 	var options []grpcprom.ServerMetricsOption
 	if cfg.ExtensiveMetrics {
 		options = append(options, grpcprom.WithServerHandlingTimeHistogram())
@@ -39,8 +40,10 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 	s := grpc.NewServer(append(traced(cfg),
 		grpc.Creds(transport.Credentials()),
 		grpc.ForceServerCodecV2(status.NewClientBytes(r).Counted(transport.NewCodec())),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{answers.Unary, log.Unary, calls.UnaryServerInterceptor()}, sv.UnaryForClients()...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{answers.Stream, calls.StreamServerInterceptor()}, sv.StreamForClients()...)...),
+		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{answers.Unary, log.Unary,
+			calls.UnaryServerInterceptor()}, sv.UnaryForClients()...)...),
+		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{answers.Stream, calls.StreamServerInterceptor()},
+			sv.StreamForClients()...)...),
 		grpc.MaxRecvMsgSize(cfg.MaxRequestBytes+etcd.MessageOverhead),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(transport.MaxHeaderBytes),
@@ -65,9 +68,10 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 // requestLog returns the log of calls, slow ones counted by slow. forwarded describes the origin of
 // forwarded calls; nil on servers for clients.
 func requestLog(cfg Config, slow prometheus.Counter, forwarded func(context.Context) []slog.Attr) *status.RequestLog {
-	return &status.RequestLog{Log: cfg.Logger, Slow: cfg.SlowRequest, Count: slow, Forwarded: forwarded, ReadOnly: func(r *pb.TxnRequest) bool {
-		return forward.OnlyReads(r)
-	}}
+	return &status.RequestLog{Log: cfg.Logger, Slow: cfg.SlowRequest, Count: slow, Forwarded: forwarded,
+		ReadOnly: func(r *pb.TxnRequest) bool {
+			return forward.OnlyReads(r)
+		}}
 }
 
 // traced returns the option that makes spans of calls, if that is switched on.

@@ -38,7 +38,8 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 	require.Equal(t, "[-]leader failed: no leader is known\n\n", leader())
 
 	b := store.BeginBatchWrite()
-	b.Put(coder.EncodeMemberKey("n2"), []byte(`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"answer_interval_ms":500,"protocol":9}`))
+	b.Put(coder.EncodeMemberKey("n2"), []byte(
+		`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"answer_interval_ms":500,"protocol":9}`))
 	require.NoError(t, b.Commit(t.Context()))
 	_, err = members.Members(t.Context())
 	require.NoError(t, err)
@@ -49,7 +50,8 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 // found by the one check that writes; one that is away, by all that ask it.
 func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 	faults := faultdriver.New()
-	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{WrapConnector: faults.Wrap})
+	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t),
+		sqlstore.Options{WrapConnector: faults.Wrap})
 	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive, cfg.RecordCache = slog.New(slog.DiscardHandler), true, 0
 	b, err := replica.Open(t.Context(), store, cfg)

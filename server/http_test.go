@@ -139,7 +139,8 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	node := &fakeNode{txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{{Put: &mvcc.PutResult{}}}}}
 	post := func(s *Server, name, value string) int {
 		t.Helper()
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put", strings.NewReader(`{"key":"YQ=="}`))
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put",
+			strings.NewReader(`{"key":"YQ=="}`))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "text/plain")
 		r.Header.Set(name, value)
@@ -247,9 +248,11 @@ func TestGateway(t *testing.T) {
 		t.Run(tt.path+tt.body, func(t *testing.T) {
 			status, body := call(t, s, http.MethodPost, tt.path, tt.body)
 			require.Equal(t, tt.status, status, body)
-			now := &pb.ResponseHeader{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), RaftTerm: uint64(s.node.Status().Term), Revision: s.node.Revision()}
+			now := &pb.ResponseHeader{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(),
+				RaftTerm: uint64(s.node.Status().Term), Revision: s.node.Revision()}
 			want := strings.ReplaceAll(tt.want, "H", fmt.Sprintf(
-				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision, now.RaftTerm))
+				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision,
+				now.RaftTerm))
 			require.JSONEq(t, want, body)
 		})
 	}
@@ -263,7 +266,8 @@ func TestGatewayStreamsWatches(t *testing.T) {
 	s := startFake(t, &fakeNode{}, fake)
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/watch", strings.NewReader(`{"create_request":{"key":"aw=="}}`))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/watch",
+		strings.NewReader(`{"create_request":{"key":"aw=="}}`))
 	require.NoError(t, err)
 	requested := make(chan any, 1)
 	go func() {
@@ -286,7 +290,8 @@ func TestGatewayStreamsWatches(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// What follows a request that is not JSON is not read as requests, and the end of the connection must be noticed all the same.
+// What follows a request that is not JSON is not read as requests, and the end of the connection must be noticed all
+// the same.
 func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
 	for name, rest := range map[string]string{"not JSON": "x", "nothing": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +299,8 @@ func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
 			s := startFake(t, &fakeNode{}, fake)
 			conn, err := net.Dial("tcp", s.clients[0].Addr().String())
 			require.NoError(t, err)
-			_, err = fmt.Fprintf(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s%s", 1<<30, `{"create_request":{"key":"aw=="}}`, rest)
+			_, err = fmt.Fprintf(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s%s", 1<<30,
+				`{"create_request":{"key":"aw=="}}`, rest)
 			require.NoError(t, err)
 			<-fake.requests
 			fake.responses <- &watch.Response{Created: true}
@@ -307,7 +313,8 @@ func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
 func TestGatewayRefusesEndlessBodies(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.MaxRequestBytes = 1000 })
 	rest := strings.Repeat("a", 2*(1000+etcd.MessageOverhead))
-	for name, body := range map[string]string{"in the request": `{"key":"` + rest + `"}`, "after the request": `{"key":"aw=="}` + rest} {
+	for name, body := range map[string]string{"in the request": `{"key":"` + rest + `"}`,
+		"after the request": `{"key":"aw=="}` + rest} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := call(t, s, http.MethodPost, "/v3/kv/range", body)
 			require.Equal(t, 400, status)
@@ -324,7 +331,8 @@ func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {
 	defer tr.CloseIdleConnections()
 	large := strings.Repeat(" ", 1000+etcd.MessageOverhead)
 	url := s.ClientURLs()[0] + "/v3/lease/keepalive"
-	status, answer := callURL(t, &http.Client{Transport: tr}, http.MethodPost, url, `{"ID":1}{`+large+`"ID":2}{`+large+`"ID":3}`)
+	status, answer := callURL(t, &http.Client{Transport: tr}, http.MethodPost, url,
+		`{"ID":1}{`+large+`"ID":2}{`+large+`"ID":3}`)
 	require.Equal(t, 200, status)
 	require.Equal(t, 3, strings.Count(answer, `"result"`), "each is within the bound, their sum is not")
 	status, answer = callURL(t, &http.Client{Transport: tr}, http.MethodPost, url, `{"ID":1}{`+large+large+large+`"ID":2}`)

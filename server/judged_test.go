@@ -21,7 +21,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// disturbed is a replica that calls listing before it lists the keys of a lease, and cannot read the table while it is away.
+// disturbed is a replica that calls listing before it lists the keys of a lease, and cannot read the table while it is
+// away.
 type disturbed struct {
 	*replica.Replica
 	listing func()
@@ -58,8 +59,8 @@ func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	return s, d
 }
 
-// TestKeysAttachedWhileALeaseIsListedNeedPermission: the keys that are listed are judged, and not those that were attached
-// when the call began.
+// TestKeysAttachedWhileALeaseIsListedNeedPermission: the keys that are listed are judged, and not those that were
+// attached when the call began.
 func TestKeysAttachedWhileALeaseIsListedNeedPermission(t *testing.T) {
 	s, d := startDisturbed(t)
 	root, bob := oneKey(t, s)
@@ -76,8 +77,8 @@ func TestKeysAttachedWhileALeaseIsListedNeedPermission(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 }
 
-// TestAWatchThatCannotBeJudgedIsNotDenied: etcd's client takes a refusal for the last word, but opens the watches of a stream
-// that ended again.
+// TestAWatchThatCannotBeJudgedIsNotDenied: etcd's client takes a refusal for the last word, but opens the watches of a
+// stream that ended again.
 func TestAWatchThatCannotBeJudgedIsNotDenied(t *testing.T) {
 	s, d := startDisturbed(t)
 	_, bob := oneKey(t, s)

@@ -94,7 +94,8 @@ func TestCloseWithoutRun(t *testing.T) {
 }
 
 // versionBody is what /version answers.
-const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + etcd.ClusterVersion + `","storage":"` + etcd.StorageVersion + `"}`
+const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + etcd.ClusterVersion + `","storage":"` +
+	etcd.StorageVersion + `"}`
 
 func TestHTTP2WithoutTLS(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)

@@ -22,7 +22,8 @@ func TestSlowRequestIsLoggedWithItsSteps(t *testing.T) {
 	require.NoError(t, err)
 	line := regexp.MustCompile(`(?m)^.*"method":"/etcdserverpb.KV/Put".*$`).FindString(out.String())
 	for _, want := range []string{
-		`"level":"WARN"`, `"msg":"apply request took too long"`, `"took":"[0-9.]+(µs|ms|s)"`, `"expected-duration":"1ns"`, "thekey", `"response":"size:`,
+		`"level":"WARN"`, `"msg":"apply request took too long"`, `"took":"[0-9.]+(µs|ms|s)"`, `"expected-duration":"1ns"`,
+		"thekey", `"response":"size:`,
 		`"steps":{"queued":"[0-9.]+(ns|µs|ms|s)","evaluating":"[^"]+","committing":"[^"]+"}`,
 	} {
 		require.Regexp(t, want, line)

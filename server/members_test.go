@@ -22,7 +22,8 @@ const peerURL = "http://10.0.0.1:2380"
 // joinMember makes a member of a cluster in store.
 func joinMember(t *testing.T, store sqlstore.Store, name string, peerURLs ...string) *member.Registry {
 	t.Helper()
-	r, err := member.Join(t.Context(), member.Config{Store: store, Name: name, PeerURLs: peerURLs, ClientURLs: []string{"http://" + name + ":2379"}})
+	r, err := member.Join(t.Context(), member.Config{Store: store, Name: name, PeerURLs: peerURLs,
+		ClientURLs: []string{"http://" + name + ":2379"}})
 	require.NoError(t, err)
 	return r
 }
@@ -59,7 +60,8 @@ func TestMemberListReadsTheTableIfAsked(t *testing.T) {
 		if m.Name == "n2" {
 			self = n2.Self()
 		}
-		require.Equal(t, (&pb.Member{ID: self.ID, Name: self.Name, PeerURLs: self.PeerURLs, ClientURLs: self.ClientURLs}).String(), m.String())
+		require.Equal(t, (&pb.Member{ID: self.ID, Name: self.Name, PeerURLs: self.PeerURLs,
+			ClientURLs: self.ClientURLs}).String(), m.String())
 	}
 	require.NoError(t, store.Close())
 	_, err := c.MemberList(t.Context(), &pb.MemberListRequest{Linearizable: true})
@@ -77,7 +79,8 @@ func TestMemberChanges(t *testing.T) {
 	require.Equal(t, []string{"http://10.0.0.2:2380"}, add.Member.PeerURLs)
 	require.Len(t, add.Members, 2)
 
-	update, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: add.Member.ID, PeerURLs: []string{"http://10.0.0.3:2380"}})
+	update, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: add.Member.ID,
+		PeerURLs: []string{"http://10.0.0.3:2380"}})
 	require.NoError(t, err)
 	require.Equal(t, clusterHeader().String(), update.Header.String())
 	require.Len(t, update.Members, 2)
@@ -105,15 +108,19 @@ func TestMemberChanges(t *testing.T) {
 func TestSingleMemberListsPeerURLs(t *testing.T) {
 	clients := []string{"http://n1:2379"}
 	for _, peers := range [][]string{nil, {peerURL}} {
-		s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.Name, c.AdvertiseClientURLs, c.PeerURLs = "n1", clients, peers })
+		s := startFake(t, &fakeNode{}, nil, func(c *Config) {
+			c.Name, c.AdvertiseClientURLs, c.PeerURLs = "n1", clients, peers
+		})
 		want := peers
 		if len(want) == 0 {
 			want = clients
 		}
 		for _, linearizable := range []bool{false, true} {
-			got, err := pb.NewClusterClient(dial(t, s)).MemberList(t.Context(), &pb.MemberListRequest{Linearizable: linearizable})
+			got, err := pb.NewClusterClient(dial(t, s)).MemberList(t.Context(),
+				&pb.MemberListRequest{Linearizable: linearizable})
 			require.NoError(t, err)
-			require.Equal(t, (&pb.MemberListResponse{Header: clusterHeader(), Members: []*pb.Member{{ID: fakeMember, Name: "n1", PeerURLs: want, ClientURLs: clients}}}).String(), got.String())
+			require.Equal(t, (&pb.MemberListResponse{Header: clusterHeader(),
+				Members: []*pb.Member{{ID: fakeMember, Name: "n1", PeerURLs: want, ClientURLs: clients}}}).String(), got.String())
 		}
 		_, body := call(t, s, http.MethodPost, "/v3/cluster/member/list", "{}")
 		require.Contains(t, body, `"peerURLs":["`+want[0]+`"]`)

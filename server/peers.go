@@ -32,6 +32,8 @@ func newPeerGRPC(cfg Config, n node, sv *etcd.Services, log *status.RequestLog) 
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout}),
 	)...)
 	sv.ForMembers(s)
-	feed.Register(s, cfg.PeerNode, func() (map[string]float64, error) { return console.Figures(cfg.Registry, n, cfg.Console) })
+	feed.Register(s, cfg.PeerNode, func() (map[string]float64, error) {
+		return console.Figures(cfg.Registry, n, cfg.Console)
+	})
 	return s
 }

@@ -191,7 +191,8 @@ func TestNoPeerListenerWithoutANodeOrURLs(t *testing.T) {
 
 func TestThePeerPortIsForMembersOnly(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
-	conn, err := grpc.NewClient(strings.TrimPrefix(peerURLs(s)[0], "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(peerURLs(s)[0], "http://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
@@ -225,7 +226,8 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
 	})
 	for _, url := range peerURLs(s) {
-		_, err := feed.NewClient(peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)})).Position(testContext(t))
+		_, err := feed.NewClient(peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)})).Position(
+			testContext(t))
 		require.NoError(t, err)
 	}
 
@@ -240,7 +242,8 @@ func TestStopEndsFeeds(t *testing.T) {
 	stop := runServer(t, s)
 	c := feed.NewClient(peerClient(t, 44, peerURLs(s)))
 	var f *feed.Feed
-	eventually.Nil(t, eventually.Patience, func(context.Context) (err error) { // a busy server is silent for longer than a feed may be
+	// a busy server is silent for longer than a feed may be
+	eventually.Nil(t, eventually.Patience, func(context.Context) (err error) {
 		if f, err = c.Follow(testContext(t), fakeRevision+1); err != nil {
 			return err
 		}

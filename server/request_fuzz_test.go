@@ -336,7 +336,8 @@ func (fz *fuzzed) step(in *scriptReader) {
 	case 7:
 		fz.request(how, &pb.CompactionRequest{Revision: in.revision(m), Physical: in.flag()})
 	case 8:
-		fz.request(how, &pb.LeaseGrantRequest{ID: in.lease(), TTL: []int64{0, -1, 60, 9_000_000_000, 9_000_000_001, math.MinInt64}[in.pick(6)]})
+		fz.request(how, &pb.LeaseGrantRequest{ID: in.lease(),
+			TTL: []int64{0, -1, 60, 9_000_000_000, 9_000_000_001, math.MinInt64}[in.pick(6)]})
 	case 9:
 		fz.request(how, &pb.LeaseRevokeRequest{ID: in.lease()})
 	case 10:
@@ -477,7 +478,8 @@ func (fz *fuzzed) post(path, who string, body []byte) (code int, answer []byte) 
 func (fz *fuzzed) acceptable(r any, err error) {
 	fz.t.Helper()
 	switch status.Code(err) {
-	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange, codes.PermissionDenied,
+	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange,
+		codes.PermissionDenied,
 		codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented, codes.AlreadyExists:
 	case codes.DataLoss:
 		if len(fz.b.Alarms()) == 0 {
@@ -587,7 +589,8 @@ func (fz *fuzzed) permitted(how byte, r proto.Message) {
 		fz.t.Fatalf("%T %v succeeded without a user", r, r)
 	case who == "u":
 		keys := func(key, end []byte) {
-			if string(key) < "a" || len(end) == 0 && string(key) >= "b" || len(end) > 0 && (len(end) == 1 && end[0] == 0 || string(end) > "b") {
+			if string(key) < "a" || len(end) == 0 && string(key) >= "b" || len(end) > 0 &&
+				(len(end) == 1 && end[0] == 0 || string(end) > "b") {
 				fz.t.Fatalf("%T %v succeeded without permission", r, r)
 			}
 		}
@@ -646,7 +649,8 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 		}
 		fz.acceptable(r, err)
 		if err != nil {
-			if _, wantErr := fz.model.Range(r); wantErr == nil && status.Code(err) != codes.Unimplemented && !fz.b.AuthRows().Enabled {
+			if _, wantErr := fz.model.Range(r); wantErr == nil && status.Code(err) != codes.Unimplemented &&
+				!fz.b.AuthRows().Enabled {
 				fz.t.Fatalf("range stream %v: %v", r, err)
 			}
 			return
@@ -675,7 +679,8 @@ func (fz *fuzzed) auth(in *scriptReader, how byte) {
 		must(&pb.AuthRoleAddRequest{Name: "r"})
 		must(&pb.AuthUserGrantRoleRequest{User: "root", Role: "root"})
 		must(&pb.AuthUserGrantRoleRequest{User: "u", Role: "r"})
-		must(&pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{PermType: authpb.Permission_READWRITE, Key: []byte("a"), RangeEnd: []byte("b")}})
+		must(&pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{PermType: authpb.Permission_READWRITE,
+			Key: []byte("a"), RangeEnd: []byte("b")}})
 		must(&pb.AuthEnableRequest{})
 		for _, user := range []string{"root", "u"} {
 			r := &pb.AuthenticateRequest{Name: user, Password: user}
@@ -724,10 +729,14 @@ func (fz *fuzzed) auth(in *scriptReader, how byte) {
 func (fz *fuzzed) maintenance(in *scriptReader, how byte) {
 	requests := []proto.Message{
 		&pb.StatusRequest{}, &pb.AlarmRequest{}, &pb.DefragmentRequest{}, &pb.HashRequest{},
-		&pb.HashKVRequest{Revision: in.revision(fz.model)}, &pb.MoveLeaderRequest{TargetID: uint64(in.byte())}, &pb.DowngradeRequest{Action: pb.DowngradeRequest_DowngradeAction(in.pick(4)), Version: "3.6"},
-		&pb.AlarmRequest{Action: pb.AlarmRequest_AlarmAction(in.pick(4)), Alarm: pb.AlarmType(in.pick(4)), MemberID: uint64(in.pick(2))},
-		&pb.MemberListRequest{Linearizable: how&8 > 0}, &pb.MemberAddRequest{PeerURLs: []string{"http://x:1"}}, &pb.MemberRemoveRequest{ID: uint64(in.byte())},
-		&pb.MemberUpdateRequest{ID: uint64(in.byte()), PeerURLs: []string{fmt.Sprintf("http://%x:1", in.key())}}, &pb.MemberPromoteRequest{ID: uint64(in.byte())},
+		&pb.HashKVRequest{Revision: in.revision(fz.model)}, &pb.MoveLeaderRequest{TargetID: uint64(in.byte())},
+		&pb.DowngradeRequest{Action: pb.DowngradeRequest_DowngradeAction(in.pick(4)), Version: "3.6"},
+		&pb.AlarmRequest{Action: pb.AlarmRequest_AlarmAction(in.pick(4)), Alarm: pb.AlarmType(in.pick(4)),
+			MemberID: uint64(in.pick(2))},
+		&pb.MemberListRequest{Linearizable: how&8 > 0}, &pb.MemberAddRequest{PeerURLs: []string{"http://x:1"}},
+		&pb.MemberRemoveRequest{ID: uint64(in.byte())},
+		&pb.MemberUpdateRequest{ID: uint64(in.byte()), PeerURLs: []string{fmt.Sprintf("http://%x:1", in.key())}},
+		&pb.MemberPromoteRequest{ID: uint64(in.byte())},
 	}
 	r := requests[in.pick(len(requests)+1)%len(requests)]
 	res, err := fz.call(how, r)
@@ -765,7 +774,8 @@ func (fz *fuzzed) raw(in *scriptReader, how byte) {
 // changesKeys reports whether the model must know of a request.
 func changesKeys(r proto.Message) bool {
 	switch r.(type) {
-	case *pb.RangeRequest, *pb.PutRequest, *pb.DeleteRangeRequest, *pb.CompactionRequest, *pb.LeaseGrantRequest, *pb.LeaseRevokeRequest:
+	case *pb.RangeRequest, *pb.PutRequest, *pb.DeleteRangeRequest, *pb.CompactionRequest, *pb.LeaseGrantRequest,
+		*pb.LeaseRevokeRequest:
 		return true
 	case *pb.TxnRequest:
 		return true
@@ -776,7 +786,8 @@ func changesKeys(r proto.Message) bool {
 // rawRequest returns an empty request.
 func rawRequest(name string) proto.Message {
 	types := []proto.Message{
-		&pb.RangeRequest{}, &pb.PutRequest{}, &pb.DeleteRangeRequest{}, &pb.TxnRequest{}, &pb.CompactionRequest{}, &pb.LeaseGrantRequest{}, &pb.LeaseRevokeRequest{},
+		&pb.RangeRequest{}, &pb.PutRequest{}, &pb.DeleteRangeRequest{}, &pb.TxnRequest{}, &pb.CompactionRequest{},
+		&pb.LeaseGrantRequest{}, &pb.LeaseRevokeRequest{},
 	}
 	for _, r := range types {
 		if string(proto.MessageName(r).Name()) == name {
@@ -881,7 +892,8 @@ type fuzzedProgress struct {
 
 // watch creates a watch, on a new stream or on one that exists, and waits for the answer.
 func (fz *fuzzed) watch(in *scriptReader, how byte) {
-	r := &pb.WatchCreateRequest{Key: in.key(), RangeEnd: in.end(), StartRevision: in.revision(fz.model), WatchId: int64(in.pick(4)) - 1}
+	r := &pb.WatchCreateRequest{Key: in.key(), RangeEnd: in.end(), StartRevision: in.revision(fz.model),
+		WatchId: int64(in.pick(4)) - 1}
 	options := in.byte()
 	r.PrevKv, r.Fragment, r.ProgressNotify = options&1 > 0, options&2 > 0, options&4 > 0
 	if options&8 > 0 {
@@ -903,7 +915,8 @@ func (fz *fuzzed) newStream() *fuzzedStream {
 	if err != nil {
 		fz.t.Fatal(err)
 	}
-	st := &fuzzedStream{fz: fz, stream: stream, end: cancel, done: make(chan struct{}), watches: make(map[int64]*fuzzedWatch)}
+	st := &fuzzedStream{fz: fz, stream: stream, end: cancel, done: make(chan struct{}),
+		watches: make(map[int64]*fuzzedWatch)}
 	st.news.L = &st.mu
 	go st.receive()
 	return st
@@ -1050,7 +1063,8 @@ func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
 // authReasons are why a watch may be refused while authentication is on: the script may have
 // removed the user, or the permission.
 var authReasons = []string{
-	rpctypes.ErrGRPCPermissionDenied.Error(), rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(), rpctypes.ErrGRPCAuthOldRevision.Error(),
+	rpctypes.ErrGRPCPermissionDenied.Error(), rpctypes.ErrGRPCInvalidAuthToken.Error(), rpctypes.ErrGRPCUserEmpty.Error(),
+	rpctypes.ErrGRPCAuthOldRevision.Error(),
 }
 
 func cmpOr(b, other []byte) []byte {
@@ -1083,7 +1097,8 @@ func (st *fuzzedStream) finish() {
 	for _, w := range st.watches {
 		want := m.watched(w.request, w.from)
 		if w.until == 0 {
-			st.await(fmt.Sprintf("%d events of watch %v", len(want), w.request), func() bool { return len(w.got) >= len(want) || w.compacted != 0 })
+			st.await(fmt.Sprintf("%d events of watch %v", len(want), w.request),
+				func() bool { return len(w.got) >= len(want) || w.compacted != 0 })
 		}
 	}
 	st.close()

@@ -146,8 +146,10 @@ func (x *modelTxn) rangeOp(r *pb.RangeRequest) *pb.RangeResponse {
 		kvs = kvs[:r.Limit+1] // etcd reads no more keys, whatever it sorts them by
 	}
 	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool {
-		return r.MinModRevision != 0 && kv.ModRevision < r.MinModRevision || r.MaxModRevision != 0 && kv.ModRevision > r.MaxModRevision ||
-			r.MinCreateRevision != 0 && kv.CreateRevision < r.MinCreateRevision || r.MaxCreateRevision != 0 && kv.CreateRevision > r.MaxCreateRevision
+		return r.MinModRevision != 0 && kv.ModRevision < r.MinModRevision || r.MaxModRevision != 0 &&
+			kv.ModRevision > r.MaxModRevision ||
+			r.MinCreateRevision != 0 && kv.CreateRevision < r.MinCreateRevision || r.MaxCreateRevision != 0 &&
+			kv.CreateRevision > r.MaxCreateRevision
 	})
 	if r.SortOrder != pb.RangeRequest_NONE || r.SortTarget != pb.RangeRequest_KEY {
 		slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int {
@@ -210,7 +212,8 @@ func (x *modelTxn) checkPut(r *pb.PutRequest) error {
 
 func (x *modelTxn) put(r *pb.PutRequest) *pb.PutResponse {
 	prev := x.get(string(r.Key), x.now())
-	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: x.rev + 1, ModRevision: x.rev + 1, Version: 1}
+	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: x.rev + 1, ModRevision: x.rev + 1,
+		Version: 1}
 	if prev != nil {
 		kv.CreateRevision, kv.Version = prev.CreateRevision, prev.Version+1
 		if r.IgnoreValue {
@@ -543,7 +546,8 @@ func (m *requestModel) watched(r *pb.WatchCreateRequest, from int64) (events []*
 	}
 	for _, e := range m.events {
 		filtered := slices.ContainsFunc(r.Filters, func(f pb.WatchCreateRequest_FilterType) bool {
-			return f == pb.WatchCreateRequest_NOPUT && e.Type == mvccpb.Event_PUT || f == pb.WatchCreateRequest_NODELETE && e.Type == mvccpb.Event_DELETE
+			return f == pb.WatchCreateRequest_NOPUT && e.Type == mvccpb.Event_PUT || f == pb.WatchCreateRequest_NODELETE &&
+				e.Type == mvccpb.Event_DELETE
 		})
 		if e.Kv.ModRevision >= from && !filtered && inRange(string(e.Kv.Key), key, r.RangeEnd) {
 			events = append(events, e)

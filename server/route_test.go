@@ -46,7 +46,8 @@ const routedBytes = 32 * 1024
 func TestFloodOfSettingsReachesGRPC(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
 	c := dialURL(t, s.ClientURLs()[0])
-	_, err := io.WriteString(c, http2.ClientPreface+strings.Repeat("\x00\x00\x00\x04\x00\x00\x00\x00\x00", routedBytes/9+1))
+	_, err := io.WriteString(c, http2.ClientPreface+strings.Repeat("\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		routedBytes/9+1))
 	require.NoError(t, err)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Patience)))
 	for framer := http2.NewFramer(c, c); ; {
@@ -66,7 +67,8 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 	})
 	for _, first := range []string{
 		"", "PRI", "GET /version HTTP/1.1\r\nHost: a\r\n", "GET /version HTTP/1.1\r\nHost: a\r\n\r\n",
-		http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82", // headers without an end
+		// headers without an end
+		http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82",
 	} {
 		c := dialURL(t, s.ClientURLs()[0])
 		_, _ = io.WriteString(c, first) // fails if the server closed c already
@@ -83,7 +85,8 @@ func TestUnusedTLSConnectionsAreClosed(t *testing.T) {
 	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
 	d.Write(t, ca, "server")
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) {
-		c.ListenClientURLs, c.ListenMetricsURLs, c.TLS = []string{"https://127.0.0.1:0"}, []string{"https://127.0.0.1:0"}, d.Config
+		c.ListenClientURLs, c.ListenMetricsURLs, c.TLS = []string{"https://127.0.0.1:0"}, []string{"https://127.0.0.1:0"},
+			d.Config
 		c.headTimeout = 200 * time.Millisecond
 	})
 	for _, url := range []string{s.ClientURLs()[0], metricsURLs(s)[0]} {
@@ -150,7 +153,8 @@ func TestFirstCallWithMuchMetadata(t *testing.T) {
 }
 
 func TestUnusedPeerConnectionsAreClosed(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) { c.headTimeout = 50 * time.Millisecond })
+	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44},
+		func(c *Config) { c.headTimeout = 50 * time.Millisecond })
 	for _, first := range []string{"", "PRI", http2.ClientPreface} {
 		c := dialURL(t, peerURLs(s)[0])
 		_, _ = io.WriteString(c, first) // fails if the server closed c already

@@ -70,7 +70,8 @@ func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	root := clientOf(t, s, "root", password)
 	_, err = root.Put(ctx, "thekey", value)
 	require.NoError(t, err)
-	_, err = root.Txn(ctx).If(clientv3.Compare(clientv3.Value("thekey"), "=", value)).Then(clientv3.OpPut("thekey", value)).Commit()
+	_, err = root.Txn(ctx).If(clientv3.Compare(clientv3.Value("thekey"), "=", value)).Then(
+		clientv3.OpPut("thekey", value)).Commit()
 	require.NoError(t, err)
 	token, _ := tokenFor(t, root.ActiveConnection(), "root", password)
 	_, err = plain.Auth.Authenticate(ctx, "root", wrong)
@@ -100,7 +101,8 @@ func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	logged := out.String()
 	require.Contains(t, logged, "thekey", "the log is that of the calls")
 	require.Contains(t, table.String(), value, "the table is that of the store")
-	for name, text := range map[string]string{"log": logged, "metrics": metrics, "error": failure, "table": table.String()} {
+	for name, text := range map[string]string{"log": logged, "metrics": metrics, "error": failure,
+		"table": table.String()} {
 		for _, secret := range []string{password, wrong, token} {
 			require.NotContains(t, text, secret, name)
 		}

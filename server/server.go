@@ -67,7 +67,8 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &transport.Connections{}, peerConns: &transport.Connections{}, streams: &transport.Streams{}, health: health.NewServer()}
+	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &transport.Connections{}, peerConns: &transport.Connections{},
+		streams: &transport.Streams{}, health: health.NewServer()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -92,7 +93,8 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	status.Register(own, n, cfg.versions())
 	s.checks = status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, understood, own)
 	endpoints := status.Endpoints{Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof, Health: s.checks}
-	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()), transport.NewInProcess(true, cfg.Tracing.Client())
+	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()),
+		transport.NewInProcess(true, cfg.Tracing.Client())
 	s.slow = status.NewSlowRequests(own)
 	if s.services, err = s.newServices(own, open, advertised); err != nil {
 		return nil, err
@@ -130,7 +132,8 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	if err := status.RegisterProcess(cfg.Registry); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
-	s.http = transport.NewHTTPServer(s.requests.Bodies(transport.AllowHosts(cfg.HostWhitelist, pages)), cfg.headTimeout, cfg.idleTimeout)
+	s.http = transport.NewHTTPServer(s.requests.Bodies(transport.AllowHosts(cfg.HostWhitelist, pages)), cfg.headTimeout,
+		cfg.idleTimeout)
 	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
 	s.monitor = status.NewMonitor(n, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
@@ -142,7 +145,8 @@ func (s *Server) listen() error {
 	if err != nil {
 		return err
 	}
-	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Files: files, Log: s.log}
+	options := transport.Options{Conns: s.conns, Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Files: files,
+		Log: s.log}
 	options.Limit = transport.NewLimit("client", s.cfg.MaxClientConnections, s.log)
 	if s.clients, err = transport.Listen(s.cfg.ListenClientURLs, options); err != nil {
 		return err
@@ -161,7 +165,8 @@ func (s *Server) listenPeers() (err error) {
 		return errors.New("server: listening for other members needs credentials")
 	}
 	s.peers, err = transport.Listen(s.cfg.PeerURLs, transport.Options{
-		Conns: s.peerConns, Limit: transport.NewLimit("peer", s.cfg.MaxPeerConnections, s.log), Listen: s.cfg.Listen, SocketMode: s.cfg.SocketMode, Credentials: true, Log: s.log,
+		Conns: s.peerConns, Limit: transport.NewLimit("peer", s.cfg.MaxPeerConnections, s.log), Listen: s.cfg.Listen,
+		SocketMode: s.cfg.SocketMode, Credentials: true, Log: s.log,
 	})
 	return err
 }

@@ -25,10 +25,12 @@ var _ node = (*replica.Replica)(nil)
 // newServices returns the handlers of all RPCs, and registers their metrics with r.
 // clientURLs are those that a node without a cluster lists for itself, also as its peer URLs if it has none: some
 // clients of the JSON API expect a list.
-func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clientURLs []string) (*etcd.Services, error) {
+func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch,
+	clientURLs []string) (*etcd.Services, error) {
 	cfg := s.cfg
 	g, err := guard.New(guard.Config{
-		Logger: cfg.Logger, Token: cfg.AuthToken, TokenTTL: cfg.AuthTokenTTL, BcryptCost: cfg.BcryptCost, CommonNames: cfg.TLS.ClientCertAuth,
+		Logger: cfg.Logger, Token: cfg.AuthToken, TokenTTL: cfg.AuthTokenTTL, BcryptCost: cfg.BcryptCost,
+		CommonNames: cfg.TLS.ClientCertAuth,
 	}, s.node)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,8 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 	}, func() float64 { return float64(g.Revision()) })
 	r.MustRegister(g.Collectors()...)
 	if cfg.Router != nil {
-		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout, ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
+		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node, Guard: g, Timeout: cfg.RequestTimeout,
+			ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
 		r.MustRegister(s.forward.Collectors()...)
 	}
 	peerURLs := cfg.PeerURLs
@@ -48,7 +51,8 @@ func (s *Server) newServices(r prometheus.Registerer, open etcd.OpenWatch, clien
 	return etcd.New(etcd.Config{
 		Logger: cfg.Logger, Registerer: r, Node: s.node, Open: open, Guard: g, Streams: s.streams, Connect: s.inside.Connect,
 		Forward: s.forward, Mover: cfg.Mover, Members: cfg.Members,
-		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, PeerURLs: peerURLs, ClientURLs: clientURLs, Alive: true}, Audit: cfg.Audit,
+		Self: member.Member{ID: s.node.MemberID(), Name: cfg.Name, PeerURLs: peerURLs, ClientURLs: clientURLs,
+			Alive: true}, Audit: cfg.Audit,
 		SnapshotDir: cfg.SnapshotDir, MaxRequestBytes: cfg.MaxRequestBytes, MaxTxnOps: cfg.MaxTxnOps,
 	})
 }

@@ -32,7 +32,8 @@ func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
 	require.NoError(t, err)
 	send := func(r *pb.WatchRequest) { require.NoError(t, client.Send(r)) }
-	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: key, StartRevision: 5}}})
+	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: key,
+		StartRevision: 5}}})
 	require.Equal(t, watch.CreateRequest{Key: key, StartRevision: 5}, <-fake.requests)
 	send(&pb.WatchRequest{}) // nothing etcd knows: ignored, and the stream goes on
 	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})

@@ -91,7 +91,8 @@ func calls(t *testing.T, s *Server, code string) (n int) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			labels := fmt.Sprint(m.GetLabel())
-			if f.GetName() == "grpc_server_handled_total" && strings.Contains(labels, `"RangeStream"`) && strings.Contains(labels, `"`+code+`"`) {
+			if f.GetName() == "grpc_server_handled_total" && strings.Contains(labels, `"RangeStream"`) &&
+				strings.Contains(labels, `"`+code+`"`) {
 				n += int(m.GetCounter().GetValue())
 			}
 		}
@@ -149,7 +150,8 @@ func (c *frames) call(stream uint32, method string, data []byte, end bool) {
 	} {
 		require.NoError(c.t, e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
 	}
-	require.NoError(c.t, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(head.String()), EndHeaders: true}))
+	require.NoError(c.t, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream,
+		BlockFragment: []byte(head.String()), EndHeaders: true}))
 	require.NoError(c.t, c.framer.WriteData(stream, end, data))
 }
 
@@ -166,7 +168,8 @@ func TestUnfinishedMessagesEnd(t *testing.T) {
 	s := startReplica(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
 	c := newFrames(t, s, 1<<20)
 	put := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 10_000)})
-	methods := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive", "/etcdserverpb.KV/RangeStream"}
+	methods := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive",
+		"/etcdserverpb.KV/RangeStream"}
 	for i, method := range methods {
 		c.call(uint32(2*i+1), method, put[:5000], false)
 	}
@@ -233,7 +236,8 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 			eventually.True(t, "nothing to be held", func() bool { return s.requests.Bytes() == 0 })
 		})
 	}
-	resp, err := http.Post(s.ClientURLs()[0]+"/v3/kv/put", "application/json", strings.NewReader(`{"key":"aw==","value":"dg=="}`))
+	resp, err := http.Post(s.ClientURLs()[0]+"/v3/kv/put", "application/json",
+		strings.NewReader(`{"key":"aw==","value":"dg=="}`))
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)

@@ -154,7 +154,8 @@ func parseFile(scheme, rest string) (*URL, error) {
 	return &URL{Dialect: schemes[scheme].dialect, Scheme: scheme, Path: path}, nil
 }
 
-// driverForm returns what to change in a DSN of Go's MySQL driver, such as kine's --endpoint; "" if raw has no such form.
+// driverForm returns what to change in a DSN of Go's MySQL driver, such as kine's --endpoint; "" if raw has no such
+// form.
 func driverForm(raw string) string {
 	switch {
 	case strings.Contains(raw, "@tcp("):
@@ -170,7 +171,8 @@ func parseServer(scheme, raw string) (*URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// The parser's error would quote parts of the URL, the password for one.
-		return nil, badURL("it cannot be parsed%s", cmp.Or(driverForm(raw), "; characters such as / : @ # % in user or password must be percent-encoded"))
+		return nil, badURL("it cannot be parsed%s",
+			cmp.Or(driverForm(raw), "; characters such as / : @ # % in user or password must be percent-encoded"))
 	}
 	if strings.Contains(u.Host, "(") {
 		return nil, badURL("the host cannot be parsed%s", driverForm(raw))
@@ -359,7 +361,8 @@ func (d URL) String() string {
 		u.User = url.UserPassword(d.User, "xxxxx")
 	}
 	q := url.Values{}
-	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert, "tls-key": d.TLS.Key, "server-public-key": d.TLS.ServerKey, "socket": d.Socket} {
+	for name, value := range map[string]string{"tls": d.TLS.Mode, "tls-ca": d.TLS.CA, "tls-cert": d.TLS.Cert,
+		"tls-key": d.TLS.Key, "server-public-key": d.TLS.ServerKey, "socket": d.Socket} {
 		if value != "" {
 			q.Set(name, value)
 		}

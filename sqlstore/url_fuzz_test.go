@@ -28,7 +28,8 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		again, err := sqlstore.ParseURL(u.String())
-		if err != nil || again.String() != u.String() || again.Address != u.Address || again.User != u.User || again.Database != u.Database || again.Path != u.Path {
+		if err != nil || again.String() != u.String() || again.Address != u.Address || again.User != u.User ||
+			again.Database != u.Database || again.Path != u.Path {
 			t.Fatalf("%q prints as %q, which parses as %v, %v", raw, u, again, err)
 		}
 	})

@@ -30,7 +30,8 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
-		if u.Dialect != want.Dialect || u.Path != want.Path || u.Address != want.Address || u.User != want.User || u.Database != want.Database {
+		if u.Dialect != want.Dialect || u.Path != want.Path || u.Address != want.Address || u.User != want.User ||
+			u.Database != want.Database {
 			t.Errorf("%s: %+v, want %+v", raw, *u, want)
 		}
 		// What is printed means the same, but for the password.

@@ -49,7 +49,8 @@ func publishAllocs(t *testing.T, watchers int, prefix string) float64 {
 	const runs = 100
 	events := make([][]*Event, runs+1) // AllocsPerRun warms up once
 	for i := range events {
-		events[i] = []*Event{{Record: &coder.Record{Key: []byte("/registry/pods/ns/x"), Value: []byte("v"), ModRevision: int64(2 + i), Version: 2}}}
+		events[i] = []*Event{{Record: &coder.Record{Key: []byte("/registry/pods/ns/x"), Value: []byte("v"),
+			ModRevision: int64(2 + i), Version: 2}}}
 	}
 	i := 0
 	return testing.AllocsPerRun(runs, func() {

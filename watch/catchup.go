@@ -111,7 +111,8 @@ func (h *Hub) readSource(w *watcher, from, to int64) (entries []*entry, next int
 	for _, e := range events {
 		rev := e.Record.ModRevision
 		if rev < last || rev >= next {
-			return nil, 0, fmt.Errorf("watch: source returned an event of revision %d after %d, reading %d to %d", rev, last, from, next-1)
+			return nil, 0, fmt.Errorf("watch: source returned an event of revision %d after %d, reading %d to %d", rev, last,
+				from, next-1)
 		}
 		last = rev
 		entries = append(entries, newEntry(e, false))

@@ -168,7 +168,8 @@ func TestLiveEventsReachTheWatchersTheyMatch(t *testing.T) {
 	for range 4 {
 		got[b.next(s)] = true
 	}
-	require.Equal(t, map[string]bool{"0@2 put:b:2": true, "1@2 put:b:2": true, "2@2 put:b:2": true, "4@2 put:b:2": true}, got)
+	require.Equal(t, map[string]bool{"0@2 put:b:2": true, "1@2 put:b:2": true, "2@2 put:b:2": true,
+		"4@2 put:b:2": true}, got)
 	b.put("z")
 	b.expect(s, "2@3 put:z:3")
 	b.put("c")
@@ -185,7 +186,8 @@ func TestOneRevisionComesInOneResponse(t *testing.T) {
 	b.expect(s, "0@2 put:a:2 put:b:2 put:c:2 put:d:2")
 }
 
-// TestRevisionsQueuedTogetherAreMerged: each watcher of the stream gets one response, and the first watcher comes first.
+// TestRevisionsQueuedTogetherAreMerged: each watcher of the stream gets one response, and the first watcher comes
+// first.
 func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"), key("b"))

@@ -37,19 +37,21 @@ func newMetrics(h *Hub) *metrics {
 		func(r *ring) int { return len(r.events()) })
 	ringGauge("sqlbrain_watch_ring_bytes", "Bytes of the events in the ring of recent events.",
 		func(r *ring) int { return r.bytes })
-	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "sqlbrain_watch_queued_bytes", Help: "Bytes of the events that are queued for watchers, or are being sent to them."},
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "sqlbrain_watch_queued_bytes",
+		Help: "Bytes of the events that are queued for watchers, or are being sent to them."},
 		func() float64 { return float64(h.queued.bytes.Load()) })
 	catchUp := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_watch_catchup_total",
 		Help: "Steps of replaying history for watchers that are behind, by where it was read.",
 	}, []string{"from"})
 	return &metrics{
-		streams:      gauge("etcd_debugging_mvcc_watch_stream_total", "Watch streams."),
-		watchers:     gauge("etcd_debugging_mvcc_watcher_total", "Watchers."),
-		slow:         gauge("etcd_debugging_mvcc_slow_watcher_total", "Watchers that are behind."),
-		pending:      gauge("etcd_debugging_mvcc_pending_events_total", "Events queued for watchers."),
-		events:       counter("etcd_debugging_mvcc_events_total", "Events handed to watch clients."),
-		sourceErrors: counter("sqlbrain_watch_source_errors_total", "Errors of the history's store, other than that it was compacted."),
+		streams:  gauge("etcd_debugging_mvcc_watch_stream_total", "Watch streams."),
+		watchers: gauge("etcd_debugging_mvcc_watcher_total", "Watchers."),
+		slow:     gauge("etcd_debugging_mvcc_slow_watcher_total", "Watchers that are behind."),
+		pending:  gauge("etcd_debugging_mvcc_pending_events_total", "Events queued for watchers."),
+		events:   counter("etcd_debugging_mvcc_events_total", "Events handed to watch clients."),
+		sourceErrors: counter("sqlbrain_watch_source_errors_total",
+			"Errors of the history's store, other than that it was compacted."),
 		catchUpRing:  catchUp.WithLabelValues("ring"),
 		catchUpStore: catchUp.WithLabelValues("store"),
 	}

@@ -251,7 +251,8 @@ func (m *model) check(ms *modelStream, r *Response) {
 		ms.coming = ms.coming[1:]
 		invalid := len(w.req.End) > 0 && !coder.IsFromKey(w.req.End) && string(w.req.End) <= string(w.req.Key)
 		taken := ms.watchers[w.req.WatchID] != nil && w.req.WatchID != 0
-		if refused := invalid || taken; refused != r.Canceled || refused != (r.WatchID == NoWatchID) || refused != (r.CancelReason != "") {
+		if refused := invalid || taken; refused != r.Canceled || refused != (r.WatchID == NoWatchID) ||
+			refused != (r.CancelReason != "") {
 			m.fatalf("%s: refused should be %v", brief(r), refused)
 		}
 		if !r.Canceled {

@@ -3,7 +3,8 @@ package watch
 // Pages says how large the next page of a read may be, if the sizes of its items are not known before.
 type Pages struct{ next, most, maxBytes, bytes, largest int }
 
-// NewPages returns the Pages of a read that ends at maxBytes. Its first page has first items, and no page more than most.
+// NewPages returns the Pages of a read that ends at maxBytes. Its first page has first items, and no page more than
+// most.
 func NewPages(first, most, maxBytes int) Pages {
 	return Pages{next: first, most: most, maxBytes: maxBytes, largest: 1}
 }

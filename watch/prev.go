@@ -98,7 +98,8 @@ func (s *Stream) previousOf(ctx context.Context, entries []*entry) ([]*coder.Rec
 
 // lookUp fills in prev[i] for each i in missing, and returns those it could not.
 // The error is that of the caller's own search; others report theirs.
-func (h *Hub) lookUp(ctx context.Context, entries []*entry, prev []*coder.Record, missing []int) (left []int, err error) {
+func (h *Hub) lookUp(ctx context.Context, entries []*entry, prev []*coder.Record,
+	missing []int) (left []int, err error) {
 	lookups := make([]*lookup, len(missing))
 	var mine []*entry
 	for n, i := range missing {

@@ -205,7 +205,8 @@ func TestATombstoneIsNoPreviousVersion(t *testing.T) {
 		return out, nil
 	}
 	s := b.stream(key("a").withPrev())
-	created := &Event{Record: &coder.Record{Key: []byte("a"), ModRevision: 9, CreateRevision: 9, Version: 1}, PrevRevision: 5}
+	created := &Event{Record: &coder.Record{Key: []byte("a"), ModRevision: 9, CreateRevision: 9, Version: 1},
+		PrevRevision: 5}
 	b.hub.Publish([]*Event{created}, 9)
 	b.expect(s, "0@1 created", "0@9 put:a:9")
 	require.Zero(t, src.calls)

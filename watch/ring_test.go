@@ -15,7 +15,8 @@ import (
 func revisionOf(rev int64, n, size int) []*entry {
 	entries := make([]*entry, n)
 	for i := range entries {
-		entries[i] = newEntry(&Event{Record: &coder.Record{Key: fmt.Append(nil, i), Value: make([]byte, size), ModRevision: rev}}, true)
+		entries[i] = newEntry(&Event{Record: &coder.Record{Key: fmt.Append(nil, i), Value: make([]byte, size),
+			ModRevision: rev}}, true)
 	}
 	return entries
 }

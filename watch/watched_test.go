@@ -19,7 +19,8 @@ func TestWatchedListsRanges(t *testing.T) {
 	s.Create(Permitted, CreateRequest{Key: []byte{0}, End: []byte{0}})
 	ranges, count := b.hub.Watched(2)
 	require.Equal(t, 7, count)
-	require.Equal(t, []Watched{{Key: []byte("a"), End: []byte("b"), Watchers: 3}, {Key: []byte{0}, End: []byte{0}, Watchers: 1}}, ranges)
+	require.Equal(t, []Watched{{Key: []byte("a"), End: []byte("b"), Watchers: 3},
+		{Key: []byte{0}, End: []byte{0}, Watchers: 1}}, ranges)
 
 	for range 4 { // more than a queue has room for, and nobody reads
 		b.put("a")

@@ -45,7 +45,8 @@ func TestImportsPointDownTheTableOfPackages(t *testing.T) {
 		}
 		return 0, false
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", module+"...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}",
+		module+"...").Output()
 	require.NoError(t, err)
 	packages := 0
 	for line := range strings.Lines(string(out)) {

@@ -75,12 +75,14 @@ func (c *backupCommand) run(ctx context.Context, path string, form output) error
 			Bytes     int64  `json:"bytes"`
 		}{c.settings.URL().String(), path, made.Revision, bytes})
 	}
-	_, err = fmt.Fprintf(c.stdout, "datastore   %s\nfile        %s, %d bytes\nrevision    %d\n", c.settings.URL(), path, bytes, made.Revision)
+	_, err = fmt.Fprintf(c.stdout, "datastore   %s\nfile        %s, %d bytes\nrevision    %d\n", c.settings.URL(), path,
+		bytes, made.Revision)
 	return err
 }
 
 // write writes the backup to w. dir is for temporary files.
-func (c *backupCommand) write(ctx context.Context, dir string, w io.Writer) (made *export.Snapshot, bytes int64, err error) {
+func (c *backupCommand) write(ctx context.Context, dir string,
+	w io.Writer) (made *export.Snapshot, bytes int64, err error) {
 	u := c.settings.URL()
 	defer func() {
 		if err != nil && ctx.Err() == nil {

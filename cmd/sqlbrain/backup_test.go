@@ -69,7 +69,8 @@ func TestBackupUnderWrites(t *testing.T) {
 					default:
 					}
 					v := fmt.Sprint(i)
-					if _, err := c.Txn(ctx).Then(clientv3.OpPut("pair/a", v), clientv3.OpPut("pair/b", v), clientv3.OpPut("many/"+v, v)).Commit(); err != nil {
+					if _, err := c.Txn(ctx).Then(clientv3.OpPut("pair/a", v), clientv3.OpPut("pair/b", v),
+						clientv3.OpPut("many/"+v, v)).Commit(); err != nil {
 						return err
 					}
 					if written.Add(1) == 20 {
@@ -145,7 +146,8 @@ func TestBackupIsRefused(t *testing.T) {
 	refused(datastore, "the database is empty")
 	requireOnly(t, directory)
 
-	sqliteExec(t, datastore, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", coder.JobKey(), coder.EncodeJob(coder.NewJob(coder.JobRestore))))
+	sqliteExec(t, datastore, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", coder.JobKey(),
+		coder.EncodeJob(coder.NewJob(coder.JobRestore))))
 	refused(datastore, "the database is being restored")
 	requireOnly(t, directory)
 
@@ -155,7 +157,8 @@ func TestBackupIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "older", string(kept))
 	execute(t, "backup", "--datastore", datastore).requireRefused(t, "accepts 1 arg(s)")
-	execute(t, "backup", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t, "no such file or directory")
+	execute(t, "backup", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t,
+		"no such file or directory")
 }
 
 // TestInterruptedBackupLeavesNoFile at any time, and none under the final name while it runs.
@@ -168,7 +171,8 @@ func TestInterruptedBackupLeavesNoFile(t *testing.T) {
 		require.NoFileExists(t, path)
 		return err
 	}
-	require.ErrorIs(t, createComplete(path, func(w io.Writer) error { return errors.Join(half(w), context.Canceled) }), context.Canceled)
+	require.ErrorIs(t, createComplete(path, func(w io.Writer) error { return errors.Join(half(w), context.Canceled) }),
+		context.Canceled)
 	requireOnly(t, directory)
 
 	// Another process makes the file in the meantime.

@@ -33,7 +33,8 @@ func TestVersion(t *testing.T) {
 
 func TestHelpShowsNoSettingsOfTheEnvironment(t *testing.T) {
 	environ := []string{"SQLBRAIN_DATASTORE=mysql://root:Geheim0815@db/k8s"}
-	for _, command := range []string{"", "serve", "migrate", "migrate up", "doctor", "recover", "restore", "health", "version"} {
+	for _, command := range []string{"", "serve", "migrate", "migrate up", "doctor", "recover", "restore", "health",
+		"version"} {
 		a := executeEnv(t, environ, append(strings.Fields(command), "--help")...)
 		require.Zero(t, a.code, command)
 		require.Contains(t, a.stdout, "Usage:", command)
@@ -75,11 +76,14 @@ func TestMigrate(t *testing.T) {
 func TestSQLiteFileOfARunningServerIsNotChanged(t *testing.T) {
 	raw := sqliteURL(t)
 	n := startNode(t, "--datastore", raw)
-	inUse := []string{"in use by another sqlbrain", strings.TrimPrefix(raw, "sqlite://"), "process " + strconv.Itoa(os.Getpid())}
-	for _, command := range []string{"serve --listen-client-urls=http://127.0.0.1:0 --listen-peer-urls=", "migrate up", "migrate down --yes", "migrate force 1"} {
+	inUse := []string{"in use by another sqlbrain", strings.TrimPrefix(raw, "sqlite://"),
+		"process " + strconv.Itoa(os.Getpid())}
+	for _, command := range []string{"serve --listen-client-urls=http://127.0.0.1:0 --listen-peer-urls=", "migrate up",
+		"migrate down --yes", "migrate force 1"} {
 		execute(t, append(strings.Fields(command), "--datastore", raw)...).requireRefused(t, inUse...)
 	}
-	require.Equal(t, "schema version 1 (this binary needs 1)\n", execute(t, "migrate", "version", "--datastore", raw).stdout)
+	require.Equal(t, "schema version 1 (this binary needs 1)\n",
+		execute(t, "migrate", "version", "--datastore", raw).stdout)
 	a, found := examined(t, "--datastore", raw)
 	require.Zero(t, a.code, a.stdout)
 	require.Equal(t, doctor.OK, found["rows"].Status)
@@ -136,7 +140,8 @@ func TestDoctorOnSQLite(t *testing.T) {
 	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
-	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges", "loss", "rows"} {
+	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges",
+		"loss", "rows"} {
 		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
 	}
 
@@ -209,7 +214,8 @@ func TestServeGivesTheAdviceOfDoctor(t *testing.T) {
 	defer silent.Close()
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	for name, address := range map[string]string{"silent": silent.Addr().String(), "HTTP": strings.TrimPrefix(other.URL, "http://"), "nothing": "127.0.0.1:1"} {
+	for name, address := range map[string]string{"silent": silent.Addr().String(),
+		"HTTP": strings.TrimPrefix(other.URL, "http://"), "nothing": "127.0.0.1:1"} {
 		raw := "mysql://user:some-word@" + address + "/sqlbrain?timeout=1s"
 		a, found := examined(t, "--datastore", raw)
 		require.Equal(t, 1, a.code, name)

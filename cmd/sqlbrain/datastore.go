@@ -18,7 +18,8 @@ import (
 var errNoDatabase = errors.New("the file does not exist")
 
 // databaseFlags are the settings of the commands that need the database only.
-var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command", "datastore-password-from", "data-dir"}
+var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-password-command",
+	"datastore-password-from", "data-dir"}
 
 // access is what a command does with the database.
 type access int
@@ -37,8 +38,8 @@ func (p *program) atDatastore(err error) error {
 	return fmt.Errorf("datastore %s: %w", p.settings.URL(), err)
 }
 
-// withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless the access is
-// create, an SQLite file that does not exist is errNoDatabase.
+// withDatabase runs f on the pools of the settings' database. Its error has the advice that doctor gives. Unless the
+// access is create, an SQLite file that does not exist is errNoDatabase.
 func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Database) error) (err error) {
 	u := p.settings.URL()
 	defer func() {

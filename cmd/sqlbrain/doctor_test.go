@@ -30,7 +30,8 @@ func TestDoctorOnEachProduct(t *testing.T) {
 				{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0"},
 				{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0"},
 			} {
-				if p == enginetest.MySQL && fault.set == "SET GLOBAL max_statement_time = 0.5" || p != enginetest.MySQL && fault.set == "SET GLOBAL max_execution_time = 500" {
+				if p == enginetest.MySQL && fault.set == "SET GLOBAL max_statement_time = 0.5" || p != enginetest.MySQL &&
+					fault.set == "SET GLOBAL max_execution_time = 500" {
 					continue // the other's
 				}
 				enginetest.Exec(t, server.URL(), fault.set)
@@ -90,7 +91,10 @@ func TestDoctorFindsConnectionsThatAreSpread(t *testing.T) {
 	for range 2 {
 		server := enginetest.StartServer(t)
 		enginetest.Exec(t, server.URL(), "CREATE USER app@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO app@'%'")
-		raw = changed(t, server.URL(), func(u *url.URL) { addresses = append(addresses, u.Host); u.User = url.UserPassword("app", "secret") })
+		raw = changed(t, server.URL(), func(u *url.URL) {
+			addresses = append(addresses, u.Host)
+			u.User = url.UserPassword("app", "secret")
+		})
 	}
 	next := 0
 	at := enginetest.Forward(t, func() string {

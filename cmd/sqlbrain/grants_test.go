@@ -22,7 +22,8 @@ func granted(t *testing.T, rootURL string, rights map[string]string) string {
 	require.NoError(t, err)
 	for table, r := range rights {
 		if r != "" {
-			enginetest.Exec(t, rootURL, "GRANT "+r+" ON `"+strings.TrimPrefix(u.Path, "/")+"`.`"+table+"` TO '"+u.User.Username()+"'@'%'")
+			enginetest.Exec(t, rootURL, "GRANT "+r+" ON `"+strings.TrimPrefix(u.Path,
+				"/")+"`.`"+table+"` TO '"+u.User.Username()+"'@'%'")
 		}
 	}
 	return raw
@@ -77,7 +78,8 @@ func TestMissingGrantsAreNamed(t *testing.T) {
 		require.Contains(t, a.stdout, c.doctor)
 	}
 	// Without DELETE a server would run until the first compaction: doctor tells.
-	a := execute(t, "doctor", "--datastore", granted(t, rootURL, map[string]string{"object": "SELECT, INSERT, UPDATE", "schema_migrations": "SELECT"}))
+	a := execute(t, "doctor", "--datastore", granted(t, rootURL,
+		map[string]string{"object": "SELECT, INSERT, UPDATE", "schema_migrations": "SELECT"}))
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.stdout, "cannot delete")
 }

@@ -40,7 +40,8 @@ is called by the first name of --host-whitelist, if that is set.`,
 				if err := askReadiness(ctx, u, &p.settings.Server); err != nil {
 					return fmt.Errorf("%s is not healthy: %w", u, err)
 				}
-				if _, err := fmt.Fprintf(p.stdout, "%s is healthy, took %s\n", u, time.Since(begin).Round(time.Microsecond)); err != nil {
+				if _, err := fmt.Fprintf(p.stdout, "%s is healthy, took %s\n", u,
+					time.Since(begin).Round(time.Microsecond)); err != nil {
 					return err
 				}
 			}

@@ -22,7 +22,8 @@ func TestHealthOfARunningServer(t *testing.T) {
 	// A probe has the server's environment, and its address need not be one to dial.
 	_, port, err := net.SplitHostPort(n.endpoint[len("http://"):])
 	require.NoError(t, err)
-	a = executeEnv(t, []string{"SQLBRAIN_LISTEN_CLIENT_URLS=http://0.0.0.0:" + port, "HTTP_PROXY=http://127.0.0.1:1"}, "health")
+	a = executeEnv(t, []string{"SQLBRAIN_LISTEN_CLIENT_URLS=http://0.0.0.0:" + port, "HTTP_PROXY=http://127.0.0.1:1"},
+		"health")
 	require.Zero(t, a.code, a.stderr)
 
 	require.Zero(t, n.stop())
@@ -42,8 +43,10 @@ func TestHealthOverTLS(t *testing.T) {
 	authority, d := tlstest.NewAuthority(t, "authority"), tlstest.NewDir(t)
 	d.Write(t, authority, "server")
 	d.Trust(t, authority)
-	files := []string{"--cert-file=" + d.CertFile, "--key-file=" + d.KeyFile, "--trusted-ca-file=" + d.TrustedCAFile, "--client-cert-auth"}
-	n := startNode(t, append(files, "--datastore", sqliteURL(t), "--listen-client-urls=https://127.0.0.1:0", "--listen-peer-urls=")...)
+	files := []string{"--cert-file=" + d.CertFile, "--key-file=" + d.KeyFile, "--trusted-ca-file=" + d.TrustedCAFile,
+		"--client-cert-auth"}
+	n := startNode(t, append(files, "--datastore", sqliteURL(t), "--listen-client-urls=https://127.0.0.1:0",
+		"--listen-peer-urls=")...)
 
 	// The certificate is for 127.0.0.1, which health does not ask for.
 	_, port, err := net.SplitHostPort(n.endpoint[len("https://"):])

@@ -84,9 +84,12 @@ what was written since.`,
 		},
 	}
 	flags.Bind(cmd.Flags())
-	cmd.Flags().BoolVar(&revert, "revert", false, "give kine its table back, if no key was written since the import; then end")
-	cmd.Flags().BoolVar(&keepWrites, "keep-writes", false, "with --revert: if keys were written, write all keys into kine's table first")
-	cmd.Flags().BoolVar(&again, "import-again", false, "import the keys of kine's table once more, if sqlbrain's table was emptied since the import; then end")
+	cmd.Flags().BoolVar(&revert, "revert", false,
+		"give kine its table back, if no key was written since the import; then end")
+	cmd.Flags().BoolVar(&keepWrites, "keep-writes", false,
+		"with --revert: if keys were written, write all keys into kine's table first")
+	cmd.Flags().BoolVar(&again, "import-again", false,
+		"import the keys of kine's table once more, if sqlbrain's table was emptied since the import; then end")
 	cmd.SetVersionTemplate("kine (sqlbrain {{.Version}})\n")
 	return cmd
 }
@@ -132,12 +135,15 @@ func (p *program) adoptKine(ctx context.Context, u *sqlstore.URL, logger *slog.L
 		if err := p.prepareSchema(ctx, logger); err != nil {
 			return err
 		}
-		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error { return a.Import(ctx, false) })
+		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error {
+			return a.Import(ctx, false)
+		})
 	})
 }
 
 // withAdoption calls f with the store open.
-func (p *program) withAdoption(ctx context.Context, db *sqldb.Database, logger *slog.Logger, f func(*kine.Adoption, context.Context) error) (err error) {
+func (p *program) withAdoption(ctx context.Context, db *sqldb.Database, logger *slog.Logger,
+	f func(*kine.Adoption, context.Context) error) (err error) {
 	u := p.settings.URL()
 	store, err := engines.Open(ctx, u, sqlstore.Options{})
 	if err != nil {

@@ -35,7 +35,8 @@ func kineEndpoint(t *testing.T, raw string) string {
 func startKine(t *testing.T, endpoint string, args ...string) *node {
 	t.Helper()
 	socket := filepath.Join(socketDir(t), "kine.sock")
-	n := startNode(t, append([]string{"kine", "--log-format=json", "--metrics-bind-address=127.0.0.1:0", "--endpoint", endpoint,
+	n := startNode(t, append([]string{"kine", "--log-format=json", "--metrics-bind-address=127.0.0.1:0", "--endpoint",
+		endpoint,
 		"--listen-address", "unix://" + socket}, args...)...)
 	require.Equal(t, "unix://"+socket, n.endpoint)
 	return n
@@ -85,9 +86,10 @@ func TestKineOverSQLite(t *testing.T) {
 
 	// Everything else that a client URL serves is there too.
 	var dialer net.Dialer
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialer.DialContext(ctx, "unix", strings.TrimPrefix(n.endpoint, "unix://"))
-	}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", strings.TrimPrefix(n.endpoint, "unix://"))
+		}}}
 	for _, path := range []string{"/readyz", "/metrics", "/version"} {
 		r, err := client.Get("http://localhost" + path)
 		require.NoError(t, err)
@@ -155,7 +157,8 @@ func TestKineCreatesItsDatabase(t *testing.T) {
 			limited, err := url.Parse(newUser(t, rootURL, kineGrants))
 			require.NoError(t, err)
 			limited.Path = u.Path
-			execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", kineEndpoint(t, limited.String())).
+			execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint",
+				kineEndpoint(t, limited.String())).
 				requireRefused(t, "denied")
 		})
 	}
@@ -189,7 +192,8 @@ func onKinesTable(t *testing.T, f func(t *testing.T, endpoint string, exec func(
 			t.Parallel()
 			database := product.Database(t)
 			enginetest.Exec(t, database, kineTable...)
-			f(t, kineEndpoint(t, newUser(t, database, kineGrants)), func(statements ...string) { enginetest.Exec(t, database, statements...) })
+			f(t, kineEndpoint(t, newUser(t, database, kineGrants)),
+				func(statements ...string) { enginetest.Exec(t, database, statements...) })
 		})
 	}
 }
@@ -204,9 +208,11 @@ func TestKinesKeysAreImported(t *testing.T) {
 		require.EqualValues(t, 8, got.Header.Revision)
 		var keys []string
 		for _, kv := range got.Kvs {
-			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease))
+			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision,
+				kv.Version, kv.Lease))
 		}
-		require.Equal(t, []string{"/registry/a=new 3 5 2 0", "/registry/events/e=e 8 8 1 3600", "/registry/health={} 2 2 1 0"}, keys)
+		require.Equal(t, []string{"/registry/a=new 3 5 2 0", "/registry/events/e=e 8 8 1 3600",
+			"/registry/health={} 2 2 1 0"}, keys)
 		_, err = c.Get(t.Context(), "/registry/a", clientv3.WithRev(7))
 		require.ErrorContains(t, err, "compacted")
 		left, err := c.TimeToLive(t.Context(), 3600, clientv3.WithAttachedKeys())
@@ -228,7 +234,8 @@ func TestKinesKeysAreImported(t *testing.T) {
 		require.EqualValues(t, 10, put.Header.Revision)
 		require.Equal(t, "c", string(put.PrevKv.Value))
 		require.Zero(t, n.stop())
-		execute(t, revert...).requireRefused(t, "keys were written since", "--keep-writes", "kine's newest revision is 9, sqlbrain's 10")
+		execute(t, revert...).requireRefused(t, "keys were written since", "--keep-writes",
+			"kine's newest revision is 9, sqlbrain's 10")
 		n = startKine(t, endpoint)
 		require.NotContains(t, n.log.String(), "importing the keys")
 		c = n.client(t)
@@ -254,7 +261,8 @@ func TestKinesKeysAreImported(t *testing.T) {
 		for _, kv := range got.Kvs {
 			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease))
 		}
-		require.Equal(t, []string{"/registry/c=d 9 10 0", "/registry/d=1 11 11 0", "/registry/e=2 15 15 0", "/registry/events/e=e 8 8 3600", "/registry/f=3 12 12 70",
+		require.Equal(t, []string{"/registry/c=d 9 10 0", "/registry/d=1 11 11 0", "/registry/e=2 15 15 0",
+			"/registry/events/e=e 8 8 3600", "/registry/f=3 12 12 70",
 			"/registry/g=g 17 17 0", "/registry/health={} 2 2 0"}, keys)
 		require.Zero(t, n.stop())
 	})
@@ -263,11 +271,12 @@ func TestKinesKeysAreImported(t *testing.T) {
 // serveKineRefused runs a command line of kine that must refuse to serve for these reasons.
 func serveKineRefused(t *testing.T, endpoint string, reasons ...string) {
 	t.Helper()
-	execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint).requireRefused(t, reasons...)
+	execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint",
+		endpoint).requireRefused(t, reasons...)
 }
 
-// TestKinesTableAndSqlbrains: a table that kine made and no client used is no obstacle. If both programs were used on the
-// database, none is chosen.
+// TestKinesTableAndSqlbrains: a table that kine made and no client used is no obstacle. If both programs were used on
+// the database, none is chosen.
 func TestKinesTableAndSqlbrains(t *testing.T) {
 	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
 		require.Zero(t, startKine(t, endpoint).stop())
@@ -284,8 +293,8 @@ func TestKinesTableAndSqlbrains(t *testing.T) {
 	})
 }
 
-// TestStoreWithoutATableOfKines: no kine can use a database that began under sqlbrain, until it is given to kine with all
-// its keys.
+// TestStoreWithoutATableOfKines: no kine can use a database that began under sqlbrain, until it is given to kine with
+// all its keys.
 func TestStoreWithoutATableOfKines(t *testing.T) {
 	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
 		exec("DROP TABLE kine")
@@ -300,14 +309,16 @@ func TestStoreWithoutATableOfKines(t *testing.T) {
 		exec("SELECT name FROM kine")
 
 		n = startKine(t, endpoint)
-		for _, key := range []string{"/registry/a", "compact_rev_key", "/registry/b"} { // kube-apiserver compacts by the second one
+		// kube-apiserver compacts by the second one
+		for _, key := range []string{"/registry/a", "compact_rev_key", "/registry/b"} {
 			_, err = n.client(t).Put(t.Context(), key, key)
 			require.NoError(t, err)
 		}
 		require.Zero(t, n.stop())
 		execute(t, revert...).requireRefused(t, "--keep-writes")
 		if strings.HasPrefix(endpoint, "mysql") { // A key that kine cannot have is named, and stays.
-			for _, key := range []string{"/long/" + strings.Repeat("k", 700), "/registry/\u00e4", "/registry/A", "/registry/b "} {
+			for _, key := range []string{"/long/" + strings.Repeat("k", 700), "/registry/\u00e4", "/registry/A",
+				"/registry/b "} {
 				n = startKine(t, endpoint)
 				_, err = n.client(t).Put(t.Context(), key, "1")
 				require.NoError(t, err)
@@ -418,7 +429,8 @@ func TestKineNotesWhatHasNoEffect(t *testing.T) {
 func TestKineWithAnAddressOfItsPod(t *testing.T) {
 	endpoint := kineEndpoint(t, mysqlUser(t, kineGrants))
 	socket := "unix://" + filepath.Join(socketDir(t), "s")
-	args := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--endpoint", endpoint, "--listen-address", socket}
+	args := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--endpoint", endpoint,
+		"--listen-address", socket}
 	executeEnv(t, []string{"POD_IP=here"}, args...).requireRefused(t, "POD_IP", "not an IP address")
 	executeEnv(t, []string{"POD_IP=192.0.2.1"}, args...).requireRefused(t, "192.0.2.1")
 

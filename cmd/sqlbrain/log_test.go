@@ -20,7 +20,8 @@ func TestTextsOfTheLogAreBounded(t *testing.T) {
 		p.stderr = &out
 		log, closeLog, err := p.newLogger()
 		require.NoError(t, err)
-		log.WithGroup("g").With("user", long).Warn("short", "error", errors.New(long), "names", []string{"short", long}, "fits", strings.Repeat("b", maxLoggedText))
+		log.WithGroup("g").With("user", long).Warn("short", "error", errors.New(long), "names", []string{"short", long},
+			"fits", strings.Repeat("b", maxLoggedText))
 		require.NoError(t, closeLog())
 		line := out.String()
 		require.Less(t, len(line), 5*maxLoggedText, format)

@@ -41,7 +41,8 @@ func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 
 		why := fmt.Sprintf("revision %d was acknowledged", acknowledged)
 		if u, err := sqlstore.ParseURL(r.datastore); err == nil && u.Dialect == sqlstore.DialectSQLite {
-			execute(t, "--datastore", r.datastore, "--listen-client-urls=http://127.0.0.1:0").requireRefused(t, why, "see sqlbrain recover")
+			execute(t, "--datastore", r.datastore, "--listen-client-urls=http://127.0.0.1:0").requireRefused(t, why,
+				"see sqlbrain recover")
 		} else {
 			n = startNode(t, "--datastore", r.datastore)
 			for _, path := range []string{"/readyz", "/readyz/serving"} {
@@ -55,7 +56,8 @@ func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 		}
 
 		require.Contains(t, strings.Join(r.run().Problems, "; "), fmt.Sprintf("has seen revision %d", acknowledged))
-		require.Equal(t, acknowledged+1, r.run("--yes", "--bump-revision=1").Next.Revision, "raised from what was acknowledged")
+		require.Equal(t, acknowledged+1, r.run("--yes", "--bump-revision=1").Next.Revision,
+			"raised from what was acknowledged")
 		r.with(func(ctx context.Context, c *clientv3.Client) {
 			got, err := c.Get(ctx, "k")
 			require.NoError(t, err)

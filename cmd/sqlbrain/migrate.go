@@ -28,12 +28,14 @@ SQLite file open, up, down and force are refused.`,
 			return &usageError{errors.New("name one of up, down, version and force")}
 		},
 	}
-	cmd.AddCommand(p.newMigrateUpCommand(), p.newMigrateDownCommand(), p.newMigrateVersionCommand(), p.newMigrateForceCommand())
+	cmd.AddCommand(p.newMigrateUpCommand(), p.newMigrateDownCommand(), p.newMigrateVersionCommand(),
+		p.newMigrateForceCommand())
 	return cmd
 }
 
 // databaseCommand completes a command that works on the database.
-func (p *program) databaseCommand(cmd *cobra.Command, a access, f func(context.Context, *sqldb.Database) error) *cobra.Command {
+func (p *program) databaseCommand(cmd *cobra.Command, a access,
+	f func(context.Context, *sqldb.Database) error) *cobra.Command {
 	p.needs(cmd, databaseFlags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return p.withDatabase(cmd.Context(), a, func(db *sqldb.Database) error { return f(cmd.Context(), db) })
@@ -90,7 +92,8 @@ func (p *program) newMigrateForceCommand() *cobra.Command {
 }
 
 // changeSchema runs apply while no server has an SQLite file open, and prints the state after it.
-func (p *program) changeSchema(ctx context.Context, db *sqldb.Database, apply func(context.Context, string, *sql.DB) error) error {
+func (p *program) changeSchema(ctx context.Context, db *sqldb.Database,
+	apply func(context.Context, string, *sql.DB) error) error {
 	if err := db.Lock(); err != nil {
 		return err
 	}

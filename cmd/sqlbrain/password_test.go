@@ -15,7 +15,8 @@ import (
 // TestChangedPasswordIsReadAgain: the server lives on with new connections
 // after the file, and the user's password, were changed.
 func TestChangedPasswordIsReadAgain(t *testing.T) {
-	for flag, value := range map[string]string{"--datastore-password-file": "%s", "--datastore-password-command": "cat '%s'"} {
+	for flag, value := range map[string]string{"--datastore-password-file": "%s",
+		"--datastore-password-command": "cat '%s'"} {
 		t.Run(flag, func(t *testing.T) { testPasswordThatChanges(t, flag, value) })
 	}
 }

@@ -23,7 +23,8 @@ import (
 
 func TestSQLiteHasNoPeerPort(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
-	n := startNode(t, "--datastore", sqliteURL(t), "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=https://"+address)
+	n := startNode(t, "--datastore", sqliteURL(t), "--listen-client-urls=http://127.0.0.1:0",
+		"--listen-peer-urls=https://"+address)
 	_, err := net.Dial("tcp", address)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r, err := n.client(t).MemberList(t.Context())
@@ -50,7 +51,8 @@ func TestMembersNeedNoSettingsToTrustEachOther(t *testing.T) {
 		cluster = r.Header.ClusterId
 	}
 
-	a := execute(t, append([]string{"serve"}, arguments("n3", "https://127.0.0.1:0", "--initial-advertise-peer-urls=https://"+address)...)...)
+	a := execute(t, append([]string{"serve"},
+		arguments("n3", "https://127.0.0.1:0", "--initial-advertise-peer-urls=https://"+address)...)...)
 	a.requireRefused(t, `member "n1"`, "--initial-advertise-peer-urls")
 
 	steal := func() error {
@@ -69,7 +71,8 @@ func TestMembersNeedNoSettingsToTrustEachOther(t *testing.T) {
 func TestUnusableSettingsReplaceNoMember(t *testing.T) {
 	database := enginetest.Database(t)
 	arguments := func(more ...string) []string {
-		return append([]string{"--datastore", database, "--name=n1", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="}, more...)
+		return append([]string{"--datastore", database, "--name=n1", "--listen-client-urls=http://127.0.0.1:0",
+			"--listen-peer-urls="}, more...)
 	}
 	n := startNode(t, arguments()...)
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
@@ -89,7 +92,8 @@ func TestUnusableSettingsReplaceNoMember(t *testing.T) {
 func TestMembersWarnOfOneWithoutAPeerURL(t *testing.T) {
 	database := enginetest.Database(t)
 	arguments := func(name, peer string) []string {
-		return []string{"--datastore", database, "--name", name, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=" + peer}
+		return []string{"--datastore", database, "--name", name, "--listen-client-urls=http://127.0.0.1:0",
+			"--listen-peer-urls=" + peer}
 	}
 	const warning = "a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; " +
 		"set --listen-peer-urls and --initial-advertise-peer-urls of that member"

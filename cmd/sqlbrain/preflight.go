@@ -48,12 +48,14 @@ func preflight(s *config.Settings, clustered bool) (err error) {
 		name string
 		urls []string
 	}{
-		{"listen-client-urls", c.Server.ListenClientURLs}, {"listen-metrics-urls", c.Server.ListenMetricsURLs}, {"listen-peer-urls", c.Server.PeerURLs},
+		{"listen-client-urls", c.Server.ListenClientURLs}, {"listen-metrics-urls", c.Server.ListenMetricsURLs},
+		{"listen-peer-urls", c.Server.PeerURLs},
 	} {
 		if setting.name == "listen-peer-urls" && (!clustered || c.Server.Listen != nil) { // not used, or open already
 			continue
 		}
-		listeners, err := transport.Listen(setting.urls, transport.Options{Conns: new(transport.Connections), Credentials: true})
+		listeners, err := transport.Listen(setting.urls,
+			transport.Options{Conns: new(transport.Connections), Credentials: true})
 		open = append(open, listeners...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Origin(setting.name), err)

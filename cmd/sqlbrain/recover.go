@@ -45,8 +45,10 @@ recover shows what the database holds, and changes nothing unless --yes is given
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), output) },
 	}
 	p.needs(cmd, databaseFlags...)
-	cmd.Flags().Int64Var(&c.bump, "bump-revision", repair.DefaultBump, "how much to raise the revision by; more than may have been lost")
-	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true, "mark everything below the new revision as compacted; without it, clients continue from revisions that may have been lost")
+	cmd.Flags().Int64Var(&c.bump, "bump-revision", repair.DefaultBump,
+		"how much to raise the revision by; more than may have been lost")
+	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true,
+		"mark everything below the new revision as compacted; without it, clients continue from revisions that may have been lost")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
 	cmd.Flags().BoolVar(&c.force, "force", false, "with --yes: do it although members may be running")
 	addOutputFlag(cmd, &output)
@@ -124,7 +126,8 @@ func refuseRunning(ctx context.Context, store sqlstore.Store, other string) erro
 	if more := len(running) - most; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Errorf("nothing was changed, because members are running: %s; stop them first%s", strings.Join(names, "; "), other)
+	return fmt.Errorf("nothing was changed, because members are running: %s; stop them first%s",
+		strings.Join(names, "; "), other)
 }
 
 // recoverReport is what recover answers.

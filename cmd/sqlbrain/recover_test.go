@@ -143,7 +143,8 @@ func TestRecoverAfterCommitsWereLost(t *testing.T) {
 		bumped := kept + repair.DefaultBump
 		require.True(t, done.Done)
 		require.Equal(t, dry.Next, done.Next)
-		require.Equal(t, recoverState{Term: r.token().Term, Revision: bumped, Sequence: r.token().Sequence, CompactRevision: bumped}, done.Next)
+		require.Equal(t, recoverState{Term: r.token().Term, Revision: bumped, Sequence: r.token().Sequence,
+			CompactRevision: bumped}, done.Next)
 		require.Greater(t, r.token().Term, fence.Term, "what led the lost commits is fenced")
 		require.Greater(t, r.token().Sequence, fence.Sequence)
 
@@ -263,12 +264,14 @@ func TestRecoverIsRefusedWhileMembersRun(t *testing.T) {
 	for _, p := range enginetest.Products() {
 		t.Run(string(p), func(t *testing.T) {
 			r := recoverable{t, newUser(t, p.Database(t), "ALL PRIVILEGES")}
-			member := []string{"--datastore", r.datastore, "--name=n1", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls=http://127.0.0.1:7380"}
+			member := []string{"--datastore", r.datastore, "--name=n1", "--listen-client-urls=http://127.0.0.1:0",
+				"--listen-peer-urls=http://127.0.0.1:0", "--initial-advertise-peer-urls=http://127.0.0.1:7380"}
 			first := startNode(t, member...)
 			first.log.await("leading")
 			execute(t, member...).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force-join")
 			before := r.token()
-			execute(t, "recover", "--yes", "--datastore", r.datastore).requireRefused(t, `member "n1" (`, "http://127.0.0.1:7380", "heartbeat ", "--force")
+			execute(t, "recover", "--yes", "--datastore", r.datastore).requireRefused(t, `member "n1" (`,
+				"http://127.0.0.1:7380", "heartbeat ", "--force")
 			require.Equal(t, before.Revision, r.token().Revision)
 
 			r.run("--yes", "--force")

@@ -91,7 +91,8 @@ func describe(b *strings.Builder, cmd *cobra.Command, settings *pflag.FlagSet) {
 			if text := strings.Trim(f.DefValue, "[]"); text != "" {
 				def = "`" + text + "`"
 			}
-			own += fmt.Sprintf("| `%s` | %s | %s |\n", strings.ReplaceAll(strings.TrimSpace("--"+f.Name+" "+value), "|", "\\|"), def, markdown(help))
+			own += fmt.Sprintf("| `%s` | %s | %s |\n", strings.ReplaceAll(strings.TrimSpace("--"+f.Name+" "+value), "|", "\\|"),
+				def, markdown(help))
 			rows++
 		}
 	})
@@ -123,7 +124,8 @@ func unindent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestPathsPage: docs/reference/http.md has the paths of the client port, each of which is served, and every check of /readyz.
+// TestPathsPage: docs/reference/http.md has the paths of the client port, each of which is served, and every check of
+// /readyz.
 func TestPathsPage(t *testing.T) {
 	paths := []struct{ path, needs, answer string }{
 		{"/metrics", "", "[metrics](metrics.md) in Prometheus' format"},

@@ -57,10 +57,12 @@ as compacted.`,
 	}
 	p.needs(cmd, append(databaseFlags, "bcrypt-cost")...)
 	f := cmd.Flags()
-	f.BoolVar(&c.skipHash, "skip-hash-check", false, "do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
+	f.BoolVar(&c.skipHash, "skip-hash-check", false,
+		"do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
 	f.BoolVar(&c.replace, "replace", false, "replace what the database holds")
 	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the backup's revision by; not given, it is raised above what a replaced database had")
-	f.BoolVar(&c.compact, "mark-compacted", false, "mark everything below the new revision as compacted (required with --bump-revision, and only then)")
+	f.BoolVar(&c.compact, "mark-compacted", false,
+		"mark everything below the new revision as compacted (required with --bump-revision, and only then)")
 	c.source.bind(f)
 	addOutputFlag(cmd, &output)
 	return cmd
@@ -112,7 +114,8 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 }
 
 // loadFile fills the database from a file.
-func loadFile(ctx context.Context, path string, skipHash bool, o snapshot.LoadOptions, into func(load) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
+func loadFile(ctx context.Context, path string, skipHash bool, o snapshot.LoadOptions,
+	into func(load) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
 	file, err := snapshot.Open(ctx, path, skipHash)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

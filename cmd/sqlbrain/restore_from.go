@@ -39,10 +39,12 @@ func (s *source) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.tls.TrustedCAFile, "cacert", "", "with --from: `file` of the certificates that sign the server's")
 	f.StringVar(&s.tls.CertFile, "cert", "", "with --from: `file` of the client's certificate")
 	f.StringVar(&s.tls.KeyFile, "key", "", "with --from: `file` of its key")
-	f.BoolVar(&s.tls.InsecureSkipVerify, "insecure-skip-tls-verify", false, "with --from: take any certificate of the server")
+	f.BoolVar(&s.tls.InsecureSkipVerify, "insecure-skip-tls-verify", false,
+		"with --from: take any certificate of the server")
 	f.StringVar(&s.user, "user", "", "with --from: `name`[:password] of a user that may do what root may")
 	f.StringVar(&s.password, "password", "", "with --from: the user's `password`")
-	f.StringVar(&s.passwordFile, "password-file", "", "with --from: `file` that holds the user's password, which would show in the list of processes on the command line")
+	f.StringVar(&s.passwordFile, "password-file", "",
+		"with --from: `file` that holds the user's password, which would show in the list of processes on the command line")
 	f.StringVar(&s.prefix, "prefix", "/", "with --from, where the server makes no snapshots: what all keys begin with")
 	f.StringVar(&s.directory, "tmpdir", "", "with --from: `directory` for the snapshot (default: the system's)")
 }
@@ -56,8 +58,9 @@ const (
 
 func (s *source) dial(ctx context.Context) (*clientv3.Client, error) {
 	cfg := clientv3.Config{
-		Context: ctx, Endpoints: []string{s.endpoint}, DialTimeout: sourceDialTimeout, DialKeepAliveTime: sourceKeepAlive, DialKeepAliveTimeout: sourceDialTimeout,
-		MaxCallRecvMsgSize: sourceMessage, Logger: zap.NewNop(), Username: s.user, Password: s.password,
+		Context: ctx, Endpoints: []string{s.endpoint}, DialTimeout: sourceDialTimeout, DialKeepAliveTime: sourceKeepAlive,
+		DialKeepAliveTimeout: sourceDialTimeout,
+		MaxCallRecvMsgSize:   sourceMessage, Logger: zap.NewNop(), Username: s.user, Password: s.password,
 		DialOptions: []grpc.DialOption{grpc.WithDisableServiceConfig()},
 	}
 	var err error
@@ -147,7 +150,8 @@ func refusal(ctx context.Context, cfg clientv3.Config) error {
 
 // load fills the database from the server: by its snapshot, or key by key if it makes
 // none.
-func (s *source) load(ctx context.Context, o snapshot.LoadOptions, into func(load) (*snapshot.Loaded, error), note func(string)) (_ *snapshot.Loaded, err error) {
+func (s *source) load(ctx context.Context, o snapshot.LoadOptions,
+	into func(load) (*snapshot.Loaded, error), note func(string)) (_ *snapshot.Loaded, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("from %s: %w", s.endpoint, err)

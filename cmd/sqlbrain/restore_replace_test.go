@@ -45,7 +45,8 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 		a := restore("--replace")
 		require.Zero(t, a.code, a.stderr)
 		raised := seen + repair.DefaultBump
-		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, compacted below %d\nreplaced    revision %d: the new one is above it", raised, raised, seen))
+		require.Contains(t, a.stdout, fmt.Sprintf(
+			"revision    %d, compacted below %d\nreplaced    revision %d: the new one is above it", raised, raised, seen))
 		n = startNode(t, "--datastore", datastore)
 		c = n.client(t)
 		got, err := c.Get(ctx, "", clientv3.WithFromKey())
@@ -66,7 +67,8 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 			a := restore("--replace", "--bump-revision", "5", "--mark-compacted")
 			require.Zero(t, a.code, a.stderr)
 			require.Contains(t, a.stdout, "revision    7, compacted below 7\n")
-			require.Contains(t, a.stdout, fmt.Sprintf("replaced    revision %d, which the new one is not safely above", raised+1))
+			require.Contains(t, a.stdout, fmt.Sprintf("replaced    revision %d, which the new one is not safely above",
+				raised+1))
 			a = restore("--replace", "--bump-revision", "0", "-o", "json")
 			require.Zero(t, a.code, a.stderr)
 			var l snapshot.Loaded

@@ -102,7 +102,8 @@ func TestRestore(t *testing.T) {
 		require.NoError(t, err)
 		_, err = from.AuthEnable(ctx)
 		require.NoError(t, err)
-		arguments := []string{"restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", t.TempDir(), "--user", "root"}
+		arguments := []string{"restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", t.TempDir(),
+			"--user", "root"}
 		execute(t, arguments...).requireRefused(t, "user name is empty")
 		a := execute(t, append(arguments, "--password-file", password)...)
 		require.Zero(t, a.code, a.stderr)
@@ -161,7 +162,8 @@ func TestRestoreThatHasNotEnded(t *testing.T) {
 		if u.Dialect == sqlstore.DialectMySQL {
 			endpoint = kineEndpoint(t, datastore)
 		}
-		kine := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint", endpoint}
+		kine := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0",
+			"--endpoint", endpoint}
 		for _, args := range [][]string{
 			{"serve", "--log-format=json", "--listen-client-urls=http://127.0.0.1:0", "--datastore", datastore},
 			{"recover", "--yes", "--datastore", datastore},

@@ -90,7 +90,8 @@ flag beats the environment, which beats the file.`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{config.FlagError(cmd.Flags(), err)}
 	})
-	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(), p.newBackupCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), p.newKineCommand())
+	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(),
+		p.newBackupCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), p.newKineCommand())
 	arrangeHelp(root)
 	return root
 }

@@ -123,7 +123,8 @@ func (p *program) observe(ctx context.Context, c *config.Config, logger *slog.Lo
 	registry := prometheus.NewRegistry()
 	c.Audit.Logger, c.Audit.Registerer = logger, registry
 	c.Audit.Start = []slog.Attr{
-		slog.String("version", productVersion()), slog.String("name", c.Node.Name), slog.Any("settings", p.settings.Describe()),
+		slog.String("version", productVersion()), slog.String("name", c.Node.Name),
+		slog.Any("settings", p.settings.Describe()),
 	}
 	if c.Server.Audit, err = audit.Open(c.Audit); err != nil {
 		return err
@@ -138,7 +139,8 @@ func (p *program) observe(ctx context.Context, c *config.Config, logger *slog.Lo
 	tracer := c.Server.Tracing.Tracer()
 	c.Store.Logger, c.Store.Registerer, c.Store.Tracer = logger, registry, tracer
 	c.Replica.Logger, c.Replica.Registerer, c.Replica.Tracer = logger, registry, tracer
-	c.Node.Logger, c.Node.Registerer, c.Node.PeerStats, c.Node.Version = logger, registry, c.Server.Tracing.Client(), productVersion()
+	c.Node.Logger, c.Node.Registerer, c.Node.PeerStats, c.Node.Version = logger, registry, c.Server.Tracing.Client(),
+		productVersion()
 	c.Server.Logger, c.Server.Registry, c.Server.Version = logger, registry, productVersion()
 	return nil
 }

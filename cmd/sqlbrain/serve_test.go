@@ -80,7 +80,8 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	require.Zero(t, n.stop())
 
 	none := filepath.Join(t.TempDir(), "none", "audit.log")
-	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t), "--audit-log", none).requireRefused(t, "audit log: open "+none)
+	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t),
+		"--audit-log", none).requireRefused(t, "audit log: open "+none)
 	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
 }
 
@@ -97,7 +98,8 @@ func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
 	}
 
 	none := filepath.Join(t.TempDir(), "none", "steps")
-	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t), "--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
+	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t),
+		"--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
 }
 
 func TestSettingsReachTheServer(t *testing.T) {
@@ -123,7 +125,8 @@ func TestSettingsReachTheServer(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, n.endpoint+"/v3/kv/range"))
 	require.Equal(t, http.StatusOK, get(t, n.endpoint+"/ui/"))
 	require.Contains(t, body(t, n.endpoint+"/ui/api/session"), `"may_write":true`)
-	require.Equal(t, http.StatusMisdirectedRequest, get(t, strings.Replace(n.endpoint, "127.0.0.1", "localhost", 1)+"/version"))
+	require.Equal(t, http.StatusMisdirectedRequest,
+		get(t, strings.Replace(n.endpoint, "127.0.0.1", "localhost", 1)+"/version"))
 	metrics := n.log.await("serving metrics")["url"].(string)
 	require.Equal(t, http.StatusOK, get(t, metrics+"/metrics"))
 	require.Equal(t, http.StatusOK, get(t, metrics+"/health"))
@@ -163,8 +166,10 @@ func TestBackendSettings(t *testing.T) {
 		"--auto-compaction-retention=2", "--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
 		"--watch-queue-bytes=10", "--watch-progress-notify-interval=11s", "--request-timeout=12s")
 	c := p.settings.Replica
-	require.Equal(t, []int{1, 2, 3, 4, 6, 0}, []int{c.Write.BatchRequests, c.Write.BatchRows, c.Write.BatchBytes, c.Write.QueueLength, c.Write.IndexCache, c.RecordCache})
-	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents, c.Watch.QueueBytes})
+	require.Equal(t, []int{1, 2, 3, 4, 6, 0}, []int{c.Write.BatchRequests, c.Write.BatchRows, c.Write.BatchBytes,
+		c.Write.QueueLength, c.Write.IndexCache, c.RecordCache})
+	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents,
+		c.Watch.QueueBytes})
 	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.Write.CommitTimeout.String(), c.RequestTimeout.String(),
 		c.Watch.ProgressInterval.String(), c.AutoCompaction.Retention.String()}, " "))
 	require.Equal(t, "periodic", c.AutoCompaction.Mode)
@@ -271,7 +276,8 @@ func startProcess(t *testing.T, args ...string) *process {
 
 func TestSignals(t *testing.T) {
 	raw := sqliteURL(t)
-	args := []string{"--datastore", raw, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--stop-timeout=1h", "--request-timeout=1h", "--commit-timeout=1h"}
+	args := []string{"--datastore", raw, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=",
+		"--stop-timeout=1h", "--request-timeout=1h", "--commit-timeout=1h"}
 
 	p := startProcess(t, args...)
 	require.NotNil(t, p.log.await("ready"))
@@ -298,7 +304,8 @@ func TestSignals(t *testing.T) {
 	put := make(chan error, 1)
 	go func() { _, err := c.Put(ctx, "a", "b"); put <- err }()
 	defer func() { cancel(); <-put }()
-	for !strings.Contains(body(t, endpoint+"/metrics"), `grpc_server_started_total{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`) {
+	for !strings.Contains(body(t, endpoint+"/metrics"),
+		`grpc_server_started_total{grpc_method="Put",grpc_service="etcdserverpb.KV",grpc_type="unary"} 1`) {
 		require.NoError(t, ctx.Err(), "the put never arrived")
 	}
 

@@ -18,7 +18,8 @@ import (
 // serve runs a command line that must be refused at start.
 func serve(t *testing.T, args ...string) answer {
 	t.Helper()
-	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="}, args...)...)
+	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="},
+		args...)...)
 }
 
 func writeTemp(t *testing.T, name, text string) string {
@@ -107,7 +108,8 @@ func TestUnusableSQLiteFilesAreRefused(t *testing.T) {
 		serve(t, "--datastore", "sqlite://"+t.TempDir()).requireRefused(t, "datastore sqlite://")
 	})
 	t.Run("no schema", func(t *testing.T) {
-		serve(t, "--migrate=verify", "--datastore", sqliteURL(t)).requireRefused(t, "has no sqlbrain schema", "sqlbrain migrate up --datastore")
+		serve(t, "--migrate=verify", "--datastore", sqliteURL(t)).requireRefused(t, "has no sqlbrain schema",
+			"sqlbrain migrate up --datastore")
 	})
 	t.Run("another program's table", func(t *testing.T) {
 		raw := sqliteURL(t)

@@ -11,7 +11,8 @@ import (
 func TestSpansAreSentBeforeTheServerStops(t *testing.T) {
 	onEngines(t, "SELECT, INSERT, UPDATE, DELETE, CREATE", func(t *testing.T, raw string) {
 		spans := collector.Start(t)
-		n := startNode(t, "--datastore", raw, "--name=n1", "--enable-distributed-tracing", "--distributed-tracing-address="+spans.Address(),
+		n := startNode(t, "--datastore", raw, "--name=n1", "--enable-distributed-tracing",
+			"--distributed-tracing-address="+spans.Address(),
 			"--distributed-tracing-sampling-rate=1000000")
 		_, err := n.client(t).Put(t.Context(), "a", "b")
 		require.NoError(t, err)
@@ -28,7 +29,8 @@ func TestSpansAreSentBeforeTheServerStops(t *testing.T) {
 }
 
 func TestMissingCollectorDoesNotStopTheServer(t *testing.T) {
-	n := startNode(t, "--datastore", sqliteURL(t), "--enable-distributed-tracing", "--distributed-tracing-address=127.0.0.1:1",
+	n := startNode(t, "--datastore", sqliteURL(t), "--enable-distributed-tracing",
+		"--distributed-tracing-address=127.0.0.1:1",
 		"--distributed-tracing-sampling-rate=1000000", "--distributed-tracing-service-name=s", "--distributed-tracing-instance-id=i",
 		"--stop-timeout=100ms")
 	_, err := n.client(t).Put(t.Context(), "a", "b")

@@ -51,7 +51,8 @@ func (p *program) newVersionCommand() *cobra.Command {
 			if output == outputJSON {
 				return json.NewEncoder(p.stdout).Encode(v)
 			}
-			_, err := fmt.Fprintf(p.stdout, "sqlbrain %s\netcd API %s\nGo       %s\nplatform %s\n", v.Sqlbrain, v.Etcd, v.Go, v.Platform)
+			_, err := fmt.Fprintf(p.stdout, "sqlbrain %s\netcd API %s\nGo       %s\nplatform %s\n", v.Sqlbrain, v.Etcd, v.Go,
+				v.Platform)
 			return err
 		},
 	}

@@ -70,7 +70,7 @@ const developers = closed('Developers',
 
 const designs = closed('Designs',
   page('Cluster', '/developers/design-cluster'),
-  page('Backend', '/developers/design-backend'),
+  page('Replica', '/developers/design-replica'),
   page('Write pipeline', '/developers/design-write'),
   page('Reads', '/developers/design-read'),
   page('In-memory view', '/developers/design-keyspace'),

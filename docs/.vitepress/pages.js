@@ -16,7 +16,7 @@ const moved = {
   'CONTRIBUTING.md': 'developers/contributing.md',
   'integration/README.md': 'developers/integration.md',
   'server/cluster/DESIGN.md': 'developers/design-cluster.md',
-  'server/replica/DESIGN.md': 'developers/design-backend.md',
+  'server/replica/DESIGN.md': 'developers/design-replica.md',
   'server/mvcc/write/DESIGN.md': 'developers/design-write.md',
   'server/mvcc/read/DESIGN.md': 'developers/design-read.md',
   'server/mvcc/keyspace/DESIGN.md': 'developers/design-keyspace.md',

@@ -47,9 +47,11 @@ func newGrowthCommand() *cobra.Command {
 	}
 	g.register(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&g.sizes, "sizes", []string{"10000x1", "10000x10", "10000x100", "100000x1", "100000x10", "1000000x1", "5000000x1"}, "keys x versions of each")
+	f.StringSliceVar(&g.sizes, "sizes", []string{"10000x1", "10000x10", "10000x100", "100000x1", "100000x10", "1000000x1",
+		"5000000x1"}, "keys x versions of each")
 	f.IntVar(&g.valueSize, "value-size", 512, "bytes of a value")
-	f.IntVar(&g.kineMost, "kine-most", 100_000, "versions, all together, up to which kine is measured: it loads one at a time")
+	f.IntVar(&g.kineMost, "kine-most", 100_000,
+		"versions, all together, up to which kine is measured: it loads one at a time")
 	f.IntVar(&g.etcdMost, "etcd-most", 1_000_000, "versions, all together, up to which etcd is measured")
 	f.DurationVar(&g.duration, "duration", 5*time.Second, "of a figure")
 	f.IntVar(&g.repeats, "repeats", 3, "starts and failovers")
@@ -92,7 +94,8 @@ func (g *growthFlags) run(ctx context.Context) (err error) {
 	cfg := growth.Config{Environment: env, Duration: g.duration, Repeats: g.repeats, Progress: os.Stderr}
 	for _, d := range sizes {
 		for _, s := range systems {
-			if total := d.Keys * d.Versions; s.Product == system.Kine && total > g.kineMost || s.Product == system.Etcd && total > g.etcdMost || file.HasPoint(s.Name(), d) {
+			if total := d.Keys * d.Versions; s.Product == system.Kine && total > g.kineMost || s.Product == system.Etcd &&
+				total > g.etcdMost || file.HasPoint(s.Name(), d) {
 				continue
 			}
 			fmt.Fprintf(os.Stderr, "%s %s with %s\n", time.Now().Format(time.TimeOnly), s.Name(), d.String())

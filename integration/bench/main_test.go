@@ -120,7 +120,8 @@ func TestGrowthIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	p := testPlace(t)
-	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100, duration: 20 * time.Millisecond, repeats: 2}
+	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100,
+		duration: 20 * time.Millisecond, repeats: 2}
 	require.NoError(t, g.run(ctx))
 	f, err := result.Read(filepath.Join(p.out, growthName+".json"))
 	require.NoError(t, err)
@@ -163,7 +164,8 @@ func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 
 func TestScoreboard(t *testing.T) {
 	p := testPlace(t)
-	options := plan.Options{Churn: []int{4, 8}, Watchers: []int{3}, Keys: 40, ValueSize: 64, Duration: 100 * time.Millisecond}
+	options := plan.Options{Churn: []int{4, 8}, Watchers: []int{3}, Keys: 40, ValueSize: 64,
+		Duration: 100 * time.Millisecond}
 	c := scoreboard
 	c.options = options
 	require.NoError(t, c.run(t.Context(), p, 1, false))

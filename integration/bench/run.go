@@ -37,7 +37,8 @@ func (p *place) register(cmd *cobra.Command) {
 	f.StringVar(&p.programs, "programs", "../../bin/bench", "directory of the programs that are built")
 	f.StringVar(&p.module, "module", ".", `directory of this module; "": the programs are there, and are not built`)
 	f.StringVar(&p.data, "data", os.TempDir(), "directory of the data, which is removed: its disk is measured")
-	f.StringSliceVar(&p.systems, "systems", nil, "what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL)")
+	f.StringSliceVar(&p.systems, "systems", nil,
+		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL)")
 }
 
 // environment builds what is needed for the systems. The caller calls undo when
@@ -104,9 +105,11 @@ type comparison struct {
 }
 
 var (
-	results    = comparison{name: "results", short: "The same workloads on each system", options: plan.Full, page: report.Page}
+	results = comparison{name: "results", short: "The same workloads on each system", options: plan.Full,
+		page: report.Page}
 	scoreboard = comparison{
-		name: "scoreboard", short: "Errors, events delivered and delays while objects come and go", options: plan.Scoreboard, page: report.Scoreboard,
+		name: "scoreboard", short: "Errors, events delivered and delays while objects come and go", options: plan.Scoreboard,
+		page: report.Scoreboard,
 	}
 )
 
@@ -199,7 +202,8 @@ func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "report", Short: "Write the pages and quoted figures of docs again from what was measured", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.Join(again(results.name, results.page), again(growthName, report.GrowthPage), again(scoreboard.name, scoreboard.page), quoteAll())
+			return errors.Join(again(results.name, results.page), again(growthName, report.GrowthPage),
+				again(scoreboard.name, scoreboard.page), quoteAll())
 		},
 	}
 }

@@ -46,7 +46,8 @@ func newWorkloadCommand(w workload.Workload) *cobra.Command {
 	f.StringSliceVar(&c.Endpoints, "endpoints", c.Endpoints, "client endpoints of one cluster")
 	f.IntVar(&c.Clients, "clients", c.Clients, "requests sent at the same time")
 	f.IntVar(&c.Conns, "conns", c.Conns, "connections they share")
-	f.IntVar(&c.ValueSize, "value-size", c.ValueSize, "bytes of each value; 0: 0.5 to 50 KiB and a few of 1 MiB, as Kubernetes has them")
+	f.IntVar(&c.ValueSize, "value-size", c.ValueSize,
+		"bytes of each value; 0: 0.5 to 50 KiB and a few of 1 MiB, as Kubernetes has them")
 	f.IntVar(&c.Keys, "keys", c.Keys, "objects that exist before the workloads that do not begin with none")
 	f.Int64Var(&c.Total, "total", c.Total, "operations (default 10000, without --duration)")
 	f.DurationVar(&c.Duration, "duration", c.Duration, "how long to start operations")
@@ -59,7 +60,8 @@ func newWorkloadCommand(w workload.Workload) *cobra.Command {
 	f.BoolVar(&c.WatchEach, "watch-each", false, "each of them watches one object, as a kubelet does, in place of all")
 	f.BoolVar(&c.NoVersions, "no-versions", false, "do not compare the versions of keys, which kine does not count")
 	f.BoolVar(&c.NoFinalList, "no-final-list", false, "do not list and compare all objects in the end")
-	f.IntSliceVar(&c.Processes, "processes", nil, "ids of the server's processes on this machine: tell what they and the client use")
+	f.IntSliceVar(&c.Processes, "processes", nil,
+		"ids of the server's processes on this machine: tell what they and the client use")
 	f.StringToIntVar(&c.Mix, "mix", c.Mix, "ratio of operations of mixed")
 	f.Int64Var(&c.LeaseTTL, "lease-ttl", c.LeaseTTL, "seconds, of the leases of lease")
 	f.IntVar(&c.KeysPerLease, "keys-per-lease", c.KeysPerLease, "events that share a lease")
@@ -71,7 +73,8 @@ func newWorkloadCommand(w workload.Workload) *cobra.Command {
 	f.BoolVar(&c.Exclusive, "exclusive", false, "no other client writes to the store: fail if a revision is missing")
 	f.DurationVar(&c.RequestTimeout, "timeout", c.RequestTimeout, "of one attempt of a request")
 	f.DurationVar(&c.RetryFor, "retry-for", c.RetryFor, "how long to repeat a request that fails for a passing reason")
-	f.StringVar(&tls.TrustedCAFile, "cacert", "", "file of the CA certificates that the server's is checked with; turns TLS on")
+	f.StringVar(&tls.TrustedCAFile, "cacert", "",
+		"file of the CA certificates that the server's is checked with; turns TLS on")
 	f.StringVar(&tls.CertFile, "cert", "", "file of the client certificate")
 	f.StringVar(&tls.KeyFile, "key", "", "file of the client certificate's key")
 	f.StringVar(&output, "output", "table", "table or json")

@@ -162,7 +162,8 @@ func table(targets []target, figures []map[string][]string) string {
 	line("requests a second", func(t target) string { return t.name })
 	line("---", func(target) string { return "---" })
 	for i, r := range runs {
-		line("`"+strings.TrimPrefix(r.args, common)+"`", func(t target) string { return strings.Join(figures[i][t.name], " / ") })
+		line("`"+strings.TrimPrefix(r.args, common)+"`",
+			func(t target) string { return strings.Join(figures[i][t.name], " / ") })
 	}
 	return s.String()
 }

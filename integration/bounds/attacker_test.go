@@ -105,7 +105,8 @@ func (a *attacker) open(method string, data []byte, end bool, fields ...string) 
 	}
 	stream = a.next
 	a.next += 2
-	err = a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: a.headers.Bytes(), EndHeaders: true})
+	err = a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: a.headers.Bytes(),
+		EndHeaders: true})
 	return stream, errors.Join(err, a.write(stream, data, end))
 }
 

@@ -21,8 +21,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// mostMemory is what a server may have after any of the calls. Go gives back what it used for the ones before only after
-// minutes: with a transaction of many compares, which is decoded before anything can refuse it, that is some 25 MB each.
+// mostMemory is what a server may have after any of the calls. Go gives back what it used for the ones before only
+// after minutes: with a transaction of many compares, which is decoded before anything can refuse it, that is some 25
+// MB each.
 const mostMemory = 2 << 30
 
 // longField is a field of a request that a client can make as long as a message: a list, bytes or a string.
@@ -41,7 +42,8 @@ func (f longField) String() string {
 
 // longFields returns those of all requests of all services.
 func longFields() (fields []longField) {
-	for _, file := range []protoreflect.FileDescriptor{pb.File_rpc_proto, v3lockpb.File_v3lock_proto, v3electionpb.File_v3election_proto} {
+	for _, file := range []protoreflect.FileDescriptor{pb.File_rpc_proto, v3lockpb.File_v3lock_proto,
+		v3electionpb.File_v3election_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {

@@ -63,7 +63,8 @@ func TestNamespace(t *testing.T) {
 	in, other := namespace.NewKV(c, "in/"), namespace.NewKV(c, "other/")
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	events := namespace.NewWatcher(c, "in/").Watch(watching, "", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(1))
+	events := namespace.NewWatcher(c, "in/").Watch(watching, "", clientv3.WithPrefix(), clientv3.WithPrevKV(),
+		clientv3.WithRev(1))
 
 	_, err := other.Put(ctx, "a", "other's")
 	require.NoError(t, err)
@@ -71,8 +72,10 @@ func TestNamespace(t *testing.T) {
 	require.NoError(t, err)
 	_, err = in.Put(ctx, "a", "1", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
-	r, err := in.Txn(ctx).If(clientv3.Compare(clientv3.Value("a"), "=", "1"), clientv3.Compare(clientv3.CreateRevision("b"), "=", 0)).
-		Then(clientv3.OpPut("b", "2"), clientv3.OpGet("a"), clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("c", "3")}, nil)).Commit()
+	r, err := in.Txn(ctx).If(clientv3.Compare(clientv3.Value("a"), "=", "1"),
+		clientv3.Compare(clientv3.CreateRevision("b"), "=", 0)).
+		Then(clientv3.OpPut("b", "2"), clientv3.OpGet("a"), clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut("c", "3")},
+			nil)).Commit()
 	require.NoError(t, err)
 	require.True(t, r.Succeeded)
 	require.Equal(t, "a", string(r.Responses[1].GetResponseRange().Kvs[0].Key))
@@ -135,7 +138,8 @@ func TestMirror(t *testing.T) {
 	require.Len(t, copied, keys)
 	require.Equal(t, 3, pages)
 
-	_, err = c.Txn(ctx).Then(clientv3.OpPut("data/00001", "changed"), clientv3.OpDelete("data/00002"), clientv3.OpPut("data/new", "new")).Commit()
+	_, err = c.Txn(ctx).Then(clientv3.OpPut("data/00001", "changed"), clientv3.OpDelete("data/00002"),
+		clientv3.OpPut("data/new", "new")).Commit()
 	require.NoError(t, err)
 	_, err = c.Delete(ctx, "data/001", clientv3.WithPrefix())
 	require.NoError(t, err)

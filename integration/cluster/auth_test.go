@@ -55,7 +55,8 @@ func TestUsersOfAllNodes(t *testing.T) {
 		plain[i] = c.Node(i).Client()
 	}
 	token := func(i int) context.Context {
-		resp, err := pb.NewAuthClient(plain[i].ActiveConnection()).Authenticate(ctx, &pb.AuthenticateRequest{Name: "ann", Password: "annpw"})
+		resp, err := pb.NewAuthClient(plain[i].ActiveConnection()).Authenticate(ctx,
+			&pb.AuthenticateRequest{Name: "ann", Password: "annpw"})
 		require.NoError(t, err)
 		return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, resp.Token)
 	}
@@ -91,7 +92,8 @@ func TestUsersOfAllNodes(t *testing.T) {
 			for j := range plain {
 				put, get := annDoes(as, j)
 				for _, err := range []error{put, get} {
-					require.EqualError(t, err, rpctypes.ErrGRPCPermissionDenied.Error(), "round %d, revoked at %d, asked at %d", round, i, j)
+					require.EqualError(t, err, rpctypes.ErrGRPCPermissionDenied.Error(), "round %d, revoked at %d, asked at %d",
+						round, i, j)
 				}
 			}
 			do(root[i].UserGrantRole(ctx, "ann", "a"))

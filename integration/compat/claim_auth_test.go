@@ -62,7 +62,8 @@ func (c *checker) users() {
 	for _, u := range []string{"root", "ann", "ron"} {
 		c.auth("UserAdd", &pb.AuthUserAddRequest{Name: u, Password: password(u)})
 	}
-	for role, kind := range map[string]authpb.Permission_Type{"writer": authpb.Permission_READWRITE, "reader": authpb.Permission_READ} {
+	for role, kind := range map[string]authpb.Permission_Type{"writer": authpb.Permission_READWRITE,
+		"reader": authpb.Permission_READ} {
 		c.auth("RoleAdd", &pb.AuthRoleAddRequest{Name: role})
 		c.auth("RoleGrantPermission", &pb.AuthRoleGrantPermissionRequest{Name: role, Perm: &authpb.Permission{
 			Key: []byte("a/"), RangeEnd: []byte("a0"), PermType: kind,
@@ -111,17 +112,21 @@ func TestAuth(t *testing.T) {
 			ask(c, "UserAdd", &pb.AuthUserAddRequest{Name: "u", Password: "p"}, &pb.AuthUserAddRequest{Name: "u", Password: "p"},
 				&pb.AuthUserAddRequest{}, &pb.AuthUserAddRequest{Name: "n", Options: &authpb.UserAddOptions{NoPassword: true}},
 				&pb.AuthUserAddRequest{Name: "e"}, &pb.AuthUserAddRequest{Name: "h", HashedPassword: "not base64"},
-				&pb.AuthUserAddRequest{Name: "long", Password: strings.Repeat("p", 73)}, &pb.AuthUserAddRequest{Name: "\u00e9 $%", Password: "p"})
+				&pb.AuthUserAddRequest{Name: "long", Password: strings.Repeat("p", 73)},
+				&pb.AuthUserAddRequest{Name: "\u00e9 $%", Password: "p"})
 			c.holds(revision(c) == before+5, "each user raises the auth revision")
 			ask(c, "UserList", &pb.AuthUserListRequest{})
 			ask(c, "UserGet", &pb.AuthUserGetRequest{Name: "u"}, &pb.AuthUserGetRequest{Name: "x"}, &pb.AuthUserGetRequest{})
-			ask(c, "UserChangePassword", &pb.AuthUserChangePasswordRequest{Name: "u", Password: "q"}, &pb.AuthUserChangePasswordRequest{Name: "x", Password: "q"},
+			ask(c, "UserChangePassword", &pb.AuthUserChangePasswordRequest{Name: "u", Password: "q"},
+				&pb.AuthUserChangePasswordRequest{Name: "x", Password: "q"},
 				&pb.AuthUserChangePasswordRequest{Name: "n", Password: "q"}, &pb.AuthUserChangePasswordRequest{Name: "u"},
 				&pb.AuthUserChangePasswordRequest{Name: "u", HashedPassword: "not base64"},
 				&pb.AuthUserChangePasswordRequest{Name: "u", HashedPassword: base64.StdEncoding.EncodeToString([]byte("hash"))})
-			ask(c, "UserGrantRole", &pb.AuthUserGrantRoleRequest{User: "u", Role: "r"}, &pb.AuthUserGrantRoleRequest{User: "x", Role: "root"},
+			ask(c, "UserGrantRole", &pb.AuthUserGrantRoleRequest{User: "u", Role: "r"},
+				&pb.AuthUserGrantRoleRequest{User: "x", Role: "root"},
 				&pb.AuthUserGrantRoleRequest{User: "u", Role: "root"}, &pb.AuthUserGrantRoleRequest{User: "u", Role: "root"})
-			ask(c, "UserRevokeRole", &pb.AuthUserRevokeRoleRequest{Name: "u", Role: "r"}, &pb.AuthUserRevokeRoleRequest{Name: "x", Role: "root"},
+			ask(c, "UserRevokeRole", &pb.AuthUserRevokeRoleRequest{Name: "u", Role: "r"},
+				&pb.AuthUserRevokeRoleRequest{Name: "x", Role: "root"},
 				&pb.AuthUserRevokeRoleRequest{Name: "u", Role: "root"}, &pb.AuthUserRevokeRoleRequest{Name: "u", Role: "root"})
 			for _, u := range []string{"u", "n", "e", "h", "\u00e9 $%", "u", ""} {
 				c.auth("UserDelete", &pb.AuthUserDeleteRequest{Name: u})
@@ -129,25 +134,35 @@ func TestAuth(t *testing.T) {
 			revision(c)
 		}},
 		{"roles, while authentication is off", func(c *checker) {
-			ask(c, "RoleAdd", &pb.AuthRoleAddRequest{Name: "r"}, &pb.AuthRoleAddRequest{Name: "r"}, &pb.AuthRoleAddRequest{}, &pb.AuthRoleAddRequest{Name: "q"})
+			ask(c, "RoleAdd", &pb.AuthRoleAddRequest{Name: "r"}, &pb.AuthRoleAddRequest{Name: "r"}, &pb.AuthRoleAddRequest{},
+				&pb.AuthRoleAddRequest{Name: "q"})
 			ask(c, "RoleList", &pb.AuthRoleListRequest{})
 			permission := func(kind authpb.Permission_Type, key, end string) *pb.AuthRoleGrantPermissionRequest {
-				return &pb.AuthRoleGrantPermissionRequest{Name: "r", Perm: &authpb.Permission{Key: []byte(key), RangeEnd: []byte(end), PermType: kind}}
+				return &pb.AuthRoleGrantPermissionRequest{Name: "r",
+					Perm: &authpb.Permission{Key: []byte(key), RangeEnd: []byte(end), PermType: kind}}
 			}
-			ask(c, "RoleGrantPermission", permission(authpb.Permission_READ, "m", ""), permission(authpb.Permission_WRITE, "m", ""),
-				permission(authpb.Permission_READWRITE, "a", "b"), permission(authpb.Permission_READ, "a", ""), permission(authpb.Permission_READ, "a", "c"),
-				permission(authpb.Permission_READ, "\x00", "\x00"), permission(authpb.Permission_READ, "z", "\x00"), permission(authpb.Permission_READ, "z", "a"),
+			ask(c, "RoleGrantPermission", permission(authpb.Permission_READ, "m", ""),
+				permission(authpb.Permission_WRITE, "m", ""),
+				permission(authpb.Permission_READWRITE, "a", "b"), permission(authpb.Permission_READ, "a", ""),
+				permission(authpb.Permission_READ, "a", "c"),
+				permission(authpb.Permission_READ, "\x00", "\x00"), permission(authpb.Permission_READ, "z", "\x00"),
+				permission(authpb.Permission_READ, "z", "a"),
 				permission(authpb.Permission_READ, "z", "z"), permission(authpb.Permission_READ, "", ""), permission(99, "u", ""),
-				&pb.AuthRoleGrantPermissionRequest{Name: "r"}, &pb.AuthRoleGrantPermissionRequest{Name: "x", Perm: &authpb.Permission{Key: []byte("k")}})
-			ask(c, "RoleGet", &pb.AuthRoleGetRequest{Role: "r"}, &pb.AuthRoleGetRequest{Role: "x"}, &pb.AuthRoleGetRequest{Role: "root"})
+				&pb.AuthRoleGrantPermissionRequest{Name: "r"},
+				&pb.AuthRoleGrantPermissionRequest{Name: "x", Perm: &authpb.Permission{Key: []byte("k")}})
+			ask(c, "RoleGet", &pb.AuthRoleGetRequest{Role: "r"}, &pb.AuthRoleGetRequest{Role: "x"},
+				&pb.AuthRoleGetRequest{Role: "root"})
 			revoke := func(role, key, end string) *pb.AuthRoleRevokePermissionRequest {
 				return &pb.AuthRoleRevokePermissionRequest{Role: role, Key: []byte(key), RangeEnd: []byte(end)}
 			}
-			ask(c, "RoleRevokePermission", revoke("r", "a", ""), revoke("r", "a", ""), revoke("r", "a", "b"), revoke("x", "a", ""), revoke("r", "nothing", ""))
+			ask(c, "RoleRevokePermission", revoke("r", "a", ""), revoke("r", "a", ""), revoke("r", "a", "b"),
+				revoke("x", "a", ""), revoke("r", "nothing", ""))
 			ask(c, "RoleGet", &pb.AuthRoleGetRequest{Role: "r"})
 			c.auth("UserAdd", &pb.AuthUserAddRequest{Name: "u", Password: "p"})
-			ask(c, "UserGrantRole", &pb.AuthUserGrantRoleRequest{User: "u", Role: "r"}, &pb.AuthUserGrantRoleRequest{User: "u", Role: "q"})
-			ask(c, "RoleDelete", &pb.AuthRoleDeleteRequest{Role: "r"}, &pb.AuthRoleDeleteRequest{Role: "r"}, &pb.AuthRoleDeleteRequest{Role: "root"})
+			ask(c, "UserGrantRole", &pb.AuthUserGrantRoleRequest{User: "u", Role: "r"},
+				&pb.AuthUserGrantRoleRequest{User: "u", Role: "q"})
+			ask(c, "RoleDelete", &pb.AuthRoleDeleteRequest{Role: "r"}, &pb.AuthRoleDeleteRequest{Role: "r"},
+				&pb.AuthRoleDeleteRequest{Role: "root"})
 			ask(c, "UserGet", &pb.AuthUserGetRequest{Name: "u"})
 			ask(c, "RoleAdd", &pb.AuthRoleAddRequest{Name: "root"})
 			ask(c, "RoleGet", &pb.AuthRoleGetRequest{Role: "root"})
@@ -176,11 +191,14 @@ func TestAuth(t *testing.T) {
 			c.auth("UserDelete", &pb.AuthUserDeleteRequest{Name: "root"})
 		}},
 		bound("passwords and tokens", func(c *checker) {
-			ask(c, "Authenticate", &pb.AuthenticateRequest{Name: "ann", Password: password("ann")}, &pb.AuthenticateRequest{Name: "ann", Password: "wrong"},
-				&pb.AuthenticateRequest{Name: "ann"}, &pb.AuthenticateRequest{Name: "nobody", Password: "p"}, &pb.AuthenticateRequest{})
+			ask(c, "Authenticate", &pb.AuthenticateRequest{Name: "ann", Password: password("ann")},
+				&pb.AuthenticateRequest{Name: "ann", Password: "wrong"},
+				&pb.AuthenticateRequest{Name: "ann"}, &pb.AuthenticateRequest{Name: "nobody", Password: "p"},
+				&pb.AuthenticateRequest{})
 			c.as("root")
 			c.auth("UserAdd", &pb.AuthUserAddRequest{Name: "certified", Options: &authpb.UserAddOptions{NoPassword: true}})
-			ask(c, "Authenticate", &pb.AuthenticateRequest{Name: "certified"}, &pb.AuthenticateRequest{Name: "certified", Password: "p"})
+			ask(c, "Authenticate", &pb.AuthenticateRequest{Name: "certified"},
+				&pb.AuthenticateRequest{Name: "certified", Password: "p"})
 			ask(c, "UserDelete", &pb.AuthUserDeleteRequest{Name: "root"})
 			ask(c, "RoleAdd", &pb.AuthRoleAddRequest{Name: "root"})
 			ask(c, "RoleDelete", &pb.AuthRoleDeleteRequest{Role: "root"})
@@ -211,7 +229,8 @@ func TestAuth(t *testing.T) {
 			keys()
 			c.as("ron")
 			keys()
-			asRootDo("RoleRevokePermission", &pb.AuthRoleRevokePermissionRequest{Role: "reader", Key: []byte("a/"), RangeEnd: []byte("a0")})
+			asRootDo("RoleRevokePermission", &pb.AuthRoleRevokePermissionRequest{Role: "reader", Key: []byte("a/"),
+				RangeEnd: []byte("a0")})
 			keys()
 			asRootDo("AuthDisable", &pb.AuthDisableRequest{})
 			keys()

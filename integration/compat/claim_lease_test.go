@@ -11,12 +11,15 @@ import (
 func TestLease(t *testing.T) {
 	b := func(s string) []byte { return []byte(s) }
 	ttl := func(c *checker, id int64) *pb.LeaseTimeToLiveResponse {
-		return response[pb.LeaseTimeToLiveResponse](c.ask("Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: id, Keys: true}))
+		return response[pb.LeaseTimeToLiveResponse](c.ask("Lease/LeaseTimeToLive",
+			&pb.LeaseTimeToLiveRequest{ID: id, Keys: true}))
 	}
 	testClaims(t, nil, []claim{
 		{"a TTL above 9,000,000,000 is refused", func(c *checker) {
-			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 9_000_000_001}, codes.OutOfRange, "etcdserver: too large lease TTL")
-			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: math.MaxInt64}, codes.OutOfRange, "etcdserver: too large lease TTL")
+			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 9_000_000_001}, codes.OutOfRange,
+				"etcdserver: too large lease TTL")
+			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: math.MaxInt64}, codes.OutOfRange,
+				"etcdserver: too large lease TTL")
 			c.holds(c.grant(1, 9_000_000_000).err == nil, "9,000,000,000 is allowed")
 		}},
 		{"a TTL of -1, 0 or 1 becomes 2", func(c *checker) {
@@ -40,10 +43,12 @@ func TestLease(t *testing.T) {
 		}},
 		{"an id in use is refused", func(c *checker) {
 			c.grant(1, 3600)
-			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 100}, codes.FailedPrecondition, "etcdserver: lease already exists")
+			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 1, TTL: 100}, codes.FailedPrecondition,
+				"etcdserver: lease already exists")
 		}},
 		{"revoking a missing lease is not found", func(c *checker) {
-			c.refused("Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: 9}, codes.NotFound, "etcdserver: requested lease not found")
+			c.refused("Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: 9}, codes.NotFound,
+				"etcdserver: requested lease not found")
 			c.refused("Lease/LeaseRevoke", &pb.LeaseRevokeRequest{}, codes.NotFound, "etcdserver: requested lease not found")
 		}},
 		{"the time to live of a missing lease is -1, and no error", func(c *checker) {

@@ -74,7 +74,8 @@ func (s *side) awaitPut(key string, from int64) error {
 		return err
 	}
 	defer w.close()
-	r := &pb.WatchCreateRequest{Key: []byte(key), StartRevision: from, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}}
+	r := &pb.WatchCreateRequest{Key: []byte(key), StartRevision: from,
+		Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}}
 	if err := w.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
 		return err
 	}
@@ -114,7 +115,8 @@ func (c *checker) chosenKey(q call, name string, keyOf func(proto.Message) []byt
 		if want := fmt.Sprintf("%s/%x", name, uint64(kv.Lease)); key != want {
 			c.t.Errorf("%s: the key is %q, and its lease says %q", s.name, key, want)
 		}
-		ttl := response[pb.LeaseTimeToLiveResponse](s.ask(call{"Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: kv.Lease}}))
+		ttl := response[pb.LeaseTimeToLiveResponse](
+			s.ask(call{"Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: kv.Lease}}))
 		got = append(got, fmt.Sprint(kv.ModRevision, ttl.GrantedTTL))
 		if a := s.ask(call{"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: kv.Lease}}); a.err != nil {
 			c.t.Errorf("%s: %v", s.name, a.err)
@@ -261,7 +263,8 @@ func (c *checker) campaign(name string, lease int64, value string) answer {
 
 func (c *checker) queueCampaign(name string, lease int64, value string) *queued {
 	c.t.Helper()
-	return c.queue(campaignMethod, &v3electionpb.CampaignRequest{Name: []byte(name), Lease: lease, Value: []byte(value)}, fmt.Sprintf("%s/%x", name, lease))
+	return c.queue(campaignMethod, &v3electionpb.CampaignRequest{Name: []byte(name), Lease: lease, Value: []byte(value)},
+		fmt.Sprintf("%s/%x", name, lease))
 }
 
 func (c *checker) proclaim(l *v3electionpb.LeaderKey, value string) answer {
@@ -340,7 +343,8 @@ func TestElection(t *testing.T) {
 		{"who campaigns alone leads, and says what it leads with", func(c *checker) {
 			c.grant(0x1f, 3600)
 			l := leaderOf(c.campaign("e", 0x1f, "v"))
-			c.holds(string(l.GetKey()) == "e/1f" && string(l.GetName()) == "e" && l.GetLease() == 0x1f && l.GetRev() == c.revision, "%v", l)
+			c.holds(string(l.GetKey()) == "e/1f" && string(l.GetName()) == "e" && l.GetLease() == 0x1f &&
+				l.GetRev() == c.revision, "%v", l)
 			c.holds(c.leader("e") == "v", "it leads")
 		}},
 		{"without a lease a candidate has one of 60 s", func(c *checker) {
@@ -439,7 +443,8 @@ func TestElection(t *testing.T) {
 		{"what is missing is refused without the code of its error", func(c *checker) {
 			c.isRefused(c.campaign("e", 9, "v"), codes.Unknown, "etcdserver: requested lease not found")
 			c.isRefused(c.campaign("", 9, ""), codes.Unknown, "etcdserver: requested lease not found")
-			c.isRefused(c.ask(leaderMethod, &v3electionpb.LeaderRequest{Name: []byte("e")}), codes.Unknown, "election: no leader")
+			c.isRefused(c.ask(leaderMethod, &v3electionpb.LeaderRequest{Name: []byte("e")}), codes.Unknown,
+				"election: no leader")
 			c.isRefused(c.ask(leaderMethod, &v3electionpb.LeaderRequest{}), codes.Unknown, "election: no leader")
 			c.isRefused(c.proclaim(nil, "v"), codes.Unknown, `"leader" field must be provided`)
 			c.isRefused(c.resign(nil), codes.Unknown, `"leader" field must be provided`)

@@ -13,16 +13,21 @@ func TestRange(t *testing.T) {
 	testClaims(t, nil, []claim{
 		{"an empty key is refused", func(c *checker) {
 			c.refused("KV/Range", &pb.RangeRequest{}, codes.InvalidArgument, "etcdserver: key is not provided")
-			c.refused("KV/RangeStream", &pb.RangeRequest{RangeEnd: b("x")}, codes.InvalidArgument, "etcdserver: key is not provided")
+			c.refused("KV/RangeStream", &pb.RangeRequest{RangeEnd: b("x")}, codes.InvalidArgument,
+				"etcdserver: key is not provided")
 		}},
 		{"an unknown sort order or target is refused", func(c *checker) {
-			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortOrder: 3}, codes.InvalidArgument, "etcdserver: invalid sort option")
-			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortTarget: 5}, codes.InvalidArgument, "etcdserver: invalid sort option")
-			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortTarget: -1}, codes.InvalidArgument, "etcdserver: invalid sort option")
+			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortOrder: 3}, codes.InvalidArgument,
+				"etcdserver: invalid sort option")
+			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortTarget: 5}, codes.InvalidArgument,
+				"etcdserver: invalid sort option")
+			c.refused("KV/Range", &pb.RangeRequest{Key: b("a"), SortTarget: -1}, codes.InvalidArgument,
+				"etcdserver: invalid sort option")
 		}},
 		{"a future revision is refused", func(c *checker) {
 			for _, method := range []string{"KV/Range", "KV/RangeStream"} {
-				c.refused(method, &pb.RangeRequest{Key: b("a"), Revision: c.revision + 1}, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision")
+				c.refused(method, &pb.RangeRequest{Key: b("a"), Revision: c.revision + 1}, codes.OutOfRange,
+					"etcdserver: mvcc: required revision is a future revision")
 			}
 		}},
 		{"a compacted revision is refused, the compact revision itself is not", func(c *checker) {
@@ -32,7 +37,8 @@ func TestRange(t *testing.T) {
 			c.put("a", "3")
 			c.compact(at, true)
 			for _, method := range []string{"KV/Range", "KV/RangeStream"} {
-				c.refused(method, &pb.RangeRequest{Key: b("a"), Revision: at - 1}, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted")
+				c.refused(method, &pb.RangeRequest{Key: b("a"), Revision: at - 1}, codes.OutOfRange,
+					"etcdserver: mvcc: required revision has been compacted")
 			}
 			r := c.rng(&pb.RangeRequest{Key: b("a"), Revision: at})
 			c.holds(len(r.Kvs) == 1 && string(r.Kvs[0].Value) == "2", "reading at the compact revision works: %v", r)
@@ -61,7 +67,8 @@ func TestRange(t *testing.T) {
 			for i := range 9 {
 				c.put(fmt.Sprint("k", i), "")
 			}
-			for _, q := range []*pb.RangeRequest{{Limit: 2}, {MinModRevision: c.revision - 2}, {MaxCreateRevision: c.revision - 5, Limit: 3}, {CountOnly: true}, {CountOnly: true, Limit: 2}} {
+			for _, q := range []*pb.RangeRequest{{Limit: 2}, {MinModRevision: c.revision - 2},
+				{MaxCreateRevision: c.revision - 5, Limit: 3}, {CountOnly: true}, {CountOnly: true, Limit: 2}} {
 				q.Key, q.RangeEnd = b("k"), b("l")
 				r := c.rng(q)
 				c.holds(r.Count == 9, "%v: count %d", q, r.Count)
@@ -77,7 +84,8 @@ func TestRange(t *testing.T) {
 				for i, bound := range []struct {
 					field *int64
 					at    int64
-				}{{&q.MinModRevision, low}, {&q.MaxModRevision, high}, {&q.MinCreateRevision, low - 2}, {&q.MaxCreateRevision, low}} {
+				}{{&q.MinModRevision, low}, {&q.MaxModRevision, high}, {&q.MinCreateRevision, low - 2},
+					{&q.MaxCreateRevision, low}} {
 					if n&(1<<i) != 0 {
 						*bound.field = bound.at
 					}
@@ -104,7 +112,8 @@ func TestRange(t *testing.T) {
 			}
 			r := c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortOrder: pb.RangeRequest_DESCEND, Limit: 2})
 			c.holds(keysOf(r) == "k4 k3", "%s", keysOf(r))
-			r = c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_VALUE, Limit: 2})
+			r = c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortOrder: pb.RangeRequest_ASCEND,
+				SortTarget: pb.RangeRequest_VALUE, Limit: 2})
 			c.holds(keysOf(r) == "k4 k3", "%s", keysOf(r))
 			r = c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), MinCreateRevision: c.revision - 1, Limit: 1})
 			c.holds(keysOf(r) == "k3", "%s", keysOf(r))
@@ -129,7 +138,8 @@ func TestRange(t *testing.T) {
 			for target := range pb.RangeRequest_SortTarget_name {
 				for order := range pb.RangeRequest_SortOrder_name {
 					for _, limit := range []int64{0, 1, 7, 100} {
-						q := &pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortTarget: pb.RangeRequest_SortTarget(target), SortOrder: pb.RangeRequest_SortOrder(order), Limit: limit}
+						q := &pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), SortTarget: pb.RangeRequest_SortTarget(target),
+							SortOrder: pb.RangeRequest_SortOrder(order), Limit: limit}
 						c.rng(q)
 						q.KeysOnly = true
 						c.rng(q)
@@ -149,13 +159,15 @@ func TestRange(t *testing.T) {
 		{"keys_only strips values after sorting by value", func(c *checker) {
 			c.put("k1", "b")
 			c.put("k2", "a")
-			r := c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), KeysOnly: true, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_VALUE})
+			r := c.rng(&pb.RangeRequest{Key: b("k"), RangeEnd: b("l"), KeysOnly: true, SortOrder: pb.RangeRequest_ASCEND,
+				SortTarget: pb.RangeRequest_VALUE})
 			c.holds(keysOf(r) == "k2 k1" && r.Kvs[0].Value == nil, "%v", r)
 			c.grant(1, 3600)
 			c.kv("Put", &pb.PutRequest{Key: b("k3"), Lease: 1})
 			for target := range pb.RangeRequest_SortTarget_name { // the lease goes as well, or does not
 				for _, end := range []string{"", "l"} {
-					c.rng(&pb.RangeRequest{Key: b("k3"), RangeEnd: b(end), KeysOnly: true, SortTarget: pb.RangeRequest_SortTarget(target)})
+					c.rng(&pb.RangeRequest{Key: b("k3"), RangeEnd: b(end), KeysOnly: true,
+						SortTarget: pb.RangeRequest_SortTarget(target)})
 				}
 			}
 		}},
@@ -192,18 +204,23 @@ func TestRange(t *testing.T) {
 			}
 			a := c.kv("RangeStream", &pb.RangeRequest{Key: b("k"), RangeEnd: b("l")})
 			c.holds(len(a.messages) > 1, "%d chunks", len(a.messages))
-			for _, q := range []*pb.RangeRequest{{Limit: 7}, {Limit: 40}, {KeysOnly: true}, {CountOnly: true}, {CountOnly: true, Limit: 3}, {Limit: -1}, {Revision: c.revision - 9}, {SortOrder: pb.RangeRequest_ASCEND}, {Serializable: true}} {
+			for _, q := range []*pb.RangeRequest{{Limit: 7}, {Limit: 40}, {KeysOnly: true}, {CountOnly: true},
+				{CountOnly: true, Limit: 3}, {Limit: -1}, {Revision: c.revision - 9}, {SortOrder: pb.RangeRequest_ASCEND},
+				{Serializable: true}} {
 				q.Key, q.RangeEnd = b("k"), b("l")
 				c.kv("RangeStream", q)
 			}
 		}},
 		{"a range stream with an unknown sort is refused", func(c *checker) {
 			for _, n := range []int32{-1, 3, 5} {
-				c.kv("RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: pb.RangeRequest_SortTarget(n), SortOrder: pb.RangeRequest_ASCEND})
+				c.kv("RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: pb.RangeRequest_SortTarget(n),
+					SortOrder: pb.RangeRequest_ASCEND})
 				c.kv("RangeStream", &pb.RangeRequest{Key: b("a"), SortOrder: pb.RangeRequest_SortOrder(n)})
 			}
-			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortOrder: 3}, codes.InvalidArgument, "etcdserver: invalid sort option")
-			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: 5}, codes.InvalidArgument, "etcdserver: invalid sort option")
+			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortOrder: 3}, codes.InvalidArgument,
+				"etcdserver: invalid sort option")
+			c.refused("KV/RangeStream", &pb.RangeRequest{Key: b("a"), SortTarget: 5}, codes.InvalidArgument,
+				"etcdserver: invalid sort option")
 		}},
 		{"a range stream with a custom sort or with revision filters is unimplemented", func(c *checker) {
 			unsorted := []*pb.RangeRequest{{SortOrder: pb.RangeRequest_DESCEND}}
@@ -216,7 +233,8 @@ func TestRange(t *testing.T) {
 				q.Key = b("k")
 				c.refused("KV/RangeStream", q, codes.Unimplemented, "RangeStream does not support custom sort orders")
 			}
-			for _, q := range []*pb.RangeRequest{{MinModRevision: 1}, {MaxModRevision: 1}, {MinCreateRevision: 1}, {MaxCreateRevision: -1}} {
+			for _, q := range []*pb.RangeRequest{{MinModRevision: 1}, {MaxModRevision: 1}, {MinCreateRevision: 1},
+				{MaxCreateRevision: -1}} {
 				q.Key = b("k")
 				c.refused("KV/RangeStream", q, codes.Unimplemented, "RangeStream does not support revision filters")
 			}

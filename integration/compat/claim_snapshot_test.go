@@ -95,7 +95,8 @@ func (c *checker) snapshotOf(s *side, parts []*pb.SnapshotResponse) string {
 			left += uint64(len(later.Blob))
 		}
 		if p.RemainingBytes != left || p.Version != "3.7.0" {
-			c.t.Errorf("%s: part %d says that %d bytes remain, of version %s; it is %d", s.name, i, p.RemainingBytes, p.Version, left)
+			c.t.Errorf("%s: part %d says that %d bytes remain, of version %s; it is %d", s.name, i, p.RemainingBytes,
+				p.Version, left)
 		}
 	}
 	path := filepath.Join(c.t.TempDir(), "db")

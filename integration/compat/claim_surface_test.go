@@ -48,7 +48,8 @@ func TestSurface(t *testing.T) {
 		}},
 		{"Cluster/MemberAdd", func(c *checker) {
 			c.needsCluster()
-			for _, urls := range [][]string{nil, {""}, {"::"}, {"nonsense"}, {"ftp://127.0.0.1:1"}, {"http://127.0.0.1"}, {"http://127.0.0.1:1/path"}} {
+			for _, urls := range [][]string{nil, {""}, {"::"}, {"nonsense"}, {"ftp://127.0.0.1:1"}, {"http://127.0.0.1"},
+				{"http://127.0.0.1:1/path"}} {
 				c.ask("Cluster/MemberAdd", &pb.MemberAddRequest{PeerURLs: urls})
 			}
 		}},
@@ -58,18 +59,22 @@ func TestSurface(t *testing.T) {
 		}},
 		{"Cluster/MemberUpdate", func(c *checker) {
 			c.needsCluster()
-			c.refused("Cluster/MemberUpdate", &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"http://127.0.0.1:1"}}, codes.NotFound, "etcdserver: member not found")
+			c.refused("Cluster/MemberUpdate", &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"http://127.0.0.1:1"}},
+				codes.NotFound, "etcdserver: member not found")
 			c.ask("Cluster/MemberUpdate", &pb.MemberUpdateRequest{ID: 1, PeerURLs: []string{"::"}})
 			a := c.askEach("Cluster/MemberUpdate", func(s *side) proto.Message {
 				return &pb.MemberUpdateRequest{ID: c.member(s).ID, PeerURLs: []string{"http://127.0.0.1:1"}}
 			})
 			c.holds(a.err == nil, "%s", a)
-			c.refused("Cluster/MemberAdd", &pb.MemberAddRequest{PeerURLs: []string{"http://127.0.0.1:1"}}, codes.FailedPrecondition, "etcdserver: Peer URLs already exists")
+			c.refused("Cluster/MemberAdd", &pb.MemberAddRequest{PeerURLs: []string{"http://127.0.0.1:1"}},
+				codes.FailedPrecondition, "etcdserver: Peer URLs already exists")
 		}},
 		{"Cluster/MemberPromote", func(c *checker) {
 			c.needsCluster()
 			c.ask("Cluster/MemberPromote", &pb.MemberPromoteRequest{ID: 1})
-			a := c.askEach("Cluster/MemberPromote", func(s *side) proto.Message { return &pb.MemberPromoteRequest{ID: c.member(s).ID} })
+			a := c.askEach("Cluster/MemberPromote", func(s *side) proto.Message {
+				return &pb.MemberPromoteRequest{ID: c.member(s).ID}
+			})
 			c.holds(a.err != nil, "%s", a)
 		}},
 		{"Maintenance/Snapshot", func(c *checker) {
@@ -82,7 +87,8 @@ func TestSurface(t *testing.T) {
 		}},
 		{"Auth/AuthStatus", func(c *checker) { c.ask("Auth/AuthStatus", &pb.AuthStatusRequest{}) }},
 		{"Auth/Authenticate without authentication", func(c *checker) {
-			c.refused("Auth/Authenticate", &pb.AuthenticateRequest{Name: "u", Password: "p"}, codes.FailedPrecondition, "etcdserver: authentication is not enabled")
+			c.refused("Auth/Authenticate", &pb.AuthenticateRequest{Name: "u", Password: "p"}, codes.FailedPrecondition,
+				"etcdserver: authentication is not enabled")
 		}},
 		{"grpc.health.v1", func(c *checker) {
 			for _, service := range []string{"", "etcdserverpb.KV", "nonsense"} {
@@ -99,7 +105,8 @@ func TestSurface(t *testing.T) {
 					got = append(got, check())
 				}
 				if c.same("health of "+service, got) {
-					c.rec.request(call{"grpc.health.v1.Health/Check", &healthpb.HealthCheckRequest{Service: service}}, got[0] == "SERVING OK")
+					c.rec.request(call{"grpc.health.v1.Health/Check", &healthpb.HealthCheckRequest{Service: service}},
+						got[0] == "SERVING OK")
 				}
 			}
 		}},
@@ -285,7 +292,8 @@ func TestHTTP(t *testing.T) {
 		}},
 		{"errors of the gateway", func(c *checker) {
 			code, body := c.web("POST", "/v3/kv/put", `{}`)
-			c.holds(code == 400 && strings.Contains(body, `"etcdserver: key is not provided"`) && strings.Contains(body, `"code"`), "%d %s", code, body)
+			c.holds(code == 400 && strings.Contains(body, `"etcdserver: key is not provided"`) &&
+				strings.Contains(body, `"code"`), "%d %s", code, body)
 			c.web("POST", "/v3/kv/range", `not json`)
 			c.web("POST", "/v3/kv/range", ``)
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","unknown":1}`)
@@ -295,27 +303,33 @@ func TestHTTP(t *testing.T) {
 			c.web("POST", "/v3/lease/revoke", `{"ID":"5"}`)
 		}},
 		{"GET /health", func(c *checker) {
-			for _, query := range []string{"", "?serializable=true", "?serializable=false", "?exclude=NOSPACE", "?exclude=NOSPACE&exclude=CORRUPT", "?serializable=maybe"} {
+			for _, query := range []string{"", "?serializable=true", "?serializable=false", "?exclude=NOSPACE",
+				"?exclude=NOSPACE&exclude=CORRUPT", "?serializable=maybe"} {
 				c.web("GET", "/health"+query, "")
 			}
 			c.web("POST", "/health", "")
 		}},
 		{"GET /health with an alarm", func(c *checker) {
-			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE})
+			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7,
+				Alarm: pb.AlarmType_NOSPACE})
 			code, body := c.web("GET", "/health", "")
 			c.holds(code == 503 && strings.Contains(body, "NOSPACE"), "%d %s", code, body)
 			c.web("GET", "/health?exclude=NOSPACE", "")
 			c.web("GET", "/livez", "")
 			c.web("GET", "/readyz?verbose", "")
-			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7, Alarm: pb.AlarmType_NOSPACE})
-			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: pb.AlarmType_CORRUPT})
+			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7,
+				Alarm: pb.AlarmType_NOSPACE})
+			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: 7,
+				Alarm: pb.AlarmType_CORRUPT})
 			c.web("GET", "/health", "")
 			c.web("GET", "/livez", "")
 			c.web("GET", "/readyz/data_corruption", "")
-			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7, Alarm: pb.AlarmType_CORRUPT})
+			c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: 7,
+				Alarm: pb.AlarmType_CORRUPT})
 		}},
 		{"GET /livez and /readyz, with sub-checks", func(c *checker) {
-			for _, path := range []string{"/livez", "/livez?verbose", "/livez/serializable_read", "/livez?exclude=serializable_read&verbose", "/livez?exclude=nonsense",
+			for _, path := range []string{"/livez", "/livez?verbose", "/livez/serializable_read",
+				"/livez?exclude=serializable_read&verbose", "/livez?exclude=nonsense",
 				"/readyz", "/readyz?verbose", "/readyz/linearizable_read", "/readyz/serializable_read", "/readyz/data_corruption", "/readyz/non_learner",
 				"/readyz?exclude=linearizable_read&verbose", "/readyz/nonsense", "/livez/nonsense", "/livez?allowlist=serializable_read"} {
 				c.web("GET", path, "")
@@ -323,11 +337,13 @@ func TestHTTP(t *testing.T) {
 		}},
 		{"GET /version", func(c *checker) {
 			_, body := c.web("GET", "/version", "")
-			c.holds(strings.Contains(body, `"etcdserver"`) && strings.Contains(body, `"etcdcluster"`) && strings.Contains(body, `"storage"`), "%s", body)
+			c.holds(strings.Contains(body, `"etcdserver"`) && strings.Contains(body, `"etcdcluster"`) &&
+				strings.Contains(body, `"storage"`), "%s", body)
 			c.web("POST", "/version", "")
 		}},
 		{"GET /metrics has etcd's names", func(c *checker) {
-			for _, name := range []string{"etcd_server_has_leader", "etcd_server_is_leader", "etcd_mvcc_db_total_size_in_bytes", "etcd_server_version", "etcd_debugging_mvcc_put_total", "grpc_server_handled_total"} {
+			for _, name := range []string{"etcd_server_has_leader", "etcd_server_is_leader", "etcd_mvcc_db_total_size_in_bytes",
+				"etcd_server_version", "etcd_debugging_mvcc_put_total", "grpc_server_handled_total"} {
 				var got []string
 				for _, s := range c.p.sides() {
 					resp, err := httpClient.Get(s.node.Endpoint() + "/metrics")
@@ -417,7 +433,8 @@ func TestProfiles(t *testing.T) {
 func TestMaintenance(t *testing.T) {
 	b := func(s string) []byte { return []byte(s) }
 	alarm := func(c *checker, action pb.AlarmRequest_AlarmAction, member uint64, kind pb.AlarmType) *pb.AlarmResponse {
-		return response[pb.AlarmResponse](c.ask("Maintenance/Alarm", &pb.AlarmRequest{Action: action, MemberID: member, Alarm: kind}))
+		return response[pb.AlarmResponse](c.ask("Maintenance/Alarm",
+			&pb.AlarmRequest{Action: action, MemberID: member, Alarm: kind}))
 	}
 	testClaims(t, nil, []claim{
 		{"a fresh store is at revision 1", func(c *checker) {
@@ -433,7 +450,8 @@ func TestMaintenance(t *testing.T) {
 						c.t.Fatal("no answer")
 					}
 					h := m.(*pb.RangeResponse).Header
-					if h.ClusterId == 0 || h.MemberId == 0 || before != nil && (before.ClusterId != h.ClusterId || before.MemberId != h.MemberId) {
+					if h.ClusterId == 0 || h.MemberId == 0 || before != nil &&
+						(before.ClusterId != h.ClusterId || before.MemberId != h.MemberId) {
 						c.t.Errorf("%s: %v, was %v", s.name, h, before)
 					}
 					before = h
@@ -445,10 +463,13 @@ func TestMaintenance(t *testing.T) {
 		{"Defragment and MoveLeader answer without header", func(c *checker) {
 			r := response[pb.DefragmentResponse](c.ask("Maintenance/Defragment", &pb.DefragmentRequest{}))
 			c.holds(r.Header == nil, "%v", r)
-			c.askEach("Maintenance/MoveLeader", func(s *side) proto.Message { return &pb.MoveLeaderRequest{TargetID: c.member(s).ID} })
+			c.askEach("Maintenance/MoveLeader", func(s *side) proto.Message {
+				return &pb.MoveLeaderRequest{TargetID: c.member(s).ID}
+			})
 		}},
 		{"bad leader transferee", func(c *checker) {
-			c.refused("Maintenance/MoveLeader", &pb.MoveLeaderRequest{TargetID: 7}, codes.FailedPrecondition, "etcdserver: bad leader transferee")
+			c.refused("Maintenance/MoveLeader", &pb.MoveLeaderRequest{TargetID: 7}, codes.FailedPrecondition,
+				"etcdserver: bad leader transferee")
 		}},
 		{"metadata may ask for a leader", func(c *checker) {
 			var got []string
@@ -464,7 +485,8 @@ func TestMaintenance(t *testing.T) {
 			c.t.Skip("a cluster of several nodes: etcd alone always leads")
 		}},
 		{"a request over 1.5 MiB is too large", func(c *checker) {
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: make([]byte, 1536<<10)}, codes.InvalidArgument, "etcdserver: request is too large")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: make([]byte, 1536<<10)}, codes.InvalidArgument,
+				"etcdserver: request is too large")
 			// The bound is exact but for a few bytes: etcd wraps a request in a header
 			// whose length depends on its own member id.
 			for over := -40; over <= 0; over++ {
@@ -479,7 +501,8 @@ func TestMaintenance(t *testing.T) {
 			c.kv("Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opsPut("a", string(make([]byte, 1536<<10)))}})
 		}},
 		{"a request over 2 MiB is gRPC's ResourceExhausted", func(c *checker) {
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: make([]byte, 2<<20+1000)}, codes.ResourceExhausted, "grpc: received message larger than max (2098160 vs. 2097152)")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: make([]byte, 2<<20+1000)}, codes.ResourceExhausted,
+				"grpc: received message larger than max (2098160 vs. 2097152)")
 		}},
 		{"NOSPACE refuses Put, writing Txn and Grant; reads and deletes go on; Status lists it", func(c *checker) {
 			c.put("a", "1")
@@ -489,7 +512,8 @@ func TestMaintenance(t *testing.T) {
 			c.refused("KV/Put", &pb.PutRequest{Key: b("a")}, codes.ResourceExhausted, text)
 			c.refused("KV/Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opsPut("a", "")}}, codes.ResourceExhausted, text)
 			c.refused("KV/Txn", &pb.TxnRequest{Failure: []*pb.RequestOp{opsPut("a", "")}}, codes.ResourceExhausted, text)
-			c.refused("KV/Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(&pb.TxnRequest{Failure: []*pb.RequestOp{opsPut("a", "")}})}}, codes.ResourceExhausted, text)
+			c.refused("KV/Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(
+				&pb.TxnRequest{Failure: []*pb.RequestOp{opsPut("a", "")}})}}, codes.ResourceExhausted, text)
 			c.refused("Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 2, TTL: 100}, codes.ResourceExhausted, text)
 			c.get("a")
 			c.then(opsGet("a", ""))

@@ -78,7 +78,8 @@ func (c *checker) put(key, value string) *pb.PutResponse {
 }
 
 func (c *checker) del(key, end string) *pb.DeleteRangeResponse {
-	return response[pb.DeleteRangeResponse](c.kv("DeleteRange", &pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte(end), PrevKv: true}))
+	return response[pb.DeleteRangeResponse](c.kv("DeleteRange",
+		&pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte(end), PrevKv: true}))
 }
 
 func (c *checker) rng(q *pb.RangeRequest) *pb.RangeResponse {

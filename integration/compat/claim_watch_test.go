@@ -174,9 +174,11 @@ func TestWatch(t *testing.T) {
 			c.holds(fragments > 0, "%d fragments", fragments)
 		}},
 		{"filters", func(c *checker) {
-			for i, f := range [][]pb.WatchCreateRequest_FilterType{{pb.WatchCreateRequest_NOPUT}, {pb.WatchCreateRequest_NODELETE}, {0, 1}, {7}} {
+			for i, f := range [][]pb.WatchCreateRequest_FilterType{{pb.WatchCreateRequest_NOPUT},
+				{pb.WatchCreateRequest_NODELETE}, {0, 1}, {7}} {
 				c.watch(i%streamsOpen, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), Filters: f})
-				c.watch(i%streamsOpen, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), Filters: f, StartRevision: 1 + max(0, c.compacted)})
+				c.watch(i%streamsOpen, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), Filters: f, StartRevision: 1 +
+					max(0, c.compacted)})
 			}
 			c.put("a", "")
 			c.then(opsPut("b", ""), opsDelete("a", ""), opsPut("c", ""))
@@ -193,7 +195,8 @@ func TestWatch(t *testing.T) {
 			c.put("a", "3")
 			c.settle()
 			events := c.lastEvents()
-			c.holds(len(events) == 4 && events[0].PrevKv == nil && events[1].PrevKv != nil && events[2].PrevKv != nil && events[3].PrevKv == nil, "%v", events)
+			c.holds(len(events) == 4 && events[0].PrevKv == nil && events[1].PrevKv != nil && events[2].PrevKv != nil &&
+				events[3].PrevKv == nil, "%v", events)
 			c.put("a", "4")
 			at := c.revision
 			c.put("a", "5")

@@ -17,14 +17,18 @@ func TestPutAndDelete(t *testing.T) {
 			c.refused("KV/DeleteRange", &pb.DeleteRangeRequest{}, codes.InvalidArgument, "etcdserver: key is not provided")
 		}},
 		{"ignore_value with a value is refused", func(c *checker) {
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: b("v"), IgnoreValue: true}, codes.InvalidArgument, "etcdserver: value is provided")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: b("v"), IgnoreValue: true}, codes.InvalidArgument,
+				"etcdserver: value is provided")
 		}},
 		{"ignore_lease with a lease is refused", func(c *checker) {
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Lease: 3, IgnoreLease: true}, codes.InvalidArgument, "etcdserver: lease is provided")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Lease: 3, IgnoreLease: true}, codes.InvalidArgument,
+				"etcdserver: lease is provided")
 		}},
 		{"ignore_value and ignore_lease of an absent key are refused", func(c *checker) {
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), IgnoreValue: true}, codes.InvalidArgument, "etcdserver: key not found")
-			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: b("v"), IgnoreLease: true}, codes.InvalidArgument, "etcdserver: key not found")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), IgnoreValue: true}, codes.InvalidArgument,
+				"etcdserver: key not found")
+			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Value: b("v"), IgnoreLease: true}, codes.InvalidArgument,
+				"etcdserver: key not found")
 		}},
 		{"a lease that does not exist is refused", func(c *checker) {
 			c.refused("KV/Put", &pb.PutRequest{Key: b("a"), Lease: 77}, codes.NotFound, "etcdserver: requested lease not found")
@@ -37,7 +41,8 @@ func TestPutAndDelete(t *testing.T) {
 				kv := c.get("a")
 				c.holds(kv.GetLease() == lease, "lease %d: %v", lease, kv)
 				for _, id := range []int64{1, 2} {
-					r := response[pb.LeaseTimeToLiveResponse](c.ask("Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: id, Keys: true}))
+					r := response[pb.LeaseTimeToLiveResponse](c.ask("Lease/LeaseTimeToLive",
+						&pb.LeaseTimeToLiveRequest{ID: id, Keys: true}))
 					c.holds((len(r.Keys) == 1) == (id == lease), "%v", r)
 				}
 			}
@@ -75,7 +80,8 @@ func TestPutAndDelete(t *testing.T) {
 			c.del("a", "")
 			c.settle()
 			for _, e := range c.lastEvents() {
-				c.holds(e.Kv.CreateRevision == 0 && e.Kv.Version == 0 && e.Kv.Lease == 0 && e.Kv.Value == nil && e.Kv.ModRevision > 0, "%v", e)
+				c.holds(e.Kv.CreateRevision == 0 && e.Kv.Version == 0 && e.Kv.Lease == 0 && e.Kv.Value == nil &&
+					e.Kv.ModRevision > 0, "%v", e)
 			}
 			c.holds(len(c.lastEvents()) == 1, "%d events", len(c.lastEvents()))
 		}},
@@ -95,8 +101,10 @@ func TestPutAndDelete(t *testing.T) {
 func TestTxn(t *testing.T) {
 	b := func(s string) []byte { return []byte(s) }
 	duplicate := func(c *checker, ops ...*pb.RequestOp) {
-		c.refused("KV/Txn", &pb.TxnRequest{Success: ops}, codes.InvalidArgument, "etcdserver: duplicate key given in txn request")
-		c.refused("KV/Txn", &pb.TxnRequest{Failure: ops}, codes.InvalidArgument, "etcdserver: duplicate key given in txn request")
+		c.refused("KV/Txn", &pb.TxnRequest{Success: ops}, codes.InvalidArgument,
+			"etcdserver: duplicate key given in txn request")
+		c.refused("KV/Txn", &pb.TxnRequest{Failure: ops}, codes.InvalidArgument,
+			"etcdserver: duplicate key given in txn request")
 	}
 	nested := func(then, otherwise []*pb.RequestOp) *pb.RequestOp {
 		return opTxn(&pb.TxnRequest{Success: then, Failure: otherwise})
@@ -115,23 +123,28 @@ func TestTxn(t *testing.T) {
 		}},
 		{"then and else may overlap, and so may deletes", func(c *checker) {
 			c.put("b", "1")
-			c.holds(c.txn(&pb.TxnRequest{Success: ops(opsPut("a", "1")), Failure: ops(opsPut("a", "2"), opsDelete("b", ""))}).Header != nil, "accepted")
+			c.holds(c.txn(&pb.TxnRequest{Success: ops(opsPut("a", "1")),
+				Failure: ops(opsPut("a", "2"), opsDelete("b", ""))}).Header != nil, "accepted")
 			c.holds(c.then(nested(ops(opsPut("a", "1")), ops(opsPut("a", "2")))).Header != nil, "accepted")
 			r := c.then(opsDelete("a", "c"), opsDelete("b", "d"))
-			c.holds(r.Responses[0].GetResponseDeleteRange().GetDeleted() == 2 && r.Responses[1].GetResponseDeleteRange().GetDeleted() == 0, "%v", r)
+			c.holds(r.Responses[0].GetResponseDeleteRange().GetDeleted() == 2 &&
+				r.Responses[1].GetResponseDeleteRange().GetDeleted() == 0, "%v", r)
 		}},
-		{"a put in a nested transaction and a delete in a later one are accepted, if one of them is not executed", func(c *checker) {
-			c.put("b", "1")
-			no := []*pb.Compare{{Key: b("none"), TargetUnion: &pb.Compare_Version{Version: 1}}}
-			skipped := func(o ...*pb.RequestOp) *pb.RequestOp { return opTxn(&pb.TxnRequest{Compare: no, Success: o}) }
-			c.watch(0, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), PrevKv: true})
-			c.holds(c.then(nested(ops(opsPut("b", "2")), nil), skipped(opsDelete("a", "c"))).Header != nil, "a put")
-			c.holds(c.then(skipped(opsPut("b", "3")), nested(nil, nil), nested(ops(opsDelete("a", "c")), nil)).Header != nil, "a delete")
-			c.holds(c.then(nested(ops(opsPut("b", "4")), nil), nested(ops(skipped(opsDelete("b", ""))), nil)).Header != nil, "deeper")
-			duplicate(c, nested(ops(opsDelete("b", "")), nil), skipped(opsPut("b", "5")))
-			c.get("b")
-			c.settle()
-		}},
+		{"a put in a nested transaction and a delete in a later one are accepted, if one of them is not executed",
+			func(c *checker) {
+				c.put("b", "1")
+				no := []*pb.Compare{{Key: b("none"), TargetUnion: &pb.Compare_Version{Version: 1}}}
+				skipped := func(o ...*pb.RequestOp) *pb.RequestOp { return opTxn(&pb.TxnRequest{Compare: no, Success: o}) }
+				c.watch(0, &pb.WatchCreateRequest{Key: b("a"), RangeEnd: b("z"), PrevKv: true})
+				c.holds(c.then(nested(ops(opsPut("b", "2")), nil), skipped(opsDelete("a", "c"))).Header != nil, "a put")
+				c.holds(c.then(skipped(opsPut("b", "3")), nested(nil, nil), nested(ops(opsDelete("a", "c")), nil)).Header != nil,
+					"a delete")
+				c.holds(c.then(nested(ops(opsPut("b", "4")), nil), nested(ops(skipped(opsDelete("b", ""))), nil)).Header != nil,
+					"deeper")
+				duplicate(c, nested(ops(opsDelete("b", "")), nil), skipped(opsPut("b", "5")))
+				c.get("b")
+				c.settle()
+			}},
 		{"more than 128 compares or operations are refused", func(c *checker) {
 			gets := func(n int) (o []*pb.RequestOp) {
 				for range n {
@@ -148,27 +161,33 @@ func TestTxn(t *testing.T) {
 			for _, q := range []*pb.TxnRequest{{Success: gets(129)}, {Failure: gets(129)}, {Compare: compares(129)}} {
 				c.refused("KV/Txn", q, codes.InvalidArgument, "etcdserver: too many operations in txn request")
 			}
-			c.holds(c.txn(&pb.TxnRequest{Success: gets(128), Failure: gets(128), Compare: compares(128)}).Header != nil, "128 of each are allowed")
+			c.holds(c.txn(&pb.TxnRequest{Success: gets(128), Failure: gets(128), Compare: compares(128)}).Header != nil,
+				"128 of each are allowed")
 			// A nested transaction gets what is left.
 			c.holds(c.then(append(gets(27), nested(gets(100), nil))...).Header != nil, "28 and 100")
-			c.refused("KV/Txn", &pb.TxnRequest{Success: append(gets(27), nested(gets(101), nil))}, codes.InvalidArgument, "etcdserver: too many operations in txn request")
+			c.refused("KV/Txn", &pb.TxnRequest{Success: append(gets(27), nested(gets(101), nil))}, codes.InvalidArgument,
+				"etcdserver: too many operations in txn request")
 		}},
 		{"an operation that is not set is refused", func(c *checker) {
-			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(&pb.RequestOp{})}, codes.InvalidArgument, "etcdserver: key not found")
+			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(&pb.RequestOp{})}, codes.InvalidArgument,
+				"etcdserver: key not found")
 		}},
 		{"an empty transaction succeeds", func(c *checker) { c.holds(c.txn(&pb.TxnRequest{}).Succeeded, "") }},
 		{"later operations see earlier writes", func(c *checker) {
 			c.put("a", "0")
 			c.put("b", "0")
-			r := c.then(opsGet("a", ""), opsPut("a", "1"), opsGet("a", ""), opsDelete("b", ""), opsGet("a", "z"), opsGet("b", ""))
+			r := c.then(opsGet("a", ""), opsPut("a", "1"), opsGet("a", ""), opsDelete("b", ""), opsGet("a", "z"),
+				opsGet("b", ""))
 			c.holds(string(r.Responses[2].GetResponseRange().GetKvs()[0].Value) == "1", "%v", r)
 			c.holds(r.Responses[4].GetResponseRange().GetCount() == 1, "%v", r)
 		}},
 		{"an inner range has header revision N before the first write and N+1 after it", func(c *checker) {
 			c.put("a", "0")
 			n := c.revision
-			r := c.then(opsGet("a", ""), opsPut("b", "1"), opsGet("a", ""), opsDelete("none", ""), opsPut("c", ""), opsGet("b", ""))
-			c.holds(r.Responses[0].GetResponseRange().Header.Revision == n && r.Responses[2].GetResponseRange().Header.Revision == n+1, "%v", r)
+			r := c.then(opsGet("a", ""), opsPut("b", "1"), opsGet("a", ""), opsDelete("none", ""), opsPut("c", ""),
+				opsGet("b", ""))
+			c.holds(r.Responses[0].GetResponseRange().Header.Revision == n &&
+				r.Responses[2].GetResponseRange().Header.Revision == n+1, "%v", r)
 			c.then(opsDelete("none", ""), opsGet("a", ""), opsDelete("a", ""), opsGet("a", ""))
 		}},
 		{"the options of operations are the same in both branches", func(c *checker) {
@@ -210,7 +229,8 @@ func TestTxn(t *testing.T) {
 					return opPut(q)
 				})
 			}
-			for _, q := range []*pb.DeleteRangeRequest{{}, {PrevKv: true}, {RangeEnd: b("k3")}, {RangeEnd: b("l"), PrevKv: true}} {
+			for _, q := range []*pb.DeleteRangeRequest{{}, {PrevKv: true}, {RangeEnd: b("k3")},
+				{RangeEnd: b("l"), PrevKv: true}} {
 				every(func() *pb.RequestOp {
 					c.put("k2", "again")
 					q.Key = b("k2")
@@ -222,7 +242,8 @@ func TestTxn(t *testing.T) {
 		{"a nested transaction's header is empty, other inner headers have the revision only", func(c *checker) {
 			r := c.then(nested(ops(opsPut("a", "1"), opsGet("a", "")), nil), opsPut("b", ""))
 			in := r.Responses[0].GetResponseTxn()
-			c.holds(in.GetHeader() != nil && in.Header.Revision == 0 && r.Responses[1].GetResponsePut().Header.ClusterId == 0, "%v", r)
+			c.holds(in.GetHeader() != nil && in.Header.Revision == 0 && r.Responses[1].GetResponsePut().Header.ClusterId == 0,
+				"%v", r)
 		}},
 		{"all compares are judged on the state before the transaction", func(c *checker) {
 			c.put("a", "old")
@@ -234,16 +255,23 @@ func TestTxn(t *testing.T) {
 		}},
 		{"the chosen path is validated before anything is written", func(c *checker) {
 			before := c.revision
-			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), opRange(&pb.RangeRequest{Key: b("a"), Revision: before + 9}))}, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision")
-			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), opPut(&pb.PutRequest{Key: b("b"), Lease: 99}))}, codes.NotFound, "etcdserver: requested lease not found")
-			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), nested(ops(opPut(&pb.PutRequest{Key: b("b"), IgnoreValue: true})), nil))}, codes.InvalidArgument, "etcdserver: key not found")
+			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"),
+				opRange(&pb.RangeRequest{Key: b("a"), Revision: before + 9}))}, codes.OutOfRange,
+				"etcdserver: mvcc: required revision is a future revision")
+			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"), opPut(&pb.PutRequest{Key: b("b"), Lease: 99}))},
+				codes.NotFound, "etcdserver: requested lease not found")
+			c.refused("KV/Txn", &pb.TxnRequest{Success: ops(opsPut("a", "1"),
+				nested(ops(opPut(&pb.PutRequest{Key: b("b"), IgnoreValue: true})), nil))}, codes.InvalidArgument,
+				"etcdserver: key not found")
 			c.holds(c.get("a") == nil && c.revision == before, "nothing was written")
 			// The operations of the other path do not matter.
-			c.holds(c.txn(&pb.TxnRequest{Success: ops(opsPut("a", "1")), Failure: ops(opRange(&pb.RangeRequest{Key: b("a"), Revision: 999}))}).Header != nil, "accepted")
+			c.holds(c.txn(&pb.TxnRequest{Success: ops(opsPut("a", "1")),
+				Failure: ops(opRange(&pb.RangeRequest{Key: b("a"), Revision: 999}))}).Header != nil, "accepted")
 		}},
 		{"a value compare on a missing key is false, other targets compare with 0", func(c *checker) {
 			for result := range pb.Compare_CompareResult_name {
-				r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("none"), Result: pb.Compare_CompareResult(result), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{}}}})
+				r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("none"), Result: pb.Compare_CompareResult(result),
+					Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{}}}})
 				c.holds(!r.Succeeded, "VALUE %s", pb.Compare_CompareResult(result))
 				for _, n := range []int64{-1, 0, 1} {
 					for _, q := range []*pb.Compare{
@@ -261,14 +289,17 @@ func TestTxn(t *testing.T) {
 		{"a compare with an unknown target is equal, one with an unknown result holds", func(c *checker) {
 			c.put("k1", "x")
 			c.put("k2", "")
-			for _, target := range []pb.Compare_CompareTarget{5, -1, pb.Compare_VERSION, pb.Compare_CREATE, pb.Compare_MOD, pb.Compare_VALUE, pb.Compare_LEASE} {
-				for _, result := range []pb.Compare_CompareResult{4, -1, pb.Compare_EQUAL, pb.Compare_NOT_EQUAL, pb.Compare_GREATER, pb.Compare_LESS} {
+			for _, target := range []pb.Compare_CompareTarget{5, -1, pb.Compare_VERSION, pb.Compare_CREATE, pb.Compare_MOD,
+				pb.Compare_VALUE, pb.Compare_LEASE} {
+				for _, result := range []pb.Compare_CompareResult{4, -1, pb.Compare_EQUAL, pb.Compare_NOT_EQUAL,
+					pb.Compare_GREATER, pb.Compare_LESS} {
 					unknown := target < 0 || target > pb.Compare_LEASE
 					if !unknown && result >= 0 && result < 4 {
 						continue
 					}
 					for _, keys := range [][2]string{{"k1", ""}, {"none", ""}, {"k", "l"}, {"n", "o"}, {"k2", "\x00"}} {
-						for _, q := range []*pb.Compare{{}, {TargetUnion: &pb.Compare_Version{Version: 1}}, {TargetUnion: &pb.Compare_Value{Value: b("x")}}} {
+						for _, q := range []*pb.Compare{{}, {TargetUnion: &pb.Compare_Version{Version: 1}},
+							{TargetUnion: &pb.Compare_Value{Value: b("x")}}} {
 							q.Key, q.RangeEnd, q.Target, q.Result = b(keys[0]), b(keys[1]), target, result
 							r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{q}})
 							if unknown {
@@ -288,7 +319,8 @@ func TestTxn(t *testing.T) {
 					c.put(k, "x")
 				}
 				c.put(keys[i%3], other)
-				r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("k"), RangeEnd: b("l"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: b("x")}}}})
+				r := c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("k"), RangeEnd: b("l"), Target: pb.Compare_VALUE,
+					TargetUnion: &pb.Compare_Value{Value: b("x")}}}})
 				c.holds(r.Succeeded == (other == "x"), "%v", r)
 			}
 		}},
@@ -297,7 +329,8 @@ func TestTxn(t *testing.T) {
 			c.then(opsPut("a", ""), opsPut("b", ""), nested(ops(opsPut("c", ""), opsDelete("d", "")), nil))
 			c.holds(c.revision == before+1, "by %d", c.revision-before)
 			c.then(opsGet("a", ""), opsDelete("none", ""))
-			c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("a"), Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{Version: 9}}}, Success: ops(opsPut("a", ""))})
+			c.txn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: b("a"), Target: pb.Compare_VERSION,
+				TargetUnion: &pb.Compare_Version{Version: 9}}}, Success: ops(opsPut("a", ""))})
 			c.holds(c.revision == before+1, "by %d", c.revision-before)
 		}},
 		{"the events of a transaction come in the order of its operations", func(c *checker) {
@@ -318,10 +351,12 @@ func TestCompact(t *testing.T) {
 	testClaims(t, nil, []claim{
 		{"on a fresh store compact(0) succeeds once", func(c *checker) {
 			c.holds(c.compact(0, false).err == nil, "compact(0)")
-			c.refused("KV/Compact", &pb.CompactionRequest{}, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted")
+			c.refused("KV/Compact", &pb.CompactionRequest{}, codes.OutOfRange,
+				"etcdserver: mvcc: required revision has been compacted")
 		}},
 		{"above the current revision is refused as future", func(c *checker) {
-			c.refused("KV/Compact", &pb.CompactionRequest{Revision: c.revision + 1}, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision")
+			c.refused("KV/Compact", &pb.CompactionRequest{Revision: c.revision + 1}, codes.OutOfRange,
+				"etcdserver: mvcc: required revision is a future revision")
 		}},
 		{"at or below the compact revision is refused as compacted", func(c *checker) {
 			for i := range 5 {
@@ -330,7 +365,8 @@ func TestCompact(t *testing.T) {
 			at := c.revision - 1
 			c.compact(at, true)
 			for _, rev := range []int64{at, at - 1, 0, -1} {
-				c.refused("KV/Compact", &pb.CompactionRequest{Revision: rev, Physical: rev == at}, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted")
+				c.refused("KV/Compact", &pb.CompactionRequest{Revision: rev, Physical: rev == at}, codes.OutOfRange,
+					"etcdserver: mvcc: required revision has been compacted")
 			}
 			c.compact(c.revision, false)
 		}},

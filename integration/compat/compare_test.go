@@ -23,7 +23,8 @@ const leaseTolerance = 120
 // difference compares what both servers answered to c, and returns "" where
 // that is the same.
 func difference(c call, etcd, subject answer) string {
-	if status.Code(etcd.err) != status.Code(subject.err) || status.Convert(etcd.err).Message() != status.Convert(subject.err).Message() {
+	if status.Code(etcd.err) != status.Code(subject.err) ||
+		status.Convert(etcd.err).Message() != status.Convert(subject.err).Message() {
 		return fmt.Sprintf("etcd:    %s\nsubject: %s", etcd, subject)
 	}
 	theirs, ours := etcd.messages, subject.messages

@@ -88,7 +88,8 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 		listed[i] = strconv.Itoa(s)
 	}
 	t.Errorf("etcd and %s differ. Replay with\n%s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
-		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff, found.log)
+		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff,
+		found.log)
 }
 
 // finding is what a run found.

@@ -39,8 +39,11 @@ func TestPage(t *testing.T) {
 			t.Skipf("the page needs the results of all tests, in their order, and -%s is set", name)
 		}
 	}
-	if os.Getenv(envSteps) != "" || harness.Number(t, envSeed, 1, 1) != 1 || harness.Number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds || harness.Number(t, envLength, pageSteps, pageSteps) < pageSteps {
-		t.Skipf("the page needs the first %d steps of the first %d histories, and the environment asks for others", pageSteps, pageSeeds)
+	if os.Getenv(envSteps) != "" || harness.Number(t, envSeed, 1, 1) != 1 ||
+		harness.Number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds ||
+		harness.Number(t, envLength, pageSteps, pageSteps) < pageSteps {
+		t.Skipf("the page needs the first %d steps of the first %d histories, and the environment asks for others",
+			pageSteps, pageSeeds)
 	}
 	if harness.TargetIsEtcd() {
 		t.Skip("the page is about sqlbrain, and the target is etcd")
@@ -227,7 +230,8 @@ func (p *page) options() {
 	fmt.Fprintf(p, "\n## Options of requests\nNested requests of the same kind are not distinguished: `request_txn` is listed once.\n")
 	for _, r := range etcdRPCs() {
 		all := options(r.method.Input())
-		if _, ok := on(func(e *engineResults) (mark, bool) { m, ok := e.rpcs[r.full()]; return m, ok }); !ok || len(all) == 0 {
+		if _, ok := on(func(e *engineResults) (mark, bool) { m, ok := e.rpcs[r.full()]; return m, ok }); !ok ||
+			len(all) == 0 {
 			continue // as the RPC itself
 		}
 		fmt.Fprintf(p, "\n### %s\n| option | answers | compared by |\n|---|---|---|\n", r.short())

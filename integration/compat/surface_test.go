@@ -193,7 +193,8 @@ func (s *side) servesPath(t *testing.T, p webPath) bool {
 	}
 	answer := make([]byte, 1000)
 	n, err := io.ReadFull(resp.Body, answer)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	// A 404 with an error of etcd means that the path exists, but the requested item does not.

@@ -285,7 +285,8 @@ func (s *watchSpec) seesFence(revision int64) bool {
 	if len(key) == 0 {
 		key = []byte{0}
 	}
-	return !s.ended && s.asked.StartRevision <= revision && !slices.Contains(s.asked.Filters, pb.WatchCreateRequest_NOPUT) &&
+	return !s.ended && s.asked.StartRevision <= revision &&
+		!slices.Contains(s.asked.Filters, pb.WatchCreateRequest_NOPUT) &&
 		coder.Contains(key, s.asked.RangeEnd, []byte(fenceKey))
 }
 

@@ -212,7 +212,8 @@ func (s *side) events(from, to int64) ([]proto.Message, error) {
 		return len(all) > 0 && all[len(all)-1].(*mvccpb.Event).Kv.ModRevision >= to
 	})
 	if !ok {
-		return nil, fmt.Errorf("%s: a watch from revision %d does not come to revision %d, after %d events", s.name, from, to, len(all))
+		return nil, fmt.Errorf("%s: a watch from revision %d does not come to revision %d, after %d events", s.name, from,
+			to, len(all))
 	}
 	return all, nil
 }

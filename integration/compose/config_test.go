@@ -35,13 +35,15 @@ var databases = map[string]struct {
 func TestConfig(t *testing.T) {
 	p := &project{t: t, name: projectPrefix + "config"}
 	all := p.config("--profile", "*")
-	require.ElementsMatch(t, slices.Collect(maps.Keys(p.config().Services)), slices.Collect(maps.Keys(p.config("--profile", "tidb").Services)), "TiDB is the default")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(p.config().Services)),
+		slices.Collect(maps.Keys(p.config("--profile", "tidb").Services)), "TiDB is the default")
 	for profile, want := range databases {
 		t.Run(profile, func(t *testing.T) {
 			p := &project{t: t, name: p.name}
 			services := p.config("--profile", profile).Services
 			migrate := want.database + "-migrate"
-			require.ElementsMatch(t, slices.Concat(want.nodes, want.others, []string{want.database, migrate}), slices.Collect(maps.Keys(services)),
+			require.ElementsMatch(t, slices.Concat(want.nodes, want.others, []string{want.database, migrate}),
+				slices.Collect(maps.Keys(services)),
 				"nothing of the other profile")
 			require.Contains(t, services[migrate].DependsOn, want.database)
 			require.Contains(t, services[migrate].Command[1], "tcp("+want.database+":")
@@ -57,12 +59,16 @@ func TestConfig(t *testing.T) {
 				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env["SQLBRAIN_DATASTORE"])
 				if u, err := sqlstore.ParseURL(env["SQLBRAIN_DATASTORE"]); want.database == "mysql" {
 					require.NoError(t, err)
-					require.Equal(t, volumeAt(services["mysql"], path.Dir(u.Socket)), volumeAt(s, path.Dir(u.Socket)), "else MySQL would be sent the password over the network")
+					require.Equal(t, volumeAt(services["mysql"], path.Dir(u.Socket)), volumeAt(s, path.Dir(u.Socket)),
+						"else MySQL would be sent the password over the network")
 				}
-				require.Equal(t, "https://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"], "members find each other by the service's name")
+				require.Equal(t, "https://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"],
+					"members find each other by the service's name")
 				require.Equal(t, "http://127.0.0.1:"+[]string{"2379", "22379", "32379"}[i], env["SQLBRAIN_ADVERTISE_CLIENT_URLS"])
 				require.Len(t, s.Ports, 1, "the peer port stays inside")
-				require.Equal(t, env["SQLBRAIN_ADVERTISE_CLIENT_URLS"], fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published), "clients on the host reach what is advertised")
+				require.Equal(t, env["SQLBRAIN_ADVERTISE_CLIENT_URLS"],
+					fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published),
+					"clients on the host reach what is advertised")
 				require.Equal(t, 2379, s.Ports[0].Target)
 				names[env["SQLBRAIN_NAME"]] = true
 			}
@@ -111,14 +117,16 @@ func TestSQLiteConfig(t *testing.T) {
 	require.NotContains(t, s.Environment, "SQLBRAIN_DATASTORE")
 	require.Len(t, s.Volumes, 1)
 	require.Equal(t, s.Environment["SQLBRAIN_DATA_DIR"], s.Volumes[0].Target, "the data outlives the container")
-	require.Equal(t, s.Environment["SQLBRAIN_ADVERTISE_CLIENT_URLS"], fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published))
+	require.Equal(t, s.Environment["SQLBRAIN_ADVERTISE_CLIENT_URLS"],
+		fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published))
 }
 
 // Prometheus scrapes the nodes of every profile, and loads the alerts. Grafana loads the dashboard and asks Prometheus.
 func TestMonitoringConfig(t *testing.T) {
 	p := &project{t: t, name: projectPrefix + "config"}
 	all := p.config("--profile", "monitoring")
-	require.Equal(t, []string{"grafana", "prometheus"}, slices.Sorted(maps.Keys(all.Services)), "it is added to another profile")
+	require.Equal(t, []string{"grafana", "prometheus"}, slices.Sorted(maps.Keys(all.Services)),
+		"it is added to another profile")
 	prometheus, grafana := all.Services["prometheus"], all.Services["grafana"]
 
 	// The rule file is looked for next to the settings.
@@ -143,7 +151,8 @@ func TestMonitoringConfig(t *testing.T) {
 	require.Len(t, scrape.ServiceDiscoveryConfigs, 1)
 	names, ok := scrape.ServiceDiscoveryConfigs[0].(*dns.SDConfig)
 	require.True(t, ok)
-	for profile, nodes := range map[string][]string{"tidb": databases["tidb"].nodes, "mysql": databases["mysql"].nodes, "sqlite": {"sqlite-n1"}} {
+	for profile, nodes := range map[string][]string{"tidb": databases["tidb"].nodes, "mysql": databases["mysql"].nodes,
+		"sqlite": {"sqlite-n1"}} {
 		services := p.config("--profile", profile).Services
 		for _, node := range nodes {
 			require.Equal(t, names.Names, services[node].Networks["default"].Aliases, node)

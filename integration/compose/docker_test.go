@@ -58,7 +58,8 @@ func (e *engine) hasImage(name string) bool {
 
 // remains lists what of a project is left.
 func (e *engine) remains(ctx context.Context, project string) (left []string) {
-	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel+"="+project)), func(kind, id, _ string) { left = append(left, kind+" "+id) })
+	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel+"="+project)),
+		func(kind, id, _ string) { left = append(left, kind+" "+id) })
 	return left
 }
 
@@ -115,7 +116,8 @@ func (e *engine) removeAbandoned() {
 			e.t.Logf("removing the %s %s of the abandoned project %s: %v", kind, id, project, e.remove(ctx, kind, id))
 		}
 	})
-	images, err := e.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", "sqlbrain:"+projectPrefix+"*"))})
+	images, err := e.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
+		filters.Arg("reference", "sqlbrain:"+projectPrefix+"*"))})
 	require.NoError(e.t, err)
 	for _, i := range images {
 		for _, name := range i.RepoTags {
@@ -140,14 +142,16 @@ func abandoned(project string) bool {
 
 // removeImage removes an image by its name, if it is there.
 func (e *engine) removeImage(ctx context.Context, name string) {
-	if _, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
+	if _, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true}); err != nil &&
+		!errdefs.IsNotFound(err) {
 		e.t.Errorf("remove image %s: %v", name, err)
 	}
 }
 
 // importImage makes an image of one layer.
 func (e *engine) importImage(name string, layer io.Reader, changes ...string) error {
-	out, err := e.ImageImport(e.t.Context(), image.ImportSource{Source: layer, SourceName: "-"}, name, image.ImportOptions{Changes: changes})
+	out, err := e.ImageImport(e.t.Context(), image.ImportSource{Source: layer, SourceName: "-"}, name,
+		image.ImportOptions{Changes: changes})
 	if err != nil {
 		return err
 	}
@@ -169,7 +173,8 @@ func (e *engine) mysqlImage() string {
 			return name
 		}
 	}
-	unavailable(e.t, "the engine has none of the images %s: `docker pull mysql:9`, or make the stand-in with .ci/images", strings.Join(names, ", "))
+	unavailable(e.t, "the engine has none of the images %s: `docker pull mysql:9`, or make the stand-in with .ci/images",
+		strings.Join(names, ", "))
 	return ""
 }
 

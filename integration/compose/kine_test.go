@@ -80,9 +80,9 @@ func TestKineImage(t *testing.T) {
 	e.runToEnd(p, &container.Config{Image: name, Entrypoint: []string{"/bin/sqlbrain"}, Cmd: []string{"version"}}, nil)
 
 	port := p.env["SQLBRAIN_N1_PORT"]
-	created, err := e.ContainerCreate(t.Context(), &container.Config{Image: name, Labels: map[string]string{projectLabel: p.name}}, &container.HostConfig{
-		PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: port}}},
-	}, nil, nil, p.name)
+	created, err := e.ContainerCreate(t.Context(),
+		&container.Config{Image: name, Labels: map[string]string{projectLabel: p.name}}, &container.HostConfig{
+			PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: port}}}}, nil, nil, p.name)
 	require.NoError(t, err)
 	require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
 	c := newClient(t, "http://127.0.0.1:"+port)

@@ -17,7 +17,8 @@ import (
 func buildMigrate(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "migrate")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=mysql", "-trimpath", "-buildvcs=false", "-o", path, "github.com/golang-migrate/migrate/v4/cmd/migrate")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags=mysql", "-trimpath", "-buildvcs=false", "-o", path,
+		"github.com/golang-migrate/migrate/v4/cmd/migrate")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

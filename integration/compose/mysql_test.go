@@ -41,7 +41,8 @@ func TestMySQLProfile(t *testing.T) {
 	require.NoError(t, e.ContainerKill(t.Context(), victim, "SIGKILL"))
 	for _, n := range others {
 		h.put(n.client, "killed-"+n.service)
-		t.Logf("%s acknowledged a write %s after the kill was asked for", n.service, time.Since(begin).Round(time.Millisecond))
+		t.Logf("%s acknowledged a write %s after the kill was asked for", n.service,
+			time.Since(begin).Round(time.Millisecond))
 	}
 	h.requireReadBy(others...)
 	requireEnded(t, p, leader.service, 137)
@@ -129,7 +130,8 @@ func requireSchemaFirst(t *testing.T, p *project, services []string) {
 	for _, s := range services {
 		require.True(t, made.Before(instant(t, p.container(s).State.StartedAt)), "%s started before the schema was there", s)
 	}
-	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root", "--password=development", "--batch", "--skip-column-names",
+	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
+		"--password=development", "--batch", "--skip-column-names",
 		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
 	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
 	require.Contains(t, p.run(eventually.Patience, "logs", "--no-color", "mysql-migrate"), "1/u object")
@@ -148,7 +150,8 @@ func requireSound(t *testing.T, p *project) {
 	out := p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
 	require.Contains(t, out, "innodb_flush_log_at_trx_commit", "it looked at what makes commits durable")
 	require.NotContains(t, out, "FAIL")
-	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n", p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
+	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n",
+		p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
 }
 
 // requireEnded demands that the service's container ended with code, and was not

@@ -35,12 +35,11 @@ type project struct {
 // and started on e, and with the profile mysql.
 func newProject(t *testing.T, e *engine) *project {
 	t.Helper()
-	p := &project{t: t, e: e, name: fmt.Sprintf("%s%d-%d", projectPrefix, os.Getpid(), rand.IntN(1e6)), env: map[string]string{
-		"SQLBRAIN_VERSION": "v0-of-the-test",
-		"COMPOSE_PROFILES": "mysql",
-		"COMPOSE_BAKE":     "false", // bake is buildx's, which need not be installed
-		"DOCKER_BUILDKIT":  "1",
-	}}
+	p := &project{t: t, e: e, name: fmt.Sprintf("%s%d-%d", projectPrefix, os.Getpid(), rand.IntN(1e6)),
+		env: map[string]string{
+			"SQLBRAIN_VERSION": "v0-of-the-test", "COMPOSE_PROFILES": "mysql",
+			"COMPOSE_BAKE":    "false", // bake is buildx's, which need not be installed
+			"DOCKER_BUILDKIT": "1"}}
 	p.env["SQLBRAIN_IMAGE"] = "sqlbrain:" + p.name
 	for _, name := range []string{"SQLBRAIN_N1_PORT", "SQLBRAIN_N2_PORT", "SQLBRAIN_N3_PORT", "SQLBRAIN_MYSQL_PORT"} {
 		p.env[name] = freePort(t)
@@ -96,10 +95,12 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file", cmp.Or(p.file, filepath.Join("..", "..", "docker-compose.yml")), "--ansi=never"}, args...)...)
+	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file",
+		cmp.Or(p.file, filepath.Join("..", "..", "docker-compose.yml")), "--ansi=never"}, args...)...)
 	for _, pair := range os.Environ() {
 		// The caller's own settings for docker-compose.yml must not affect the test.
-		if name, _, _ := strings.Cut(pair, "="); !strings.HasPrefix(name, "SQLBRAIN_") && !strings.HasPrefix(name, "COMPOSE_") {
+		if name, _, _ := strings.Cut(pair, "="); !strings.HasPrefix(name, "SQLBRAIN_") &&
+			!strings.HasPrefix(name, "COMPOSE_") {
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
@@ -111,7 +112,8 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("compose %s: %w\n%s", strings.Join(args, " "), errors.Join(ctx.Err(), err), stderr.String())
+		return stdout.String(), fmt.Errorf("compose %s: %w\n%s", strings.Join(args, " "), errors.Join(ctx.Err(), err),
+			stderr.String())
 	}
 	return stdout.String(), nil
 }
@@ -174,6 +176,7 @@ type serviceVolume struct {
 func (p *project) config(args ...string) config {
 	p.t.Helper()
 	var c config
-	require.NoError(p.t, json.Unmarshal([]byte(p.run(eventually.Patience, append(args, "config", "--format=json")...)), &c))
+	require.NoError(p.t, json.Unmarshal([]byte(p.run(eventually.Patience,
+		append(args, "config", "--format=json")...)), &c))
 	return c
 }

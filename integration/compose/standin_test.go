@@ -150,15 +150,16 @@ func (e *engine) goImage() string {
 	// Not go.sum: that does not show which modules are used.
 	modules := e.listBinary("-f={{with .Module}}{{.Path}} {{.Version}}{{end}}")
 	goroot := strings.TrimSpace(e.output("go", "env", "GOROOT"))
-	return e.standIn("sqlbrain-standin/golang:1.26", fingerprint([]byte(runtime.Version()), []byte(modules)), func(l *layer) {
-		l.tree(goroot, "/usr/local/go", "test", "api", "doc", "misc", "pkg/mod")
-		// RUN's shell, and what the final stage copies.
-		l.program("/bin/sh")
-		l.file(authorities, authorities)
-		l.folder("/tmp")
-		l.tree(e.modules(), "/modules")
-		e.compiled(l, "/compiled")
-	},
+	return e.standIn("sqlbrain-standin/golang:1.26", fingerprint([]byte(runtime.Version()), []byte(modules)),
+		func(l *layer) {
+			l.tree(goroot, "/usr/local/go", "test", "api", "doc", "misc", "pkg/mod")
+			// RUN's shell, and what the final stage copies.
+			l.program("/bin/sh")
+			l.file(authorities, authorities)
+			l.folder("/tmp")
+			l.tree(e.modules(), "/modules")
+			e.compiled(l, "/compiled")
+		},
 		"ENV PATH=/usr/local/go/bin:/usr/bin:/bin", "ENV GOPATH=/go", "ENV GOTOOLCHAIN=local", "ENV GOCACHE=/compiled",
 		"ENV GOPROXY=file:///modules", "ENV GOSUMDB=off") // go.sum is what is checked against
 }
@@ -218,7 +219,8 @@ func (e *engine) migrateImage() string {
 	if name := os.Getenv("SQLBRAIN_TEST_MIGRATE_IMAGE"); name != "" {
 		return name
 	}
-	version := strings.TrimSpace(e.output("go", "list", "-m", "-f", "{{.Version}}", "github.com/golang-migrate/migrate/v4"))
+	version := strings.TrimSpace(e.output("go", "list", "-m", "-f", "{{.Version}}",
+		"github.com/golang-migrate/migrate/v4"))
 	if real := "migrate/migrate:" + version; e.hasImage(real) {
 		return real
 	}

@@ -61,8 +61,9 @@ func (p *tab) scheme(name string) {
 	require.NoError(p.t, err)
 }
 
-// accessible makes sure, where axe-core is installed, that axe-core finds nothing serious or critical on the page that is shown, at each size
-// and in each theme, and that the page fits the screen. With SQLBRAIN_CONSOLE_SCREENS=DIR it writes pictures of all of them.
+// accessible makes sure, where axe-core is installed, that axe-core finds nothing serious or critical on the page that
+// is shown, at each size and in each theme, and that the page fits the screen. With SQLBRAIN_CONSOLE_SCREENS=DIR it
+// writes pictures of all of them.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
 	script, err := axe()
@@ -83,7 +84,8 @@ func (p *tab) accessible(name string) {
 				.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary.replaceAll("\n", " "))) })`)
 		p.await(`window.found !== null`)
 		assert.Empty(p.t, strings.Join(of[[]string](p, `window.found`), "\n"), at)
-		assert.LessOrEqual(p.t, of[int64](p, "document.documentElement.scrollWidth"), sizes[size][0], "%s is wider than the screen", at)
+		assert.LessOrEqual(p.t, of[int64](p, "document.documentElement.scrollWidth"), sizes[size][0],
+			"%s is wider than the screen", at)
 		p.screen(name, size, scheme)
 	})
 }
@@ -97,7 +99,8 @@ func (p *tab) screen(name, size, scheme string) {
 	}
 	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
 	require.NoError(p.t, err)
-	require.NoError(p.t, os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+"-"+size+"-"+scheme+".png"), png, 0o644))
+	require.NoError(p.t, os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+"-"+size+"-"+scheme+".png"),
+		png, 0o644))
 }
 
 // TestPagesAreAccessible walks all pages.

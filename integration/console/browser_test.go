@@ -118,7 +118,8 @@ func (p *tab) listen(event any) {
 		}
 	case *log.EventEntryAdded:
 		// An answer that is an error is reported too; which ones there are, tests ask for.
-		if e.Entry.Source != log.EntrySourceNetwork && e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+		if e.Entry.Source != log.EntrySourceNetwork && e.Entry.Level == log.EntryLevelError ||
+			e.Entry.Source == log.EntrySourceSecurity {
 			problem = fmt.Sprintf("%s: %s", e.Entry.Source, e.Entry.Text)
 		}
 	}
@@ -199,7 +200,8 @@ func (p *tab) seeNot(text, shown string) {
 	require.NotContains(p.t, p.text(), text)
 }
 
-// once waits until a JavaScript expression finds an element, and runs a statement with it, called e, before the page can change.
+// once waits until a JavaScript expression finds an element, and runs a statement with it, called e, before the page
+// can change.
 func (p *tab) once(find, statement string) {
 	p.t.Helper()
 	p.await(fmt.Sprintf("(() => { const e = %s; if (e) { %s } return !!e })()", find, statement))
@@ -228,11 +230,13 @@ func (p *tab) visit(hash string) {
 func (p *tab) fits(what string) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(400, 800))
-	require.LessOrEqual(p.t, of[float64](p, "document.documentElement.scrollWidth"), 400.0, "%s is wider than the screen", what)
+	require.LessOrEqual(p.t, of[float64](p, "document.documentElement.scrollWidth"), 400.0,
+		"%s is wider than the screen", what)
 	p.do(chromedp.EmulateViewport(1100, 800))
 	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('input, select, textarea')].filter((e) => e.labels.length === 0).length"), "%s has controls without a label", what)
 	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('button')].filter((e) => !e.textContent.trim() && !e.ariaLabel).length"), "%s has buttons without a name", what)
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('main a:not([href]), main [onclick]')].length"), "%s has links that no key reaches", what)
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('main a:not([href]), main [onclick]')].length"),
+		"%s has links that no key reaches", what)
 }
 
 // picture writes a picture of the page for the documentation, if that is wanted.

@@ -81,7 +81,8 @@ func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
 
 	// The names of the others lead to their consoles.
 	links := `[...document.querySelector("main table").querySelectorAll("tbody a")].map((e) => e.innerText + " " + e.href).sort().join()`
-	want := []string{name(leader) + " " + nodes.Node(leader).Endpoint() + "/ui/", name(other) + " " + nodes.Node(other).Endpoint() + "/ui/"}
+	want := []string{name(leader) + " " + nodes.Node(leader).Endpoint() + "/ui/", name(other) + " " +
+		nodes.Node(other).Endpoint() + "/ui/"}
 	slices.Sort(want)
 	p.await(fmt.Sprintf(`%s === %q`, links, strings.Join(want, ",")))
 	p.run(`window.link = document.querySelector("main table tbody a"); link.focus()`)

@@ -47,7 +47,8 @@ func pod(name, image string) *corev1.Pod {
 func fill(t *testing.T, c *clientv3.Client) (revision int64) {
 	t.Helper()
 	for i := range 30 {
-		put(t, c, fmt.Sprintf("/registry/pods/default/web-%02d", i), stored(t, pod(fmt.Sprintf("web-%02d", i), "example.org/web:1.0")))
+		put(t, c, fmt.Sprintf("/registry/pods/default/web-%02d", i),
+			stored(t, pod(fmt.Sprintf("web-%02d", i), "example.org/web:1.0")))
 	}
 	for i := range 150 {
 		put(t, c, fmt.Sprintf("/registry/events/default/event-%03d", i), bytes.Repeat([]byte("x"), 200))
@@ -58,7 +59,8 @@ func fill(t *testing.T, c *clientv3.Client) (revision int64) {
 	require.NoError(t, err)
 	put(t, c, "/registry/example.org/things/default/one", crd)
 	put(t, c, "/registry/secrets/default/login", stored(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default"}, Data: map[string][]byte{"password": []byte("hunter2")},
+		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default"},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
 	}))
 	put(t, c, "/registry/pods/default/damaged", append(stored(t, pod("damaged", "x"))[:40], 0xff, 0xff, 0xff))
 	put(t, c, "greeting", []byte("hello, <b>world</b>"))

@@ -150,7 +150,8 @@ func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {
 	fill(t, c)
 	p := open(t, n.Endpoint())
 	downloads := t.TempDir()
-	_, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads})
+	_, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior,
+		browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads})
 	require.NoError(t, err)
 	saved := func(name string) (content string) {
 		eventually.True(t, name, func() bool {
@@ -162,7 +163,8 @@ func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {
 	}
 	p.visit("#/key/" + link("/registry/pods/default/web-07"))
 	p.see("image: example.org/web:2.0")
-	require.Equal(t, []string{"apiVersion", "kind"}, of[[]string](p, `[...document.querySelectorAll("#value .hl-key")].slice(0, 2).map((e) => e.innerText)`))
+	require.Equal(t, []string{"apiVersion", "kind"},
+		of[[]string](p, `[...document.querySelectorAll("#value .hl-key")].slice(0, 2).map((e) => e.innerText)`))
 	p.run(`import("./api.js").then((api) => api.get("key", {key: btoa("/registry/pods/default/web-07").replaceAll("=", "")}))
 		.then((got) => { window.readable = got.value.readable })`)
 	p.await(`window.readable === document.querySelector("#value").textContent`)
@@ -258,7 +260,8 @@ func TestPlotsHaveAxesAndPoints(t *testing.T) {
 	p.await(`!!` + plot + `.querySelector(".cursor")`)
 }
 
-// TestDialogsKeepAndReturnTheFocus: a dialog has the focus, Tab does not leave it, and Escape closes it and changes nothing.
+// TestDialogsKeepAndReturnTheFocus: a dialog has the focus, Tab does not leave it, and Escape closes it and changes
+// nothing.
 func TestDialogsKeepAndReturnTheFocus(t *testing.T) {
 	n, c := start(t, "--console-write")
 	put(t, c, "greeting", []byte("hello"))
@@ -291,8 +294,8 @@ func TestDialogsKeepAndReturnTheFocus(t *testing.T) {
 	p.await(`document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle === "solid"`)
 }
 
-// TestRevisionsCanBeCopied: they have no separators, which a field for a number refuses, and at a phone's width they stay
-// on a line.
+// TestRevisionsCanBeCopied: they have no separators, which a field for a number refuses, and at a phone's width they
+// stay on a line.
 func TestRevisionsCanBeCopied(t *testing.T) {
 	n, c := start(t)
 	var revision int64

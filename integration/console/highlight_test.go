@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHighlightingIsBounded: each quote of a string that does not end was tried as the start of a string, up to the end of
-// the text.
+// TestHighlightingIsBounded: each quote of a string that does not end was tried as the start of a string, up to the end
+// of the text.
 func TestHighlightingIsBounded(t *testing.T) {
 	n, c := start(t)
 	p := open(t, n.Endpoint())

@@ -30,7 +30,8 @@ func TestEveryKindDecodesLikeItsGoType(t *testing.T) {
 	for gvk := range scheme.Scheme.AllKnownTypes() {
 		object, err := scheme.Scheme.New(gvk)
 		require.NoError(t, err)
-		if _, list := object.(metav1.ObjectMetaAccessor); gvk.Version != runtime.APIVersionInternal && (list || hasTypeMeta(object)) {
+		if _, list := object.(metav1.ObjectMetaAccessor); gvk.Version != runtime.APIVersionInternal &&
+			(list || hasTypeMeta(object)) {
 			object.GetObjectKind().SetGroupVersionKind(gvk)
 			kinds[gvk.GroupVersion().String()+" "+gvk.Kind] = object
 		}
@@ -76,7 +77,8 @@ var fillers = []any{
 	},
 	func(o *resource.Quantity, c randfill.Continue) {
 		if c.Intn(4) > 0 {
-			*o = *resource.NewMilliQuantity(c.Int63n(1<<40), []resource.Format{resource.DecimalSI, resource.BinarySI, resource.DecimalExponent}[c.Intn(3)])
+			*o = *resource.NewMilliQuantity(c.Int63n(1<<40), []resource.Format{resource.DecimalSI, resource.BinarySI,
+				resource.DecimalExponent}[c.Intn(3)])
 		}
 	},
 	func(o *intstr.IntOrString, c randfill.Continue) {

@@ -18,7 +18,8 @@ import (
 func start(t *testing.T, extra ...string) (*harness.Node, *clientv3.Client) {
 	t.Helper()
 	chromium(t)
-	n := harness.StartNode(t, harness.SQLite, append([]string{"--console", "--bcrypt-cost=4", "--auth-token-ttl=3600"}, extra...)...)
+	n := harness.StartNode(t, harness.SQLite, append([]string{"--console", "--bcrypt-cost=4", "--auth-token-ttl=3600"},
+		extra...)...)
 	return n, n.Client()
 }
 
@@ -26,7 +27,8 @@ func TestOverview(t *testing.T) {
 	n, c := start(t)
 	fill(t, c)
 	p := open(t, n.Endpoint())
-	p.see("Overview", "Revision", "Watchers", "Compaction", "Feed lag", "Members", "default", "alive", "leader", "No alarm is raised.", "3.7.3")
+	p.see("Overview", "Revision", "Watchers", "Compaction", "Feed lag", "Members", "default", "alive", "leader",
+		"No alarm is raised.", "3.7.3")
 	p.await(`document.querySelector("#who").innerText === "read-only"`)
 
 	// Values change while one looks at them.
@@ -42,7 +44,8 @@ func TestOverview(t *testing.T) {
 	p.do(chromedp.EmulateViewport(390, 800))
 	p.await(`[...document.querySelectorAll("td .id")].every((e) => e.getClientRects().length === 1)`)
 	p.do(chromedp.EmulateViewport(1100, 800))
-	for os.Getenv(envPictures) != "" && of[int](p, `document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 36 {
+	for os.Getenv(envPictures) != "" && of[int](p,
+		`document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 36 {
 		put(t, c, "greeting", []byte("busy"))
 	}
 	p.picture("overview.png", 1560, false)
@@ -85,9 +88,11 @@ func TestKeysAndHistory(t *testing.T) {
 	p.see("Revision", "created", "deleted", "changed")
 	p.await(`[...document.querySelectorAll(".version .tag")].map((e) => e.innerText).join() === "created,deleted,changed,created"`)
 	changed := `[...document.querySelectorAll(".version")][2].innerText`
-	p.await(changed + `.includes("-   - image: example.org/web:1.0") || ` + changed + `.includes("image: example.org/web:1.1")`)
+	p.await(changed + `.includes("-   - image: example.org/web:1.0") || ` + changed +
+		`.includes("image: example.org/web:1.1")`)
 	lines := of[[]string](p, `[...[...document.querySelectorAll(".version")][2].querySelectorAll(".add, .del")].map((e) => e.innerText.replace(/\s+/g, " "))`)
-	require.Equal(t, []string{"- - image: example.org/web:1.0", "+ - image: example.org/web:1.1", "- nodeName: node-1", "+ nodeName: node-2"}, lines)
+	require.Equal(t, []string{"- - image: example.org/web:1.0", "+ - image: example.org/web:1.1", "- nodeName: node-1",
+		"+ nodeName: node-2"}, lines)
 	p.click("Hex")
 	p.see("6b 38 73 00")
 	p.click("Managed fields")
@@ -141,7 +146,8 @@ func TestHistoryOfEmptyValues(t *testing.T) {
 func TestBannerShowsFailingChecks(t *testing.T) {
 	n, c := start(t)
 	alarm := func(action pb.AlarmRequest_AlarmAction) {
-		_, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{Action: action, Alarm: pb.AlarmType_CORRUPT})
+		_, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(),
+			&pb.AlarmRequest{Action: action, Alarm: pb.AlarmType_CORRUPT})
 		require.NoError(t, err)
 	}
 	alarm(pb.AlarmRequest_ACTIVATE)

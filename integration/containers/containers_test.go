@@ -45,9 +45,11 @@ func TestImages(t *testing.T) {
 func history(t *testing.T, p enginetest.Product) {
 	ctx, cancel := context.WithTimeout(t.Context(), compatWait)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run", "^(TestHistories|TestConcurrentHistories)$/^"+string(p)+"$", "./compat")
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-run",
+		"^(TestHistories|TestConcurrentHistories)$/^"+string(p)+"$", "./compat")
 	cmd.Dir = ".."
-	cmd.Env = append(cmd.Environ(), "SQLBRAIN_COMPAT_HISTORIES=1", "SQLBRAIN_COMPAT_CONCURRENT=1", "SQLBRAIN_COMPAT_LENGTH=200", enginetest.EnvRequire+"=1")
+	cmd.Env = append(cmd.Environ(), "SQLBRAIN_COMPAT_HISTORIES=1", "SQLBRAIN_COMPAT_CONCURRENT=1",
+		"SQLBRAIN_COMPAT_LENGTH=200", enginetest.EnvRequire+"=1")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, name := range []string{"TestHistories", "TestConcurrentHistories"} {

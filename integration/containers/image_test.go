@@ -52,16 +52,19 @@ var images = []image{
 		user: url.UserPassword("root", password), settings: map[string]string{"MYSQL_ROOT_PASSWORD": password},
 	},
 	{
-		name: "mysql-8.4", ref: "mysql:8.4", env: "SQLBRAIN_TEST_MYSQL84_IMAGE", given: enginetest.EnvMySQLURL, port: "3306/tcp",
+		name: "mysql-8.4", ref: "mysql:8.4", env: "SQLBRAIN_TEST_MYSQL84_IMAGE", given: enginetest.EnvMySQLURL,
+		port: "3306/tcp",
 		user: url.UserPassword("root", password), settings: map[string]string{"MYSQL_ROOT_PASSWORD": password},
 		standIn: "Debian has no MySQL 8.4 to make one of",
 	},
 	{
-		name: "mariadb-11", ref: "mariadb:11", env: "SQLBRAIN_TEST_MARIADB_IMAGE", given: enginetest.EnvMariaDBURL, port: "3306/tcp",
+		name: "mariadb-11", ref: "mariadb:11", env: "SQLBRAIN_TEST_MARIADB_IMAGE", given: enginetest.EnvMariaDBURL,
+		port: "3306/tcp",
 		user: url.UserPassword("root", password), settings: map[string]string{"MARIADB_ROOT_PASSWORD": password},
 	},
 	{
-		name: "tidb", ref: "pingcap/tidb:v8.5.3", env: "SQLBRAIN_TEST_TIDB_IMAGE", given: enginetest.EnvTiDB, port: "4000/tcp",
+		name: "tidb", ref: "pingcap/tidb:v8.5.3", env: "SQLBRAIN_TEST_TIDB_IMAGE", given: enginetest.EnvTiDB,
+		port: "4000/tcp",
 		user: url.User("root"), command: []string{"--store=unistore", "--path=/tmp/tidb", "--host=0.0.0.0"},
 		standIn: "Debian has no TiDB to make one of",
 	},
@@ -98,10 +101,12 @@ func (i image) start(t *testing.T) {
 		// Not the log: a server that is being initialised says that it is ready too,
 		// but does not listen. Each attempt has a bound: one that a server swallows
 		// while it comes up must not use the whole time.
-		testcontainers.WithWaitStrategyAndDeadline(startWait, wait.ForSQL(i.port, "mysql", func(host string, port network.Port) string {
-			pass, _ := i.user.Password()
-			return fmt.Sprintf("%s:%s@tcp(%s)/?timeout=2s&readTimeout=2s", i.user.Username(), pass, net.JoinHostPort(host, port.Port()))
-		}).WithStartupTimeout(startWait).WithPollInterval(startPoll)),
+		testcontainers.WithWaitStrategyAndDeadline(startWait,
+			wait.ForSQL(i.port, "mysql", func(host string, port network.Port) string {
+				pass, _ := i.user.Password()
+				return fmt.Sprintf("%s:%s@tcp(%s)/?timeout=2s&readTimeout=2s", i.user.Username(), pass,
+					net.JoinHostPort(host, port.Port()))
+			}).WithStartupTimeout(startWait).WithPollInterval(startPoll)),
 	}
 	c, err := testcontainers.Run(t.Context(), ref, options...)
 	t.Cleanup(func() {
@@ -151,9 +156,10 @@ var errNoDocker = errors.New("no Docker")
 func fetch(ctx context.Context, ref string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
-	p, err := testcontainers.NewDockerProvider(testcontainers.DockerProviderOptionFunc(func(o *testcontainers.DockerProviderOptions) {
-		o.Logger = quiet{}
-	}))
+	p, err := testcontainers.NewDockerProvider(
+		testcontainers.DockerProviderOptionFunc(func(o *testcontainers.DockerProviderOptions) {
+			o.Logger = quiet{}
+		}))
 	if err != nil {
 		return fmt.Errorf("%w: %v", errNoDocker, err)
 	}

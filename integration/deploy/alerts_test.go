@@ -59,12 +59,15 @@ func (s scene) load(t *testing.T, step time.Duration) (text string, lasts time.D
 func (s scene) play(t *testing.T, alert string, step time.Duration) (fired [][]string) {
 	t.Helper()
 	text, lasts := s.load(t, step)
-	suite, err := promqltest.NewLazyLoader(text, promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
+	suite, err := promqltest.NewLazyLoader(text,
+		promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, suite.Close()) }()
 	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), Appendable: suite.Storage(), Queryable: suite.Queryable(),
-		Context: t.Context(), NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, Logger: promslog.NewNopLogger(),
+		QueryFunc: rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()), Appendable: suite.Storage(),
+		Queryable: suite.Queryable(),
+		Context:   t.Context(), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+		Logger: promslog.NewNopLogger(),
 	})
 	groups, errs := manager.LoadGroups(step, labels.EmptyLabels(), "", nil, false, ruleFile)
 	require.Empty(t, errs)

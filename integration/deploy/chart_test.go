@@ -150,7 +150,8 @@ func TestChartOnSQLite(t *testing.T) {
 	assert.NotContains(t, environment, "SQLBRAIN_DATASTORE")
 	require.Len(t, m.set.Spec.VolumeClaimTemplates, 1)
 	claim := m.set.Spec.VolumeClaimTemplates[0]
-	assert.Contains(t, m.set.Spec.Template.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim.Name, MountPath: environment["SQLBRAIN_DATA_DIR"]})
+	assert.Contains(t, m.set.Spec.Template.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: claim.Name, MountPath: environment["SQLBRAIN_DATA_DIR"]})
 	assert.Contains(t, r.Notes, "data-sqlbrain-0", "the volume that outlives the release")
 	for _, p := range m.policies {
 		assert.Empty(t, p.Spec.Egress)
@@ -189,7 +190,8 @@ func TestChartSettingsStartAServer(t *testing.T) {
 func TestChartSettingsThatDoNotExist(t *testing.T) {
 	m, _ := readChart(t, map[string]any{"settings": map[string]any{"auto-compaction-retentoin": "1h"}})
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(m.mounted(t, &m.set.Spec.Template.Spec, "/etc/sqlbrain/config.yaml")), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(m.mounted(t, &m.set.Spec.Template.Spec,
+		"/etc/sqlbrain/config.yaml")), 0o600))
 	out, err := exec.Command(harness.Sqlbrain(t), "serve", "--config-file", file).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), `did you mean "auto-compaction-retention"?`)
@@ -205,7 +207,8 @@ func TestChartWithEverything(t *testing.T) {
 	assert.EqualValues(t, 2, m.budget.Spec.MinAvailable.IntVal)
 	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
 	assert.Equal(t, "TLS1.3", environment["SQLBRAIN_TLS_MIN_VERSION"])
-	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m", environment["SQLBRAIN_AUTH_TOKEN"])
+	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m",
+		environment["SQLBRAIN_AUTH_TOKEN"])
 	assert.Equal(t, []int{53, 2380, 3307, 4317}, reachedPorts(t, m, m.set.Spec.Template.Labels))
 	assert.Equal(t, []int{53, 3307}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	assert.NotContains(t, r.Notes, "WARNING")
@@ -232,7 +235,8 @@ func TestChartWithEverything(t *testing.T) {
 	}
 	assert.Equal(t, 1, selected, "a member in two services would be scraped twice")
 	job := monitor["endpoints"].([]any)[0].(map[string]any)["relabelings"].([]any)[0].(map[string]any)
-	assert.Equal(t, map[string]any{"targetLabel": "job", "replacement": "sqlbrain/storage/sqlbrain"}, job, "alerts look for sqlbrain in job")
+	assert.Equal(t, map[string]any{"targetLabel": "job", "replacement": "sqlbrain/storage/sqlbrain"}, job,
+		"alerts look for sqlbrain in job")
 }
 
 // The chart's rules and dashboard are those of the folders deploy/prometheus and deploy/grafana.
@@ -310,7 +314,8 @@ func TestChartReleasesAreApart(t *testing.T) {
 			names[o.Kind+"/"+o.Name] = true
 			m.add(t, o.Kind, o.Name, o.YAML)
 		}
-		sets, pods = append(sets, labels.SelectorFromSet(m.set.Spec.Selector.MatchLabels)), append(pods, m.set.Spec.Template.Labels)
+		sets, pods = append(sets, labels.SelectorFromSet(m.set.Spec.Selector.MatchLabels)),
+			append(pods, m.set.Spec.Template.Labels)
 	}
 	assert.True(t, sets[0].Matches(pods[0]))
 	assert.False(t, sets[0].Matches(pods[1]))

@@ -103,8 +103,8 @@ func TestStrictness(t *testing.T) {
 	assert.ErrorContains(t, yaml.UnmarshalStrict([]byte("spec: {replica: 3}"), new(appsv1.StatefulSet)), "replica")
 }
 
-// environmentOf returns what the first container of a pod has in its environment, and what its file of settings sets, in the
-// form of variables. Values that Kubernetes fills in are empty.
+// environmentOf returns what the first container of a pod has in its environment, and what its file of settings sets,
+// in the form of variables. Values that Kubernetes fills in are empty.
 func (m *manifests) environmentOf(t *testing.T, pod *corev1.PodSpec) map[string]string {
 	c := pod.Containers[0]
 	environment := make(map[string]string)
@@ -166,7 +166,8 @@ func TestPods(t *testing.T) {
 }
 
 func testPods(t *testing.T, m *manifests, variables map[string]bool) {
-	for name, pod := range map[string]*corev1.PodSpec{"members": &m.set.Spec.Template.Spec, "migrate": &m.job.Spec.Template.Spec} {
+	for name, pod := range map[string]*corev1.PodSpec{"members": &m.set.Spec.Template.Spec,
+		"migrate": &m.job.Spec.Template.Spec} {
 		t.Run(name, func(t *testing.T) {
 			require.Len(t, pod.Containers, 1)
 			c := pod.Containers[0]
@@ -193,7 +194,8 @@ func testPods(t *testing.T, m *manifests, variables map[string]bool) {
 			}
 			memory := c.Resources.Limits.Memory()
 			assert.False(t, memory.IsZero(), "nothing bounds its memory")
-			assert.LessOrEqual(t, c.Resources.Requests.Memory().Value(), memory.Value()*9/10, "what it may use beyond is below a tenth")
+			assert.LessOrEqual(t, c.Resources.Requests.Memory().Value(), memory.Value()*9/10,
+				"what it may use beyond is below a tenth")
 			if p := pod.EnableServiceLinks; assert.NotNil(t, p) {
 				assert.False(t, *p, "a service's variables are taken for settings")
 			}
@@ -205,7 +207,8 @@ func testPods(t *testing.T, m *manifests, variables map[string]bool) {
 func TestMembersBoundTheirMemory(t *testing.T) {
 	for _, variant := range variants {
 		pod := read(t, variant).set.Spec.Template.Spec
-		i := slices.IndexFunc(pod.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "SQLBRAIN_MEMORY_LIMIT_BYTES" })
+		i := slices.IndexFunc(pod.Containers[0].Env,
+			func(e corev1.EnvVar) bool { return e.Name == "SQLBRAIN_MEMORY_LIMIT_BYTES" })
 		require.NotEqual(t, -1, i)
 		from := pod.Containers[0].Env[i].ValueFrom
 		require.NotNil(t, from)
@@ -223,7 +226,8 @@ func TestClientsHaveTLS(t *testing.T) {
 		assert.NotContains(t, environment[name], "http://", name)
 	}
 	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
-	files := map[string]string{"SQLBRAIN_CERT_FILE": "tls.crt", "SQLBRAIN_KEY_FILE": "tls.key", "SQLBRAIN_TRUSTED_CA_FILE": "ca.crt"}
+	files := map[string]string{"SQLBRAIN_CERT_FILE": "tls.crt", "SQLBRAIN_KEY_FILE": "tls.key",
+		"SQLBRAIN_TRUSTED_CA_FILE": "ca.crt"}
 	for name, file := range files {
 		assert.Equal(t, file, path.Base(environment[name]), name)
 		secret := volumes[path.Dir(environment[name])].Secret
@@ -242,7 +246,8 @@ func TestMigrationRuns(t *testing.T) {
 		for name, value := range m.environmentOf(t, pod) {
 			migrate.Env = append(migrate.Env, name+"="+value)
 		}
-		migrate.Env = append(migrate.Env, "SQLBRAIN_DATASTORE=sqlite://"+filepath.Join(t.TempDir(), "db"), "SQLBRAIN_DATASTORE_PASSWORD_FILE=")
+		migrate.Env = append(migrate.Env, "SQLBRAIN_DATASTORE=sqlite://"+filepath.Join(t.TempDir(), "db"),
+			"SQLBRAIN_DATASTORE_PASSWORD_FILE=")
 		out, err := migrate.CombinedOutput()
 		assert.NoError(t, err, "%s: %s", variant, out)
 	}
@@ -288,7 +293,8 @@ func reachedPorts(t *testing.T, m *manifests, pod map[string]string) (ports []in
 		if !selects(t, &p.Spec.PodSelector, pod) {
 			continue
 		}
-		assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, p.Spec.PolicyTypes)
+		assert.ElementsMatch(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			p.Spec.PolicyTypes)
 		for _, rule := range p.Spec.Egress {
 			require.NotEmpty(t, rule.Ports, "%s opens all ports", p.Name)
 			for _, port := range rule.Ports {
@@ -344,7 +350,8 @@ func testMembersAreReached(t *testing.T, m *manifests) {
 	}
 	for name, s := range m.services {
 		assert.True(t, labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)), "%s selects no member", name)
-		assert.False(t, labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(m.job.Spec.Template.Labels)), "%s selects the migration", name)
+		assert.False(t, labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(m.job.Spec.Template.Labels)),
+			"%s selects the migration", name)
 		for _, p := range s.Spec.Ports {
 			assert.Equal(t, ports[p.TargetPort.String()], p.Port, "%s: %s", name, p.Name)
 		}

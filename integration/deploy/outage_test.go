@@ -25,7 +25,8 @@ import (
 // Prometheus' rules fire by what a real server exports, when its database hangs or has died under requests. How soon is
 // measured elsewhere: docs/monitoring.md.
 func TestAlertsOfAnOutage(t *testing.T) {
-	for what, away := range map[string]func(*enginetest.Server){"hangs": (*enginetest.Server).Pause, "died": (*enginetest.Server).Kill} {
+	for what, away := range map[string]func(*enginetest.Server){"hangs": (*enginetest.Server).Pause,
+		"died": (*enginetest.Server).Kill} {
 		t.Run(what, func(t *testing.T) {
 			db := enginetest.StartServer(t)
 			node := harness.StartNodeOn(t, db.URL())
@@ -79,7 +80,8 @@ type scraper struct {
 func newScraper(t *testing.T, node *harness.Node) *scraper {
 	p := &scraper{url: node.Endpoint() + "/metrics", storage: teststorage.New(t)}
 	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc:  rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery), p.storage),
+		QueryFunc: rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery),
+			p.storage),
 		Appendable: p.storage, Queryable: p.storage, Context: t.Context(),
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, Logger: promslog.NewNopLogger(),
 	})

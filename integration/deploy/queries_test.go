@@ -142,8 +142,8 @@ func TestRules(t *testing.T) {
 	assert.Equal(t, alerts, strings.Count(runbook, "\n### Sqlbrain"), "the runbook speaks of other alerts too")
 }
 
-// A counter that appears with its first event shows Prometheus no increase, so an alert would miss that event. All values of
-// labels that alerts ask for exist as soon as a member has started.
+// A counter that appears with its first event shows Prometheus no increase, so an alert would miss that event. All
+// values of labels that alerts ask for exist as soon as a member has started.
 func TestCountersOfAlertsExistFromTheStart(t *testing.T) {
 	families, err := openMember(t).Gather()
 	require.NoError(t, err)
@@ -166,9 +166,10 @@ func TestCountersOfAlertsExistFromTheStart(t *testing.T) {
 				looked++
 				v := m.VectorSelector.(*parser.VectorSelector)
 				for _, wanted := range selected(t, v.LabelMatchers) {
-					assert.True(t, slices.ContainsFunc(started[strings.TrimSuffix(strings.TrimSuffix(v.Name, "_bucket"), "_count")], func(m *dto.Metric) bool {
-						return has(m, wanted)
-					}), "%s: %s%v does not exist before it happened", r.Alert, v.Name, wanted)
+					assert.True(t, slices.ContainsFunc(started[strings.TrimSuffix(strings.TrimSuffix(v.Name, "_bucket"), "_count")],
+						func(m *dto.Metric) bool {
+							return has(m, wanted)
+						}), "%s: %s%v does not exist before it happened", r.Alert, v.Name, wanted)
 				}
 				return nil
 			})
@@ -181,7 +182,8 @@ func TestCountersOfAlertsExistFromTheStart(t *testing.T) {
 func selected(t *testing.T, matchers []*labels.Matcher) []map[string]string {
 	all := []map[string]string{{}}
 	for _, m := range matchers {
-		if m.Name == model.MetricNameLabel || slices.Contains(targetLabels, m.Name) || m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp {
+		if m.Name == model.MetricNameLabel || slices.Contains(targetLabels, m.Name) || m.Type == labels.MatchNotEqual ||
+			m.Type == labels.MatchNotRegexp {
 			continue
 		}
 		var more []map[string]string

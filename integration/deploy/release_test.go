@@ -93,7 +93,8 @@ func TestReleaseHasItsFiles(t *testing.T) {
 	assert.Equal(t, "/usr/bin", p.BinDir)
 	password := regexp.MustCompile(`(?m)^LoadCredential=[a-z-]+:(.+)$`).FindStringSubmatch(unit)
 	require.NotNil(t, password)
-	assert.Contains(t, readText(t, p.Scripts["postinstall"]), ">"+password[1]+")", "without the file the unit does not start")
+	assert.Contains(t, readText(t, p.Scripts["postinstall"]), ">"+password[1]+")",
+		"without the file the unit does not start")
 }
 
 // A version can be released only if CHANGELOG.md describes it.
@@ -101,7 +102,8 @@ func TestReleaseNotes(t *testing.T) {
 	changelog := filepath.Join(t.TempDir(), "CHANGELOG.md")
 	text := "# Changelog\n\n## Unreleased\n\n## v1.10.0 (2026-01-02)\n### Added\n- Ten.\n\n## v1.1.0\n- One.\n"
 	require.NoError(t, os.WriteFile(changelog, []byte(text), 0o600))
-	for version, want := range map[string]string{"v1.10.0": "### Added\n- Ten.\n", "v1.1.0": "- One.\n", "v1.1": "", "v2.0.0": "", "Unreleased": ""} {
+	for version, want := range map[string]string{"v1.10.0": "### Added\n- Ten.\n", "v1.1.0": "- One.\n", "v1.1": "",
+		"v2.0.0": "", "Unreleased": ""} {
 		notes := exec.Command(repository+".ci/release-notes", version)
 		notes.Env = append(os.Environ(), "CHANGELOG="+changelog)
 		out, err := notes.Output()

@@ -36,24 +36,32 @@ var job = []string{""}
 var scenes = map[string][]scene{
 	"SqlbrainRequestsFail": {
 		{"the database hangs, and clients wait for 7 s", []string{
-			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2500x9"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 8 8 16 16 16 24 24 32"),
-			b("grpc_server_handled_total", calls("Put", "OK"), "0+500x14"), b("grpc_server_handled_total", calls("Put", "Unavailable"), "0x14"),
+			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2500x9"),
+			a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 8 8 16 16 16 24 24 32"),
+			b("grpc_server_handled_total", calls("Put", "OK"), "0+500x14"),
+			b("grpc_server_handled_total", calls("Put", "Unavailable"), "0x14"),
 		}, []string{"a"}},
 		{"writes fail, and reads from memory do not", []string{
-			a("grpc_server_handled_total", calls("Txn", "DeadlineExceeded"), "0x6 8x8"), a("grpc_server_handled_total", calls("Txn", "OK"), "0x14"),
-			a("grpc_server_handled_total", calls("Range", "DeadlineExceeded"), "0x14"), a("grpc_server_handled_total", calls("Range", "OK"), "0+900x14"),
+			a("grpc_server_handled_total", calls("Txn", "DeadlineExceeded"), "0x6 8x8"),
+			a("grpc_server_handled_total", calls("Txn", "OK"), "0x14"),
+			a("grpc_server_handled_total", calls("Range", "DeadlineExceeded"), "0x14"),
+			a("grpc_server_handled_total", calls("Range", "OK"), "0+900x14"),
 		}, []string{"a"}},
 		{"the first calls of all", []string{
-			a("grpc_server_handled_total", calls("Put", "OK"), "0x10"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x9 2"),
+			a("grpc_server_handled_total", calls("Put", "OK"), "0x10"),
+			a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x9 2"),
 		}, []string{"a"}},
 		{"a failover", []string{
-			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2600+500x8"), a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 100x8"),
+			a("grpc_server_handled_total", calls("Put", "OK"), "0+500x5 2600+500x8"),
+			a("grpc_server_handled_total", calls("Put", "Unavailable"), "0x6 100x8"),
 		}, nil},
 		{"one client has no patience", []string{
-			a("grpc_server_handled_total", calls("Put", "OK"), "7x14"), a("grpc_server_handled_total", calls("Put", "DeadlineExceeded"), "0x6 1x8"),
+			a("grpc_server_handled_total", calls("Put", "OK"), "7x14"),
+			a("grpc_server_handled_total", calls("Put", "DeadlineExceeded"), "0x6 1x8"),
 		}, nil},
 		{"clients ask for what cannot be, or go away", []string{
-			a("grpc_server_handled_total", calls("Put", "InvalidArgument"), "0+9x14"), a("grpc_server_handled_total", calls("Put", "Canceled"), "0+9x14"),
+			a("grpc_server_handled_total", calls("Put", "InvalidArgument"), "0+9x14"),
+			a("grpc_server_handled_total", calls("Put", "Canceled"), "0+9x14"),
 		}, nil},
 		{"watches end", []string{
 			a("grpc_server_handled_total", `grpc_service="etcdserverpb.Watch",grpc_method="Watch",grpc_type="bidi_stream",grpc_code="Unavailable"`, "0+9x14"),
@@ -61,7 +69,8 @@ var scenes = map[string][]scene{
 	},
 	"SqlbrainNotReady": {
 		{"the database of one of two", []string{
-			a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x12"), b("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0x9"),
+			a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x12"),
+			b("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0x9"),
 		}, []string{"b"}},
 		{"one look", []string{a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0 1x8")}, nil},
 		{"another kind of check", []string{a("etcd_server_healthcheck", `type="livez",name="serializable_read"`, "0x12")}, nil},
@@ -104,7 +113,8 @@ var scenes = map[string][]scene{
 	},
 	"SqlbrainPeerRefused": {
 		{"for as long as it is asked", []string{
-			a("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x20"), b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0+1x20"),
+			a("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x20"),
+			b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0+1x20"),
 		}, []string{"b"}},
 		{"a moment", []string{b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x3 1x30")}, nil},
 		{"leaders that died", []string{b("sqlbrain_leader_suspicions_total", `verdict="gone"`, "0+1x20")}, nil},
@@ -116,24 +126,29 @@ var scenes = map[string][]scene{
 	},
 	"SqlbrainFollowerBehind": {
 		{"far", []string{
-			a("etcd_debugging_mvcc_current_revision", "", "20000+100x20"), b("etcd_debugging_mvcc_current_revision", "", "500x20"),
+			a("etcd_debugging_mvcc_current_revision", "", "20000+100x20"),
+			b("etcd_debugging_mvcc_current_revision", "", "500x20"),
 		}, []string{"b"}},
 		{"as scrapes are apart", []string{
-			a("etcd_debugging_mvcc_current_revision", "", "20000+300x20"), b("etcd_debugging_mvcc_current_revision", "", "11000+300x20"),
+			a("etcd_debugging_mvcc_current_revision", "", "20000+300x20"),
+			b("etcd_debugging_mvcc_current_revision", "", "11000+300x20"),
 		}, nil},
 		{"it catches up", []string{
-			a("etcd_debugging_mvcc_current_revision", "", "20000x20"), b("etcd_debugging_mvcc_current_revision", "", "0x2 20000x16"),
+			a("etcd_debugging_mvcc_current_revision", "", "20000x20"),
+			b("etcd_debugging_mvcc_current_revision", "", "0x2 20000x16"),
 		}, nil},
 	},
 	"SqlbrainForwardingLost": {
 		{"again and again", []string{b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "0+1x40")}, []string{"b"}},
 		{"those that were answered", []string{
-			b("sqlbrain_forwarded_requests_total", `outcome="answered"`, "0+100x40"), b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "3x40"),
+			b("sqlbrain_forwarded_requests_total", `outcome="answered"`, "0+100x40"),
+			b("sqlbrain_forwarded_requests_total", `outcome="lost"`, "3x40"),
 		}, nil},
 	},
 	"SqlbrainDatabaseErrors": {
 		{"of two kinds", []string{
-			a("sqlbrain_sql_errors_total", `kind="other",statement="list"`, "0+2x40"), a("sqlbrain_sql_errors_total", `kind="uncertain",statement="commit_tx"`, "0+2x40"),
+			a("sqlbrain_sql_errors_total", `kind="other",statement="list"`, "0+2x40"),
+			a("sqlbrain_sql_errors_total", `kind="uncertain",statement="commit_tx"`, "0+2x40"),
 		}, []string{"a"}},
 		{"a failover", []string{a("sqlbrain_sql_errors_total", `kind="unavailable",statement="get"`, "0x5 20x40")}, nil},
 		{"callers give up", []string{a("sqlbrain_sql_errors_total", `kind="context",statement="list"`, "0+30x40")}, nil},
@@ -152,22 +167,26 @@ var scenes = map[string][]scene{
 	},
 	"SqlbrainCommitsSlow": {
 		{"every second one", []string{
-			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+50x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+100x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+50x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+100x40"),
 			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
 		}, []string{"a"}},
 		{"one of a thousand", []string{
-			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+999x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+1000x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "0+999x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+1000x40"),
 			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+1000x40"),
 		}, nil},
 		{"no writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
 	},
 	"SqlbrainWritesQueue": {
 		{"for two seconds", []string{
-			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0x40"), a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="3.2"`, "0+100x40"),
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0x40"),
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="3.2"`, "0+100x40"),
 			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
 		}, []string{"a"}},
 		{"hardly", []string{
-			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0+100x40"), a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="0.8"`, "0+100x40"),
+			a("sqlbrain_request_pipeline_duration_seconds_bucket", `le="+Inf"`, "0+100x40"),
 		}, nil},
 	},
 	"SqlbrainConnectionsExhausted": {
@@ -188,7 +207,8 @@ var scenes = map[string][]scene{
 		{"for an hour", []string{a("sqlbrain_compaction_lag_revisions", "", "100x150"), a("etcd_server_is_leader", "", "1x150")}, []string{"a"}},
 		{"what led before", []string{b("sqlbrain_compaction_lag_revisions", "", "100x150"), b("etcd_server_is_leader", "", "0x150")}, nil},
 		{"every compaction takes its time", []string{
-			a("sqlbrain_compaction_lag_revisions", "", "100x38 0 100x38 0 100x38 0 100x30"), a("etcd_server_is_leader", "", "1x150"),
+			a("sqlbrain_compaction_lag_revisions", "", "100x38 0 100x38 0 100x38 0 100x30"),
+			a("etcd_server_is_leader", "", "1x150"),
 		}, nil},
 	},
 	"SqlbrainCompactionErrors": {

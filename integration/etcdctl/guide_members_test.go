@@ -19,7 +19,8 @@ func members(r *reader) {
 	r.inOrder("endpoint health --cluster")
 	r.inOrder("endpoint hashkv --cluster")
 	r.settled()
-	r.inOrder("endpoint status --cluster", append(statusText[:len(statusText):len(statusText)], mask{regexp.MustCompile(`(true|false), false, TERM`), "LEADS, false, TERM"})...)
+	r.inOrder("endpoint status --cluster", append(statusText[:len(statusText):len(statusText)],
+		mask{regexp.MustCompile(`(true|false), false, TERM`), "LEADS, false, TERM"})...)
 
 	peer := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(r.t))
 	// etcd admits no member before all members have been connected for some seconds.
@@ -61,7 +62,8 @@ func (r *reader) admitted(command string) (ids []string) {
 	r.t.Helper()
 	r.until(command, func() bool {
 		before := len(r.seen)
-		ids = regexp.MustCompile(`Member +([0-9a-f]+) added to cluster +([0-9a-f]+)`).FindStringSubmatch(r.inOrder(command).Stdout)
+		ids = regexp.MustCompile(`Member +([0-9a-f]+) added to cluster +([0-9a-f]+)`).FindStringSubmatch(
+			r.inOrder(command).Stdout)
 		if ids == nil {
 			r.seen = r.seen[:before]
 		}

@@ -58,7 +58,8 @@ func TestGuides(t *testing.T) {
 			// a flag turns it off.
 			g.flags = append([]string{"--bcrypt-cost=4", "--cors=*"}, g.flags...)
 			if g.nodes > 1 {
-				want := g.transcript(t, nodesOf(cluster.Start(t, cluster.Config{Patient: true, Etcd: true, Size: g.nodes, Extra: g.flags})))
+				want := g.transcript(t, nodesOf(cluster.Start(t, cluster.Config{Patient: true, Etcd: true, Size: g.nodes,
+					Extra: g.flags})))
 				got := g.transcript(t, nodesOf(cluster.Start(t, cluster.Config{Patient: true, Size: g.nodes, Extra: g.flags})))
 				sameTranscript(t, want, got)
 				return

@@ -97,7 +97,8 @@ func TestMovingFromEtcd(t *testing.T) {
 
 	target.Stop()
 	bump := last + 1000
-	out, err := exec.CommandContext(ctx, harness.Sqlbrain(t), "recover", "--datastore", datastore, "--bump-revision", fmt.Sprint(bump), "--yes", "--output", "json").CombinedOutput()
+	out, err := exec.CommandContext(ctx, harness.Sqlbrain(t), "recover", "--datastore", datastore, "--bump-revision",
+		fmt.Sprint(bump), "--yes", "--output", "json").CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, json.Valid(out), string(out))
 	target.Start()

@@ -62,7 +62,8 @@ type embedded struct {
 func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injector) (e *embedded, err error) {
 	own, cfg := replica.DefaultConfig(), server.DefaultConfig()
 	if inject != nil {
-		own.RequestTimeout, own.Write.CommitTimeout, cfg.RequestTimeout = faultRequestTimeout, faultCommitTimeout, faultRequestTimeout
+		own.RequestTimeout, own.Write.CommitTimeout, cfg.RequestTimeout = faultRequestTimeout, faultCommitTimeout,
+			faultRequestTimeout
 	} else {
 		inject = faultdriver.New()
 	}

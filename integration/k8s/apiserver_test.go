@@ -17,9 +17,11 @@ func TestAPIServer(t *testing.T) {
 	programs.NeedsKubernetes(t)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		store := harness.StartNode(t, e)
-		api := controlplane.StartAPIServer(t, controlplane.NewCredentials(t), controlplane.APIConfig{Store: []string{store.Endpoint()}})
+		api := controlplane.StartAPIServer(t, controlplane.NewCredentials(t),
+			controlplane.APIConfig{Store: []string{store.Endpoint()}})
 		maps := api.Client().CoreV1().ConfigMaps("default")
-		made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "greeting"}, Data: map[string]string{"text": "hello"}}, metav1.CreateOptions{})
+		made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "greeting"},
+			Data: map[string]string{"text": "hello"}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 
 		api.Stop()

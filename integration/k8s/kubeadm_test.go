@@ -40,7 +40,8 @@ func TestKubeadmExternalEtcd(t *testing.T) {
 		k.phase(local, "certs", certificate)
 	}
 	authority := filepath.Join(pki, "etcd", "ca.crt")
-	clientCert, clientKey := filepath.Join(pki, "apiserver-etcd-client.crt"), filepath.Join(pki, "apiserver-etcd-client.key")
+	clientCert, clientKey := filepath.Join(pki, "apiserver-etcd-client.crt"),
+		filepath.Join(pki, "apiserver-etcd-client.key")
 	store := harness.StartProcess(t, harness.Sqlbrain(t), "serve",
 		"--datastore", "sqlite://"+filepath.Join(k.dir, "data.db"),
 		"--listen-client-urls", k.storeURL(),
@@ -49,16 +50,19 @@ func TestKubeadmExternalEtcd(t *testing.T) {
 	)
 	k.awaitStore(store, authority, clientCert, clientKey)
 
-	external := k.config("external.yaml", fmt.Sprintf("external: {endpoints: [%s], caFile: %s, certFile: %s, keyFile: %s}", k.storeURL(), authority, clientCert, clientKey))
+	external := k.config("external.yaml", fmt.Sprintf(
+		"external: {endpoints: [%s], caFile: %s, certFile: %s, keyFile: %s}", k.storeURL(), authority, clientCert, clientKey))
 	const check = "ExternalEtcdVersion"
 	require.NotContains(t, k.preflight(external), check)
-	nobody := fmt.Sprintf("external: {endpoints: [https://127.0.0.1:%d], caFile: %s, certFile: %s, keyFile: %s}", enginetest.FreePort(t), authority, clientCert, clientKey)
+	nobody := fmt.Sprintf("external: {endpoints: [https://127.0.0.1:%d], caFile: %s, certFile: %s, keyFile: %s}",
+		enginetest.FreePort(t), authority, clientCert, clientKey)
 	require.Contains(t, k.preflight(k.config("nobody.yaml", nobody)), check, "kubeadm looks")
 
 	k.phase(external, "certs", "all")
 	k.phase(external, "kubeconfig", "super-admin", "--kubeconfig-dir", k.dir)
 	k.phase(external, "control-plane", "apiserver", "--dry-run")
-	api := harness.StartProcess(t, programs.Path(t, "kube-apiserver"), append(k.apiServerFlags(), "--bind-address=127.0.0.1")...)
+	api := harness.StartProcess(t, programs.Path(t, "kube-apiserver"),
+		append(k.apiServerFlags(), "--bind-address=127.0.0.1")...)
 
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(k.dir, "super-admin.conf"))
 	require.NoError(t, err)
@@ -69,7 +73,8 @@ func TestKubeadmExternalEtcd(t *testing.T) {
 		require.NoError(c, err)
 	}, 3*time.Minute, 200*time.Millisecond)
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "greeting"}, Data: map[string]string{"text": "hello"}}, metav1.CreateOptions{})
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "greeting"},
+		Data: map[string]string{"text": "hello"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
 	api.Stop(t)
@@ -117,7 +122,8 @@ func (k kubeadm) phase(config, phase string, more ...string) {
 // control plane's.
 func (k kubeadm) preflight(config string) string {
 	k.t.Helper()
-	out := harness.Run(k.t, kubeadmWait, "", programs.Path(k.t, "kubeadm"), "init", "phase", "preflight", "--config", config, "--ignore-preflight-errors", "all", "--dry-run")
+	out := harness.Run(k.t, kubeadmWait, "", programs.Path(k.t, "kubeadm"), "init", "phase", "preflight", "--config",
+		config, "--ignore-preflight-errors", "all", "--dry-run")
 	require.Zero(k.t, out.Code, "%s%s", out.Stdout, out.Stderr)
 	return out.Stdout + out.Stderr
 }

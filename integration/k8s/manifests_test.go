@@ -43,7 +43,8 @@ func TestManifestsAreAdmitted(t *testing.T) {
 			// The namespace warns already of workloads whose pods it would not admit.
 			ns, err := api.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				GenerateName: "storage-",
-				Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"},
+				Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted",
+					"pod-security.kubernetes.io/warn": "restricted"},
 			}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			first := applyAll(t, config, ns.Name, objects)
@@ -106,7 +107,8 @@ func rendered(t *testing.T) map[string][]*unstructured.Unstructured {
 }
 
 // applyAll applies objects as `kubectl apply --server-side` does, and returns their resource versions by name.
-func applyAll(t *testing.T, config *rest.Config, namespace string, objects []*unstructured.Unstructured) map[string]string {
+func applyAll(t *testing.T, config *rest.Config, namespace string,
+	objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
@@ -123,7 +125,8 @@ func applyAll(t *testing.T, config *rest.Config, namespace string, objects []*un
 		text, err := o.MarshalJSON()
 		require.NoError(t, err)
 		options := metav1.PatchOptions{FieldManager: "installer", FieldValidation: metav1.FieldValidationStrict}
-		applied, err := all.Resource(mapping.Resource).Namespace(namespace).Patch(t.Context(), o.GetName(), types.ApplyPatchType, text, options)
+		applied, err := all.Resource(mapping.Resource).Namespace(namespace).Patch(t.Context(), o.GetName(),
+			types.ApplyPatchType, text, options)
 		require.NoError(t, err, "%s %s", kind.Kind, o.GetName())
 		versions[kind.Kind+"/"+o.GetName()] = applied.GetResourceVersion()
 	}

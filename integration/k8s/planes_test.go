@@ -34,7 +34,8 @@ func TestPlanesShareAStore(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	require.NoError(t, planes[0].Client().CoreV1().ConfigMaps("default").Delete(t.Context(), "whose", metav1.DeleteOptions{}))
+	require.NoError(t, planes[0].Client().CoreV1().ConfigMaps("default").Delete(t.Context(), "whose",
+		metav1.DeleteOptions{}))
 	_, err := planes[0].Client().CoreV1().ConfigMaps("default").Get(t.Context(), "whose", metav1.GetOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 	left, err := planes[1].Client().CoreV1().ConfigMaps("default").Get(t.Context(), "whose", metav1.GetOptions{})
@@ -45,7 +46,8 @@ func TestPlanesShareAStore(t *testing.T) {
 		require.NoError(t, err)
 		at, err := strconv.ParseInt(list.ResourceVersion, 10, 64)
 		require.NoError(t, err)
-		stored, err := store.Client().Get(t.Context(), fmt.Sprintf("/plane-%d/namespaces/", i), clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(at))
+		stored, err := store.Client().Get(t.Context(), fmt.Sprintf("/plane-%d/namespaces/", i), clientv3.WithPrefix(),
+			clientv3.WithCountOnly(), clientv3.WithRev(at))
 		require.NoError(t, err)
 		require.EqualValues(t, len(list.Items), stored.Count)
 	}

@@ -86,7 +86,8 @@ func rowBegins(on subject) string { return "| " + on.title + " |" }
 // heading is the block up to the rows.
 func heading() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Passed, of the tests of %s %s, which was made for etcd %s:\n\n| on |", module, moduleVersion, version.Version)
+	fmt.Fprintf(&b, "Passed, of the tests of %s %s, which was made for etcd %s:\n\n| on |", module, moduleVersion,
+		version.Version)
 	for _, p := range packages {
 		fmt.Fprintf(&b, " `%s` |", p.path)
 	}
@@ -118,7 +119,8 @@ func writeRow(r *result) error {
 			b.WriteString(rowOf(rows, s))
 		}
 	}
-	return os.WriteFile(pageFile, slices.Concat(before, []byte(blockBegins), []byte(b.String()), []byte(blockEnds), after), 0o644)
+	return os.WriteFile(pageFile, slices.Concat(before, []byte(blockBegins), []byte(b.String()), []byte(blockEnds),
+		after), 0o644)
 }
 
 // rowOf finds the row of a subject; "" if there is none.
@@ -184,7 +186,8 @@ func checkRow(t *testing.T, row string, s subject) {
 
 func checkCell(t *testing.T, s subject, cell string, tests int) {
 	t.Helper()
-	if count, _, _ := strings.Cut(cell, ","); !strings.HasSuffix(count, fmt.Sprintf(" of %d", tests)) || strings.Contains(cell, "failed") {
+	if count, _, _ := strings.Cut(cell, ","); !strings.HasSuffix(count, fmt.Sprintf(" of %d", tests)) ||
+		strings.Contains(cell, "failed") {
 		t.Errorf("%s: %q, there are %d tests", s.title, cell, tests)
 	}
 }

@@ -28,7 +28,8 @@ func compile(ctx context.Context, dir, pkg string) error {
 // runTests runs the tests of a package of the module in dir that match run, and
 // names them package.Test.
 func runTests(ctx context.Context, dir, pkg, run string, env []string, progress io.Writer) ([]*gotest.Outcome, error) {
-	outcomes, err := gotest.Program{Path: program(dir, pkg), Dir: filepath.Join(dir, pkg), Env: env}.Run(ctx, run, progress)
+	outcomes, err := gotest.Program{Path: program(dir, pkg), Dir: filepath.Join(dir, pkg), Env: env}.Run(ctx, run,
+		progress)
 	for _, o := range outcomes {
 		o.Name = path.Base(pkg) + "." + o.Name
 	}

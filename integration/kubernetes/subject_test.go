@@ -28,7 +28,8 @@ func sqlbrainSubjects() []subject {
 		subjects = append(subjects, subject{name: string(p), title: titleOf(p), product: p})
 	}
 	for i, p := range enginetest.Products() {
-		subjects = append(subjects, subject{name: string(p) + "-follower", title: "a follower, " + titleOf(p), product: p, follower: true, short: i == 0})
+		subjects = append(subjects, subject{name: string(p) + "-follower", title: "a follower, " + titleOf(p), product: p,
+			follower: true, short: i == 0})
 	}
 	return subjects
 }

@@ -35,7 +35,8 @@ func TestFarDatabase(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			proxy, url := harness.StartProxy(t, enginetest.Database(t))
 			proxy.Delay(d)
-			c := cluster.Start(t, cluster.Config{Datastore: func(int) string { return url }, Extra: []string{"--request-timeout=2m"}})
+			c := cluster.Start(t, cluster.Config{Datastore: func(int) string { return url },
+				Extra: []string{"--request-timeout=2m"}})
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
 			putsAndLists(ctx, t, c)
@@ -64,7 +65,8 @@ func putsAndLists(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 			t.Fatal(err)
 		}
 		if list.Count != int64(i+1) || list.Header.Revision < put.Header.Revision {
-			t.Fatalf("after %d puts a list has %d keys at revision %d, the last put was at %d", i+1, list.Count, list.Header.Revision, put.Header.Revision)
+			t.Fatalf("after %d puts a list has %d keys at revision %d, the last put was at %d", i+1, list.Count,
+				list.Header.Revision, put.Header.Revision)
 		}
 	}
 }
@@ -108,8 +110,8 @@ func said(t *testing.T, n *harness.Node, message string) int {
 	return strings.Count(string(log), message)
 }
 
-// failover kills the leader, and writes through another node. It logs whether a member noticed by the silence of the leader that
-// it was gone, or the lock had to expire.
+// failover kills the leader, and writes through another node. It logs whether a member noticed by the silence of the
+// leader that it was gone, or the lock had to expire.
 func failover(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	leader := c.Leader()

@@ -48,12 +48,14 @@ const (
 )
 
 // results are the results of an answer, as in replay.pml.
-var results = map[steptrace.Result]int{steptrace.Written: 1, steptrace.Conflict: 2, steptrace.Refused: 3, steptrace.Unknown: 4}
+var results = map[steptrace.Result]int{steptrace.Written: 1, steptrace.Conflict: 2, steptrace.Refused: 3,
+	steptrace.Unknown: 4}
 
 // statements are the kinds of steps that send one; pairs those that begin at one time and are over at another.
 var (
-	statements = map[steptrace.Kind]int{steptrace.Take: takes, steptrace.Commit: commits, steptrace.Raise: raises, steptrace.Resign: resigns}
-	pairs      = map[steptrace.Kind][2]int{
+	statements = map[steptrace.Kind]int{steptrace.Take: takes, steptrace.Commit: commits, steptrace.Raise: raises,
+		steptrace.Resign: resigns}
+	pairs = map[steptrace.Kind][2]int{
 		steptrace.Open: {opens, opened}, steptrace.Settle: {settles, settled}, steptrace.Look: {looks, looked},
 		steptrace.Find: {finds, found}, steptrace.Read: {reads, hasRead},
 	}
@@ -67,8 +69,8 @@ type table struct {
 	reads   int // reads that are validated
 }
 
-// newTable makes records of steps, which must be in the order of time. Steps after a Stop are left out: those of its node
-// are missing. A beginning of a run is a run.
+// newTable makes records of steps, which must be in the order of time. Steps after a Stop are left out: those of its
+// node are missing. A beginning of a run is a run.
 func newTable(steps []steptrace.Step) (*table, error) {
 	if i := slices.IndexFunc(steps, func(s steptrace.Step) bool { return s.Kind == steptrace.Stop }); i >= 0 {
 		steps = steps[:i]

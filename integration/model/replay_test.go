@@ -144,8 +144,8 @@ func (r *recorded) move(i, to int) {
 	r.steps = slices.Insert(slices.Delete(r.steps, i, i+1), to, s)
 }
 
-// corruption changes the usual run to one that the protocol does not have. step is a part of the description of the step
-// that is refused, and reason of the reasons.
+// corruption changes the usual run to one that the protocol does not have. step is a part of the description of the
+// step that is refused, and reason of the reasons.
 type corruption struct {
 	name    string
 	corrupt func(*testing.T, *recorded)

@@ -62,7 +62,8 @@ func check(t *testing.T, file, optimize string, defines []string) checked {
 	if out := run(t, dir, "spin", append(args, file)...); strings.Contains(out, "Error") {
 		t.Fatalf("spin:\n%s", out)
 	}
-	run(t, dir, "gcc", optimize, "-w", "-DSAFETY", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan", "pan.c")
+	run(t, dir, "gcc", optimize, "-w", "-DSAFETY", "-DVECTORSZ=1024", fmt.Sprintf("-DMEMLIM=%d", memory), "-o", "pan",
+		"pan.c")
 	out := run(t, dir, filepath.Join(dir, "pan"), "-m1000000", "-E") // -E: an end without a step to take is no error
 	c := checked{output: out, errors: number(t, out, `errors: (\d+)`), states: number(t, out, `(\d+) states, stored`)}
 	if c.errors > 0 {
@@ -72,7 +73,8 @@ func check(t *testing.T, file, optimize string, defines []string) checked {
 		c.steps = number(t, out, `at depth (\d+)`)
 		return c
 	}
-	for _, incomplete := range []string{"max search depth too small", "Search not completed", "out of memory", "truncat", "aborted"} {
+	for _, incomplete := range []string{"max search depth too small", "Search not completed", "out of memory", "truncat",
+		"aborted"} {
 		if strings.Contains(out, incomplete) {
 			t.Fatalf("the search was not exhaustive:\n%s", out)
 		}

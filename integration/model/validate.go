@@ -53,10 +53,12 @@ func NewReplay(ctx context.Context, dir string, lease time.Duration) (*Replay, e
 	}
 	r := &Replay{dir: dir}
 	define := fmt.Sprintf("-DLEASE=%d", lease.Microseconds())
-	if out, err := r.run(ctx, dir, "spin", define, "-a", "replay.pml"); err != nil || bytes.Contains(out, []byte("Error")) {
+	if out, err := r.run(ctx, dir, "spin", define, "-a", "replay.pml"); err != nil ||
+		bytes.Contains(out, []byte("Error")) {
 		return nil, fmt.Errorf("spin: %w\n%s", cmp.Or(err, errors.New("an error of the model")), out)
 	}
-	if out, err := r.run(ctx, dir, "gcc", "-O1", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-DMEMLIM=3000", define, "-o", "pan", "pan.c"); err != nil {
+	if out, err := r.run(ctx, dir, "gcc", "-O1", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-DMEMLIM=3000",
+		define, "-o", "pan", "pan.c"); err != nil {
 		return nil, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
 	return r, nil
@@ -109,8 +111,10 @@ func (r *Replay) Validate(ctx context.Context, steps []steptrace.Step) (Account,
 	if err := os.WriteFile(filepath.Join(dir, "records"), t.text(), 0o600); err != nil {
 		return Account{}, err
 	}
-	depth := 10000 + 80*len(t.records)                                                                 // statements of Promela
-	out, err := r.run(ctx, dir, filepath.Join(r.dir, "pan"), "-E", "-w16", fmt.Sprintf("-m%d", depth)) // -w: a small table of states, which grows
+	// statements of Promela
+	depth := 10000 + 80*len(t.records)
+	// -w: a small table of states, which grows
+	out, err := r.run(ctx, dir, filepath.Join(r.dir, "pan"), "-E", "-w16", fmt.Sprintf("-m%d", depth))
 	if err != nil {
 		return Account{}, fmt.Errorf("the search failed: %w\n%s", err, out)
 	}
@@ -224,7 +228,8 @@ func Describe(s steptrace.Step) string {
 	case steptrace.Shown:
 		return fmt.Sprintf("has made revision %d readable", s.Revision)
 	case steptrace.Read:
-		return fmt.Sprintf("has answered a read, begun %s before, at revision %d", (s.At - s.Began).Round(time.Microsecond), s.Revision)
+		return fmt.Sprintf("has answered a read, begun %s before, at revision %d", (s.At - s.Began).Round(time.Microsecond),
+			s.Revision)
 	default:
 		return string(s.Kind)
 	}

@@ -133,7 +133,8 @@ func run(t *testing.T, n *harness.Node, d time.Duration, more ...string) churn {
 
 // runAs is run by a program that runs others.
 func runAs(t *testing.T, by []string, n *harness.Node, d time.Duration, more ...string) (c churn) {
-	args := append(slices.Clone(by), harness.Bench(t), "churn", "--endpoints", n.Host(), "--duration", d.String(), "--keys", "200",
+	args := append(slices.Clone(by), harness.Bench(t), "churn", "--endpoints", n.Host(), "--duration", d.String(),
+		"--keys", "200",
 		"--value-size", "1024", "--watchers", "2", "--exclusive", "--output", "json")
 	args = append(args, more...)
 	out := harness.Run(t, d+2*time.Minute, "", args[0], args[1:]...)
@@ -234,7 +235,8 @@ func open(t *testing.T, s *enginetest.Server) *sql.DB {
 // counters are those of the server.
 func counters(t *testing.T, db *sql.DB) map[string]float64 {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Questions', 'Threads_connected')")
+	rows, err := db.QueryContext(t.Context(),
+		"SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Questions', 'Threads_connected')")
 	require.NoError(t, err)
 	defer rows.Close()
 	c := map[string]float64{}
@@ -306,7 +308,8 @@ func (p *page) String() string {
 		slices.Sort(writes)
 		slices.Sort(lags)
 		median := len(all) / 2
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.1f (at most %.1f) | %.1f (at most %.1f) |\n", name, sum.Succeeded, sum.Failed, sum.Events,
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %.1f (at most %.1f) | %.1f (at most %.1f) |\n", name, sum.Succeeded,
+			sum.Failed, sum.Events,
 			sum.Verification.Failed, writes[median], writes[len(all)-1], lags[median], lags[len(all)-1])
 	}
 	churns("busy planes", p.alone)

@@ -80,7 +80,8 @@ func run(t *testing.T, file string, r *reader) {
 	}
 }
 
-// TestPages: the commands of the pages do what the pages say, on every product of a database server if the page needs one.
+// TestPages: the commands of the pages do what the pages say, on every product of a database server if the page needs
+// one.
 func TestPages(t *testing.T) {
 	harness.NeedsDatabase(t)
 	for _, file := range pages(t) {

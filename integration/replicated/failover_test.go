@@ -72,7 +72,8 @@ type wayToGo struct {
 
 func waysToGo(product string) []wayToGo {
 	killed := wayToGo{"killed", (*replicated.Database).Kill, (*replicated.Database).Start}
-	frozen := wayToGo{"frozen", (*replicated.Database).Pause, func(db *replicated.Database, i int) { db.Resume(i); db.Rejoin(i) }}
+	frozen := wayToGo{"frozen", (*replicated.Database).Pause,
+		func(db *replicated.Database, i int) { db.Resume(i); db.Rejoin(i) }}
 	// In order, as for maintenance: the old primary continues as a secondary and keeps
 	// all open connections.
 	moved := wayToGo{"moved", func(db *replicated.Database, i int) {

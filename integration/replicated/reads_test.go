@@ -44,7 +44,8 @@ func readsSeeWhatWasCommittedElsewhere(t *testing.T, db *replicated.Database) {
 		require.NoError(t, b.Commit(t.Context()))
 		last := key(rows - 1)
 		var found []byte
-		err := unaware.QueryRowContext(t.Context(), "SELECT internal_key FROM object WHERE internal_key = ?", last).Scan(&found)
+		err := unaware.QueryRowContext(t.Context(), "SELECT internal_key FROM object WHERE internal_key = ?",
+			last).Scan(&found)
 		if errors.Is(err, sql.ErrNoRows) {
 			missed++
 		} else {
@@ -66,7 +67,8 @@ func readsSeeWhatWasCommittedElsewhere(t *testing.T, db *replicated.Database) {
 	waiting := each(func() error { _, err := there.Get(context.Background(), last); return err })
 	alone := each(func() error {
 		var value []byte
-		return unaware.QueryRowContext(context.Background(), "SELECT object_value FROM object WHERE internal_key = ?", last).Scan(&value)
+		return unaware.QueryRowContext(context.Background(), "SELECT object_value FROM object WHERE internal_key = ?",
+			last).Scan(&value)
 	})
 	t.Logf("a read that waits took %s, one that does not %s", waiting, alone)
 }

@@ -118,7 +118,8 @@ func attempt(t *testing.T, e harness.Engine, tf traffic.Traffic, load traffic.Ke
 		durable.Keep(t, result, reports, persisted)
 		t.Fatal(err)
 	}
-	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
+	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch,
+		result.Serializable} {
 		require.NotEqual(t, validate.Unknown, r.Status, "a validator was not run")
 	}
 	return true
@@ -200,19 +201,19 @@ func simulate(ctx context.Context, t *testing.T, running *sync.WaitGroup, finish
 	limiter := rate.NewLimiter(rate.Limit(load.MaximalQPS), load.BurstableQPS)
 	keys, storage := traffic.NewKeyStore(10, "key"), traffic.NewKubernetesStorage()
 	watch, compaction := traffic.WatchDefault, traffic.CompactionDefault
-	require.NoError(t, traffic.SimulateKeyValueTraffic(ctx, running, &load, endpoints, clients, tf, traffic.RunTrafficLoopParam{
-		QPSLimiter:                         limiter,
-		IDs:                                clients.IdentityProvider(),
-		LeaseIDStorage:                     identity.NewLeaseIDStorage(),
-		NonUniqueRequestConcurrencyLimiter: traffic.NewConcurrencyLimiter(load.MaxNonUniqueRequestConcurrency),
-		KeyStore:                           keys,
-		Storage:                            storage,
-		Finish:                             finish,
-	}))
-	require.NoError(t, traffic.SimulateWatchTraffic(ctx, running, &watch, endpoints, clients, tf, traffic.RunWatchLoopParam{
-		Config: watch, QPSLimiter: limiter, KeyStore: keys, Storage: storage, Finish: finish, Logger: zap.NewNop(),
-	}))
-	require.NoError(t, traffic.SimulateCompactionTraffic(ctx, running, &compaction, endpoints, clients, tf, traffic.RunCompactLoopParam{
-		Period: compaction.Period, Finish: finish,
-	}))
+	require.NoError(t, traffic.SimulateKeyValueTraffic(ctx, running, &load, endpoints, clients, tf,
+		traffic.RunTrafficLoopParam{
+			QPSLimiter:                         limiter,
+			IDs:                                clients.IdentityProvider(),
+			LeaseIDStorage:                     identity.NewLeaseIDStorage(),
+			NonUniqueRequestConcurrencyLimiter: traffic.NewConcurrencyLimiter(load.MaxNonUniqueRequestConcurrency),
+			KeyStore:                           keys, Storage: storage,
+			Finish: finish}))
+	require.NoError(t, traffic.SimulateWatchTraffic(ctx, running, &watch, endpoints, clients, tf,
+		traffic.RunWatchLoopParam{
+			Config: watch, QPSLimiter: limiter, KeyStore: keys, Storage: storage, Finish: finish, Logger: zap.NewNop(),
+		}))
+	require.NoError(t, traffic.SimulateCompactionTraffic(ctx, running, &compaction, endpoints, clients, tf,
+		traffic.RunCompactLoopParam{
+			Period: compaction.Period, Finish: finish}))
 }

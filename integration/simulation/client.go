@@ -45,7 +45,8 @@ type clients struct {
 
 func newClients(w *world) *clients {
 	return &clients{
-		w: w, directory: w.directory, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op), newest: make(map[string]int64), compacted: make(map[string]int64),
+		w: w, directory: w.directory, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op),
+		newest: make(map[string]int64), compacted: make(map[string]int64),
 		stopped: make(chan struct{}),
 	}
 }
@@ -132,7 +133,8 @@ type client struct {
 }
 
 func (cl *clients) newClient(name, node string) *client {
-	c := &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node, seen: make(map[string]history.KV)}
+	c := &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node,
+		seen: make(map[string]history.KV)}
 	if cl.directory != nil {
 		c.as = cl.directory.root
 	}
@@ -209,9 +211,11 @@ func (c *client) pause(d time.Duration) {
 // timeout returns the context of one request. Some clients are impatient.
 func (c *client) timeout() (context.Context, context.CancelFunc) {
 	if c.oneIn(10) { // gives up before the answer can be there, at times
-		return context.WithTimeout(context.Background(), time.Millisecond+time.Duration(c.rnd.Int64N(int64(20*time.Millisecond))))
+		return context.WithTimeout(context.Background(),
+			time.Millisecond+time.Duration(c.rnd.Int64N(int64(20*time.Millisecond))))
 	}
-	return context.WithTimeout(context.Background(), 100*time.Millisecond+time.Duration(c.rnd.Int64N(int64(2*time.Second))))
+	return context.WithTimeout(context.Background(),
+		100*time.Millisecond+time.Duration(c.rnd.Int64N(int64(2*time.Second))))
 }
 
 // compositions are the requests of a client, by weight.
@@ -385,8 +389,8 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 	return err
 }
 
-// halfTime returns when half of the time of a request is over. A node that forwards a write waits for so long, at least,
-// until it has applied the write, before it answers.
+// halfTime returns when half of the time of a request is over. A node that forwards a write waits for so long, at
+// least, until it has applied the write, before it answers.
 func halfTime(ctx context.Context) time.Time {
 	end, _ := ctx.Deadline() // all requests have one
 	return time.Now().Add(time.Until(end) / 2)
@@ -470,7 +474,8 @@ func (c *client) key() string { return fmt.Sprintf("%s%d", prefix, c.rnd.IntN(c.
 
 func outcomeOf(err error) history.Outcome {
 	switch status.Code(err) {
-	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange,
+		codes.Unimplemented:
 		return history.Refused
 	default:
 		return history.Unknown
@@ -598,7 +603,8 @@ func (c *client) compactAt(ctx context.Context, at int64, physical bool) error {
 	c.mu.Unlock()
 	for _, rev := range []int64{at, at - 1} {
 		if rev > 0 {
-			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End), Revision: rev}) // an error is judged too
+			// an error is judged too
+			_ = c.ask(ctx, &pb.RangeRequest{Key: []byte(all.Key), RangeEnd: []byte(all.End), Revision: rev})
 		}
 	}
 	return nil

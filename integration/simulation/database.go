@@ -147,7 +147,8 @@ func (s *session) draw(kind statementKind) fate {
 		f.back += time.Duration(r.Int64N(int64(t.slow)))
 	}
 	n := r.IntN(1000)
-	for kind, share := range []int{failedBefore: t.before, brokenAfter: t.after, brokenLost: t.lost, brokenLate: t.late, hanging: t.hang} {
+	for kind, share := range []int{failedBefore: t.before, brokenAfter: t.after, brokenLost: t.lost, brokenLate: t.late,
+		hanging: t.hang} {
 		if n -= share; n < 0 {
 			f.kind = fateKind(kind)
 			break
@@ -177,7 +178,8 @@ func (s *session) draw(kind statementKind) fate {
 
 // statement executes f in the database. Its error is what f returns, errRefused if the
 // database certainly does not execute it, or errBroken or errUncertain if that is open.
-func statement[T any](ctx context.Context, s *session, kind statementKind, what string, f func() (T, error)) (result T, err error) {
+func statement[T any](ctx context.Context, s *session, kind statementKind, what string,
+	f func() (T, error)) (result T, err error) {
 	lost := errBroken
 	if kind.commits() {
 		lost = errUncertain
@@ -376,7 +378,8 @@ func (s *session) Get(ctx context.Context, key []byte) ([]byte, error) {
 // MultiGet implements sqlstore.KvStorage.
 func (s *session) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	keys = cloneAll(keys)
-	return statement(ctx, s, query, "multiget", func() ([][]byte, error) { return s.d.store.MultiGet(context.Background(), keys) })
+	return statement(ctx, s, query, "multiget",
+		func() ([][]byte, error) { return s.d.store.MultiGet(context.Background(), keys) })
 }
 
 // Iter implements sqlstore.KvStorage. A page has few rows, as the contract allows.
@@ -453,7 +456,8 @@ func commit(store sqlstore.Store, ops []sqlstore.Op) error {
 
 // Timestamp implements sqlstore.KvStorage.
 func (s *session) Timestamp(ctx context.Context) (time.Time, error) {
-	return statement(ctx, s, query, "timestamp", func() (time.Time, error) { return s.d.store.Timestamp(context.Background()) })
+	return statement(ctx, s, query, "timestamp",
+		func() (time.Time, error) { return s.d.store.Timestamp(context.Background()) })
 }
 
 // Close implements sqlstore.KvStorage.
@@ -486,7 +490,9 @@ func (s *session) Count(ctx context.Context, start, end []byte, rev int64) (live
 // Skip implements sqlstore.Store.
 func (s *session) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)
-	return statement(ctx, s, query, "skip", func() ([]byte, error) { return s.d.store.Skip(context.Background(), start, end, n) })
+	return statement(ctx, s, query, "skip", func() ([]byte, error) {
+		return s.d.store.Skip(context.Background(), start, end, n)
+	})
 }
 
 // Floor implements sqlstore.Store.
@@ -495,7 +501,9 @@ func (s *session) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sql
 	for i, r := range ranges {
 		own[i] = sqlstore.Partition{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}
 	}
-	return statement(ctx, s, query, "floor", func() ([]sqlstore.Row, error) { return s.d.store.Floor(context.Background(), own) })
+	return statement(ctx, s, query, "floor", func() ([]sqlstore.Row, error) {
+		return s.d.store.Floor(context.Background(), own)
+	})
 }
 
 // Size implements sqlstore.Store.

@@ -20,16 +20,16 @@
 // answers writes soon after the last fault is over. In plans with users, answers and refusals are those of their
 // permissions (permissions.go). The bubble fails if a goroutine is left.
 //
-// Three judges look behind what clients see, where a mistake shows sooner or at all: what nodes log (logs.go), what they show
-// inside their processes (local.go), and what is in the table (table.go).
+// Three judges look behind what clients see, where a mistake shows sooner or at all: what nodes log (logs.go), what
+// they show inside their processes (local.go), and what is in the table (table.go).
 //
 // Limits: a goroutine cannot be stopped from outside. A paused or suspended
 // machine sends and receives nothing, but its timers and its computing continue. A process
 // that stops between a check and its effect is therefore seen only where the effect is a
 // message or a statement.
 //
-// The nodes' steps of the protocol are recorded too. They are judged (protocol.go), and the model of the protocol has to
-// allow each of them (steps_test.go, docs/model.md).
+// The nodes' steps of the protocol are recorded too. They are judged (protocol.go), and the model of the protocol has
+// to allow each of them (steps_test.go, docs/model.md).
 //
 // The order of goroutines is not part of a seed: the same one has another trace each time (docs/simulation.md).
 //

@@ -102,7 +102,8 @@ func (w *world) cause(cl *clients, f Fault) {
 	case Failing:
 		w.database.troubled(name, trouble{before: 300}, f.For)
 	case LateAnswers:
-		w.database.troubled(name, trouble{answer: []time.Duration{90 * time.Millisecond, 400 * time.Millisecond}[rnd.IntN(2)]}, f.For)
+		w.database.troubled(name, trouble{answer: []time.Duration{90 * time.Millisecond,
+			400 * time.Millisecond}[rnd.IntN(2)]}, f.For)
 	case Late:
 		w.database.troubled(name, trouble{answer: 200 * time.Millisecond, read: 400 * time.Millisecond}, f.For)
 	case LateLists:

@@ -125,18 +125,20 @@ func (cl *clients) judgeLeases(account []history.Revision) {
 			}
 			at := cl.auditor.seen[r.Number]
 			if at < l.end() && strings.HasPrefix(e.Key, "lease/") {
-				cl.w.fail("lease %x of %d s, renewed at %v: %s was deleted at %v, revision %d", l.id, l.ttl, l.promised, e.Key, at, r.Number)
+				cl.w.fail("lease %x of %d s, renewed at %v: %s was deleted at %v, revision %d", l.id, l.ttl, l.promised, e.Key, at,
+					r.Number)
 			}
 			slack, orderly := cl.w.plan.handovers(l.last-cl.began, at-cl.began)
 			if latest := l.latest() + slack; orderly && at > latest && strings.HasPrefix(e.Key, "lease/") {
-				cl.w.fail("lease %x of %d s, renewed at %v the last time, ended at %v: %s was deleted, revision %d", l.id, l.ttl, l.last, at, e.Key, r.Number)
+				cl.w.fail("lease %x of %d s, renewed at %v the last time, ended at %v: %s was deleted, revision %d", l.id, l.ttl,
+					l.last, at, e.Key, r.Number)
 			}
 		}
 	}
 }
 
-// handovers returns by how much the changes of the leader in a time may prolong a lease. It returns false if the plan has
-// other faults, which may prolong it by more.
+// handovers returns by how much the changes of the leader in a time may prolong a lease. It returns false if the plan
+// has other faults, which may prolong it by more.
 func (p Plan) handovers(from, to time.Duration) (slack time.Duration, orderly bool) {
 	for _, f := range p.Faults {
 		switch {

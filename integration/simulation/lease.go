@@ -79,7 +79,8 @@ func (c *client) hold() {
 		for range c.rnd.IntN(4) {
 			ttl := time.Duration(l.ttl) * time.Second
 			if c.oneIn(3) { // just before its end, or after it
-				c.wait(time.Until(c.w.start.Add(l.promised + ttl - 200*time.Millisecond + time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
+				c.wait(time.Until(c.w.start.Add(l.promised + ttl - 200*time.Millisecond +
+					time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
 			} else {
 				c.pause(ttl * 2 / 3)
 			}
@@ -170,7 +171,8 @@ func (c *client) timeToLive(l *lease) {
 	case r.TTL < 0:
 		c.lost(l)
 	case r.GrantedTTL != l.ttl || float64(r.TTL) < left.Seconds()-1:
-		c.w.fail("lease %x of %d s, renewed at %v, has %d s of %d at %v", l.id, l.ttl, l.promised, r.TTL, r.GrantedTTL, c.now())
+		c.w.fail("lease %x of %d s, renewed at %v, has %d s of %d at %v", l.id, l.ttl, l.promised, r.TTL, r.GrantedTTL,
+			c.now())
 	case orderly && float64(r.TTL) > (l.latest()-c.now()+slack).Seconds():
 		c.w.fail("lease %x of %d s, renewed at %v the last time, has %d s at %v", l.id, l.ttl, l.last, r.TTL, c.now())
 	}
@@ -188,9 +190,9 @@ func (c *client) lost(l *lease) {
 	}
 }
 
-// grantAgain grants leases under one id. When the time of a lease is up its client revokes it, while the leader is about to,
-// and grants the next one: after the answer, or without waiting for it, so that both can be in the batch of the leader's
-// revocation.
+// grantAgain grants leases under one id. When the time of a lease is up its client revokes it, while the leader is
+// about to, and grants the next one: after the answer, or without waiting for it, so that both can be in the batch of
+// the leader's revocation.
 func (c *client) grantAgain() {
 	defer c.disconnect()
 	var l *lease
@@ -203,7 +205,8 @@ func (c *client) grantAgain() {
 			}
 		}
 		c.attach(l)
-		c.wait(time.Until(c.w.start.Add(l.promised + 1900*time.Millisecond + time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
+		c.wait(time.Until(c.w.start.Add(l.promised + 1900*time.Millisecond +
+			time.Duration(c.rnd.Int64N(int64(400*time.Millisecond))))))
 		if c.over() {
 			return
 		}
@@ -221,8 +224,8 @@ func (c *client) grantAgain() {
 	}
 }
 
-// exchange sends the revocation of a lease, a put, and the grant of the next lease under the same id, without waiting for
-// answers, and returns whether the lease was granted. The put shows whether that was after the revocation.
+// exchange sends the revocation of a lease, a put, and the grant of the next lease under the same id, without waiting
+// for answers, and returns whether the lease was granted. The put shows whether that was after the revocation.
 func (c *client) exchange(l, next *lease) (granted bool) {
 	putting, stopPutting := c.timeout()
 	granting, stopGranting := c.timeout()

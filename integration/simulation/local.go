@@ -43,12 +43,14 @@ func (m *machine) look() {
 	}
 	shown, compacted := m.node.Replica().Revision(), m.node.Replica().CompactRevision()
 	if shown < m.shown || compacted < m.compacted {
-		m.w.fail("%s shows revision %d, and knows of a compaction at %d; it was at %d and %d", m.name, shown, compacted, m.shown, m.compacted)
+		m.w.fail("%s shows revision %d, and knows of a compaction at %d; it was at %d and %d", m.name, shown, compacted,
+			m.shown, m.compacted)
 	}
 	m.shown, m.compacted = shown, compacted
 	if users := m.w.directory; users != nil {
 		if version := m.node.Replica().AuthRows().Version; version < users.required(shown) {
-			m.w.fail("%s shows revision %d, and knows users and roles of version %d; they were at %d before", m.name, shown, version, users.required(shown))
+			m.w.fail("%s shows revision %d, and knows users and roles of version %d; they were at %d before", m.name, shown,
+				version, users.required(shown))
 		}
 	}
 }
@@ -59,8 +61,8 @@ type watchStream interface {
 	Recv() (*pb.WatchResponse, error)
 }
 
-// localStream is a stream in the process of a node. Between a client and a node, connections take answers that the client
-// has not asked for yet. Here they stay in the node's queue.
+// localStream is a stream in the process of a node. Between a client and a node, connections take answers that the
+// client has not asked for yet. Here they stay in the node's queue.
 type localStream struct {
 	ctx context.Context
 	p   *process
@@ -86,7 +88,8 @@ func (l *localStream) Send(r *pb.WatchRequest) error {
 	case *pb.WatchRequest_CreateRequest:
 		c := u.CreateRequest
 		request := hub.CreateRequest{
-			WatchID: c.WatchId, Key: c.Key, End: c.RangeEnd, StartRevision: c.StartRevision, PrevKV: c.PrevKv, ProgressNotify: c.ProgressNotify,
+			WatchID: c.WatchId, Key: c.Key, End: c.RangeEnd, StartRevision: c.StartRevision, PrevKV: c.PrevKv,
+			ProgressNotify: c.ProgressNotify,
 		}
 		for _, f := range c.Filters {
 			request.NoPut = request.NoPut || f == pb.WatchCreateRequest_NOPUT
@@ -128,6 +131,7 @@ func (l *localStream) Recv() (*pb.WatchResponse, error) {
 
 func keyValue(r *coder.Record) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{
-		Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
+		Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision,
+		Version: r.Version,
 	}
 }

@@ -16,8 +16,8 @@ type lockUse struct {
 	failed time.Time // when leading ended by itself, or failed; zero: never, or another process handed the lock over since
 }
 
-// hear judges what a process logs if the database loses no data. It logs an error only if a promise is broken, unless that is
-// how a fault of the plan shows: it failed to lead, or a request met a broken connection to the database.
+// hear judges what a process logs if the database loses no data. It logs an error only if a promise is broken, unless
+// that is how a fault of the plan shows: it failed to lead, or a request met a broken connection to the database.
 func (w *world) hear(p *process, r slog.Record) {
 	if p.dead() || w.plan.loses() {
 		return

@@ -25,8 +25,8 @@ type loss struct {
 	heal      func()    // ends the trouble of the witness
 }
 
-// lose lets the database lose all commits of the next age, at its end. A node may start again before, which the database
-// then forgets.
+// lose lets the database lose all commits of the next age, at its end. A node may start again before, which the
+// database then forgets.
 func (w *world) lose(cl *clients, age time.Duration, rnd *rand.Rand) {
 	rows, err := w.database.fork()
 	if err != nil {
@@ -67,8 +67,8 @@ type course struct {
 	rejoins   bool   // the node that will know the loss alone starts again before, which the database then forgets
 	successor string // takes the lead before, which the database then forgets; "": the leader does not change
 	recovered bool   // the table is recovered before the node looks at it
-	// until is how far the fence row gets, once there is a leader, before the node hangs no longer; nil: it does not matter.
-	// known is the fence row as the node knows it.
+	// until is how far the fence row gets, once there is a leader, before the node hangs no longer; nil: it does not
+	// matter. known is the fence row as the node knows it.
 	until func(token, known coder.FenceToken) bool
 
 	// What follows lasts for most; with hidden, only until the fence row hides the loss. 0: until the loss is judged.
@@ -111,13 +111,17 @@ func (w *world) courseOf(kind Kind, node string, rnd *rand.Rand) course {
 	switch kind {
 	case Repeat:
 		leader := w.leader()
-		successor := slices.IndexFunc(nodes, func(other string) bool { return other != node && (leader == nil || other != leader.name) })
+		successor := slices.IndexFunc(nodes, func(other string) bool {
+			return other != node &&
+				(leader == nil || other != leader.name)
+		})
 		return course{successor: nodes[successor], until: outgrown, statements: trouble{before: 400}, most: 3 * time.Second}
 	case Even:
 		reached := func(token, known coder.FenceToken) bool {
 			return token.Revision >= known.Revision && token.Sequence >= known.Sequence
 		}
-		return course{until: reached, others: trouble{readOnly: true}, statements: trouble{before: 400}, most: 2 * time.Second}
+		return course{until: reached, others: trouble{readOnly: true}, statements: trouble{before: 400},
+			most: 2 * time.Second}
 	case Overtake:
 		near := 10 + rnd.Int64N(90)
 		reached := func(token, known coder.FenceToken) bool {
@@ -130,8 +134,8 @@ func (w *world) courseOf(kind Kind, node string, rnd *rand.Rand) course {
 	return anyCourse(rnd)
 }
 
-// replace lets the database lose all commits of the next age, at its end, and gives their revisions to others: a node hangs
-// then, and the other nodes start again, so that they do not know what was lost.
+// replace lets the database lose all commits of the next age, at its end, and gives their revisions to others: a node
+// hangs then, and the other nodes start again, so that they do not know what was lost.
 func (w *world) replace(cl *clients, name string, age time.Duration, c course) {
 	rows, err := w.database.fork()
 	if err != nil {
@@ -250,7 +254,8 @@ func (w *world) judgeWitness(node string, sent time.Time, revision int64) {
 	late := !l.awake.IsZero() && sent.After(l.awake)
 	w.mu.Unlock()
 	if late {
-		w.fail("%s answers a read of the newest state at revision %d, and knows the lost revisions %d to %d", node, revision, l.left+1, l.newest)
+		w.fail("%s answers a read of the newest state at revision %d, and knows the lost revisions %d to %d", node, revision,
+			l.left+1, l.newest)
 	}
 }
 

@@ -47,7 +47,8 @@ type host struct {
 }
 
 func newNetwork(w *world) *network {
-	return &network{w: w, hosts: make(map[string]*host), cut: make(map[direction]int), slow: make(map[direction]time.Duration)}
+	return &network{w: w, hosts: make(map[string]*host), cut: make(map[direction]int),
+		slow: make(map[direction]time.Duration)}
 }
 
 func (n *network) host(name string) *host {
@@ -294,7 +295,8 @@ func (n *network) dial(ctx context.Context, from *process, to string) (net.Conn,
 		return fail(syscall.ECONNREFUSED)
 	}
 	n.w.trace(from.host, "connection %d to %s", id, to)
-	mine := &conn{n: n, id: id, local: address(fmt.Sprintf("%s:%d", from.host, 30000+id)), remote: address(to), in: in, out: out}
+	mine := &conn{n: n, id: id, local: address(fmt.Sprintf("%s:%d", from.host, 30000+id)), remote: address(to), in: in,
+		out: out}
 	theirs := &conn{n: n, id: id, local: mine.remote, remote: mine.local, in: out, out: in}
 	out.reader, in.reader = theirs, mine
 	out.sender, in.sender = mine, theirs

@@ -294,7 +294,8 @@ func (u *users) wrong(c *claim, attached func(lease, revision int64) []string) s
 		}
 	}
 	return fmt.Sprintf("%T %v of %s from %v to %v %s, which no state of users and roles explains, from %+v to %+v",
-		c.what, c.what, c.name(), c.began, c.ended, [...]string{"was answered", "was denied", "had no valid token"}[c.refused], u.show(lo, c), u.show(hi, c))
+		c.what, c.what, c.name(), c.began, c.ended,
+		[...]string{"was answered", "was denied", "had no valid token"}[c.refused], u.show(lo, c), u.show(hi, c))
 }
 
 func (c *claim) name() string {
@@ -310,8 +311,8 @@ func (u *users) show(i int, c *claim) string {
 	return fmt.Sprintf("version %d at %v after revision %d to %d: %v", s.Version, s.at, s.lo, s.hi, s.users[c.name()].may)
 }
 
-// needsOf returns what a request of the key space needs. The rules are etcd's: all parts of a transaction need permission,
-// whether they are executed or not.
+// needsOf returns what a request of the key space needs. The rules are etcd's: all parts of a transaction need
+// permission, whether they are executed or not.
 func needsOf(request proto.Message) (needs []need, leases []int64) {
 	add := func(write bool, key, end []byte) {
 		needs = append(needs, need{history.Range{Key: string(key), End: string(end)}, write})

@@ -16,8 +16,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// revoked is a history in which ann may read and write a/ until her role is revoked from 20 s on: the table has that at 22 s,
-// and it is acknowledged at 24 s, at revision 10. At 42 s she has another password.
+// revoked is a history in which ann may read and write a/ until her role is revoked from 20 s on: the table has that at
+// 22 s, and it is acknowledged at 24 s, at revision 10. At 42 s she has another password.
 func revoked(t *testing.T) (*users, *login) {
 	t.Helper()
 	u, all, roles := &users{}, make(map[string][]byte), make(map[string][]byte)
@@ -29,8 +29,10 @@ func revoked(t *testing.T) (*users, *login) {
 		return sqlstore.Op{Kind: sqlstore.OpPut, Key: coder.EncodeAuthKey(kind, name), Value: coder.EncodeAuthValue(b)}
 	}
 	commit := func(at time.Duration, version, from, to int64, ops ...sqlstore.Op) {
-		ops = append(ops, sqlstore.Op{Key: coder.AuthSettingsKey(), Value: coder.EncodeAuthSettings(coder.AuthSettings{Version: version, Enabled: true})},
-			sqlstore.Op{Key: coder.FenceKey(), Old: coder.EncodeFenceToken(coder.FenceToken{Revision: from}), Value: coder.EncodeFenceToken(coder.FenceToken{Revision: to})})
+		ops = append(ops, sqlstore.Op{Key: coder.AuthSettingsKey(),
+			Value: coder.EncodeAuthSettings(coder.AuthSettings{Version: version, Enabled: true})},
+			sqlstore.Op{Key: coder.FenceKey(), Old: coder.EncodeFenceToken(coder.FenceToken{Revision: from}),
+				Value: coder.EncodeFenceToken(coder.FenceToken{Revision: to})})
 		if err := u.note(at, ops, all, roles); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,8 @@ func revoked(t *testing.T) (*users, *login) {
 		}}))
 	commit(22*time.Second, 2, 8, 14, row(coder.AuthUser, "ann", &authpb.User{Password: first}))
 	u.acknowledge(20*time.Second, 24*time.Second, 10)
-	commit(42*time.Second, 3, 20, 20, row(coder.AuthUser, "ann", &authpb.User{Password: hash("second"), Roles: []string{"a"}}))
+	commit(42*time.Second, 3, 20, 20, row(coder.AuthUser, "ann",
+		&authpb.User{Password: hash("second"), Roles: []string{"a"}}))
 	u.acknowledge(40*time.Second, 44*time.Second, 20)
 	return u, &login{user: "ann", password: "first", began: 2 * time.Second, ended: 3 * time.Second}
 }
@@ -103,12 +106,14 @@ func TestAnswersAreJudgedByTheirUsers(t *testing.T) {
 		}
 	}
 	u.unknown = true
-	if why := u.wrong(&claim{as: ann, needs: read, began: 25 * time.Second, ended: 30 * time.Second, before: math.MaxInt64}, attached); why != "" {
+	if why := u.wrong(&claim{as: ann, needs: read, began: 25 * time.Second, ended: 30 * time.Second,
+		before: math.MaxInt64}, attached); why != "" {
 		t.Errorf("not all changes are known: %s", why)
 	}
 }
 
-// TestAllPartsOfATransactionNeedPermission: also those that are not executed, and those in transactions of transactions.
+// TestAllPartsOfATransactionNeedPermission: also those that are not executed, and those in transactions of
+// transactions.
 func TestAllPartsOfATransactionNeedPermission(t *testing.T) {
 	op := history.RequestOp
 	needs, leases := needsOf(&pb.TxnRequest{
@@ -137,7 +142,8 @@ func TestAttachmentsFollowTheAccount(t *testing.T) {
 	for _, c := range []struct {
 		lease, revision int64
 		want            []string
-	}{{1, 1, nil}, {1, 2, []string{"a", "b"}}, {1, 3, []string{"b"}}, {2, 3, []string{"a"}}, {1, 4, nil}, {2, 9, []string{"a"}}} {
+	}{{1, 1, nil}, {1, 2, []string{"a", "b"}}, {1, 3, []string{"b"}}, {2, 3, []string{"a"}}, {1, 4, nil},
+		{2, 9, []string{"a"}}} {
 		if got := attached(c.lease, c.revision); !slices.Equal(got, c.want) {
 			t.Errorf("lease %d at revision %d: %q", c.lease, c.revision, got)
 		}

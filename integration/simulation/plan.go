@@ -116,13 +116,15 @@ const (
 	// Replace lets the database lose the commits of the last For while Host hangs. Meanwhile the other nodes, which start
 	// again, give their revisions to others. It is the only fault of a plan.
 	Replace Kind = "replace"
-	// Repeat is Replace after which the next leader has the term of the one whose start was lost, when Host's statements fail.
+	// Repeat is Replace after which the next leader has the term of the one whose start was lost, when Host's statements
+	// fail.
 	Repeat Kind = "repeat"
 	// Even is Replace after which the newest revision is that which Host knows, when Host's statements fail.
 	Even Kind = "even"
 	// Overtake is Replace after which Host finds the loss just before as much is written as was lost.
 	Overtake Kind = "overtake"
-	// Unread is Replace after which Host reaches no other node, and the database does not answer its reads of the fence row.
+	// Unread is Replace after which Host reaches no other node, and the database does not answer its reads of the fence
+	// row.
 	Unread Kind = "unread"
 	// Move moves the leadership to Host.
 	Move Kind = "move"
@@ -163,7 +165,8 @@ func (p Plan) replaces() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind.replaces() })
 }
 
-// reuses reports whether clients may see that: also if the only node that knows of the lost revisions hangs for a while.
+// reuses reports whether clients may see that: also if the only node that knows of the lost revisions hangs for a
+// while.
 func (p Plan) reuses() bool {
 	hangs := slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Pause })
 	return p.replaces() || p.loses() && hangs
@@ -206,18 +209,21 @@ func NewPlan(seed uint64) Plan {
 		p.Workload.Compact = between(300*time.Millisecond, 3*time.Second)
 	}
 	p.Settings = Settings{
-		RecordCache: []int{0, 1 << 12, 1 << 20}[r.IntN(3)], IndexCache: []int{1, 4, 1000}[r.IntN(3)], BatchRequests: []int{1, 3, 256}[r.IntN(3)],
-		RingEvents: []int{4, 32, 1 << 12}[r.IntN(3)], QueueEvents: []int{2, 16, 1 << 10}[r.IntN(3)],
+		RecordCache: []int{0, 1 << 12, 1 << 20}[r.IntN(3)], IndexCache: []int{1, 4, 1000}[r.IntN(3)],
+		BatchRequests: []int{1, 3, 256}[r.IntN(3)],
+		RingEvents:    []int{4, 32, 1 << 12}[r.IntN(3)], QueueEvents: []int{2, 16, 1 << 10}[r.IntN(3)],
 	}
 	// Each kind of plan does one thing more than the others.
 	load, possible := &p.Workload, kinds
 	switch seed % kindsOfPlans {
 	case 0:
 	case 1: // much in one batch
-		load.Burst, load.Think, load.Keys, load.Leases = 4+r.IntN(8), between(60*time.Millisecond, 150*time.Millisecond), 2+r.IntN(4), 1
+		load.Burst, load.Think, load.Keys, load.Leases = 4+r.IntN(8), between(60*time.Millisecond, 150*time.Millisecond),
+			2+r.IntN(4), 1
 		p.Settings.BatchRequests = []int{4, 256}[r.IntN(2)]
 	case 2: // compaction
-		load.Compact, load.Compactors, load.Watchers, load.Leases = between(20*time.Millisecond, 200*time.Millisecond), 1+r.IntN(2), 2, 0
+		load.Compact, load.Compactors, load.Watchers, load.Leases = between(20*time.Millisecond, 200*time.Millisecond),
+			1+r.IntN(2), 2, 0
 		p.Duration = between(4*time.Second, 8*time.Second)
 	case 3: // watches
 		load.Watchers, load.Padding, load.Leases = 6, r.IntN(2)*(1<<13), 0
@@ -231,12 +237,14 @@ func NewPlan(seed uint64) Plan {
 			possible = []Kind{Move, Crash, Crash, PowerOff, SlowStatements}
 		}
 	case 5: // old leaders
-		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 40*time.Millisecond), 1, 0
+		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2),
+			between(5*time.Millisecond, 40*time.Millisecond), 1, 0
 		p.Duration = between(3*time.Second, 6*time.Second)
 		possible = []Kind{Move, Partition, PartitionTo, SlowStatements, Slow, Statements, Crash}
 	}
 	if seed/kindsOfPlans%10 == 7 { // calls between nodes
-		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 60*time.Millisecond), 1, r.IntN(2)
+		load.Clients, load.Think, load.Watchers, load.Leases = 2+r.IntN(2), between(5*time.Millisecond, 60*time.Millisecond),
+			1, r.IntN(2)
 		p.Duration = between(3*time.Second, 6*time.Second)
 		possible = []Kind{Flaky, Flaky, Flaky, Slow, Slow, Slow, PartitionTo, Reset, Hang, Move}
 	}

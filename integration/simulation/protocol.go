@@ -30,7 +30,8 @@ type leaderState struct {
 
 // judgeSteps judges the steps that nodes recorded.
 func (w *world) judgeSteps() {
-	j := protocolJudge{wrong: w.fail, lease: make(map[string]time.Duration), nodes: make(map[string]*leaderState), wanted: make(map[string]map[coder.FenceToken]bool)}
+	j := protocolJudge{wrong: w.fail, lease: make(map[string]time.Duration), nodes: make(map[string]*leaderState),
+		wanted: make(map[string]map[coder.FenceToken]bool)}
 	for _, name := range nodes {
 		j.lease[name] = time.Duration(float64(timing.ReadLease)/w.machines[name].bootRate) + time.Microsecond
 		j.wanted[name] = make(map[coder.FenceToken]bool)
@@ -78,7 +79,8 @@ func (j *protocolJudge) step(s steptrace.Step) {
 		n.leased = false
 	case steptrace.Read:
 		if s.Leased && (!n.leased || s.Began > n.confirmed+j.lease[s.Node]) {
-			j.wrong("%s answers a read from memory at %v; its newest success on the fence row began at %v (%v)", s.Node, s.Began, n.confirmed, n.leased)
+			j.wrong("%s answers a read from memory at %v; its newest success on the fence row began at %v (%v)", s.Node,
+				s.Began, n.confirmed, n.leased)
 		}
 	}
 }
@@ -105,12 +107,12 @@ type disturbance struct {
 	from, to time.Duration
 }
 
-// leaderPatience is how long after the end of a fault its leader may lose its lead because of it: statements under way end,
-// the lock expires, and a new leader takes over from one that failed to.
+// leaderPatience is how long after the end of a fault its leader may lose its lead because of it: statements under way
+// end, the lock expires, and a new leader takes over from one that failed to.
 const leaderPatience = statementTimeout + timing.Lease + timing.RenewDeadline + timing.TakeoverSilence
 
-// concernsLeaders reports whether a fault can be a reason to replace a leader: one of a link between nodes is none, because they
-// find out in the table whether the leader lives.
+// concernsLeaders reports whether a fault can be a reason to replace a leader: one of a link between nodes is none,
+// because they find out in the table whether the leader lives.
 func (f Fault) concernsLeaders() bool {
 	switch f.Kind {
 	case Partition, PartitionTo:
@@ -121,8 +123,8 @@ func (f Fault) concernsLeaders() bool {
 	return true
 }
 
-// judgeLeaders checks that no leader is replaced without a reason: a fault of its host, of the database, of the host of its
-// successor, or an order to move.
+// judgeLeaders checks that no leader is replaced without a reason: a fault of its host, of the database, of the host of
+// its successor, or an order to move.
 func (w *world) judgeLeaders() {
 	w.mu.Lock()
 	steps, disturbances, condemned := w.steps, w.disturbances, w.condemned

@@ -13,7 +13,8 @@ import (
 // TestStepsAreJudged breaks each rule for the steps that nodes record, and none.
 func TestStepsAreJudged(t *testing.T) {
 	const ms = time.Millisecond
-	first, second := coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}, coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}
+	first, second := coder.FenceToken{Sequence: 1, Term: 1, Revision: 1},
+		coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}
 	step := func(at time.Duration, s steptrace.Step) steptrace.Step { s.Node, s.At = "n1", at; return s }
 	take := func(replaced coder.FenceToken) []steptrace.Step {
 		return []steptrace.Step{
@@ -25,7 +26,8 @@ func TestStepsAreJudged(t *testing.T) {
 		return step(began+ms, steptrace.Step{Kind: steptrace.Read, Began: began, Leased: true})
 	}
 	look := step(500*ms, steptrace.Step{Kind: steptrace.Look, Began: 400 * ms, Token: second})
-	commit := step(300*ms, steptrace.Step{Kind: steptrace.Commit, Token: coder.FenceToken{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
+	commit := step(300*ms, steptrace.Step{Kind: steptrace.Commit,
+		Token: coder.FenceToken{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
 	answer := step(310*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 	for _, c := range []struct {
 		name, want string
@@ -75,7 +77,8 @@ func TestLeadersThatAreReplacedAreJudged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
-			w.steps = []steptrace.Step{{Node: "n1", Kind: steptrace.Lead, At: time.Second}, {Node: "n2", Kind: steptrace.Lead, At: 3 * time.Second}}
+			w.steps = []steptrace.Step{{Node: "n1", Kind: steptrace.Lead, At: time.Second},
+				{Node: "n2", Kind: steptrace.Lead, At: 3 * time.Second}}
 			w.disturbances = []disturbance{c.fault}
 			w.judgeLeaders()
 			if got := len(w.violations) > 0; got != c.wrong {

@@ -135,7 +135,8 @@ func (a author) read(options bool) *pb.RangeRequest {
 // compare returns a compare that often holds.
 func (a author) compare(key string) *pb.Compare {
 	known := a.seen[key]
-	c := &pb.Compare{Key: []byte(key), Target: pb.Compare_CompareTarget(a.rnd.IntN(5)), Result: pb.Compare_CompareResult(a.rnd.IntN(4))}
+	c := &pb.Compare{Key: []byte(key), Target: pb.Compare_CompareTarget(a.rnd.IntN(5)),
+		Result: pb.Compare_CompareResult(a.rnd.IntN(4))}
 	if a.oneIn(2) {
 		c.Result = pb.Compare_EQUAL
 	}

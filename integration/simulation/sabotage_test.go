@@ -31,10 +31,12 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 	}
 }
 
-// requireNoticed runs a test on a build in which a safeguard is missing, and requires that it fails for one of the first seeds.
+// requireNoticed runs a test on a build in which a safeguard is missing, and requires that it fails for one of the
+// first seeds.
 func requireNoticed(t *testing.T, test, missing string, seeds int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-timeout=0", "-tags=sqlbrain_sabotage", "-run=^"+test+"$", ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-timeout=0",
+		"-tags=sqlbrain_sabotage", "-run=^"+test+"$", ".")
 	cmd.Env = append(os.Environ(), envSabotage+"="+missing, fmt.Sprintf("%s=%d", envSeeds, seeds), envSeed+"=1")
 	out, err := cmd.CombinedOutput()
 	seed := regexp.MustCompile(`repeat: .*` + envSeed + `=(\d+)`).FindSubmatch(out)

@@ -88,7 +88,8 @@ func report(t *testing.T, p Plan, r Result) {
 	if dir := os.Getenv(envTrace); dir != "" {
 		text := strings.Join(r.Trace, "\n") + "\n"
 		name := fmt.Sprintf("%d-%x.txt", p.Seed, hash(text))
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -105,5 +106,6 @@ func again(t *testing.T, seed uint64) string {
 	if missing := os.Getenv(envSabotage); missing != "" {
 		sabotage, tags = envSabotage+"="+missing+" ", " -tags sqlbrain_sabotage"
 	}
-	return fmt.Sprintf("repeat: %s%s=%d %s=1 go test -count=20%s ./simulation -run '^%s$'", sabotage, envSeed, seed, envSeeds, tags, test)
+	return fmt.Sprintf("repeat: %s%s=%d %s=1 go test -count=20%s ./simulation -run '^%s$'", sabotage, envSeed, seed,
+		envSeeds, tags, test)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one. Of
-// each 60 seeds, 54 have one, and 55 after the first 60.
+// Special plans cause what the faults of other plans cause rarely, because it needs several at a time, or a long one.
+// Of each 60 seeds, 54 have one, and 55 after the first 60.
 
 // replacements are the kinds of Replace in plans of one kind, by the number of the 60 seeds.
 var replacements = map[uint64][]Kind{
@@ -38,17 +38,21 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		// Leases are renewed after a checkpoint has written less, and then their leader fails.
 		load.Half, load.TTL, load.Think = true, 14+r.IntN(5), between(200*time.Millisecond, 600*time.Millisecond)
 		for at := between(8*time.Second, 11*time.Second); at < 24*time.Second; at += between(3*time.Second, 5*time.Second) {
-			p.Faults = append(p.Faults, Fault{At: at, For: between(500*time.Millisecond, 1500*time.Millisecond), Kind: Crash, Host: Leader})
+			p.Faults = append(p.Faults, Fault{At: at, For: between(500*time.Millisecond, 1500*time.Millisecond), Kind: Crash,
+				Host: Leader})
 		}
 		p.end(time.Second)
 	case 1: // faults that last, one at a time
-		load.Clients, load.Think, load.Watchers, load.Leases, load.Compact = 1, between(100*time.Millisecond, 600*time.Millisecond), 1, r.IntN(2), 0
+		load.Clients, load.Think, load.Watchers, load.Leases, load.Compact = 1,
+			between(100*time.Millisecond, 600*time.Millisecond), 1, r.IntN(2), 0
 		p.Faults = lasting(int(p.Seed/60*kindsOfPlans+p.Seed%kindsOfPlans), r, between)
 		p.end(time.Second)
 	case 2: // reads overlap with commits
-		load.Clients, load.Burst, load.Think, load.Keys, load.Watchers, load.Leases = 3, 2+r.IntN(4), between(5*time.Millisecond, 30*time.Millisecond), 6+r.IntN(6), 1, 0
+		load.Clients, load.Burst, load.Think, load.Keys, load.Watchers, load.Leases = 3, 2+r.IntN(4),
+			between(5*time.Millisecond, 30*time.Millisecond), 6+r.IntN(6), 1, 0
 		load.Compact, load.Compactors = between(50*time.Millisecond, 200*time.Millisecond), 2
-		p.Settings.Latency, p.Settings.IndexCache, p.Settings.RecordCache = between(5*time.Millisecond, 30*time.Millisecond), 2+r.IntN(4), []int{1 << 11, 1 << 12}[r.IntN(2)]
+		p.Settings.Latency, p.Settings.IndexCache, p.Settings.RecordCache = between(5*time.Millisecond, 30*time.Millisecond),
+			2+r.IntN(4), []int{1 << 11, 1 << 12}[r.IntN(2)]
 		p.Settings.BatchRequests = 256
 		if p.Seed%2 == 0 {
 			load.Keys, p.Settings.RecordCache = 12+r.IntN(8), 1<<13
@@ -56,23 +60,29 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		p.Duration = between(4*time.Second, 6*time.Second)
 		return false
 	case 3: // leaders without the database that hold on to leases, and slow revocations
-		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL = 1, between(200*time.Millisecond, 600*time.Millisecond), 1, 6, 4+r.IntN(6)
+		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL = 1,
+			between(200*time.Millisecond, 600*time.Millisecond), 1, 6, 4+r.IntN(6)
 		if p.Seed%2 == 0 {
 			load.TTL, load.Renew = 3, true
-			p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(8*time.Second, 10*time.Second), Kind: Partition, Host: Leader, Peer: databaseHost}}
+			p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(8*time.Second, 10*time.Second),
+				Kind: Partition, Host: Leader, Peer: databaseHost}}
 		} else {
 			load.TTL = 3
-			p.Faults = []Fault{{At: between(time.Second, 2*time.Second), For: between(8*time.Second, 11*time.Second), Kind: SlowStatements, Host: Leader, Seed: r.Uint64()}}
+			p.Faults = []Fault{{At: between(time.Second, 2*time.Second), For: between(8*time.Second, 11*time.Second),
+				Kind: SlowStatements, Host: Leader, Seed: r.Uint64()}}
 		}
 		p.end(time.Second)
 	case 4: // followers without a feed see commits before their leader knows that they are in the table
-		load.Clients, load.Think, load.Watchers, load.Leases, load.Burst, load.Stale = 2, between(5*time.Millisecond, 25*time.Millisecond), 1, 0, 0, true
+		load.Clients, load.Think, load.Watchers, load.Leases, load.Burst, load.Stale = 2,
+			between(5*time.Millisecond, 25*time.Millisecond), 1, 0, 0, true
 		if load.Compact = 0; p.Seed%2 == 1 { // and have to forget what they know
-			load.Compact, p.Settings.Latency, p.Settings.RecordCache = between(50*time.Millisecond, 200*time.Millisecond), between(5*time.Millisecond, 30*time.Millisecond), 1<<14
+			load.Compact, p.Settings.Latency, p.Settings.RecordCache = between(50*time.Millisecond, 200*time.Millisecond),
+				between(5*time.Millisecond, 30*time.Millisecond), 1<<14
 		}
 		refuse := Fault{At: between(300*time.Millisecond, time.Second), For: 3 * time.Second, Kind: Refuse, Host: Leader}
 		if p.Seed%kindsOfPlans == 5 { // compaction overtakes what they show, while they read
-			load.Keys, load.Burst, load.Compact, load.Compactors, p.Settings.RecordCache = 20+r.IntN(40), 0, between(100*time.Millisecond, 400*time.Millisecond), 1, 1<<20
+			load.Keys, load.Burst, load.Compact, load.Compactors, p.Settings.RecordCache = 20+r.IntN(40), 0,
+				between(100*time.Millisecond, 400*time.Millisecond), 1, 1<<20
 			p.Settings.Latency = 0
 			away := Fault{At: refuse.At, For: 6 * time.Second, Kind: Partition, Host: nodes[1], Peer: nodes[0]}
 			late := away
@@ -86,7 +96,8 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		p.Faults = []Fault{refuse, late}
 		p.end(500 * time.Millisecond)
 	case 5: // lost commits
-		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second), Kind: Loss, Host: databaseHost, Seed: r.Uint64()}}
+		p.Faults = []Fault{{At: between(time.Second, 3*time.Second), For: between(50*time.Millisecond, time.Second),
+			Kind: Loss, Host: databaseHost, Seed: r.Uint64()}}
 		load.Leases = 0
 		if p.Seed%6 == 3 { // the leader knows more of them than those that record the loss first
 			load.Clients, load.Think, load.Burst, load.Compact = 3, between(5*time.Millisecond, 20*time.Millisecond), 0, 0
@@ -105,7 +116,8 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			}
 			switch p.Faults[0].Kind {
 			case Repeat, Even: // clients ask a node that was there before and has not found out yet
-				load.Same, load.Newest, load.Think, p.Settings.BatchRequests = false, true, between(50*time.Millisecond, 150*time.Millisecond), 1
+				load.Same, load.Newest, load.Think, p.Settings.BatchRequests = false, true,
+					between(50*time.Millisecond, 150*time.Millisecond), 1
 				if p.Faults[0].Kind == Repeat {
 					p.Faults[0].For += 300 * time.Millisecond
 				}
@@ -119,11 +131,14 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			return true
 		}
 		// Rows are being removed when commits are lost.
-		load.Clients, load.Think, load.Burst, load.Keys = 3, between(5*time.Millisecond, 30*time.Millisecond), 0, 24+r.IntN(24)
-		load.Compact, load.Compactors, p.Settings.Latency = between(20*time.Millisecond, 100*time.Millisecond), 2, between(5*time.Millisecond, 40*time.Millisecond)
+		load.Clients, load.Think, load.Burst, load.Keys = 3, between(5*time.Millisecond, 30*time.Millisecond), 0,
+			24+r.IntN(24)
+		load.Compact, load.Compactors, p.Settings.Latency = between(20*time.Millisecond, 100*time.Millisecond), 2,
+			between(5*time.Millisecond, 40*time.Millisecond)
 		if p.Seed >= 60 { // removals are under way for long
 			p.Settings.Latency, p.Faults[0].For = 0, between(200*time.Millisecond, time.Second)
-			p.Faults = append(p.Faults, Fault{At: p.Faults[0].At, For: p.Faults[0].For + 3*time.Second, Kind: LateRemovals, Host: Leader})
+			p.Faults = append(p.Faults, Fault{At: p.Faults[0].At, For: p.Faults[0].For + 3*time.Second, Kind: LateRemovals,
+				Host: Leader})
 		}
 		p.end(2 * time.Second)
 	case 6: // keys change while nodes with little memory read them
@@ -131,22 +146,28 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 			p.users(r, between)
 			return true
 		}
-		load.Single, load.Clients, load.Burst, load.Think, load.Keys = true, 3, 4+r.IntN(4), between(5*time.Millisecond, 20*time.Millisecond), 24+r.IntN(12)
+		load.Single, load.Clients, load.Burst, load.Think, load.Keys = true, 3, 4+r.IntN(4),
+			between(5*time.Millisecond, 20*time.Millisecond), 24+r.IntN(12)
 		load.Watchers, load.Leases, load.Compact, p.Duration = 1, 0, 0, 3*time.Second
-		p.Settings.Latency, p.Settings.RecordCache, p.Settings.BatchRequests = between(5*time.Millisecond, 30*time.Millisecond), 2560, 256
+		p.Settings.Latency, p.Settings.RecordCache,
+			p.Settings.BatchRequests = between(5*time.Millisecond, 30*time.Millisecond), 2560, 256
 	case 8:
 		if p.Seed%kindsOfPlans < 3 { // leases that are granted again as they end
-			load.Clients, load.Think, load.Watchers, load.Leases, load.Again, load.Burst, load.Compact = 1, between(50*time.Millisecond, 200*time.Millisecond), 1, 6, true, 0, 0
-			p.Faults = []Fault{{At: between(300*time.Millisecond, time.Second), For: between(9*time.Second, 12*time.Second), Kind: Late, Host: Leader}}
+			load.Clients, load.Think, load.Watchers, load.Leases, load.Again, load.Burst, load.Compact = 1,
+				between(50*time.Millisecond, 200*time.Millisecond), 1, 6, true, 0, 0
+			p.Faults = []Fault{{At: between(300*time.Millisecond, time.Second), For: between(9*time.Second, 12*time.Second),
+				Kind: Late, Host: Leader}}
 			p.end(500 * time.Millisecond)
 			return true
 		}
 		// Changes of the leader while packets of one direction are lost, or while the database answers nothing.
-		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL, load.Burst, load.Renew = 2, between(20*time.Millisecond, 150*time.Millisecond), 1, 3, 3, 0, p.Seed%4 == 0
+		load.Clients, load.Think, load.Watchers, load.Leases, load.TTL, load.Burst, load.Renew = 2,
+			between(20*time.Millisecond, 150*time.Millisecond), 1, 3, 3, 0, p.Seed%4 == 0
 		hosts := append(slices.Clone(nodes), Leader, Leader)
 		for at := between(time.Second, 2*time.Second); at < 8*time.Second; at += between(2*time.Second, 4*time.Second) {
 			move := Fault{At: at, Kind: []Kind{Move, Move, Stop}[r.IntN(3)], Host: hosts[r.IntN(len(nodes))]}
-			during := Fault{At: at + between(-300*time.Millisecond, 300*time.Millisecond), For: between(50*time.Millisecond, 3*time.Second), Seed: r.Uint64()}
+			during := Fault{At: at + between(-300*time.Millisecond, 300*time.Millisecond),
+				For: between(50*time.Millisecond, 3*time.Second), Seed: r.Uint64()}
 			if during.Kind, during.Host = Stall, databaseHost; p.Seed%2 == 0 {
 				during.Kind, during.Host = PartitionTo, hosts[r.IntN(len(hosts))]
 				during.Peer = append(slices.Clone(nodes), databaseHost)[r.IntN(len(nodes)+1)]
@@ -157,13 +178,16 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 	case 9: // counts, or old revisions on old leaders
 		load.Watchers, load.Leases, load.Burst = 1, 0, 4+r.IntN(6)
 		if p.Settings.RecordCache = 0; p.Seed%2 == 0 {
-			load.Counts, load.Keys, p.Settings.PieceKeys, p.Settings.CountChanges = true, 20+r.IntN(20), 8, []int{8, 256}[r.IntN(2)]
+			load.Counts, load.Keys, p.Settings.PieceKeys, p.Settings.CountChanges = true, 20+r.IntN(20), 8,
+				[]int{8, 256}[r.IntN(2)]
 			load.Compact = 0
 			return false
 		}
 		load.Past, load.Compact = true, between(300*time.Millisecond, 700*time.Millisecond)
-		for at := between(500*time.Millisecond, time.Second); at < 8*time.Second; at += between(4*time.Second, 6*time.Second) {
-			p.Faults = append(p.Faults, Fault{At: at, For: between(2500*time.Millisecond, 3500*time.Millisecond), Kind: Pause, Host: Leader})
+		for at := between(500*time.Millisecond, time.Second); at < 8*time.Second; at += between(4*time.Second,
+			6*time.Second) {
+			p.Faults = append(p.Faults, Fault{At: at, For: between(2500*time.Millisecond, 3500*time.Millisecond), Kind: Pause,
+				Host: Leader})
 		}
 		p.end(time.Second)
 	default:
@@ -180,11 +204,12 @@ func (p *Plan) plain() (complete bool) {
 	return false
 }
 
-// users makes a plan of clients that are users, while their permissions change: and also the leader, or while statements are
-// slow or fail, or while nodes know late what others know.
+// users makes a plan of clients that are users, while their permissions change: and also the leader, or while
+// statements are slow or fail, or while nodes know late what others know.
 func (p *Plan) users(r *rand.Rand, between func(lo, hi time.Duration) time.Duration) {
 	load := &p.Workload
-	load.Users, load.Clients, load.Keys, load.Burst, load.Think = 3, 3, 9, 3+r.IntN(4), between(5*time.Millisecond, 40*time.Millisecond)
+	load.Users, load.Clients, load.Keys, load.Burst, load.Think = 3, 3, 9, 3+r.IntN(4),
+		between(5*time.Millisecond, 40*time.Millisecond)
 	load.Watchers, load.Leases, load.Compact, load.Padding, load.Slow, load.Local = 1, 0, 0, 0, 0, 0
 	p.Settings.Latency, p.Settings.BatchRequests = between(time.Millisecond, 20*time.Millisecond), 256
 	p.Settings.RecordCache = []int{0, 1 << 12, 1 << 20}[r.IntN(3)]
@@ -195,7 +220,8 @@ func (p *Plan) users(r *rand.Rand, between func(lo, hi time.Duration) time.Durat
 	}[p.Seed%3]
 	p.Faults = nil
 	for at := between(time.Second, 2*time.Second); at < 5*time.Second; at += between(time.Second, 2*time.Second) {
-		f := Fault{At: at, For: between(100*time.Millisecond, 2*time.Second), Kind: possible[r.IntN(len(possible))], Host: nodes[r.IntN(len(nodes))], Seed: r.Uint64()}
+		f := Fault{At: at, For: between(100*time.Millisecond, 2*time.Second), Kind: possible[r.IntN(len(possible))],
+			Host: nodes[r.IntN(len(nodes))], Seed: r.Uint64()}
 		switch f.Kind {
 		case Move, Hang:
 			f.For = 0

@@ -13,7 +13,8 @@ import (
 // longestLease is the longest read lease in simulated time: that of the slowest clock of newMachine, rounded up.
 const longestLease = timing.ReadLease*4/3 + time.Microsecond
 
-// TestStepsAreThoseOfTheModel simulates seeds, and takes the steps that their nodes recorded in the model of the protocol.
+// TestStepsAreThoseOfTheModel simulates seeds, and takes the steps that their nodes recorded in the model of the
+// protocol.
 func TestStepsAreThoseOfTheModel(t *testing.T) {
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), longestLease)
 	enginetest.Need(t, err, model.ErrNoTools)

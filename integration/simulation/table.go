@@ -28,7 +28,8 @@ func (w *world) judgeTable(account []history.Revision) {
 // judgeVersions checks that the newest version of each key that exists is there.
 func (w *world) judgeVersions() error {
 	return w.eachIndexRow(func(key []byte, x coder.Index) error {
-		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil && !x.Tombstone {
+		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil &&
+			!x.Tombstone {
 			return fmt.Errorf("%q at revision %d: %w", key, x.ModRevision, err)
 		}
 		return nil
@@ -87,7 +88,8 @@ func (w *world) judgeLog(account []history.Revision) error {
 			if e.Prev != nil {
 				replaced = e.Prev.ModRevision
 			}
-			if c.Sub != int32(i) || string(c.Key) != e.Key || c.Tombstone != e.Deleted || e.Prev != nil && c.PrevRevision != replaced {
+			if c.Sub != int32(i) || string(c.Key) != e.Key || c.Tombstone != e.Deleted || e.Prev != nil &&
+				c.PrevRevision != replaced {
 				return fmt.Errorf("revision %d, change %d: %+v rather than %v", r.Number, i, c, e)
 			}
 		}
@@ -110,7 +112,8 @@ func (w *world) judgeIndex(account []history.Revision) error {
 			return nil
 		}
 		kv, exists := live[string(key)]
-		if !exists || x.ModRevision != kv.ModRevision || x.CreateRevision != kv.CreateRevision || x.Version != kv.Version || x.Lease != kv.Lease {
+		if !exists || x.ModRevision != kv.ModRevision || x.CreateRevision != kv.CreateRevision || x.Version != kv.Version ||
+			x.Lease != kv.Lease {
 			return fmt.Errorf("%q has %+v rather than %v", key, x, kv)
 		}
 		delete(live, string(key))
@@ -125,8 +128,8 @@ func (w *world) judgeIndex(account []history.Revision) error {
 	return nil
 }
 
-// judgeMark checks that the table has a compaction that was acknowledged, unless the database loses data. A simulated TiDB
-// may not answer.
+// judgeMark checks that the table has a compaction that was acknowledged, unless the database loses data. A simulated
+// TiDB may not answer.
 func (w *world) judgeMark(acknowledged int64) {
 	raw, err := w.database.store.Get(context.Background(), coder.CompactKey())
 	if w.plan.loses() || err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {

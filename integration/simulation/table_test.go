@@ -20,7 +20,8 @@ func TestTheTableIsJudged(t *testing.T) {
 		return []coder.Change{{Revision: 2, Sub: subs[0], Key: []byte("a")}, {Revision: 2, Sub: subs[1], Key: []byte("b")}}
 	}
 	index := func(b sqlstore.BatchWrite, key string, rev int64) {
-		b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: 2, Version: 1}))
+		b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: 2,
+			Version: 1}))
 	}
 	version := func(b sqlstore.BatchWrite, key string, rev int64) {
 		b.Put(coder.EncodeVersionKey([]byte(key), rev), []byte{})

@@ -23,8 +23,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// directory are the users and roles of a plan that has them, and what is judged of them. Each user has a role or two, and each
-// role is for a third of the keys.
+// directory are the users and roles of a plan that has them, and what is judged of them. Each user has a role or two,
+// and each role is for a third of the keys.
 type directory struct {
 	w    *world
 	root *login
@@ -41,7 +41,8 @@ type directory struct {
 const roles = 3
 
 func newDirectory(w *world) *directory {
-	return &directory{w: w, rows: make(map[string][]byte), roles: make(map[string][]byte), passwords: make(map[string][]string)}
+	return &directory{w: w, rows: make(map[string][]byte), roles: make(map[string][]byte),
+		passwords: make(map[string][]string)}
 }
 
 // commit notes a commit that the database has executed, or may have: a simulated TiDB does not always say.
@@ -94,10 +95,12 @@ func (c *client) identify(ctx context.Context) context.Context {
 // identified are the options of a connection whose calls have the client's token.
 func (c *client) identified() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			return call(c.identify(ctx), method, req, reply, cc, opts...)
 		}),
-		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			return open(c.identify(ctx), desc, cc, method, opts...)
 		}),
 	}
@@ -110,7 +113,8 @@ func refusalOf(err error) (r refusal, old bool) {
 		text = status.Convert(err).Message()
 	}
 	switch {
-	case strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied)), strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty)):
+	case strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied)),
+		strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty)):
 		return denied, false
 	case strings.Contains(text, rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidAuthToken)):
 		return unknown, false
@@ -133,7 +137,8 @@ func (c *client) claims(what any, needs []need, leases []int64) *claim {
 		needs, leases = needsOf(request)
 	}
 	newest := c.recorder.Newest()
-	return &claim{what: what, as: c.as, needs: needs, leases: leases, began: c.now(), before: math.MaxInt64, after: newest, first: newest}
+	return &claim{what: what, as: c.as, needs: needs, leases: leases, began: c.now(), before: math.MaxInt64,
+		after: newest, first: newest}
 }
 
 // claim notes the answer to a request. It was judged after revision after, and before the one that follows before.
@@ -232,7 +237,8 @@ func (cl *clients) share(i int) (key, end string) {
 
 func (cl *clients) permission(i int, kind authpb.Permission_Type) *pb.AuthRoleGrantPermissionRequest {
 	key, end := cl.share(i)
-	return &pb.AuthRoleGrantPermissionRequest{Name: role(i), Perm: &authpb.Permission{PermType: kind, Key: []byte(key), RangeEnd: []byte(end)}}
+	return &pb.AuthRoleGrantPermissionRequest{Name: role(i), Perm: &authpb.Permission{PermType: kind, Key: []byte(key),
+		RangeEnd: []byte(end)}}
 }
 
 // ofOneRole returns a request that mostly needs the permissions of one role.
@@ -273,7 +279,8 @@ func (c *client) login(ctx context.Context) error {
 	password := passwords[c.rnd.IntN(len(passwords))]
 	c.w.mu.Unlock()
 	l := &login{user: c.user, password: password, began: c.now()}
-	answer, err := pb.NewAuthClient(c.connect()).Authenticate(ctx, &pb.AuthenticateRequest{Name: c.user, Password: password})
+	answer, err := pb.NewAuthClient(c.connect()).Authenticate(ctx,
+		&pb.AuthenticateRequest{Name: c.user, Password: password})
 	c.w.trace(c.process.name, "login of %s: %v", c.user, err)
 	if err == nil {
 		l.token, l.ended = answer.Token, c.now()
@@ -414,7 +421,8 @@ func (c *client) alter(n int, granted map[string]bool) {
 		c.w.mu.Lock()
 		c.directory.passwords[someone] = append(c.directory.passwords[someone], password)
 		c.w.mu.Unlock()
-		if done(auth.UserChangePassword(ctx, &pb.AuthUserChangePasswordRequest{Name: someone, Password: password})); err == nil {
+		if done(auth.UserChangePassword(ctx, &pb.AuthUserChangePasswordRequest{Name: someone,
+			Password: password})); err == nil {
 			c.w.mu.Lock()
 			c.directory.passwords[someone] = []string{password}
 			c.w.mu.Unlock()
@@ -428,17 +436,21 @@ func (c *client) alter(n int, granted map[string]bool) {
 			done(auth.UserRevokeRole(ctx, &pb.AuthUserRevokeRoleRequest{Name: someone, Role: role(i)}))
 		} else if grant := someone + role(i); !granted[grant] {
 			done(auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: someone, Role: role(i)}))
-			// If it was granted by another request meanwhile, this one changes nothing, and the judge would take it for the other.
+			// If it was granted by another request meanwhile, this one changes nothing, and the judge would take it for the
+			// other.
 			granted[grant] = err != nil && outcomeOf(err) != history.Refused
 		} else {
 			return
 		}
 	case kind < 8:
 		what = "revocation from " + role(i)
-		done(auth.RoleRevokePermission(ctx, &pb.AuthRoleRevokePermissionRequest{Role: role(i), Key: []byte(key), RangeEnd: []byte(end)}))
+		done(auth.RoleRevokePermission(ctx, &pb.AuthRoleRevokePermissionRequest{Role: role(i), Key: []byte(key),
+			RangeEnd: []byte(end)}))
 	default:
 		what = "grant to " + role(i)
-		done(auth.RoleGrantPermission(ctx, c.permission(i, []authpb.Permission_Type{authpb.READ, authpb.WRITE, authpb.READWRITE, authpb.READWRITE, authpb.READWRITE}[c.rnd.IntN(5)])))
+		done(auth.RoleGrantPermission(ctx, c.permission(i,
+			[]authpb.Permission_Type{authpb.READ, authpb.WRITE, authpb.READWRITE, authpb.READWRITE,
+				authpb.READWRITE}[c.rnd.IntN(5)])))
 	}
 	c.w.trace(c.process.name, "%s: %v", what, err)
 	if err != nil {
@@ -472,7 +484,8 @@ func (cl *clients) judgeUsers(account []history.Revision) {
 	newest := d.newest()
 	for _, name := range nodes {
 		if n := cl.w.machines[name].running(); n != nil && n.Replica().AuthRows().AuthSettings != newest.AuthSettings {
-			cl.w.fail("%s knows users and roles %+v, the table has %+v", name, n.Replica().AuthRows().AuthSettings, newest.AuthSettings)
+			cl.w.fail("%s knows users and roles %+v, the table has %+v", name, n.Replica().AuthRows().AuthSettings,
+				newest.AuthSettings)
 		}
 	}
 	attached := attachments(account)

@@ -48,7 +48,8 @@ func (s *watch) add(r *pb.WatchResponse) error {
 	if r.Canceled {
 		s.ended, s.overtaken = true, r.CompactRevision > 0
 		if r.CompactRevision > 0 && r.CompactRevision <= max(s.start, s.upTo+1) {
-			return fmt.Errorf("%w: cancelled by a compaction at %d, and it needs revision %d", errWrong, r.CompactRevision, max(s.start, s.upTo+1))
+			return fmt.Errorf("%w: cancelled by a compaction at %d, and it needs revision %d", errWrong, r.CompactRevision,
+				max(s.start, s.upTo+1))
 		}
 		return nil
 	}
@@ -57,9 +58,11 @@ func (s *watch) add(r *pb.WatchResponse) error {
 		case e.Kv.ModRevision <= s.upTo:
 			return fmt.Errorf("%w: an event of revision %d after a notice of %d", errWrong, e.Kv.ModRevision, s.upTo)
 		case e.Kv.ModRevision > r.Header.Revision:
-			return fmt.Errorf("%w: an event of revision %d in an answer of revision %d", errWrong, e.Kv.ModRevision, r.Header.Revision)
+			return fmt.Errorf("%w: an event of revision %d in an answer of revision %d", errWrong, e.Kv.ModRevision,
+				r.Header.Revision)
 		case e.Kv.ModRevision <= s.compacted && e.PrevKv != nil:
-			return fmt.Errorf("%w: an event of revision %d with the version before it, after a compaction at %d", errWrong, e.Kv.ModRevision, s.compacted)
+			return fmt.Errorf("%w: an event of revision %d with the version before it, after a compaction at %d", errWrong,
+				e.Kv.ModRevision, s.compacted)
 		}
 	}
 	answer := clientv3.WatchResponse{Header: r.Header}
@@ -91,7 +94,8 @@ func (s *watch) progress(r *pb.WatchResponse) error {
 
 var errWrong = errors.New("watch")
 
-// open opens a stream with one watch, calls each for all its answers until ctx ends or the stream does, and returns why.
+// open opens a stream with one watch, calls each for all its answers until ctx ends or the stream does, and returns
+// why.
 func (c *client) open(ctx context.Context, request *pb.WatchCreateRequest, each func(*pb.WatchResponse) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,7 +136,8 @@ type watching struct {
 func (c *client) watch(rnd *rand.Rand) {
 	defer c.disconnect()
 	for !c.over() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond+time.Duration(rnd.Int64N(int64(6*time.Second))))
+		ctx, cancel := context.WithTimeout(context.Background(),
+			100*time.Millisecond+time.Duration(rnd.Int64N(int64(6*time.Second))))
 		err := c.follow(ctx, cancel, rnd)
 		cancel()
 		c.w.trace(c.process.name, "watches ended: %v", err)
@@ -259,7 +264,8 @@ func (f *watching) create() *pb.WatchRequest {
 	s.id = f.next
 	f.watches[s.id] = s
 	request := &pb.WatchCreateRequest{
-		WatchId: s.id, Key: []byte(s.Key), RangeEnd: []byte(s.End), PrevKv: s.prevKV, ProgressNotify: rnd.IntN(2) == 0, StartRevision: s.start,
+		WatchId: s.id, Key: []byte(s.Key), RangeEnd: []byte(s.End), PrevKv: s.prevKV, ProgressNotify: rnd.IntN(2) == 0,
+		StartRevision: s.start,
 	}
 	if s.noPut {
 		request.Filters = append(request.Filters, pb.WatchCreateRequest_NOPUT)
@@ -317,7 +323,8 @@ func (cl *clients) audit() *watcher {
 		defer a.c.disconnect()
 		for ctx.Err() == nil {
 			bounded, stop := context.WithTimeout(ctx, time.Second+time.Duration(a.c.rnd.Int64N(int64(3*time.Second))))
-			err := a.c.open(bounded, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: a.last() + 1, PrevKv: true}, a.add)
+			err := a.c.open(bounded, &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: a.last() + 1,
+				PrevKv: true}, a.add)
 			stop()
 			if errors.Is(err, errWrong) {
 				cl.w.fail("audit at %s: %v", a.c.node, err)

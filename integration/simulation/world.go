@@ -85,7 +85,8 @@ type world struct {
 }
 
 func newWorld(p Plan, store sqlstore.Store) *world {
-	w := &world{plan: p, start: time.Now(), machines: make(map[string]*machine), locks: make(map[*process]*lockUse), lines: make([]string, 0, 1<<14)}
+	w := &world{plan: p, start: time.Now(), machines: make(map[string]*machine), locks: make(map[*process]*lockUse),
+		lines: make([]string, 0, 1<<14)}
 	w.network = newNetwork(w)
 	w.database = &database{w: w, rnd: w.rand("database"), store: store, trouble: make(map[string]trouble)}
 	for _, name := range nodes {

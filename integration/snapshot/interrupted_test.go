@@ -43,12 +43,14 @@ func TestAKilledRestore(t *testing.T) {
 		}
 	}
 
-	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "serve", "--datastore", datastore, "--listen-client-urls", "http://127.0.0.1:0")
+	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "serve", "--datastore", datastore, "--listen-client-urls",
+		"http://127.0.0.1:0")
 	require.NotZero(t, out.Code, "it serves what a restore has left")
 	require.Contains(t, out.Stderr, "is being restored, or a restore was interrupted")
 
 	n := restored(t, datastore, file)
-	got, err := awaitClient(t, n, clientv3.Config{}).Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	got, err := awaitClient(t, n, clientv3.Config{}).Get(ctx, "/registry/", clientv3.WithPrefix(),
+		clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.EqualValues(t, batches*keys, got.Count)
 	n.Stop()

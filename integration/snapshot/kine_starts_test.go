@@ -46,7 +46,8 @@ func contendSqlbrain(t *testing.T, endpoint string) *contender {
 
 // create creates a key, in the form that kine takes.
 func (c *contender) create(ctx context.Context, key string) error {
-	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "v")).Else(clientv3.OpGet(key)).Commit()
+	r, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(
+		clientv3.OpPut(key, "v")).Else(clientv3.OpGet(key)).Commit()
 	if err == nil && !r.Succeeded {
 		err = errors.New("the key is there")
 	}
@@ -90,8 +91,8 @@ func (c *contender) writesNothing(t *testing.T) {
 	require.Error(t, c.create(ctx, "/registry/both"))
 }
 
-// TestStartsOfKineAndSqlbrain starts both programs in each order on each kind of database. At no time do both accept writes,
-// and none serves without the keys of the other one.
+// TestStartsOfKineAndSqlbrain starts both programs in each order on each kind of database. At no time do both accept
+// writes, and none serves without the keys of the other one.
 func TestStartsOfKineAndSqlbrain(t *testing.T) {
 	harness.NeedsDatabase(t)
 	const noColumn, inUse = "column", "a kine uses the table"

@@ -32,10 +32,12 @@ func startKine(t *testing.T, endpoint string) *kine {
 	ctx, cancel := context.WithTimeout(t.Context(), programWait)
 	defer cancel()
 	k := &kine{address: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))}
-	k.process = harness.StartProcess(t, program, "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
+	k.process = harness.StartProcess(t, program, "--endpoint", endpoint, "--listen-address", k.address,
+		"--metrics-bind-address", "0")
 	from := harness.ClientOf(t, "http://"+k.address)
 	create := func(key, value string, opts ...clientv3.OpOption) error {
-		r, err := from.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, value, opts...)).Else(clientv3.OpGet(key)).Commit()
+		r, err := from.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, value,
+			opts...)).Else(clientv3.OpGet(key)).Commit()
 		if err == nil && !r.Succeeded {
 			err = fmt.Errorf("%s is there", key)
 		}
@@ -53,7 +55,8 @@ func startKine(t *testing.T, endpoint string) *kine {
 		t.Helper()
 		got, err := from.Get(ctx, key)
 		require.NoError(t, err)
-		r, err := from.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", got.Kvs[0].ModRevision)).Then(then).Else(clientv3.OpGet(key)).Commit()
+		r, err := from.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", got.Kvs[0].ModRevision)).Then(then).Else(
+			clientv3.OpGet(key)).Commit()
 		require.NoError(t, err)
 		require.True(t, r.Succeeded)
 	}
@@ -74,7 +77,8 @@ func (k *kine) compare(t *testing.T, c *clientv3.Client) {
 	require.GreaterOrEqual(t, len(got.Kvs), pods)
 	told := func(kvs []*mvccpb.KeyValue) (lines []string) {
 		for _, kv := range kvs {
-			lines = append(lines, fmt.Sprintf("%s=%s of %d, created at %d, lease %x", kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision, kv.Lease))
+			lines = append(lines, fmt.Sprintf("%s=%s of %d, created at %d, lease %x", kv.Key, kv.Value, kv.ModRevision,
+				kv.CreateRevision, kv.Lease))
 		}
 		return lines
 	}
@@ -98,7 +102,8 @@ func TestFromKine(t *testing.T) {
 	harness.NeedsDatabase(t)
 	k := startKine(t, "sqlite://"+filepath.Join(t.TempDir(), "kine.db"))
 	datastore := harness.SQLite.Datastore(t)
-	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--prefix", "/registry/pods/", "--datastore", datastore)
+	out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--prefix",
+		"/registry/pods/", "--datastore", datastore)
 	require.NotZero(t, out.Code)
 	require.Contains(t, out.Stderr, `"/registry/events/e" does not`)
 	succeed(t, harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--datastore", datastore)
@@ -130,7 +135,8 @@ func TestInKinesPlace(t *testing.T) {
 		p.Stop(t)
 		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert")...)
 
-		again := harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0")
+		again := harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address,
+			"--metrics-bind-address", "0")
 		from := harness.ClientOf(t, "http://"+k.address)
 		again.Await(t, func(ctx context.Context) error {
 			got, err := from.Get(ctx, "/registry/pods/7")
@@ -148,7 +154,8 @@ func TestInKinesPlace(t *testing.T) {
 
 		// Also with what was written.
 		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert", "--keep-writes")...)
-		harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address, "--metrics-bind-address", "0").Await(t,
+		harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address,
+			"--metrics-bind-address", "0").Await(t,
 			func(ctx context.Context) error {
 				got, err = from.Get(ctx, "/", clientv3.WithPrefix())
 				return err
@@ -156,11 +163,13 @@ func TestInKinesPlace(t *testing.T) {
 		require.Len(t, got.Kvs, len(want.Kvs))
 		for i, kv := range want.Kvs {
 			is := got.Kvs[i]
-			require.Equal(t, fmt.Sprint(kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision), fmt.Sprint(is.Key, is.Value, is.ModRevision, is.CreateRevision), "%s", kv.Key)
+			require.Equal(t, fmt.Sprint(kv.Key, kv.Value, kv.ModRevision, kv.CreateRevision),
+				fmt.Sprint(is.Key, is.Value, is.ModRevision, is.CreateRevision), "%s", kv.Key)
 		}
 		_, err = from.Get(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRev(want.Header.Revision-1))
 		require.ErrorContains(t, err, "compacted")
-		r, err := from.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision("/registry/last"), "=", 0)).Then(clientv3.OpPut("/registry/last", "v")).Commit()
+		r, err := from.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision("/registry/last"), "=", 0)).Then(
+			clientv3.OpPut("/registry/last", "v")).Commit()
 		require.NoError(t, err)
 		require.Greater(t, r.Header.Revision, want.Header.Revision)
 	}

@@ -56,7 +56,8 @@ func member(t testing.TB, etcd bool, datastore string, extra ...string) (_ *harn
 	t.Helper()
 	peerURL = fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
 	return harness.NewMember(t, etcd, datastore, harness.Member{
-		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peerURL, AdvertisedPeerURL: peerURL, InitialCluster: "default=" + peerURL,
+		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peerURL, AdvertisedPeerURL: peerURL,
+		InitialCluster: "default=" + peerURL,
 	}, extra...), peerURL
 }
 

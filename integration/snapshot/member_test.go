@@ -44,8 +44,10 @@ func TestSnapshotsOfEveryMember(t *testing.T) {
 
 	// And from a running one at once.
 	target := harness.SQLite.Datastore(t)
-	succeed(t, harness.Sqlbrain(t), "restore", "--from", nodes[1].Endpoint(), "--datastore", target, "--tmpdir", t.TempDir())
+	succeed(t, harness.Sqlbrain(t), "restore", "--from", nodes[1].Endpoint(), "--datastore", target, "--tmpdir",
+		t.TempDir())
 	n, _ := member(t, false, target)
 	n.StartWithoutWaiting()
-	requireSame(t, stateOf(t, ctx, awaitClient(t, nodes[0], clientv3.Config{})), stateOf(t, ctx, awaitClient(t, n, clientv3.Config{})))
+	requireSame(t, stateOf(t, ctx, awaitClient(t, nodes[0], clientv3.Config{})),
+		stateOf(t, ctx, awaitClient(t, n, clientv3.Config{})))
 }

@@ -40,7 +40,8 @@ func give(t testing.TB, ctx context.Context, c *clientv3.Client) {
 		case 1:
 			ops = append(ops, clientv3.OpDelete(key(), clientv3.WithFromKey()))
 		case 2:
-			ops = append(ops, clientv3.OpPut("x"+key(), "", opts...), clientv3.OpPut("y"+key(), fmt.Sprint(i)), clientv3.OpDelete(key()))
+			ops = append(ops, clientv3.OpPut("x"+key(), "", opts...), clientv3.OpPut("y"+key(), fmt.Sprint(i)),
+				clientv3.OpDelete(key()))
 		default:
 			ops = append(ops, clientv3.OpPut(key(), fmt.Sprint(i), opts...))
 		}
@@ -60,7 +61,8 @@ func protect(t testing.TB, ctx context.Context, c *clientv3.Client) {
 	t.Helper()
 	for _, err := range []error{
 		errOf(c.UserAdd(ctx, rootName, rootWord)), errOf(c.UserGrantRole(ctx, rootName, "root")),
-		errOf(c.RoleAdd(ctx, "reader")), errOf(c.RoleGrantPermission(ctx, "reader", "x", "z", clientv3.PermissionType(clientv3.PermRead))),
+		errOf(c.RoleAdd(ctx, "reader")), errOf(c.RoleGrantPermission(ctx, "reader", "x", "z",
+			clientv3.PermissionType(clientv3.PermRead))),
 		errOf(c.UserAdd(ctx, "eve", "word")), errOf(c.UserGrantRole(ctx, "eve", "reader")), errOf(c.AuthEnable(ctx)),
 	} {
 		require.NoError(t, err)
@@ -82,7 +84,8 @@ func stateOf(t testing.TB, ctx context.Context, c *clientv3.Client) *state {
 	t.Helper()
 	newest, err := c.HashKV(ctx, c.Endpoints()[0], 0)
 	require.NoError(t, err)
-	s := &state{Compacted: newest.CompactRevision, Revision: newest.HashRevision, Keys: map[int64]string{}, Hashes: map[int64]string{}}
+	s := &state{Compacted: newest.CompactRevision, Revision: newest.HashRevision, Keys: map[int64]string{},
+		Hashes: map[int64]string{}}
 	from := max(s.Compacted, 1)
 	for rev := from; rev <= s.Revision; rev++ {
 		keys, err := c.Get(ctx, "", clientv3.WithFromKey(), clientv3.WithRev(rev))

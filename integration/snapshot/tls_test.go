@@ -33,12 +33,14 @@ func files(t *testing.T, a *tlstest.Authority, name string) (cert, key, ca strin
 func TestFromAServerWithTLS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), programWait)
 	defer cancel()
-	servers, clients, others := tlstest.NewAuthority(t, "servers"), tlstest.NewAuthority(t, "clients"), tlstest.NewAuthority(t, "others")
+	servers, clients, others := tlstest.NewAuthority(t, "servers"), tlstest.NewAuthority(t, "clients"),
+		tlstest.NewAuthority(t, "others")
 	serverCert, serverKey, serverCA := files(t, servers, "server")
 	// The certificate's name does not authenticate a user: a client without password and token is unauthenticated.
 	cert, key, clientCA := files(t, clients, "nobody")
 	otherCert, otherKey, otherCA := files(t, others, "nobody")
-	host, peer := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t)), fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
+	host, peer := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t)),
+		fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
 	address := "https://" + host
 	harness.StartProcess(t, harness.Etcd(t), "--data-dir", t.TempDir(), "--log-level", "warn", "--bcrypt-cost", "4",
 		"--listen-client-urls", address, "--advertise-client-urls", address,
@@ -56,7 +58,8 @@ func TestFromAServerWithTLS(t *testing.T) {
 	restore := func(from string, flags ...string) (datastore string, out harness.Output) {
 		t.Helper()
 		datastore = harness.SQLite.Datastore(t)
-		return datastore, harness.Run(t, programWait, "", harness.Sqlbrain(t), append([]string{"restore", "--from", from, "--datastore", datastore, "--tmpdir", t.TempDir()}, flags...)...)
+		return datastore, harness.Run(t, programWait, "", harness.Sqlbrain(t),
+			append([]string{"restore", "--from", from, "--datastore", datastore, "--tmpdir", t.TempDir()}, flags...)...)
 	}
 	same := func(flags ...string) {
 		t.Helper()

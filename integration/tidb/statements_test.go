@@ -64,11 +64,14 @@ var expected = []string{
 	`data_free`, `information_schema_stats_expiry`, `^SELECT VERSION\(\)$`,
 	// Migrations, golang-migrate's own statements among them.
 	`(?s)CREATE TABLE object \(`, `^DROP TABLE object`, `GET_LOCK`, `RELEASE_LOCK`, `(?i)CREATE TABLE .*schema_migrations`,
-	`(?i)INSERT INTO .schema_migrations`, `(?i)(TRUNCATE|DELETE FROM) .?schema_migrations`, `SELECT version, dirty FROM`, `^SET SESSION /\*T! tidb_skip_isolation_level_check = 'ON', \*/ lock_wait_timeout`,
+	`(?i)INSERT INTO .schema_migrations`, `(?i)(TRUNCATE|DELETE FROM) .?schema_migrations`, `SELECT version, dirty FROM`,
+	`^SET SESSION /\*T! tidb_skip_isolation_level_check = 'ON', \*/ lock_wait_timeout`,
 	// The program's doctor.
 	`^SHOW SESSION VARIABLES$`, `^SHOW SESSION STATUS LIKE 'Ssl_cipher'$`, `^CREATE TABLE sqlbrain_doctor_probe LIKE`,
-	`^SELECT object_value FROM object WHERE 1 = 0$`, `^INSERT INTO object .* SELECT`, `^UPDATE object SET`, `^DELETE FROM object WHERE 1 = 0$`,
-	`^SELECT CAST\(UTC_TIMESTAMP`, `(?s)^SELECT COUNT\(\*\), COALESCE\(MAX\(TABLE_ROWS\)`, `^SHOW GLOBAL STATUS LIKE 'Threads_connected'$`,
+	`^SELECT object_value FROM object WHERE 1 = 0$`, `^INSERT INTO object .* SELECT`, `^UPDATE object SET`,
+	`^DELETE FROM object WHERE 1 = 0$`,
+	`^SELECT CAST\(UTC_TIMESTAMP`, `(?s)^SELECT COUNT\(\*\), COALESCE\(MAX\(TABLE_ROWS\)`,
+	`^SHOW GLOBAL STATUS LIKE 'Threads_connected'$`,
 }
 
 // fewest is well below the shapes there are, and far above what a collector sees
@@ -78,7 +81,9 @@ const fewest = 60
 func TestEveryStatementParses(t *testing.T) {
 	var c collection
 	t.Run("storage suite", func(t *testing.T) { c.suite(t, nil) })
-	t.Run("storage suite as on TiDB", func(t *testing.T) { c.suite(t, (&enginetest.TiDB{Regions: []string{"t_104_"}}).Wrap) })
+	t.Run("storage suite as on TiDB", func(t *testing.T) {
+		c.suite(t, (&enginetest.TiDB{Regions: []string{"t_104_"}}).Wrap)
+	})
 	t.Run("migrations", c.migrations)
 	t.Run("program", c.program)
 	if t.Failed() || t.Skipped() {
@@ -126,7 +131,8 @@ func understood(t *testing.T, text string, node ast.StmtNode) {
 		if n.Table.Name.O != "object" {
 			return
 		}
-		if len(n.Constraints) != 1 || n.Constraints[0].Option == nil || n.Constraints[0].Option.PrimaryKeyTp != ast.PrimaryKeyTypeClustered {
+		if len(n.Constraints) != 1 || n.Constraints[0].Option == nil ||
+			n.Constraints[0].Option.PrimaryKeyTp != ast.PrimaryKeyTypeClustered {
 			t.Errorf("the primary key is not clustered to TiDB: %s", text)
 		}
 	case *ast.SetStmt:
@@ -156,7 +162,8 @@ func isolation(t *testing.T, text string, n *ast.SetStmt) {
 		if !ok || !strings.Contains(v.Name, "isolation") || v.Name == "tidb_skip_isolation_level_check" {
 			continue
 		}
-		if s := level.GetString(); s != "READ-COMMITTED" && s != "REPEATABLE-READ" && text != "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE" {
+		if s := level.GetString(); s != "READ-COMMITTED" && s != "REPEATABLE-READ" &&
+			text != "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE" {
 			t.Errorf("TiDB refuses the isolation level of %s", text)
 		}
 	}
@@ -214,7 +221,8 @@ func (c *collection) program(t *testing.T) {
 	}
 	run("go", "build", "-o", path, "./cmd/sqlbrain")
 	log := server.GeneralLog()
-	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "version"}, {"doctor"}, {"migrate", "force", "1"}, {"migrate", "down", "--yes"}} {
+	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "version"}, {"doctor"}, {"migrate", "force", "1"},
+		{"migrate", "down", "--yes"}} {
 		run(path, append(args, "--datastore", server.URL())...)
 	}
 	if _, err := os.Stat(log); err != nil {

@@ -103,7 +103,8 @@ func newLog(cfg Config) (*Log, error) {
 	with := promauto.With(own)
 	l := &Log{
 		sink: cfg.Logger.Handler(), logger: cfg.Logger, now: time.Now, maxWait: maxWait,
-		queue: make(chan entry, queueLength), counting: make(chan struct{}, 1), stopping: make(chan struct{}), stopped: make(chan struct{}), limits: map[Kind]*limit{},
+		queue: make(chan entry, queueLength), counting: make(chan struct{}, 1), stopping: make(chan struct{}),
+		stopped: make(chan struct{}), limits: map[Kind]*limit{},
 		events: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_audit_events_total", Help: "Events for the audit log, those that were suppressed or lost included.",
 		}, []string{"event"}),
@@ -354,7 +355,8 @@ func (l *Log) count(last bool) {
 	var records []slog.Record
 	for _, kind := range slices.Sorted(maps.Keys(l.limits)) {
 		if missing, since, by := l.limits[kind].due(l.now(), last); missing > 0 {
-			records = append(records, l.own(suppressed, slog.String("of", string(kind)), slog.Int64("count", missing), slog.Time("since", since), List("by", by)))
+			records = append(records, l.own(suppressed, slog.String("of", string(kind)), slog.Int64("count", missing),
+				slog.Time("since", since), List("by", by)))
 		}
 	}
 	l.mu.Unlock()

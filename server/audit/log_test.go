@@ -44,7 +44,8 @@ func (b *buffer) String() string {
 func newTestLog(t *testing.T, to string, change ...func(*Log)) (*Log, *buffer) {
 	t.Helper()
 	var process buffer
-	l, err := newLog(Config{To: to, Logger: slog.New(slog.NewJSONHandler(&process, nil)), Registerer: prometheus.NewRegistry()})
+	l, err := newLog(Config{To: to, Logger: slog.New(slog.NewJSONHandler(&process, nil)),
+		Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	l.maxWait = time.Hour // a slow disk is not what most tests are about
 	for _, c := range change {
@@ -90,7 +91,8 @@ func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	l, _ := newTestLog(t, path)
 	l.Record(Change, from, true, func() Event {
 		return Event{
-			Method: "/etcdserverpb.Auth/UserAdd", User: "root", Certificate: "cn", Remote: "192.0.2.1:5", RequestID: "1f", Code: "OK",
+			Method: "/etcdserverpb.Auth/UserAdd", User: "root", Certificate: "cn", Remote: "192.0.2.1:5", RequestID: "1f",
+			Code:   "OK",
 			Target: []slog.Attr{Text("name", "ann"), List("urls", []string{"a", "b"})},
 		}
 	})
@@ -287,7 +289,8 @@ func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 
 func TestProcessLogAsAuditLogIgnoresItsLevel(t *testing.T) {
 	var process buffer
-	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process, &slog.HandlerOptions{Level: slog.LevelError}))})
+	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process,
+		&slog.HandlerOptions{Level: slog.LevelError}))})
 	require.NoError(t, err)
 	l.Record(Change, from, true, event)
 	closeLog(l)

@@ -30,13 +30,15 @@ type Change struct {
 
 // With returns the rows after c, at the next version.
 func (r *Rows) With(c *Change) *Rows {
-	next := &Rows{AuthSettings: r.AuthSettings, Users: maps.Clone(r.Users), Roles: maps.Clone(r.Roles), Revoked: maps.Clone(r.Revoked)}
+	next := &Rows{AuthSettings: r.AuthSettings, Users: maps.Clone(r.Users), Roles: maps.Clone(r.Roles),
+		Revoked: maps.Clone(r.Revoked)}
 	next.Version++
 	next.Enabled, next.Revision = c.Enabled, c.Revision
 	if r.Enabled && !c.Enabled {
 		next.Epoch++
 	}
-	for _, k := range []struct{ rows, changed map[string][]byte }{{next.Users, c.Users}, {next.Roles, c.Roles}, {next.Revoked, c.Revoked}} {
+	for _, k := range []struct{ rows, changed map[string][]byte }{{next.Users, c.Users}, {next.Roles, c.Roles},
+		{next.Revoked, c.Revoked}} {
 		for name, value := range k.changed {
 			if value == nil {
 				delete(k.rows, name)

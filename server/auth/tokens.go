@@ -66,7 +66,8 @@ func (t *Tokens) Issue(tx Tx, prefix string, describe func(*Rows) (coder.Token, 
 }
 
 // LookupToken returns the row of a token; found is false if the table does not have it.
-func LookupToken(ctx context.Context, store sqlstore.Store, h coder.TokenHash) (row coder.Token, found bool, err error) {
+func LookupToken(ctx context.Context, store sqlstore.Store,
+	h coder.TokenHash) (row coder.Token, found bool, err error) {
 	raw, err := store.Get(ctx, coder.EncodeTokenKey(h))
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return row, false, nil

@@ -13,7 +13,9 @@ func TestLoadReadsRowsOfOneVersion(t *testing.T) {
 	c := &commits{table: store, users: NewUsers(store)}
 	must := func(change Change) {
 		t.Helper()
-		if err := c.run(t, func(tx Tx) error { return Apply(tx, func(*Rows) (*Change, error) { return &change, nil }) }); err != nil {
+		if err := c.run(t, func(tx Tx) error {
+			return Apply(tx, func(*Rows) (*Change, error) { return &change, nil })
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,8 @@ func (h *Handler) access(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, failure{http.StatusUnauthorized, cmp.Or(who.Problem, rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty))}
 	}
 	ctx := caller(r)
-	out := &accessBody{AuthEnabled: who.AuthEnabled, MayEdit: who.MayWrite && (who.Root || !who.AuthEnabled), Users: []userBody{}, Roles: []roleBody{}}
+	out := &accessBody{AuthEnabled: who.AuthEnabled, MayEdit: who.MayWrite && (who.Root || !who.AuthEnabled),
+		Users: []userBody{}, Roles: []roleBody{}}
 	names, roles := []string{who.User}, who.Roles
 	if who.Root || !who.AuthEnabled {
 		users, err := h.auth.UserList(ctx, &pb.AuthUserListRequest{})
@@ -85,10 +86,12 @@ type accessChange struct {
 	RangeEnd []byte `json:"range_end"`
 }
 
-var permissionTypes = map[string]authpb.Permission_Type{"read": authpb.READ, "write": authpb.WRITE, "readwrite": authpb.READWRITE}
+var permissionTypes = map[string]authpb.Permission_Type{"read": authpb.READ, "write": authpb.WRITE,
+	"readwrite": authpb.READWRITE}
 
 // by makes a change by one call.
-func by[Q, A any](call func(context.Context, *Q, ...grpc.CallOption) (*A, error), request func(*accessChange) *Q) func(context.Context, *accessChange) error {
+func by[Q, A any](call func(context.Context, *Q,
+	...grpc.CallOption) (*A, error), request func(*accessChange) *Q) func(context.Context, *accessChange) error {
 	return func(ctx context.Context, c *accessChange) error {
 		_, err := call(ctx, request(c))
 		return err
@@ -100,7 +103,8 @@ func by[Q, A any](call func(context.Context, *Q, ...grpc.CallOption) (*A, error)
 func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange) error {
 	return map[string]func(context.Context, *accessChange) error{
 		"user-add": by(h.auth.UserAdd, func(c *accessChange) *pb.AuthUserAddRequest {
-			return &pb.AuthUserAddRequest{Name: c.User, Password: c.Password, Options: &authpb.UserAddOptions{NoPassword: c.Password == ""}}
+			return &pb.AuthUserAddRequest{Name: c.User, Password: c.Password,
+				Options: &authpb.UserAddOptions{NoPassword: c.Password == ""}}
 		}),
 		"user-delete": by(h.auth.UserDelete, func(c *accessChange) *pb.AuthUserDeleteRequest { return &pb.AuthUserDeleteRequest{Name: c.User} }),
 		"user-password": func(ctx context.Context, c *accessChange) error {

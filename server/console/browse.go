@@ -44,7 +44,8 @@ type childBody struct {
 func (h *Handler) keys(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	q := &read.ChildrenRequest{
-		Delimiter: '/', Prefix: p.bytes("prefix"), After: p.bytes("after"), Limit: int(p.number("limit", defaultKeyPage, 1, maxKeyPage)),
+		Delimiter: '/', Prefix: p.bytes("prefix"), After: p.bytes("after"),
+		Limit: int(p.number("limit", defaultKeyPage, 1, maxKeyPage)),
 	}
 	if p.err != nil {
 		return nil, p.err

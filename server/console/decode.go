@@ -27,7 +27,8 @@ func (v viewer) view(value []byte) *view {
 	default:
 		hidden = v.holdsSecret(value, 0)
 	}
-	if !hidden && out.Kind != kindEncrypted && !strings.HasSuffix(out.Type, " "+secretKind) && bytes.HasPrefix(v.key, secretsPrefix) {
+	if !hidden && out.Kind != kindEncrypted && !strings.HasSuffix(out.Type, " "+secretKind) &&
+		bytes.HasPrefix(v.key, secretsPrefix) {
 		out.Readable, hidden = "", true // the key says what the value does not
 	}
 	if hidden {

@@ -32,7 +32,8 @@ func entry(number protowire.Number, key, value string) []byte {
 
 // stored is an object as kube-apiserver stores it.
 func stored(version, kind string, raw []byte) []byte {
-	return message(protobufPrefix, text(1, message(text(1, version), text(2, kind))), text(2, raw), text(3, ""), text(4, ""))
+	return message(protobufPrefix, text(1, message(text(1, version), text(2, kind))), text(2, raw), text(3, ""),
+		text(4, ""))
 }
 
 // storedUnknown is an object of a type that sqlbrain does not know.
@@ -48,12 +49,14 @@ const podJSON = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","names
 
 // rawSecret is the message of a Secret.
 func rawSecret() []byte {
-	return message(text(1, message(text(1, "s"), entry(12, lastApplied, "hunter2"))), entry(2, "password", "hunter2"), entry(4, "other", "hunter2"))
+	return message(text(1, message(text(1, "s"), entry(12, lastApplied, "hunter2"))), entry(2, "password", "hunter2"),
+		entry(4, "other", "hunter2"))
 }
 
 func testSecret() []byte { return stored("v1", "Secret", rawSecret()) }
 
-const secretJSON = `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"` + lastApplied + `":"hunter2"}},` +
+const secretJSON = `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"` + lastApplied +
+	`":"hunter2"}},` +
 	`"data":{"password":"aHVudGVyMg=="},"stringData":{"other":"hunter2"}}`
 
 const secretYAML = `apiVersion: v1
@@ -127,7 +130,8 @@ func TestKubernetesObjectsAreYAML(t *testing.T) {
 func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	values := map[string][]byte{"protobuf": testSecret(), "json": []byte(secretJSON)}
 	values["json of no form"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":"hunter2","stringData":{"a":["hunter2"]}}`)
-	values["deep json"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"hunter2"},"x":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + "}")
+	values["deep json"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"hunter2"},"x":` +
+		strings.Repeat("[", 500) + strings.Repeat("]", 500) + "}")
 	whole := values["protobuf"]
 	values["damaged"] = append(bytes.Clone(whole[:len(whole)-6]), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 	for name, value := range values {
@@ -188,12 +192,14 @@ func encodings(t *testing.T) map[string][]byte {
 func TestSecretsAreHiddenWhereverTheyAre(t *testing.T) {
 	for name, value := range encodings(t) {
 		t.Run(name, func(t *testing.T) {
-			changed := bytes.ReplaceAll(bytes.ReplaceAll(value, []byte("aHVudGVyMg"), []byte("aHVudGVyMw")), []byte("hunter2"), []byte("hunter3"))
+			changed := bytes.ReplaceAll(bytes.ReplaceAll(value, []byte("aHVudGVyMg"), []byte("aHVudGVyMw")), []byte("hunter2"),
+				[]byte("hunter3"))
 			v := viewer{fingerprint: newFingerprint()}
 			one := v.view(value)
 			require.Contains(t, one.Note, secretNote)
 			require.False(t, one.Editable)
-			history, err := v.history(t.Context(), &read.KeyHistory{Versions: []*coder.Record{{ModRevision: 3, Version: 2, Value: changed}, {ModRevision: 2, Version: 1, Value: value}}}, 10)
+			history, err := v.history(t.Context(), &read.KeyHistory{Versions: []*coder.Record{{ModRevision: 3, Version: 2,
+				Value: changed}, {ModRevision: 2, Version: 1, Value: value}}}, 10)
 			require.NoError(t, err)
 			require.NotEmpty(t, history.Versions[0].Diff.Hunks, "that it has changed is shown")
 			body, err := json.Marshal([]any{one, history})

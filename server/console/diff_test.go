@@ -30,7 +30,8 @@ func TestDiff(t *testing.T) {
 	many := diff("", strings.Repeat("x\n", diffLines+1))
 	require.Len(t, lines(many), diffLines)
 	require.Equal(t, "only the first lines are shown", many.Note)
-	require.Len(t, diff(strings.Repeat("a\n", 20)+"b\n"+strings.Repeat("a\n", 20)+"b\n", strings.Repeat("a\n", 20)+"c\n"+strings.Repeat("a\n", 20)+"c\n").Hunks, 2)
+	require.Len(t, diff(strings.Repeat("a\n", 20)+"b\n"+strings.Repeat("a\n", 20)+"b\n",
+		strings.Repeat("a\n", 20)+"c\n"+strings.Repeat("a\n", 20)+"c\n").Hunks, 2)
 }
 
 func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {

@@ -20,7 +20,8 @@ func TestDoctorIsForRootAndOneAtATime(t *testing.T) {
 	address := start(t, func(c *server.Config) {
 		c.Examine = func(ctx context.Context) ([]console.Finding, error) { return examine(ctx) }
 	})
-	findings := []console.Finding{{Check: "reachable", Status: "ok", Detail: "at once"}, {Check: "engine", Status: "fail", Detail: "MyISAM", Advice: "use InnoDB"}}
+	findings := []console.Finding{{Check: "reachable", Status: "ok", Detail: "at once"},
+		{Check: "engine", Status: "fail", Detail: "MyISAM", Advice: "use InnoDB"}}
 	examine = func(context.Context) ([]console.Finding, error) { return findings, nil }
 	got := newBrowser(t, address)
 	found := got.ok(got.ask("doctor"))["findings"].([]any)

@@ -38,7 +38,8 @@ func TestFilesAndHeaders(t *testing.T) {
 		require.Equal(t, "no-referrer", resp.Header.Get("Referrer-Policy"))
 		require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"), "--cors is not about the console")
 	}
-	for _, path := range []string{"/ui/none.js", "/ui/static/", "/ui/index.html", "/ui/../main.js", "/ui/api/none", "/uix"} {
+	for _, path := range []string{"/ui/none.js", "/ui/static/", "/ui/index.html", "/ui/../main.js", "/ui/api/none",
+		"/uix"} {
 		resp, _ := b.do(http.MethodGet, path, nil, nil)
 		require.Equal(t, http.StatusNotFound, resp.StatusCode, path)
 	}

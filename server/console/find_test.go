@@ -243,7 +243,8 @@ func TestSamplesAreKept(t *testing.T) {
 	address := start(t)
 	put(t, etcd(t, address), "a", "v")
 	b := newBrowser(t, address)
-	eventually.True(t, "one sample, and that of now", func() bool { return len(b.ok(b.ask("samples"))["rows"].([]any)) >= 2 })
+	eventually.True(t, "one sample, and that of now",
+		func() bool { return len(b.ok(b.ask("samples"))["rows"].([]any)) >= 2 })
 	got := b.ok(b.ask("samples", "seconds", "0"))
 	columns := got["columns"].([]any)
 	rows := got["rows"].([]any)
@@ -274,12 +275,14 @@ func TestUsersSeeOnlyWhatTheyMay(t *testing.T) {
 	_, err = root.Put(t.Context(), "/secret/leased", "v", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	b := newBrowser(t, address)
-	for _, path := range []string{"search?text=" + param("s"), "raw?key=" + param("/secret"), "watch?key=" + param("/secret"), "compare?key=" + param("/secret"), "watchers", "samples", "leases", "removal?prefix=" + param("/secret")} {
+	for _, path := range []string{"search?text=" + param("s"), "raw?key=" + param("/secret"),
+		"watch?key=" + param("/secret"), "compare?key=" + param("/secret"), "watchers", "samples", "leases", "removal?prefix=" + param("/secret")} {
 		resp, body := b.do(http.MethodGet, "/ui/api/"+path, nil, nil)
 		require.Contains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, resp.StatusCode, "%s: %s", path, body)
 	}
 	b.login("alice", "alicepw")
-	for _, path := range []string{"search?text=" + param("s"), "raw?key=" + param("/secret"), "watch?key=" + param("/secret"), "compare?key=" + param("/secret"), "watchers", "leases", "removal?prefix=" + param("/secret")} {
+	for _, path := range []string{"search?text=" + param("s"), "raw?key=" + param("/secret"),
+		"watch?key=" + param("/secret"), "compare?key=" + param("/secret"), "watchers", "leases", "removal?prefix=" + param("/secret")} {
 		resp, body := b.do(http.MethodGet, "/ui/api/"+path, nil, nil)
 		require.Equal(t, http.StatusForbidden, resp.StatusCode, "%s: %s", path, body)
 	}

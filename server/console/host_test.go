@@ -15,7 +15,8 @@ import (
 // called asks as a browser does whose page has the origin http://host.
 func (b *browser) called(method, path, host string) int {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.address+path, strings.NewReader(`{"key":"YQ==","value":"","mod_revision":0}`))
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.address+path,
+		strings.NewReader(`{"key":"YQ==","value":"","mod_revision":0}`))
 	require.NoError(b.t, err)
 	r.Host = host
 	r.Header.Set("Content-Type", "application/json")
@@ -28,8 +29,10 @@ func (b *browser) called(method, path, host string) int {
 }
 
 var (
-	strangers = []string{"evil.example", "evil.example:2379", "127.0.0.1.evil.example", "localhost.evil.example", "localhost.evil.example:2379", "*", "n1.example.evil.example"}
-	friends   = []string{"localhost:2379", "LocalHost", "localhost.:2379", "127.0.0.1:2379", "192.0.2.7", "[::1]:2379", "[::1]"}
+	strangers = []string{"evil.example", "evil.example:2379", "127.0.0.1.evil.example", "localhost.evil.example",
+		"localhost.evil.example:2379", "*", "n1.example.evil.example"}
+	friends = []string{"localhost:2379", "LocalHost", "localhost.:2379", "127.0.0.1:2379", "192.0.2.7", "[::1]:2379",
+		"[::1]"}
 )
 
 // The page of a site whose name was made to lead here is of the same origin as the console for the

@@ -95,8 +95,9 @@ func (v viewer) object(out *view, fields map[string]any, why string) (hidden boo
 	return hidden
 }
 
-// inYAML returns the YAML of fields as kubectl writes it: of their JSON, with numbers as YAML reads them, so that they are
-// written in the same form whatever type they had. To read the JSON as YAML gives the same, and takes several times as long.
+// inYAML returns the YAML of fields as kubectl writes it: of their JSON, with numbers as YAML reads them, so that they
+// are written in the same form whatever type they had. To read the JSON as YAML gives the same, and takes several times
+// as long.
 func inYAML(fields map[string]any) ([]byte, error) {
 	raw, err := json.Marshal(fields)
 	if err != nil {

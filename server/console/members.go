@@ -47,8 +47,8 @@ func (h *Handler) members(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return h.askMembers(r.Context()), nil
 }
 
-// askMembers returns the members, with the figures of the others that answer in time. A process that was killed sends no
-// heartbeats, which shows after some seconds only; that it does not answer shows at once.
+// askMembers returns the members, with the figures of the others that answer in time. A process that was killed sends
+// no heartbeats, which shows after some seconds only; that it does not answer shows at once.
 func (h *Handler) askMembers(ctx context.Context) []memberBody {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()

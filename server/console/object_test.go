@@ -41,7 +41,8 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 	require.EqualValues(t, at+2, b.ok(edit("thing", bigger, at, true))["revision"])
 	got, err := c.Get(t.Context(), "thing")
 	require.NoError(t, err)
-	require.Equal(t, strings.Replace(stored, `"size":3`, `"size":4`, 1), string(got.Kvs[0].Value), "and managedFields stay")
+	require.Equal(t, strings.Replace(stored, `"size":3`, `"size":4`, 1), string(got.Kvs[0].Value),
+		"and managedFields stay")
 	require.Equal(t, int64(lease.ID), got.Kvs[0].Lease)
 	status, out := edit("thing", bigger, at, true)
 	require.Equal(t, http.StatusConflict, status, out)
@@ -97,6 +98,7 @@ func TestObjectsThatWouldLoseSomethingAreNotEdited(t *testing.T) {
 	}
 	readOnly := start(t)
 	put(t, etcd(t, readOnly), "a", `{"apiVersion":"v1","kind":"Thing"}`)
-	status, _ := newBrowser(t, readOnly).post("object", object{"key": []byte("a"), "yaml": "apiVersion: v1\nkind: Thing\n", "mod_revision": 2, "write": true})
+	status, _ := newBrowser(t, readOnly).post("object",
+		object{"key": []byte("a"), "yaml": "apiVersion: v1\nkind: Thing\n", "mod_revision": 2, "write": true})
 	require.Equal(t, http.StatusForbidden, status)
 }

@@ -34,7 +34,8 @@ func (h *Handler) removal(_ http.ResponseWriter, r *http.Request) (any, error) {
 	case len(prefix) == 0:
 		return nil, errNoPrefix
 	}
-	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: prefix, RangeEnd: prefixEnd(prefix), KeysOnly: true, Limit: removePreview})
+	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: prefix, RangeEnd: prefixEnd(prefix), KeysOnly: true,
+		Limit: removePreview})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,8 @@ func (h *Handler) removal(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &previewBody{Revision: res.Header.Revision, Count: res.Count, Most: maxRemoved, Keys: make([][]byte, len(res.Kvs)), MayWrite: who.MayWrite}
+	out := &previewBody{Revision: res.Header.Revision, Count: res.Count, Most: maxRemoved,
+		Keys: make([][]byte, len(res.Kvs)), MayWrite: who.MayWrite}
 	for i, kv := range res.Kvs {
 		out.Keys[i] = kv.Key
 	}
@@ -77,7 +79,8 @@ func (h *Handler) remove(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if count.Count > maxRemoved {
-		return nil, failure{http.StatusConflict, fmt.Sprintf("%d keys begin with the prefix, and at most %d are deleted at once", count.Count, maxRemoved)}
+		return nil, failure{http.StatusConflict, fmt.Sprintf(
+			"%d keys begin with the prefix, and at most %d are deleted at once", count.Count, maxRemoved)}
 	}
 	// Keys that are new or changed by now fail the comparison, so no others than those counted are deleted.
 	res, err := h.kv.Txn(caller(r), &pb.TxnRequest{

@@ -40,7 +40,8 @@ func newRendering() *rendering {
 
 var (
 	errTooManyRendering = failure{http.StatusTooManyRequests, "too many requests show or compare values: try again"}
-	errRenderingBusy    = failure{http.StatusServiceUnavailable, "other requests that show or compare values take too long: try again"}
+	errRenderingBusy    = failure{http.StatusServiceUnavailable,
+		"other requests that show or compare values take too long: try again"}
 )
 
 // begin waits for a slot, which the caller must give back by calling done.

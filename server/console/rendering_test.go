@@ -48,7 +48,8 @@ func (k *blockedKeys) count(change int) {
 
 // testHandler returns a console that is called without a network.
 func testHandler(change func(*Config)) *Handler {
-	cfg := Config{Logger: slog.New(slog.DiscardHandler), Encrypted: func(*http.Request) bool { return true }, MaxRequestBytes: 1 << 20}
+	cfg := Config{Logger: slog.New(slog.DiscardHandler), Encrypted: func(*http.Request) bool { return true },
+		MaxRequestBytes: 1 << 20}
 	change(&cfg)
 	return New(cfg)
 }
@@ -139,7 +140,8 @@ func secrets(n int) *read.KeyHistory {
 	out := &read.KeyHistory{}
 	for i := range n {
 		value := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","data":{"a":"%d"}}`, i)
-		out.Versions = append(out.Versions, &coder.Record{ModRevision: int64(n - i), Version: int64(n - i), Value: []byte(value)})
+		out.Versions = append(out.Versions, &coder.Record{ModRevision: int64(n - i), Version: int64(n - i),
+			Value: []byte(value)})
 	}
 	return out
 }
@@ -173,7 +175,8 @@ func TestPagesOfTheHistoryHaveABudget(t *testing.T) {
 	const size = 256 << 10
 	all := &read.KeyHistory{}
 	for i := range 30 {
-		all.Versions = append(all.Versions, &coder.Record{ModRevision: int64(100 - i), Version: 2, Value: []byte(strings.Repeat(fmt.Sprintf("%063d\n", i), size/64))})
+		all.Versions = append(all.Versions, &coder.Record{ModRevision: int64(100 - i), Version: 2,
+			Value: []byte(strings.Repeat(fmt.Sprintf("%063d\n", i), size/64))})
 	}
 	page, err := testViewer.history(t.Context(), all, 29)
 	require.NoError(t, err)

@@ -38,10 +38,11 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 		key = after
 	}
 	s := &searcher{text: bytes.ToLower(text), searchBody: searchBody{Keys: []childBody{}, Next: key}}
-	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true}, func(kv *mvccpb.KeyValue) bool {
-		s.look(kv)
-		return len(s.Keys) < searchPage
-	})
+	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true},
+		func(kv *mvccpb.KeyValue) bool {
+			s.look(kv)
+			return len(s.Keys) < searchPage
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -55,10 +55,11 @@ func (h *Handler) sizes(_ http.ResponseWriter, r *http.Request) (any, error) {
 	out := &c.sizesBody
 	key, end := below(prefix)
 	var err error
-	out.Complete, err = h.eachKey(r, h.cfg.SizesTimeout, &pb.RangeRequest{Key: key, RangeEnd: end}, func(kv *mvccpb.KeyValue) bool {
-		c.add(kv.Key, int64(len(kv.Key)+len(kv.Value)))
-		return c.Keys < sizeKeys
-	})
+	out.Complete, err = h.eachKey(r, h.cfg.SizesTimeout, &pb.RangeRequest{Key: key, RangeEnd: end},
+		func(kv *mvccpb.KeyValue) bool {
+			c.add(kv.Key, int64(len(kv.Key)+len(kv.Value)))
+			return c.Keys < sizeKeys
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,8 @@ var errTimeIsUp = errors.New("console: the time for counting is up")
 
 // eachKey calls f with the keys of q, in order, until it returns false, or the limit is over. It reports whether those
 // were all. It admits one reader at a time.
-func (h *Handler) eachKey(r *http.Request, limit time.Duration, q *pb.RangeRequest, f func(*mvccpb.KeyValue) bool) (whole bool, err error) {
+func (h *Handler) eachKey(r *http.Request, limit time.Duration, q *pb.RangeRequest,
+	f func(*mvccpb.KeyValue) bool) (whole bool, err error) {
 	select {
 	case h.counting <- struct{}{}:
 		defer func() { <-h.counting }()

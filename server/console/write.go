@@ -7,7 +7,8 @@ import (
 )
 
 // errReadOnly: the console refuses writes while authentication is off.
-var errReadOnly = failure{http.StatusForbidden, "the console is read-only while authentication is off; --console-write changes that"}
+var errReadOnly = failure{http.StatusForbidden,
+	"the console is read-only while authentication is off; --console-write changes that"}
 
 // errChanged: another client changed the key first.
 var errChanged = failure{http.StatusConflict, "the key has changed since it was loaded: load it again"}
@@ -57,7 +58,8 @@ func (h *Handler) put(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // putOf puts a key that exists, and keeps its lease.
 func putOf(key, value []byte) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value, IgnoreLease: true}}}
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value,
+		IgnoreLease: true}}}
 }
 
 // delete deletes a key that still is at mod_revision.
@@ -78,7 +80,8 @@ func (h *Handler) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
 func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.RequestOp) (*writtenBody, error) {
 	res, err := h.kv.Txn(caller(r), &pb.TxnRequest{
 		Compare: []*pb.Compare{{
-			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: modRevision},
+			Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL,
+			TargetUnion: &pb.Compare_ModRevision{ModRevision: modRevision},
 		}},
 		Success: []*pb.RequestOp{op},
 	})

@@ -94,7 +94,8 @@ func TestAuthenticationHidesEverythingWithoutLogin(t *testing.T) {
 	session := b.ok(b.ask("session"))
 	require.Equal(t, true, session["auth_enabled"])
 	require.Equal(t, false, session["may_write"])
-	for _, path := range []string{"status", "members", "doctor", "sizes", "keys", "key?key=" + param("/app/a"), "history?key=" + param("/app/a"), "access"} {
+	for _, path := range []string{"status", "members", "doctor", "sizes", "keys", "key?key=" + param("/app/a"),
+		"history?key=" + param("/app/a"), "access"} {
 		resp, body := b.do(http.MethodGet, "/ui/api/"+path, nil, nil)
 		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, path)
 		require.JSONEq(t, `{"error":"etcdserver: user name is empty"}`, body, path)
@@ -297,7 +298,8 @@ func TestCookieIsSentToThisPageOnly(t *testing.T) {
 
 func TestBodiesAreBounded(t *testing.T) {
 	b := newBrowser(t, start(t, writing))
-	resp, _ := b.do(http.MethodPost, "/ui/api/put", []byte(`{"value":"`+strings.Repeat("A", 4<<20)+`"}`), map[string]string{"Content-Type": "application/json"})
+	resp, _ := b.do(http.MethodPost, "/ui/api/put", []byte(`{"value":"`+strings.Repeat("A", 4<<20)+`"}`),
+		map[string]string{"Content-Type": "application/json"})
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	status, out := b.post("put", object{"key": []byte("a"), "value": make([]byte, 7<<18), "mod_revision": 0})
 	require.Equal(t, http.StatusBadRequest, status)

@@ -31,7 +31,8 @@ type auditor struct {
 	guard *guard.Guard
 }
 
-func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if a.log == nil || transport.FromInside(ctx) {
 		return handler(ctx, req)
 	}
@@ -44,7 +45,8 @@ func (a *auditor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	login, isLogin := req.(*pb.AuthenticateRequest)
 	switch {
 	case isLogin && loginFailed(err):
-		a.record(ctx, audit.LoginFailed, info.FullMethod, err, &caller{certificate: certificateOf(ctx)}, func(e *audit.Event) { e.User = login.Name })
+		a.record(ctx, audit.LoginFailed, info.FullMethod, err, &caller{certificate: certificateOf(ctx)},
+			func(e *audit.Event) { e.User = login.Name })
 	case isDenial(err) && !emptyName(req):
 		if !changes {
 			who = a.caller(ctx)
@@ -93,7 +95,8 @@ func (f *firstMessage) RecvMsg(m any) error {
 // deniedWatch records that a watch was refused. The stream stays open.
 func (a *auditor) deniedWatch(ctx context.Context, key, end []byte, reason string) {
 	_, text, _ := strings.Cut(reason, "desc = ") // gRPC's words come first
-	a.denied(ctx, pb.Watch_Watch_FullMethodName, status.Error(codes.PermissionDenied, text), func() []slog.Attr { return keyRange(key, end) })
+	a.denied(ctx, pb.Watch_Watch_FullMethodName, status.Error(codes.PermissionDenied, text),
+		func() []slog.Attr { return keyRange(key, end) })
 }
 
 // denied records err if it is a denial, of what has no interceptor.
@@ -103,11 +106,12 @@ func (a *auditor) denied(ctx context.Context, method string, err error, target f
 	}
 }
 
-func (a *auditor) record(ctx context.Context, kind audit.Kind, method string, err error, who *caller, complete func(*audit.Event)) {
+func (a *auditor) record(ctx context.Context, kind audit.Kind, method string, err error, who *caller,
+	complete func(*audit.Event)) {
 	a.log.Record(kind, who.source(ctx), err == nil, func() audit.Event {
 		e := audit.Event{
-			Method: method, User: who.user, Certificate: who.certificate, Remote: guard.Remote(ctx), RequestID: link.RequestID(ctx, false),
-			Code: status.Code(err).String(),
+			Method: method, User: who.user, Certificate: who.certificate, Remote: guard.Remote(ctx),
+			RequestID: link.RequestID(ctx, false), Code: status.Code(err).String(),
 		}
 		if err != nil {
 			e.Error = status.Convert(err).Message()
@@ -178,8 +182,10 @@ func loginFailed(err error) bool {
 func isChange(req any) bool {
 	switch r := req.(type) {
 	case *pb.AuthEnableRequest, *pb.AuthDisableRequest,
-		*pb.AuthUserAddRequest, *pb.AuthUserDeleteRequest, *pb.AuthUserChangePasswordRequest, *pb.AuthUserGrantRoleRequest, *pb.AuthUserRevokeRoleRequest,
-		*pb.AuthRoleAddRequest, *pb.AuthRoleDeleteRequest, *pb.AuthRoleGrantPermissionRequest, *pb.AuthRoleRevokePermissionRequest,
+		*pb.AuthUserAddRequest, *pb.AuthUserDeleteRequest, *pb.AuthUserChangePasswordRequest, *pb.AuthUserGrantRoleRequest,
+		*pb.AuthUserRevokeRoleRequest,
+		*pb.AuthRoleAddRequest, *pb.AuthRoleDeleteRequest, *pb.AuthRoleGrantPermissionRequest,
+		*pb.AuthRoleRevokePermissionRequest,
 		*pb.MemberAddRequest, *pb.MemberRemoveRequest, *pb.MemberUpdateRequest, *pb.MemberPromoteRequest,
 		*pb.DefragmentRequest, *pb.MoveLeaderRequest, *pb.CompactionRequest:
 		return true
@@ -207,7 +213,8 @@ func target(req any) []slog.Attr {
 	case *pb.AuthRoleDeleteRequest, *pb.AuthRoleGetRequest:
 		return []slog.Attr{audit.Text("role", r.(interface{ GetRole() string }).GetRole())}
 	case *pb.AuthRoleGrantPermissionRequest:
-		return append([]slog.Attr{audit.Text("role", r.Name), slog.String("permission", permissionType(r.Perm))}, keyRange(r.GetPerm().GetKey(), r.GetPerm().GetRangeEnd())...)
+		return append([]slog.Attr{audit.Text("role", r.Name), slog.String("permission", permissionType(r.Perm))},
+			keyRange(r.GetPerm().GetKey(), r.GetPerm().GetRangeEnd())...)
 	case *pb.AuthRoleRevokePermissionRequest:
 		return append([]slog.Attr{audit.Text("role", r.Role)}, keyRange(r.Key, r.RangeEnd)...)
 	case *pb.MemberAddRequest:
@@ -219,7 +226,8 @@ func target(req any) []slog.Attr {
 	case *pb.MoveLeaderRequest:
 		return []slog.Attr{memberAttr(r.TargetID)}
 	case *pb.AlarmRequest:
-		return []slog.Attr{slog.String("action", r.Action.String()), slog.String("alarm", r.Alarm.String()), memberAttr(r.MemberID)}
+		return []slog.Attr{slog.String("action", r.Action.String()), slog.String("alarm", r.Alarm.String()),
+			memberAttr(r.MemberID)}
 	case *pb.DowngradeRequest:
 		return []slog.Attr{slog.String("action", r.Action.String()), audit.Text("version", r.Version)}
 	case *pb.CompactionRequest:

@@ -96,7 +96,8 @@ func (s *authServer) IssueToken(ctx context.Context, req any) (any, error) {
 func (s *authServer) logout(ctx context.Context) error {
 	return s.guard.Logout(ctx, func(ctx context.Context, h coder.TokenHash) error {
 		info := &grpc.UnaryServerInfo{Server: s, FullMethod: forward.RevokeMethod}
-		_, err := s.forward.Unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info, s.RevokeToken)
+		_, err := s.forward.Unary(ctx, &pb.InternalAuthenticateRequest{SimpleToken: hex.EncodeToString(h[:])}, info,
+			s.RevokeToken)
 		return err
 	})
 }
@@ -115,7 +116,8 @@ func (s *authServer) RevokeToken(ctx context.Context, req any) (any, error) {
 
 // changed is change by one of the store's methods. Nothing else is in the answers to
 // changes than the header; gRPC drops an answer that comes with an error.
-func changed[Req, Resp any](ctx context.Context, s *authServer, what string, method func(etcdauth.AuthStore, Req) (Resp, error), r Req, names ...string) (*pb.ResponseHeader, error) {
+func changed[Req, Resp any](ctx context.Context, s *authServer, what string,
+	method func(etcdauth.AuthStore, Req) (Resp, error), r Req, names ...string) (*pb.ResponseHeader, error) {
 	return s.change(ctx, what, func(as etcdauth.AuthStore) error {
 		_, err := method(as, r)
 		return err
@@ -124,7 +126,8 @@ func changed[Req, Resp any](ctx context.Context, s *authServer, what string, met
 
 // asked returns what one of the store's methods answers to administrators, and to a
 // user who may see it too. header returns where the answer keeps its header.
-func asked[Req, Resp any](ctx context.Context, s *authServer, method func(etcdauth.AuthStore, Req) (*Resp, error), r Req,
+func asked[Req, Resp any](ctx context.Context, s *authServer,
+	method func(etcdauth.AuthStore, Req) (*Resp, error), r Req,
 	mayToo func(as etcdauth.AuthStore, user string) bool, header func(*Resp) **pb.ResponseHeader) (resp *Resp, err error) {
 	revision, err := s.guard.Ask(ctx, func(as etcdauth.AuthStore, user string, admin error) (err error) {
 		if admin != nil && (errors.Is(admin, etcdauth.ErrAuthOldRevision) || !mayToo(as, user)) {
@@ -144,7 +147,8 @@ func asked[Req, Resp any](ctx context.Context, s *authServer, method func(etcdau
 func adminsOnly(etcdauth.AuthStore, string) bool { return false }
 
 // change changes users and roles, and returns the answer's header.
-func (s *authServer) change(ctx context.Context, what string, apply func(etcdauth.AuthStore) error, names ...string) (*pb.ResponseHeader, error) {
+func (s *authServer) change(ctx context.Context, what string, apply func(etcdauth.AuthStore) error,
+	names ...string) (*pb.ResponseHeader, error) {
 	if err := checkAuthNames(names...); err != nil {
 		return nil, err
 	}

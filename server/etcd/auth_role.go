@@ -15,7 +15,8 @@ func (s *authServer) RoleAdd(ctx context.Context, r *pb.AuthRoleAddRequest) (*pb
 
 // RoleGet returns the permissions of a role to administrators and to users that have it.
 func (s *authServer) RoleGet(ctx context.Context, r *pb.AuthRoleGetRequest) (*pb.AuthRoleGetResponse, error) {
-	return asked(ctx, s, etcdauth.AuthStore.RoleGet, r, func(as etcdauth.AuthStore, user string) bool { return as.HasRole(user, r.Role) },
+	return asked(ctx, s, etcdauth.AuthStore.RoleGet, r,
+		func(as etcdauth.AuthStore, user string) bool { return as.HasRole(user, r.Role) },
 		func(resp *pb.AuthRoleGetResponse) **pb.ResponseHeader { return &resp.Header })
 }
 
@@ -33,13 +34,15 @@ func (s *authServer) RoleDelete(ctx context.Context, r *pb.AuthRoleDeleteRequest
 
 // RoleGrantPermission adds a permission on a key or a range of keys, or replaces the
 // one on the same.
-func (s *authServer) RoleGrantPermission(ctx context.Context, r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
+func (s *authServer) RoleGrantPermission(ctx context.Context,
+	r *pb.AuthRoleGrantPermissionRequest) (*pb.AuthRoleGrantPermissionResponse, error) {
 	header, err := changed(ctx, s, "role grant permission", etcdauth.AuthStore.RoleGrantPermission, r, r.Name)
 	return &pb.AuthRoleGrantPermissionResponse{Header: header}, err
 }
 
 // RoleRevokePermission takes the permission on a key or a range of keys away.
-func (s *authServer) RoleRevokePermission(ctx context.Context, r *pb.AuthRoleRevokePermissionRequest) (*pb.AuthRoleRevokePermissionResponse, error) {
+func (s *authServer) RoleRevokePermission(ctx context.Context,
+	r *pb.AuthRoleRevokePermissionRequest) (*pb.AuthRoleRevokePermissionResponse, error) {
 	header, err := changed(ctx, s, "role revoke permission", etcdauth.AuthStore.RoleRevokePermission, r, r.Role)
 	return &pb.AuthRoleRevokePermissionResponse{Header: header}, err
 }

@@ -49,7 +49,8 @@ func (s *authServer) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (*pb
 
 // UserGet returns the roles of a user to administrators and to that user.
 func (s *authServer) UserGet(ctx context.Context, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
-	return asked(ctx, s, etcdauth.AuthStore.UserGet, r, func(_ etcdauth.AuthStore, user string) bool { return r.Name == user },
+	return asked(ctx, s, etcdauth.AuthStore.UserGet, r,
+		func(_ etcdauth.AuthStore, user string) bool { return r.Name == user },
 		func(resp *pb.AuthUserGetResponse) **pb.ResponseHeader { return &resp.Header })
 }
 
@@ -66,19 +67,22 @@ func (s *authServer) UserDelete(ctx context.Context, r *pb.AuthUserDeleteRequest
 }
 
 // UserChangePassword replaces a user's password; its tokens are void.
-func (s *authServer) UserChangePassword(ctx context.Context, r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
+func (s *authServer) UserChangePassword(ctx context.Context,
+	r *pb.AuthUserChangePasswordRequest) (*pb.AuthUserChangePasswordResponse, error) {
 	header, err := changed(ctx, s, "user change password", etcdauth.AuthStore.UserChangePassword, r, r.Name)
 	return &pb.AuthUserChangePasswordResponse{Header: header}, err
 }
 
 // UserGrantRole gives a user a role.
-func (s *authServer) UserGrantRole(ctx context.Context, r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+func (s *authServer) UserGrantRole(ctx context.Context,
+	r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
 	header, err := changed(ctx, s, "user grant role", etcdauth.AuthStore.UserGrantRole, r, r.User, r.Role)
 	return &pb.AuthUserGrantRoleResponse{Header: header}, err
 }
 
 // UserRevokeRole takes a role from a user.
-func (s *authServer) UserRevokeRole(ctx context.Context, r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRevokeRoleResponse, error) {
+func (s *authServer) UserRevokeRole(ctx context.Context,
+	r *pb.AuthUserRevokeRoleRequest) (*pb.AuthUserRevokeRoleResponse, error) {
 	header, err := changed(ctx, s, "user revoke role", etcdauth.AuthStore.UserRevokeRole, r, r.Name, r.Role)
 	return &pb.AuthUserRevokeRoleResponse{Header: header}, err
 }

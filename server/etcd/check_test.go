@@ -67,8 +67,10 @@ func TestNestedTransactionsAreBoundedAsAWhole(t *testing.T) {
 		deep = &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(deep)}}
 	}
 	requireStatus(t, checkTxn(deep, 128), codes.InvalidArgument, "too many operations in txn request")
-	compares := &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(&pb.TxnRequest{Compare: slices.Repeat([]*pb.Compare{{Key: key}}, 100)})}}
-	requireStatus(t, checkTxn(&pb.TxnRequest{Success: slices.Repeat(compares.Success, 20), Failure: slices.Repeat(compares.Success, 20)}, 120), codes.OK, "")
+	compares := &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(
+		&pb.TxnRequest{Compare: slices.Repeat([]*pb.Compare{{Key: key}}, 100)})}}
+	requireStatus(t, checkTxn(&pb.TxnRequest{Success: slices.Repeat(compares.Success, 20),
+		Failure: slices.Repeat(compares.Success, 20)}, 120), codes.OK, "")
 	for range 5 {
 		compares = &pb.TxnRequest{Success: slices.Repeat([]*pb.RequestOp{opTxn(compares)}, 4)}
 	}
@@ -85,7 +87,8 @@ func TestRequestsRefused(t *testing.T) {
 	txn := func(r *pb.TxnRequest) error { return checkTxn(r, 4) }
 	success := func(ops ...*pb.RequestOp) *pb.TxnRequest { return &pb.TxnRequest{Success: ops} }
 	failure := func(ops ...*pb.RequestOp) *pb.TxnRequest { return &pb.TxnRequest{Failure: ops} }
-	const emptyKey, badSort, tooMany = "etcdserver: key is not provided", "etcdserver: invalid sort option", "etcdserver: too many operations in txn request"
+	const emptyKey, badSort, tooMany = "etcdserver: key is not provided", "etcdserver: invalid sort option",
+		"etcdserver: too many operations in txn request"
 	long := []byte(strings.Repeat("k", 4000))
 
 	tests := []struct {
@@ -137,21 +140,24 @@ func TestRequestsRefused(t *testing.T) {
 
 func TestRequestsAccepted(t *testing.T) {
 	long := []byte(strings.Repeat("k", 4000))
-	require.NoError(t, checkRange(&pb.RangeRequest{Key: long, SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_VALUE}))
+	require.NoError(t, checkRange(&pb.RangeRequest{Key: long, SortOrder: pb.RangeRequest_DESCEND,
+		SortTarget: pb.RangeRequest_VALUE}))
 	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key}))
 	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND}))
 	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortTarget: pb.RangeRequest_MOD}))
 	require.NoError(t, checkPut(&pb.PutRequest{Key: key, IgnoreValue: true, IgnoreLease: true}))
 	require.NoError(t, checkDelete(&pb.DeleteRangeRequest{Key: long}), "deleting such a key finds nothing")
 	require.NoError(t, checkTxn(&pb.TxnRequest{}, 0))
-	require.NoError(t, checkTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: key, Target: 5}, {Key: key, Result: 4}}}, 2), "etcd takes them for something")
+	require.NoError(t, checkTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: key, Target: 5}, {Key: key, Result: 4}}}, 2),
+		"etcd takes them for something")
 	nested := opTxn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange(&pb.RangeRequest{Key: key})}})
 	require.NoError(t, checkTxn(&pb.TxnRequest{Success: []*pb.RequestOp{nested}}, 2))
 }
 
 func TestRequestSizeIsMeasuredAsEtcdDoes(t *testing.T) {
 	size := func(valueBytes, limit int) error {
-		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}}, guard.Caller{}, limit)
+		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}},
+			guard.Caller{}, limit)
 	}
 	require.NoError(t, size(1000, 1100))
 	requireStatus(t, size(1000, 1000), codes.InvalidArgument, "etcdserver: request is too large")
@@ -160,7 +166,8 @@ func TestRequestSizeIsMeasuredAsEtcdDoes(t *testing.T) {
 	requireStatus(t, size(1000, 1000+6), codes.InvalidArgument, "etcdserver: request is too large")
 	// So does who makes the request: 6 bytes for the name, 2 for the revision.
 	named := func(limit int) error {
-		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, 1000)}}, guard.Caller{Name: "root", Revision: 9}, limit)
+		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, 1000)}},
+			guard.Caller{Name: "root", Revision: 9}, limit)
 	}
 	require.NoError(t, named(1000+6+3+14+1+6+2))
 	requireStatus(t, named(1000+6+3+14+6+1), codes.InvalidArgument, "etcdserver: request is too large")
@@ -223,7 +230,8 @@ func TestOverlappingWritesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, checkOverlap(&pb.TxnRequest{Success: ops{put("a")}, Failure: ops{put("a"), del("b", "")}}), "branches may overlap")
+	require.NoError(t, checkOverlap(&pb.TxnRequest{Success: ops{put("a")}, Failure: ops{put("a"), del("b", "")}}),
+		"branches may overlap")
 }
 
 // FuzzOverlap compares the sweep with looking at every pair of operations.
@@ -276,7 +284,8 @@ func pairwiseDuplicate(branch []*pb.RequestOp) bool {
 		for _, b := range branch[i+1:] {
 			for _, x := range writesOf(a) {
 				for _, y := range writesOf(b) {
-					if x.GetRequestPut() != nil && y.GetRequestDeleteRange() != nil && a.GetRequestTxn() != nil && b.GetRequestTxn() != nil {
+					if x.GetRequestPut() != nil && y.GetRequestDeleteRange() != nil && a.GetRequestTxn() != nil &&
+						b.GetRequestTxn() != nil {
 						continue // the delete is in a later nested transaction
 					}
 					if clash(x, y) || clash(y, x) {

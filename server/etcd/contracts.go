@@ -22,7 +22,8 @@ type Node interface {
 	Status() replica.Status
 
 	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
-	RangeStream(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, chunkBytes int, send func(*mvcc.RangeResult, bool) error) error
+	RangeStream(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, chunkBytes int,
+		send func(*mvcc.RangeResult, bool) error) error
 	Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error)
 	Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (int64, error)
 
@@ -36,7 +37,8 @@ type Node interface {
 	ListAlarms(ctx context.Context, as auth.Permit) ([]quota.Alarm, error)
 	RaiseAlarm(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
 	DisarmAlarm(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
-	HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error)
+	HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (
+		export.Hash, error)
 	Hash(ctx context.Context, as auth.Permit) (uint32, error)
 	Defragment(ctx context.Context, as auth.Permit) error
 	OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error)

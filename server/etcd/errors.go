@@ -26,10 +26,14 @@ import (
 
 // Errors of this server that etcd has no text for.
 var (
-	errSortTooLarge        = status.Error(codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range")
-	errDatabaseUnavailable = status.Error(codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why")
-	errSingleMember        = status.Error(codes.Unimplemented, "sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, MariaDB or TiDB")
-	errLearners            = status.Error(codes.Unimplemented, "sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
+	errSortTooLarge = status.Error(codes.ResourceExhausted,
+		"sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range")
+	errDatabaseUnavailable = status.Error(codes.Unavailable,
+		"sqlbrain: the database is unavailable; the server's log says why")
+	errSingleMember = status.Error(codes.Unimplemented,
+		"sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, MariaDB or TiDB")
+	errLearners = status.Error(codes.Unimplemented,
+		"sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
 	// etcd 3.7 sends this one without its code.
 	errLastMember = status.Error(codes.Unknown, rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotEnoughStarted))
 	errInternal   = status.Error(codes.Internal, "sqlbrain: internal error; the server's log says more")

@@ -29,7 +29,8 @@ type front struct {
 	forward  *forward.Forwarder // nil: this node always leads
 }
 
-func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if _, err := f.metadata(ctx, "unary"); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,8 @@ func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, er
 		return false, rpctypes.ErrGRPCInvalidClientAPIVersion
 	}
 	f.requests.Count(kind, version)
-	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey); len(vs) > 0 && vs[0] == rpctypes.MetadataHasLeader {
+	if vs := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey); len(vs) > 0 &&
+		vs[0] == rpctypes.MetadataHasLeader {
 		if f.node.Status().NotServing != nil {
 			return true, rpctypes.ErrGRPCNoLeader
 		}
@@ -93,7 +95,8 @@ func (f *front) metadata(ctx context.Context, kind string) (needsLeader bool, er
 // a call was not executed because this node does not lead; only then may the member try
 // elsewhere. Nothing is forwarded from here: two nodes that take each other for the leader
 // would never end.
-func (s *Services) UnaryForMembers(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Services) UnaryForMembers(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(guard.From(ctx, guard.Peer), req)
 	if errors.Is(err, mvcc.ErrNotLeader) {
 		if err := forward.MarkNotLeader(ctx); err != nil {
@@ -104,7 +107,8 @@ func (s *Services) UnaryForMembers(ctx context.Context, req any, info *grpc.Unar
 }
 
 // StreamForMembers is the interceptor of streams from other members.
-func (s *Services) StreamForMembers(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (s *Services) StreamForMembers(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	ss = sourcedStream{ss, guard.From(ss.Context(), guard.Peer)}
 	err := s.streams.Run(ss, info.FullMethod, false, func(ss grpc.ServerStream) error { return handler(srv, ss) })
 	return Answer(ss.Context(), s.log, info.FullMethod, err)

@@ -29,7 +29,8 @@ func BenchmarkRangeResponse(b *testing.B) {
 			rangeResponse(header, res)
 		}
 	})
-	for name, c := range map[string]encoding.CodecV2{"bytes": transport.NewCodec(), "bytes by protobuf": encoding.GetCodecV2(protocodec.Name)} {
+	for name, c := range map[string]encoding.CodecV2{"bytes": transport.NewCodec(),
+		"bytes by protobuf": encoding.GetCodecV2(protocodec.Name)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -53,7 +53,8 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 
 // LeaseTimeToLive returns the remaining time of a lease; TTL -1, and no error, if the
 // lease does not exist.
-func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+func (s *leaseServer) LeaseTimeToLive(ctx context.Context,
+	r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	permit, err := s.guard.Somebody(ctx)
 	if err != nil {
 		return nil, err

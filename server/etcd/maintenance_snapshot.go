@@ -49,7 +49,8 @@ func send(file *snapshot.File, stream pb.Maintenance_SnapshotServer) error {
 func (s *maintenanceServer) about() snapshot.About {
 	about := snapshot.About{ClusterVersion: ClusterVersion, StorageVersion: StorageVersion}
 	for _, m := range s.members() {
-		about.Members = append(about.Members, snapshot.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs})
+		about.Members = append(about.Members, snapshot.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs,
+			ClientURLs: m.ClientURLs})
 	}
 	return about
 }

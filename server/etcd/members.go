@@ -69,7 +69,8 @@ func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequ
 }
 
 // MemberPromote fails: there are no learners.
-func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
+func (s *clusterServer) MemberPromote(ctx context.Context,
+	r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
 	members, err := s.change(ctx, func() ([]member.Member, error) { return s.registry.Promote(ctx, r.ID) })
 	return &pb.MemberPromoteResponse{Header: s.headers.at(0), Members: members}, err
 }

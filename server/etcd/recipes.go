@@ -60,7 +60,8 @@ func newConcurrency(g *guard.Guard, connect func() (*grpc.ClientConn, error)) (*
 	// These clients ask once. The usual ones repeat what failed, which callers do
 	// as they see fit.
 	c.kv = clientv3.NewKVFromKVClient(pb.NewKVClient(calls), plain)
-	c.lease = clientv3.NewLeaseFromLeaseClient(leaseClient{pb.NewLeaseClient(calls), pb.NewLeaseClient(streams)}, plain, keepAliveTimeout)
+	c.lease = clientv3.NewLeaseFromLeaseClient(leaseClient{pb.NewLeaseClient(calls), pb.NewLeaseClient(streams)}, plain,
+		keepAliveTimeout)
 	c.watcher = clientv3.NewWatchFromWatchClient(pb.NewWatchClient(streams), plain)
 	return c, nil
 }
@@ -71,7 +72,8 @@ type leaseClient struct {
 	renewals pb.LeaseClient
 }
 
-func (c leaseClient) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c leaseClient) LeaseKeepAlive(ctx context.Context,
+	opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
 	return c.renewals.LeaseKeepAlive(ctx, opts...)
 }
 
@@ -97,7 +99,8 @@ func (c *concurrency) run(ctx context.Context, f func(context.Context, *clientv3
 }
 
 // call runs one method of a service of etcd's.
-func call[S, Req, Resp any](ctx context.Context, c *concurrency, service func(*clientv3.Client) S, method func(S, context.Context, Req) (Resp, error), r Req) (resp Resp, err error) {
+func call[S, Req, Resp any](ctx context.Context, c *concurrency, service func(*clientv3.Client) S,
+	method func(S, context.Context, Req) (Resp, error), r Req) (resp Resp, err error) {
 	err = c.run(ctx, func(ctx context.Context, client *clientv3.Client) (err error) {
 		resp, err = method(service(client), ctx, r)
 		return err

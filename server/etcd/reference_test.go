@@ -55,7 +55,8 @@ the console answer with the same texts. The cause is what the server's log says,
 	for i := 0; i < len(answers); {
 		first, causes := answers[i], []string(nil)
 		for ; i < len(answers) && answers[i].code == first.code && answers[i].text == first.text; i++ {
-			if cause := answers[i].cause; cause != "" && !strings.HasSuffix(first.text, ": "+strings.TrimPrefix(cause, "auth: ")) && !slices.Contains(causes, cause) {
+			if cause := answers[i].cause; cause != "" &&
+				!strings.HasSuffix(first.text, ": "+strings.TrimPrefix(cause, "auth: ")) && !slices.Contains(causes, cause) {
 				causes = append(causes, cause)
 			}
 		}
@@ -67,7 +68,8 @@ the console answer with the same texts. The cause is what the server's log says,
 // inSource returns the errors that the sources of the handlers and of the transport make or take from etcd's package.
 func inSource(t *testing.T) (out []answer) {
 	etcds := make(map[string]answer)
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "go.etcd.io/etcd/api/v3/v3rpc/rpctypes").Output()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}",
+		"go.etcd.io/etcd/api/v3/v3rpc/rpctypes").Output()
 	require.NoError(t, err)
 	eachNode(t, filepath.Join(strings.TrimSpace(string(dir)), "*.go"), func(n ast.Node) {
 		if v, ok := n.(*ast.ValueSpec); ok && len(v.Names) == 1 && len(v.Values) == 1 {

@@ -88,18 +88,19 @@ func New(cfg Config) (*Services, error) {
 	audit := &auditor{log: cfg.Audit, guard: cfg.Guard}
 	users := &authServer{guard: cfg.Guard, headers: h, forward: cfg.Forward, log: cfg.Logger}
 	return &Services{
-		kv:          &kvServer{replica: cfg.Node, guard: cfg.Guard, headers: h, counts: newKVCounters(cfg.Registerer), maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
-		watch:       &watchServer{open: cfg.Open, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams, log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
-		lease:       &leaseServer{replica: cfg.Node, guard: cfg.Guard, headers: h, streams: cfg.Streams, forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes},
-		cluster:     cluster,
-		maintenance: &maintenanceServer{replica: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover, members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger},
-		auth:        users,
-		recipes:     recipes,
-		console:     &ConsoleKeys{replica: cfg.Node, guard: cfg.Guard, audit: audit, logout: users.logout, log: cfg.Logger},
-		audit:       audit,
-		clients:     &front{node: cfg.Node, streams: cfg.Streams, log: cfg.Logger, requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
-		streams:     cfg.Streams,
-		log:         cfg.Logger,
+		kv: &kvServer{replica: cfg.Node, guard: cfg.Guard, headers: h, counts: newKVCounters(cfg.Registerer),
+			maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
+		watch: &watchServer{open: cfg.Open, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams,
+			log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
+		lease: &leaseServer{replica: cfg.Node, guard: cfg.Guard, headers: h, streams: cfg.Streams,
+			forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes}, cluster: cluster,
+		maintenance: &maintenanceServer{replica: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover,
+			members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger}, auth: users,
+		recipes: recipes,
+		console: &ConsoleKeys{replica: cfg.Node, guard: cfg.Guard, audit: audit, logout: users.logout, log: cfg.Logger},
+		audit:   audit, clients: &front{node: cfg.Node, streams: cfg.Streams, log: cfg.Logger,
+			requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
+		streams: cfg.Streams, log: cfg.Logger,
 	}, nil
 }
 

@@ -29,10 +29,13 @@ func TestRequestsAreTranslated(t *testing.T) {
 		},
 		Success: []*pb.RequestOp{
 			opRange(&pb.RangeRequest{
-				Key: []byte("a"), RangeEnd: []byte("b"), Revision: 1, Limit: 2, SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_VALUE,
-				KeysOnly: true, CountOnly: true, MinModRevision: 3, MaxModRevision: 4, MinCreateRevision: 5, MaxCreateRevision: 6, Serializable: true,
+				Key: []byte("a"), RangeEnd: []byte("b"), Revision: 1, Limit: 2, SortOrder: pb.RangeRequest_DESCEND,
+				SortTarget: pb.RangeRequest_VALUE,
+				KeysOnly:   true, CountOnly: true, MinModRevision: 3, MaxModRevision: 4, MinCreateRevision: 5, MaxCreateRevision: 6,
+				Serializable: true,
 			}),
-			opPut(&pb.PutRequest{Key: []byte("p"), Value: []byte("v"), Lease: 7, PrevKv: true, IgnoreValue: true, IgnoreLease: true}),
+			opPut(&pb.PutRequest{Key: []byte("p"), Value: []byte("v"), Lease: 7, PrevKv: true, IgnoreValue: true,
+				IgnoreLease: true}),
 		},
 		Failure: []*pb.RequestOp{
 			opDelete(&pb.DeleteRangeRequest{Key: []byte("d"), RangeEnd: []byte("e"), PrevKv: true}),
@@ -50,7 +53,8 @@ func TestRequestsAreTranslated(t *testing.T) {
 		},
 		Then: []mvcc.Op{
 			{Range: &mvcc.RangeRequest{
-				KeyRange: mvcc.KeyRange{Key: []byte("a"), End: []byte("b")}, Revision: 1, Limit: 2, SortOrder: mvcc.SortDescend, SortBy: mvcc.SortByValue,
+				KeyRange: mvcc.KeyRange{Key: []byte("a"), End: []byte("b")}, Revision: 1, Limit: 2, SortOrder: mvcc.SortDescend,
+				SortBy:   mvcc.SortByValue,
 				KeysOnly: true, CountOnly: true, MinModRevision: 3, MaxModRevision: 4, MinCreateRevision: 5, MaxCreateRevision: 6,
 			}},
 			{Put: &mvcc.PutRequest{Key: []byte("p"), Value: []byte("v"), Lease: 7, PrevKV: true, IgnoreValue: true, IgnoreLease: true}},
@@ -135,8 +139,10 @@ func TestEnumerationsHaveEtcdsValues(t *testing.T) {
 }
 
 var (
-	record   = &coder.Record{Key: []byte("k"), Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3, Lease: 4, Sub: 5}
-	recordKV = &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3, Lease: 4}
+	record = &coder.Record{Key: []byte("k"), Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3,
+		Lease: 4, Sub: 5}
+	recordKV = &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3,
+		Lease: 4}
 )
 
 func TestResultsAreTranslated(t *testing.T) {
@@ -176,8 +182,9 @@ func TestWatchMessagesAreTranslated(t *testing.T) {
 		WatchID: 1, Key: []byte("a"), End: []byte("b"), StartRevision: 2,
 		PrevKV: true, ProgressNotify: true, Fragment: true, NoPut: true, NoDelete: true,
 	}, watchCreate(&pb.WatchCreateRequest{
-		WatchId: 1, Key: []byte("a"), RangeEnd: []byte("b"), StartRevision: 2, PrevKv: true, ProgressNotify: true, Fragment: true,
-		Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT, pb.WatchCreateRequest_NODELETE},
+		WatchId: 1, Key: []byte("a"), RangeEnd: []byte("b"), StartRevision: 2, PrevKv: true, ProgressNotify: true,
+		Fragment: true,
+		Filters:  []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT, pb.WatchCreateRequest_NODELETE},
 	}))
 	require.Equal(t, []byte{0}, watchCreate(&pb.WatchCreateRequest{}).Key, "an empty key is the smallest key")
 

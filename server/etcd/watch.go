@@ -104,8 +104,8 @@ func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.Wat
 }
 
 // refusal returns why the caller may not watch the keys, in etcd's words; "" if it may. The error says that this is not
-// known: etcd knows always, and its client takes a refusal for the last word, but opens the watches of a stream that ended
-// again.
+// known: etcd knows always, and its client takes a refusal for the last word, but opens the watches of a stream that
+// ended again.
 func (s *watchServer) refusal(ctx context.Context, key, end []byte) (string, error) {
 	err := s.guard.Watch(ctx, key, end)
 	switch {

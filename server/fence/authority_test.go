@@ -35,7 +35,8 @@ func newAuthority(t *testing.T, seen coder.FenceToken, await func(context.Contex
 }
 
 func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
-	l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error { return nil })
+	l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5},
+		func(context.Context, int64) error { return nil })
 	defer l.a.Close(errors.New("closed"))
 	for _, step := range []struct {
 		pass  time.Duration
@@ -127,13 +128,14 @@ func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shown := make(chan struct{})
-		l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, revision int64) error {
-			if revision != 6 {
-				t.Errorf("awaits revision %d", revision)
-			}
-			<-shown
-			return nil
-		})
+		l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5},
+			func(ctx context.Context, revision int64) error {
+				if revision != 6 {
+					t.Errorf("awaits revision %d", revision)
+				}
+				<-shown
+				return nil
+			})
 		defer l.a.Close(errors.New("closed"))
 		putRow(t, l.store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6}))
 		var confirmed atomic.Bool
@@ -205,7 +207,8 @@ func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int)
 				}
 				synctest.Wait()
 				if int(l.store.reads.Load()) != 10*statements || l.ended != nil || l.lease.Valid() {
-					t.Errorf("%d statements in ten intervals, ended because of %v, lease valid %t", int(l.store.reads.Load()), l.ended, l.lease.Valid())
+					t.Errorf("%d statements in ten intervals, ended because of %v, lease valid %t", int(l.store.reads.Load()),
+						l.ended, l.lease.Valid())
 				}
 				putRow(t, l.store, c.key, c.value)
 				interval(t, l)

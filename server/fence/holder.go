@@ -171,7 +171,8 @@ const (
 //     the outcome was settled. Then the hold must not be used again.
 //
 // With expectConflict a conflict is returned without a look at which row conflicted.
-func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool, fill func(sqlstore.BatchWrite)) (Outcome, error) {
+func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool,
+	fill func(sqlstore.BatchWrite)) (Outcome, error) {
 	batch := h.cfg.Store.BeginBatchWrite()
 	if off("token") {
 		batch.Put(coder.FenceKey(), coder.EncodeFenceToken(next))

@@ -89,7 +89,8 @@ var row = sqlstore.Row{Key: []byte("row"), Value: []byte("v")}
 // commit commits a row that must not exist, at revision rev.
 func commit(t *testing.T, h *Holder, rev int64, expectConflict bool) (Outcome, error) {
 	t.Helper()
-	return h.Commit(t.Context(), h.Next(rev), time.Minute, expectConflict, func(b sqlstore.BatchWrite) { b.PutIfNotExist(row.Key, row.Value) })
+	return h.Commit(t.Context(), h.Next(rev), time.Minute, expectConflict,
+		func(b sqlstore.BatchWrite) { b.PutIfNotExist(row.Key, row.Value) })
 }
 
 func inTable(t *testing.T, store sqlstore.Store) coder.FenceToken {
@@ -110,14 +111,16 @@ func newLease() *ReadLease { return NewReadLease(false, false, (&clock{}).now) }
 func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 	store := newStore(t)
 	old := take(t, store, newLease())
-	if got, want := old.Value(), (coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}); got != want || old.PredecessorMayAnswer() {
+	if got, want := old.Value(), (coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}); got != want ||
+		old.PredecessorMayAnswer() {
 		t.Fatalf("an empty table: %+v", got)
 	}
 	if outcome, err := commit(t, old, 2, false); outcome != Written || err != nil {
 		t.Fatal(outcome, err)
 	}
 	young := take(t, store, newLease())
-	if got, want := young.Value(), (coder.FenceToken{Sequence: 3, Term: 2, Revision: 2}); got != want || !young.PredecessorMayAnswer() {
+	if got, want := young.Value(), (coder.FenceToken{Sequence: 3, Term: 2, Revision: 2}); got != want ||
+		!young.PredecessorMayAnswer() {
 		t.Fatalf("the successor: %+v", got)
 	}
 	if outcome, err := commit(t, old, 3, false); outcome != NotWritten || !errors.Is(err, ErrDeposed) {
@@ -128,8 +131,8 @@ func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 	}
 }
 
-// A database that lost a leader's first commits may have lost its term too. Another leader has a term of the same number
-// then, and a sequence that may be higher.
+// A database that lost a leader's first commits may have lost its term too. Another leader has a term of the same
+// number then, and a sequence that may be higher.
 func TestLeaderStopsCommittingAfterAnotherOneOfItsTerm(t *testing.T) {
 	store := newStore(t)
 	for name, uncertain := range map[string]bool{"a conflict": false, "an unknown outcome": true} {
@@ -184,7 +187,8 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 		if outcome, err := commit(t, h, 2, false); outcome != NotWritten || err != nil {
 			t.Fatal(outcome, err)
 		}
-		if got, want := h.Value(), (coder.FenceToken{Sequence: 2, Term: 1, Revision: 1, Attempt: 1}); got != want || inTable(t, store) != want {
+		if got, want := h.Value(), (coder.FenceToken{Sequence: 2, Term: 1, Revision: 1, Attempt: 1}); got != want ||
+			inTable(t, store) != want {
 			t.Fatalf("the row was not raised: %+v", got)
 		}
 		var conflict *sqlstore.Conflict
@@ -200,7 +204,8 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 		h := take(t, store, newLease())
 		ctx, cancel := context.WithCancel(t.Context())
 		store.fault = func(commit func() error) error { cancel(); return lost(commit) }
-		if outcome, err := h.Commit(ctx, h.Next(2), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, context.Canceled) {
+		if outcome, err := h.Commit(ctx, h.Next(2), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown ||
+			!errors.Is(err, context.Canceled) {
 			t.Fatal(outcome, err)
 		}
 	})
@@ -215,7 +220,8 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 			putRow(t, store.Store, coder.FenceKey(), coder.EncodeFenceToken(older))
 			return lost(commit)
 		}
-		if outcome, err := h.Commit(t.Context(), h.Next(3), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, ErrDataLost) {
+		if outcome, err := h.Commit(t.Context(), h.Next(3), time.Minute, false,
+			func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, ErrDataLost) {
 			t.Fatal(outcome, err)
 		}
 		if got := inTable(t, store); got != older {
@@ -269,7 +275,8 @@ func TestTakeRefusesDataWithoutAFenceRow(t *testing.T) {
 	if err := batch.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(), Verify: func(coder.FenceToken) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry())}
+	cfg := Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(),
+		Verify: func(coder.FenceToken) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry())}
 	if _, err := Take(t.Context(), cfg); !errors.Is(err, ErrDataLost) {
 		t.Fatal(err)
 	}
@@ -371,7 +378,8 @@ func TestTakePausesWhileOutcomesAreUnknown(t *testing.T) {
 			return sqlstore.ErrUncertain
 		}
 		store.fault = fault
-		_, err := Take(ctx, Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(), Verify: func(coder.FenceToken) error { return nil }})
+		_, err := Take(ctx, Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(),
+			Verify: func(coder.FenceToken) error { return nil }})
 		require.ErrorIs(t, err, sqlstore.ErrUncertain)
 		require.Less(t, attempts, 100)
 	})

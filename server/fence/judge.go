@@ -82,7 +82,8 @@ func Judge(held, cur coder.FenceToken) error {
 func JudgeLost(lost coder.Lost, cur coder.FenceToken) error {
 	err := Judge(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
 	if errors.Is(err, ErrDataLost) {
-		return fmt.Errorf("%w; member %x found that at %s; see sqlbrain recover", err, lost.Member, time.Unix(lost.At, 0).UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w; member %x found that at %s; see sqlbrain recover", err, lost.Member,
+			time.Unix(lost.At, 0).UTC().Format(time.RFC3339))
 	}
 	return nil
 }

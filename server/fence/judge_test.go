@@ -33,7 +33,8 @@ func TestJudgeLost(t *testing.T) {
 		t.Errorf("a fence row older than the lost row: %v", err)
 	}
 	// The right database came back, or a recovery went beyond the lost row.
-	for _, cur := range []coder.FenceToken{{Sequence: 10, Term: 3, Revision: 7}, {Sequence: 10 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 8}} {
+	for _, cur := range []coder.FenceToken{{Sequence: 10, Term: 3, Revision: 7},
+		{Sequence: 10 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 8}} {
 		if err := JudgeLost(lost, cur); err != nil {
 			t.Errorf("%+v: %v", cur, err)
 		}

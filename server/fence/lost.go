@@ -24,9 +24,9 @@ import (
 //
 // A leader that does not know of the loss may write as much as was lost before it looks at the lost
 // row. So the row has a sequence that no leader reaches, if the loss is proven: by the commit that
-// writes it, which requires that the fence row is older still and raises its attempt, or, once it has grown as long again, by
-// the content of a revision. A replica that lags cannot mislead the member then: it has no other
-// revisions, and takes no commit. A loss that is not proven stops only the members that know of it.
+// writes it, which requires that the fence row is older still and raises its attempt, or, once it has grown as long
+// again, by the content of a revision. A replica that lags cannot mislead the member then: it has no other revisions,
+// and takes no commit. A loss that is not proven stops only the members that know of it.
 
 // recordTimeout bounds one attempt to write the lost row.
 const recordTimeout = 5 * time.Second
@@ -100,8 +100,8 @@ func checkLost(rows [][]byte) error {
 	return JudgeLost(*lost, cur)
 }
 
-// DecodeWatched returns what the fence row says, of the rows of WatchedKeys in one snapshot. Errors: those of CheckLost,
-// ErrDataLost if the fence row is gone or cannot be decoded.
+// DecodeWatched returns what the fence row says, of the rows of WatchedKeys in one snapshot. Errors: those of
+// CheckLost, ErrDataLost if the fence row is gone or cannot be decoded.
 func DecodeWatched(rows [][]byte) (cur coder.FenceToken, err error) {
 	if err := checkLost(rows); err != nil {
 		return cur, err
@@ -138,8 +138,10 @@ type LossRecorder struct {
 // It writes nothing before Run. compare compares the revisions that the process has shown with those
 // of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.Missing, if they
 // differ; ErrUnproven; the database's.
-func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64, compare func(context.Context) error) *LossRecorder {
-	return &LossRecorder{store: store, log: log, seen: seen, member: member, compare: compare, reported: make(chan struct{}, 1)}
+func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64,
+	compare func(context.Context) error) *LossRecorder {
+	return &LossRecorder{store: store, log: log, seen: seen, member: member, compare: compare,
+		reported: make(chan struct{}, 1)}
 }
 
 // Report makes Run write the row if cause is ErrDataLost. It does not wait.
@@ -170,7 +172,8 @@ func (r *LossRecorder) recordOrTell(ctx context.Context) error {
 		return errors.Join(err, told)
 	}
 	r.fate.Store(int32(LossWritten))
-	r.log.Error("another server has written down that data was lost: no server serves until sqlbrain recover was run", "error", err)
+	r.log.Error("another server has written down that data was lost: no server serves until sqlbrain recover was run",
+		"error", err)
 	return nil
 }
 
@@ -178,8 +181,10 @@ func (r *LossRecorder) recordOrTell(ctx context.Context) error {
 // written that no process can have seen. Errors: ErrUnproven, the database's.
 func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, known *Seen, lost coder.Lost) error {
 	newest := known.Newest()
-	if lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms || lost.Revision-newest.Revision > RecoveredSequences {
-		return fmt.Errorf("%w: term %d, sequence %d, revision %d of member %x are far above what was written", ErrUnproven, lost.Term, lost.Sequence, lost.Revision, lost.Member)
+	if lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms ||
+		lost.Revision-newest.Revision > RecoveredSequences {
+		return fmt.Errorf("%w: term %d, sequence %d, revision %d of member %x are far above what was written", ErrUnproven,
+			lost.Term, lost.Sequence, lost.Revision, lost.Member)
 	}
 	seen := NewSeen(func() int64 { return 0 })
 	seen.Note(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
@@ -214,7 +219,8 @@ func (r *LossRecorder) Run(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		r.log.Log(ctx, level, "that data was lost cannot be written down, trying again: do not restart this server", "error", err)
+		r.log.Log(ctx, level, "that data was lost cannot be written down, trying again: do not restart this server",
+			"error", err)
 		level = slog.LevelDebug
 		_ = retry.Database.Wait(ctx, failures) // the loop checks ctx
 	}
@@ -246,7 +252,8 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 			if known.Sequence >= next.Sequence && known.Term >= next.Term && known.Revision >= next.Revision {
 				return r.recorded(*known, open)
 			}
-			next.Sequence, next.Term, next.Revision = max(next.Sequence, known.Sequence), max(next.Term, known.Term), max(next.Revision, known.Revision)
+			next.Sequence, next.Term, next.Revision = max(next.Sequence, known.Sequence), max(next.Term, known.Term),
+				max(next.Revision, known.Revision)
 		}
 		if raw == nil {
 			batch.PutIfNotExist(coder.LostKey(), coder.EncodeLost(next))
@@ -268,7 +275,8 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 
 // prove returns what to write of a loss, and adds to batch what the commit requires as a proof. open is what the proof
 // lacks, nil for nothing. The fence row has the time patience to answer. Errors: the database's.
-func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patience time.Duration, batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
+func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patience time.Duration,
+	batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cur, token, err := readToken(bounded, r.store)

@@ -65,7 +65,8 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckLost: %v", err)
 	}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+		seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -78,13 +79,15 @@ func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
 func TestLossStaysRecordedWhenTheFenceRowGrows(t *testing.T) {
 	store := newStore(t)
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 2, Revision: 3}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+		seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
 	// The proof changes the row, so that databases which accept writes on several servers compare it too. Its sequence
 	// stays: members notice the loss by that as well.
-	if cur, _, err := readToken(t.Context(), store); err != nil || cur != (coder.FenceToken{Sequence: 3, Term: 2, Revision: 3, Attempt: 1}) {
+	if cur, _, err := readToken(t.Context(), store); err != nil ||
+		cur != (coder.FenceToken{Sequence: 3, Term: 2, Revision: 3, Attempt: 1}) {
 		t.Errorf("the fence row is %+v, %v", cur, err)
 	}
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
@@ -111,7 +114,8 @@ func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 	store := &laggingStore{newStore(t), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3})}
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+		seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +127,8 @@ func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 // A report just before the end of the process is still written.
 func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	store := newStore(t)
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+		seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	r.Report(sqlstore.ErrUnavailable) // no loss
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -234,7 +239,8 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{newStore(t), true}
 		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3}))
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+			seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
 		for range 2 {
 			if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
 				t.Fatal("it counts as written")
@@ -264,7 +270,8 @@ func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 			}
 			return commit()
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+			seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 		r.Report(ErrDataLost)
 		if r.Fate() != LossPending {
 			t.Errorf("fate %d", r.Fate())
@@ -291,13 +298,15 @@ func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
 			}
 			return sqlstore.ErrUncertain
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
+			seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || commits != 3 {
 			t.Fatal(err, r.Fate(), commits)
 		}
 		r.seen.Note(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6})
 		began := time.Now()
-		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) || time.Since(began) != recordTimeout {
+		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) ||
+			time.Since(began) != recordTimeout {
 			t.Errorf("%v after %s and %d commits", err, time.Since(began), commits)
 		}
 	})

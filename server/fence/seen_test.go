@@ -31,7 +31,8 @@ func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
 	if err := s.Verifier()(coder.FenceToken{Sequence: 1 << 30, Term: 4, Revision: 100}); !errors.Is(err, ErrDataLost) {
 		t.Errorf("after a row was missing: %v", err)
 	}
-	if err := s.Verifier()(coder.FenceToken{Sequence: 7 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 6}); err != nil {
+	if err := s.Verifier()(coder.FenceToken{Sequence: 7 + RecoveredSequences, Term: 3 + RecoveredTerms,
+		Revision: 6}); err != nil {
 		t.Errorf("after a recovery: %v", err)
 	}
 }

@@ -56,7 +56,8 @@ func TestStepsOfATakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, two, three := first.Value(), coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}, coder.FenceToken{Sequence: 3, Term: 3, Revision: 1}
+	one, two, three := first.Value(), coder.FenceToken{Sequence: 2, Term: 2, Revision: 1},
+		coder.FenceToken{Sequence: 3, Term: 3, Revision: 1}
 	if second.Value() != three {
 		t.Errorf("holds %+v", second.Value())
 	}

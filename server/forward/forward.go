@@ -133,7 +133,8 @@ func (f *Forwarder) Collectors() []prometheus.Collector {
 
 // Unary executes a call with handler, or at the leader if this member does not lead. It is
 // a gRPC interceptor.
-func (f *Forwarder) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (f *Forwarder) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
 	if f == nil || !errors.Is(err, mvcc.ErrNotLeader) || info.FullMethod == methodMoveLeader {
 		return resp, err
@@ -179,7 +180,8 @@ func (f *Forwarder) apply(ctx context.Context, method string, req proto.Message,
 var errForwardTimeout = fmt.Errorf("%w: no answer from a leader", mvcc.ErrTimeout)
 
 // call has method executed by the leader, by handler if that is this node.
-func (f *Forwarder) call(caller context.Context, method string, req proto.Message, handler grpc.UnaryHandler) (any, error) {
+func (f *Forwarder) call(caller context.Context, method string, req proto.Message,
+	handler grpc.UnaryHandler) (any, error) {
 	if steps := mvcc.StepsOf(caller); steps != nil {
 		defer func(started time.Time) { steps.Forward += time.Since(started) }(time.Now())
 	}
@@ -267,7 +269,8 @@ func ended(caller, ctx context.Context, err error) error {
 
 // send makes one attempt at the node that conn leads to. again says that the call
 // may be made once more.
-func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method string, req proto.Message, who metadata.MD) (resp any, again bool, err error) {
+func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method string, req proto.Message,
+	who metadata.MD) (resp any, again bool, err error) {
 	reply, err := f.replies.of(method)
 	if err != nil {
 		return nil, false, err
@@ -285,7 +288,8 @@ func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 		reached grpcpeer.Peer // set once a connection took the call
 	)
 	err = conn.Invoke(f.outgoing(attempt, who), method, req, reply,
-		grpc.Trailer(&trailer), grpc.Peer(&reached), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32))
+		grpc.Trailer(&trailer), grpc.Peer(&reached), grpc.MaxCallRecvMsgSize(math.MaxInt32),
+		grpc.MaxCallSendMsgSize(math.MaxInt32))
 	outcome := outcomeAnswered
 	switch {
 	case err == nil:
@@ -345,7 +349,8 @@ func OnlyReads(req proto.Message) bool {
 	case *pb.AlarmRequest:
 		return r.Action == pb.AlarmRequest_GET
 	case *pb.TxnRequest:
-		return !slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil })
+		return !slices.ContainsFunc(slices.Concat(r.Success, r.Failure),
+			func(op *pb.RequestOp) bool { return op.GetRequestRange() == nil })
 	}
 	return false
 }

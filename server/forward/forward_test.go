@@ -51,7 +51,8 @@ func TestEveryMethodHasAReplyType(t *testing.T) {
 		require.NoError(t, err)
 		require.IsType(t, want, reply)
 	}
-	for _, method := range []string{"", "/nothing", "/no.Service/Method", "/etcdserverpb.KV/Nothing", "/etcdserverpb.PutRequest/Put"} {
+	for _, method := range []string{"", "/nothing", "/no.Service/Method", "/etcdserverpb.KV/Nothing",
+		"/etcdserverpb.PutRequest/Put"} {
 		_, err := types.of(method)
 		require.Error(t, err, method)
 	}

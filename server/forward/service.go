@@ -58,8 +58,10 @@ type Handlers interface {
 func Register(s grpc.ServiceRegistrar, h Handlers) { s.RegisterService(&desc, h) }
 
 // method describes a method of the service, as generated code would.
-func method[Req any](fullName string, call func(h Handlers, ctx context.Context, req any) (any, error)) grpc.MethodDesc {
-	handle := func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+func method[Req any](fullName string, call func(h Handlers, ctx context.Context,
+	req any) (any, error)) grpc.MethodDesc {
+	handle := func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any,
+		error) {
 		in := new(Req)
 		if err := decode(in); err != nil {
 			return nil, err

@@ -78,7 +78,8 @@ func (l *Lessor) Lease(id int64) (coder.Lease, bool) {
 	if le == nil {
 		return coder.Lease{}, false
 	}
-	return coder.Lease{ID: id, TTL: le.ttl, Policy: le.policy, Revoking: le.revoking, Remaining: le.remaining(l.cfg.Clock())}, true
+	return coder.Lease{ID: id, TTL: le.ttl, Policy: le.policy, Revoking: le.revoking,
+		Remaining: le.remaining(l.cfg.Clock())}, true
 }
 
 // Len returns the number of leases.

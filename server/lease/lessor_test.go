@@ -385,7 +385,8 @@ func TestLeaseCommandsReturnTheirRevision(t *testing.T) {
 	for i, err := range l.together(put(0), grant, put(7), grantEmpty, put(0), revoke, put(0), revokeEmpty, put(0)) {
 		require.NoError(t, err, "command %d", i)
 	}
-	require.Equal(t, []int64{2, 3, 5, 6, 7}, []int64{grant.revision, grantEmpty.revision, revoke.revision, revokeEmpty.revision, l.Revision()})
+	require.Equal(t, []int64{2, 3, 5, 6, 7}, []int64{grant.revision, grantEmpty.revision, revoke.revision,
+		revokeEmpty.revision, l.Revision()})
 }
 
 func TestCommandsSeeLeasesOfTheirBatch(t *testing.T) {

@@ -218,7 +218,8 @@ func (l *testLeader) attach(prefix string, keys int, lease int64) {
 // records returns all keys that exist at a revision.
 func (l *testLeader) records(rev int64) []*coder.Record {
 	l.t.Helper()
-	res, err := l.reader.At(l.Revision()).RangeAt(l.t.Context(), &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}, Revision: rev})
+	res, err := l.reader.At(l.Revision()).RangeAt(l.t.Context(),
+		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}, Revision: rev})
 	require.NoError(l.t, err)
 	return res.Records
 }

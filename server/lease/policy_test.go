@@ -11,7 +11,8 @@ import (
 func TestKeysUnderPolicyExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lead(t, newStore(t), func(c *Config) {
-			c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: 10 * time.Second}, {Prefix: []byte("/events/keep/"), TTL: time.Hour}}
+			c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: 10 * time.Second},
+				{Prefix: []byte("/events/keep/"), TTL: time.Hour}}
 		})
 		l.put("/events/a", 0)
 		l.put("/events/keep/a", 0)
@@ -37,7 +38,9 @@ func TestLongestPolicy(t *testing.T) {
 
 func TestPolicyLeaseIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lead(t, newStore(t), func(c *Config) { c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: 100 * time.Second}} })
+		l := lead(t, newStore(t), func(c *Config) {
+			c.Policies = []Policy{{Prefix: []byte("/events/"), TTL: 100 * time.Second}}
+		})
 		leaseOf := func(key string) int64 {
 			l.put(key, 0)
 			records := l.records(l.Revision())

@@ -142,7 +142,8 @@ func (l *Lessor) expire(ctx context.Context, le *lease) {
 	}
 	err := l.revokePiece(ctx, auth.System, c)
 	switch {
-	case errors.Is(err, mvcc.ErrLeaseNotFound), errors.Is(err, mvcc.ErrNotServing), errors.Is(err, mvcc.ErrNotLeader), errors.Is(err, mvcc.ErrLeaderLost):
+	case errors.Is(err, mvcc.ErrLeaseNotFound), errors.Is(err, mvcc.ErrNotServing), errors.Is(err, mvcc.ErrNotLeader),
+		errors.Is(err, mvcc.ErrLeaderLost):
 		return
 	case err != nil && ctx.Err() != nil:
 		return

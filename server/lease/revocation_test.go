@@ -37,7 +37,8 @@ func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		l := idle(t, store)
-		for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}}, write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
+		for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}},
+			write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
 			require.NoError(t, err)
 		}
 		piece := l.revokeCommand(5)
@@ -84,7 +85,8 @@ func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
 // A key that is attached after the last piece was read would outlive the lease.
 func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	l := idle(t, newStore(t))
-	for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}}, write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
+	for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}},
+		write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
 		require.NoError(t, err)
 	}
 	piece := l.revokeCommand(5)

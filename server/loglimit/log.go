@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Log writes at most one line per second, with the number of lines that were left out before it. Its zero value is ready
-// for use, by several goroutines.
+// Log writes at most one line per second, with the number of lines that were left out before it. Its zero value is
+// ready for use, by several goroutines.
 type Log struct {
 	mu      sync.Mutex
 	last    time.Time

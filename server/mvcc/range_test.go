@@ -11,7 +11,8 @@ import (
 func records() (out []*coder.Record) {
 	for i, key := range "abcd" {
 		out = append(out, &coder.Record{
-			Key: []byte(string(key)), Value: []byte{byte('z' - i)}, ModRevision: int64(10 - i), CreateRevision: int64(i + 1), Version: int64(i / 2), Lease: 7,
+			Key: []byte(string(key)), Value: []byte{byte('z' - i)}, ModRevision: int64(10 - i), CreateRevision: int64(i + 1),
+			Version: int64(i / 2), Lease: 7,
 		})
 	}
 	return out

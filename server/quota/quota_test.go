@@ -265,7 +265,8 @@ func TestAlarmsRefuseWrites(t *testing.T) {
 	check := func(noSpace, corrupt bool) {
 		t.Helper()
 		switch err := a.CheckWrite(true); {
-		case corrupt && !errors.Is(err, ErrCorrupt), !corrupt && noSpace && !errors.Is(err, ErrNoSpace), !corrupt && !noSpace && err != nil:
+		case corrupt && !errors.Is(err, ErrCorrupt), !corrupt && noSpace && !errors.Is(err, ErrNoSpace), !corrupt &&
+			!noSpace && err != nil:
 			t.Errorf("a write that takes space: %v", err)
 		}
 		if err := a.CheckWrite(false); corrupt != errors.Is(err, ErrCorrupt) || !corrupt && err != nil {

@@ -107,7 +107,8 @@ func (s *Space) checkDisk(ctx context.Context, mayClear bool) {
 			s.log.Warn("cannot read the free space of the disk", "error", err)
 		}
 	case free < reserve:
-		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes, and half of them for compaction alone", free, reserve))
+		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes, and half of them for compaction alone",
+			free, reserve))
 	case mayClear && s.isDiskFull() && free >= reserve+reserve/4: // not again and again at the limit
 		if err := s.probe(ctx); err == nil {
 			s.setDiskFull(nil)

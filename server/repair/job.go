@@ -26,7 +26,8 @@ var (
 	ErrOvertaken = errors.New("another restore, import or return to kine took the database over: this one stopped before its end, and its data does not count")
 )
 
-var errUnfinished = map[coder.JobKind]error{coder.JobRestore: ErrRestoring, coder.JobImport: ErrImporting, coder.JobRevert: ErrReverting}
+var errUnfinished = map[coder.JobKind]error{coder.JobRestore: ErrRestoring, coder.JobImport: ErrImporting,
+	coder.JobRevert: ErrReverting}
 
 // jobAttempts is how often a commit is tried while the database does not answer.
 const jobAttempts = 8
@@ -68,7 +69,8 @@ type job struct {
 // beginJob takes the table for a job. It takes over from an unfinished job of the kinds of over, which then fails at
 // its next commit. If there is no unfinished job, first checks the table, and adds to the commit. Errors: that of
 // RefuseUnfinished for a job of another kind, those of first, the database's.
-func beginJob(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, first func(sqlstore.BatchWrite) error) (*job, error) {
+func beginJob(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind,
+	first func(sqlstore.BatchWrite) error) (*job, error) {
 	j := &job{store: store, row: coder.NewJob(kind)}
 	err := repeat(ctx, func() error {
 		found, raw, err := readJob(ctx, store)
@@ -114,10 +116,11 @@ func (j *job) commit(ctx context.Context, fill func(sqlstore.BatchWrite)) error 
 func (j *job) end(ctx context.Context, fill func(sqlstore.BatchWrite) error) error {
 	ended := j.row
 	ended.Ended = true
-	return j.swap(ctx, coder.JobKey(), coder.EncodeJob(ended), coder.EncodeJob(j.row), func(batch sqlstore.BatchWrite) error {
-		batch.Del(coder.JobStepKey())
-		return fill(batch)
-	})
+	return j.swap(ctx, coder.JobKey(), coder.EncodeJob(ended), coder.EncodeJob(j.row),
+		func(batch sqlstore.BatchWrite) error {
+			batch.Del(coder.JobStepKey())
+			return fill(batch)
+		})
 }
 
 // swap commits what fill adds, with the row of key, which only the owner of the job changes from held to next.
@@ -150,7 +153,8 @@ func (j *job) swap(ctx context.Context, key, next, held []byte, fill func(sqlsto
 func repeat(ctx context.Context, attempt func() error) error {
 	for n := 1; ; n++ {
 		err := attempt()
-		passing := errors.Is(err, sqlstore.ErrUncertain) || errors.Is(err, sqlstore.ErrUnavailable) || sqlstore.IsConflict(err)
+		passing := errors.Is(err, sqlstore.ErrUncertain) || errors.Is(err, sqlstore.ErrUnavailable) ||
+			sqlstore.IsConflict(err)
 		if !passing || n == jobAttempts || retry.Database.Wait(ctx, n) != nil {
 			return err
 		}

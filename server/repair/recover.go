@@ -185,7 +185,8 @@ func (f *Findings) log(ctx context.Context, store sqlstore.Store) error {
 		}
 	}
 	if missing > 0 {
-		f.problem("%d of the %d keys that the newest log row (revision %d) names lack its version or index row", missing, len(named), rev)
+		f.problem("%d of the %d keys that the newest log row (revision %d) names lack its version or index row", missing,
+			len(named), rev)
 	}
 	return nil
 }
@@ -207,17 +208,19 @@ func (f *Findings) rows(ctx context.Context, store sqlstore.Store) error {
 	if f.Token != nil && newer == 0 {
 		return nil
 	}
-	if f.NewestIndex, err = newestRow(ctx, store, sqlstore.Range{Start: lo, End: hi}, func(_, value []byte) (int64, error) {
-		x, err := coder.DecodeIndex(value)
-		return x.ModRevision, err
-	}); err != nil || f.Token != nil {
+	if f.NewestIndex, err = newestRow(ctx, store, sqlstore.Range{Start: lo, End: hi},
+		func(_, value []byte) (int64, error) {
+			x, err := coder.DecodeIndex(value)
+			return x.ModRevision, err
+		}); err != nil || f.Token != nil {
 		return err
 	}
 	lo, hi = coder.VersionBounds(every, every)
-	f.NewestVersion, err = newestRow(ctx, store, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}, func(key, _ []byte) (int64, error) {
-		_, rev, err := coder.DecodeVersionKey(key)
-		return rev, err
-	})
+	f.NewestVersion, err = newestRow(ctx, store, sqlstore.Range{Start: lo, End: hi, KeysOnly: true},
+		func(key, _ []byte) (int64, error) {
+			_, rev, err := coder.DecodeVersionKey(key)
+			return rev, err
+		})
 	return err
 }
 
@@ -226,7 +229,8 @@ const scansAtATime = 8
 
 // newestRow returns the greatest revision of the rows of r. It reads the partitions of the
 // table in parallel.
-func newestRow(ctx context.Context, store sqlstore.Store, r sqlstore.Range, revision func(key, value []byte) (int64, error)) (int64, error) {
+func newestRow(ctx context.Context, store sqlstore.Store, r sqlstore.Range,
+	revision func(key, value []byte) (int64, error)) (int64, error) {
 	partitions, err := store.GetPartitions(ctx, r.Start, r.End)
 	if err != nil {
 		return 0, err
@@ -293,7 +297,8 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 		r.Token.Term, r.Token.Sequence = max(r.Token.Term, f.Lost.Term), max(r.Token.Sequence, f.Lost.Sequence)
 	}
 	if r.Token.Term > math.MaxInt64-fence.RecoveredTerms || r.Token.Sequence > math.MaxInt64-fence.RecoveredSequences {
-		return Recovered{}, fmt.Errorf("term %d or sequence %d of the fence row cannot be raised", r.Token.Term, r.Token.Sequence)
+		return Recovered{}, fmt.Errorf("term %d or sequence %d of the fence row cannot be raised", r.Token.Term,
+			r.Token.Sequence)
 	}
 	r.Token.Term += fence.RecoveredTerms
 	r.Token.Sequence += fence.RecoveredSequences

@@ -166,7 +166,8 @@ func TestRecoverPlans(t *testing.T) {
 			t.Errorf("raised by %d: %+v", bump, r)
 		}
 	}
-	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Token.Revision != math.MaxInt64 || r.CompactRevision != -1 {
+	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Token.Revision != math.MaxInt64 ||
+		r.CompactRevision != -1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// A fence row lost twice does not get the same term and sequence twice.
@@ -206,7 +207,8 @@ func TestRecoverIsRefusedWhileAServerCommits(t *testing.T) {
 		if err := f.Recover(context.Background(), s, r); !errors.Is(err, ErrFenceMoved) {
 			t.Errorf("%s: %v, want ErrFenceMoved", name, err)
 		}
-		if v, err := s.Get(context.Background(), coder.CompactKey()); s.token() != moved || !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		if v, err := s.Get(context.Background(), coder.CompactKey()); s.token() != moved ||
+			!errors.Is(err, sqlstore.ErrKeyNotFound) {
 			t.Errorf("%s: something was written: %x %v", name, v, err)
 		}
 	}

@@ -25,8 +25,8 @@ type Previous struct {
 	found *Findings // nil for a table that BeginRestore takes
 }
 
-// FindPrevious looks at a table that is to be restored, and does not change it. If a restore was interrupted, it returns
-// the revision of what that one replaced. Errors: ErrNotEmpty unless replace is set, the database's.
+// FindPrevious looks at a table that is to be restored, and does not change it. If a restore was interrupted, it
+// returns the revision of what that one replaced. Errors: ErrNotEmpty unless replace is set, the database's.
 func FindPrevious(ctx context.Context, store sqlstore.Store, replace bool) (*Previous, error) {
 	switch err := RefuseUnfinished(ctx, store); {
 	case errors.Is(err, ErrRestoring):
@@ -65,8 +65,8 @@ func previousOfInterrupted(ctx context.Context, store sqlstore.Store) (*Previous
 	return &Previous{Revision: token.Revision}, nil
 }
 
-// Raise returns where a restored store continues whose newest revision is rev: above every revision that was in the table.
-// If it had none, that is rev.
+// Raise returns where a restored store continues whose newest revision is rev: above every revision that was in the
+// table. If it had none, that is rev.
 func (p *Previous) Raise(rev int64) (int64, error) {
 	if p.Revision == 0 {
 		return rev, nil
@@ -83,9 +83,9 @@ func Bump(rev, by int64) (int64, error) {
 }
 
 // Begin begins the Restore as BeginRestore does. A table that is not empty it takes in one step that fences every
-// server that still runs, and that keeps the revision in the fence row, for the case that this restore is interrupted as
-// well. Errors: ErrFenceMoved, without writing anything, if the fence row has changed since FindPrevious; ErrRestoring, if
-// a restore has begun since; those of BeginRestore.
+// server that still runs, and that keeps the revision in the fence row, for the case that this restore is interrupted
+// as well. Errors: ErrFenceMoved, without writing anything, if the fence row has changed since FindPrevious;
+// ErrRestoring, if a restore has begun since; those of BeginRestore.
 func (p *Previous) Begin(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
 	if p.found == nil {
 		return BeginRestore(ctx, store, compacted)

@@ -26,7 +26,8 @@ func TestReplacedRevisionSurvivesInterruption(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, store.token().Term, int64(5), "what led is fenced")
 	require.Greater(t, store.token().Sequence, int64(40))
-	require.NoError(t, r.Put(t.Context(), &coder.Record{Key: []byte("k"), CreateRevision: 30, ModRevision: 30, Version: 1}))
+	require.NoError(t, r.Put(t.Context(), &coder.Record{Key: []byte("k"), CreateRevision: 30, ModRevision: 30,
+		Version: 1}))
 	require.NoError(t, r.flush(t.Context()))
 
 	p, err = FindPrevious(t.Context(), store, false)

@@ -81,7 +81,8 @@ func takeEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWri
 
 // begin begins a job that fills the table. One commit writes the job row and the fence row, which first adds: a server
 // that looked for the job row earlier either conflicts on the fence row, or finds both.
-func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64, first func(sqlstore.BatchWrite) error) (*Restore, error) {
+func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over []coder.JobKind, compacted int64,
+	first func(sqlstore.BatchWrite) error) (*Restore, error) {
 	j, err := beginJob(ctx, store, kind, over, first)
 	if err != nil {
 		return nil, err
@@ -242,7 +243,8 @@ func (r *Restore) Keys() int { return len(r.keys) }
 // rev, or at that of the newest version if that is higher. It returns the revision and the
 // number of keys that exist. progress, if not nil, is called with the number of keys whose
 // index rows were written.
-func (r *Restore) Finish(ctx context.Context, rev int64, progress func(keys int)) (keys int, revision int64, err error) {
+func (r *Restore) Finish(ctx context.Context, rev int64,
+	progress func(keys int)) (keys int, revision int64, err error) {
 	if err := r.writeLog(ctx); err != nil {
 		return 0, 0, err
 	}

@@ -38,7 +38,8 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 			{Range: &mvcc.RangeRequest{KeyRange: kr}},
 		},
 	})
-	runTogether(t, l, write.NewTxnCommand(put("k001", "new")), write.NewTxnCommand(del("k002")), write.NewTxnCommand(put("k999", "created")))
+	runTogether(t, l, write.NewTxnCommand(put("k001", "new")), write.NewTxnCommand(del("k002")),
+		write.NewTxnCommand(put("k999", "created")))
 	runTogether(t, l, write.NewTxnCommand(put("k001", "newer")), write.NewTxnCommand(put("l", "outside")))
 	before := l.b.Revision()
 	require.NoError(t, s.run(l, c))
@@ -78,8 +79,10 @@ func TestPreparedRangesEqualNewestState(t *testing.T) {
 		whole, count := &mvcc.RangeRequest{KeyRange: kr}, &mvcc.RangeRequest{KeyRange: kr, CountOnly: true}
 		page := &mvcc.RangeRequest{KeyRange: kr, Limit: 5}
 		reads := []mvcc.Op{{Range: whole}, {Range: count}, {Range: page}}
-		putting := preparedTxn(t, l, &mvcc.Txn{Then: append([]mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k19"), Value: []byte("own")}}}, reads...)})
-		deleting := preparedTxn(t, l, &mvcc.Txn{Then: append([]mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: true}}}, reads...)})
+		putting := preparedTxn(t, l, &mvcc.Txn{Then: append(
+			[]mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k19"), Value: []byte("own")}}}, reads...)})
+		deleting := preparedTxn(t, l, &mvcc.Txn{Then: append(
+			[]mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: true}}}, reads...)})
 		for range rnd.IntN(10) {
 			runTogether(t, l, change())
 		}
@@ -119,14 +122,17 @@ func TestRangeDeleteBeyondLimitIsRefusedBeforeReading(t *testing.T) {
 	b := open(t, s, func(c *Config) { c.Write.TxnKeys, c.RecordCache = most, 0 })
 	attach(t, b, "k/", keys, 0)
 	s.rows.Store(0)
-	_, err := b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}}, true)
+	_, err := b.Txn(t.Context(), auth.System,
+		&mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k0")}}}}, true)
 	require.ErrorIs(t, err, mvcc.ErrTooLarge)
 	_, err = b.Txn(t.Context(), auth.System, &mvcc.Txn{
 		Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("x")}}},
-		Else: []mvcc.Op{{Txn: &mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: rangeOf("k/", "k0"), Target: mvcc.CompareVersion}}}}},
+		Else: []mvcc.Op{{Txn: &mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: rangeOf("k/", "k0"),
+			Target: mvcc.CompareVersion}}}}},
 	}, true)
 	require.ErrorIs(t, err, mvcc.ErrTooLarge)
-	require.LessOrEqual(t, s.rows.Load(), int64(2*(mvcc.PageRows+2*mvcc.PageRows)), "rows were read for requests that were refused")
+	require.LessOrEqual(t, s.rows.Load(), int64(2*(mvcc.PageRows+2*mvcc.PageRows)),
+		"rows were read for requests that were refused")
 	require.EqualValues(t, keys, mustRange(t, b, &mvcc.RangeRequest{KeyRange: all(), CountOnly: true}).Count)
 	res := mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf("k/", "k/001500")}}}})
 	require.EqualValues(t, 1500, res.Results[0].Delete.Deleted)

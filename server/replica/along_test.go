@@ -30,7 +30,8 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 		"a loss that another member has seen": func(t *testing.T, store sqlstore.Store, _, f *Replica) {
 			seen := f.seen.Token()
 			row := store.BeginBatchWrite()
-			row.Put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: seen.Sequence + 1, Term: seen.Term, Revision: seen.Revision, Member: 1}))
+			row.Put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: seen.Sequence + 1, Term: seen.Term,
+				Revision: seen.Revision, Member: 1}))
 			require.NoError(t, row.Commit(t.Context()))
 		},
 		"the fence row is gone": func(t *testing.T, store sqlstore.Store, _, _ *Replica) {

@@ -70,7 +70,8 @@ func (b *Replica) SyncAuth(ctx context.Context) (*auth.Rows, error) {
 // returns the store's revision, which does not change. change is called on the
 // sequencer with the current rows, and returns nil for no change. It may be
 // called again if its change was not committed. Errors: change's; ErrNotLeader and the like.
-func (b *Replica) ChangeAuth(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64, err error) {
+func (b *Replica) ChangeAuth(ctx context.Context, as auth.Permit,
+	change func(*auth.Rows) (*auth.Change, error)) (revision int64, err error) {
 	at := int64(0)
 	if err := b.submit(ctx, as, func(tx *write.Tx) error {
 		at = tx.Revision()
@@ -85,7 +86,8 @@ func (b *Replica) ChangeAuth(ctx context.Context, as auth.Permit, change func(*a
 // number of a commit, and makes it known to all nodes. describe is called on the
 // sequencer and returns the row of the token. IssueToken also returns the store's
 // revision. Errors: describe's; ErrNotLeader and the like.
-func (b *Replica) IssueToken(ctx context.Context, as auth.Permit, prefix string, describe func(*auth.Rows) (coder.Token, error)) (token string, revision int64, err error) {
+func (b *Replica) IssueToken(ctx context.Context, as auth.Permit, prefix string,
+	describe func(*auth.Rows) (coder.Token, error)) (token string, revision int64, err error) {
 	l, err := b.lead()
 	if err != nil {
 		return "", 0, err

@@ -76,7 +76,8 @@ func TestRefusedOrEmptyAuthChangeCommitsNothing(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	before := b.Status().Sequence
 	refused := errors.New("refused")
-	if _, err := b.ChangeAuth(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) { return nil, refused }); !errors.Is(err, refused) {
+	if _, err := b.ChangeAuth(t.Context(), auth.System,
+		func(*auth.Rows) (*auth.Change, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
 	mustChange(t, b, func(*auth.Rows) (*auth.Change, error) { return nil, nil })
@@ -148,7 +149,8 @@ func TestPermitIsCheckedAtReadRevision(t *testing.T) {
 			return err
 		},
 		"stream": func() error {
-			return b.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1, func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
+			return b.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1,
+				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
 		},
 		"txn": func() error {
 			_, err := b.Txn(t.Context(), permit, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: kr}}}}, true)
@@ -181,7 +183,10 @@ func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 		t.Fatal("nobody has told it")
 	}
 	seen := ""
-	permit := auth.NewPermit(func(_ context.Context, at auth.View) error { seen = describeAuth(at.AuthRows()); return nil })
+	permit := auth.NewPermit(func(_ context.Context, at auth.View) error {
+		seen = describeAuth(at.AuthRows())
+		return nil
+	})
 	if _, err := f.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +226,8 @@ func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
 	}
 	defer closeReplica(t, b)
 	if b.Revision() != lead.Revision() || b.AuthRows().Version != lead.AuthRows().Version {
-		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.AuthRows().Version, lead.Revision(), lead.AuthRows().Version)
+		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.AuthRows().Version,
+			lead.Revision(), lead.AuthRows().Version)
 	}
 }
 
@@ -272,7 +278,8 @@ func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", got, found, err)
 	}
 	refused := errors.New("refused")
-	if _, _, err := b.IssueToken(t.Context(), auth.System, "abc", func(*auth.Rows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
+	if _, _, err := b.IssueToken(t.Context(), auth.System, "abc",
+		func(*auth.Rows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
 	closeReplica(t, b)

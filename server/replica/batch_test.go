@@ -49,7 +49,8 @@ func runTogether(t *testing.T, l *leader, commands ...write.Command) []error {
 func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {
 	l := idle(t)
 	runTogether(t, l, write.NewTxnCommand(put("k", "0"))) // revision 2
-	steps := []*mvcc.Txn{put("k", "3"), put("k", "4"), del("k"), put("k", "6"), put("other", "7"), del("other"), put("k", "9")}
+	steps := []*mvcc.Txn{put("k", "3"), put("k", "4"), del("k"), put("k", "6"), put("other", "7"), del("other"),
+		put("k", "9")}
 	var commands []write.Command
 	for _, s := range steps {
 		commands = append(commands, write.NewTxnCommand(s))
@@ -101,7 +102,8 @@ func TestPagedListCountsAllKeys(t *testing.T) {
 	runTogether(t, leading, write.NewTxnCommand(del("k7")), write.NewTxnCommand(put("k99", "v")))
 	key := []byte("k")
 	for left := int64(10); left > 0; left -= 3 {
-		res, err := leading.b.reader.At(leading.b.Revision()).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3})
+		res, err := leading.b.reader.At(leading.b.Revision()).RangeAt(t.Context(),
+			&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +130,8 @@ func TestHashKVEqualsEtcd(t *testing.T) {
 			return proto.Marshal(&mvccpb.KeyValue{Key: r.Key})
 		}
 		return proto.Marshal(&mvccpb.KeyValue{
-			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version, Lease: r.Lease,
+			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
+			Lease: r.Lease,
 		})
 	}
 	sums := map[int64]uint32{4: 1363947557, 5: 4181467771}
@@ -146,12 +149,14 @@ func TestHashKVEqualsEtcd(t *testing.T) {
 	}
 	compacted := map[int64]uint32{6: 3554762776, 7: 2529338593}
 	for rev, want := range compacted {
-		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want || h.CompactRevision != 6 {
+		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want ||
+			h.CompactRevision != 6 {
 			t.Errorf("compacted, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
 	// At revision 8 no key exists.
-	runTogether(t, leading, write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}))
+	runTogether(t, leading, write.NewTxnCommand(
+		&mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}))
 	runTogether(t, leading, write.NewTxnCommand(put("d", "x")))
 	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
 	for rev, want := range emptied {

@@ -90,7 +90,8 @@ func BenchmarkGet(b *testing.B) {
 		})
 		if bench.name == "single" {
 			run("/Range", func(r *rand.Rand) error {
-				_, err := n.Range(context.Background(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: benchKey(r.IntN(benchKeys))}}, true)
+				_, err := n.Range(context.Background(), auth.System,
+					&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: benchKey(r.IntN(benchKeys))}}, true)
 				return err
 			})
 			b.Run("single/parallel", func(b *testing.B) {
@@ -136,7 +137,8 @@ func BenchmarkCount(b *testing.B) {
 			}
 			r := rand.New(rand.NewPCG(1, 1))
 			for b.Loop() {
-				mustRange(b, n, &mvcc.RangeRequest{KeyRange: benchRange(r.IntN(benchKeys)), Revision: n.Revision() - 900, CountOnly: true})
+				mustRange(b, n, &mvcc.RangeRequest{KeyRange: benchRange(r.IntN(benchKeys)), Revision: n.Revision() - 900,
+					CountOnly: true})
 			}
 		})
 	}

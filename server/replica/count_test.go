@@ -137,7 +137,8 @@ func TestCountFillsGapsBetweenPieces(t *testing.T) {
 			t.Fatalf("counted %d keys", res.Count)
 		}
 	}
-	for i, want := range []int64{countedKeys, 50} { // the second time the last one's end is left, of fewer keys than a piece
+	// the second time the last one's end is left, of fewer keys than a piece
+	for i, want := range []int64{countedKeys, 50} {
 		mustTxn(t, b, put("k000", "else the count would be remembered"))
 		s.take()
 		if res := mustRange(t, b, pageFrom(0)); res.Count != countedKeys {
@@ -222,7 +223,8 @@ func TestEmptyPiecesAreMerged(t *testing.T) {
 			continue
 		}
 		mustTxn(t, b, del(fmt.Sprintf("k%04d", i-window)))
-		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Limit: 1}); res.Count != window {
+		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")},
+			Limit: 1}); res.Count != window {
 			t.Fatalf("counted %d keys", res.Count)
 		}
 	}

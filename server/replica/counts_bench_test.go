@@ -29,7 +29,8 @@ func fillMany(b *testing.B, store sqlstore.Store, keys int) {
 	}
 	for i := range keys {
 		rev := int64(i + 2)
-		if err := r.Put(b.Context(), &coder.Record{Key: manyKey(i), Value: make([]byte, 100), CreateRevision: rev, ModRevision: rev, Version: 1}); err != nil {
+		if err := r.Put(b.Context(), &coder.Record{Key: manyKey(i), Value: make([]byte, 100), CreateRevision: rev,
+			ModRevision: rev, Version: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -100,7 +101,8 @@ func BenchmarkFirstPage(b *testing.B) {
 			for w := range 64 {
 				writers.Go(func() {
 					for i := w; i < countsRevisions; i += 64 {
-						if _, err := n.Txn(b.Context(), auth.System, put(string(manyKey(i*(keys/countsRevisions)))+"x", ""), true); err != nil {
+						if _, err := n.Txn(b.Context(), auth.System, put(string(manyKey(i*(keys/countsRevisions)))+"x", ""),
+							true); err != nil {
 							b.Error(err)
 						}
 					}

@@ -117,7 +117,8 @@ func (s *storedCounts) count(from, to string, rev int64) {
 		}
 	}
 	if got := mustRange(s.t, s.b, countOf(from, to, rev)).Count; got != want {
-		s.t.Fatalf("[%s, %s) has %d keys at revision %d of %d (compacted %d), counted %d", from, to, want, rev, s.rev(), s.compacted, got)
+		s.t.Fatalf("[%s, %s) has %d keys at revision %d of %d (compacted %d), counted %d", from, to, want, rev, s.rev(),
+			s.compacted, got)
 	}
 }
 
@@ -181,7 +182,8 @@ func TestStoredCountsMatchTable(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			s := &storedCounts{t: t, r: rand.New(rand.NewPCG(seed, 1)), store: &countLog{Store: newStore(t)}, states: make([][]string, 2), compacted: -1}
+			s := &storedCounts{t: t, r: rand.New(rand.NewPCG(seed, 1)), store: &countLog{Store: newStore(t)},
+				states: make([][]string, 2), compacted: -1}
 			s.open()
 			for range 400 {
 				s.step()
@@ -221,7 +223,8 @@ func TestFirstCountReadsNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, b := range p.nodes {
-		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Limit: 1}); res.Count != 101 {
+		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")},
+			Limit: 1}); res.Count != 101 {
 			t.Errorf("node %d counted %d keys", i, res.Count)
 		}
 	}

@@ -116,7 +116,8 @@ func TestUnknownOutcomesAreSettled(t *testing.T) {
 			b := open(t, u, nil)
 			stream := b.Hub().NewStream()
 			defer stream.Close()
-			stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
+			stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2,
+				PrevKV: true})
 			u.mu.Lock()
 			u.rate = 5
 			u.mu.Unlock()
@@ -214,8 +215,10 @@ func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 				t.Fatalf("event of revision %d, want %d", e.Record.ModRevision, next)
 			}
 			k := string(e.Record.Key)
-			if prev := resp.Prev[i]; prev != nil && last[k] != nil && (prev.ModRevision != last[k].ModRevision || string(prev.Value) != string(last[k].Value)) {
-				t.Fatalf("previous version of %s at %d is %s@%d, want %s@%d", k, next, prev.Value, prev.ModRevision, last[k].Value, last[k].ModRevision)
+			if prev := resp.Prev[i]; prev != nil && last[k] != nil &&
+				(prev.ModRevision != last[k].ModRevision || string(prev.Value) != string(last[k].Value)) {
+				t.Fatalf("previous version of %s at %d is %s@%d, want %s@%d", k, next, prev.Value, prev.ModRevision, last[k].Value,
+					last[k].ModRevision)
 			} else if (prev == nil) != (last[k] == nil) {
 				t.Fatalf("previous version of %s at %d: got %v, want %v", k, next, prev, last[k])
 			}
@@ -247,10 +250,12 @@ func TestDeposedLeaderCannotCommit(t *testing.T) {
 	if old.Status().Term >= young.Status().Term {
 		t.Fatalf("terms %d and %d", old.Status().Term, young.Status().Term)
 	}
-	if _, err := old.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDeposed) {
+	if _, err := old.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotServing) ||
+		!errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("write on the deposed leader: %v", err)
 	}
-	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); !errors.Is(err, mvcc.ErrNotServing) {
+	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); !errors.Is(err,
+		mvcc.ErrNotServing) {
 		t.Fatalf("read on the deposed leader: %v", err)
 	}
 	if res := mustTxn(t, young, put("k", "3")); res.Revision != 3 {

@@ -174,7 +174,8 @@ func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
 	}
 }
 
-// A node that has led knows the newest commit until its leadership ends, and has as long as a follower to hear of the next.
+// A node that has led knows the newest commit until its leadership ends, and has as long as a follower to hear of the
+// next.
 func TestNodeThatHasLedIsFed(t *testing.T) {
 	for _, deposed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 func TestIdentityIsSharedWithMembers(t *testing.T) {
 	store := newStore(t)
 	join := func(name string) uint64 {
-		r, err := member.Join(t.Context(), member.Config{Store: store, Name: name, PeerURLs: []string{"http://" + name + ":2380"}})
+		r, err := member.Join(t.Context(), member.Config{Store: store, Name: name,
+			PeerURLs: []string{"http://" + name + ":2380"}})
 		if err != nil {
 			t.Fatal(err)
 		}

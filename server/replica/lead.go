@@ -65,8 +65,9 @@ func (b *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	patience.answered()
 	taken := time.Now()
 	l.lessor = lease.New(lease.Config{
-		Store: b.store, Leader: l, View: b, MinTTL: b.cfg.MinLeaseTTL, Policies: b.cfg.TTLPolicies, RequestTimeout: b.cfg.RequestTimeout,
-		Clock: b.cfg.LeaseClock, Metrics: b.metrics.leases, Log: b.log,
+		Store: b.store, Leader: l, View: b, MinTTL: b.cfg.MinLeaseTTL, Policies: b.cfg.TTLPolicies,
+		RequestTimeout: b.cfg.RequestTimeout,
+		Clock:          b.cfg.LeaseClock, Metrics: b.metrics.leases, Log: b.log,
 	})
 	if l.pipeline, err = write.New(write.Config{
 		Limits: b.cfg.Write,
@@ -88,9 +89,9 @@ func (b *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	return l, nil
 }
 
-// load reads what a leader needs in addition to what a follower knows, and catches up with the fence row, which was taken at
-// that time. Two reads are under way at a time, because the database may be far away: one on each of the connections that the
-// store keeps.
+// load reads what a leader needs in addition to what a follower knows, and catches up with the fence row, which was
+// taken at that time. Two reads are under way at a time, because the database may be far away: one on each of the
+// connections that the store keeps.
 func (l *leader) load(ctx context.Context, store sqlstore.Store, patience *patience, taken time.Time) error {
 	b, held := l.b, l.holder.Value()
 	b.alarms.Distrust()
@@ -141,7 +142,8 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	l.b.cfg.Trace.Record(steptrace.Step{Kind: steptrace.Lead, Token: l.holder.Value()})
 	l.b.space.Withdraw()
 	l.b.leading.Store(l)
-	l.b.log.Info("leading", "term", term, "revision", l.b.Revision(), "compact_revision", l.b.CompactRevision(), "leases", l.lessor.Len())
+	l.b.log.Info("leading", "term", term, "revision", l.b.Revision(), "compact_revision", l.b.CompactRevision(), "leases",
+		l.lessor.Len())
 	if leading != nil {
 		leading(term)
 	}
@@ -150,7 +152,8 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	defer l.die()
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
-		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.remover.Run, l.autoCompact, l.watchQuota, l.sweepTokens, l.counts.run,
+		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.remover.Run, l.autoCompact, l.watchQuota, l.sweepTokens,
+		l.counts.run,
 	} {
 		workers.Go(func() { work(working) })
 	}

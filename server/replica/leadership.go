@@ -27,8 +27,8 @@ type Update struct {
 	KeepsLock       bool           // the leader just saw in the database that it has the lock
 }
 
-// Along returns the keys of rows that the node has to look at, for a statement that is sent now in any case, and what to
-// call with their values. Neither blocks. If the node does not lead, and Check would find what the last one found,
+// Along returns the keys of rows that the node has to look at, for a statement that is sent now in any case, and what
+// to call with their values. Neither blocks. If the node does not lead, and Check would find what the last one found,
 // unchanged is called.
 func (b *Replica) Along(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
 	if l := b.leading.Load(); l != nil {

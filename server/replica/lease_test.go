@@ -78,7 +78,8 @@ func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
 	if _, err := b.Txn(t.Context(), auth.System, putLeased("x", id), true); !errors.Is(err, mvcc.ErrLeaseNotFound) {
 		t.Fatalf("putting with a revoked lease: %v", err)
 	}
-	if rev, err := b.LeaseRevoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 || b.Revision() != before+1 {
+	if rev, err := b.LeaseRevoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 ||
+		b.Revision() != before+1 {
 		t.Fatalf("revoking an empty lease: revision %d, %v, the store is at %d", rev, err, b.Revision())
 	}
 	if st, err := b.LeaseTimeToLive(t.Context(), auth.System, id, true); err != nil || st.TTL != -1 {
@@ -204,7 +205,8 @@ func TestWatchersSeeExpiryUnderTTLPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, newStore(t), func(c *Config) {
 			c.MinLeaseTTL = 1
-			c.TTLPolicies = []lease.Policy{{Prefix: []byte("/events/"), TTL: time.Second}, {Prefix: []byte("/events/keep/"), TTL: time.Hour}}
+			c.TTLPolicies = []lease.Policy{{Prefix: []byte("/events/"), TTL: time.Second},
+				{Prefix: []byte("/events/keep/"), TTL: time.Hour}}
 		})
 		stream := b.Hub().NewStream()
 		defer stream.Close()

@@ -115,14 +115,16 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 		t.Fatalf("%v, want ErrNotServing", err)
 	}
 	l := awaitLostRow(t, store)
-	if l.Revision != acknowledged.Revision || l.Term != acknowledged.Term || l.Sequence <= acknowledged.Sequence || l.Member != b.MemberID() {
+	if l.Revision != acknowledged.Revision || l.Term != acknowledged.Term || l.Sequence <= acknowledged.Sequence ||
+		l.Member != b.MemberID() {
 		t.Errorf("%+v, acknowledged was %+v", l, acknowledged)
 	}
 	closeReplica(t, b)
 
 	refuses := func(how string, err error) {
 		t.Helper()
-		if !errors.Is(err, mvcc.ErrNotServing) || !strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
+		if !errors.Is(err, mvcc.ErrNotServing) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("revision %d was acknowledged", acknowledged.Revision)) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
@@ -144,7 +146,8 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Problems) != 1 || !strings.Contains(f.Problems[0], fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
+	if len(f.Problems) != 1 || !strings.Contains(f.Problems[0],
+		fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
 		t.Errorf("problems: %q", f.Problems)
 	}
 	// However little it is raised: it is raised from what was acknowledged.
@@ -155,7 +158,8 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Token.Revision != acknowledged.Revision+1 || r.Token.Term <= acknowledged.Term || r.Token.Sequence <= acknowledged.Sequence {
+	if r.Token.Revision != acknowledged.Revision+1 || r.Token.Term <= acknowledged.Term ||
+		r.Token.Sequence <= acknowledged.Sequence {
 		t.Errorf("recovered to %+v", r.Token)
 	}
 	if l, ok := lostRow(t, store); ok {
@@ -225,7 +229,8 @@ func TestRecordedDataLossPreventsLeading(t *testing.T) {
 	}
 	defer closeReplica(t, b)
 	before, now := fenceRow(t, store)
-	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term, Revision: now.Revision + 3, Member: 7}))
+	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term,
+		Revision: now.Revision + 3, Member: 7}))
 	err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
 	if !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("%v, want ErrNotServing", err)

@@ -81,9 +81,10 @@ func put(key, value string) *mvcc.Txn {
 // failure branch says what is there.
 func create(key, value string) *mvcc.Txn {
 	return &mvcc.Txn{
-		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod, Result: mvcc.CompareEqual}},
-		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
-		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod,
+			Result: mvcc.CompareEqual}},
+		Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
+		Else: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
 	}
 }
 

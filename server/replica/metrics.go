@@ -28,7 +28,8 @@ func newMetrics() *metrics {
 	m := &metrics{own: prometheus.NewRegistry(), withdraw: func() {}}
 	m.rangeHits = m.counter("sqlbrain_range_cache_hits_total", "Ranges answered from memory.")
 	m.rangeMisses = m.counter("sqlbrain_range_cache_misses_total", "Ranges that read the table, in whole or in part.")
-	m.slowConfirms = m.counter("etcd_server_slow_read_indexes_total", "Linearizable reads that took more than half a second to find out what is newest, or did not.")
+	m.slowConfirms = m.counter("etcd_server_slow_read_indexes_total",
+		"Linearizable reads that took more than half a second to find out what is newest, or did not.")
 	m.fence = fence.NewMetrics(m.own)
 	m.leases = lease.NewMetrics(m.own)
 	m.write = write.NewMetrics(m.own)
@@ -46,7 +47,8 @@ func (m *metrics) observe(b *Replica) {
 		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(b, func(l *leader) int { return l.pipeline.Waiting() }) }},
 		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.pipeline.Cached() }) }},
 	} {
-		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get()) })
+		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
+			func() float64 { return float64(g.get()) })
 	}
 	promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sqlbrain_no_space", Help: "1 while this node knows a NOSPACE alarm: the quota or the disk is full.",
@@ -57,7 +59,8 @@ func (m *metrics) observe(b *Replica) {
 		return 0
 	})
 	for fate, record := range map[fence.LossFate]string{
-		fence.LossPending: "pending", fence.LossWritten: "written", fence.LossUnproven: "unproven", fence.LossRefuted: "refuted",
+		fence.LossPending: "pending", fence.LossWritten: "written", fence.LossUnproven: "unproven",
+		fence.LossRefuted: "refuted",
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sqlbrain_data_lost", ConstLabels: prometheus.Labels{"record": record},

@@ -172,8 +172,10 @@ func (s *scratch) rangeOp(q *mvcc.RangeRequest) *mvcc.RangeResult {
 		recs = recs[:min(int64(len(recs)), q.Limit+1)] // in key order still
 	}
 	recs = slices.DeleteFunc(recs, func(r *coder.Record) bool {
-		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 && r.ModRevision > q.MaxModRevision ||
-			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 && r.CreateRevision > q.MaxCreateRevision
+		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 &&
+			r.ModRevision > q.MaxModRevision ||
+			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 &&
+			r.CreateRevision > q.MaxCreateRevision
 	})
 	if q.SortOrder != mvcc.SortNone || q.SortBy != mvcc.SortByKey {
 		slices.SortFunc(recs, func(a, b *coder.Record) int {
@@ -274,7 +276,8 @@ func (g *generator) revision() int64 {
 }
 
 func (g *generator) rangeRequest() *mvcc.RangeRequest {
-	q := &mvcc.RangeRequest{KeyRange: g.keyRange(), Revision: g.revision(), Limit: int64(g.IntN(4)), KeysOnly: g.IntN(4) == 0, CountOnly: g.IntN(6) == 0}
+	q := &mvcc.RangeRequest{KeyRange: g.keyRange(), Revision: g.revision(), Limit: int64(g.IntN(4)),
+		KeysOnly: g.IntN(4) == 0, CountOnly: g.IntN(6) == 0}
 	if g.IntN(2) == 0 {
 		q.SortBy, q.SortOrder = mvcc.SortTarget(g.IntN(5)), mvcc.SortOrder(g.IntN(3))
 	}
@@ -289,7 +292,8 @@ func (g *generator) rangeRequest() *mvcc.RangeRequest {
 func (g *generator) txn(depth int) *mvcc.Txn {
 	t := &mvcc.Txn{}
 	for range g.IntN(3) {
-		c := mvcc.Compare{KeyRange: g.keyRange(), Target: mvcc.CompareTarget(g.IntN(5)), Result: mvcc.CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
+		c := mvcc.Compare{KeyRange: g.keyRange(), Target: mvcc.CompareTarget(g.IntN(5)),
+			Result: mvcc.CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
 		if g.IntN(2) == 0 {
 			c.Int = g.Int64N(g.m.rev + 1)
 		}
@@ -311,7 +315,8 @@ func (g *generator) ops(depth int) []mvcc.Op {
 			})
 			if !meets && !used[string(k)] {
 				used[string(k)] = true
-				ops = append(ops, mvcc.Op{Put: &mvcc.PutRequest{Key: k, Value: []byte{byte('0' + g.IntN(3))}, PrevKV: g.IntN(2) == 0}})
+				ops = append(ops, mvcc.Op{Put: &mvcc.PutRequest{Key: k, Value: []byte{byte('0' + g.IntN(3))},
+					PrevKV: g.IntN(2) == 0}})
 			}
 		case n < 5:
 			ops = append(ops, mvcc.Op{Range: g.rangeRequest()})
@@ -324,7 +329,8 @@ func (g *generator) ops(depth int) []mvcc.Op {
 				ops = append(ops, mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: g.IntN(2) == 0}})
 			}
 		case depth > 0:
-			ops = append(ops, mvcc.Op{Txn: &mvcc.Txn{Compares: g.txn(0).Compares, Then: []mvcc.Op{{Range: g.rangeRequest()}}, Else: []mvcc.Op{{Range: g.rangeRequest()}}}})
+			ops = append(ops, mvcc.Op{Txn: &mvcc.Txn{Compares: g.txn(0).Compares, Then: []mvcc.Op{{Range: g.rangeRequest()}},
+				Else: []mvcc.Op{{Range: g.rangeRequest()}}}})
 		}
 	}
 	return ops
@@ -377,7 +383,8 @@ func TestRandomBatchesMatchTheModel(t *testing.T) {
 					s.commit()
 					got := commands[i].(*write.TxnCommand).Result()
 					if describe(got) != describe(want) || got.Revision != m.rev {
-						t.Fatalf("step %d, transaction %d %+v at revision %d:\n got %s @%d\nwant %s @%d", step, i, txns[i], m.rev, describe(got), got.Revision, describe(want), m.rev)
+						t.Fatalf("step %d, transaction %d %+v at revision %d:\n got %s @%d\nwant %s @%d", step, i, txns[i], m.rev,
+							describe(got), got.Revision, describe(want), m.rev)
 					}
 				}
 			}
@@ -408,7 +415,8 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			s.commit()
 			got := mustTxn(t, b, txn)
 			if describe(got) != describe(want) || got.Revision != m.rev {
-				t.Fatalf("step %d, transaction %+v at revision %d:\n got %s @%d\nwant %s @%d", step, txn, m.rev, describe(got), got.Revision, describe(want), m.rev)
+				t.Fatalf("step %d, transaction %+v at revision %d:\n got %s @%d\nwant %s @%d", step, txn, m.rev, describe(got),
+					got.Revision, describe(want), m.rev)
 			}
 		case n < 17:
 			q := g.rangeRequest()

@@ -103,7 +103,9 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, e
 	b.noteFed()
 	b.users = auth.NewUsers(store)
 	b.authLoads = coalesce.New(cfg.RequestTimeout, b.users.Load)
-	b.verifies = coalesce.New(cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.verify(ctx, b.history) })
+	b.verifies = coalesce.New(cfg.RequestTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, b.verify(ctx, b.history)
+	})
 	if cfg.Leadership != nil {
 		b.positions = coalesce.New(cfg.RequestTimeout, cfg.Leadership.Position)
 	}
@@ -130,7 +132,8 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, e
 	}
 	cfg.Trace.Record(steptrace.Step{Kind: steptrace.Open, Began: began, Revision: rev})
 	b.tso, b.published = tso.New(rev), tso.New(rev)
-	b.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, PieceKeys: cfg.CountPieceKeys, Deltas: cfg.CountChanges})
+	b.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, PieceKeys: cfg.CountPieceKeys,
+		Deltas: cfg.CountChanges})
 	if err != nil {
 		return nil, err
 	}

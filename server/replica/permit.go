@@ -31,5 +31,6 @@ func (b *Replica) AnyLeasesKeys(ctx context.Context, see func(id int64, key []by
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
 	lo, hi := coder.AllAttachmentBounds()
-	return mvcc.PublicError(ctx, write.EachAttachment(ctx, b.store, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}, see))
+	return mvcc.PublicError(ctx, write.EachAttachment(ctx, b.store,
+		sqlstore.Range{Start: lo, End: hi, KeysOnly: true}, see))
 }

@@ -24,12 +24,14 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	calls := map[string]func() error{
 		"Range": func() error { _, err := b.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key}, true); return err },
 		"RangeStream": func() error {
-			return b.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1, func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
+			return b.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1,
+				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
 		},
 		"Frontier": func() error { _, err := b.Frontier(ctx, none, false); return err },
 		"Txn": func() error {
 			_, err := b.Txn(ctx, none, put("k", "w"), true)
-			if _, rerr := b.Txn(ctx, none, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: key}}}}, false); !errors.Is(rerr, auth.ErrNoPermit) {
+			if _, rerr := b.Txn(ctx, none, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: key}}}},
+				false); !errors.Is(rerr, auth.ErrNoPermit) {
 				t.Errorf("a transaction that reads: %v", rerr)
 			}
 			return err
@@ -67,7 +69,8 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 		"OpenSnapshot": func() error { _, err := b.OpenSnapshot(ctx, none); return err },
 		"ChangeAuth":   func() error { _, err := b.ChangeAuth(ctx, none, setUser("me", "x")); return err },
 		"IssueToken": func() error {
-			_, _, err := b.IssueToken(ctx, none, "abc", func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "me"}, nil })
+			_, _, err := b.IssueToken(ctx, none, "abc",
+				func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "me"}, nil })
 			return err
 		},
 	}

@@ -73,7 +73,8 @@ func (l *leader) watchQuota(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.b.space.Full():
-			if _, err := l.b.RaiseAlarm(ctx, auth.System, quota.Alarm{MemberID: l.b.MemberID(), Type: quota.AlarmNoSpace}); err != nil && ctx.Err() == nil {
+			if _, err := l.b.RaiseAlarm(ctx, auth.System,
+				quota.Alarm{MemberID: l.b.MemberID(), Type: quota.AlarmNoSpace}); err != nil && ctx.Err() == nil {
 				l.b.log.Warn("raising the NOSPACE alarm failed", "error", err)
 			}
 		}

@@ -51,7 +51,8 @@ type besides struct {
 
 // fromTable answers q at revision rev without any cache. ok is false if compaction
 // took what it takes.
-func (s *besides) fromTable(ctx context.Context, q *mvcc.RangeRequest, rev int64) (res *mvcc.RangeResult, ok bool, err error) {
+func (s *besides) fromTable(ctx context.Context, q *mvcc.RangeRequest,
+	rev int64) (res *mvcc.RangeResult, ok bool, err error) {
 	off, err := keyspace.New(keyspace.Config{Revision: rev})
 	if err != nil {
 		return nil, false, err
@@ -79,7 +80,8 @@ func (n tableAt) Mark(ctx context.Context) (int64, error)                    { r
 func (n tableAt) Await(context.Context, int64) error                         { return nil }
 
 // compare asks a node for q and the table for the same.
-func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest, linearizable, stream bool) (*mvcc.RangeResult, error) {
+func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest, linearizable,
+	stream bool) (*mvcc.RangeResult, error) {
 	known := b.CompactRevision()
 	ask := b.Range
 	if stream {
@@ -116,7 +118,8 @@ func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest,
 	}
 	want.Revision = got.Revision
 	if g, w := describe(got), describe(want); g != w {
-		return nil, fmt.Errorf("%+v at revision %d (linearizable %t, stream %t):\n got %s\nwant %s", q, rev, linearizable, stream, g, w)
+		return nil, fmt.Errorf("%+v at revision %d (linearizable %t, stream %t):\n got %s\nwant %s", q, rev, linearizable,
+			stream, g, w)
 	}
 	s.compared.Add(1)
 	return got, nil
@@ -220,7 +223,8 @@ func (g questions) txn() *mvcc.Txn {
 	}
 	if g.IntN(20) == 0 {
 		n := g.IntN(3)
-		t.Then = []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "b/%d/1", n), End: fmt.Appendf(nil, "b/%d/2", n)}}}}
+		t.Then = []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "b/%d/1", n),
+			End: fmt.Appendf(nil, "b/%d/2", n)}}}}
 	}
 	return t
 }
@@ -234,7 +238,8 @@ func (s *besides) read(ctx context.Context, b *Replica, g questions) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		if g.IntN(3) > 0 || q.Limit == 0 || len(q.End) == 0 || q.SortBy != mvcc.SortByKey || q.SortOrder == mvcc.SortDescend || q.Filtered() {
+		if g.IntN(3) > 0 || q.Limit == 0 || len(q.End) == 0 || q.SortBy != mvcc.SortByKey ||
+			q.SortOrder == mvcc.SortDescend || q.Filtered() {
 			continue
 		}
 		for res != nil && res.More && len(res.Records) > 0 && ctx.Err() == nil {
@@ -263,7 +268,8 @@ func (s *besides) write(ctx context.Context, g questions, n int) error {
 		} else {
 			_, err = b.Txn(ctx, auth.System, g.txn(), true)
 		}
-		if err != nil && !errors.Is(err, mvcc.ErrCompacted) && !errors.Is(err, mvcc.ErrNotLeader) && !errors.Is(err, mvcc.ErrLeaderLost) {
+		if err != nil && !errors.Is(err, mvcc.ErrCompacted) && !errors.Is(err, mvcc.ErrNotLeader) &&
+			!errors.Is(err, mvcc.ErrLeaderLost) {
 			return err
 		}
 	}
@@ -348,7 +354,8 @@ func runBesides(t *testing.T, seed uint64, phases, writes int) {
 		hits += testutil.ToFloat64(b.metrics.rangeHits)
 		misses += testutil.ToFloat64(b.metrics.rangeMisses)
 	}
-	t.Logf("seed %d, %d bytes: %d answers compared, %d compacted, %.0f from memory, %.0f not", seed, budget, s.compared.Load(), s.compacted.Load(), hits, misses)
+	t.Logf("seed %d, %d bytes: %d answers compared, %d compacted, %.0f from memory, %.0f not", seed, budget,
+		s.compared.Load(), s.compacted.Load(), hits, misses)
 	if s.compared.Load() == 0 || hits == 0 || misses == 0 {
 		t.Error("this tests nothing")
 	}
@@ -424,9 +431,11 @@ func BenchmarkList(b *testing.B) {
 			n := open(b, newStore(b), func(c *Config) { c.RecordCache = budget })
 			value := make([]byte, 1024)
 			for i := range 5000 {
-				mustTxn(b, n, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: fmt.Appendf(nil, "/registry/pods/%05d", i), Value: value}}}})
+				mustTxn(b, n, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: fmt.Appendf(nil, "/registry/pods/%05d", i),
+					Value: value}}}})
 			}
-			q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("/registry/pods/02"), End: []byte("/registry/pods0")}, Limit: 500}
+			q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("/registry/pods/02"), End: []byte("/registry/pods0")},
+				Limit: 500}
 			mustRange(b, n, q)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -20,7 +20,8 @@ func TestSortedStreamEqualsRange(t *testing.T) {
 		}
 	}
 	mustTxn(t, b, del("k07"))
-	for _, target := range []mvcc.SortTarget{mvcc.SortByKey, mvcc.SortByVersion, mvcc.SortByCreate, mvcc.SortByMod, mvcc.SortByValue} {
+	for _, target := range []mvcc.SortTarget{mvcc.SortByKey, mvcc.SortByVersion, mvcc.SortByCreate, mvcc.SortByMod,
+		mvcc.SortByValue} {
 		for _, q := range []mvcc.RangeRequest{
 			{KeyRange: all()}, {KeyRange: all(), Limit: 7}, {KeyRange: all(), Limit: 59}, {KeyRange: all(), Limit: 58}, {KeyRange: all(), KeysOnly: true},
 			{KeyRange: all(), CountOnly: true}, {KeyRange: mvcc.KeyRange{Key: []byte("k3")}}, {KeyRange: mvcc.KeyRange{Key: []byte("k3"), End: []byte("k4")}},
@@ -42,8 +43,10 @@ func TestSortedStreamEqualsRange(t *testing.T) {
 			if err != nil || last == nil {
 				t.Fatalf("%+v: %v", q, err)
 			}
-			if last.Count != want.Count || last.More != want.More || last.Revision != want.Revision || len(got) != len(want.Records) {
-				t.Errorf("%+v: %d records, count %d, more %v; Range gives %d, %d, %v", q, len(got), last.Count, last.More, len(want.Records), want.Count, want.More)
+			if last.Count != want.Count || last.More != want.More || last.Revision != want.Revision ||
+				len(got) != len(want.Records) {
+				t.Errorf("%+v: %d records, count %d, more %v; Range gives %d, %d, %v", q, len(got), last.Count, last.More,
+					len(want.Records), want.Count, want.More)
 				continue
 			}
 			for i, rec := range want.Records {
@@ -71,7 +74,8 @@ func TestSortedStreamIsBounded(t *testing.T) {
 		})
 		return sent, err
 	}
-	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod}); !errors.Is(err, mvcc.ErrSortTooLarge) || n != 0 {
+	if n, err := stream(&mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod}); !errors.Is(err,
+		mvcc.ErrSortTooLarge) || n != 0 {
 		t.Errorf("by modification: %d records, %v", n, err)
 	}
 	// The bound is one for all streams together, while they are sent.

@@ -13,7 +13,8 @@ import (
 
 // Range answers r. A linearizable one sees every write acknowledged before the
 // call. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision, ErrNotServing, the database's.
-func (b *Replica) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+func (b *Replica) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest,
+	linearizable bool) (*mvcc.RangeResult, error) {
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
 	res, err := b.reader.Range(ctx, as, r, linearizable)
@@ -22,7 +23,8 @@ func (b *Replica) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeReques
 
 // RangeStream answers q in chunks, see read.Reading.RangeStream. The request timeout bounds
 // the confirmation of the newest revision, and not the answer.
-func (b *Replica) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool, chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
+func (b *Replica) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool,
+	chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
 	now, err := b.reader.Now(ctx, as, linearizable)
 	if err != nil {
 		return err
@@ -48,7 +50,8 @@ func (b *Replica) KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHis
 
 // Watched lists at most so many of the ranges that are watched on this node, see watch.Hub.Watched. Errors: those of
 // the permit.
-func (b *Replica) Watched(ctx context.Context, as auth.Permit, most int) (ranges []watch.Watched, count int, err error) {
+func (b *Replica) Watched(ctx context.Context, as auth.Permit,
+	most int) (ranges []watch.Watched, count int, err error) {
 	if err := as.Check(ctx, b); err != nil {
 		return nil, 0, err
 	}
@@ -65,7 +68,8 @@ func (b *Replica) OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Sna
 }
 
 // HashKV returns etcd's hash of all revisions up to rev, see export.Exporter.HashKV.
-func (b *Replica) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
+func (b *Replica) HashKV(ctx context.Context, as auth.Permit, rev int64,
+	marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
 	return b.exporter.HashKV(ctx, as, rev, marshal)
 }
 

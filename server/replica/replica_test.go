@@ -121,7 +121,8 @@ func TestFollowerReadsAcknowledgedWrites(t *testing.T) {
 	if _, err := follower.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Fatalf("a follower's write: %v", err)
 	}
-	if res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil || len(res.Records) != 0 {
+	if res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil ||
+		len(res.Records) != 0 {
 		t.Fatalf("a serializable read of a follower that was told nothing: %+v, %v", res, err)
 	}
 	// The linearizable read waits until the follower knows as much as the leader.
@@ -282,7 +283,8 @@ func TestCutOffLeaderRefusesLinearizableReads(t *testing.T) {
 		t.Fatalf("the old leader judged a compare: %+v", res)
 	}
 	cut.set(nil)
-	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err, fence.ErrDeposed) {
+	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err,
+		fence.ErrDeposed) {
 		t.Fatalf("when it can ask again: %v", err)
 	}
 }
@@ -301,10 +303,12 @@ func TestFollowerChecksMarkAfterReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The follower has not heard of the compaction.
-	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3}, false); !errors.Is(err, mvcc.ErrCompacted) {
+	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3},
+		false); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatalf("a read below the compact revision: %v", err)
 	}
-	if _, _, err := follower.history.Changes(t.Context(), []byte{0}, []byte{0}, 3, 6, 1<<20); !errors.As(err, new(*watch.CompactedError)) {
+	if _, _, err := follower.history.Changes(t.Context(), []byte{0}, []byte{0}, 3, 6, 1<<20); !errors.As(err,
+		new(*watch.CompactedError)) {
 		t.Fatalf("history below the compact revision: %v", err)
 	}
 }
@@ -316,7 +320,8 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	watcher := follower.Hub().NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k")})
-	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false); err != nil {
+	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}},
+		false); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 5 {
@@ -328,7 +333,8 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false)
+	res, err := follower.Range(t.Context(), auth.System,
+		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false)
 	if err != nil || string(res.Records[0].Value) != "4" {
 		t.Fatalf("read %+v, %v", res, err)
 	}
@@ -370,7 +376,8 @@ func TestFollowerStopsServingAfterDataLoss(t *testing.T) {
 	if err := restore.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.nodes[0].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
+	if err := p.nodes[0].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) ||
+		!errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("leading on: %v", err)
 	}
 	if err := p.nodes[1].CatchUp(t.Context()); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {

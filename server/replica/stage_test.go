@@ -32,7 +32,8 @@ func TestDeletingRangeInPartsReadsItOnce(t *testing.T) {
 		mustTxn(t, b, put(fmt.Sprintf("k/%04d", i), "x"))
 	}
 	for i := part; i <= keys; i += part {
-		d := &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"), End: fmt.Appendf(nil, "k/%04d", i)}, PrevKV: i%200 == 0}
+		d := &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"), End: fmt.Appendf(nil, "k/%04d", i)},
+			PrevKV: i%200 == 0}
 		res := mustTxn(t, b, &mvcc.Txn{Then: []mvcc.Op{{Delete: d}}})
 		if n := res.Results[0].Delete.Deleted; n != part {
 			t.Fatalf("up to %d %d keys were deleted", i, n)

@@ -35,7 +35,8 @@ func (b *Replica) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariz
 }
 
 // readTxn evaluates a read-only transaction at the frontier, without the pipeline.
-func (b *Replica) readTxn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
+func (b *Replica) readTxn(ctx context.Context, as auth.Permit, t *mvcc.Txn,
+	linearizable bool) (*mvcc.TxnResult, error) {
 	var res *mvcc.TxnResult
 	err := b.reader.Stable(ctx, as, linearizable, func(now *read.Reading) (err error) {
 		res, err = write.ReadTxn(ctx, now, t)

@@ -119,7 +119,8 @@ func fingerprints(events []*watch.Event) []fingerprint {
 func (b *Replica) verify(ctx context.Context, log *history.Log) error {
 	prints := b.shown.list()
 	for len(prints) > 0 {
-		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, prints[0].revision, prints[len(prints)-1].revision, history.UsualBytes)
+		events, next, err := log.Changes(ctx, []byte{0}, []byte{0}, prints[0].revision, prints[len(prints)-1].revision,
+			history.UsualBytes)
 		var compacted *watch.CompactedError
 		switch {
 		case errors.As(err, &compacted):
@@ -199,7 +200,8 @@ func (b *Replica) CompareLast(ctx context.Context) {
 			_, err = b.verifies.Get(bounded)
 		}
 		cancel()
-		if err == nil || errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrUnproven) || retry.Database.Wait(ctx, failures) != nil {
+		if err == nil || errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrUnproven) ||
+			retry.Database.Wait(ctx, failures) != nil {
 			return
 		}
 	}

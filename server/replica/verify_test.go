@@ -189,7 +189,8 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 				t.Fatalf("there is %+v, %s", l, lossRecord(t, r.follower))
 			}
 			r.deaf.refuse.Store(0)
-			eventually.True(t, "other members to see it", func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
+			eventually.True(t, "other members to see it",
+				func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
 			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
 			eventually.True(t, "the follower to be done", func() bool { return r.follower.losses.Fate() == fence.LossWritten })
 			if got := lossRecord(t, r.follower); got != "written" {
@@ -447,7 +448,8 @@ func TestFingerprintsDiffer(t *testing.T) {
 		seen[prints[0].sum] = name
 	}
 	first, second := event(func(*watch.Event) {}), event(func(e *watch.Event) { e.Record.ModRevision = 6 })
-	if both, alone := fingerprints([]*watch.Event{first, second}), fingerprints([]*watch.Event{second}); both[1] != alone[0] {
+	if both, alone := fingerprints([]*watch.Event{first, second}),
+		fingerprints([]*watch.Event{second}); both[1] != alone[0] {
 		t.Errorf("the fingerprint of revision 6 is %v after revision 5, and %v alone", both[1], alone[0])
 	}
 }
@@ -468,7 +470,8 @@ func TestNewestRevisions(t *testing.T) {
 	for _, rev := range []int64{2, 3, 3, 4, 5, 5} {
 		events = append(events, &watch.Event{Record: &coder.Record{ModRevision: rev}})
 	}
-	for n, want := range map[int][]int64{0: nil, 1: {5, 5}, 3: {3, 3, 4, 5, 5}, 4: {2, 3, 3, 4, 5, 5}, 9: {2, 3, 3, 4, 5, 5}} {
+	for n, want := range map[int][]int64{0: nil, 1: {5, 5}, 3: {3, 3, 4, 5, 5}, 4: {2, 3, 3, 4, 5, 5},
+		9: {2, 3, 3, 4, 5, 5}} {
 		var got []int64
 		for _, e := range newest(events, n) {
 			got = append(got, e.Record.ModRevision)

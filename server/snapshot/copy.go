@@ -20,12 +20,13 @@ import (
 const copyPage = 500
 
 // Copy fills store, which must be empty unless o.Replace is set, with the keys of a server at one revision. It is
-// for servers that cannot make snapshots. All keys must begin with prefix: some servers only list prefixes. Values, mod and create revisions, versions and
-// leases are those that the server reports. kine reports no versions: Copy writes 1, or 2
-// if the key was changed after its creation. History is not copied; the copied revision
-// becomes the compact revision, or the one to which it is raised. If the server reports no TTL for a lease, the lease id is
-// its TTL in seconds, as in kine. Errors: repair.ErrNotEmpty, those of the server.
-func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, prefix string, o LoadOptions) (*Loaded, error) {
+// for servers that cannot make snapshots. All keys must begin with prefix: some servers only list prefixes. Values, mod
+// and create revisions, versions and leases are those that the server reports. kine reports no versions: Copy writes 1,
+// or 2 if the key was changed after its creation. History is not copied; the copied revision becomes the compact
+// revision, or the one to which it is raised. If the server reports no TTL for a lease, the lease id is its TTL in
+// seconds, as in kine. Errors: repair.ErrNotEmpty, those of the server.
+func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, prefix string,
+	o LoadOptions) (*Loaded, error) {
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
@@ -38,7 +39,8 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, pref
 	if err != nil {
 		return nil, fmt.Errorf("reading the first keys: %w", err)
 	}
-	c := &copying{from: from, revision: page.Header.Revision, end: end, subs: make(map[int64]int32), leases: make(map[int64]bool)}
+	c := &copying{from: from, revision: page.Header.Revision, end: end, subs: make(map[int64]int32),
+		leases: make(map[int64]bool)}
 	if c.revision < 1 {
 		return nil, fmt.Errorf("the server reported revision %d", c.revision)
 	}
@@ -60,7 +62,8 @@ func Copy(ctx context.Context, from *clientv3.Client, store sqlstore.Store, pref
 		if !page.More {
 			break
 		}
-		page, err = from.Get(ctx, string(c.last)+"\x00", clientv3.WithRange(end), clientv3.WithLimit(copyPage), clientv3.WithRev(c.revision))
+		page, err = from.Get(ctx, string(c.last)+"\x00", clientv3.WithRange(end), clientv3.WithLimit(copyPage),
+			clientv3.WithRev(c.revision))
 		if err != nil {
 			return nil, fmt.Errorf("reading the keys after %.100q: %w", c.last, err)
 		}
@@ -98,13 +101,15 @@ func (c *copying) outside(ctx context.Context, prefix string) error {
 		if r[0] >= r[1] {
 			continue
 		}
-		found, err := c.from.Get(ctx, r[0], clientv3.WithRange(r[1]), clientv3.WithKeysOnly(), clientv3.WithRev(c.revision), clientv3.WithLimit(4))
+		found, err := c.from.Get(ctx, r[0], clientv3.WithRange(r[1]), clientv3.WithKeysOnly(), clientv3.WithRev(c.revision),
+			clientv3.WithLimit(4))
 		if err != nil {
 			return fmt.Errorf("looking for other keys: %w", err)
 		}
 		for _, kv := range found.Kvs {
 			if !bytes.HasPrefix(kv.Key, ownKeys) {
-				return fmt.Errorf("not all keys of the server begin with %q, %.100q does not: --prefix names what all begin with", prefix, kv.Key)
+				return fmt.Errorf("not all keys of the server begin with %q, %.100q does not: --prefix names what all begin with",
+					prefix, kv.Key)
 			}
 		}
 	}
@@ -119,7 +124,8 @@ func (c *copying) put(ctx context.Context, page *clientv3.GetResponse) error {
 		}
 		c.last = kv.Key
 		if kv.ModRevision < 1 || kv.ModRevision > c.revision || kv.CreateRevision < 1 || kv.CreateRevision > kv.ModRevision {
-			return fmt.Errorf("the server returned key %.100q at revision %d with mod revision %d and create revision %d", kv.Key, c.revision, kv.ModRevision, kv.CreateRevision)
+			return fmt.Errorf("the server returned key %.100q at revision %d with mod revision %d and create revision %d",
+				kv.Key, c.revision, kv.ModRevision, kv.CreateRevision)
 		}
 		least := int64(1)
 		if kv.CreateRevision < kv.ModRevision {

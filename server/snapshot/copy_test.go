@@ -134,7 +134,8 @@ func TestCopyOverATableContinuesAboveIt(t *testing.T) {
 	require.ErrorIs(t, err, repair.ErrNotEmpty)
 	l, err = Copy(t.Context(), from, store, "/", LoadOptions{Replace: true})
 	require.NoError(t, err)
-	require.Equal(t, &Loaded{Revision: seen + repair.DefaultBump, CompactRevision: seen + repair.DefaultBump, Replaced: seen, Versions: 1, Keys: 1, Leases: 1}, l)
+	require.Equal(t, &Loaded{Revision: seen + repair.DefaultBump, CompactRevision: seen + repair.DefaultBump,
+		Replaced: seen, Versions: 1, Keys: 1, Leases: 1}, l)
 	b := serve(t, store)
 	require.Equal(t, l.Revision, b.Revision())
 	require.Equal(t, l.Revision+1, mustTxn(t, b, put("/k", "", 0)))

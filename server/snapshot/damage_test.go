@@ -181,7 +181,8 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 }
 
 func FuzzDecodeVersion(f *testing.F) {
-	kv, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 3, Version: 2, Lease: -1})
+	kv, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 3,
+		Version: 2, Lease: -1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -204,7 +205,8 @@ func FuzzDecodeVersion(f *testing.F) {
 			t.Fatalf("%x became %x", key, stored)
 		}
 		_, same, err := decodeVersion(stored, again)
-		if err != nil || !bytes.Equal(same.Key, r.Key) || !bytes.Equal(same.Value, r.Value) || same.Version != r.Version || same.Lease != r.Lease {
+		if err != nil || !bytes.Equal(same.Key, r.Key) || !bytes.Equal(same.Value, r.Value) || same.Version != r.Version ||
+			same.Lease != r.Lease {
 			t.Fatalf("%+v became %+v: %v", r, same, err)
 		}
 	})
@@ -212,7 +214,8 @@ func FuzzDecodeVersion(f *testing.F) {
 
 func TestFileWithARefusedPasswordIsNotLoaded(t *testing.T) {
 	refused := errors.New("too costly")
-	path := edited(t, putIn(bucketAuthUsers, []byte("u"), marshal(t, &authpb.User{Name: []byte("u"), Password: []byte("hash")})))
+	path := edited(t, putIn(bucketAuthUsers, []byte("u"),
+		marshal(t, &authpb.User{Name: []byte("u"), Password: []byte("hash")})))
 	file, err := Open(t.Context(), path, true)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()

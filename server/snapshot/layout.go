@@ -112,7 +112,8 @@ func decodeVersion(key, value []byte) (rev int64, _ *coder.Record, err error) {
 	r.Value, r.Lease = kv.Value, kv.Lease
 	r.CreateRevision, r.Version = kv.CreateRevision, kv.Version
 	if r.CreateRevision < 1 || r.CreateRevision > rev || r.Version < 1 {
-		return 0, nil, damaged("the version of %.100q at revision %d has version number %d and create revision %d", kv.Key, rev, r.Version, r.CreateRevision)
+		return 0, nil, damaged("the version of %.100q at revision %d has version number %d and create revision %d", kv.Key,
+			rev, r.Version, r.CreateRevision)
 	}
 	return rev, r, nil
 }

@@ -85,7 +85,8 @@ func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (
 	}
 	err = guarded(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
-			in := &loading{ctx: ctx, tx: tx, options: o, previous: previous, compacted: s.compacted, proved: s.proved, kept: make(map[string]int64)}
+			in := &loading{ctx: ctx, tx: tx, options: o, previous: previous, compacted: s.compacted, proved: s.proved,
+				kept: make(map[string]int64)}
 			if err := in.survey(); err != nil {
 				return err
 			}
@@ -266,7 +267,8 @@ func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
 		return nil, err
 	}
 	l := &Loaded{
-		CompactRevision: in.compacted, Replaced: in.previous.Revision, Leases: len(in.leases), Users: len(in.auth.Users), Roles: len(in.auth.Roles),
+		CompactRevision: in.compacted, Replaced: in.previous.Revision, Leases: len(in.leases), Users: len(in.auth.Users),
+		Roles:       len(in.auth.Roles),
 		AuthEnabled: in.auth.Enabled, Alarms: in.alarms,
 	}
 	seen := 0

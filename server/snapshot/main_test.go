@@ -36,7 +36,8 @@ func newStore(t testing.TB) sqlstore.Store {
 func serve(t testing.TB, store sqlstore.Store) *replica.Replica {
 	t.Helper()
 	cfg := replica.DefaultConfig()
-	cfg.Logger, cfg.Exclusive = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), true
+	cfg.Logger, cfg.Exclusive = slog.New(slog.NewTextHandler(t.Output(),
+		&slog.HandlerOptions{Level: slog.LevelWarn})), true
 	b, err := replica.Open(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
@@ -101,7 +102,8 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 	role, err := proto.Marshal(&authpb.Role{Name: []byte("root")})
 	require.NoError(t, err)
 	_, err = b.ChangeAuth(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) {
-		return &auth.Change{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user}, Roles: map[string][]byte{"root": role}}, nil
+		return &auth.Change{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user},
+			Roles: map[string][]byte{"root": role}}, nil
 	})
 	require.NoError(t, err)
 	_, err = b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
@@ -109,7 +111,8 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 }
 
 var testAbout = About{
-	Members:        []Member{{ID: 0xa1, Name: "one", PeerURLs: []string{"http://one:2380"}, ClientURLs: []string{"http://one:2379"}}},
+	Members: []Member{{ID: 0xa1, Name: "one", PeerURLs: []string{"http://one:2380"},
+		ClientURLs: []string{"http://one:2379"}}},
 	ClusterVersion: "3.7.0", StorageVersion: "3.7.0",
 }
 
@@ -118,7 +121,8 @@ func save(t testing.TB, b *replica.Replica, runBytes int) string {
 	t.Helper()
 	m := NewMaker(t.TempDir())
 	m.runBytes = runBytes
-	f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
+	f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) },
+		testAbout)
 	require.NoError(t, err)
 	path := received(t, f)
 	left, err := os.ReadDir(m.dir)

@@ -59,7 +59,8 @@ func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 
 	// The turn was given back, twice.
 	for range 2 * atATime {
-		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
+		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) },
+			testAbout)
 		require.NoError(t, err)
 		require.ErrorContains(t, f.Send(func([]byte, int64) error { return errors.New("gone") }), "gone")
 		require.NoError(t, f.Close())
@@ -97,6 +98,7 @@ func TestUnusableDirectoryIsNamed(t *testing.T) {
 	b := serve(t, newStore(t))
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := NewMaker(file).Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
+	_, err := NewMaker(file).Make(t.Context(),
+		func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
 	require.ErrorContains(t, err, "--snapshot-dir")
 }

@@ -65,7 +65,8 @@ func (p *pages) tree(id uint64, buckets bool, low, high []byte, depth int) error
 		return err
 	}
 	for i, e := range elements {
-		if bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Equal(e.key, low) || high != nil && bytes.Compare(e.key, high) >= 0 {
+		if bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Equal(e.key, low) || high != nil &&
+			bytes.Compare(e.key, high) >= 0 {
 			return damaged("page %d: the key %.100x is out of order", id, e.key)
 		}
 		low = e.key

@@ -28,7 +28,8 @@ func forest(t *testing.T) []byte {
 			b := tx.Bucket(bucketKey)
 			b.FillPercent = 0.9 // as etcd has it
 			for rev := from; rev < min(from+1000, versions+1); rev++ {
-				kv := &mvccpb.KeyValue{Key: fmt.Appendf(nil, "k%d", rev), CreateRevision: rev, ModRevision: rev, Version: 1, Lease: 7}
+				kv := &mvccpb.KeyValue{Key: fmt.Appendf(nil, "k%d", rev), CreateRevision: rev, ModRevision: rev, Version: 1,
+					Lease: 7}
 				if rev%3000 == 0 {
 					kv.Value = bytes.Repeat([]byte{'v'}, 20_000)
 				}
@@ -63,7 +64,8 @@ func reached(t *testing.T, file []byte) (seen []bool) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
-		p := &pages{ctx: t.Context(), file: bytes.NewReader(file), size: uint64(pageSize), seen: make([]bool, tx.Size()/int64(pageSize))}
+		p := &pages{ctx: t.Context(), file: bytes.NewReader(file), size: uint64(pageSize),
+			seen: make([]bool, tx.Size()/int64(pageSize))}
 		require.NoError(t, p.tree(uint64(tx.Cursor().Bucket().Root()), true, nil, nil, 1))
 		seen = p.seen
 		return nil
@@ -98,7 +100,8 @@ func clearFree(t *testing.T, file []byte) {
 
 func requireUntouched(t *testing.T, store sqlstore.Store, what string) {
 	t.Helper()
-	_, found, err := sqlstore.First(store.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1, KeysOnly: true}))
+	_, found, err := sqlstore.First(store.Iter(t.Context(), sqlstore.Range{Start: []byte{}, End: []byte{0xff}, Limit: 1,
+		KeysOnly: true}))
 	require.NoError(t, err, what)
 	require.False(t, found, what)
 }
@@ -216,7 +219,9 @@ func TestMissingRevisionsAreFound(t *testing.T) {
 		path := writeFile(t, forest(t))
 		db, err := bbolt.Open(path, 0o600, nil)
 		require.NoError(t, err)
-		require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketKey).Delete(encodeRevision(rev, 0, false)) }))
+		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(bucketKey).Delete(encodeRevision(rev, 0, false))
+		}))
 		require.NoError(t, db.Close())
 		return tryLoad(t, path, true, newStore(t))
 	}

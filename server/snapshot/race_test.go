@@ -144,7 +144,8 @@ func TestSnapshotsAreConsistentDuringWritesAndCompactions(t *testing.T) {
 			for _, kv := range got.Records {
 				lines = append(lines, string(kv.Key)+"="+string(kv.Value))
 			}
-			require.Equal(t, past.at(rev), lines, "snapshot of revision %d, compacted at %d, at revision %d", l.Revision, l.CompactRevision, rev)
+			require.Equal(t, past.at(rev), lines, "snapshot of revision %d, compacted at %d, at revision %d", l.Revision,
+				l.CompactRevision, rev)
 		}
 	}
 	require.Positive(t, b.CompactRevision())

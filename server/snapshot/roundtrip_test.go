@@ -43,7 +43,8 @@ func contentOf(t *testing.T, store sqlstore.Store, compacted int64) content {
 	each(lo, hi, func(k, v []byte) {
 		key, rev, err := coder.DecodeVersionKey(k)
 		require.NoError(t, err)
-		if before, _, err := coder.DecodeVersionKey([]byte(last)); err == nil && rev <= compacted && string(before) == string(key) {
+		if before, _, err := coder.DecodeVersionKey([]byte(last)); err == nil && rev <= compacted &&
+			string(before) == string(key) {
 			delete(c.Versions, last) // what the compact revision replaced stays until the next compaction
 		}
 		last = string(k)

@@ -31,7 +31,8 @@ const (
 )
 
 // write writes s into a file in dir, and returns the open file and the size of its content.
-func write(ctx context.Context, dir string, runBytes int, s *export.Snapshot, about About) (_ *os.File, size int64, err error) {
+func write(ctx context.Context, dir string, runBytes int, s *export.Snapshot,
+	about About) (_ *os.File, size int64, err error) {
 	sorted := &sorter{dir: dir, runBytes: runBytes}
 	defer func() { err = errors.Join(err, sorted.close()) }()
 	compacted, err := s.Versions(ctx, sorted.add)
@@ -40,7 +41,8 @@ func write(ctx context.Context, dir string, runBytes int, s *export.Snapshot, ab
 	}
 	path := filepath.Join(dir, "db")
 	// The file need not be durable: it does not outlive the process.
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true,
+		FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		return nil, 0, fmt.Errorf("the file of the snapshot: %w", err)
 	}
@@ -202,7 +204,8 @@ func (p *putter) meta(s *export.Snapshot, compacted int64, about About) {
 
 func (p *putter) leases(s *export.Snapshot) {
 	for _, l := range s.Leases() {
-		p.put(bucketLease, uint64Bytes(uint64(l.ID)), p.protobuf(&leasepb.Lease{ID: l.ID, TTL: l.TTL, RemainingTTL: l.Remaining}))
+		p.put(bucketLease, uint64Bytes(uint64(l.ID)),
+			p.protobuf(&leasepb.Lease{ID: l.ID, TTL: l.TTL, RemainingTTL: l.Remaining}))
 	}
 }
 

@@ -19,7 +19,8 @@ type Endpoints struct {
 
 // Handle adds the endpoints to mux.
 func (e Endpoints) Handle(mux *http.ServeMux) {
-	mux.Handle("/metrics", promhttp.HandlerFor(e.Registry, promhttp.HandlerOpts{ErrorLog: slogPrinter{e.Log}, Registry: e.Registry}))
+	mux.Handle("/metrics", promhttp.HandlerFor(e.Registry,
+		promhttp.HandlerOpts{ErrorLog: slogPrinter{e.Log}, Registry: e.Registry}))
 	if e.Profiles {
 		registerProfiles(mux)
 	}

@@ -41,7 +41,8 @@ type Answer func(ctx context.Context, log *slog.Logger, method string, err error
 
 // NewHealth returns the checks of n, each bounded by timeout. r gets their metrics. members returns why members do not
 // understand each other; nil: there is one only.
-func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, members func() error, r prometheus.Registerer) *Health {
+func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, members func() error,
+	r prometheus.Registerer) *Health {
 	metrics := promauto.With(r)
 	return &Health{
 		node:     n,
@@ -98,10 +99,13 @@ func (h *Health) ready() []healthCheck {
 // selfCheck is how often a node checks its own readiness, and bounds how long one check may take then.
 const selfCheck = 5 * time.Second
 
-// Run checks the node's readiness regularly until ctx ends, so that its metrics are current even if no probe asks. It leaves
-// out the reads: they ask the table, and fail when other checks do. It logs nothing: probes and requests do.
+// Run checks the node's readiness regularly until ctx ends, so that its metrics are current even if no probe asks. It
+// leaves out the reads: they ask the table, and fail when other checks do. It logs nothing: probes and requests do.
 func (h *Health) Run(ctx context.Context) {
-	checks := slices.DeleteFunc(h.ready(), func(c healthCheck) bool { return c.name == serializableRead || c.name == linearizableRead })
+	checks := slices.DeleteFunc(h.ready(), func(c healthCheck) bool {
+		return c.name == serializableRead ||
+			c.name == linearizableRead
+	})
 	for check := true; check; check = retry.Sleep(ctx, selfCheck) == nil {
 		bounded, cancel := context.WithTimeout(ctx, selfCheck)
 		results := runChecks(bounded, checks)

@@ -34,7 +34,8 @@ func (n *databaseNode) Alarms() []quota.Alarm  { return nil }
 func (n *databaseNode) Stopped() error         { return nil }
 func (n *databaseNode) Fed() error             { return nil }
 
-func (n *databaseNode) Range(_ context.Context, _ auth.Permit, _ *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+func (n *databaseNode) Range(_ context.Context, _ auth.Permit, _ *mvcc.RangeRequest,
+	linearizable bool) (*mvcc.RangeResult, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.linearizable = append(n.linearizable, linearizable)

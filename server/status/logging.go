@@ -34,7 +34,8 @@ type RequestLog struct {
 
 // NewSlowRequests returns the counter of slow requests, registered with r.
 func NewSlowRequests(r prometheus.Registerer) prometheus.Counter {
-	return counter(r, "etcd_server_slow_apply_total", "The total number of requests that took longer than --warning-unary-request-duration.")
+	return counter(r, "etcd_server_slow_apply_total",
+		"The total number of requests that took longer than --warning-unary-request-duration.")
 }
 
 // waiting are the methods whose answer comes when others make way.
@@ -44,7 +45,8 @@ var waiting = map[string]bool{
 }
 
 // Unary is a gRPC interceptor.
-func (l *RequestLog) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (l *RequestLog) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	if l.Forwarded == nil {
 		ctx = link.WithRequestID(ctx)
@@ -61,7 +63,8 @@ func (l *RequestLog) Unary(ctx context.Context, req any, info *grpc.UnaryServerI
 	if l.Log.Enabled(ctx, level) {
 		attrs := requestAttrs(ctx, info.FullMethod, took, req, resp, err)
 		if slow {
-			attrs = append(attrs, slog.String("expected-duration", l.Slow.String()), slog.String("prefix", l.prefix(req)), slog.String("response", responseText(resp, err)))
+			attrs = append(attrs, slog.String("expected-duration", l.Slow.String()), slog.String("prefix", l.prefix(req)),
+				slog.String("response", responseText(resp, err)))
 			attrs = append(attrs, stepAttrs(steps)...)
 			if err != nil {
 				attrs = append(attrs, slog.String("error", status.Convert(err).Message()))
@@ -106,7 +109,8 @@ func stepAttrs(s *mvcc.Steps) []slog.Attr {
 		name string
 		took time.Duration
 	}{
-		{"confirming", s.Confirm}, {"queued", s.Queue}, {"evaluating", s.Evaluate}, {"committing", s.Commit}, {"forwarded", s.Forward},
+		{"confirming", s.Confirm}, {"queued", s.Queue}, {"evaluating", s.Evaluate}, {"committing", s.Commit},
+		{"forwarded", s.Forward},
 	} {
 		if step.took > 0 {
 			attrs = append(attrs, slog.String(step.name, step.took.String()))

@@ -18,7 +18,8 @@ func TestRequestLog(t *testing.T) {
 	method := "/m"
 	logged := func(level slog.Level, slow time.Duration, req any) string {
 		var out bytes.Buffer
-		l := &RequestLog{Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), Slow: slow, Count: NewSlowRequests(prometheus.NewRegistry()), ReadOnly: func(*pb.TxnRequest) bool { return false }}
+		l := &RequestLog{Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})), Slow: slow,
+			Count: NewSlowRequests(prometheus.NewRegistry()), ReadOnly: func(*pb.TxnRequest) bool { return false }}
 		_, err := l.Unary(context.Background(), req, &grpc.UnaryServerInfo{FullMethod: method},
 			func(context.Context, any) (any, error) { return &pb.PutResponse{}, nil })
 		require.NoError(t, err)
@@ -37,7 +38,9 @@ func TestRequestLog(t *testing.T) {
 	require.Contains(t, logged(slog.LevelInfo, 0, &pb.RangeRequest{Key: []byte("thekey")}), `prefix="read-only range "`)
 	for _, req := range []any{
 		put,
-		&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}, Compare: []*pb.Compare{{Key: []byte("thekey"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("thevalue")}}}},
+		&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}},
+			Compare: []*pb.Compare{{Key: []byte("thekey"), Target: pb.Compare_VALUE,
+				TargetUnion: &pb.Compare_Value{Value: []byte("thevalue")}}}},
 		&pb.AuthenticateRequest{Name: "u", Password: "thevalue"},
 		&pb.AuthUserAddRequest{Name: "u", Password: "thevalue"},
 	} {

@@ -73,8 +73,9 @@ type ClientBytes struct{ received, sent prometheus.Counter }
 // NewClientBytes registers its metrics with r.
 func NewClientBytes(r prometheus.Registerer) *ClientBytes {
 	return &ClientBytes{
-		received: counter(r, "etcd_network_client_grpc_received_bytes_total", "The total number of bytes received from grpc clients."),
-		sent:     counter(r, "etcd_network_client_grpc_sent_bytes_total", "The total number of bytes sent to grpc clients."),
+		received: counter(r, "etcd_network_client_grpc_received_bytes_total",
+			"The total number of bytes received from grpc clients."),
+		sent: counter(r, "etcd_network_client_grpc_sent_bytes_total", "The total number of bytes sent to grpc clients."),
 	}
 }
 
@@ -102,7 +103,8 @@ func (c countingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // registerStatus registers gauges of the node's status, which they ask for when they are read.
 func registerStatus(r prometheus.Registerer, n Node) {
 	add := func(name, help string, value func(replica.Status) float64) {
-		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(n.Status()) })
+		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(n.Status()) })
 	}
 	is := func(holds bool) float64 {
 		if holds {
@@ -140,10 +142,12 @@ type Versions struct{ Etcd, Cluster, Storage, Product string }
 func Register(r prometheus.Registerer, n Node, v Versions) {
 	registerStatus(r, n)
 	labelled := func(name, help, label, value string) {
-		promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{label: value}}).Set(1)
+		promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: name, Help: help,
+			ConstLabels: prometheus.Labels{label: value}}).Set(1)
 	}
 	labelled("etcd_server_version", "The version of etcd that is offered to clients.", "server_version", v.Etcd)
-	labelled("etcd_cluster_version", "The version of etcd that the cluster offers to clients.", "cluster_version", v.Cluster[:len("3.7")])
+	labelled("etcd_cluster_version", "The version of etcd that the cluster offers to clients.", "cluster_version",
+		v.Cluster[:len("3.7")])
 	labelled("etcd_server_go_version", "Which Go version server is running with.", "server_go_version", runtime.Version())
 	labelled("etcd_server_id", "Member ID in hexadecimal format.", "server_id", fmt.Sprintf("%x", n.MemberID()))
 	labelled("sqlbrain_build_info", "The version of sqlbrain that is running.", "version", v.Product)
@@ -151,7 +155,8 @@ func Register(r prometheus.Registerer, n Node, v Versions) {
 
 // RegisterProcess registers the metrics of the process, unless another part of the program has done so.
 func RegisterProcess(r prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		var already prometheus.AlreadyRegisteredError
 		if err := r.Register(c); err != nil && !errors.As(err, &already) {
 			return err

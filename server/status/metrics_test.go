@@ -22,7 +22,8 @@ func TestClientVersionsAreBounded(t *testing.T) {
 func TestClientVersionsLookLikeVersions(t *testing.T) {
 	c := NewClientRequests(prometheus.NewRegistry())
 	good := []string{"unknown", "3.7", "3.7.3-rc.1+build_2", strings.Repeat("1", maxClientVersionLength)}
-	for _, version := range append(good, "", "3 7", "3.7\n", "<b>", "3,7", "ä", strings.Repeat("1", maxClientVersionLength+1)) {
+	for _, version := range append(good, "", "3 7", "3.7\n", "<b>", "3,7", "ä",
+		strings.Repeat("1", maxClientVersionLength+1)) {
 		c.Count("unary", version)
 	}
 	registry := prometheus.NewRegistry()

@@ -52,7 +52,8 @@ type file struct {
 }
 
 func newFile(out io.WriteCloser, log *slog.Logger) *file {
-	f := &file{log: log, max: maxBytes, wait: patience, lines: make(chan []byte, 1), results: make(chan error, 2), ended: make(chan error, 1)}
+	f := &file{log: log, max: maxBytes, wait: patience, lines: make(chan []byte, 1), results: make(chan error, 2),
+		ended: make(chan error, 1)}
 	go f.run(out)
 	return f
 }

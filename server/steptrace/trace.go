@@ -13,7 +13,8 @@ import (
 type Kind string
 
 // The kinds of steps. A step that changes the fence row, or what readers see, is recorded before it has an effect, so
-// that no effect is missing if the process is killed. Answer and Shown follow. Other steps are recorded when they are over.
+// that no effect is missing if the process is killed. Answer and Shown follow. Other steps are recorded when they are
+// over.
 const (
 	// Open is the start of a process, which found Revision in the table.
 	Open Kind = "open"

@@ -26,7 +26,8 @@ func TestStepsHaveNodeAndTime(t *testing.T) {
 	trace := New("n1", func() time.Duration { now++; return now }, func(s Step) { steps = append(steps, s) })
 	began := trace.Now()
 	trace.Record(Step{Kind: Settle, Began: began, Token: coder.FenceToken{Sequence: 7}})
-	require.Equal(t, []Step{{Node: "n1", Kind: Settle, Began: time.Hour + 1, At: time.Hour + 2, Token: coder.FenceToken{Sequence: 7}}}, steps)
+	require.Equal(t, []Step{{Node: "n1", Kind: Settle, Began: time.Hour + 1, At: time.Hour + 2,
+		Token: coder.FenceToken{Sequence: 7}}}, steps)
 	require.NoError(t, trace.Close())
 	trace.Record(Step{Kind: Show})
 	require.Len(t, steps, 1, "nothing is recorded after Close")

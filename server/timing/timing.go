@@ -59,9 +59,10 @@ const (
 	LongestPause      = time.Second
 	// RefreshPause is the least time between two looks at the table that Refresh asks for.
 	RefreshPause = 100 * time.Millisecond
-	// ConnectTrips is how many round trips to the database a heartbeat or a look takes at most that needs a new connection: TCP,
-	// TLS, the login, the settings of the session, which server it is, and what is to be done. They are given that long if the
-	// database is so far away that their bounds are shorter, but at most half of the lease, and at most the renew deadline.
+	// ConnectTrips is how many round trips to the database a heartbeat or a look takes at most that needs a new
+	// connection: TCP, TLS, the login, the settings of the session, which server it is, and what is to be done. They are
+	// given that long if the database is so far away that their bounds are shorter, but at most half of the lease, and at
+	// most the renew deadline.
 	ConnectTrips = 16
 	// HeartbeatTimeout bounds one heartbeat against a database that hangs, GlanceTimeout
 	// one look for challenges and at the lock row, so that the next one has time.
@@ -74,8 +75,8 @@ const (
 	// Lease is for how long the holder of the lock must be silent before another member
 	// takes the lock.
 	Lease = 2 * time.Second
-	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder, unless the database is far
-	// away: see ConnectTrips.
+	// RenewDeadline bounds the release of the lock; half of it bounds one heartbeat of the holder, unless the database is
+	// far away: see ConnectTrips.
 	RenewDeadline = 1500 * time.Millisecond
 	// RetryPeriod is the time between heartbeats of the holder, QuietHeartbeat that of a holder
 	// that all other members hear by its feed.

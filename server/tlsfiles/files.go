@@ -177,7 +177,8 @@ func (f *Files) load() (configs, error) {
 		c.server.VerifyConnection = func(s tls.ConnectionState) error {
 			for _, cert := range s.PeerCertificates {
 				if revoked[cert.SerialNumber.String()] {
-					return fmt.Errorf("the certificate %q with the serial number %x is revoked", cert.Subject.CommonName, cert.SerialNumber)
+					return fmt.Errorf("the certificate %q with the serial number %x is revoked", cert.Subject.CommonName,
+						cert.SerialNumber)
 				}
 			}
 			return f.paths.checkAllowed(s)
@@ -206,7 +207,8 @@ func (c Config) checkAllowed(s tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the certificate %q, valid for %q, is not among those allowed", cert.Subject.CommonName, cert.DNSNames)
+	return fmt.Errorf("the certificate %q, valid for %q, is not among those allowed", cert.Subject.CommonName,
+		cert.DNSNames)
 }
 
 // readRevoked returns the serial numbers of a revocation list.

@@ -59,7 +59,8 @@ func TestSpansOfCallsHaveMethodAddressAndOutcome(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spans := collector.Start(t)
-			tr, err := tracing.Open(t.Context(), tracing.Config{Address: spans.Address(), Service: "s", SamplingRate: tracing.PerMillion})
+			tr, err := tracing.Open(t.Context(), tracing.Config{Address: spans.Address(), Service: "s",
+				SamplingRate: tracing.PerMillion})
 			require.NoError(t, err)
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
@@ -67,7 +68,8 @@ func TestSpansOfCallsHaveMethodAddressAndOutcome(t *testing.T) {
 			reflectionpb.RegisterServerReflectionServer(server, failing{err: c.err})
 			done := make(chan error, 1)
 			go func() { done <- server.Serve(l) }()
-			conn, err := grpc.NewClient(l.Addr().String(), append(dialOptions(tr), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+			conn, err := grpc.NewClient(l.Addr().String(),
+				append(dialOptions(tr), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 			require.NoError(t, err)
 			_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 			require.Equal(t, codes.Unimplemented, status.Code(err))

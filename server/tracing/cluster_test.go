@@ -61,7 +61,8 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	require.NoError(t, err)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)) // the others have to be told
 	own := node.DefaultConfig()
-	own.Store, own.Name, own.Version, own.PeerURLs, own.PeerStats = store, name, "test", []string{peerURL}, m.tracing.Client()
+	own.Store, own.Name, own.Version, own.PeerURLs, own.PeerStats = store, name, "test", []string{peerURL},
+		m.tracing.Client()
 	own.Replica.Logger, own.Replica.Tracer, own.Logger = log, m.tracing.Tracer(), log
 	// A busy machine does not change the leader, and ends no request.
 	own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, patience
@@ -142,7 +143,8 @@ func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	}
 	require.Empty(t, chain[0].GetParentSpanId())
 	for i, s := range chain[1:] {
-		require.Equal(t, hex.EncodeToString(chain[i].GetSpanId()), hex.EncodeToString(s.GetParentSpanId()), "%s is not under %s", s.GetName(), chain[i].GetName())
+		require.Equal(t, hex.EncodeToString(chain[i].GetSpanId()), hex.EncodeToString(s.GetParentSpanId()),
+			"%s is not under %s", s.GetName(), chain[i].GetName())
 		require.Equal(t, chain[0].GetTraceId(), s.GetTraceId())
 	}
 	require.Equal(t, "the service", chain[0].Resource["service.name"])
@@ -230,10 +232,12 @@ func TestSampling(t *testing.T) {
 	_, err := m.client.Put(ctx, "a", "not followed")
 	require.NoError(t, err)
 
-	caller, err := tracing.Open(ctx, tracing.Config{Address: spans.Address(), Service: "caller", SamplingRate: tracing.PerMillion})
+	caller, err := tracing.Open(ctx, tracing.Config{Address: spans.Address(), Service: "caller",
+		SamplingRate: tracing.PerMillion})
 	require.NoError(t, err)
 	under, span := caller.Tracer().Start(ctx, "the caller's")
-	traced, err := clientv3.New(clientv3.Config{Endpoints: m.client.Endpoints(), Logger: zap.NewNop(), DialOptions: dialOptions(caller)})
+	traced, err := clientv3.New(clientv3.Config{Endpoints: m.client.Endpoints(), Logger: zap.NewNop(),
+		DialOptions: dialOptions(caller)})
 	require.NoError(t, err)
 	_, err = traced.Put(under, "a", "followed")
 	require.NoError(t, err)

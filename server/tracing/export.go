@@ -43,7 +43,8 @@ func (c *collectorClient) Stop(context.Context) error { return c.conn.Close() }
 func (c *collectorClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
-	response, err := collectorpb.NewTraceServiceClient(c.conn).Export(ctx, &collectorpb.ExportTraceServiceRequest{ResourceSpans: spans})
+	response, err := collectorpb.NewTraceServiceClient(c.conn).Export(ctx,
+		&collectorpb.ExportTraceServiceRequest{ResourceSpans: spans})
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,8 @@ func (t *Tracing) options() []otelgrpc.Option {
 	return []otelgrpc.Option{
 		otelgrpc.WithTracerProvider(t.provider),
 		otelgrpc.WithMeterProvider(noop.NewMeterProvider()), // metrics exist already
-		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{},
+			propagation.Baggage{})),
 		otelgrpc.WithFilter(traced),
 	}
 }

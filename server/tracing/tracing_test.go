@@ -36,7 +36,8 @@ func TestInvalidSamplingRates(t *testing.T) {
 // seconds in which spans are gathered.
 func TestCloseSendsTheRemainingSpans(t *testing.T) {
 	spans := collector.Start(t)
-	tr, err := tracing.Open(t.Context(), tracing.Config{Address: spans.Address(), Service: "s", SamplingRate: tracing.PerMillion})
+	tr, err := tracing.Open(t.Context(), tracing.Config{Address: spans.Address(), Service: "s",
+		SamplingRate: tracing.PerMillion})
 	require.NoError(t, err)
 	_, span := tr.Tracer().Start(t.Context(), "last")
 	span.End()
@@ -50,7 +51,8 @@ func TestCloseIsBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	tr, err := tracing.Open(t.Context(), tracing.Config{Address: l.Addr().String(), Service: "s", SamplingRate: tracing.PerMillion})
+	tr, err := tracing.Open(t.Context(), tracing.Config{Address: l.Addr().String(), Service: "s",
+		SamplingRate: tracing.PerMillion})
 	require.NoError(t, err)
 	_, span := tr.Tracer().Start(t.Context(), "last")
 	span.End()

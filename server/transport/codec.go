@@ -133,7 +133,8 @@ func appendKeyBeforeValue(b []byte, kv *mvccpb.KeyValue) []byte {
 }
 
 func sizeKeyValue(kv *mvccpb.KeyValue) int {
-	return sizeBytes(kv.Key) + sizeInt64(kv.CreateRevision) + sizeInt64(kv.ModRevision) + sizeInt64(kv.Version) + sizeBytes(kv.Value) + sizeInt64(kv.Lease)
+	return sizeBytes(kv.Key) + sizeInt64(kv.CreateRevision) + sizeInt64(kv.ModRevision) + sizeInt64(kv.Version) +
+		sizeBytes(kv.Value) + sizeInt64(kv.Lease)
 }
 
 // Fields that are zero are left out, as proto3 wants. All numbers are below 16: a

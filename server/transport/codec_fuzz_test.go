@@ -54,10 +54,12 @@ func FuzzRangeAnswers(f *testing.F) {
 		extra := protoreflect.RawFields(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), unknown))
 		answer := &pb.RangeResponse{Count: number(), More: r.IntN(2) == 0}
 		if r.IntN(4) > 0 {
-			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()), RaftTerm: uint64(number()), Revision: number()}
+			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()),
+				RaftTerm: uint64(number()), Revision: number()}
 		}
 		for range n {
-			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: number(), ModRevision: number(), Version: number(), Lease: number()}
+			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: number(), ModRevision: number(),
+				Version: number(), Lease: number()}
 			switch r.IntN(64) {
 			case 0:
 				kv = nil

@@ -26,7 +26,8 @@ func (r random) header() *pb.ResponseHeader {
 	if r.IntN(4) == 0 {
 		return nil
 	}
-	return &pb.ResponseHeader{ClusterId: uint64(r.number()), MemberId: uint64(r.number()), RaftTerm: uint64(r.number()), Revision: r.number()}
+	return &pb.ResponseHeader{ClusterId: uint64(r.number()), MemberId: uint64(r.number()), RaftTerm: uint64(r.number()),
+		Revision: r.number()}
 }
 
 // TestRangeResponsesHaveProtobufsBytes: what is written by hand is what protobuf
@@ -42,7 +43,8 @@ func TestRangeResponsesHaveProtobufsBytes(t *testing.T) {
 		answer.Header = r.header()
 		for range r.IntN(60) {
 			answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{
-				Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(), Version: r.number(), Lease: r.number(),
+				Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(), Version: r.number(),
+				Lease: r.number(),
 			})
 		}
 		for _, m := range []proto.Message{answer, &pb.RangeStreamResponse{RangeResponse: answer}, answer.Header} {
@@ -78,7 +80,8 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 			if r.IntN(4) == 0 {
 				return nil
 			}
-			return &mvccpb.KeyValue{Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(), Version: r.number(), Lease: r.number()}
+			return &mvccpb.KeyValue{Key: text(), Value: text(), CreateRevision: r.number(), ModRevision: r.number(),
+				Version: r.number(), Lease: r.number()}
 		}
 		answer := &pb.WatchResponse{
 			WatchId: r.number(), Created: r.IntN(2) == 0, Canceled: r.IntN(2) == 0, CompactRevision: r.number(),
@@ -102,7 +105,11 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 		shared := 0
 		for _, e := range answer.Events {
 			for _, kv := range []*mvccpb.KeyValue{e.Kv, e.PrevKv} {
-				if v := kv.GetValue(); len(v) >= sharedEvents && !slices.ContainsFunc(got, func(b mem.Buffer) bool { return len(b.ReadOnlyData()) > 0 && &b.ReadOnlyData()[0] == &v[0] }) {
+				if v := kv.GetValue(); len(v) >= sharedEvents &&
+					!slices.ContainsFunc(got, func(b mem.Buffer) bool {
+						return len(b.ReadOnlyData()) > 0 &&
+							&b.ReadOnlyData()[0] == &v[0]
+					}) {
 					t.Fatalf("seed %d: a value of %d bytes was copied", seed, len(v))
 				}
 				if len(kv.GetValue()) >= sharedEvents {

@@ -122,7 +122,8 @@ func boundBodies(maxBytes int64, h http.Handler) http.Handler {
 type boundedBody struct{ io.ReadCloser }
 
 // restOf reads and drops what follows the value of a boundedBody. It returns errJSONTooLarge if the body is too large:
-// the server does not notice the end of a connection of HTTP/1 while a body is not read to its end, and the request may wait.
+// the server does not notice the end of a connection of HTTP/1 while a body is not read to its end, and the request may
+// wait.
 func restOf(r io.Reader) error {
 	if body, ok := r.(boundedBody); ok {
 		_, err := io.Copy(io.Discard, body)
@@ -164,7 +165,8 @@ func RefuseNames(authEnabled func() bool, h http.Handler) http.Handler {
 		if c := tlsOf(r); c != nil && authEnabled() {
 			for _, chain := range c.ConnectionState().VerifiedChains {
 				if len(chain) > 0 && chain[0].Subject.CommonName != "" {
-					http.Error(w, "CommonName of client sending a request against gateway will be ignored and not used as expected", http.StatusBadRequest)
+					http.Error(w, "CommonName of client sending a request against gateway will be ignored and not used as expected",
+						http.StatusBadRequest)
 					return
 				}
 			}

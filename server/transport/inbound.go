@@ -105,7 +105,8 @@ type incoming struct {
 }
 
 func newInbound(in io.Reader, conn net.Conn, of *Requests) *inbound {
-	return &inbound{in: in, conn: conn, of: of, preface: len(http2.ClientPreface), done: make(chan struct{}), messages: make(map[uint32]*incoming)}
+	return &inbound{in: in, conn: conn, of: of, preface: len(http2.ClientPreface), done: make(chan struct{}),
+		messages: make(map[uint32]*incoming)}
 }
 
 // frameGrace is how long a connection has for the rest of a frame, if a stream has to be reset after it.

@@ -136,8 +136,8 @@ func stripped(err error) error {
 	return err
 }
 
-// TestConnectionOutlivesTheResetOfAStream, wherever its reader is when the stream has to go, and whatever of the message
-// was on its way.
+// TestConnectionOutlivesTheResetOfAStream, wherever its reader is when the stream has to go, and whatever of the
+// message was on its way.
 func TestConnectionOutlivesTheResetOfAStream(t *testing.T) {
 	for name, late := range map[string]int{"the reader is elsewhere": 0, "the frame ends after all": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestConnectionOutlivesTheResetOfAStream(t *testing.T) {
 	}
 }
 
-// TestMessagesThatAreTooLongAreNotCounted: gRPC refuses them once it knows their length, and the client does not end the
-// stream.
+// TestMessagesThatAreTooLongAreNotCounted: gRPC refuses them once it knows their length, and the client does not end
+// the stream.
 func TestMessagesThatAreTooLongAreNotCounted(t *testing.T) {
 	s, q := newSent(), NewRequests(1<<30, 1000, time.Hour)
 	require.NoError(t, s.framer.WriteData(5, false, grpcMessage(5000)[:500]))

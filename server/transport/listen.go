@@ -70,9 +70,10 @@ func CheckURL(raw string) error {
 	return err
 }
 
-// listen opens e with open, and gives a socket the mode, if that is not 0. An address that is taken is an error that says
-// so.
-func (e endpoint) listen(open func(network, address string) (net.Listener, error), mode fs.FileMode) (net.Listener, error) {
+// listen opens e with open, and gives a socket the mode, if that is not 0. An address that is taken is an error that
+// says so.
+func (e endpoint) listen(open func(network,
+	address string) (net.Listener, error), mode fs.FileMode) (net.Listener, error) {
 	if e.network == "unix" {
 		if err := removeStaleSocket(e.address); err != nil {
 			return nil, fmt.Errorf("server: listen on %s: %w", e.url, err)

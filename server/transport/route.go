@@ -39,7 +39,8 @@ type Router struct {
 // NewRouter returns the router of l's connections. requests follows what those of gRPC send. headTimeout bounds the TLS
 // handshake together with the first bytes, idleTimeout the wait for the first request of an HTTP/2 connection.
 func NewRouter(l net.Listener, requests *Requests, headTimeout, idleTimeout time.Duration) *Router {
-	r := &Router{listener: l, done: make(chan struct{}), requests: requests, headTimeout: headTimeout, idleTimeout: idleTimeout}
+	r := &Router{listener: l, done: make(chan struct{}), requests: requests, headTimeout: headTimeout,
+		idleTimeout: idleTimeout}
 	r.grpc = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
 	r.http = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
 	r.GRPC, r.HTTP = r.grpc, r.http

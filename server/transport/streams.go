@@ -40,7 +40,8 @@ var finiteStreams = map[string]bool{
 
 // Run calls handle with ss so wrapped that it can be ended. The error of a
 // stream that was ended is the reason it was ended for.
-func (s *Streams) Run(ss grpc.ServerStream, method string, needsLeader bool, handle func(grpc.ServerStream) error) error {
+func (s *Streams) Run(ss grpc.ServerStream, method string, needsLeader bool,
+	handle func(grpc.ServerStream) error) error {
 	ctx, end := context.WithCancelCause(ss.Context())
 	defer end(nil)
 	st := &stream{ServerStream: ss, ctx: ctx, end: end, needsLeader: needsLeader, finite: finiteStreams[method]}

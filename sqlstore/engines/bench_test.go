@@ -25,7 +25,8 @@ type pipeline struct {
 }
 
 func newPipeline(b testing.TB, s sqlstore.Store) *pipeline {
-	p := &pipeline{store: s, token: coder.FenceToken{Sequence: 1, Revision: 1}, index: map[int]coder.Index{}, value: make([]byte, benchValue())}
+	p := &pipeline{store: s, token: coder.FenceToken{Sequence: 1, Revision: 1}, index: map[int]coder.Index{},
+		value: make([]byte, benchValue())}
 	for i := range p.value {
 		p.value[i] = byte(7 * i)
 	}
@@ -44,8 +45,10 @@ func (p *pipeline) write(b testing.TB, keys ...int) {
 	for _, i := range keys {
 		next.Revision++
 		before, exists := p.index[i]
-		r := &coder.Record{Key: benchKey(i), Value: p.value, ModRevision: next.Revision, CreateRevision: next.Revision, Version: before.Version + 1}
-		after := coder.Index{ModRevision: r.ModRevision, PrevRevision: before.ModRevision, CreateRevision: r.CreateRevision, Version: r.Version}
+		r := &coder.Record{Key: benchKey(i), Value: p.value, ModRevision: next.Revision, CreateRevision: next.Revision,
+			Version: before.Version + 1}
+		after := coder.Index{ModRevision: r.ModRevision, PrevRevision: before.ModRevision, CreateRevision: r.CreateRevision,
+			Version: r.Version}
 		w.PutIfNotExist(coder.EncodeVersionKey(r.Key, r.ModRevision), coder.EncodeVersion(r))
 		if exists {
 			w.CAS(coder.EncodeIndexKey(r.Key), coder.EncodeIndex(after), coder.EncodeIndex(before))

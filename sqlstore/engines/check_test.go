@@ -98,7 +98,8 @@ func TestCheckJudgesTheServer(t *testing.T) {
 		// Sessions do not depend on what the server's defaults are.
 		check("", "SET GLOBAL sql_mode = ''", "SET GLOBAL sql_mode = DEFAULT")
 		check("", "SET GLOBAL autocommit = 0", "SET GLOBAL autocommit = 1")
-		check("", "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		check("", "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+			"SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 	})
 }
 

@@ -104,7 +104,8 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("no counter of the errors of %s exists before the first one", statement)
 			}
 		}
-		if calls["commit_tx"] != 1 || calls["commit_single"] != 1 || calls["get"] != 1 || calls["list"] != 1 || failures["commit_single conflict"] != 1 || failures["get other"] != 0 || pools != 2 {
+		if calls["commit_tx"] != 1 || calls["commit_single"] != 1 || calls["get"] != 1 || calls["list"] != 1 ||
+			failures["commit_single conflict"] != 1 || failures["get other"] != 0 || pools != 2 {
 			t.Errorf("calls %v, failures %v, %d pools", calls, failures, pools)
 		}
 		if err := s.Close(); err != nil {

@@ -58,7 +58,8 @@ var shapes = map[string]func(w sqlstore.BatchWrite, n int, plain []byte){
 
 // commit commits the next batch of a shape and finds out whether it took effect.
 // It fails the test if only a part did.
-func (b *broken) commit(ctx context.Context, t testing.TB, shape func(sqlstore.BatchWrite, int, []byte)) (applied bool, err error) {
+func (b *broken) commit(ctx context.Context, t testing.TB,
+	shape func(sqlstore.BatchWrite, int, []byte)) (applied bool, err error) {
 	t.Helper()
 	b.n++
 	bg := context.Background()
@@ -82,7 +83,8 @@ func (b *broken) commit(ctx context.Context, t testing.TB, shape func(sqlstore.B
 	}
 	applied = bytes.Equal(values[2], coder.EncodeFenceToken(next))
 	if (values[0] != nil) != applied || (values[1] != nil) != applied {
-		t.Fatalf("a part of the batch was written: rows %q, token written %v (Commit said %v)", values[:2], applied, commitErr)
+		t.Fatalf("a part of the batch was written: rows %q, token written %v (Commit said %v)", values[:2], applied,
+			commitErr)
 	}
 	if applied {
 		b.token = next
@@ -154,15 +156,18 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 						}
 						what := fmt.Sprintf("%s at statement %d (%s %.40q)", name, n, hit.Kind, hit.Text)
 						truthful(t, what, applied, err)
-						deciding := hit.Kind == faultdriver.Commit || hit.Kind == faultdriver.Exec && !setup(*hit) && shapeName == "one statement" && b.store.Database().DialectName() == sqlstore.DialectMySQL
+						deciding := hit.Kind == faultdriver.Commit || hit.Kind == faultdriver.Exec && !setup(*hit) &&
+							shapeName == "one statement" && b.store.Database().DialectName() == sqlstore.DialectMySQL
 						switch {
-						case name == "bad connection" && deciding && err != nil && b.store.Database().DialectName() == sqlstore.DialectMySQL:
+						case name == "bad connection" && deciding && err != nil &&
+							b.store.Database().DialectName() == sqlstore.DialectMySQL:
 							t.Errorf("%s: %v, want it to be repeated: nothing was sent", what, err)
 						case !deciding && errors.Is(err, sqlstore.ErrUncertain):
 							t.Errorf("%s: %v, but nothing was committed for sure", what, err)
 						case deciding && f.After != nil && !f.Hang && !errors.Is(err, sqlstore.ErrUncertain):
 							t.Errorf("%s: %v, want ErrUncertain", what, err)
-						case err != nil && !errors.Is(err, sqlstore.ErrUncertain) && !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, context.Canceled):
+						case err != nil && !errors.Is(err, sqlstore.ErrUncertain) && !errors.Is(err, sqlstore.ErrUnavailable) &&
+							!errors.Is(err, context.Canceled):
 							t.Errorf("%s: %v wraps no sentinel", what, err)
 						}
 					}
@@ -284,7 +289,8 @@ func TestServerErrorsKeepTheirMeaning(t *testing.T) {
 		n++
 		return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1213}}
 	})
-	if applied, err := b.commit(context.Background(), t, shapes["one statement"]); applied || !errors.Is(err, sqlstore.ErrUnavailable) || n < 2 || n > 10 {
+	if applied, err := b.commit(context.Background(), t, shapes["one statement"]); applied ||
+		!errors.Is(err, sqlstore.ErrUnavailable) || n < 2 || n > 10 {
 		t.Errorf("after %d deadlocks: %v", n, err)
 	}
 }

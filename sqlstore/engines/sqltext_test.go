@@ -165,7 +165,8 @@ func TestStatementsAreConstants(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && (slices.Contains([]string{"../../integration", "../../.git", "../../bin", "../../sqlstore/enginetest", "../../sqlstore/storetest", "../../sqlstore/faultdriver"}, filepath.ToSlash(path)) || e.Name() == "testdata"):
+		case e.IsDir() && (slices.Contains([]string{"../../integration", "../../.git", "../../bin",
+			"../../sqlstore/enginetest", "../../sqlstore/storetest", "../../sqlstore/faultdriver"}, filepath.ToSlash(path)) || e.Name() == "testdata"):
 			return filepath.SkipDir // of tests
 		case e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -180,7 +181,8 @@ func TestStatementsAreConstants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(packages["sqlstore/sqldb"]) < 10 || len(packages["sqlstore/mysql"]) < 10 || len(packages["sqlstore/sqlite"]) < 5 || len(packages["migrations"]) == 0 {
+	if len(packages["sqlstore/sqldb"]) < 10 || len(packages["sqlstore/mysql"]) < 10 ||
+		len(packages["sqlstore/sqlite"]) < 5 || len(packages["migrations"]) == 0 {
 		t.Fatal("the sources were not found")
 	}
 	unused := map[finding]bool{}

@@ -29,7 +29,8 @@ func findOwner() (*process.User, error) {
 	}
 	u, err := user.Lookup("mysql")
 	if err != nil {
-		return nil, fmt.Errorf("%w: running as root, and the user mysql, as which the server would run, does not exist: %v", ErrNoEngine, err)
+		return nil, fmt.Errorf("%w: running as root, and the user mysql, as which the server would run, does not exist: %v",
+			ErrNoEngine, err)
 	}
 	uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
 	gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)

@@ -46,7 +46,8 @@ func TestEveryDatabaseIsFreshAndDropped(t *testing.T) {
 			})
 			second := p.Database(t)
 			require.NotEqual(t, first, second)
-			require.Equal(t, "0", queryString(t, second, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"))
+			require.Equal(t, "0", queryString(t, second,
+				"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"))
 			name := first[strings.LastIndexByte(first, '/')+1:]
 			require.Equal(t, "0", queryString(t, second,
 				"SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '"+name+"'"))
@@ -110,7 +111,8 @@ func TestServerKeepsDataAndAddress(t *testing.T) {
 		s.Start()
 		require.Equal(t, "2", queryString(t, s.URL(), "SELECT COUNT(*) FROM object"))
 		other := s.NewDatabase("other")
-		require.Equal(t, "0", queryString(t, other, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"))
+		require.Equal(t, "0", queryString(t, other,
+			"SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"))
 	})
 }
 

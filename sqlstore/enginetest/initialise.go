@@ -47,7 +47,8 @@ func (p Product) Initialise(data string) (owner *process.User, err error) {
 		if err != nil {
 			return nil, err
 		}
-		args := append(slices.Clone(common), "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve")
+		args := append(slices.Clone(common), "--auth-root-authentication-method=normal", "--skip-test-db",
+			"--skip-name-resolve")
 		return owner, errors.Join(initialise(owner, "", installer, args...),
 			initialise(owner, "FLUSH PRIVILEGES;\n"+setup, binary, append(common, "--bootstrap")...))
 	}

@@ -78,7 +78,8 @@ func (s *Server) NewDatabase(name string) string {
 func (s *Server) GeneralLog() (path string) {
 	s.t.Helper()
 	path = filepath.Join(s.p.dir.path, "statements")
-	Exec(s.t, s.url, "SET GLOBAL log_output = 'FILE'", "SET GLOBAL general_log_file = '"+path+"'", "SET GLOBAL general_log = ON")
+	Exec(s.t, s.url, "SET GLOBAL log_output = 'FILE'", "SET GLOBAL general_log_file = '"+path+"'",
+		"SET GLOBAL general_log = ON")
 	return path
 }
 

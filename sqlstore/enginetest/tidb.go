@@ -153,14 +153,16 @@ func readVariables(rows driver.Rows, override map[string]string) (driver.Rows, e
 
 // newRegions has the columns of TiDB 8.
 func newRegions(bounds []string) driver.Rows {
-	m := &madeUp{columns: []string{"REGION_ID", "START_KEY", "END_KEY", "LEADER_ID", "LEADER_STORE_ID", "PEERS", "SCATTERING", "WRITTEN_BYTES",
+	m := &madeUp{columns: []string{"REGION_ID", "START_KEY", "END_KEY", "LEADER_ID", "LEADER_STORE_ID", "PEERS",
+		"SCATTERING", "WRITTEN_BYTES",
 		"READ_BYTES", "APPROXIMATE_SIZE(MB)", "APPROXIMATE_KEYS", "SCHEDULING_CONSTRAINTS", "SCHEDULING_STATE"}}
 	for i, start := range bounds {
 		end := ""
 		if i+1 < len(bounds) {
 			end = bounds[i+1]
 		}
-		m.rows = append(m.rows, []driver.Value{int64(i + 2), []byte(start), []byte(end), int64(3), int64(1), []byte("3"), int64(0),
+		m.rows = append(m.rows, []driver.Value{int64(i + 2), []byte(start), []byte(end), int64(3), int64(1), []byte("3"),
+			int64(0),
 			int64(0), int64(0), int64(1), int64(0), []byte(""), []byte("")})
 	}
 	return m

@@ -48,7 +48,8 @@ func (c *conn) close() error {
 
 // under runs a statement under its fault. If the statement fails after do, it releases the
 // result of do before it cuts the connection.
-func under[T any](ctx context.Context, c *conn, kind Kind, text string, do func() (T, error), release func(T) error) (result T, f Fault, err error) {
+func under[T any](ctx context.Context, c *conn, kind Kind, text string,
+	do func() (T, error), release func(T) error) (result T, f Fault, err error) {
 	if c.broken {
 		return result, f, driver.ErrBadConn
 	}
@@ -71,7 +72,8 @@ func nothing[T any](T) error { return nil }
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	result, _, err := under(ctx, c, kindOf(text, Exec), text, func() (driver.Result, error) { return c.base.ExecContext(ctx, text, args) }, nothing)
+	result, _, err := under(ctx, c, kindOf(text, Exec), text,
+		func() (driver.Result, error) { return c.base.ExecContext(ctx, text, args) }, nothing)
 	if err != nil {
 		return nil, err
 	}
@@ -80,19 +82,22 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	r, f, err := under(ctx, c, Query, text, func() (driver.Rows, error) { return c.base.QueryContext(ctx, text, args) }, driver.Rows.Close)
+	r, f, err := under(ctx, c, Query, text, func() (driver.Rows, error) { return c.base.QueryContext(ctx, text, args) },
+		driver.Rows.Close)
 	return wrapRows(c, r, f, err)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
-	base, _, err := under(ctx, c, Prepare, text, func() (driver.Stmt, error) { return c.base.PrepareContext(ctx, text) }, driver.Stmt.Close)
+	base, _, err := under(ctx, c, Prepare, text, func() (driver.Stmt, error) { return c.base.PrepareContext(ctx, text) },
+		driver.Stmt.Close)
 	if err != nil {
 		return nil, err
 	}
 	complete, ok := base.(sqldb.DriverStmt)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("faultdriver: a statement of type %T cannot execute and query with a context", base), base.Close())
+		return nil, errors.Join(fmt.Errorf("faultdriver: a statement of type %T cannot execute and query with a context",
+			base), base.Close())
 	}
 	s := &stmt{DriverStmt: complete, conn: c, text: text}
 	c.stmts[s] = struct{}{}
@@ -106,7 +111,8 @@ func (c *conn) Prepare(text string) (driver.Stmt, error) {
 
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	base, _, err := under(ctx, c, Begin, "BEGIN", func() (driver.Tx, error) { return c.base.BeginTx(ctx, opts) }, driver.Tx.Rollback)
+	base, _, err := under(ctx, c, Begin, "BEGIN", func() (driver.Tx, error) { return c.base.BeginTx(ctx, opts) },
+		driver.Tx.Rollback)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +168,8 @@ type stmt struct {
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	result, _, err := under(ctx, s.conn, kindOf(s.text, Exec), s.text, func() (driver.Result, error) { return s.DriverStmt.ExecContext(ctx, args) }, nothing)
+	result, _, err := under(ctx, s.conn, kindOf(s.text, Exec), s.text,
+		func() (driver.Result, error) { return s.DriverStmt.ExecContext(ctx, args) }, nothing)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +178,8 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	r, f, err := under(ctx, s.conn, Query, s.text, func() (driver.Rows, error) { return s.DriverStmt.QueryContext(ctx, args) }, driver.Rows.Close)
+	r, f, err := under(ctx, s.conn, Query, s.text,
+		func() (driver.Rows, error) { return s.DriverStmt.QueryContext(ctx, args) }, driver.Rows.Close)
 	return wrapRows(s.conn, r, f, err)
 }
 
@@ -191,13 +199,15 @@ type tx struct {
 
 // Commit implements driver.Tx.
 func (t *tx) Commit() error {
-	_, _, err := under(context.Background(), t.conn, Commit, "COMMIT", func() (struct{}, error) { return struct{}{}, t.Tx.Commit() }, nothing)
+	_, _, err := under(context.Background(), t.conn, Commit, "COMMIT",
+		func() (struct{}, error) { return struct{}{}, t.Tx.Commit() }, nothing)
 	return err
 }
 
 // Rollback implements driver.Tx.
 func (t *tx) Rollback() error {
-	_, _, err := under(context.Background(), t.conn, Rollback, "ROLLBACK", func() (struct{}, error) { return struct{}{}, t.Tx.Rollback() }, nothing)
+	_, _, err := under(context.Background(), t.conn, Rollback, "ROLLBACK",
+		func() (struct{}, error) { return struct{}{}, t.Tx.Rollback() }, nothing)
 	return err
 }
 

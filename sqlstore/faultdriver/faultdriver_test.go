@@ -205,7 +205,8 @@ func TestStatementsAreCountedAndNamed(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := []faultdriver.Kind{faultdriver.Begin, faultdriver.Exec, faultdriver.Rollback, faultdriver.Begin, faultdriver.Commit}
+	want := []faultdriver.Kind{faultdriver.Begin, faultdriver.Exec, faultdriver.Rollback, faultdriver.Begin,
+		faultdriver.Commit}
 	for i, s := range faults.Seen() {
 		if s.N != i+1 || s.Kind != want[i] {
 			t.Errorf("statement %d is %+v, want kind %s", i+1, s, want[i])

@@ -17,7 +17,8 @@ func TestStatementsAreBuiltFromArgumentsAlone(t *testing.T) {
 	var ops []sqlstore.Op
 	for i := range rows {
 		ops = append(ops, sqlstore.Op{
-			Kind: sqlstore.OpPutIfNotExist, Key: coder.EncodeVersionKey([]byte("/registry/pods/ns/x"), int64(i+1)), Value: coder.EncodeVersion(&coder.Record{}),
+			Kind: sqlstore.OpPutIfNotExist, Key: coder.EncodeVersionKey([]byte("/registry/pods/ns/x"), int64(i+1)),
+			Value: coder.EncodeVersion(&coder.Record{}),
 		})
 	}
 	keys := make([][]byte, rows)

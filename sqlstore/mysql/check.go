@@ -37,12 +37,14 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	}
 	info.MaxPacket, err = strconv.Atoi(vars["max_allowed_packet"])
 	if err != nil || info.MaxPacket < minPacket {
-		return info, sqldb.Unfit("max_allowed_packet is %q: set it to at least %d bytes on the server", vars["max_allowed_packet"], minPacket)
+		return info, sqldb.Unfit("max_allowed_packet is %q: set it to at least %d bytes on the server",
+			vars["max_allowed_packet"], minPacket)
 	}
 	info.MaxRow = min(info.MaxRow, info.MaxPacket-packetMargin)
 	for _, mode := range []string{"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"} {
 		if !strings.Contains(vars["sql_mode"], mode) {
-			return info, sqldb.Unfit("sql_mode is %q although every session sets it to %q: a proxy seems to reset sessions", vars["sql_mode"], sqlMode)
+			return info, sqldb.Unfit("sql_mode is %q although every session sets it to %q: a proxy seems to reset sessions",
+				vars["sql_mode"], sqlMode)
 		}
 	}
 	level := vars["transaction_isolation"]
@@ -52,7 +54,8 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	if level != strings.ReplaceAll(isolation, " ", "-") {
 		return info, sqldb.Unfit("the isolation level is %q although every session sets it to %s: a proxy seems to reset sessions", level, isolation)
 	}
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only",
+		"tidb_super_read_only", "tidb_restricted_read_only"} {
 		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
 			return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", name, v)
 		}
@@ -62,10 +65,12 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	}
 	e.grouped.Store(vars["group_replication_group_name"] != "")
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && !slices.Contains(SafeFlushes(info.Version), v) {
-		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1", "innodb_flush_log_at_trx_commit", v)
+		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1",
+			"innodb_flush_log_at_trx_commit", v)
 	}
 	if losesBinlog(vars) {
-		e.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1", "sync_binlog", vars["sync_binlog"])
+		e.logger.WarnContext(ctx, "the server's replicas may miss acknowledged commits when it crashes; set it to 1",
+			"sync_binlog", vars["sync_binlog"])
 	}
 	return info, checkMySQLTable(ctx, conn)
 }
@@ -122,7 +127,8 @@ func checkMySQLTable(ctx context.Context, conn *sqlx.Conn) error {
 		return sqldb.Unfit(sqldb.NoTable)
 	}
 	if !strings.EqualFold(engines[0], "InnoDB") {
-		return sqldb.Unfit("the storage engine of table object is %s, which has no transactions: it must be InnoDB", engines[0])
+		return sqldb.Unfit("the storage engine of table object is %s, which has no transactions: it must be InnoDB",
+			engines[0])
 	}
 	var columns []struct {
 		Name     string `db:"name"`

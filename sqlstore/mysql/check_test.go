@@ -33,15 +33,18 @@ func TestBinaryLogThatACrashShortens(t *testing.T) {
 	}
 }
 
-// TestUnsafeFlushIsReported: on MariaDB, 3 flushes as 1 does. The server is the test's own, because the setting is global.
+// TestUnsafeFlushIsReported: on MariaDB, 3 flushes as 1 does. The server is the test's own, because the setting is
+// global.
 func TestUnsafeFlushIsReported(t *testing.T) {
 	t.Parallel()
 	raw := enginetest.MariaDB.StartServer(t).URL()
 	for value, unsafe := range map[string]bool{"0": true, "1": false, "2": true, "3": false} {
-		_, err := openURL(t, raw, sqlstore.Options{}).Database().SQL().Exec("SET GLOBAL innodb_flush_log_at_trx_commit = " + value)
+		_, err := openURL(t, raw, sqlstore.Options{}).Database().SQL().Exec(
+			"SET GLOBAL innodb_flush_log_at_trx_commit = " + value)
 		require.NoError(t, err)
 		var log bytes.Buffer
 		openURL(t, raw, sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		require.Equal(t, unsafe, strings.Contains(log.String(), "innodb_flush_log_at_trx_commit="+value), "%s: %s", value, &log)
+		require.Equal(t, unsafe, strings.Contains(log.String(), "innodb_flush_log_at_trx_commit="+value), "%s: %s",
+			value, &log)
 	}
 }

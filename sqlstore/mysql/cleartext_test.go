@@ -10,7 +10,8 @@ import (
 // get the password.
 func TestOnlyVerifiedServersMayAskForClearText(t *testing.T) {
 	t.Parallel()
-	for parameters, want := range map[string]bool{"": false, "?tls=true": true, "?tls=skip-verify": false, "?tls=preferred": false, "?tls=false": false} {
+	for parameters, want := range map[string]bool{"": false, "?tls=true": true, "?tls=skip-verify": false,
+		"?tls=preferred": false, "?tls=false": false} {
 		u, err := sqlstore.ParseURL("mysql://u:p@db/n" + parameters)
 		if err != nil {
 			t.Fatal(err)

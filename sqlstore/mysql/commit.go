@@ -103,10 +103,14 @@ func (e *engine) Commit(info sqldb.Info, ops []sqlstore.Op) (statement string, a
 		e.rowBytes.put(ops)
 	}
 	if comparesFew(info, ops) {
-		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) { return e.compareFew(ctx, conn, ops) }
+		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) {
+			return e.compareFew(ctx, conn, ops)
+		}
 	}
 	if fitsOne(info, ops) {
-		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) { return e.commitSingle(ctx, conn, ops) }
+		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) {
+			return e.commitSingle(ctx, conn, ops)
+		}
 	}
 	return "commit_tx", func(ctx context.Context, conn *sql.Conn) (bool, error) { return e.commitTx(ctx, conn, info, ops) }
 }
@@ -118,8 +122,8 @@ const (
 		" WHERE a.internal_key = ? AND a.object_value = ? AND b.internal_key = ? AND b.object_value = ?"
 )
 
-// comparesFew reports whether ops are one or two swaps that compare the whole value of a row, such as the heartbeat of a
-// member, or the swap of the lock with a challenge of its holder.
+// comparesFew reports whether ops are one or two swaps that compare the whole value of a row, such as the heartbeat of
+// a member, or the swap of the lock with a challenge of its holder.
 func comparesFew(info sqldb.Info, ops []sqlstore.Op) bool {
 	size, most := 0, 2
 	if info.Product == productTiDB {
@@ -155,7 +159,8 @@ func (e *engine) compareFew(ctx context.Context, conn *sql.Conn, ops []sqlstore.
 	case affected == 0:
 		return false, &sqlstore.Conflict{}
 	case affected != int64(len(ops)):
-		return false, sqldb.Uncertain(ctx, fmt.Errorf("the commit changed %d rows by the server's count, %d were due", affected, len(ops)))
+		return false, sqldb.Uncertain(ctx, fmt.Errorf("the commit changed %d rows by the server's count, %d were due",
+			affected, len(ops)))
 	}
 	return false, nil
 }
@@ -188,9 +193,11 @@ func (e *engine) commitSingle(ctx context.Context, conn *sql.Conn, ops []sqlstor
 	low, high := expectedRows(ops)
 	switch {
 	case affected < low:
-		return false, fmt.Errorf("%w: the commit changed %d rows by the server's count, at least %d were due", sqlstore.ErrRowMissing, affected, low)
+		return false, fmt.Errorf("%w: the commit changed %d rows by the server's count, at least %d were due",
+			sqlstore.ErrRowMissing, affected, low)
 	case affected > high:
-		return false, sqldb.Uncertain(ctx, fmt.Errorf("the commit changed %d rows by the server's count, at most %d were due", affected, high))
+		return false, sqldb.Uncertain(ctx, fmt.Errorf(
+			"the commit changed %d rows by the server's count, at most %d were due", affected, high))
 	}
 	return false, nil
 }

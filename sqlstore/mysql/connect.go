@@ -63,7 +63,8 @@ type attempt struct {
 type attemptKey struct{}
 
 func newConnector(u *sqlstore.URL, cfg *mysql.Config) (*connector, error) {
-	c := &connector{url: u, network: cfg.Net, addr: cfg.Addr, dial: (&net.Dialer{Timeout: u.Timeout}).DialContext, tls: cfg.TLS}
+	c := &connector{url: u, network: cfg.Net, addr: cfg.Addr, dial: (&net.Dialer{Timeout: u.Timeout}).DialContext,
+		tls: cfg.TLS}
 	cfg = cfg.Clone()
 	cfg.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return ctx.Value(attemptKey{}).(attempt).conn, nil
@@ -99,7 +100,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return c.known.Connect(context.WithValue(ctx, attemptKey{}, attempt{conn, password}))
 	}
 	l := &login{
-		Conn: conn, tcp: conn, tls: c.tls, optional: c.url.TLS.Mode == sqlstore.TLSPreferred, keyed: c.url.TLS.ServerKey != "", timeout: c.url.Timeout,
+		Conn: conn, tcp: conn, tls: c.tls, optional: c.url.TLS.Mode == sqlstore.TLSPreferred,
+		keyed: c.url.TLS.ServerKey != "", timeout: c.url.Timeout,
 	}
 	made, err := c.unknown.Connect(context.WithValue(ctx, attemptKey{}, attempt{l, password}))
 	if err != nil && l.err != nil && ctx.Err() == nil {
@@ -221,10 +223,11 @@ const (
 )
 
 // setIdle may be refused.
-var setIdle = fmt.Sprintf("SET SESSION wait_timeout = %d /*M!100600 , idle_transaction_timeout = %d */", idleWriter/time.Second, idleTransaction/time.Second)
+var setIdle = fmt.Sprintf("SET SESSION wait_timeout = %d /*M!100600 , idle_transaction_timeout = %d */",
+	idleWriter/time.Second, idleTransaction/time.Second)
 
-// sessionStatements returns the statements that every new connection begins with, and one that has the effect of the first
-// of them, as many as joined.
+// sessionStatements returns the statements that every new connection begins with, and one that has the effect of the
+// first of them, as many as joined.
 func sessionStatements(write bool) (statements []string, together string, joined int) {
 	statements = []string{
 		// unique_checks off would let a secondary node of some engines skip the
@@ -236,12 +239,14 @@ func sessionStatements(write bool) (statements []string, together string, joined
 		// With a binary log the server logs each prepared statement as text, and escapes
 		// multi-byte characters in its values one by one. Binary values have none. Measured,
 		// this saves an eighth to a quarter of the database's work on a batch.
-		statements = append(statements, "SET SESSION character_set_client = binary, character_set_connection = binary", setIdle)
+		statements = append(statements, "SET SESSION character_set_client = binary, character_set_connection = binary",
+			setIdle)
 	}
 	assignments := []string{setIsolation}
 	for _, s := range statements {
 		assignments = append(assignments, strings.TrimPrefix(s, "SET SESSION "))
 	}
 	// MySQL refuses the setting of replicated reads, so it is not one of those that are joined.
-	return append(statements, "SET SESSION TRANSACTION ISOLATION LEVEL "+isolation, setReplicatedReads), strings.Join(assignments, ", "), len(statements) + 1
+	return append(statements, "SET SESSION TRANSACTION ISOLATION LEVEL "+isolation, setReplicatedReads),
+		strings.Join(assignments, ", "), len(statements) + 1
 }

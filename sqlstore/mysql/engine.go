@@ -62,13 +62,15 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 		sessions := make([]*sqldb.Session, len(servers))
 		statements, together, joined := sessionStatements(write)
 		for i, base := range servers {
-			sessions[i] = &sqldb.Session{Base: base, Statements: statements, Together: together, Joined: joined, MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
+			sessions[i] = &sqldb.Session{Base: base, Statements: statements, Together: together, Joined: joined,
+				MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
 		}
 		return e.primary.Connector(sessions)
 	}
 	e.patient = pool(patient, true)
 	db := sqldb.NewDatabase(u, o.Logger, e, sqldb.Pools{
-		Read: failover.Finishing(pool(bounded, false)), Write: failover.Finishing(pool(bounded, true)), ReadConns: o.MaxOpenConns, WriteConns: writeConns,
+		Read: failover.Finishing(pool(bounded, false)), Write: failover.Finishing(pool(bounded, true)),
+		ReadConns: o.MaxOpenConns, WriteConns: writeConns,
 		MaxIdleTime: cmp.Or(o.MaxIdleTime, maxIdleTime), MaxLifetime: cmp.Or(o.MaxLifetime, maxLifetime), Remote: true,
 	})
 	db.Write().SetConnMaxIdleTime(min(cmp.Or(o.MaxIdleTime, maxIdleTime), sqlstore.WriterIdle))

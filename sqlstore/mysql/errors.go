@@ -219,7 +219,8 @@ func (*engine) Classify(err error) sqldb.Failure {
 		return f
 	}
 	switch {
-	case e.Number >= firstErrorOfTiDB && e.Number <= lastErrorOfTiDB, e.Number >= firstErrorOfConnections && e.Number <= lastErrorOfConnections:
+	case e.Number >= firstErrorOfTiDB && e.Number <= lastErrorOfTiDB, e.Number >= firstErrorOfConnections &&
+		e.Number <= lastErrorOfConnections:
 		return sqldb.FailureUnknown
 	}
 	return sqldb.FailureOther

@@ -59,7 +59,8 @@ var writers = map[string]func(ctx context.Context, s sqlstore.Store) error{
 // takes no writes.
 func unavailable(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) || !strings.Contains(fmt.Sprint(err), "read-only") {
+	if !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) ||
+		!strings.Contains(fmt.Sprint(err), "read-only") {
 		t.Errorf("%s: %v; want ErrUnavailable, and that the server is read-only", what, err)
 	}
 }
@@ -106,7 +107,8 @@ func TestServerTurnsReadOnly(t *testing.T) {
 				t.Errorf("%s, writable again: %v", name, err)
 			}
 		}
-		failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"), gathered(t, registry, "sqlbrain_sql_reconnects_total")
+		failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"),
+			gathered(t, registry, "sqlbrain_sql_reconnects_total")
 		if failures["read_only"] < 2 || reconnects[""] < 1 {
 			t.Errorf("failures %v, reconnects %v", failures, reconnects)
 		}
@@ -273,7 +275,8 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 		if err := swapFence(context.Background(), s, 2); err != nil {
 			t.Errorf("behind error %d: %v", number, err)
 		}
-		if n, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total"); err != nil || number != 1062 && n == 0 {
+		if n, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total"); err != nil || number != 1062 &&
+			n == 0 {
 			t.Errorf("error %d is not counted (%v)", number, err)
 		}
 	}

@@ -35,7 +35,8 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 		enginetest.Exec(t, servers[name].URL(), "SET GLOBAL read_only = "+value)
 	}
 	readOnly("first", "1")
-	u := parse(t, "mysql://app:secret@"+parse(t, servers["first"].URL()).Address+","+parse(t, servers["second"].URL()).Address+"/sqlbrain?timeout=10s")
+	u := parse(t, "mysql://app:secret@"+parse(t, servers["first"].URL()).Address+","+parse(t,
+		servers["second"].URL()).Address+"/sqlbrain?timeout=10s")
 	s, err := open(ctx, u, sqlstore.Options{})
 	if err != nil {
 		t.Fatal(err)

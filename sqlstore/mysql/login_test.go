@@ -81,7 +81,8 @@ type session struct {
 }
 
 func (s *session) send(content ...byte) {
-	_, _ = s.conn.Write(append([]byte{byte(len(content)), byte(len(content) >> 8), 0, s.number}, content...)) // a client that left needs no answer
+	// a client that left needs no answer
+	_, _ = s.conn.Write(append([]byte{byte(len(content)), byte(len(content) >> 8), 0, s.number}, content...))
 	s.number++
 }
 
@@ -116,7 +117,8 @@ func (s *session) serve() {
 		flags |= flagSSL
 	}
 	greeting := append([]byte{10}, "9.9.9\x00\x01\x00\x00\x00"...)
-	greeting = append(append(greeting, scramble[:8]...), 0, byte(flags), byte(flags>>8), 45, 2, 0, byte(flags>>16), byte(flags>>24), 21)
+	greeting = append(append(greeting, scramble[:8]...), 0, byte(flags), byte(flags>>8), 45, 2, 0, byte(flags>>16),
+		byte(flags>>24), 21)
 	greeting = append(append(append(greeting, make([]byte, 10)...), scramble[8:]...), 0)
 	s.send(append(append(greeting, s.greets...), 0)...)
 	hello := s.receive()
@@ -276,7 +278,8 @@ func TestUserWithoutAPasswordLogsInOverTLS(t *testing.T) {
 	s := startStranger(t, newKey(t), func(s *stranger) {
 		s.greets, s.asks, s.tls = methodCached, methodNative, &tls.Config{Certificates: []tls.Certificate{pair}}
 	})
-	if err := ping(t, connectorOf(t, "mysql://u@"+s.listener.Addr().String()+"/n?timeout=1m&tls=skip-verify", false)); err != nil {
+	if err := ping(t, connectorOf(t, "mysql://u@"+s.listener.Addr().String()+"/n?timeout=1m&tls=skip-verify",
+		false)); err != nil {
 		t.Error(err)
 	}
 }
@@ -289,7 +292,8 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := "server-public-key=" + writePublicKey(t, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+	known := "server-public-key=" + writePublicKey(t,
+		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
 	certFile, keyFile := writeCertificate(t)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -342,7 +346,8 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			case err != nil && strings.Contains(err.Error(), thePassword):
 				t.Errorf("%v has the password", err)
-			case c.want == refused && (!strings.Contains(err.Error(), "tls=true") || !strings.Contains(err.Error(), "server-public-key")):
+			case c.want == refused && (!strings.Contains(err.Error(), "tls=true") ||
+				!strings.Contains(err.Error(), "server-public-key")):
 				t.Errorf("%v does not say what to do", err)
 			}
 			if s.read() != c.knowing {
@@ -365,7 +370,8 @@ func TestLoginsOfServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var name string
-		switch err := db.SQL().QueryRowContext(t.Context(), "SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'").Scan(&name, &known); err {
+		switch err := db.SQL().QueryRowContext(t.Context(), "SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'").Scan(
+			&name, &known); err {
 		case nil:
 			asks = true
 		case sql.ErrNoRows: // not MySQL

@@ -40,7 +40,8 @@ func insertsAnew(t *testing.T, db *sql.DB, database string, seen map[int64]bool)
 		if err := rows.StructScan(&p); err != nil {
 			t.Fatal(err)
 		}
-		if p.DB == nil || *p.DB != database || p.Command != "Query" && p.Command != "Execute" || p.Info == nil || !strings.HasPrefix(*p.Info, "INSERT") {
+		if p.DB == nil || *p.DB != database || p.Command != "Query" && p.Command != "Execute" || p.Info == nil ||
+			!strings.HasPrefix(*p.Info, "INSERT") {
 			continue
 		}
 		found = found || !seen[p.ID]
@@ -145,7 +146,8 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 		if !errors.Is(failure, sqlstore.ErrUncertain) && !errors.Is(failure, sqlstore.ErrUnavailable) {
 			t.Errorf("while the server was killed: %v", failure)
 		}
-		if err := swapFence(ctx, s, acknowledged+1); !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
+		if err := swapFence(ctx, s, acknowledged+1); !errors.Is(err, sqlstore.ErrUnavailable) ||
+			errors.Is(err, sqlstore.ErrUncertain) {
 			t.Errorf("while it was down: %v, want ErrUnavailable", err)
 		}
 		server.Start()
@@ -167,8 +169,8 @@ func TestServerKilledAndStartedAgain(t *testing.T) {
 }
 
 // TestServerThatDoesNotAnswer: the connection's time bound ends the wait. On a busy machine it may also end a statement
-// before the server is paused, and then the test begins with another store. The server is paused when the commit is sent:
-// earlier, a connection that is due for a check would be found to be of no use.
+// before the server is paused, and then the test begins with another store. The server is paused when the commit is
+// sent: earlier, a connection that is due for a check would be found to be of no use.
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
@@ -179,7 +181,8 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		faults := faultdriver.New()
 		step := int64(1)
 		eventually.Nil(t, eventually.Patience, func(ctx context.Context) (err error) {
-			if s, err = open(ctx, parse(t, server.URL()+"?timeout=1s"), sqlstore.Options{WrapConnector: faults.Wrap}); err != nil {
+			if s, err = open(ctx, parse(t, server.URL()+"?timeout=1s"),
+				sqlstore.Options{WrapConnector: faults.Wrap}); err != nil {
 				return err
 			}
 			// The statement is prepared on the connection that the commit below finds in the pool.
@@ -246,7 +249,8 @@ func TestManyShapesOfStatements(t *testing.T) {
 		}
 		var name string
 		var prepared int
-		if err := s.Database().SQL().QueryRow("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name, &prepared); err != nil || prepared == 0 || prepared > 2000 {
+		if err := s.Database().SQL().QueryRow("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'").Scan(&name,
+			&prepared); err != nil || prepared == 0 || prepared > 2000 {
 			t.Errorf("the server keeps %d prepared statements (%v)", prepared, err)
 		}
 	})
@@ -261,7 +265,8 @@ func TestMissingRowIsReported(t *testing.T) {
 		}
 		// Where it can be told in time it is a conflict.
 		b := s.BeginBatchWrite()
-		b.CAS(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8}), coder.EncodeIndex(coder.Index{ModRevision: 8}))
+		b.CAS(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8}),
+			coder.EncodeIndex(coder.Index{ModRevision: 8}))
 		b.Put([]byte("put"), []byte("x"))
 		var c *sqlstore.Conflict
 		if err := b.Commit(context.Background()); !errors.As(err, &c) {

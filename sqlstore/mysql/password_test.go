@@ -90,7 +90,8 @@ func TestConnectErrorsAreUnavailable(t *testing.T) {
 	}
 	u := parse(t, enginetest.Database(t))
 	_, err = open(ctx, parse(t, "mysql://nobody:s3cret@"+u.Address+"/n"), sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "nobody") {
+	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") ||
+		!strings.Contains(err.Error(), "nobody") {
 		t.Errorf("access denied: %v", err)
 	}
 }

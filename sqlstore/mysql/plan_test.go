@@ -35,7 +35,8 @@ func TestNoStatementScansTheTableOnTiDB(t *testing.T) {
 			t.Fatalf("EXPLAIN %.80s: %v", text, err)
 		}
 		for _, row := range rows {
-			if strings.Contains(row.ID, "FullScan") || strings.Contains(row.ID, "Sort_") || strings.Contains(row.ID, "HashJoin") {
+			if strings.Contains(row.ID, "FullScan") || strings.Contains(row.ID, "Sort_") ||
+				strings.Contains(row.ID, "HashJoin") {
 				t.Errorf("%.80s: %+v", text, row)
 			}
 		}
@@ -76,7 +77,8 @@ func noStatementScansTheTable(t *testing.T, s *sqldb.Store) {
 				continue
 			}
 			join := text == texts.List && i == 1
-			if *row.Type == "ALL" || *row.Type == "index" || join && *row.Type != "eq_ref" || row.Key == nil || *row.Key != "PRIMARY" {
+			if *row.Type == "ALL" || *row.Type == "index" || join && *row.Type != "eq_ref" || row.Key == nil ||
+				*row.Key != "PRIMARY" {
 				t.Errorf("%.80s: table %s is read by %s", text, *row.Table, *row.Type)
 			}
 			if row.Extra != nil && (strings.Contains(*row.Extra, "filesort") || strings.Contains(*row.Extra, "temporary")) {
@@ -107,13 +109,15 @@ func TestMismatchFailsInEverySQLMode(t *testing.T) {
 			}
 		}()
 		marked := coder.EncodeIndexKey([]byte("m"))
-		for _, mode := range []string{"", "STRICT_ALL_TABLES", "ANSI", "NO_UNSIGNED_SUBTRACTION", "NO_BACKSLASH_ESCAPES", "TRADITIONAL"} {
+		for _, mode := range []string{"", "STRICT_ALL_TABLES", "ANSI", "NO_UNSIGNED_SUBTRACTION", "NO_BACKSLASH_ESCAPES",
+			"TRADITIONAL"} {
 			if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+mode+"'"); err != nil {
 				t.Fatal(err)
 			}
 			for _, ignore := range []int{1, 2} { // the second time prepared
 				for _, existing := range [][]byte{{}, {0}, make([]byte, 100)} {
-					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", marked, existing, []byte("plain"), existing); err != nil {
+					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", marked, existing, []byte("plain"),
+						existing); err != nil {
 						t.Fatal(err)
 					}
 					for _, key := range [][]byte{marked, []byte("plain")} {

@@ -15,8 +15,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// statementsOf returns how many statements the server executes while do runs, at the fewest of several times: the store keeps
-// a spare connection meanwhile. Each is a round trip. Nobody else uses the server.
+// statementsOf returns how many statements the server executes while do runs, at the fewest of several times: the store
+// keeps a spare connection meanwhile. Each is a round trip. Nobody else uses the server.
 func statementsOf(t *testing.T, url string, do func()) int {
 	t.Helper()
 	u, err := sqlstore.ParseURL(url)
@@ -105,12 +105,14 @@ func TestListOfKeysReadsNoMoreRowsThanItsPageHolds(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	read := func() (n int) {
 		var name string
-		require.NoError(t, s.Database().SQL().QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Handler_read_next'").Scan(&name, &n))
+		require.NoError(t, s.Database().SQL().QueryRowContext(t.Context(),
+			"SHOW GLOBAL STATUS LIKE 'Handler_read_next'").Scan(&name, &n))
 		return n
 	}
 	before, found := read(), 0
 	for n := 0; n < rows; {
-		page, _, err := s.List(t.Context(), sqlstore.ListQuery{Start: key(n), End: key(rows), MaxBytes: pageBytes, KeysOnly: true})
+		page, _, err := s.List(t.Context(), sqlstore.ListQuery{Start: key(n), End: key(rows), MaxBytes: pageBytes,
+			KeysOnly: true})
 		require.NoError(t, err)
 		n, found = n+len(page), found+len(page)
 	}
@@ -136,7 +138,8 @@ func TestSessionIsSetUpOneByOneIfNeeded(t *testing.T) {
 			return all
 		}
 		session := func(together string) *sqldb.Session {
-			return &sqldb.Session{Base: base[0], Statements: statements, Together: together, Joined: joined, MayRefuse: mayRefuse}
+			return &sqldb.Session{Base: base[0], Statements: statements, Together: together, Joined: joined,
+				MayRefuse: mayRefuse}
 		}
 		want := settings(session(""))
 		require.Equal(t, "binary", want[1])

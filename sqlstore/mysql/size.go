@@ -33,7 +33,8 @@ func (e *engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int
 		}
 	}
 	var refused *mysql.MySQLError
-	if _, err := conn.ExecContext(ctx, freshStatistics); err != nil && !(errors.As(err, &refused) && refused.Number == unknownSystemVariable) {
+	if _, err := conn.ExecContext(ctx, freshStatistics); err != nil &&
+		!(errors.As(err, &refused) && refused.Number == unknownSystemVariable) {
 		return 0, 0, err
 	}
 	var free int64
@@ -45,8 +46,9 @@ func (e *engine) Size(ctx context.Context, db *sqldb.Database) (total, inUse int
 // FreeSpace implements sqldb.Engine: a server does not say.
 func (*engine) FreeSpace() (free, reserve int64, err error) { return 0, 0, nil }
 
-// setDefragmentWait bounds how long, in seconds, Defragment waits until no transaction uses the table, at its start and at its
-// end. All later statements wait after it. A backup, or a transaction of a process that is frozen, may use the table for hours.
+// setDefragmentWait bounds how long, in seconds, Defragment waits until no transaction uses the table, at its start and
+// at its end. All later statements wait after it. A backup, or a transaction of a process that is frozen, may use the
+// table for hours.
 const setDefragmentWait = "SET SESSION lock_wait_timeout = 3"
 
 // Defragment implements sqldb.Engine. It rebuilds the table in place. Reads and commits continue,

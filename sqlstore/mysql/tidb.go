@@ -61,7 +61,8 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 	for _, s := range slices.Concat(tidbWrites, tidbReads) {
 		// A variable that the server does not have cannot be wrong.
 		if v, ok := vars[s[0]]; ok && !strings.EqualFold(v, s[1]) {
-			return sqldb.Unfit("%s is %q: SET GLOBAL %[1]s = '%[3]s', or use a TiDB, or a proxy, on which sessions can set it", s[0], v, s[1])
+			return sqldb.Unfit("%s is %q: SET GLOBAL %[1]s = '%[3]s', or use a TiDB, or a proxy, on which sessions can set it",
+				s[0], v, s[1])
 		}
 	}
 	entry := tidbMaxEntry

@@ -43,7 +43,8 @@ func openDisguised(t testing.TB, d *enginetest.TiDB) *sqldb.Store {
 func TestConformanceAsOnTiDB(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) sqlstore.Store {
-		s := openDisguised(t, &enginetest.TiDB{Regions: []string{"t_104_", regionKey([]byte("b")), regionKey([]byte("mmmmmmmmm"))}})
+		s := openDisguised(t, &enginetest.TiDB{Regions: []string{"t_104_", regionKey([]byte("b")),
+			regionKey([]byte("mmmmmmmmm"))}})
 		if s.Info().Product != "TiDB" {
 			t.Fatalf("the disguise does not work: %+v", s.Info())
 		}
@@ -113,7 +114,10 @@ func TestLimitsOfTiDB(t *testing.T) {
 	} {
 		faults := faultdriver.New()
 		// The disguise is above: what the faults see is what is sent.
-		s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(base driver.Connector) driver.Connector { return c.tidb.Wrap(faults.Wrap(base)) }})
+		s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(
+			base driver.Connector) driver.Connector {
+			return c.tidb.Wrap(faults.Wrap(base))
+		}})
 		put := func(n, rows int) error {
 			b := s.BeginBatchWrite()
 			for i := range rows {

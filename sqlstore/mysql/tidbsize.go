@@ -39,8 +39,8 @@ func (r *rowBytes) put(ops []sqlstore.Op) {
 	r.written.Add(int64(n))
 }
 
-// size returns the bytes of all rows, or more: what has been replaced and deleted since they were counted is not known. known is
-// false if they have not been counted yet.
+// size returns the bytes of all rows, or more: what has been replaced and deleted since they were counted is not known.
+// known is false if they have not been counted yet.
 func (r *rowBytes) size(ctx context.Context, conn *sql.Conn) (bytes int64, known bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,8 @@ func writeCertificate(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,8 @@ func writeCertificate(t *testing.T) (cert, key string) {
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,8 @@ func TestTLSSettings(t *testing.T) {
 		"":           func(c *mysql.Config) bool { return c.TLS == nil },
 		"?tls=false": func(c *mysql.Config) bool { return c.TLS == nil },
 		"?tls=true": func(c *mysql.Config) bool {
-			return !c.TLS.InsecureSkipVerify && c.TLS.ServerName == "db.example" && c.TLS.RootCAs == nil && !c.AllowFallbackToPlaintext && c.TLS.MinVersion == tls.VersionTLS12
+			return !c.TLS.InsecureSkipVerify && c.TLS.ServerName == "db.example" && c.TLS.RootCAs == nil &&
+				!c.AllowFallbackToPlaintext && c.TLS.MinVersion == tls.VersionTLS12
 		},
 		"?tls=skip-verify": func(c *mysql.Config) bool { return c.TLS.InsecureSkipVerify && !c.AllowFallbackToPlaintext },
 		"?tls=preferred":   func(c *mysql.Config) bool { return c.TLS.InsecureSkipVerify && c.AllowFallbackToPlaintext },

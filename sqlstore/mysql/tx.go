@@ -14,7 +14,8 @@ import (
 // commitTx commits a batch that one statement cannot express: in a transaction of
 // multi-row statements. A transaction without COMMIT is rolled back when its connection
 // ends, so all errors except those of COMMIT are definite.
-func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info, ops []sqlstore.Op) (again bool, err error) {
+func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info,
+	ops []sqlstore.Op) (again bool, err error) {
 	tx := &transaction{upserts: &e.upserts, conn: conn, maxBytes: min(chunkBytes, info.MaxPacket-packetMargin)}
 	if _, err = conn.ExecContext(ctx, "START TRANSACTION"); err == nil {
 		err = tx.apply(ctx, ops)

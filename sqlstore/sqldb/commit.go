@@ -63,7 +63,8 @@ func (s *Store) fits(ops []sqlstore.Op) error {
 		}
 	}
 	if s.info.MaxBatch > 0 && total > s.info.MaxBatch {
-		return fmt.Errorf("%w: a batch of %d bytes, the server's limits leave %d", sqlstore.ErrTooLarge, total, s.info.MaxBatch)
+		return fmt.Errorf("%w: a batch of %d bytes, the server's limits leave %d", sqlstore.ErrTooLarge, total,
+			s.info.MaxBatch)
 	}
 	return nil
 }

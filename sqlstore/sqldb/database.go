@@ -58,7 +58,8 @@ const spareSoon = time.Second
 const spareWait = time.Second
 
 // keepSpare uses as many connections of each pool at a time, every so often, until ctx ends, so that the pools do not
-// close the last ones that are idle. A call that finds the first one in use, or broken, would need ten round trips for a new one.
+// close the last ones that are idle. A call that finds the first one in use, or broken, would need ten round trips for
+// a new one.
 func (db *Database) keepSpare(ctx context.Context, every time.Duration) {
 	for pause := min(spareSoon, every); retry.Sleep(ctx, pause) == nil; pause = every {
 		var both sync.WaitGroup

@@ -42,7 +42,8 @@ const (
 	FailureUnknown
 )
 
-var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "full", "read_only", "too_large", "not_sent", "lost", "unknown"}
+var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "full", "read_only", "too_large",
+	"not_sent", "lost", "unknown"}
 
 func (f Failure) String() string { return failureNames[f] }
 

@@ -33,7 +33,8 @@ func (s *Store) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.R
 	})
 }
 
-func (s *Store) iterPage(ctx context.Context, r sqlstore.Range, sizes *sizer) (page []sqlstore.Row, more bool, err error) {
+func (s *Store) iterPage(ctx context.Context, r sqlstore.Range,
+	sizes *sizer) (page []sqlstore.Row, more bool, err error) {
 	limit := sizes.rows(r.PageBytes)
 	if r.Limit > 0 {
 		limit = min(limit, r.Limit)
@@ -41,24 +42,25 @@ func (s *Store) iterPage(ctx context.Context, r sqlstore.Range, sizes *sizer) (p
 	size := 0
 	err = s.read(ctx, func(q Querier) error {
 		page, size = nil, 0
-		return s.page(ctx, q, IterText(r), []any{NotNil(r.Start), NotNil(r.End), limit}, limit, func(rows *sql.Rows) (int, bool, error) {
-			var row sqlstore.Row
-			dest := []any{&row.Key, &row.Value}
-			if r.KeysOnly {
-				dest = dest[:1]
-			}
-			if err := rows.Scan(dest...); err != nil {
-				return 0, false, err
-			}
-			row.Key = NotNil(row.Key)
-			if !r.KeysOnly {
-				row.Value = NotNil(row.Value)
-			}
-			page = append(page, row)
-			n := len(row.Key) + len(row.Value)
-			size += n
-			return n, size < r.PageBytes, nil
-		})
+		return s.page(ctx, q, IterText(r), []any{NotNil(r.Start), NotNil(r.End), limit}, limit,
+			func(rows *sql.Rows) (int, bool, error) {
+				var row sqlstore.Row
+				dest := []any{&row.Key, &row.Value}
+				if r.KeysOnly {
+					dest = dest[:1]
+				}
+				if err := rows.Scan(dest...); err != nil {
+					return 0, false, err
+				}
+				row.Key = NotNil(row.Key)
+				if !r.KeysOnly {
+					row.Value = NotNil(row.Value)
+				}
+				page = append(page, row)
+				n := len(row.Key) + len(row.Value)
+				size += n
+				return n, size < r.PageBytes, nil
+			})
 	})
 	if err != nil {
 		return nil, false, err
@@ -76,5 +78,6 @@ func IterText(r sqlstore.Range) string {
 	if r.Reverse {
 		order = "DESC"
 	}
-	return "SELECT " + columns + " FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key " + order + " LIMIT ?"
+	return "SELECT " + columns + " FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key " +
+		order + " LIMIT ?"
 }

@@ -44,24 +44,25 @@ func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqls
 	size := 0
 	err = s.read(ctx, func(db Querier) error {
 		rows, size, more = nil, 0, false
-		return s.page(ctx, db, text, []any{NotNil(q.Start), NotNil(q.End), limit}, limit, func(r *sql.Rows) (int, bool, error) {
-			if q.Limit > 0 && len(rows) == q.Limit {
-				more = true
-				return 0, false, nil
-			}
-			var row sqlstore.ListRow
-			dest := []any{&row.Key, &row.Index, &row.Version}
-			if q.KeysOnly {
-				dest = dest[:2]
-			}
-			if err := r.Scan(dest...); err != nil {
-				return 0, false, err
-			}
-			rows = append(rows, row)
-			n := len(row.Key) + len(row.Index) + len(row.Version)
-			size += n
-			return n, size < maxBytes, nil
-		})
+		return s.page(ctx, db, text, []any{NotNil(q.Start), NotNil(q.End), limit}, limit,
+			func(r *sql.Rows) (int, bool, error) {
+				if q.Limit > 0 && len(rows) == q.Limit {
+					more = true
+					return 0, false, nil
+				}
+				var row sqlstore.ListRow
+				dest := []any{&row.Key, &row.Index, &row.Version}
+				if q.KeysOnly {
+					dest = dest[:2]
+				}
+				if err := r.Scan(dest...); err != nil {
+					return 0, false, err
+				}
+				rows = append(rows, row)
+				n := len(row.Key) + len(row.Index) + len(row.Version)
+				size += n
+				return n, size < maxBytes, nil
+			})
 	})
 	if err != nil {
 		return nil, false, err
@@ -73,7 +74,8 @@ func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqls
 // Count implements sqlstore.Store.
 func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
 	at := binary.BigEndian.AppendUint64(nil, uint64(max(rev, 0)))
-	if _, err = s.readRow(ctx, "count", s.texts.Count, []any{at, at, NotNil(start), NotNil(end)}, &live, &newer); err != nil {
+	if _, err = s.readRow(ctx, "count", s.texts.Count, []any{at, at, NotNil(start), NotNil(end)}, &live,
+		&newer); err != nil {
 		return 0, 0, err
 	}
 	return live, newer, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
-// statements and errorKinds are the labels of sqlbrain_sql_errors_total. All pairs exist from the start, at 0, because the
-// first value of a counter is no increase to an alert.
+// statements and errorKinds are the labels of sqlbrain_sql_errors_total. All pairs exist from the start, at 0, because
+// the first value of a counter is no increase to an alert.
 var (
 	statements = []string{
 		"commit_single", "commit_tx", "count", "defragment", "floor", "get", "iter", "list", "multiget", "partitions", "size", "skip", "timestamp",
@@ -62,7 +62,8 @@ func newMetrics(r prometheus.Registerer, db *Database) (m *metrics, err error) {
 		Help: "Times all connections were given up, because the server turned read-only or another one answered.",
 	}, func() float64 { return float64(db.engine.Reconnects()) })
 	own.MustRegister(db.engine.Collectors()...)
-	own.MustRegister(collectors.NewDBStatsCollector(db.read.DB, "read"), collectors.NewDBStatsCollector(db.write.DB, "write"))
+	own.MustRegister(collectors.NewDBStatsCollector(db.read.DB, "read"),
+		collectors.NewDBStatsCollector(db.write.DB, "write"))
 	m.withdraw, err = metric.Publish(r, own)
 	return m, err
 }

@@ -40,7 +40,8 @@ const maxDrain = 8 << 20
 // page runs a statement with a row limit and calls scan for each row until scan reports
 // that no more are needed; scan returns the row's bytes. A server continues to send the
 // requested rows. If those are many, page closes the connection.
-func (s *Store) page(ctx context.Context, q Querier, text string, args []any, limit int, scan func(*sql.Rows) (size int, more bool, err error)) error {
+func (s *Store) page(ctx context.Context, q Querier, text string, args []any, limit int,
+	scan func(*sql.Rows) (size int, more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n, size, abandoned := 0, 0, false

@@ -128,7 +128,8 @@ func (s *Store) readSnapshot(ctx context.Context, f func(Querier) error) error {
 
 // Get implements sqlstore.KvStorage.
 func (s *Store) Get(ctx context.Context, key []byte) (value []byte, err error) {
-	found, err := s.readRow(ctx, "get", "SELECT object_value FROM object WHERE internal_key = ?", []any{NotNil(key)}, &value)
+	found, err := s.readRow(ctx, "get", "SELECT object_value FROM object WHERE internal_key = ?",
+		[]any{NotNil(key)}, &value)
 	switch {
 	case err != nil:
 		return nil, err

@@ -19,15 +19,18 @@ func TestRowLayout(t *testing.T) {
 	const mark, prev = 0x0102030405060708, 0x1112131415161718
 	live := coder.EncodeIndex(coder.Index{ModRevision: mark, PrevRevision: prev, Gap: true})
 	dead := coder.EncodeIndex(coder.Index{ModRevision: mark, PrevRevision: prev, Gap: true, Tombstone: true})
-	if string(at(live, MarkAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" || string(at(live, PrevMarkAt)) != "\x11\x12\x13\x14\x15\x16\x17\x18" {
+	if string(at(live, MarkAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" ||
+		string(at(live, PrevMarkAt)) != "\x11\x12\x13\x14\x15\x16\x17\x18" {
 		t.Errorf("marks are not where SQL looks for them: %x", live)
 	}
 	for i := range live {
-		if live[i] != dead[i] && (string(at(dead, FlagsAt)) != string(dead[i:i+1]) || live[i]&1 != 0 || dead[i] != live[i]|1) {
+		if live[i] != dead[i] && (string(at(dead, FlagsAt)) != string(dead[i:i+1]) || live[i]&1 != 0 ||
+			dead[i] != live[i]|1) {
 			t.Errorf("the tombstone flag is not where SQL looks for it: %x", dead)
 		}
 	}
-	if token := coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: mark, Revision: 5}); string(at(token, TermAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
+	if token := coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: mark, Revision: 5}); string(
+		at(token, TermAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
 		t.Errorf("the term is not where SQL looks for it: %x", token)
 	}
 	if key := fmt.Sprintf("x'%x'", coder.FenceKey()); key != FenceKey {

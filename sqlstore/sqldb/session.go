@@ -15,16 +15,16 @@ type Session struct {
 	Base driver.Connector
 	// Statements are executed on each new connection.
 	Statements []string
-	// Together, if set, has the effect of the first of Statements, as many as Joined, in one round trip. If a server refuses it,
-	// they are sent one by one from then on.
+	// Together, if set, has the effect of the first of Statements, as many as Joined, in one round trip. If a server
+	// refuses it, they are sent one by one from then on.
 	Together string
 	Joined   int
 	apart    atomic.Bool
 	// MayRefuse reports whether a session can do without a statement that failed;
 	// nil: without none.
 	MayRefuse func(statement string, err error) bool
-	// AtOnce is up to how many placeholders a statement is prepared when it first appears. A larger one is prepared when it
-	// comes for the second time.
+	// AtOnce is up to how many placeholders a statement is prepared when it first appears. A larger one is prepared when
+	// it comes for the second time.
 	AtOnce int
 	// Unprepared reports whether a statement that was not prepared because of err can be
 	// sent as text; nil: none.

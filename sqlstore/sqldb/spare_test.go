@@ -52,7 +52,8 @@ func (c idleConn) Ping(context.Context) error {
 func TestSpareConnectionsDoNotHoldWhatCallsNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &idle{}
-		db := NewDatabase(nil, slog.New(slog.DiscardHandler), named{name: "fake"}, Pools{Read: server, Write: server, ReadConns: 1, WriteConns: spare})
+		db := NewDatabase(nil, slog.New(slog.DiscardHandler), named{name: "fake"},
+			Pools{Read: server, Write: server, ReadConns: 1, WriteConns: spare})
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		work.Go(func() { db.keepSpare(ctx, 20*time.Second) })

@@ -137,7 +137,8 @@ func (c *Conn) statement(ctx context.Context, text string, cost int) (*cachedStm
 	}
 	stmt, ok := base.(DriverStmt)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlstore: a statement of type %T cannot execute and query with a context", base), base.Close())
+		return nil, errors.Join(fmt.Errorf("sqlstore: a statement of type %T cannot execute and query with a context", base),
+			base.Close())
 	}
 	s := &cachedStmt{text: text, cost: cost, stmt: stmt}
 	delete(c.seen, text)

@@ -52,7 +52,8 @@ func open(ctx context.Context, db *Database, o sqlstore.Options) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, info: info, texts: db.engine.Texts(info), tracer: newTracer(o.Tracer, info.Product), list: newSizer(1 << 10), keys: newSizer(1 << 7)}
+	s := &Store{db: db, info: info, texts: db.engine.Texts(info), tracer: newTracer(o.Tracer, info.Product),
+		list: newSizer(1 << 10), keys: newSizer(1 << 7)}
 	if s.metrics, err = newMetrics(o.Registerer, db); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ func FillPlans(t testing.TB, s sqlstore.Store) (lo, hi []byte) {
 	for i := range 3000 {
 		raw := fmt.Appendf(nil, "/registry/pods/%05d", i)
 		for rev := int64(1); rev <= 3; rev++ {
-			b.PutIfNotExist(coder.EncodeVersionKey(raw, rev), coder.EncodeVersion(&coder.Record{Key: raw, ModRevision: rev, Value: make([]byte, 100)}))
+			b.PutIfNotExist(coder.EncodeVersionKey(raw, rev),
+				coder.EncodeVersion(&coder.Record{Key: raw, ModRevision: rev, Value: make([]byte, 100)}))
 		}
 		b.PutIfNotExist(coder.EncodeIndexKey(raw), coder.EncodeIndex(coder.Index{ModRevision: 3}))
 	}
@@ -32,7 +33,8 @@ func FillPlans(t testing.TB, s sqlstore.Store) (lo, hi []byte) {
 // the table that FillPlans made.
 func Plans(texts *sqldb.Texts, lo, hi []byte) map[string][]any {
 	one := texts.Floor
-	many, args := sqldb.InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ", make([][]byte, sqldb.InKeys))
+	many, args := sqldb.InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ",
+		make([][]byte, sqldb.InKeys))
 	deletes, _ := sqldb.InList("DELETE FROM object WHERE internal_key IN ", make([][]byte, sqldb.InKeys))
 	for i := range args {
 		args[i] = coder.EncodeIndexKey(fmt.Appendf(nil, "/registry/pods/%05d", 5*i))

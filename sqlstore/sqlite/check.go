@@ -41,7 +41,8 @@ func (*engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error) {
 		return info, sqldb.Unfit(sqldb.NoTable)
 	}
 	var withoutRowID bool
-	if err := conn.GetContext(ctx, &withoutRowID, "SELECT wr FROM pragma_table_list('object') WHERE schema = 'main'"); err != nil {
+	if err := conn.GetContext(ctx, &withoutRowID,
+		"SELECT wr FROM pragma_table_list('object') WHERE schema = 'main'"); err != nil {
 		return info, err
 	}
 	ok := len(columns) == 2 && !withoutRowID

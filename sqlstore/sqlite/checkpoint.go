@@ -80,7 +80,8 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	}
 	if now := time.Now(); err != nil && now.Sub(c.logged) >= time.Minute {
 		c.logged = now
-		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err, "log_bytes", logSize(e.path))
+		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err,
+			"log_bytes", logSize(e.path))
 	}
 }
 

@@ -40,8 +40,8 @@ func logFrames(t *testing.T, s *sqldb.Store) (frames int) {
 	return frames
 }
 
-// TestLogIsBoundedWhileClientsRead: during each commit there is a reader who began before it, so that no passive checkpoint
-// finds the whole log unused. He ends when a commit waits for him.
+// TestLogIsBoundedWhileClientsRead: during each commit there is a reader who began before it, so that no passive
+// checkpoint finds the whole log unused. He ends when a commit waits for him.
 func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 	frames, pages, wait := checkpointFrames, countPages, restartWait
 	checkpointFrames, countPages, restartWait = 100, 20, time.Minute
@@ -115,8 +115,8 @@ func TestLogThatGrewIsTruncated(t *testing.T) {
 	require.LessOrEqual(t, logSize(parse(t, raw).Path), int64(keptLog))
 }
 
-// TestOtherVersionOfSQLiteHasItsOwnVFS also fails when the driver's SQLite is a new one: read what it does with a VFS, above all
-// for its log, and then change checkedVersion.
+// TestOtherVersionOfSQLiteHasItsOwnVFS also fails when the driver's SQLite is a new one: read what it does with a VFS,
+// above all for its log, and then change checkedVersion.
 func TestOtherVersionOfSQLiteHasItsOwnVFS(t *testing.T) {
 	require.Equal(t, checkedVersion, sqlite3.SQLITE_VERSION)
 	version = "3.0.0"
@@ -206,8 +206,8 @@ func TestALookLeavesTheLogToTheNextProcess(t *testing.T) {
 	require.NotEqual(t, before, files())
 }
 
-// TestLogThatIsMovedInPartIsRefused: a process that has ended may not have flushed that part, and as another program has the
-// database open, SQLite would not move it again.
+// TestLogThatIsMovedInPartIsRefused: a process that has ended may not have flushed that part, and as another program
+// has the database open, SQLite would not move it again.
 func TestLogThatIsMovedInPartIsRefused(t *testing.T) {
 	t.Parallel()
 	raw := newURL(t)

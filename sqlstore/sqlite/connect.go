@@ -18,9 +18,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// connect returns a connector to the file that u names. With look it leaves the file as it is, also when the last connection
-// is closed: SQLite would move the log into the file then, and what a process left in the log that ended after a failed flush
-// may not be on disk. A power cut in between would leave a file that is changed in part.
+// connect returns a connector to the file that u names. With look it leaves the file as it is, also when the last
+// connection is closed: SQLite would move the log into the file then, and what a process left in the log that ended
+// after a failed flush may not be on disk. A power cut in between would leave a file that is changed in part.
 func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
@@ -145,7 +145,8 @@ func (c *connector) rewriteLogOnce(exec execute) error {
 		return err
 	}
 	if err := rewriteLog(path); err != nil {
-		c.failed = fmt.Errorf("%w, and cannot be brought there; look for errors of the disk in the kernel's log: %w", errLog, err)
+		c.failed = fmt.Errorf("%w, and cannot be brought there; look for errors of the disk in the kernel's log: %w",
+			errLog, err)
 	}
 	_, err = exec("ROLLBACK")
 	c.rewritten = c.failed == nil
@@ -159,8 +160,8 @@ const busyTimeout = 10 * time.Second
 type execute = func(text string) ([]driver.Value, error)
 
 func setUpFile(exec execute) error {
-	// Setting it writes to the file, whatever it is. It only has an effect on a new file, or one that is vacuumed with each
-	// commit. Its cost is not measurable.
+	// Setting it writes to the file, whatever it is. It only has an effect on a new file, or one that is vacuumed with
+	// each commit. Its cost is not measurable.
 	mode, err := exec("PRAGMA auto_vacuum")
 	if err == nil && mode[0] != int64(incrementalVacuum) {
 		_, err = exec("PRAGMA auto_vacuum = INCREMENTAL")

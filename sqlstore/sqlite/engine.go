@@ -25,8 +25,8 @@ type engine struct {
 	low atomic.Bool
 }
 
-// preparedAtOnce is Session.AtOnce. Preparing costs no round trip here, and the rows of a statement that is not kept would
-// end it after a connection that broke.
+// preparedAtOnce is Session.AtOnce. Preparing costs no round trip here, and the rows of a statement that is not kept
+// would end it after a connection that broke.
 const preparedAtOnce = 16
 
 // OpenDB makes the pools of the database u names. It opens no file; the directory of
@@ -41,10 +41,11 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	if o.WrapConnector != nil {
 		base = o.WrapConnector(base)
 	}
-	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger, checkpoints: newCheckpoints()}, sqldb.Pools{
-		Read:  &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(false, reader)},
-		Write: &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(true, writer)}, ReadConns: o.MaxOpenConns, WriteConns: 1,
-	}), nil
+	return sqldb.NewDatabase(u, o.Logger, &engine{path: u.Path, logger: o.Logger, checkpoints: newCheckpoints()},
+		sqldb.Pools{
+			Read:      &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(false, reader)},
+			Write:     &sqldb.Session{Base: base, AtOnce: preparedAtOnce, Statements: sessionStatements(true, writer)},
+			ReadConns: o.MaxOpenConns, WriteConns: 1}), nil
 }
 
 func defaultReadConns() int { return max(4, 2*runtime.GOMAXPROCS(0)) }

@@ -24,7 +24,8 @@ func refused(t *testing.T, raw string, pid int) {
 		err = s.Close()
 		t.Fatalf("%s was opened twice (%v)", raw, err)
 	}
-	if !errors.Is(err, sqlstore.ErrInUse) || !strings.Contains(err.Error(), "test.db") || !strings.Contains(err.Error(), "process "+strconv.Itoa(pid)+" ") {
+	if !errors.Is(err, sqlstore.ErrInUse) || !strings.Contains(err.Error(), "test.db") ||
+		!strings.Contains(err.Error(), "process "+strconv.Itoa(pid)+" ") {
 		t.Errorf("%v; want ErrInUse, naming the file and process %d", err, pid)
 	}
 }

@@ -33,7 +33,8 @@ func createPrivate(path string) error {
 	return errors.Join(f.Chmod(fileMode), f.Close(), flushDir(filepath.Dir(path)))
 }
 
-// createDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo that.
+// createDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo
+// that.
 func createDir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -24,11 +24,14 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 			t.Fatalf("EXPLAIN %.80s: %v", text, err)
 		}
 		for _, row := range rows {
-			if strings.HasPrefix(row.Detail, "SCAN object") || strings.HasPrefix(row.Detail, "SCAN i") || strings.HasPrefix(row.Detail, "SCAN v") || strings.Contains(row.Detail, "TEMP B-TREE") || strings.Contains(row.Detail, "AUTOMATIC") {
+			if strings.HasPrefix(row.Detail, "SCAN object") || strings.HasPrefix(row.Detail, "SCAN i") ||
+				strings.HasPrefix(row.Detail, "SCAN v") || strings.Contains(row.Detail, "TEMP B-TREE") ||
+				strings.Contains(row.Detail, "AUTOMATIC") {
 				t.Errorf("%.80s: %s", text, row.Detail)
 			}
 		}
-		if text == texts.List && (len(rows) != 2 || !strings.Contains(rows[1].Detail, "SEARCH v USING INDEX sqlite_autoindex_object_1 (internal_key=?)")) {
+		if text == texts.List && (len(rows) != 2 ||
+			!strings.Contains(rows[1].Detail, "SEARCH v USING INDEX sqlite_autoindex_object_1 (internal_key=?)")) {
 			t.Errorf("the join of a list: %+v", rows)
 		}
 	}

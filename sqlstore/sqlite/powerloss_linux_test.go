@@ -26,8 +26,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// pageCache stands for Linux's: the files have what programs read, and this is what of it is on disk. A page whose flush
-// failed is taken for flushed. Tests with it are not parallel, and use it in one goroutine.
+// pageCache stands for Linux's: the files have what programs read, and this is what of it is on disk. A page whose
+// flush failed is taken for flushed. Tests with it are not parallel, and use it in one goroutine.
 type pageCache struct {
 	t    *testing.T
 	disk map[string]*onDisk     // by path
@@ -320,8 +320,8 @@ func TestFailedFlushEndsTheProcess(t *testing.T) {
 	}
 }
 
-// TestPowerLoss commits, reads, fails flushes, ends the process cleanly and otherwise, and starts it again, at random. It
-// looks at what may be on disk at many moments, whose number SQLBRAIN_POWER_LOSSES sets.
+// TestPowerLoss commits, reads, fails flushes, ends the process cleanly and otherwise, and starts it again, at random.
+// It looks at what may be on disk at many moments, whose number SQLBRAIN_POWER_LOSSES sets.
 func TestPowerLoss(t *testing.T) {
 	losses, err := strconv.Atoi(os.Getenv("SQLBRAIN_POWER_LOSSES"))
 	if err != nil {
@@ -329,7 +329,9 @@ func TestPowerLoss(t *testing.T) {
 	}
 	happened := map[string]int{}
 	for seed := uint64(0); losses > 0 && !t.Failed(); seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { losses -= losePower(t, rand.New(rand.NewPCG(seed, 0)), happened) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			losses -= losePower(t, rand.New(rand.NewPCG(seed, 0)), happened)
+		})
 	}
 	t.Log(happened)
 }

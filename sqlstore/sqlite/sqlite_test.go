@@ -30,7 +30,8 @@ func TestSQLiteFileIsPrivateAndDurable(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "x%#.db")); err != nil {
 		t.Error(err)
 	}
-	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "wal_autocheckpoint": "0", "journal_size_limit": "67108864", "auto_vacuum": "2", "busy_timeout": "10000"} {
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "wal_autocheckpoint": "0",
+		"journal_size_limit": "67108864", "auto_vacuum": "2", "busy_timeout": "10000"} {
 		var got string
 		if err := s.Database().SQL().QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s, want %s (%v)", pragma, got, want, err)

@@ -15,7 +15,8 @@ var texts = sqldb.Texts{
 	ListKeys: "SELECT internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ?",
 	// SQLite has no function from a byte to its number: an odd last hexadecimal
 	// digit is a set lowest bit.
-	Count: "SELECT COALESCE(SUM(substr(object_value, " + sqldb.MarkAt + ") <= ? AND instr('02468ACE', substr(hex(substr(object_value, " + sqldb.FlagsAt + ")), 2, 1)) > 0), 0)," +
+	Count: "SELECT COALESCE(SUM(substr(object_value, " + sqldb.MarkAt +
+		") <= ? AND instr('02468ACE', substr(hex(substr(object_value, " + sqldb.FlagsAt + ")), 2, 1)) > 0), 0)," +
 		" COALESCE(SUM(substr(object_value, " + sqldb.MarkAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
 	// SQLite permits no ORDER BY in a term of a compound SELECT.
 	Floor:     "SELECT * FROM (SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",

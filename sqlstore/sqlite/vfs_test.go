@@ -111,7 +111,8 @@ func TestFailedWriteIsReportedInPlaceOfSync(t *testing.T) {
 	}
 	disk.fails = false
 	writeTo(tls, file, []byte("kept"), 4)
-	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK || !bytes.HasPrefix(disk.content, []byte("\x00\x00\x00\x00kept")) {
+	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK ||
+		!bytes.HasPrefix(disk.content, []byte("\x00\x00\x00\x00kept")) {
 		t.Errorf("%d, %q", rc, disk.content[:min(8, len(disk.content))])
 	}
 }

@@ -25,7 +25,8 @@ type change struct {
 
 var conflict = []byte("a conflict")
 
-func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string) []byte, same, other []byte, changes []change) {
+func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string) []byte, same, other []byte,
+	changes []change) {
 	n := 0
 	for _, c := range changes {
 		for _, state := range []struct {
@@ -102,7 +103,8 @@ func testChangesPlain(t *testing.T, s sqlstore.Store) {
 	// A Galera or a Group Replication would not see that another server has changed the row.
 	k, beside := []byte("to the same"), []byte("to the same, beside")
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, same) })
-	require.ErrorIs(t, tryCommit(s, func(b sqlstore.BatchWrite) { b.Put(beside, next); b.CAS(k, same, same) }), sqlstore.ErrSameValue)
+	require.ErrorIs(t, tryCommit(s, func(b sqlstore.BatchWrite) { b.Put(beside, next); b.CAS(k, same, same) }),
+		sqlstore.ErrSameValue)
 	_, err := s.Get(context.Background(), beside)
 	require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 }
@@ -113,7 +115,8 @@ func testChangesMarked(t *testing.T, s sqlstore.Store) {
 	testChanges(t, s, "marked", markedKey, same, other, []change{
 		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, created) }, created, conflict, conflict},
 		// A creation that carries marks by chance must not swap.
-		{"PutIfNotExist with a fitting mark", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next, conflict, conflict},
+		{"PutIfNotExist with a fitting mark", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next,
+			conflict, conflict},
 		{"CASOrPut", func(b sqlstore.BatchWrite, k []byte) { b.CASOrPut(k, next, same) }, next, next, conflict},
 		{"Put", func(b sqlstore.BatchWrite, k []byte) { b.Put(k, next) }, next, next, next},
 		{"Del", func(b sqlstore.BatchWrite, k []byte) { b.Del(k) }, nil, nil, nil},
@@ -178,7 +181,8 @@ func testTwoSwaps(t *testing.T, s sqlstore.Store) {
 			}
 		})
 	}
-	for _, pair := range [][2]row{{plain("a"), plain("b")}, {plain("b"), plain("a")}, {lock, plain("z")}, {lock, plain("a")}} {
+	for _, pair := range [][2]row{{plain("a"), plain("b")}, {plain("b"), plain("a")}, {lock, plain("z")},
+		{lock, plain("a")}} {
 		for _, first := range [][]byte{pair[0].old, pair[0].other, nil} {
 			for _, second := range [][]byte{pair[1].old, pair[1].other, nil} {
 				set(pair[0], first)
@@ -266,7 +270,8 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 			var changes []coder.Change
 			for i := range size {
 				rev := old.Revision + 1 + int64(i)
-				r := &coder.Record{Key: key(i), Value: fmt.Appendf(nil, "at %d", rev), CreateRevision: rev, ModRevision: rev, Version: 1}
+				r := &coder.Record{Key: key(i), Value: fmt.Appendf(nil, "at %d", rev), CreateRevision: rev, ModRevision: rev,
+					Version: 1}
 				b.PutIfNotExist(coder.EncodeVersionKey(r.Key, rev), coder.EncodeVersion(r))
 				index := coder.EncodeIndex(indexOf(r, newest[i].ModRevision))
 				before := coder.EncodeIndex(newest[i])
@@ -350,7 +355,10 @@ func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 	if err := b.Commit(ctx); err == nil {
 		t.Error("a batch was committed twice")
 	}
-	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.Put([]byte("k"), []byte("1")); b.Del([]byte("k")) }); err == nil {
+	if err := tryCommit(s, func(b sqlstore.BatchWrite) {
+		b.Put([]byte("k"), []byte("1"))
+		b.Del([]byte("k"))
+	}); err == nil {
 		t.Error("a key twice in a batch was accepted")
 	}
 	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }); err == nil {

@@ -100,7 +100,8 @@ func (h *history) commit() {
 			old = current
 		}
 		value := randomBytes(h.rnd, h.rnd.IntN(200))
-		r := &coder.Record{Key: raw, Value: value, CreateRevision: 1, ModRevision: h.rev, Version: 1, Tombstone: h.rnd.IntN(4) == 0}
+		r := &coder.Record{Key: raw, Value: value, CreateRevision: 1, ModRevision: h.rev, Version: 1,
+			Tombstone: h.rnd.IntN(4) == 0}
 		index := coder.EncodeIndex(indexOf(r, expect))
 		versionKey := coder.EncodeVersionKey(raw, h.rev)
 		kind := h.rnd.IntN(3)
@@ -184,7 +185,8 @@ func (h *history) checkReads() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if r.Limit > 0 && len(index) > r.Limit && (len(listed) != r.Limit || !more) || (r.Limit == 0 || len(index) <= r.Limit) && len(listed) != len(index) {
+	if r.Limit > 0 && len(index) > r.Limit && (len(listed) != r.Limit || !more) ||
+		(r.Limit == 0 || len(index) <= r.Limit) && len(listed) != len(index) {
 		h.t.Fatalf("List returned %d rows of %d at limit %d, more %v", len(listed), len(index), r.Limit, more)
 	}
 	at := h.rev - int64(rnd.IntN(10))

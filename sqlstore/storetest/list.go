@@ -46,7 +46,8 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 	})
 	lo, hi := allIndexRows()
 	for _, q := range []sqlstore.ListQuery{
-		{}, {Limit: 1}, {Limit: 100}, {Limit: 5000}, {MaxBytes: 1}, {MaxBytes: 5000}, {MaxBytes: 3000, Limit: 17}, {KeysOnly: true}, {KeysOnly: true, Limit: 333},
+		{}, {Limit: 1}, {Limit: 100}, {Limit: 5000}, {MaxBytes: 1}, {MaxBytes: 5000}, {MaxBytes: 3000, Limit: 17},
+		{KeysOnly: true}, {KeysOnly: true, Limit: 333},
 	} {
 		q.Start, q.End = lo, hi
 		var got []sqlstore.ListRow
@@ -76,14 +77,17 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 			t.Fatalf("limit %d, max bytes %d: %d rows, want %d", q.Limit, q.MaxBytes, len(got), len(keys))
 		}
 		for i, row := range got {
-			r := &coder.Record{Key: keys[i], Value: bytes.Repeat([]byte{byte(i)}, i%300), CreateRevision: 1, ModRevision: int64(1000 + i), Version: 1, Tombstone: i%10 == 9}
+			r := &coder.Record{Key: keys[i], Value: bytes.Repeat([]byte{byte(i)}, i%300), CreateRevision: 1,
+				ModRevision: int64(1000 + i), Version: 1, Tombstone: i%10 == 9}
 			version := coder.EncodeVersion(r)
 			if q.KeysOnly {
 				version = nil
 			}
-			if !bytes.Equal(row.Key, coder.EncodeIndexKey(keys[i])) || !bytes.Equal(row.Index, coder.EncodeIndex(indexOf(r, 0))) ||
+			if !bytes.Equal(row.Key, coder.EncodeIndexKey(keys[i])) ||
+				!bytes.Equal(row.Index, coder.EncodeIndex(indexOf(r, 0))) ||
 				!bytes.Equal(row.Version, version) || (row.Version == nil) != (version == nil) {
-				t.Fatalf("row %d of %q is key %s index %s version %s", i, short(keys[i]), short(row.Key), short(row.Index), short(row.Version))
+				t.Fatalf("row %d of %q is key %s index %s version %s", i, short(keys[i]), short(row.Key), short(row.Index),
+					short(row.Version))
 			}
 		}
 	}
@@ -173,7 +177,8 @@ func testCount(t *testing.T, s sqlstore.Store) {
 		lo, hi := coder.IndexBounds(fmt.Appendf(nil, "%04d", c.from), fmt.Appendf(nil, "%04d", c.to))
 		gotLive, gotNewer, err := s.Count(context.Background(), lo, hi, int64(c.rev))
 		if err != nil || gotLive != live || gotNewer != newer {
-			t.Errorf("Count of [%d, %d) at %d = %d, %d, %v; want %d, %d", c.from, c.to, c.rev, gotLive, gotNewer, err, live, newer)
+			t.Errorf("Count of [%d, %d) at %d = %d, %d, %v; want %d, %d", c.from, c.to, c.rev, gotLive, gotNewer, err,
+				live, newer)
 		}
 	}
 	// Revisions are compared as numbers, up to the largest.
@@ -195,14 +200,16 @@ func testSkip(t *testing.T, s sqlstore.Store) {
 		}
 	})
 	for _, c := range []struct{ from, to, skip, want int }{
-		{0, n, 0, 0}, {0, n, 1, 1}, {0, n, n - 1, n - 1}, {0, n, n, -1}, {100, 200, 50, 150}, {100, 200, 99, 199}, {100, 200, 100, -1}, {5, 5, 0, -1}, {9, 3, 0, -1},
+		{0, n, 0, 0}, {0, n, 1, 1}, {0, n, n - 1, n - 1}, {0, n, n, -1}, {100, 200, 50, 150}, {100, 200, 99, 199},
+		{100, 200, 100, -1}, {5, 5, 0, -1}, {9, 3, 0, -1},
 	} {
 		lo, hi := coder.IndexBounds(fmt.Appendf(nil, "%04d", c.from), fmt.Appendf(nil, "%04d", c.to))
 		var want []byte
 		if c.want >= 0 {
 			want = coder.EncodeIndexKey(fmt.Appendf(nil, "%04d", c.want))
 		}
-		if got, err := s.Skip(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
+		if got, err := s.Skip(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) ||
+			(got == nil) != (want == nil) {
 			t.Errorf("Skip %d of [%d, %d) = %x, %v; want %x", c.skip, c.from, c.to, got, err, want)
 		}
 	}
@@ -231,7 +238,8 @@ func testFloor(t *testing.T, s sqlstore.Store) {
 		want = append(want, row)
 	}
 	// Inverted and empty ranges, and one range twice.
-	ranges = append(ranges, sqlstore.Partition{Start: []byte("b"), End: []byte("a")}, sqlstore.Partition{Start: []byte("a"), End: []byte("a")}, ranges[15])
+	ranges = append(ranges, sqlstore.Partition{Start: []byte("b"), End: []byte("a")},
+		sqlstore.Partition{Start: []byte("a"), End: []byte("a")}, ranges[15])
 	want = append(want, sqlstore.Row{}, sqlstore.Row{}, want[15])
 	for _, from := range []int{0, n - 1, n, len(ranges)} {
 		got, err := s.Floor(context.Background(), ranges[from:])

@@ -26,7 +26,9 @@ func testOrder(t *testing.T, s sqlstore.Store) {
 		want = append(want, sqlstore.Row{Key: key, Value: fmt.Appendf(nil, "value %d", i)})
 	}
 	shuffled := slices.Clone(want)
-	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) {
+		shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+	})
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for _, row := range shuffled {
 			b.PutIfNotExist(row.Key, row.Value)
@@ -39,15 +41,18 @@ func testOrder(t *testing.T, s sqlstore.Store) {
 	const next = 3 // rows on either side show whether a bound is in the right place
 	for i := 0; i < len(want); i += 7 {
 		mustHold(t, s, want[i].Key, want[i].Value)
-		sameRows(t, "from here", all(t, s, sqlstore.Range{Start: want[i].Key, End: whole().End, Limit: next}), want[i:min(i+next, len(want))])
-		sameRows(t, "up to here", all(t, s, sqlstore.Range{Start: []byte{}, End: want[i].Key, Limit: next, Reverse: true}), reversed(want[max(0, i-next):i]))
+		sameRows(t, "from here", all(t, s, sqlstore.Range{Start: want[i].Key, End: whole().End, Limit: next}),
+			want[i:min(i+next, len(want))])
+		sameRows(t, "up to here", all(t, s, sqlstore.Range{Start: []byte{}, End: want[i].Key, Limit: next, Reverse: true}),
+			reversed(want[max(0, i-next):i]))
 	}
 	mustHold(t, s, []byte("aBC"), nil)
 	mustHold(t, s, []byte("abc   "), nil)
 }
 
 func testBinaryValues(t *testing.T, s sqlstore.Store) {
-	values := map[string][]byte{"all": awkward, "empty": {}, "zero": {0}, "quote": []byte("'"), "escape": []byte(`\`), "invalid utf-8": {0xc3, 0x28, 0xff}}
+	values := map[string][]byte{"all": awkward, "empty": {}, "zero": {0}, "quote": []byte("'"), "escape": []byte(`\`),
+		"invalid utf-8": {0xc3, 0x28, 0xff}}
 	for name, value := range values {
 		commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("one "+name), value) })
 	}
@@ -115,7 +120,8 @@ func testIterRanges(t *testing.T, s sqlstore.Store) {
 						Start: fmt.Appendf(nil, "key/%05d", lo), End: fmt.Appendf(nil, "key/%05d", hi),
 						Reverse: reverse, Limit: limit, PageBytes: page, KeysOnly: keysOnly,
 					})
-					sameRows(t, fmt.Sprintf("[%d, %d) reverse %v limit %d page %d keys only %v", lo, hi, reverse, limit, page, keysOnly), got, want)
+					sameRows(t, fmt.Sprintf("[%d, %d) reverse %v limit %d page %d keys only %v", lo, hi, reverse, limit, page,
+						keysOnly), got, want)
 				}
 			}
 		}

@@ -74,7 +74,8 @@ func sameRows(t testing.TB, what string, got, want []sqlstore.Row) {
 			t.Fatalf("%s: row %d has key %s, want %s", what, i, short(got[i].Key), short(want[i].Key))
 		}
 		if !bytes.Equal(got[i].Value, want[i].Value) || (got[i].Value == nil) != (want[i].Value == nil) {
-			t.Fatalf("%s: row %d (%s) has value %s, want %s", what, i, short(got[i].Key), short(got[i].Value), short(want[i].Value))
+			t.Fatalf("%s: row %d (%s) has value %s, want %s", what, i, short(got[i].Key), short(got[i].Value),
+				short(want[i].Value))
 		}
 	}
 }

@@ -111,7 +111,8 @@ func compare(out io.Writer, baseline, now results) (failures []string) {
 			case !known:
 				failures = append(failures, fmt.Sprintf("%s: the baseline has no %s", name, unit))
 			case after > before*(1+tolerance):
-				failures = append(failures, fmt.Sprintf("%s: %.0f %s are %.0f%% more than %.0f", name, after, unit, 100*(after/before-1), before))
+				failures = append(failures, fmt.Sprintf("%s: %.0f %s are %.0f%% more than %.0f", name, after, unit,
+					100*(after/before-1), before))
 			}
 		}
 		took, _ := now.median(name, "ns/op")

@@ -52,7 +52,8 @@ func tell(c *cluster.Cluster) {
 	var hosts []string
 	for n := range c.Size() {
 		hosts = append(hosts, c.Node(n).Host())
-		fmt.Printf("  %s  %s  process %d  log %s\n", c.Node(n).Name(), c.Node(n).Endpoint(), c.Node(n).Process().ID(), c.Node(n).Process().LogPath())
+		fmt.Printf("  %s  %s  process %d  log %s\n", c.Node(n).Name(), c.Node(n).Endpoint(), c.Node(n).Process().ID(),
+			c.Node(n).Process().LogPath())
 	}
 	if c.Datastore() != "" {
 		fmt.Printf("  database  %s\n", c.Datastore())

@@ -74,7 +74,8 @@ func generate(ctx context.Context, root, path string) (map[string]string, error)
 	return files, nil
 }
 
-func call(ctx context.Context, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
+func call(ctx context.Context, plugin string,
+	request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
 	in, err := proto.Marshal(request)
 	if err != nil {
 		return nil, err

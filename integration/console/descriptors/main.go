@@ -108,7 +108,8 @@ func compile(ctx context.Context) (*generator, error) {
 			return nil, err
 		}
 	}
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: func(path string) (io.ReadCloser, error) {
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: func(path string) (io.ReadCloser,
+		error) {
 		for module, folder := range folders {
 			if rest, ok := strings.CutPrefix(path, module+"/"); ok {
 				return os.Open(filepath.Join(folder, rest))
@@ -121,7 +122,8 @@ func compile(ctx context.Context) (*generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generator{messages: map[protoreflect.FullName]*descriptorpb.DescriptorProto{}, seen: map[protoreflect.FullName]reflect.Type{}}
+	g := &generator{messages: map[protoreflect.FullName]*descriptorpb.DescriptorProto{},
+		seen: map[protoreflect.FullName]reflect.Type{}}
 	for _, file := range compiled {
 		p := protodesc.ToFileDescriptorProto(file)
 		p.Options = nil
@@ -170,7 +172,8 @@ func (g *generator) message(t reflect.Type, name protoreflect.FullName) error {
 		return fmt.Errorf("no message %s", name)
 	}
 	_, special := kubernetes.Special[name]
-	switch marshals := t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()); {
+	switch marshals := t.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()); {
 	case special != marshals:
 		return fmt.Errorf("%s has custom JSON: %v; the console has a special case: %v", t, marshals, special)
 	case special:
@@ -198,7 +201,9 @@ func (g *generator) message(t reflect.Type, name protoreflect.FullName) error {
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 		}
-		at := slices.IndexFunc(m.Field, func(d *descriptorpb.FieldDescriptorProto) bool { return int(d.GetNumber()) == number })
+		at := slices.IndexFunc(m.Field, func(d *descriptorpb.FieldDescriptorProto) bool {
+			return int(d.GetNumber()) == number
+		})
 		if at < 0 {
 			return fmt.Errorf("%s has no field %d", name, number)
 		}
@@ -214,7 +219,8 @@ func (g *generator) message(t reflect.Type, name protoreflect.FullName) error {
 }
 
 // field sets the JSON name and the rule of a field, and adds the message that it holds.
-func (g *generator) field(m *descriptorpb.DescriptorProto, d *descriptorpb.FieldDescriptorProto, f reflect.StructField) error {
+func (g *generator) field(m *descriptorpb.DescriptorProto, d *descriptorpb.FieldDescriptorProto,
+	f reflect.StructField) error {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	has := func(option string) bool { return slices.Contains(strings.Split(options, ","), option) }
 	var rule kubernetes.Rule
@@ -266,7 +272,8 @@ func setRule(d *descriptorpb.FieldDescriptorProto, rule kubernetes.Rule) {
 		return
 	}
 	d.Options = &descriptorpb.FieldOptions{}
-	d.Options.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, kubernetes.RuleOption, protowire.VarintType), uint64(rule)))
+	d.Options.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, kubernetes.RuleOption,
+		protowire.VarintType), uint64(rule)))
 }
 
 // used returns the files without the messages that no kind uses.

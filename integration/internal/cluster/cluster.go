@@ -127,7 +127,8 @@ func (c *Cluster) members(cfg Config) (members []harness.Member, all string) {
 		if i < len(cfg.Ports) {
 			client, port = cfg.Ports[i], cfg.Ports[i]+1
 		}
-		m := harness.Member{Name: fmt.Sprintf("node%d", i), ClientPort: client, PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
+		m := harness.Member{Name: fmt.Sprintf("node%d", i), ClientPort: client,
+			PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 		m.AdvertisedPeerURL = m.PeerURL
 		if c.network != nil {
 			m.AdvertisedPeerURL = "http://" + c.network.join(i, port)

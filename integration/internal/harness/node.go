@@ -235,7 +235,8 @@ func closeClient(t testing.TB, c *clientv3.Client) {
 // not unless they were never sent.
 func NewClient(endpoints ...string) (*clientv3.Client, error) {
 	reconnect := grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
+		Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2,
+			MaxDelay: 200 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
 	return clientv3.New(clientv3.Config{
@@ -253,8 +254,8 @@ func (n *Node) Etcdctl(input string, args ...string) Output {
 	return Run(n.t, eventually.Patience, input, Etcdctl(n.t), n.EtcdctlArgs(args...)...)
 }
 
-// EtcdctlArgs returns the arguments of an etcdctl that talks to the node, with more patience than it has by itself: 2 s for
-// a connection and a user's token, and 5 s for an answer.
+// EtcdctlArgs returns the arguments of an etcdctl that talks to the node, with more patience than it has by itself: 2 s
+// for a connection and a user's token, and 5 s for an answer.
 func (n *Node) EtcdctlArgs(args ...string) []string {
 	return append([]string{"--endpoints", n.Endpoint(), "--dial-timeout=2m", "--command-timeout=2m"}, args...)
 }

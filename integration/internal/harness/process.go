@@ -44,7 +44,8 @@ func StartProcessAs(t testing.TB, user *process.User, name string, args ...strin
 		if t.Failed() {
 			// Not to t, whose output comes when the test is done: the failure is then
 			// printed after the logs, not before them.
-			fmt.Fprintf(os.Stderr, "%s: end of the log of %s %s:\n%s\n", t.Name(), filepath.Base(name), strings.Join(args, " "), p.LogTail(logShown))
+			fmt.Fprintf(os.Stderr, "%s: end of the log of %s %s:\n%s\n", t.Name(), filepath.Base(name), strings.Join(args, " "),
+				p.LogTail(logShown))
 		}
 	})
 	return p
@@ -90,7 +91,8 @@ func (p *Process) Stop(t testing.TB) {
 	}
 	err := p.program.Err()
 	// etcd ends itself with the signal it was sent, which is not a failure.
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && p.program.Name() == "etcd" {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok &&
+		exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM && p.program.Name() == "etcd" {
 		return
 	}
 	if err != nil {

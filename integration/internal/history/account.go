@@ -48,7 +48,8 @@ func Account(ctx context.Context, c *clientv3.Client, from int64) ([]Revision, e
 	for s.Last() < current {
 		r, ok := <-watch
 		if !ok {
-			return s.Revisions, fmt.Errorf("the watch from %d to %d ended after revision %d: %w", from, current, s.Last(), context.Cause(ctx))
+			return s.Revisions, fmt.Errorf("the watch from %d to %d ended after revision %d: %w", from, current, s.Last(),
+				context.Cause(ctx))
 		}
 		if err := s.Add(r); err != nil {
 			return s.Revisions, err

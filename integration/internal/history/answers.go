@@ -38,7 +38,8 @@ func (v *Verifier) checkKept(op *Op) {
 			return
 		}
 	}
-	v.fail("%v was refused, where it would succeed on each of the revisions %d to %d: %v", op.Request, op.MinRevision, op.MaxRevision, op.Err)
+	v.fail("%v was refused, where it would succeed on each of the revisions %d to %d: %v", op.Request, op.MinRevision,
+		op.MaxRevision, op.Err)
 }
 
 // compareAnswers verifies that an answer is what etcd answers on the state at a revision, and that it shows

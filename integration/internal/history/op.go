@@ -22,7 +22,8 @@ func (kv KV) String() string {
 	if len(value) > 12 {
 		value = fmt.Sprintf("%s… (%d bytes)", value[:12], len(value))
 	}
-	return fmt.Sprintf("{%q=%q create %d mod %d version %d lease %x}", kv.Key, value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+	return fmt.Sprintf("{%q=%q create %d mod %d version %d lease %x}", kv.Key, value, kv.CreateRevision, kv.ModRevision,
+		kv.Version, kv.Lease)
 }
 
 // Put is an unconditional write of a key.

@@ -143,7 +143,8 @@ func compareBy(target pb.RangeRequest_SortTarget, a, b KV) int {
 
 func (x *execution) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	next := x.at + 1
-	kv := KV{Key: string(r.Key), Value: string(r.Value), Lease: r.Lease, CreateRevision: next, ModRevision: next, Version: 1}
+	kv := KV{Key: string(r.Key), Value: string(r.Value), Lease: r.Lease, CreateRevision: next, ModRevision: next,
+		Version: 1}
 	if _, written := x.own[kv.Key]; written {
 		return nil, fmt.Errorf("%w: %q", errTwice, r.Key)
 	}

@@ -31,8 +31,8 @@ func modIs(key string, rev int64) *pb.Compare {
 	return &pb.Compare{Key: []byte(key), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: rev}}
 }
 
-// exchange is requests and their answers, all of them right. The state ends at revision 6: a of 2 and 5, b of 3, c of 3, d
-// of 6; c was deleted in 4.
+// exchange is requests and their answers, all of them right. The state ends at revision 6: a of 2 and 5, b of 3, c of
+// 3, d of 6; c was deleted in 4.
 func exchange() (r *Recorder, account []Revision) {
 	r = NewRecorder()
 	state := newModel(1)
@@ -55,9 +55,11 @@ func exchange() (r *Recorder, account []Revision) {
 		r.FinishRead(read, state.revision, nil)
 	}
 	do(put("a", "#1#"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)}, Success: []*pb.RequestOp{RequestOp(put("c", "#2#")), RequestOp(put("b", "#2#")), RequestOp(ranged(nil))}})
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)},
+		Success: []*pb.RequestOp{RequestOp(put("c", "#2#")), RequestOp(put("b", "#2#")), RequestOp(ranged(nil))}})
 	do(remove("c", "d"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)}, Failure: []*pb.RequestOp{RequestOp(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "#4#"))}})}})
+	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)},
+		Failure: []*pb.RequestOp{RequestOp(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "#4#"))}})}})
 	do(put("d", "#5#"))
 	do(remove("x", "z"))
 	ask(ranged(func(r *pb.RangeRequest) { r.Limit = 2 }))
@@ -127,7 +129,8 @@ func TestRequestsAreExecuted(t *testing.T) {
 	require.Equal(t, "a 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.MaxCreateRevision = 1, 3 })))
 	require.Equal(t, " 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.CountOnly = 1, true })))
 
-	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "")), RequestOp(remove("a", ""))}}, 6)
+	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "")),
+		RequestOp(remove("a", ""))}}, 6)
 	require.ErrorIs(t, twice.err, errTwice)
 	kept := v.model.execute(&pb.PutRequest{Key: []byte("b"), IgnoreValue: true}, 6)
 	require.NoError(t, kept.err)
@@ -135,6 +138,8 @@ func TestRequestsAreExecuted(t *testing.T) {
 	require.EqualValues(t, 2, kept.events[0].Version)
 	require.Error(t, v.model.execute(&pb.PutRequest{Key: []byte("c"), IgnoreValue: true}, 6).err, "it does not exist")
 	// Without any key, only the compare of a value fails.
-	require.True(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{}}, 6))
-	require.False(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{}}, 6))
+	require.True(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VERSION,
+		TargetUnion: &pb.Compare_Version{}}, 6))
+	require.False(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VALUE,
+		TargetUnion: &pb.Compare_Value{}}, 6))
 }

@@ -17,7 +17,8 @@ import (
 
 // Settle runs Round and CheckStore with the account that c reads. It repeats both as
 // long as the store's revision changes, and until ctx ends if the store does not answer in time.
-func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
+func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64,
+	samples int) ([]string, error) {
 	var found []string
 	for {
 		account, err := Account(ctx, c, v.Revision()+1)
@@ -61,7 +62,8 @@ var ErrMoved = errors.New("the store has moved on")
 // older than oldest. It must be called after Round, without load.
 // It returns ErrMoved if the store's revision has changed since, for example because a
 // request with an unknown outcome took effect late. Then another Round is needed.
-func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64, samples int) ([]string, error) {
+func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand.Rand, oldest int64,
+	samples int) ([]string, error) {
 	v.violations = nil
 	all := Range{Key: "\x00", End: "\x00"}
 	revisions := []int64{0}
@@ -88,7 +90,8 @@ func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand
 			at = v.model.revision
 		}
 		if want := v.model.scan(all, at); !slices.Equal(want, kvs) {
-			v.fail("the state at revision %d has %d keys where the account has %d; %s", at, len(kvs), len(want), firstDifference(kvs, want))
+			v.fail("the state at revision %d has %d keys where the account has %d; %s", at, len(kvs), len(want),
+				firstDifference(kvs, want))
 		}
 	}
 	if err := v.checkLeases(ctx, c); err != nil {
@@ -185,7 +188,8 @@ func (v *Verifier) LastIn(r Range) int64 {
 // CheckWatch verifies what a watch of r from revision start saw, up to its
 // newest revision and at least up to atLeast; prevKV says that it asked for the
 // previous versions, and wanted which events. It is to be called after Round.
-func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Stream, wanted ...func(Event) bool) []string {
+func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Stream,
+	wanted ...func(Event) bool) []string {
 	v.violations = nil
 	end := max(s.Last(), atLeast)
 	if end > v.model.revision {
@@ -211,7 +215,8 @@ func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Str
 		case want[i].Number != s.Revisions[i].Number:
 			v.fail("watch: revision %d where %d is next", s.Revisions[i].Number, want[i].Number)
 		case !slices.EqualFunc(want[i].Events, s.Revisions[i].Events, sameEvent):
-			v.fail("watch: revision %d has events\n  %v\n  rather than\n  %v", want[i].Number, s.Revisions[i].Events, want[i].Events)
+			v.fail("watch: revision %d has events\n  %v\n  rather than\n  %v", want[i].Number, s.Revisions[i].Events,
+				want[i].Events)
 		default:
 			continue
 		}

@@ -189,7 +189,8 @@ func (v *Verifier) correct(r Revision, before int64) *Op {
 
 // fits reports whether a delete can have made r.
 func (v *Verifier) fits(op *Op, r Revision, before int64) bool {
-	return op.MinRevision < r.Number && v.model.holds(op.Compare, before) && (op.Outcome != Applied || op.Revision >= r.Number) &&
+	return op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
+		(op.Outcome != Applied || op.Revision >= r.Number) &&
 		slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
 }
 
@@ -291,7 +292,8 @@ func (v *Verifier) checkRead(r *Read) {
 		return
 	}
 	if want := v.model.scan(r.Range, at); !slices.Equal(want, r.KVs) {
-		v.fail("a read of [%q, %q) at revision %d (header %d):\n  %v\n  rather than %v", r.Key, r.End, r.Asked, r.Header, r.KVs, want)
+		v.fail("a read of [%q, %q) at revision %d (header %d):\n  %v\n  rather than %v", r.Key, r.End, r.Asked, r.Header,
+			r.KVs, want)
 	}
 }
 

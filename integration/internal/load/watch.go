@@ -30,7 +30,8 @@ type Watch struct {
 // Follow starts a Watch; Stop ends it.
 func Follow(ctx context.Context, c *clientv3.Client, r history.Range, start int64, prevKV bool) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{Range: r, Start: start, PrevKV: prevKV, cancel: cancel, done: make(chan struct{}), grew: make(chan struct{})}
+	w := &Watch{Range: r, Start: start, PrevKV: prevKV, cancel: cancel, done: make(chan struct{}),
+		grew: make(chan struct{})}
 	opts := []clientv3.OpOption{clientv3.WithRange(r.End), clientv3.WithRev(start)}
 	if prevKV {
 		opts = append(opts, clientv3.WithPrevKV())
@@ -76,9 +77,11 @@ func (w *Watch) Await(ctx context.Context, revision int64) error {
 		case <-w.done:
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return fmt.Errorf("the watch of [%q, %q) ended after revision %d: %w", w.Range.Key, w.Range.End, w.stream.Last(), w.err)
+			return fmt.Errorf("the watch of [%q, %q) ended after revision %d: %w", w.Range.Key, w.Range.End,
+				w.stream.Last(), w.err)
 		case <-ctx.Done():
-			return fmt.Errorf("the watch of [%q, %q) has come to revision %d, not %d: %w", w.Range.Key, w.Range.End, last, revision, ctx.Err())
+			return fmt.Errorf("the watch of [%q, %q) has come to revision %d, not %d: %w", w.Range.Key, w.Range.End, last,
+				revision, ctx.Err())
 		}
 	}
 }

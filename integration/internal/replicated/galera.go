@@ -13,11 +13,13 @@ import (
 )
 
 // Galera is MariaDB's synchronous replication, whose servers all take writes.
-var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings, begin: beginGalera, join: joinGalera, primary: galeraPrimary,
+var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings,
+	begin: beginGalera, join: joinGalera, primary: galeraPrimary,
 	members: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'"}
 
 // libraries are where distributions put Galera.
-var libraries = []string{"/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so", "/usr/lib64/galera/libgalera_smm.so"}
+var libraries = []string{"/usr/lib/galera/libgalera_smm.so", "/usr/lib64/galera-4/libgalera_smm.so",
+	"/usr/lib64/galera/libgalera_smm.so"}
 
 func library() string {
 	i := slices.IndexFunc(libraries, func(path string) bool { _, err := os.Stat(path); return err == nil })

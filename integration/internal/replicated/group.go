@@ -12,7 +12,8 @@ import (
 )
 
 // Group is MySQL's Group Replication in single-primary mode.
-var Group = Product{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup, primary: groupPrimary,
+var Group = Product{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup,
+	primary: groupPrimary,
 	members: "SELECT COUNT(*) FROM performance_schema.replication_group_members"}
 
 func findMySQL() (*program, error) {
@@ -59,7 +60,8 @@ func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
 		defer conn.Close() //nolint:errcheck // only returns it to the pool
 		statements := []string{"START GROUP_REPLICATION USER='recovery', PASSWORD='" + password + "'"}
 		if first {
-			statements = append(append([]string{"SET GLOBAL group_replication_bootstrap_group = ON"}, statements...), "SET GLOBAL group_replication_bootstrap_group = OFF")
+			statements = append(append([]string{"SET GLOBAL group_replication_bootstrap_group = ON"}, statements...),
+				"SET GLOBAL group_replication_bootstrap_group = OFF")
 		}
 		for _, s := range statements {
 			if _, err := conn.ExecContext(ctx, s); err != nil {
@@ -79,7 +81,8 @@ func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
 		return errors.New("the group has no primary")
 	}
 	var online bool
-	err = d.members[p].admin.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM performance_schema.replication_group_members WHERE member_port = ? AND member_state = 'ONLINE'", m.port).Scan(&online)
+	err = d.members[p].admin.QueryRowContext(ctx,
+		"SELECT COUNT(*) > 0 FROM performance_schema.replication_group_members WHERE member_port = ? AND member_state = 'ONLINE'", m.port).Scan(&online)
 	if err == nil && !online {
 		err = errors.New("the primary does not see it")
 	}
@@ -109,7 +112,8 @@ func groupPrimary(ctx context.Context, d *Database) int {
 	running := slices.DeleteFunc(slices.Clone(d.members), func(m *member) bool { return m.process == nil })
 	for i, m := range d.members {
 		var writable bool
-		if votes[m.port] > len(running)/2 && groupAnswer(ctx, m, "SELECT @@GLOBAL.super_read_only = 0", &writable) == nil && writable {
+		if votes[m.port] > len(running)/2 && groupAnswer(ctx, m, "SELECT @@GLOBAL.super_read_only = 0", &writable) == nil &&
+			writable {
 			return i
 		}
 	}

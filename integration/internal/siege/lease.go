@@ -148,10 +148,12 @@ func (l *Lease) String() string {
 		case c.Gone:
 			outcome = "gone"
 		}
-		lines = append(lines, line{c.Asked, fmt.Sprintf("to %s  %s %s through node%d: %s", seconds(c.Answered), c.Kind, c.Key, c.Node, outcome)})
+		lines = append(lines, line{c.Asked, fmt.Sprintf("to %s  %s %s through node%d: %s", seconds(c.Answered), c.Kind,
+			c.Key, c.Node, outcome)})
 	}
 	for _, d := range l.Deleted {
-		lines = append(lines, line{d.At, fmt.Sprintf("node%d's watch shows %s deleted at revision %d", d.Node, d.Key, d.Revision)})
+		lines = append(lines, line{d.At, fmt.Sprintf("node%d's watch shows %s deleted at revision %d", d.Node, d.Key,
+			d.Revision)})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var b strings.Builder

@@ -105,7 +105,8 @@ func (s *Siege) Progress(n int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.wait)
 	defer cancel()
-	require.NoError(s.t, s.Recorder.AwaitAcked(ctx, s.Recorder.Acked()+n), "after %d writes: %s", s.Recorder.Acked(), s.Load.Describe())
+	require.NoError(s.t, s.Recorder.AwaitAcked(ctx, s.Recorder.Acked()+n), "after %d writes: %s", s.Recorder.Acked(),
+		s.Load.Describe())
 }
 
 // End ends the load and verifies all answers and all events of watches.

@@ -54,7 +54,8 @@ func TestBackend(t *testing.T) {
 	}
 	before := b.Revision()
 	swap := put("k000", "2")
-	swap.Compares = []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k000")}, Target: mvcc.CompareVersion, Result: mvcc.CompareEqual, Int: 1}}
+	swap.Compares = []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k000")}, Target: mvcc.CompareVersion,
+		Result: mvcc.CompareEqual, Int: 1}}
 	for _, succeeds := range []bool{true, false} {
 		res, err := b.Txn(ctx, auth.System, swap, true)
 		require.NoError(t, err)

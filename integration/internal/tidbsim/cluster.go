@@ -84,7 +84,8 @@ const (
 func New(cfg Config) *Cluster {
 	c := &Cluster{
 		lateCommit: cfg.LateCommit, gcLifeTime: cfg.GCLifeTime, latency: cfg.Latency,
-		rnd: rand.New(rand.NewPCG(cfg.Seed, 0x71db)), faults: map[Fault]float64{}, queued: map[Fault]int{}, struck: map[Fault]int{},
+		rnd: rand.New(rand.NewPCG(cfg.Seed, 0x71db)), faults: map[Fault]float64{}, queued: map[Fault]int{},
+		struck:    map[Fault]int{},
 		nextTable: 104, tables: map[string]*table{}, globals: map[string]string{}, advisory: map[string]*session{},
 		locks: map[rowKey]*lock{}, active: map[*txn]struct{}{}, changed: make(chan struct{}), conns: map[*conn]struct{}{},
 	}

@@ -182,7 +182,8 @@ func (s *scope) query(n ast.StmtNode) (*query, error) {
 			q.tables = q.tables || p.table != "" && !p.virtual
 			return nil
 		case *ast.SetOprSelectList:
-			if n.AfterSetOperator != nil && *n.AfterSetOperator != ast.UnionAll || n.Limit != nil || n.OrderBy != nil || n.With != nil {
+			if n.AfterSetOperator != nil && *n.AfterSetOperator != ast.UnionAll || n.Limit != nil || n.OrderBy != nil ||
+				n.With != nil {
 				return unsupported("set operation", n)
 			}
 			for _, one := range n.Selects {
@@ -203,7 +204,8 @@ func (s *scope) query(n ast.StmtNode) (*query, error) {
 }
 
 func (s *scope) part(n *ast.SelectStmt) (*part, error) {
-	if n.GroupBy != nil || n.Having != nil || n.Distinct || n.With != nil || n.SelectIntoOpt != nil || len(n.WindowSpecs) > 0 || n.Kind != ast.SelectStmtKindSelect {
+	if n.GroupBy != nil || n.Having != nil || n.Distinct || n.With != nil || n.SelectIntoOpt != nil ||
+		len(n.WindowSpecs) > 0 || n.Kind != ast.SelectStmtKindSelect {
 		return nil, unsupported("query", n)
 	}
 	for _, hint := range n.TableHints {

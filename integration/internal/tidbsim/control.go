@@ -83,7 +83,8 @@ func createTable(n *ast.CreateTableStmt) (any, error) {
 	pk := false
 	for i, c := range n.Cols {
 		kind := strings.ToLower(c.Tp.CompactStr())
-		if c.Name.Name.O != layout[i].name || dataTypes[strings.Fields(kind)[0]] != layout[i].dataType && dataTypes[strings.TrimRight(kind, "(0123456789)")] != layout[i].dataType {
+		if c.Name.Name.O != layout[i].name || dataTypes[strings.Fields(kind)[0]] != layout[i].dataType &&
+			dataTypes[strings.TrimRight(kind, "(0123456789)")] != layout[i].dataType {
 			return nil, unsupported("column "+c.Name.Name.O+" "+kind+" of", n)
 		}
 		notNull := false
@@ -389,7 +390,8 @@ func pairs(m map[string]string, matches func(string) bool) *result {
 func showVariables(n *ast.ShowStmt, matches func(string) bool) (any, error) {
 	var where expr
 	if n.Where != nil {
-		s := &scope{tables: []scopeTable{{columns: []column{{name: "Variable_name"}, {name: "Value"}}}}, params: placeholders(n)}
+		s := &scope{tables: []scopeTable{{columns: []column{{name: "Variable_name"}, {name: "Value"}}}},
+			params: placeholders(n)}
 		var err error
 		if where, err = s.compile(n.Where); err != nil {
 			return nil, err
@@ -429,7 +431,8 @@ func (c *Cluster) regions(name string) (*result, error) {
 	if t == nil {
 		return nil, number(erNoSuchTable, "Table '%s.%s' doesn't exist", databaseName, name)
 	}
-	res := &result{columns: []string{"REGION_ID", "START_KEY", "END_KEY", "LEADER_ID", "LEADER_STORE_ID", "PEERS", "SCATTERING", "WRITTEN_BYTES",
+	res := &result{columns: []string{"REGION_ID", "START_KEY", "END_KEY", "LEADER_ID", "LEADER_STORE_ID", "PEERS",
+		"SCATTERING", "WRITTEN_BYTES",
 		"READ_BYTES", "APPROXIMATE_SIZE(MB)", "APPROXIMATE_KEYS", "SCHEDULING_CONSTRAINTS", "SCHEDULING_STATE"}}
 	starts := []string{fmt.Sprintf("t_%d_", t.id)}
 	for _, key := range t.regions {
@@ -441,7 +444,8 @@ func (c *Cluster) regions(name string) (*result, error) {
 			end = starts[i+1]
 		}
 		leader := int64(1 + c.rnd.IntN(3))
-		res.rows = append(res.rows, []any{int64(i + 2), []byte(start), []byte(end), 10*int64(i+2) + leader, leader, []byte("1, 2, 3"), int64(0),
+		res.rows = append(res.rows, []any{int64(i + 2), []byte(start), []byte(end), 10*int64(i+2) + leader, leader,
+			[]byte("1, 2, 3"), int64(0),
 			int64(0), int64(0), int64(1), int64(0), []byte(""), []byte("")})
 	}
 	return res, nil
@@ -462,7 +466,8 @@ func encodeHandle(key string) []byte {
 // virtualTables are the tables of information_schema that are simulated.
 var virtualTables = map[string][]column{
 	"information_schema.tables": {
-		{name: "table_schema"}, {name: "table_name"}, {name: "engine"}, {name: "data_length"}, {name: "index_length"}, {name: "data_free"}, {name: "table_rows"},
+		{name: "table_schema"}, {name: "table_name"}, {name: "engine"}, {name: "data_length"}, {name: "index_length"},
+		{name: "data_free"}, {name: "table_rows"},
 	},
 	"information_schema.columns": {
 		{name: "table_schema"}, {name: "table_name"}, {name: "column_name"}, {name: "ordinal_position"}, {name: "data_type"},
@@ -492,7 +497,8 @@ func (p *part) virtualRows(x *execution, e *env, emit func() (bool, error)) erro
 			if col.length > 0 {
 				length = col.length
 			}
-			all = append(all, []any{[]byte(databaseName), []byte(name), []byte(col.name), int64(i + 1), []byte(col.dataType), length, []byte(nullable), []byte(key)})
+			all = append(all, []any{[]byte(databaseName), []byte(name), []byte(col.name), int64(i + 1), []byte(col.dataType),
+				length, []byte(nullable), []byte(key)})
 		}
 	}
 	type sorted struct {

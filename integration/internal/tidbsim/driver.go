@@ -148,7 +148,8 @@ func (cn *conn) do(ctx context.Context, text string, args []driver.NamedValue) (
 }
 
 // execute executes a statement in the server. lost reports that its answer will be lost.
-func (cn *conn) execute(ctx context.Context, compiled any, parseErr error, args []any) (res *result, lost bool, err error) {
+func (cn *conn) execute(ctx context.Context, compiled any, parseErr error,
+	args []any) (res *result, lost bool, err error) {
 	c := cn.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +249,8 @@ func (cn *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, 
 		return nil, errors.New("tidbsim: a transaction that only reads is not simulated")
 	}
 	level := map[sql.IsolationLevel]string{
-		sql.LevelDefault: "", sql.LevelReadCommitted: "READ COMMITTED", sql.LevelRepeatableRead: "REPEATABLE READ", sql.LevelSerializable: "SERIALIZABLE",
+		sql.LevelDefault: "", sql.LevelReadCommitted: "READ COMMITTED", sql.LevelRepeatableRead: "REPEATABLE READ",
+		sql.LevelSerializable: "SERIALIZABLE",
 	}
 	name, ok := level[sql.IsolationLevel(opts.Isolation)]
 	if !ok {

@@ -67,13 +67,15 @@ var (
 	lockFaults   = []Fault{RegionUnavailable, PDTimeout, TiKVTimeout, TiKVBusy, LockWait, Deadlock}
 	commitFaults = []Fault{
 		WriteConflict, TxnRetryable, SchemaChanged, SchemaChangedNoCode, CommitRegion, CommitTiKVTimeout, CommitTiKVBusy,
-		CommitResolveTimeout, CommitLockNotFound, UndeterminedLost, UndeterminedCommitted, UndeterminedLate, UndeterminedPrewritten,
+		CommitResolveTimeout, CommitLockNotFound, UndeterminedLost, UndeterminedCommitted, UndeterminedLate,
+		UndeterminedPrewritten,
 	}
 )
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return slices.Concat([]Fault{ConnRefused, LostAfter, LostRows, RegionMoved, LocksLost, ReadResolveTimeout, ReadSchemaChanged}, sendFaults, lockFaults, snapFaults, commitFaults)
+	return slices.Concat([]Fault{ConnRefused, LostAfter, LostRows, RegionMoved, LocksLost, ReadResolveTimeout,
+		ReadSchemaChanged}, sendFaults, lockFaults, snapFaults, commitFaults)
 }
 
 // AllFaults returns a probability for each fault, for Config.Faults.
@@ -139,18 +141,19 @@ func (c *Cluster) strikeOne(faults []Fault) (Fault, bool) {
 }
 
 var faultErrors = map[Fault]*mysql.MySQLError{
-	RegionUnavailable:    number(erRegionUnavail, "Region is unavailable"),
-	PDTimeout:            number(erPDTimeout, "PD server timeout: "),
-	TiKVTimeout:          number(erTiKVTimeout, "TiKV server timeout"),
-	TiKVBusy:             number(erTiKVBusy, "TiKV server is busy"),
-	GCTooEarly:           number(erGCTooEarly, "GC life time is shorter than transaction duration"),
-	ReadResolveTimeout:   number(erResolveTimeout, "Resolve lock timeout"),
-	ReadSchemaChanged:    number(erUnknown, "Information schema is changed. [try again later]"),
-	LockWait:             number(erLockWaitTimeout, "Lock wait timeout exceeded; try restarting transaction"),
-	Deadlock:             number(erDeadlock, "Deadlock found when trying to get lock; try restarting transaction"),
-	WriteConflict:        number(erWriteConflict, "Write conflict [try again later]"),
-	TxnRetryable:         number(erTxnRetryable, "Error: KV error safe to retry [try again later]"),
-	SchemaChanged:        number(erSchemaChanged, "Information schema is changed during the execution of the statement. [try again later]"),
+	RegionUnavailable:  number(erRegionUnavail, "Region is unavailable"),
+	PDTimeout:          number(erPDTimeout, "PD server timeout: "),
+	TiKVTimeout:        number(erTiKVTimeout, "TiKV server timeout"),
+	TiKVBusy:           number(erTiKVBusy, "TiKV server is busy"),
+	GCTooEarly:         number(erGCTooEarly, "GC life time is shorter than transaction duration"),
+	ReadResolveTimeout: number(erResolveTimeout, "Resolve lock timeout"),
+	ReadSchemaChanged:  number(erUnknown, "Information schema is changed. [try again later]"),
+	LockWait:           number(erLockWaitTimeout, "Lock wait timeout exceeded; try restarting transaction"),
+	Deadlock:           number(erDeadlock, "Deadlock found when trying to get lock; try restarting transaction"),
+	WriteConflict:      number(erWriteConflict, "Write conflict [try again later]"),
+	TxnRetryable:       number(erTxnRetryable, "Error: KV error safe to retry [try again later]"),
+	SchemaChanged: number(erSchemaChanged,
+		"Information schema is changed during the execution of the statement. [try again later]"),
 	SchemaChangedNoCode:  number(erUnknown, "Information schema is changed. [try again later]"),
 	CommitRegion:         number(erRegionUnavail, "Region is unavailable"),
 	CommitTiKVTimeout:    number(erTiKVTimeout, "TiKV server timeout"),

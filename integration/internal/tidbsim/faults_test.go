@@ -35,7 +35,8 @@ var shapes = map[string]func(w sqlstore.BatchWrite, n int, plain []byte){
 
 // repeated are the faults that the product repeats a commit after, or does not notice.
 var repeated = []tidbsim.Fault{
-	tidbsim.WriteConflict, tidbsim.TxnRetryable, tidbsim.SchemaChanged, tidbsim.LockWait, tidbsim.Deadlock, tidbsim.BadConn,
+	tidbsim.WriteConflict, tidbsim.TxnRetryable, tidbsim.SchemaChanged, tidbsim.LockWait, tidbsim.Deadlock,
+	tidbsim.BadConn,
 	tidbsim.LocksLost, tidbsim.RegionMoved, tidbsim.GCTooEarly,
 }
 
@@ -213,8 +214,9 @@ func leaders(t *testing.T, seed uint64) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(node)))
 			for ctx.Err() == nil {
 				holder, err := fence.Take(ctx, fence.Config{
-					Store: s, Log: slog.New(slog.DiscardHandler), Metrics: fence.NewMetrics(nil), Verify: func(coder.FenceToken) error { return nil },
-					Lease: fence.NewReadLease(false, false, func() time.Duration { return time.Since(time.Unix(0, 0)) }),
+					Store: s, Log: slog.New(slog.DiscardHandler), Metrics: fence.NewMetrics(nil),
+					Verify: func(coder.FenceToken) error { return nil },
+					Lease:  fence.NewReadLease(false, false, func() time.Duration { return time.Since(time.Unix(0, 0)) }),
 				})
 				if err != nil {
 					time.Sleep(time.Duration(rnd.IntN(50)) * time.Millisecond)
@@ -272,7 +274,8 @@ func operate(ctx context.Context, t *testing.T, cluster *tidbsim.Cluster, rnd *r
 		case 2:
 			cluster.ChangeSchema()
 		case 3:
-			if err := cluster.Split([]byte("log 00000100"), fmt.Appendf(nil, "log %08d", 101+rnd.IntN(2000)), []byte("zlog")); err != nil {
+			if err := cluster.Split([]byte("log 00000100"), fmt.Appendf(nil, "log %08d", 101+rnd.IntN(2000)),
+				[]byte("zlog")); err != nil {
 				t.Error(err)
 			}
 		default:

@@ -72,7 +72,8 @@ type want struct {
 // The batch of the first row's region comes first, if the transaction has no lock yet; the
 // other regions are locked at once, in no certain order (doActionOnGroupMutations in
 // client-go's 2pc.go).
-func (c *Cluster) lockRows(ctx context.Context, t *txn, wants []want, ts uint64, patience time.Duration) (conflict bool, err error) {
+func (c *Cluster) lockRows(ctx context.Context, t *txn, wants []want, ts uint64,
+	patience time.Duration) (conflict bool, err error) {
 	if len(wants) == 0 {
 		return false, nil
 	}

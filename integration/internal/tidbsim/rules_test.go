@@ -192,7 +192,8 @@ func TestWhatIsNotLocked(t *testing.T) {
 		a.exec(upsert, "x1", "1")
 		a.exec(upsert, "x9", "1")
 		a.exec("START TRANSACTION")
-		_, err := a.conn.ExecContext(b.Context(), "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ? FOR UPDATE", "x", "y", 10)
+		_, err := a.conn.ExecContext(b.Context(),
+			"SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ? FOR UPDATE", "x", "y", 10)
 		require.NoError(b, err)
 		other.exec(plain, "x5", "1") // in the gap
 		require.Equal(b, "1", other.value(locking, "x1"), "by itself: it neither locks nor waits")
@@ -331,7 +332,8 @@ func TestLostLocks(t *testing.T) {
 func TestUndeterminedCommits(t *testing.T) {
 	for _, text := range []string{"autocommit", "transaction"} {
 		for fault, want := range map[tidbsim.Fault]string{
-			tidbsim.UndeterminedCommitted: "new", tidbsim.UndeterminedLost: "old", tidbsim.UndeterminedLate: "", tidbsim.UndeterminedPrewritten: "",
+			tidbsim.UndeterminedCommitted: "new", tidbsim.UndeterminedLost: "old", tidbsim.UndeterminedLate: "",
+			tidbsim.UndeterminedPrewritten: "",
 		} {
 			seen := map[string]bool{}
 			for seed := range uint64(20) {
@@ -524,7 +526,8 @@ func TestRegions(t *testing.T) {
 	require.NoError(t, c.Split([]byte("bbbbbbbb"), []byte("cc\x00")))
 	parts, err := s.GetPartitions(t.Context(), []byte("a"), []byte("z"))
 	require.NoError(t, err)
-	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("bbbbbbbb")}, {Start: []byte("bbbbbbbb"), End: []byte("cc\x00")}, {Start: []byte("cc\x00"), End: []byte("z")}}, parts)
+	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("bbbbbbbb")},
+		{Start: []byte("bbbbbbbb"), End: []byte("cc\x00")}, {Start: []byte("cc\x00"), End: []byte("z")}}, parts)
 }
 
 func TestUnknownStatementsAreRefused(t *testing.T) {

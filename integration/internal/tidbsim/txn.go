@@ -28,8 +28,9 @@ type txn struct {
 
 func (c *Cluster) begin(s *session, pessimistic, committed bool) *txn {
 	t := &txn{
-		cluster: c, session: s, start: c.tso(), began: time.Now(), schema: c.schema, pessimistic: pessimistic, committed: committed && pessimistic,
-		buffer: map[rowKey]row{}, stage: map[rowKey]row{}, inserted: map[rowKey]struct{}{}, locked: map[rowKey]struct{}{},
+		cluster: c, session: s, start: c.tso(), began: time.Now(), schema: c.schema, pessimistic: pessimistic,
+		committed: committed && pessimistic,
+		buffer:    map[rowKey]row{}, stage: map[rowKey]row{}, inserted: map[rowKey]struct{}{}, locked: map[rowKey]struct{}{},
 	}
 	c.active[t] = struct{}{}
 	return t
@@ -125,7 +126,8 @@ func (v view) scan(t *table, lo string, hi *string, desc bool, f func(key string
 // write puts a row, nil for a deletion, into the statement's stage.
 func (t *txn) write(tbl *table, key string, r row) error {
 	if r != nil && encodedSize(key, r) > maxEntry {
-		return number(erEntryTooLarge, "entry too large, the max entry size is %d, the size of data is %d", maxEntry, encodedSize(key, r))
+		return number(erEntryTooLarge, "entry too large, the max entry size is %d, the size of data is %d", maxEntry,
+			encodedSize(key, r))
 	}
 	tbl.find(key)
 	t.stage[rowKey{tbl, key}] = r

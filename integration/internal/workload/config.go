@@ -68,8 +68,9 @@ func DefaultConfig() Config {
 	return Config{
 		Endpoints: []string{"127.0.0.1:2379"},
 		Clients:   16, Conns: 4, Keys: 10_000, Seed: 1, PageSize: 500, Watchers: 10,
-		Mix:      map[string]int{"get": 35, "list": 5, "create": 10, "update": 45, "delete": 5}, // heartbeats and status updates dominate a busy cluster
-		LeaseTTL: 3600, KeysPerLease: 1000,                                                      // as in kube-apiserver
+		// heartbeats and status updates dominate a busy cluster
+		Mix:      map[string]int{"get": 35, "list": 5, "create": 10, "update": 45, "delete": 5},
+		LeaseTTL: 3600, KeysPerLease: 1000, // as in kube-apiserver
 		Batch: 128, Versions: 1, Objects: 100_000, Updates: 10,
 		RequestTimeout: 10 * time.Second, RetryFor: time.Minute,
 	}
@@ -110,8 +111,10 @@ func (c *Config) check() error {
 		{len(c.Endpoints) == 0, "no endpoints"},
 		{findWorkload(c.Workload) == nil, fmt.Sprintf("unknown workload %q", c.Workload)},
 		{c.ValueSize != 0 && c.ValueSize < minValue, fmt.Sprintf("a value has at least %d bytes", minValue)},
-		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0 || c.Updates < 0, "a number is negative"},
-		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.KeysPerLease < 1 || c.Objects < 1 || c.Batch < 1 ||
+		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0 || c.Updates < 0,
+			"a number is negative"},
+		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.KeysPerLease < 1 || c.Objects < 1 ||
+			c.Batch < 1 ||
 			c.Versions < 1 || c.RequestTimeout < 1 || c.RetryFor < 1, "a number is not positive"},
 		{strings.HasSuffix(c.Prefix, "/"), "the prefix ends in a slash"},
 		{sum(c.Mix) == 0, "the mix is empty"},

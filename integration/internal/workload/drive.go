@@ -58,7 +58,8 @@ func (r *runner) current() *phase {
 
 // measured runs step as the configuration says: for so long or so many times, at least once,
 // at most limit times (0: no limit), at the rate.
-func (r *runner) measured(ctx context.Context, name string, limit int64, step func(context.Context, *worker, int64) error) {
+func (r *runner) measured(ctx context.Context, name string, limit int64,
+	step func(context.Context, *worker, int64) error) {
 	total := r.cfg.Total
 	if limit > 0 && (total == 0 || limit < total) {
 		total = limit

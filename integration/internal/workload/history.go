@@ -128,10 +128,11 @@ func (r *runner) compactObjects(ctx context.Context, rev, now int64, physical bo
 		rev  int64
 		want error
 	}{{rev, errCompacted}, {rev - 1, errCompacted}, {math.MaxInt64 / 2, errFuture}} {
-		err := w.fails(ctx, fmt.Sprintf("compact at %d after %d, now %d", c.rev, rev, now), c.want, func(ctx context.Context) error {
-			_, err := w.client.Compact(ctx, c.rev)
-			return err
-		})
+		err := w.fails(ctx, fmt.Sprintf("compact at %d after %d, now %d", c.rev, rev, now), c.want,
+			func(ctx context.Context) error {
+				_, err := w.client.Compact(ctx, c.rev)
+				return err
+			})
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,9 @@ func (r *runner) runLease(ctx context.Context) (err error) {
 		return w.create(ctx, eventKind, r.cfg.LeaseTTL)
 	})
 	leases := r.attached()
-	r.loaded(ctx, "renew", len(leases), func(ctx context.Context, w *worker, i int64) error { return w.renew(ctx, leases[i]) })
+	r.loaded(ctx, "renew", len(leases), func(ctx context.Context, w *worker, i int64) error {
+		return w.renew(ctx, leases[i])
+	})
 	r.loaded(ctx, "revoke", len(leases), func(ctx context.Context, w *worker, i int64) error {
 		return w.revoke(ctx, leases[i], events)
 	})
@@ -228,7 +230,8 @@ func (w *worker) vanished(ctx context.Context, g *granted, events *watcher) erro
 	w.r.verify.answers.Add(1)
 	for i, e := range gone {
 		if len(gone) != len(g.keys) || e.object != g.keys[i] || e.now.mod != gone[0].now.mod {
-			w.r.verify.fail("lease %x: deletion %d of %d is %v; want %d at %d", g.id, i, len(gone), e, len(g.keys), gone[0].now.mod)
+			w.r.verify.fail("lease %x: deletion %d of %d is %v; want %d at %d", g.id, i, len(gone), e, len(g.keys),
+				gone[0].now.mod)
 			break
 		}
 	}

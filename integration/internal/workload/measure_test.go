@@ -81,10 +81,12 @@ func TestErrorsAreCountedByCode(t *testing.T) {
 }
 
 func TestOnlyTemporaryErrorsAreRetried(t *testing.T) {
-	for _, err := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrTimeout, rpctypes.ErrNoLeader, context.DeadlineExceeded} {
+	for _, err := range []error{rpctypes.ErrTooManyRequests, rpctypes.ErrTimeout, rpctypes.ErrNoLeader,
+		context.DeadlineExceeded} {
 		require.True(t, passing(err), "%v", err)
 	}
-	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrCompacted, rpctypes.ErrEmptyKey, rpctypes.ErrPermissionDenied} {
+	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrCompacted, rpctypes.ErrEmptyKey,
+		rpctypes.ErrPermissionDenied} {
 		require.False(t, passing(err), "%v", err)
 	}
 }
@@ -92,7 +94,8 @@ func TestOnlyTemporaryErrorsAreRetried(t *testing.T) {
 func TestReportContainsEverything(t *testing.T) {
 	rep := &Report{
 		Workload: "get", Endpoints: []string{"a:1"}, Prefix: "/p",
-		Phases: []PhaseReport{{Name: "read", Ops: []OpReport{{Name: "get", Succeeded: 3, Failed: 2, Errors: map[string]int64{"Unavailable": 2}}}}},
+		Phases: []PhaseReport{{Name: "read", Ops: []OpReport{{Name: "get", Succeeded: 3, Failed: 2,
+			Errors: map[string]int64{"Unavailable": 2}}}}},
 		Verification: Verification{
 			Answers: 3, Failed: 5, Failures: []string{"one thing", "another"},
 		},
@@ -100,7 +103,8 @@ func TestReportContainsEverything(t *testing.T) {
 	}
 	var table, js strings.Builder
 	require.NoError(t, rep.WriteTable(&table))
-	for _, want := range []string{"errors: read get: 2 Unavailable", "wrong: one thing", "wrong: and 3 more", "note: no streams", "5 wrong"} {
+	for _, want := range []string{"errors: read get: 2 Unavailable", "wrong: one thing", "wrong: and 3 more",
+		"note: no streams", "5 wrong"} {
 		require.Contains(t, table.String(), want)
 	}
 	require.NoError(t, rep.WriteJSON(&js))

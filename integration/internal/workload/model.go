@@ -21,7 +21,8 @@ type state struct {
 }
 
 func (s state) String() string {
-	return fmt.Sprintf("{create %d mod %d version %d lease %x, %d bytes %016x}", s.create, s.mod, s.version, s.lease, s.size, s.hash)
+	return fmt.Sprintf("{create %d mod %d version %d lease %x, %d bytes %016x}", s.create, s.mod, s.version, s.lease,
+		s.size, s.hash)
 }
 
 func hashOf(value []byte) uint64 { return xxhash.Sum64(value) }

@@ -72,7 +72,8 @@ func (w *worker) list(ctx context.Context, prefix string, rev int64, opts ...cli
 	end, from := clientv3.GetPrefixRangeEnd(prefix), prefix
 	left := int64(-1)
 	for {
-		resp, err := w.read(ctx, op, from, append(opts, clientv3.WithRange(end), clientv3.WithLimit(int64(w.r.cfg.PageSize)), clientv3.WithRev(l.rev))...)
+		resp, err := w.read(ctx, op, from, append(opts, clientv3.WithRange(end), clientv3.WithLimit(int64(w.r.cfg.PageSize)),
+			clientv3.WithRev(l.rev))...)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +85,8 @@ func (w *worker) list(ctx context.Context, prefix string, rev int64, opts ...cli
 		}
 		n := int64(len(resp.Kvs))
 		if resp.Count != left || resp.More != (n < left) || n != min(left, int64(w.r.cfg.PageSize)) {
-			w.r.verify.fail("%s from %q at %d: %d keys, count %d, more %t; want count %d", op, from, l.rev, n, resp.Count, resp.More, left)
+			w.r.verify.fail("%s from %q at %d: %d keys, count %d, more %t; want count %d", op, from, l.rev, n, resp.Count,
+				resp.More, left)
 		}
 		if err := w.appendItems(l, resp.Kvs); err != nil {
 			return nil, err

@@ -101,7 +101,8 @@ func (o *opStats) report(elapsed time.Duration) OpReport {
 	rep := o.counted
 	rep.Errors = maps.Clone(rep.Errors)
 	rep.Latency = Latency{
-		Mean: ms(o.latency.mean()), P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), P999: quantile(0.999), Max: ms(o.latency.max),
+		Mean: ms(o.latency.mean()), P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), P999: quantile(0.999),
+		Max: ms(o.latency.max),
 	}
 	if s := elapsed.Seconds(); s > 0 {
 		rep.PerSecond = float64(rep.Succeeded) / s
@@ -168,7 +169,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(&b, "\nverified: %d answers with %d keys, %d events; %d skipped; %d objects lost; %d wrong\n",
 		v.Answers, v.Keys, v.Events, v.Skipped, v.Lost, v.Failed)
 	if v.Missing+v.Unexpected+v.Different > 0 {
-		fmt.Fprintf(&b, "wrong: %d events are missing, %d should not have come, %d have another content\n", v.Missing, v.Unexpected, v.Different)
+		fmt.Fprintf(&b, "wrong: %d events are missing, %d should not have come, %d have another content\n", v.Missing,
+			v.Unexpected, v.Different)
 	}
 	for _, f := range v.Failures {
 		fmt.Fprintf(&b, "wrong: %s\n", f)

@@ -136,7 +136,8 @@ func (r *runner) checkRevisions(rev int64) {
 			continue // of an earlier run
 		}
 		shared := i > 0 && got == revs[i-1]
-		if shared && r.cfg.Workload != "lease" && r.cfg.Workload != "load" { // a revocation and a batch change many keys in one
+		// a revocation and a batch change many keys in one
+		if shared && r.cfg.Workload != "lease" && r.cfg.Workload != "load" {
 			r.verify.fail("revision %d was given to two writes", got)
 		}
 		if !shared && r.cfg.Exclusive && lost == 0 && got != expect {
@@ -162,7 +163,8 @@ func (r *runner) cleanUp(ctx context.Context, prefix string) error {
 	c, end := r.clients[0], clientv3.GetPrefixRangeEnd(prefix+"/")
 	for more := true; more; {
 		err := r.unmeasured(ctx, func(ctx context.Context) error {
-			page, err := c.Get(ctx, prefix+"/", clientv3.WithRange(end), clientv3.WithLimit(int64(r.cfg.PageSize)), clientv3.WithKeysOnly())
+			page, err := c.Get(ctx, prefix+"/", clientv3.WithRange(end), clientv3.WithLimit(int64(r.cfg.PageSize)),
+				clientv3.WithKeysOnly())
 			if err != nil {
 				return err
 			}

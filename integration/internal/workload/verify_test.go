@@ -40,7 +40,8 @@ func TestModelKeepsPastVersions(t *testing.T) {
 		rev  int64
 		mod  int64
 		live bool
-	}{{a, 10, 0, false}, {a, 11, 11, true}, {a, 13, 11, true}, {a, 14, 14, true}, {a, 99, 14, true}, {b, 14, 12, true}, {b, 15, 0, false}, {b, 16, 16, true}} {
+	}{{a, 10, 0, false}, {a, 11, 11, true}, {a, 13, 11, true}, {a, 14, 14, true}, {a, 99, 14, true}, {b, 14, 12, true},
+		{b, 15, 0, false}, {b, 16, 16, true}} {
 		s, live, known, _ := want.o.settled(want.rev)
 		require.True(t, known)
 		require.Equal(t, want.live, live, "%+v", want)
@@ -158,7 +159,8 @@ func TestWrongEventsAreFound(t *testing.T) {
 			w.compare(want, 16)
 			require.Equal(t, name != "right", r.verify.failed.Load() > 0, "%v", r.verify.failures)
 			v := r.verify.report()
-			require.Equal(t, []int64{6, c.missing, c.unexpected, c.different}, []int64{v.Events, v.Missing, v.Unexpected, v.Different})
+			require.Equal(t, []int64{6, c.missing, c.unexpected, c.different},
+				[]int64{v.Events, v.Missing, v.Unexpected, v.Different})
 		})
 	}
 }

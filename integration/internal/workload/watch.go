@@ -184,7 +184,8 @@ func (w *watcher) eventOf(ev *clientv3.Event) (event, error) {
 	if o == nil {
 		return event{}, fmt.Errorf("event of unknown key %q", ev.Kv.Key)
 	}
-	e := event{object: o, deleted: ev.Type == clientv3.EventTypeDelete, now: w.set.r.model.stateOf(ev.Kv), hasPrev: ev.PrevKv != nil}
+	e := event{object: o, deleted: ev.Type == clientv3.EventTypeDelete, now: w.set.r.model.stateOf(ev.Kv),
+		hasPrev: ev.PrevKv != nil}
 	if e.deleted {
 		if len(ev.Kv.Value) > 0 {
 			return e, fmt.Errorf("the deletion of %s carries a value", o.key)

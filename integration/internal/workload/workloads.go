@@ -14,8 +14,10 @@ import (
 // Workloads lists the workloads in the order to show them.
 var Workloads = []Workload{
 	{"create", "create objects that do not exist", measuring("create", (*worker).createNext)},
-	{"update", "replace objects if their revision is still the known one", onObjects("update", changeRandom((*worker).update))},
-	{"put", "replace objects whatever their revision is, which kube-apiserver never does", onObjects("put", changeRandom((*worker).overwrite))},
+	{"update", "replace objects if their revision is still the known one",
+		onObjects("update", changeRandom((*worker).update))},
+	{"put", "replace objects whatever their revision is, which kube-apiserver never does",
+		onObjects("put", changeRandom((*worker).overwrite))},
 	{"get", "read single objects", onObjects("get", (*worker).getRandom)},
 	{"count", "count all objects", (*runner).runCount},
 	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).listPages)},
@@ -23,8 +25,10 @@ var Workloads = []Workload{
 	{"list-all", "read all objects in one answer", readingAll("list all", (*worker).listAll)},
 	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
 	{"mixed", "gets, lists, creates, updates and deletes in a ratio", onObjects("mixed", (*worker).mixed)},
-	{"watch-latency", "time from the sending of a write to its event at each of many watchers", watching("update", changeRandom((*worker).update))},
-	{"churn", "create, update and delete objects, all of whose events each watcher must get once", watching("churn", (*worker).churnRandom)},
+	{"watch-latency", "time from the sending of a write to its event at each of many watchers",
+		watching("update", changeRandom((*worker).update))},
+	{"churn", "create, update and delete objects, all of whose events each watcher must get once",
+		watching("churn", (*worker).churnRandom)},
 	{"lease", "create events that share leases, renew, revoke and let expire", (*runner).runLease},
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
@@ -69,7 +73,8 @@ func onObjects(name string, do step) func(*runner, context.Context) error {
 }
 
 // readingAll reads all objects again and again; a step is the whole of them.
-func readingAll(name string, read func(w *worker, ctx context.Context, prefix string) (*listing, error)) func(*runner, context.Context) error {
+func readingAll(name string, read func(w *worker, ctx context.Context,
+	prefix string) (*listing, error)) func(*runner, context.Context) error {
 	return func(r *runner, ctx context.Context) error {
 		if err := r.load(ctx, r.cfg.Keys); err != nil {
 			return err

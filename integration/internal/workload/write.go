@@ -46,7 +46,8 @@ func (w *worker) measure(ctx context.Context, op string, f func(ctx context.Cont
 }
 
 // measureFor is measure of an attempt that may take longer than others.
-func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op string, f func(ctx context.Context, s *sample) error) error {
+func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op string,
+	f func(ctx context.Context, s *sample) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	start := time.Now()
@@ -65,7 +66,8 @@ func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op strin
 
 // txn is kube-apiserver's optimistic transaction: then if the key still has the
 // expected revision, else a read of it, if asked for.
-func (w *worker) txn(ctx context.Context, op, key string, expected int64, then clientv3.Op, elseGet bool) (*clientv3.TxnResponse, error) {
+func (w *worker) txn(ctx context.Context, op, key string, expected int64, then clientv3.Op,
+	elseGet bool) (*clientv3.TxnResponse, error) {
 	var resp *clientv3.TxnResponse
 	before := w.r.model.revision.Load()
 	err := w.measure(ctx, op, func(ctx context.Context, s *sample) (err error) {
@@ -134,7 +136,8 @@ func (w *worker) put(ctx context.Context, o *object) error {
 		kv := elseKV(resp)
 		if !uncertain || kv == nil || hashOf(kv.Value) != next.hash || kv.ModRevision <= old.mod {
 			o.lose()
-			w.r.verify.fail("%s %s refused at revision %d: it is of revision %d, expected %d", op, o.key, resp.Header.Revision, kv.GetModRevision(), old.mod)
+			w.r.verify.fail("%s %s refused at revision %d: it is of revision %d, expected %d", op, o.key, resp.Header.Revision,
+				kv.GetModRevision(), old.mod)
 			return fmt.Errorf("%s %s: unexpected conflict", op, o.key)
 		}
 		next.mod = kv.ModRevision

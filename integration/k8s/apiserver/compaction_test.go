@@ -76,7 +76,8 @@ func awaitCompacted(t *testing.T, s *server, old *corev1.ConfigMap) {
 		return nil
 	}))
 	require.NoError(t, await(ctx, func() error {
-		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: old.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: old.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 		if !apierrors.IsResourceExpired(err) {
 			return fmt.Errorf("the API server still has %s (%w)", old.ResourceVersion, err)
 		}

@@ -42,8 +42,9 @@ func definition(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group:    group,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List", Singular: strings.ToLower(kind)},
+			Group: group,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ListKind: kind + "List",
+				Singular: strings.ToLower(kind)},
 			Scope:    apiextensionsv1.NamespaceScoped,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", true), version("v2", false)},
 		},
@@ -71,10 +72,12 @@ func (s *server) awaitServed(t *testing.T, d *apiextensionsv1.CustomResourceDefi
 }
 
 func (s *server) resource(d *apiextensionsv1.CustomResourceDefinition, version, ns string) dynamic.ResourceInterface {
-	return s.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: d.Spec.Names.Plural}).Namespace(ns)
+	return s.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version,
+		Resource: d.Spec.Names.Plural}).Namespace(ns)
 }
 
-func custom(d *apiextensionsv1.CustomResourceDefinition, version, name string, spec map[string]any) *unstructured.Unstructured {
+func custom(d *apiextensionsv1.CustomResourceDefinition, version, name string,
+	spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": group + "/" + version,
 		"kind":       d.Spec.Names.Kind,
@@ -190,7 +193,8 @@ func testWebhookConversion(t *testing.T, s *server) {
 	v1, v2 := s.resource(d, "v1", ns), s.resource(d, "v2", ns)
 	const n = 5
 	for i := range n {
-		_, err := v1.Create(ctx, custom(d, "v1", fmt.Sprintf("s%d", i), map[string]any{"address": fmt.Sprintf("h%d:80", i)}), metav1.CreateOptions{})
+		_, err := v1.Create(ctx, custom(d, "v1", fmt.Sprintf("s%d", i), map[string]any{"address": fmt.Sprintf("h%d:80", i)}),
+			metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	list, err := v2.List(ctx, metav1.ListOptions{})
@@ -215,7 +219,8 @@ func convertReview(w io.Writer, body io.Reader) error {
 	if err := json.NewDecoder(body).Decode(&review); err != nil {
 		return err
 	}
-	answer := apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	answer := apiextensionsv1.ConversionResponse{UID: review.Request.UID,
+		Result: metav1.Status{Status: metav1.StatusSuccess}}
 	for _, raw := range review.Request.Objects {
 		var o unstructured.Unstructured
 		if err := json.Unmarshal(raw.Raw, &o.Object); err != nil {

@@ -60,5 +60,6 @@ func awaitChecks(t *testing.T, s *server) {
 
 func requireConsistent(t *testing.T, s *server) {
 	t.Helper()
-	require.Zero(t, s.metric(consistencyChecks, `status="failure"`), "the cache differs from the store:\n%s", s.Process().LogTail(6000))
+	require.Zero(t, s.metric(consistencyChecks, `status="failure"`), "the cache differs from the store:\n%s",
+		s.Process().LogTail(6000))
 }

@@ -33,7 +33,8 @@ func stored(name, state string, version int) corev1.ConfigMap {
 // and then deleted, and c asked to be created as "3" without an answer.
 func aTraffic(t *testing.T) (*traffic, *findings) {
 	f := &findings{TB: t}
-	tr := &traffic{t: f, progress: make(chan struct{}, 1), possible: map[string]map[string]bool{}, revisions: map[int64]string{}}
+	tr := &traffic{t: f, progress: make(chan struct{}, 1), possible: map[string]map[string]bool{},
+		revisions: map[int64]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nothing is waited for
 	a1, a2, b := stored("a", "1", 5), stored("a", "2", 6), stored("b", "1", 7)
@@ -116,7 +117,8 @@ func TestObserverFindsViolations(t *testing.T) {
 		require.Error(t, err, name)
 	}
 
-	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "8"}, Items: []corev1.ConfigMap{stored("a", "2", 6)}}
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "8"},
+		Items: []corev1.ConfigMap{stored("a", "2", 6)}}
 	o, f, err := follow(good...)
 	require.NoError(t, err)
 	tr, _ := aTraffic(t)

@@ -112,7 +112,8 @@ func (s *server) listsFromStore(t *testing.T) map[string]float64 {
 	body, err := s.Get(t.Context(), "/metrics")
 	require.NoError(t, err)
 	lists := make(map[string]float64)
-	for _, m := range regexp.MustCompile(`(?m)^apiserver_storage_list_total\{(.*)\} (.*)$`).FindAllStringSubmatch(string(body), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^apiserver_storage_list_total\{(.*)\} (.*)$`).FindAllStringSubmatch(
+		string(body), -1) {
 		lists[m[1]], err = strconv.ParseFloat(m[2], 64)
 		require.NoError(t, err)
 	}

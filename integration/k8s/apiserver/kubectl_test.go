@@ -53,12 +53,14 @@ func testKubectl(t *testing.T, s *server) {
 	require.Contains(t, kubectl(1, second, "diff -f -"), "+  color: green")
 	require.Equal(t, "configmap/settings configured\ndeployment.apps/shop configured\n", kubectl(0, second, "apply -f -"))
 	kubectl(0, second, "diff -f -")
-	require.Contains(t, kubectl(0, second, "apply --server-side --force-conflicts -f -"), "deployment.apps/shop serverside-applied")
+	require.Contains(t, kubectl(0, second, "apply --server-side --force-conflicts -f -"),
+		"deployment.apps/shop serverside-applied")
 
 	kubectl(0, "", "scale deployment/shop --replicas=3")
 	kubectl(0, "", "set image deployment/shop shop=shop:3")
 	kubectl(0, "", "label deployment/shop tier=front")
-	require.Equal(t, "3 shop:3 front", kubectl(0, "", "get deployment shop -o jsonpath={.spec.replicas}{'\\u0020'}{.spec.template.spec.containers[0].image}{'\\u0020'}{.metadata.labels.tier}"))
+	require.Equal(t, "3 shop:3 front", kubectl(0, "",
+		"get deployment shop -o jsonpath={.spec.replicas}{'\\u0020'}{.spec.template.spec.containers[0].image}{'\\u0020'}{.metadata.labels.tier}"))
 	kubectl(0, "", "wait --for=jsonpath={.data.color}=green configmap/settings --timeout=30s")
 
 	for i := range 12 {
@@ -67,7 +69,8 @@ func testKubectl(t *testing.T, s *server) {
 	var list corev1.ConfigMapList
 	require.NoError(t, json.Unmarshal([]byte(kubectl(0, "", "get configmaps --chunk-size=5 -o json")), &list))
 	require.Len(t, list.Items, 13)
-	watched := harness.RunUntil(t, kubectlWait, "ADDED      settings", program, args("get configmaps --watch --output-watch-events")...)
+	watched := harness.RunUntil(t, kubectlWait, "ADDED      settings", program,
+		args("get configmaps --watch --output-watch-events")...)
 	require.Contains(t, watched.Stdout, "ADDED      c11")
 
 	require.Contains(t, kubectl(0, "", "delete configmaps --all"), `configmap "c07" deleted`)

@@ -22,7 +22,8 @@ import (
 func fill(t *testing.T, s *server, ns string, n int) {
 	t.Helper()
 	for i := range n {
-		_, err := s.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(fmt.Sprintf("c%03d", i), map[string]string{"n": "0"}), metav1.CreateOptions{})
+		_, err := s.CoreV1().ConfigMaps(ns).Create(t.Context(),
+			configMap(fmt.Sprintf("c%03d", i), map[string]string{"n": "0"}), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 }
@@ -95,13 +96,15 @@ func testVersions(t *testing.T, s *server) {
 	}
 	require.NoError(t, maps.Delete(ctx, "a", metav1.DeleteOptions{}))
 	for _, v := range versions {
-		list, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: v.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		list, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: v.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 		require.NoError(t, err)
 		require.Equal(t, v.ResourceVersion, list.ResourceVersion)
 		require.Len(t, list.Items, 1)
 		require.Equal(t, v.Data, list.Items[0].Data)
 
-		list, err = maps.List(ctx, metav1.ListOptions{ResourceVersion: v.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+		list, err = maps.List(ctx, metav1.ListOptions{ResourceVersion: v.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, listRevision(t, list), revision(t, v))
 	}

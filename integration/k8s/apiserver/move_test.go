@@ -123,7 +123,8 @@ func member(t *testing.T, etcd bool, datastore string) *harness.Node {
 func memberOn(t *testing.T, peer string) harness.Member {
 	t.Helper()
 	return harness.Member{
-		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peer, AdvertisedPeerURL: peer, InitialCluster: "default=" + peer,
+		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peer, AdvertisedPeerURL: peer,
+		InitialCluster: "default=" + peer,
 	}
 }
 

@@ -163,12 +163,14 @@ func testPatches(t *testing.T, s *server) {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	patched, err := pods.Patch(ctx, "p", types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"y","image":"y:2"}]}}`), metav1.PatchOptions{})
+	patched, err := pods.Patch(ctx, "p", types.StrategicMergePatchType,
+		[]byte(`{"spec":{"containers":[{"name":"y","image":"y:2"}]}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.Len(t, patched.Spec.Containers, 2, "lists are merged by name")
 	require.Equal(t, "y:2", patched.Spec.Containers[1].Image)
 
-	patched, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":null,"c":"3"}}}`), metav1.PatchOptions{})
+	patched, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":null,"c":"3"}}}`),
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"b": "2", "c": "3"}, patched.Labels)
 
@@ -176,10 +178,12 @@ func testPatches(t *testing.T, s *server) {
 		[]byte(`[{"op":"test","path":"/metadata/labels/b","value":"2"},{"op":"replace","path":"/metadata/labels/b","value":"4"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "4", patched.Labels["b"])
-	_, err = pods.Patch(ctx, "p", types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/labels/b","value":"2"}]`), metav1.PatchOptions{})
+	_, err = pods.Patch(ctx, "p", types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/labels/b","value":"2"}]`),
+		metav1.PatchOptions{})
 	require.True(t, apierrors.IsInvalid(err), "%v", err)
 
-	_, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1","labels":{"d":"5"}}}`), metav1.PatchOptions{})
+	_, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1","labels":{"d":"5"}}}`),
+		metav1.PatchOptions{})
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	got, err := pods.Get(ctx, "p", metav1.GetOptions{})
 	require.NoError(t, err)
@@ -201,7 +205,8 @@ func testApply(t *testing.T, s *server) {
 	require.NoError(t, err)
 
 	// One no longer owns b, so leaving it out does not take it away.
-	got, err := maps.Apply(ctx, corev1apply.ConfigMap("c", ns).WithData(map[string]string{"a": "3"}), metav1.ApplyOptions{FieldManager: "one"})
+	got, err := maps.Apply(ctx, corev1apply.ConfigMap("c", ns).WithData(map[string]string{"a": "3"}),
+		metav1.ApplyOptions{FieldManager: "one"})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"a": "3", "b": "2"}, got.Data)
 	require.Len(t, got.ManagedFields, 2)
@@ -331,6 +336,7 @@ func testLargeObjects(t *testing.T, s *server) {
 	_, err = maps.Patch(ctx, "big0", types.MergePatchType, tooLarge, metav1.PatchOptions{})
 	require.NoError(t, err, "1.2 MiB are below the limit of a request")
 	secrets := s.CoreV1().Secrets(s.namespace(t))
-	_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"d": big}}, metav1.CreateOptions{})
+	_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Data: map[string][]byte{"d": big}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 }

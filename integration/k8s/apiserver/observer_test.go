@@ -40,7 +40,8 @@ func observe(t *testing.T, ns string, s *server) *observer {
 	require.NoError(t, err)
 	require.Empty(t, list.Items)
 	ctx, cancel := context.WithCancel(t.Context())
-	o := &observer{t: t, cancel: cancel, done: make(chan struct{}), last: listRevision(t, list), events: map[int64]string{}, state: map[string]string{}}
+	o := &observer{t: t, cancel: cancel, done: make(chan struct{}), last: listRevision(t, list),
+		events: map[int64]string{}, state: map[string]string{}}
 	go func() {
 		defer close(o.done)
 		for ctx.Err() == nil {
@@ -64,7 +65,8 @@ func (o *observer) stop() {
 
 // watch follows one watch to its end. It returns an error if the watch showed a wrong event.
 func (o *observer) watch(ctx context.Context, client typedcorev1.ConfigMapInterface) error {
-	w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: strconv.FormatInt(o.last, 10), AllowWatchBookmarks: true})
+	w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: strconv.FormatInt(o.last, 10),
+		AllowWatchBookmarks: true})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return o.list(ctx, client)
 	}

@@ -46,7 +46,8 @@ func startServer(t testing.TB, creds *controlplane.Credentials, st *store, flags
 // startServerNumber is startServer for one of several.
 func startServerNumber(t testing.TB, creds *controlplane.Credentials, number int, st *store, flags ...string) *server {
 	t.Helper()
-	cfg := controlplane.APIConfig{Store: st.endpoints, Number: number, Flags: append([]string{"--disable-admission-plugins=ServiceAccount"}, flags...)}
+	cfg := controlplane.APIConfig{Store: st.endpoints, Number: number,
+		Flags: append([]string{"--disable-admission-plugins=ServiceAccount"}, flags...)}
 	a := controlplane.StartAPIServer(t, creds, cfg)
 	s := &server{APIServer: a, Clientset: a.Client(), t: t, store: st}
 	config := a.Config(controlplane.Admin)
@@ -107,7 +108,8 @@ next:
 // namespace makes a namespace of the test's own and returns its name.
 func (s *server) namespace(t testing.TB) string {
 	t.Helper()
-	n, err := s.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	n, err := s.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return n.Name
 }

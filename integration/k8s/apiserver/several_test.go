@@ -41,7 +41,9 @@ func testSeveralAPIServers(t *testing.T, st *store) {
 	t.Run("all are endpoints of the service", func(t *testing.T) { testEndpoints(t, servers) })
 	t.Run("a write is seen by all", func(t *testing.T) { testSeenByAll(t, servers) })
 	t.Run("a count by all loses nothing", func(t *testing.T) { testCountByAll(t, servers) })
-	t.Run("events have a separate store", func(t *testing.T) { testEventsApart(t, servers, st.client(t), events.Client()) })
+	t.Run("events have a separate store", func(t *testing.T) {
+		testEventsApart(t, servers, st.client(t), events.Client())
+	})
 	t.Run("a definition made through one is served by all", func(t *testing.T) {
 		d := definition("things", "Thing")
 		servers[0].define(t, d)
@@ -64,7 +66,8 @@ func eventsEngine() harness.Engine {
 func testEndpoints(t *testing.T, servers []*server) {
 	ctx := within(t, 2*time.Minute)
 	require.NoError(t, await(ctx, func() error {
-		slicesOf, err := servers[0].DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+		slicesOf, err := servers[0].DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes",
+			metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -90,7 +93,8 @@ func testSeenByAll(t *testing.T, servers []*server) {
 	const n = 60
 	for i := range n {
 		name := fmt.Sprintf("c%02d", i)
-		made, err := servers[i%len(servers)].CoreV1().ConfigMaps(ns).Create(ctx, configMap(name, map[string]string{"state": name}), metav1.CreateOptions{})
+		made, err := servers[i%len(servers)].CoreV1().ConfigMaps(ns).Create(ctx,
+			configMap(name, map[string]string{"state": name}), metav1.CreateOptions{})
 		require.NoError(t, err)
 		for _, s := range servers {
 			got, err := s.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
@@ -113,7 +117,8 @@ func testSeenByAll(t *testing.T, servers []*server) {
 func testCountByAll(t *testing.T, servers []*server) {
 	ctx := within(t, 3*time.Minute)
 	ns := servers[0].namespace(t)
-	_, err := servers[0].CoreV1().ConfigMaps(ns).Create(ctx, configMap("counter", map[string]string{"n": "0"}), metav1.CreateOptions{})
+	_, err := servers[0].CoreV1().ConfigMaps(ns).Create(ctx, configMap("counter", map[string]string{"n": "0"}),
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	const each = 30
 	failed := make(chan error, len(servers))

@@ -52,14 +52,16 @@ type traffic struct {
 func startTraffic(t *testing.T, ns string, servers ...*server) *traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	tr := &traffic{t: t, cancel: cancel, progress: make(chan struct{}, 1), possible: map[string]map[string]bool{}, revisions: map[int64]string{}}
+	tr := &traffic{t: t, cancel: cancel, progress: make(chan struct{}, 1), possible: map[string]map[string]bool{},
+		revisions: map[int64]string{}}
 	t.Cleanup(tr.stop)
 	tr.group.Go(func() { tr.measure(ctx) })
 	for w := range writers {
 		tr.group.Go(func() {
 			for op := 0; ctx.Err() == nil; op++ {
 				s := servers[(op+w)%len(servers)]
-				tr.step(ctx, s.CoreV1().ConfigMaps(ns), fmt.Sprintf("w%d-%02d", w, rand.IntN(keysPerWriter)), fmt.Sprintf("%d-%d", w, op))
+				tr.step(ctx, s.CoreV1().ConfigMaps(ns), fmt.Sprintf("w%d-%02d", w, rand.IntN(keysPerWriter)),
+					fmt.Sprintf("%d-%d", w, op))
 			}
 		})
 	}
@@ -105,7 +107,8 @@ func (tr *traffic) step(ctx context.Context, client typedcorev1.ConfigMapInterfa
 		made, err := client.Create(request, configMap(key, map[string]string{"state": next}), metav1.CreateOptions{})
 		tr.wrote(ctx, key, next, made, err)
 	case rand.IntN(5) == 0:
-		err := client.Delete(request, key, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}})
+		err := client.Delete(request, key, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID,
+			ResourceVersion: &now.ResourceVersion}})
 		tr.wrote(ctx, key, absent, nil, err)
 	default:
 		now.Data["state"] = next

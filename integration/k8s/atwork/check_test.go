@@ -25,7 +25,8 @@ type kind struct {
 }
 
 func of(group, version, resource, prefix string) kind {
-	return kind{schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, "/registry/" + prefix + "/"}
+	return kind{schema.GroupVersionResource{Group: group, Version: version, Resource: resource},
+		"/registry/" + prefix + "/"}
 }
 
 // kinds are those of which a cluster without additional users has objects.
@@ -71,7 +72,8 @@ func (p *plane) compareWithStore(t *testing.T) (objects int) {
 			listed[key] = o.ResourceVersion
 		}
 		for _, endpoint := range p.store.endpoints {
-			require.Equal(t, p.stored(t, endpoint, k.prefix, list.ResourceVersion), listed, "%s at revision %s on %s", k.gvr, list.ResourceVersion, endpoint)
+			require.Equal(t, p.stored(t, endpoint, k.prefix, list.ResourceVersion), listed, "%s at revision %s on %s", k.gvr,
+				list.ResourceVersion, endpoint)
 		}
 		objects += len(listed)
 	}
@@ -127,7 +129,8 @@ func (p *plane) nothingLeft(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, r.Kvs)
 	for _, kv := range r.Kvs {
-		require.False(t, strings.Contains(string(kv.Key), "/team-") && !strings.HasPrefix(string(kv.Key), "/registry/events/"), "%s is left", kv.Key)
+		require.False(t, strings.Contains(string(kv.Key), "/team-") &&
+			!strings.HasPrefix(string(kv.Key), "/registry/events/"), "%s is left", kv.Key)
 	}
 }
 

@@ -36,7 +36,8 @@ type histogram struct {
 }
 
 // histograms sums those of a metric that wanted accepts, by the value of a label.
-func (m metrics) histograms(t *testing.T, name, label string, wanted func(labels map[string]string) bool) map[string]*histogram {
+func (m metrics) histograms(t *testing.T, name, label string,
+	wanted func(labels map[string]string) bool) map[string]*histogram {
 	t.Helper()
 	sums := map[string]*histogram{}
 	family := m[name]
@@ -145,7 +146,8 @@ func (m metrics) apiLatencies(t *testing.T) map[string]latency {
 // storeLatencies are those of the API server's requests to the store, by kind.
 func (m metrics) storeLatencies(t *testing.T) map[string]latency {
 	t.Helper()
-	return latencies(m.histograms(t, "etcd_request_duration_seconds", "operation", func(map[string]string) bool { return true }))
+	return latencies(m.histograms(t, "etcd_request_duration_seconds", "operation",
+		func(map[string]string) bool { return true }))
 }
 
 func TestQuantile(t *testing.T) {

@@ -52,7 +52,8 @@ type stepResult struct {
 
 func (s stepResult) String() string {
 	return fmt.Sprintf("%-22s %6.1f s, %6d revisions, CPU of store %.1f s, database %.1f s, API server %.1f s, others %.1f s; %d pods started, p50 %.1f s, p99 %.1f s",
-		s.Name, s.Seconds, s.Revisions, s.CPU[roleStore], s.CPU[roleDatabase], s.CPU["kube-apiserver"], s.Others, s.PodsStarted, s.PodStartP50, s.PodStartP99)
+		s.Name, s.Seconds, s.Revisions, s.CPU[roleStore], s.CPU[roleDatabase], s.CPU["kube-apiserver"], s.Others,
+		s.PodsStarted, s.PodStartP50, s.PodStartP99)
 }
 
 // tell prints the tables, and writes them to a directory if one is set.
@@ -64,7 +65,8 @@ func tell(t *testing.T, sz size, results []result) {
 		return
 	}
 	require.NoError(t, os.WriteFile(reportFile(t, "cluster.md"), []byte(table), 0o644))
-	all := map[string]any{"nodes": sz.nodes, "pods": sz.pods, "deployments": sz.deployments, "namespaces": sz.namespaces, "results": results}
+	all := map[string]any{"nodes": sz.nodes, "pods": sz.pods, "deployments": sz.deployments, "namespaces": sz.namespaces,
+		"results": results}
 	content, err := json.MarshalIndent(all, "", "  ")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(reportFile(t, "cluster.json"), content, 0o644))

@@ -58,7 +58,8 @@ func sizeOf(t *testing.T) size {
 func (s size) replicas() int32 { return int32(s.pods / s.deployments) }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d nodes, %d pods of %d deployments in %d namespaces", s.nodes, s.pods, s.deployments, s.namespaces)
+	return fmt.Sprintf("%d nodes, %d pods of %d deployments in %d namespaces", s.nodes, s.pods, s.deployments,
+		s.namespaces)
 }
 
 func number(t *testing.T, env string, usual int) int {

@@ -133,7 +133,8 @@ func allNodesReady(p *plane) error {
 		if err != nil {
 			return err
 		}
-		if age, promised := time.Since(l.Spec.RenewTime.Time), time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second; age > promised {
+		if age, promised := time.Since(l.Spec.RenewTime.Time),
+			time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second; age > promised {
 			return fmt.Errorf("the lease of %s was renewed %s ago, and promises to be within %s", n.Name, age, promised)
 		}
 	}
@@ -200,7 +201,8 @@ func (p *plane) deployed(replicas int32, version string) error {
 	}
 	for _, d := range all {
 		s := d.Status
-		if *d.Spec.Replicas != replicas || d.Spec.Template.Labels[versionLabel] != version || s.ObservedGeneration != d.Generation ||
+		if *d.Spec.Replicas != replicas || d.Spec.Template.Labels[versionLabel] != version ||
+			s.ObservedGeneration != d.Generation ||
 			s.Replicas != replicas || s.UpdatedReplicas != replicas || s.AvailableReplicas != replicas {
 			return fmt.Errorf("%s of %s with %d replicas: %+v", d.Name, version, replicas, s)
 		}
@@ -213,8 +215,10 @@ func (p *plane) deployed(replicas int32, version string) error {
 		return fmt.Errorf("%d pods rather than %d", len(pods), want)
 	}
 	for _, pod := range pods {
-		if pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || pod.Labels[versionLabel] != version {
-			return fmt.Errorf("%s/%s on %q: %s %s", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Labels[versionLabel])
+		if pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil ||
+			pod.Labels[versionLabel] != version {
+			return fmt.Errorf("%s/%s on %q: %s %s", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase,
+				pod.Labels[versionLabel])
 		}
 	}
 	return nil
@@ -251,7 +255,8 @@ func (p *plane) scale(ctx context.Context, replicas int32) error {
 
 func (p *plane) patch(ctx context.Context, patch []byte) error {
 	return each(ctx, p.size.deployments, func(ctx context.Context, i int) error {
-		_, err := p.client.AppsV1().Deployments(p.namespace(i)).Patch(ctx, deploymentName(i), types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err := p.client.AppsV1().Deployments(p.namespace(i)).Patch(ctx, deploymentName(i), types.StrategicMergePatchType,
+			patch, metav1.PatchOptions{})
 		return err
 	})
 }

@@ -90,7 +90,8 @@ func startSQLite(t *testing.T) store {
 	t.Helper()
 	harness.NeedsDatabase(t)
 	file := filepath.Join(t.TempDir(), "data.db")
-	n := harness.StartNodeOn(t, "sqlite://"+file, "--enable-pprof", "--log-level=warn", "--warning-unary-request-duration=2s")
+	n := harness.StartNodeOn(t, "sqlite://"+file, "--enable-pprof", "--log-level=warn",
+		"--warning-unary-request-duration=2s")
 	return store{
 		description: "sqlbrain, one process over SQLite",
 		endpoints:   []string{n.Endpoint()},
@@ -196,7 +197,8 @@ func (d *database) size(t *testing.T) int64 {
 	if strings.Contains(d.version(t), "MariaDB") {
 		table = "INNODB_SYS_TABLESPACES"
 	}
-	bytes, err := strconv.ParseInt(d.ask(t, "SELECT SUM(FILE_SIZE) FROM information_schema."+table+" WHERE NAME LIKE ?", d.name+"/%"), 10, 64)
+	bytes, err := strconv.ParseInt(d.ask(t, "SELECT SUM(FILE_SIZE) FROM information_schema."+table+" WHERE NAME LIKE ?",
+		d.name+"/%"), 10, 64)
 	require.NoError(t, err)
 	return bytes
 }

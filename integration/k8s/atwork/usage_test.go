@@ -27,7 +27,8 @@ type usage struct {
 // take reads the usage of processes that run.
 func take(t *testing.T, programs []program) usage {
 	t.Helper()
-	u := usage{cpu: map[string]time.Duration{}, resident: map[string]int64{}, peak: map[string]int64{}, machine: machineTime(t)}
+	u := usage{cpu: map[string]time.Duration{}, resident: map[string]int64{}, peak: map[string]int64{},
+		machine: machineTime(t)}
 	for _, p := range programs {
 		u.cpu[p.role] += processTime(t, p.pid)
 		status := read(t, fmt.Sprintf("/proc/%d/status", p.pid))

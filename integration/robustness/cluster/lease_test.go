@@ -156,7 +156,8 @@ func (r *leaseRound) play(p plan) {
 		}
 		r.pass(calm)
 	}
-	eventually.True(r.t, "leases to end", func() bool { return r.endedWithKeys() > leastLeases }) // on a slow machine, it takes longer
+	// on a slow machine, it takes longer
+	eventually.True(r.t, "leases to end", func() bool { return r.endedWithKeys() > leastLeases })
 	close(r.stop)
 	r.done.Wait()
 	r.awaitEnd(ctx)
@@ -210,8 +211,14 @@ func (r *leaseRound) awaitEnd(ctx context.Context) {
 	// Watches deliver in order: a key that is deleted last comes last.
 	last := &siege.Lease{}
 	r.hold(leasePrefix, last)
-	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Put(ctx, leasePrefix, ""); return err })
-	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error { _, err := client.Delete(ctx, leasePrefix); return err })
+	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error {
+		_, err := client.Put(ctx, leasePrefix, "")
+		return err
+	})
+	eventually.Nil(r.t, leaseEndWait, func(ctx context.Context) error {
+		_, err := client.Delete(ctx, leasePrefix)
+		return err
+	})
 	eventually.True(r.t, "every watch to see the end", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -226,7 +233,8 @@ func (r *leaseRound) watch(node int, events clientv3.WatchChan) {
 		r.mu.Lock()
 		for _, e := range response.Events {
 			if l := r.leases[string(e.Kv.Key)]; l != nil {
-				l.Deleted = append(l.Deleted, siege.LeaseDeletion{Key: string(e.Kv.Key), Revision: e.Kv.ModRevision, At: at, Node: node})
+				l.Deleted = append(l.Deleted, siege.LeaseDeletion{Key: string(e.Kv.Key), Revision: e.Kv.ModRevision, At: at,
+					Node: node})
 			}
 		}
 		r.mu.Unlock()
@@ -347,7 +355,8 @@ func (c *tenancy) call(ctx context.Context, kind siege.CallKind, key string) boo
 
 // request makes one attempt, without the client's own retries. gone reports that the
 // lease or key does not exist.
-func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind siege.CallKind, key string) (gone bool, err error) {
+func (c *tenancy) request(ctx context.Context, client *clientv3.Client, kind siege.CallKind,
+	key string) (gone bool, err error) {
 	conn := client.ActiveConnection()
 	switch kind {
 	case siege.GrantCall:

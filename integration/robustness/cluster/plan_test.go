@@ -76,7 +76,8 @@ func faultsOf(target string, hasDatabase bool) []string {
 	case database:
 		return []string{"kill", "pause"}
 	}
-	kinds := []string{"kill", "kill", "stop", "pause", "cut-peers", "swallow-peers", "swallow-from", "delay-peers", "reset-peers"}
+	kinds := []string{"kill", "kill", "stop", "pause", "cut-peers", "swallow-peers", "swallow-from", "delay-peers",
+		"reset-peers"}
 	if hasDatabase {
 		kinds = append(kinds, "cut-database", "swallow-database", "delay-database", "isolate", "reset-database")
 	}
@@ -104,7 +105,8 @@ func draw(rnd *rand.Rand, steps int, hasDatabase, ownsDatabase bool) plan {
 	}
 	var p plan
 	for i := range steps {
-		s := step{hold: (shortestHold + time.Duration(rnd.Int64N(int64(longestHold-shortestHold)))).Round(10 * time.Millisecond)}
+		s := step{hold: (shortestHold + time.Duration(rnd.Int64N(int64(longestHold-shortestHold)))).Round(
+			10 * time.Millisecond)}
 		target := targets[rnd.IntN(len(targets))]
 		if i == 0 {
 			target = leader

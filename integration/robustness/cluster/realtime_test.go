@@ -28,7 +28,8 @@ func realTime(reports []report.ClientReport) error {
 			if response.Error != "" || request.Type != model.Range && request.Type != model.Txn {
 				continue
 			}
-			what := fmt.Sprintf("client %d, member %x, %s from %s to %s at revision %d", r.ClientID, response.MemberID, request.Type,
+			what := fmt.Sprintf("client %d, member %x, %s from %s to %s at revision %d", r.ClientID, response.MemberID,
+				request.Type,
 				time.Duration(op.Call), time.Duration(op.Return), response.Revision)
 			all = append(all, moment{time.Duration(op.Call), true, response.Revision, what},
 				moment{time.Duration(op.Return), false, response.Revision, what})

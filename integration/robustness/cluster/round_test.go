@@ -122,13 +122,15 @@ func judged(t *testing.T, replay *protocol.Replay, seed uint64, p plan) {
 		durable.Keep(t, result, s.reports, s.persisted)
 		t.Fatal(err)
 	}
-	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch, result.Serializable} {
+	for _, r := range []validate.Result{result.Assumptions, result.Linearization.Result, result.Watch,
+		result.Serializable} {
 		require.NotEqual(t, validate.Unknown, r.Status, "a judge was not asked")
 	}
 }
 
 func judge(s seen) validate.RobustnessResult {
-	return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, resolve(s.reports, s.persisted), s.persisted, judgeTime)
+	return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, resolve(s.reports, s.persisted),
+		s.persisted, judgeTime)
 }
 
 // product is whose server a round is on: each has every other seed. Empty where the

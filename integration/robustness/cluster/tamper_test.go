@@ -131,7 +131,8 @@ func split(answers []model.WatchResponse, at int) []model.WatchResponse {
 }
 
 func overtake(answers []model.WatchResponse, at int) []model.WatchResponse {
-	progress := model.WatchResponse{IsProgressNotify: true, Revision: answers[at].Events[0].Revision, Time: answers[at].Time}
+	progress := model.WatchResponse{IsProgressNotify: true, Revision: answers[at].Events[0].Revision,
+		Time: answers[at].Time}
 	return slices.Insert(answers, at, progress)
 }
 
@@ -161,7 +162,8 @@ const later = 3*clientsOfNode + clientsOfAll + 1
 func staleRead(t *testing.T, s *seen) {
 	t.Helper()
 	isRead := func(q model.EtcdRequest, a model.MaybeEtcdResponse) bool {
-		return q.Type == model.Range && q.Range.Revision == 0 && q.Range.End != "" && q.Range.Limit == 0 && !q.Range.KeysOnly &&
+		return q.Type == model.Range && q.Range.Revision == 0 && q.Range.End != "" && q.Range.Limit == 0 &&
+			!q.Range.KeysOnly &&
 			a.Error == "" && len(a.Range.KVs) > 0
 	}
 	r, i := find(t, s.reports, isRead)
@@ -170,7 +172,8 @@ func staleRead(t *testing.T, s *seen) {
 }
 
 // changeLater gives old's answer to a later read.
-func changeLater(t *testing.T, s *seen, old porcupine.Operation, isRead func(model.EtcdRequest, model.MaybeEtcdResponse) bool) {
+func changeLater(t *testing.T, s *seen, old porcupine.Operation,
+	isRead func(model.EtcdRequest, model.MaybeEtcdResponse) bool) {
 	t.Helper()
 	before := old.Output.(model.MaybeEtcdResponse)
 	for i, r := range s.reports {
@@ -199,7 +202,8 @@ func swapReads(t *testing.T, s *seen) {
 	for j, other := range s.reports {
 		k := slices.IndexFunc(other.KeyValue, func(op porcupine.Operation) bool {
 			a := op.Output.(model.MaybeEtcdResponse)
-			return op.Call > first.Return && isGet(op.Input.(model.EtcdRequest), a) && a.Revision > first.Output.(model.MaybeEtcdResponse).Revision+later
+			return op.Call > first.Return && isGet(op.Input.(model.EtcdRequest), a) &&
+				a.Revision > first.Output.(model.MaybeEtcdResponse).Revision+later
 		})
 		if k < 0 || j == r {
 			continue
@@ -223,7 +227,8 @@ func firstWrite(t *testing.T, persisted []model.EtcdRequest) int {
 }
 
 // find returns a request in the reports.
-func find(t *testing.T, reports []report.ClientReport, is func(model.EtcdRequest, model.MaybeEtcdResponse) bool) (int, int) {
+func find(t *testing.T, reports []report.ClientReport,
+	is func(model.EtcdRequest, model.MaybeEtcdResponse) bool) (int, int) {
 	t.Helper()
 	for i, r := range reports {
 		for j, op := range r.KeyValue {
@@ -236,7 +241,8 @@ func find(t *testing.T, reports []report.ClientReport, is func(model.EtcdRequest
 	return 0, 0
 }
 
-func changeAnswer(t *testing.T, s *seen, is func(model.EtcdRequest, model.MaybeEtcdResponse) bool, change func(*model.MaybeEtcdResponse)) {
+func changeAnswer(t *testing.T, s *seen, is func(model.EtcdRequest, model.MaybeEtcdResponse) bool,
+	change func(*model.MaybeEtcdResponse)) {
 	t.Helper()
 	i, j := find(t, s.reports, is)
 	ops := slices.Clone(s.reports[i].KeyValue)

@@ -48,6 +48,7 @@ func validateSteps(t *testing.T, replay *model.Replay, file string) error {
 	require.Greater(t, len(steps), leastSteps, "too few steps to prove anything")
 	began := time.Now()
 	account, err := replay.Validate(t.Context(), steps)
-	t.Logf("validated within %s: %d steps of the protocol, %d linearizable reads among them", time.Since(began).Round(time.Millisecond), account.Steps, account.Reads)
+	t.Logf("validated within %s: %d steps of the protocol, %d linearizable reads among them",
+		time.Since(began).Round(time.Millisecond), account.Steps, account.Reads)
 	return err
 }

@@ -30,7 +30,8 @@ func (g *Guard) Change(ctx context.Context, apply func(etcdauth.AuthStore) error
 	}
 }
 
-func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo, apply func(etcdauth.AuthStore) error) (revision int64, err error) {
+func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo,
+	apply func(etcdauth.AuthStore) error) (revision int64, err error) {
 	admin := auth.NewPermit(func(_ context.Context, at auth.View) error {
 		v := g.view(at.AuthRows())
 		if v.err != nil {
@@ -55,7 +56,8 @@ func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo, apply func(et
 // the store's revision. admin is nil if the caller is root or authentication is off, and
 // otherwise the reason. A caller identified at an old revision counts as anonymous, and
 // admin is its error.
-func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user string, admin error) error) (revision int64, err error) {
+func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user string,
+	admin error) error) (revision int64, err error) {
 	if _, _, err := g.resolve(ctx, g.claimed); err != nil {
 		return 0, err
 	}
@@ -101,7 +103,8 @@ const maxLoggedName = 256
 
 // Authenticate checks a password and returns a token for the user, and the store's
 // revision.
-func (g *Guard) Authenticate(ctx context.Context, name, password string, issue Issuer) (token string, revision int64, err error) {
+func (g *Guard) Authenticate(ctx context.Context, name, password string,
+	issue Issuer) (token string, revision int64, err error) {
 	source := SourceAddress(ctx)
 	for {
 		v, err := g.checkPassword(ctx, source, name, password)

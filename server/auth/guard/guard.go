@@ -25,8 +25,10 @@ type Node interface {
 	RefreshAuth(ctx context.Context) (*auth.Rows, error)
 	SyncAuth(ctx context.Context) (*auth.Rows, error)
 	LeaderAuth(ctx context.Context) (rows *auth.Rows, revision int64, err error)
-	ChangeAuth(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64, err error)
-	IssueToken(ctx context.Context, as auth.Permit, prefix string, describe func(*auth.Rows) (coder.Token, error)) (token string, revision int64, err error)
+	ChangeAuth(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64,
+		err error)
+	IssueToken(ctx context.Context, as auth.Permit, prefix string, describe func(*auth.Rows) (coder.Token, error)) (
+		token string, revision int64, err error)
 	LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error)
 	EachLeaseKey(ctx context.Context, id int64, see func(key []byte) error) error
 	AnyLeasesKeys(ctx context.Context, see func(id int64, key []byte) error) error
@@ -80,7 +82,8 @@ func (g *Guard) Collectors() []prometheus.Collector {
 // read.
 func New(cfg Config, n Node) (*Guard, error) {
 	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
-		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
+		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost,
+			bcrypt.MaxCost)
 	}
 	g := &Guard{
 		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
@@ -109,7 +112,8 @@ func CheckToken(token string) error {
 func newProvider(token string, ttl time.Duration) (etcdauth.TokenProvider, error) {
 	// etcd reports errors in the options of JWT only to its log.
 	var why bytes.Buffer
-	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(&why), zapcore.ErrorLevel))
+	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}),
+		zapcore.AddSync(&why), zapcore.ErrorLevel))
 	provider, err := etcdauth.NewTokenProvider(log, token, nil, ttl)
 	if err != nil {
 		return nil, fmt.Errorf("auth: tokens of the kind %q: %w: %s", kindOf(token), err, strings.TrimSpace(why.String()))
@@ -148,7 +152,8 @@ func (g *Guard) caller(ctx context.Context) (ai *etcdauth.AuthInfo, version int6
 }
 
 // resolve is caller with another function to identify the caller.
-func (g *Guard) resolve(ctx context.Context, info func(context.Context, *view) (*etcdauth.AuthInfo, error)) (ai *etcdauth.AuthInfo, version int64, err error) {
+func (g *Guard) resolve(ctx context.Context,
+	info func(context.Context, *view) (*etcdauth.AuthInfo, error)) (ai *etcdauth.AuthInfo, version int64, err error) {
 	err = g.judge(ctx, func(v *view) (err error) {
 		version = v.rows.Version
 		ai, err = info(ctx, v)

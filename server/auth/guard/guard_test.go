@@ -36,7 +36,8 @@ func newNode(t *testing.T) *replica.Replica {
 
 func newGuard(t *testing.T, n Node) *Guard {
 	t.Helper()
-	g, err := New(Config{Logger: slog.New(slog.DiscardHandler), Token: DefaultToken, TokenTTL: time.Minute, BcryptCost: 4}, n)
+	g, err := New(Config{Logger: slog.New(slog.DiscardHandler), Token: DefaultToken, TokenTTL: time.Minute,
+		BcryptCost: 4}, n)
 	require.NoError(t, err)
 	return g
 }
@@ -256,7 +257,8 @@ func TestNoTokenForAPasswordThatChangedDuringTheLogin(t *testing.T) {
 	calls := 0
 	hash, err := g.HashPassword(t.Context(), "new")
 	require.NoError(t, err)
-	_, _, err = g.Authenticate(t.Context(), "ann", "annpw", func(ctx context.Context, name, prefix string) (string, int64, error) {
+	_, _, err = g.Authenticate(t.Context(), "ann", "annpw", func(ctx context.Context, name, prefix string) (string, int64,
+		error) {
 		calls++
 		g.mustChange(t, as(t, g, "root"), func(s etcdauth.AuthStore) error {
 			_, err := s.UserChangePassword(&pb.AuthUserChangePasswordRequest{Name: "ann", HashedPassword: hash})
@@ -277,7 +279,8 @@ func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 	stale.rows = n.AuthRows() // authentication is on
 	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), etcdauth.ErrPermissionDenied)
 	lead.mustChange(t, as(t, lead, "root"), func(s etcdauth.AuthStore) error {
-		_, err := s.RoleGrantPermission(&pb.AuthRoleGrantPermissionRequest{Name: "a", Perm: &authpb.Permission{Key: []byte("b")}})
+		_, err := s.RoleGrantPermission(&pb.AuthRoleGrantPermissionRequest{Name: "a",
+			Perm: &authpb.Permission{Key: []byte("b")}})
 		return err
 	})
 	require.NoError(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil))

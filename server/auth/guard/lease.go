@@ -17,8 +17,8 @@ func (g *Guard) LeaseRenew(ctx context.Context, id int64) (auth.Permit, error) {
 		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsPutPermitted(ai, key) })
 }
 
-// LeaseListed returns nil if the caller may read keys of a lease, which are about to be listed. What was attached when the
-// call began must not be judged in their place.
+// LeaseListed returns nil if the caller may read keys of a lease, which are about to be listed. What was attached when
+// the call began must not be judged in their place.
 func (g *Guard) LeaseListed(ctx context.Context, keys [][]byte) error {
 	_, err := g.leaseKeys(ctx, func(see func([]byte) error) error {
 		for _, key := range keys {
@@ -40,7 +40,8 @@ func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
 
 // leaseKeys permits the request if permitted returns nil for each key, or the caller is
 // root. It judges before the request.
-func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) error) error, permitted func(*view, *etcdauth.AuthInfo, []byte) error) (auth.Permit, error) {
+func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) error) error,
+	permitted func(*view, *etcdauth.AuthInfo, []byte) error) (auth.Permit, error) {
 	return judged(g.judge(ctx, func(v *view) error {
 		ai, err := g.authenticated(ctx, v)
 		if err != nil || ai == nil || v.IsAdminPermitted(ai) == nil {

@@ -33,7 +33,8 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	}
 	logout := func(token string) {
 		t.Helper()
-		require.NoError(t, g.Logout(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.RevokeToken))
+		require.NoError(t, g.Logout(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client),
+			g.RevokeToken))
 	}
 	token, kept := login(), login()
 	is(g, token, nil)
@@ -58,7 +59,8 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	// What was revoked is forgotten with a later logout.
 	_, err = n.ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		h := coder.HashToken(token)
-		return &auth.Change{Enabled: rows.Enabled, Revision: rows.Revision, Revoked: map[string][]byte{string(h[:]): make([]byte, 8)}}, nil
+		return &auth.Change{Enabled: rows.Enabled, Revision: rows.Revision,
+			Revoked: map[string][]byte{string(h[:]): make([]byte, 8)}}, nil
 	})
 	require.NoError(t, err)
 	logout(kept)

@@ -103,7 +103,8 @@ func (g *Guard) compare(v *view, name, password string) error {
 		failure = etcdauth.ErrNoPasswordUser
 	} else if u != nil {
 		if err := CheckStoredPassword(u.Password, MaxStoredCost(g.cfg.BcryptCost)); err != nil {
-			g.log.Error("login refused without looking at the password; give the user a new password, or raise --bcrypt-cost", "user", name, "error", err)
+			g.log.Error("login refused without looking at the password; give the user a new password, or raise --bcrypt-cost",
+				"user", name, "error", err)
 		} else {
 			hash, failure = u.Password, nil
 		}

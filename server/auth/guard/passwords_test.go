@@ -132,7 +132,8 @@ func TestAnUnknownUserIsComparedAtTheSameCost(t *testing.T) {
 		require.True(t, err == nil || errors.Is(err, bcrypt.ErrMismatchedHashAndPassword), err)
 		return err
 	}
-	for name, want := range map[string]error{"ann": etcdauth.ErrAuthFailed, "nobody": etcdauth.ErrAuthFailed, "": etcdauth.ErrAuthFailed, "bare": etcdauth.ErrNoPasswordUser} {
+	for name, want := range map[string]error{"ann": etcdauth.ErrAuthFailed, "nobody": etcdauth.ErrAuthFailed,
+		"": etcdauth.ErrAuthFailed, "bare": etcdauth.ErrNoPasswordUser} {
 		_, _, err := g.Authenticate(t.Context(), name, "wrong", g.IssueToken)
 		require.ErrorIs(t, err, want, name)
 	}

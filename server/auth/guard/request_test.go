@@ -47,7 +47,8 @@ func TestEveryPartOfATransactionNeedsPermission(t *testing.T) {
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
 	}
 	get := func(key, end string) *pb.RequestOp {
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end)}}}
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte(key),
+			RangeEnd: []byte(end)}}}
 	}
 	del := func(r *pb.DeleteRangeRequest) *pb.RequestOp {
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
@@ -57,9 +58,11 @@ func TestEveryPartOfATransactionNeedsPermission(t *testing.T) {
 		Success: []*pb.RequestOp{get("s", "t"), put(&pb.PutRequest{Key: []byte("sp"), PrevKv: true, Lease: 7})},
 		Failure: []*pb.RequestOp{
 			get("f", ""), put(&pb.PutRequest{Key: []byte("fp")}),
-			del(&pb.DeleteRangeRequest{Key: []byte("fd"), RangeEnd: []byte("fe"), PrevKv: true}), del(&pb.DeleteRangeRequest{Key: []byte("fd2")}),
+			del(&pb.DeleteRangeRequest{Key: []byte("fd"), RangeEnd: []byte("fe"), PrevKv: true}),
+			del(&pb.DeleteRangeRequest{Key: []byte("fd2")}),
 			{Request: &pb.RequestOp_RequestTxn{RequestTxn: &pb.TxnRequest{
-				Compare: []*pb.Compare{{Key: []byte("nc")}}, Success: []*pb.RequestOp{get("ns", "")}, Failure: []*pb.RequestOp{put(&pb.PutRequest{Key: []byte("nf")})},
+				Compare: []*pb.Compare{{Key: []byte("nc")}}, Success: []*pb.RequestOp{get("ns", "")},
+				Failure: []*pb.RequestOp{put(&pb.PutRequest{Key: []byte("nf")})},
 			}}},
 		},
 	}

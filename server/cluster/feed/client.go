@@ -39,7 +39,8 @@ func (c *Client) Position(ctx context.Context) (replica.Update, error) {
 		trailer metadata.MD
 		reached peer.Peer // set once a connection took the call
 	)
-	u, err := feedpb.NewPeerClient(c.member.Conn()).Position(ctx, &feedpb.PositionRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
+	u, err := feedpb.NewPeerClient(c.member.Conn()).Position(ctx, &feedpb.PositionRequest{}, grpc.Trailer(&trailer),
+		grpc.Peer(&reached))
 	if err != nil {
 		return replica.Update{}, c.failure(ctx, err, trailer, reached.Addr != nil)
 	}
@@ -52,7 +53,8 @@ func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
 		trailer metadata.MD
 		reached peer.Peer
 	)
-	got, err := feedpb.NewPeerClient(c.member.Conn()).Figures(ctx, &feedpb.FiguresRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
+	got, err := feedpb.NewPeerClient(c.member.Conn()).Figures(ctx, &feedpb.FiguresRequest{}, grpc.Trailer(&trailer),
+		grpc.Peer(&reached))
 	if err != nil {
 		return nil, c.failure(ctx, err, trailer, reached.Addr != nil)
 	}

@@ -90,7 +90,8 @@ type leader struct {
 }
 
 func newLeader(t testing.TB, cfg watch.Config) *leader {
-	l := &leader{pace: 20 * time.Millisecond, at: replica.Update{Term: term, CompactRevision: -1}, leading: make(chan struct{})}
+	l := &leader{pace: 20 * time.Millisecond, at: replica.Update{Term: term, CompactRevision: -1},
+		leading: make(chan struct{})}
 	d := watch.DefaultConfig()
 	d.RingEvents, d.QueueEvents = cmp.Or(cfg.RingEvents, d.RingEvents), cmp.Or(cfg.QueueEvents, d.QueueEvents)
 	l.hub = watch.NewHub(&l.history, 0, -1, d)
@@ -188,7 +189,8 @@ func (l *leader) deposed() {
 // put is an event that puts a value of some bytes.
 func put(rev int64, sub int32, bytes int) *watch.Event {
 	return &watch.Event{PrevRevision: rev / 2, Record: &coder.Record{
-		Key: fmt.Appendf(nil, "key%d", sub), Value: make([]byte, bytes), CreateRevision: 1, ModRevision: rev, Version: rev, Lease: rev % 3, Sub: sub,
+		Key: fmt.Appendf(nil, "key%d", sub), Value: make([]byte, bytes), CreateRevision: 1, ModRevision: rev, Version: rev,
+		Lease: rev % 3, Sub: sub,
 	}}
 }
 
@@ -203,7 +205,8 @@ func serve(t testing.TB, s feedpb.PeerServer, id link.Identity) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	g := grpc.NewServer(grpc.Creds(shared().Accept()), grpc.UnaryInterceptor(link.CheckUnary(id)), grpc.StreamInterceptor(link.CheckStream(id)))
+	g := grpc.NewServer(grpc.Creds(shared().Accept()), grpc.UnaryInterceptor(link.CheckUnary(id)),
+		grpc.StreamInterceptor(link.CheckStream(id)))
 	feedpb.RegisterPeerServer(g, s)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()

@@ -63,8 +63,8 @@ func (f *Feed) Close() {
 
 // Next waits for the next update and returns it. It has returned all events up to the
 // update's revision, in this update or before; a heartbeat has none. Prev of events is not
-// set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, one that wraps
-// member.ErrProtocol, or one of this package, of package link, of the context or of the connection.
+// set. After an error the feed has ended. The error is a *watch.CompactedError if events it needs were compacted, one
+// that wraps member.ErrProtocol, or one of this package, of package link, of the context or of the connection.
 func (f *Feed) Next() (replica.Update, error) {
 	for {
 		f.watchdog.Reset(f.client.silence)
@@ -82,7 +82,8 @@ func (f *Feed) Next() (replica.Update, error) {
 		}
 		if r.Compacted {
 			f.Close()
-			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, &watch.CompactedError{Revision: r.CompactRevision})
+			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member,
+				&watch.CompactedError{Revision: r.CompactRevision})
 		}
 		f.pending = append(f.pending, r.Events...)
 		if r.Fragment {
@@ -97,8 +98,8 @@ func (f *Feed) Next() (replica.Update, error) {
 	}
 }
 
-// Hurries returns, once Next has returned an update, the incarnation of the leader's process, and how often it looks for
-// challenges after the end of this feed.
+// Hurries returns, once Next has returned an update, the incarnation of the leader's process, and how often it looks
+// for challenges after the end of this feed.
 func (f *Feed) Hurries() (incarnation uint64, answers time.Duration) {
 	return f.hurries.GetIncarnation(), time.Duration(f.hurries.GetAnswerIntervalMs()) * time.Millisecond
 }
@@ -123,7 +124,8 @@ func (f *Feed) assemble(r *feedpb.Update) (replica.Update, error) {
 		u.Events[i] = fromMessage(m, sub)
 	}
 	if u.Revision < at {
-		return replica.Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed, u.Revision, at)
+		return replica.Update{}, fmt.Errorf("%w: complete up to revision %d after an event of revision %d", ErrMalformed,
+			u.Revision, at)
 	}
 	f.complete, f.pending = u.Revision, nil
 	return u, nil

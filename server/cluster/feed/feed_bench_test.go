@@ -11,7 +11,8 @@ import (
 // connection of this machine.
 func BenchmarkFeed(b *testing.B) {
 	for _, c := range []struct{ events, bytes int }{{1, 100}, {100, 100}, {100, 1000}} {
-		b.Run(fmt.Sprintf("events=%d/bytes=%d", c.events, c.bytes), func(b *testing.B) { benchmarkFeed(b, c.events, c.bytes) })
+		b.Run(fmt.Sprintf("events=%d/bytes=%d", c.events, c.bytes),
+			func(b *testing.B) { benchmarkFeed(b, c.events, c.bytes) })
 	}
 }
 

@@ -159,7 +159,8 @@ func wire(t *testing.T, c *Client, from, rev int64) (messages []*feedpb.Update) 
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
-	s, err := feedpb.NewPeerClient(c.member.Conn()).Follow(ctx, &feedpb.FollowRequest{Revision: from, Protocol: member.Protocol})
+	s, err := feedpb.NewPeerClient(c.member.Conn()).Follow(ctx,
+		&feedpb.FollowRequest{Revision: from, Protocol: member.Protocol})
 	require.NoError(t, err)
 	for {
 		m, err := s.Recv()

@@ -98,7 +98,8 @@ func (s *service) RecordLoss(ctx context.Context, r *feedpb.RecordLossRequest) (
 // message returns u, without events, as it is sent.
 func (s *service) message(u replica.Update) *feedpb.Update {
 	return &feedpb.Update{
-		Position:        &feedpb.Position{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), Revision: u.Revision, Term: uint64(u.Term)},
+		Position: &feedpb.Position{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(), Revision: u.Revision,
+			Term: uint64(u.Term)},
 		CompactRevision: u.CompactRevision, AuthVersion: u.AuthVersion,
 	}
 }

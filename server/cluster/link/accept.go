@@ -103,7 +103,10 @@ func (s *Security) keep(conn net.Conn, from []member.Member) (net.Conn, error) {
 // isCurrent reports whether one of the processes is still that of its member.
 func (s *Security) isCurrent(from []member.Member) bool {
 	_, ok := s.lookUp(func(now member.Member) bool {
-		return slices.ContainsFunc(from, func(m member.Member) bool { return m.ID == now.ID && m.Incarnation == now.Incarnation })
+		return slices.ContainsFunc(from, func(m member.Member) bool {
+			return m.ID == now.ID &&
+				m.Incarnation == now.Incarnation
+		})
 	})
 	return ok
 }

@@ -92,7 +92,8 @@ type dialer struct {
 const logPause = 5 * time.Second
 
 func newDialer(id uint64, targets []*target, p *Pool) *dialer {
-	return &dialer{member: id, targets: targets, security: p.cfg.Security, connect: p.cfg.Dial, log: p.cfg.Logger, outcomes: p.outcomes}
+	return &dialer{member: id, targets: targets, security: p.cfg.Security, connect: p.cfg.Dial, log: p.cfg.Logger,
+		outcomes: p.outcomes}
 }
 
 // dial connects to one of the member's addresses. It returns the operating system's
@@ -131,7 +132,8 @@ type dialerCredentials struct {
 	d *dialer
 }
 
-func (c dialerCredentials) ClientHandshake(ctx context.Context, address string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c dialerCredentials) ClientHandshake(ctx context.Context, address string,
+	conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, err := c.d.handshake(ctx, address, conn)
 	if err != nil {
 		return nil, nil, err

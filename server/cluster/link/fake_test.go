@@ -38,7 +38,8 @@ func (node) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.Heal
 	return &healthpb.HealthCheckResponse{}, nil
 }
 
-func (node) Watch(_ *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+func (node) Watch(_ *healthpb.HealthCheckRequest,
+	stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	for {
 		if err := stream.Send(&healthpb.HealthCheckResponse{}); err != nil {
 			return err
@@ -62,7 +63,8 @@ func serve(t *testing.T, options ...grpc.ServerOption) string {
 }
 
 func serveOn(t *testing.T, l net.Listener, options ...grpc.ServerOption) {
-	g := grpc.NewServer(append([]grpc.ServerOption{grpc.Creds(shared().Accept()), grpc.UnaryInterceptor(CheckUnary(node{})), grpc.StreamInterceptor(CheckStream(node{}))}, options...)...)
+	g := grpc.NewServer(append([]grpc.ServerOption{grpc.Creds(shared().Accept()),
+		grpc.UnaryInterceptor(CheckUnary(node{})), grpc.StreamInterceptor(CheckStream(node{}))}, options...)...)
 	healthpb.RegisterHealthServer(g, node{})
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
@@ -78,7 +80,8 @@ func ask(ctx context.Context, c *Client) error {
 		trailer metadata.MD
 		reached peer.Peer
 	)
-	_, err := healthpb.NewHealthClient(c.Conn()).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Trailer(&trailer), grpc.Peer(&reached))
+	_, err := healthpb.NewHealthClient(c.Conn()).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Trailer(&trailer),
+		grpc.Peer(&reached))
 	if err != nil {
 		return c.Failure(ctx, err, trailer, reached.Addr != nil)
 	}

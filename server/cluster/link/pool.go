@@ -35,9 +35,9 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// The windows of flow control, of a stream and of a connection between members. If gRPC chose them, each side would send a
-// ping for each message that it receives while the connection is idle otherwise, to measure its speed: two more packets
-// and wake-ups on both sides for each heartbeat of a feed. A stream has room for two messages of a feed.
+// The windows of flow control, of a stream and of a connection between members. If gRPC chose them, each side would
+// send a ping for each message that it receives while the connection is idle otherwise, to measure its speed: two more
+// packets and wake-ups on both sides for each heartbeat of a feed. A stream has room for two messages of a feed.
 const (
 	StreamWindow     = 2 << 20
 	ConnectionWindow = 8 << 20
@@ -149,16 +149,19 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 		grpc.WithContextDialer(d.dial),
 		grpc.WithTransportCredentials(dialerCredentials{insecure.NewCredentials(), d}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff, MinConnectTimeout: timing.PeerConnect}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: timing.PeerPing, Timeout: timing.PeerPingTimeout,
+			PermitWithoutStream: true}),
 		grpc.WithStaticStreamWindowSize(StreamWindow),
 		grpc.WithStaticConnWindowSize(ConnectionWindow),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			return invoke(address(ctx, p.cfg.ClusterID, id), method, req, reply, cc, opts...)
 		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			return open(address(ctx, p.cfg.ClusterID, id), desc, cc, method, opts...)
 		}),
 	}

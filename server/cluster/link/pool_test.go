@@ -110,7 +110,8 @@ func TestCallsForAnotherMemberAreRefused(t *testing.T) {
 	err = conn.Invoke(testContext(t), healthpb.Health_Check_FullMethodName, &emptypb.Empty{}, &emptypb.Empty{})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err), "a client that is no member")
 	require.NotContains(t, err.Error(), hexID(cluster), "the refusal does not say what would have been accepted")
-	err = conn.Invoke(address(testContext(t), cluster+1, memberID), healthpb.Health_Check_FullMethodName, &emptypb.Empty{}, &emptypb.Empty{})
+	err = conn.Invoke(address(testContext(t), cluster+1, memberID), healthpb.Health_Check_FullMethodName,
+		&emptypb.Empty{}, &emptypb.Empty{})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err))
 	require.NotContains(t, err.Error(), "cluster "+hexID(cluster))
 }

@@ -71,7 +71,8 @@ func newProcess(t *testing.T, id, incarnation uint64, change ...func(*SecurityCo
 	cfg.Certificate, err = NewCertificate(files, cfg.Logger)
 	require.NoError(t, err)
 	p.Security = NewSecurity(cfg)
-	p.Member = member.Member{ID: id, Name: "n" + hexID(id), Version: "1", Incarnation: incarnation, Fingerprint: cfg.Certificate.Fingerprint()}
+	p.Member = member.Member{ID: id, Name: "n" + hexID(id), Version: "1", Incarnation: incarnation,
+		Fingerprint: cfg.Certificate.Fingerprint()}
 	return p
 }
 
@@ -135,12 +136,15 @@ func TestOnlyMembersAreAccepted(t *testing.T) {
 		conn, err := grpc.NewClient(host, grpc.WithTransportCredentials(c))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, conn.Close()) }()
-		return conn.Invoke(address(testContext(t), cluster, memberID), healthpb.Health_Check_FullMethodName, &emptypb.Empty{}, &emptypb.Empty{})
+		return conn.Invoke(address(testContext(t), cluster, memberID), healthpb.Health_Check_FullMethodName,
+			&emptypb.Empty{}, &emptypb.Empty{})
 	}
 	require.Equal(t, codes.Unavailable, status.Code(call(insecure.NewCredentials())), "no TLS, with the right cluster id")
-	require.Equal(t, codes.Unavailable, status.Code(call(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))), "no certificate")
+	require.Equal(t, codes.Unavailable, status.Code(call(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))),
+		"no certificate")
 	require.Equal(t, codes.Unavailable, status.Code(call(credentials.NewTLS(&tls.Config{
-		InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{client.cfg.Certificate.current()},
+		InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{client.cfg.Certificate.current()},
 	}))), "a member's certificate over TLS 1.2")
 	require.NoError(t, client.ask(t, url))
 
@@ -249,8 +253,8 @@ func TestPoolDropsProcessesThatWereReplaced(t *testing.T) {
 	require.ErrorIs(t, ask(testContext(t), must(p.Member(memberID, urls))), ErrOtherNode)
 }
 
-// TestHandshakesAreBounded: members get in while others, who never finish, have all the handshakes there may be. Of these
-// the oldest ends.
+// TestHandshakesAreBounded: members get in while others, who never finish, have all the handshakes there may be. Of
+// these the oldest ends.
 func TestHandshakesAreBounded(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
@@ -291,7 +295,8 @@ func TestKnownMembersNeedNoDatabase(t *testing.T) {
 }
 
 // files configures certificates of an authority.
-func files(t *testing.T, trusted, issuer *tlstest.Authority, change ...func(*tlsfiles.Config)) (tlstest.Dir, func(*SecurityConfig, *tlsfiles.Config)) {
+func files(t *testing.T, trusted, issuer *tlstest.Authority,
+	change ...func(*tlsfiles.Config)) (tlstest.Dir, func(*SecurityConfig, *tlsfiles.Config)) {
 	d := tlstest.NewDir(t)
 	d.Write(t, issuer, "member")
 	d.Trust(t, trusted)
@@ -351,7 +356,8 @@ func TestMembersMayShareACertificate(t *testing.T) {
 	_, configured := files(t, tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "ca"), func(c *tlsfiles.Config) {
 		c.TrustedCAFile, c.ClientCertAuth = "", false
 	})
-	server, client, third := newProcess(t, memberID, 1, configured), newProcess(t, caller, 1, configured), newProcess(t, 0x1, 1, configured)
+	server, client, third := newProcess(t, memberID, 1, configured), newProcess(t, caller, 1, configured),
+		newProcess(t, 0x1, 1, configured)
 	introduce(third, server, client)
 	s := open(t, client.client(t, server.listen(t)))
 	third.Incarnation++
@@ -398,7 +404,8 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 	for _, words := range []string{"", "GET / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 100)} {
 		address := strings.TrimPrefix(url, "http://")
 		var conn net.Conn
-		eventually.Nil(t, eventually.Patience, func(ctx context.Context) error { // its time may be over before the handshake is
+		// its time may be over before the handshake is
+		eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
 			raw, err := d.dial(ctx, address)
 			require.NoError(t, err)
 			require.IsType(t, &net.TCPConn{}, raw, "gRPC bounds how long its data may go unacknowledged")

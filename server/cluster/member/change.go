@@ -127,7 +127,8 @@ var errDone = errors.New("membership: nothing to change")
 // decide fails, each time with the table that the batch depends on. tried reports that an
 // earlier batch may have taken effect. If change cannot find out whether one did, its error
 // wraps sqlstore.ErrUncertain. On a Registry that has ended it returns what ended it.
-func (r *Registry) change(ctx context.Context, decide func(t table, batch sqlstore.BatchWrite, tried bool) error) ([]Member, error) {
+func (r *Registry) change(ctx context.Context,
+	decide func(t table, batch sqlstore.BatchWrite, tried bool) error) ([]Member, error) {
 	tried := false
 	for attempt := 1; ; attempt++ {
 		batch := r.store.BeginBatchWrite()

@@ -16,7 +16,8 @@ func TestAdd(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		ctx := t.Context()
 		r := start(t, store, "n1", "http://10.0.0.1:2380", "http://10.0.0.1:2381")
-		for _, bad := range [][]string{nil, {""}, {"10.0.0.2:2380"}, {"ftp://10.0.0.2:2380"}, {"http://10.0.0.2"}, {"http://10.0.0.2:2380/x"}, {"http://10.0.0.2:2380", "x"}} {
+		for _, bad := range [][]string{nil, {""}, {"10.0.0.2:2380"}, {"ftp://10.0.0.2:2380"}, {"http://10.0.0.2"},
+			{"http://10.0.0.2:2380/x"}, {"http://10.0.0.2:2380", "x"}} {
 			_, _, err := r.Add(ctx, bad, false)
 			require.ErrorIs(t, err, ErrBadURLs, "%q", bad)
 		}

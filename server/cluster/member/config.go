@@ -114,7 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) checkLease() error {
 	switch {
 	case c.RenewDeadline <= 0 || c.RenewDeadline >= c.LeaseDuration:
-		return fmt.Errorf("election: a renew deadline of %v: it must be above 0 and below the lease duration, %v", c.RenewDeadline, c.LeaseDuration)
+		return fmt.Errorf("election: a renew deadline of %v: it must be above 0 and below the lease duration, %v",
+			c.RenewDeadline, c.LeaseDuration)
 	case c.RetryPeriod < time.Millisecond || !timing.RetryFits(c.RetryPeriod, c.RenewDeadline):
 		return fmt.Errorf("election: a retry period of %v: it must be at least 1ms, and %v times it below the renew deadline, %v",
 			c.RetryPeriod, timing.RetryMargin/100.0, c.RenewDeadline)
@@ -142,8 +143,8 @@ func (c Config) longestStep(interval time.Duration) time.Duration {
 // time for another one, on another connection, within the renew deadline.
 func (c Config) leaderTimeout() time.Duration { return min(c.RenewDeadline/2, timing.HeartbeatTimeout) }
 
-// farTimeout is the longest that leaderTimeout and the bound of a glance become if the database is far away. A call that
-// hangs leaves time for another one within the lease, and the release of the lock ends by the renew deadline.
+// farTimeout is the longest that leaderTimeout and the bound of a glance become if the database is far away. A call
+// that hangs leaves time for another one within the lease, and the release of the lock ends by the renew deadline.
 func (c Config) farTimeout() time.Duration {
 	return min(c.LeaseDuration/2, c.RenewDeadline, timing.HeartbeatTimeout)
 }

@@ -24,10 +24,10 @@
 // process whose row was taken over finds an incarnation that is not its own when it
 // next looks, and ends with ErrReplaced.
 //
-// A row is plain JSON, compared and swapped as a whole, which is one statement. A process writes its own row alone, and raises
-// the heartbeat with each write. Data that concerns other members (ids, peer URLs,
-// membership) is changed together with a row that counts such changes. So changes happen one
-// after the other, and a late packet of one conflicts.
+// A row is plain JSON, compared and swapped as a whole, which is one statement. A process writes its own row alone, and
+// raises the heartbeat with each write. Data that concerns other members (ids, peer URLs, membership) is changed
+// together with a row that counts such changes. So changes happen one after the other, and a late packet of one
+// conflicts.
 //
 // # Alive
 //
@@ -44,20 +44,19 @@
 // another way than the table say so by Heard, which counts as a heartbeat. A process that has to
 // know sooner whether another one runs writes a challenge into that one's row. Every
 // process looks at its own row, at the row that counts changes, and at the lock row at each
-// answer interval, which its row names: it is longer while nothing is expected to change. A leader promises its followers
-// to look more often once a feed has ended (feeds.go). It answers a challenge with a
-// heartbeat at once, and reads all rows if there was a change. A process that leaves several challenges in a row unanswered is
-// silent. Each challenge is a write, so that a database that takes no writes makes no
-// process silent. Challenges are used before a process takes over a member that did not
-// leave, before a follower believes that the leader's process is gone, and before
-// "sqlbrain recover" writes.
+// answer interval, which its row names: it is longer while nothing is expected to change. A leader promises its
+// followers to look more often once a feed has ended (feeds.go). It answers a challenge with a heartbeat at once, and
+// reads all rows if there was a change. A process that leaves several challenges in a row unanswered is silent. Each
+// challenge is a write, so that a database that takes no writes makes no process silent. Challenges are used before a
+// process takes over a member that did not leave, before a follower believes that the leader's process is gone, and
+// before "sqlbrain recover" writes.
 //
 // # Lock
 //
 // One row names the process that is to lead. That process sends heartbeats each retry
-// period, or rarely while all others hear it otherwise, and does not write the lock row again. Another one may swap the row
-// when it was released, when its holder has been silent for the lease or left challenges unanswered,
-// said that it stopped, was replaced, or was removed.
+// period, or rarely while all others hear it otherwise, and does not write the lock row again. Another one may swap the
+// row when it was released, when its holder has been silent for the lease or left challenges unanswered, said that it
+// stopped, was replaced, or was removed.
 //
 // # Certificates
 //

@@ -95,7 +95,8 @@ type candidate struct {
 // join starts a member; it is stopped with the test at the latest.
 func (g *group) join(name string, change ...func(*candidate, *Config)) *candidate {
 	g.t.Helper()
-	c := &candidate{t: g.t, faults: &faultyStore{Store: g.store}, observed: make(chan uint64, 1000), logs: &buffer{}, stopped: make(chan struct{})}
+	c := &candidate{t: g.t, faults: &faultyStore{Store: g.store}, observed: make(chan uint64, 1000), logs: &buffer{},
+		stopped: make(chan struct{})}
 	cfg := g.cfg
 	cfg.Store, cfg.Name, cfg.Force = c.faults, name, true
 	cfg.Logger = slog.New(slog.NewTextHandler(c.logs, nil))

@@ -156,7 +156,8 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 
 	switch {
 	case t != nil && running && missing:
-		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant, sequence: max(l.sequence, t.grant)}.encode()
+		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant,
+			sequence: max(l.sequence, t.grant)}.encode()
 		return e.swap(ctx, &restored, nil)
 	case t != nil && running:
 		return nil

@@ -19,8 +19,8 @@ type fed struct {
 	last        atomic.Int64  // when it was heard last, since Registry.began
 }
 
-// Hurries returns this process's incarnation, and within which time it answers a challenge after a feed of it has ended,
-// while it leads. It says so at the start of a feed.
+// Hurries returns this process's incarnation, and within which time it answers a challenge after a feed of it has
+// ended, while it leads. It says so at the start of a feed.
 func (r *Registry) Hurries() (incarnation uint64, answers time.Duration) {
 	return r.incarnation, r.cfg.answerInterval
 }
@@ -48,7 +48,8 @@ func (r *Registry) Fed(incarnation uint64, answers time.Duration) {
 // answersOf is how long the process that wrote e takes to answer a challenge of this one.
 func (r *Registry) answersOf(e entry) time.Duration {
 	f := r.fed.Load()
-	if f == nil || f.incarnation != e.Incarnation || time.Since(r.began)-time.Duration(f.last.Load()) >= timing.FollowerHurries {
+	if f == nil || f.incarnation != e.Incarnation ||
+		time.Since(r.began)-time.Duration(f.last.Load()) >= timing.FollowerHurries {
 		return e.answers()
 	}
 	return min(f.answers, e.answers())

@@ -79,7 +79,8 @@ func TestBadLeasesAreRefused(t *testing.T) {
 		_, err := Join(t.Context(), c)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", LeaseDuration: 100 * time.Millisecond, RenewDeadline: 80 * time.Millisecond, RetryPeriod: 25 * time.Millisecond})
+	_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", LeaseDuration: 100 * time.Millisecond,
+		RenewDeadline: 80 * time.Millisecond, RetryPeriod: 25 * time.Millisecond})
 	require.NoError(t, err)
 }
 
@@ -98,7 +99,8 @@ func TestRandomHistories(t *testing.T) {
 	t.Logf("SQLBRAIN_TEST_SEED=%d (schedules differ all the same)", seed)
 	synctest.Test(t, func(t *testing.T) {
 		m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), grants: map[int64]bool{}}
-		g := newGroup(t, Config{LeaseDuration: time.Second, RenewDeadline: 900 * time.Millisecond, RetryPeriod: 4 * time.Millisecond}, memstore.New())
+		g := newGroup(t, Config{LeaseDuration: time.Second, RenewDeadline: 900 * time.Millisecond,
+			RetryPeriod: 4 * time.Millisecond}, memstore.New())
 		const size = 4
 		members := make([]*candidate, size)
 		for i := range members {

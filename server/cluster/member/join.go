@@ -90,7 +90,8 @@ func (r *Registry) join(ctx context.Context) (bool, error) {
 	if other, ok := t.find(func(e entry) bool {
 		return e.ID != own.ID && e.running() && !r.silenced[e.Incarnation] && e.shares(own.PeerURLs)
 	}); ok {
-		return false, r.awaitSilence(ctx, other, ErrPeerURLExists, "; each member needs its own --initial-advertise-peer-urls")
+		return false, r.awaitSilence(ctx, other, ErrPeerURLExists,
+			"; each member needs its own --initial-advertise-peer-urls")
 	}
 	return false, batch.Commit(ctx)
 }
@@ -110,7 +111,8 @@ func (r *Registry) warnOfURLs(t table, self Member) {
 	}
 	local := slices.ContainsFunc(self.PeerURLs, isLocal)
 	if other, ok := t.find(func(e entry) bool {
-		return e.ID != r.id && e.running() && len(e.PeerURLs) > 0 && len(self.PeerURLs) > 0 && slices.ContainsFunc(e.PeerURLs, isLocal) != local
+		return e.ID != r.id && e.running() && len(e.PeerURLs) > 0 && len(self.PeerURLs) > 0 &&
+			slices.ContainsFunc(e.PeerURLs, isLocal) != local
 	}); ok {
 		r.log.Warn("a member advertises a loopback peer URL, and another member one of the network: they reach each other only on one host; check --initial-advertise-peer-urls",
 			"peer_urls", self.PeerURLs, "other", other.name, "other_peer_urls", other.PeerURLs)

@@ -42,7 +42,8 @@ func TestOldRowsKeepTheirID(t *testing.T) {
 
 func TestMemberNames(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
-		names := []string{"a", "A", "a ", "ä", "a\u0308", "名前", "\x00", "z\x00\x00\x00\x00\x00\x00\x00\x00", "+", "changes", strings.Repeat("n", 3068)}
+		names := []string{"a", "A", "a ", "ä", "a\u0308", "名前", "\x00", "z\x00\x00\x00\x00\x00\x00\x00\x00", "+", "changes",
+			strings.Repeat("n", 3068)}
 		ids := map[uint64]string{}
 		for _, name := range names {
 			r := start(t, store, name)

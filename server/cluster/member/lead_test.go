@@ -37,7 +37,8 @@ func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
 		require.Equal(t, before, g.row(), "it is not written again")
 		require.Greater(t, g.heartbeat("a"), heartbeat)
 		require.Positive(t, testutil.ToFloat64(a.metrics.renewalFailures))
-		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row cannot be read or written"), "an operator hears once of each outage")
+		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row cannot be read or written"),
+			"an operator hears once of each outage")
 		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row can be read and written again"))
 		require.EqualValues(t, 1, testutil.ToFloat64(a.metrics.isLeader))
 		a.stop()
@@ -93,7 +94,8 @@ func TestAnExpiredLockIsTakenAndTheOldLeaderStopsOnceItSees(t *testing.T) {
 
 // TestShortLeases, which are below a second.
 func TestShortLeases(t *testing.T) {
-	short := Config{LeaseDuration: 150 * time.Millisecond, RenewDeadline: 130 * time.Millisecond, RetryPeriod: 50 * time.Millisecond}
+	short := Config{LeaseDuration: 150 * time.Millisecond, RenewDeadline: 130 * time.Millisecond,
+		RetryPeriod: 50 * time.Millisecond}
 	elect(t, short, func(t *testing.T, g *group) {
 		a, b, c := g.join("a"), g.join("b"), g.join("c")
 		first := g.next()

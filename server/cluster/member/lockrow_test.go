@@ -62,7 +62,8 @@ func FuzzLockRow(f *testing.F) {
 			return // after 2^63 changes
 		}
 		back, err := decodeLock(next.raw)
-		if err != nil || back.sequence != got.sequence+1 || back.holder != got.holder || back.incarnation != got.incarnation ||
+		if err != nil || back.sequence != got.sequence+1 || back.holder != got.holder ||
+			back.incarnation != got.incarnation ||
 			back.grant <= got.grant || back.grant < back.sequence {
 			t.Fatalf("%q is read as %+v, its successor as %+v, %v", raw, got, back, err)
 		}

@@ -27,9 +27,11 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 		isLeader: promauto.With(own).NewGauge(prometheus.GaugeOpts{
 			Name: "sqlbrain_election_is_leader", Help: "1 from taking the lock until leading has ended, else 0.",
 		}),
-		transitions:     counter("sqlbrain_election_transitions_total", "Changes of the lock's holder that this member saw."),
-		renewalFailures: counter("sqlbrain_election_renewal_failures_total", "Reads and writes of the lock row that failed while leading, lost races included."),
-		leadFailures:    counter("sqlbrain_election_lead_failures_total", "Leaderships that ended by themselves with an error."),
+		transitions: counter("sqlbrain_election_transitions_total", "Changes of the lock's holder that this member saw."),
+		renewalFailures: counter("sqlbrain_election_renewal_failures_total",
+			"Reads and writes of the lock row that failed while leading, lost races included."),
+		leadFailures: counter("sqlbrain_election_lead_failures_total",
+			"Leaderships that ended by themselves with an error."),
 	}
 	for _, s := range []string{"alive", "stopped", "silent", "unstarted"} {
 		promauto.With(own).NewGaugeFunc(prometheus.GaugeOpts{

@@ -23,7 +23,8 @@ func TestMembersOfOtherProtocolsDoNotJoin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New()
-				first, err := Join(t.Context(), Config{Store: store, Name: "n1", Version: "v9", PeerURLs: []string{"http://10.0.0.1:2380"}, protocol: c.runs})
+				first, err := Join(t.Context(), Config{Store: store, Name: "n1", Version: "v9",
+					PeerURLs: []string{"http://10.0.0.1:2380"}, protocol: c.runs})
 				require.NoError(t, err)
 				p := run(t, first)
 				defer p.kill()
@@ -60,7 +61,8 @@ func TestAMemberReportsOneThatItDoesNotUnderstand(t *testing.T) {
 	for range 2 {
 		list(t, r)
 		require.ErrorIs(t, r.CheckProtocols(), ErrProtocol)
-		require.ErrorContains(t, r.CheckProtocols(), `member "n2" (7) of version v9: membership: a member speaks another protocol: it has protocol 9, and this program 1`)
+		require.ErrorContains(t, r.CheckProtocols(),
+			`member "n2" (7) of version v9: membership: a member speaks another protocol: it has protocol 9, and this program 1`)
 	}
 	require.Equal(t, 1, strings.Count(log.String(), "do not understand each other"))
 	writeRow(t, store, "n2", newer+`,"stopped":true}`)

@@ -120,7 +120,8 @@ func TestRefreshesShareLooksAndAreBounded(t *testing.T) {
 		callers.Wait()
 		require.Less(t, time.Since(began), 4*time.Second)
 		// One per pause, the regular ones, and the heartbeats', which look twice at most.
-		require.LessOrEqual(t, store.looks.Load()-before, int64(time.Since(began)/timing.RefreshPause+3*time.Since(began)/timing.MemberLook+2))
+		require.LessOrEqual(t, store.looks.Load()-before,
+			int64(time.Since(began)/timing.RefreshPause+3*time.Since(began)/timing.MemberLook+2))
 	})
 }
 

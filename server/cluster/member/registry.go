@@ -28,13 +28,15 @@ type Registry struct {
 	left        atomic.Bool
 	trips       trips
 	began       time.Time
-	kept        atomic.Int64                                      // when the table last showed that this process has the lock, since began
-	glancedAt   atomic.Int64                                      // when the last glance began, since began
-	unfed       atomic.Int64                                      // when a feed of this process ended last, since began; 0: never
-	asked       chan struct{}                                     // signals Run that next was set
-	hurry       chan struct{}                                     // signals Run to glance at once; one slot
-	along       atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
-	fed         atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
+	// when the table last showed that this process has the lock, since began
+	kept      atomic.Int64
+	glancedAt atomic.Int64 // when the last glance began, since began
+	// when a feed of this process ended last, since began; 0: never
+	unfed atomic.Int64
+	asked chan struct{}                                     // signals Run that next was set
+	hurry chan struct{}                                     // signals Run to glance at once; one slot
+	along atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
+	fed   atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
 
 	// Run's goroutine only:
 	lookedAt                 time.Time     // when Run last read the rows of all members
@@ -155,9 +157,9 @@ func (r *Registry) end(err error) {
 	})
 }
 
-// again returns nil if the table is to be read again after a commit that failed with err, in the attempt of that number,
-// counted from 1: another process has changed it, or the commit itself may have. Else it returns err. After an unknown
-// outcome it pauses, because the database may not be able to say more for a while.
+// again returns nil if the table is to be read again after a commit that failed with err, in the attempt of that
+// number, counted from 1: another process has changed it, or the commit itself may have. Else it returns err. After an
+// unknown outcome it pauses, because the database may not be able to say more for a while.
 func again(ctx context.Context, err error, attempt int) error {
 	var conflict *sqlstore.Conflict
 	switch {

@@ -148,7 +148,8 @@ func (t table) withID(id uint64) (entry, bool) {
 // their schemes.
 func (t table) added(peerURLs []string) (entry, bool) {
 	return t.find(func(e entry) bool {
-		return e.name == "" && slices.EqualFunc(e.PeerURLs, peerURLs, func(a, b string) bool { return address(a) == address(b) })
+		return e.name == "" && slices.EqualFunc(e.PeerURLs, peerURLs,
+			func(a, b string) bool { return address(a) == address(b) })
 	})
 }
 

@@ -10,7 +10,8 @@ import (
 // FuzzMemberRow: no row makes the decoder panic, and a row that it takes is the
 // same row when it was written anew.
 func FuzzMemberRow(f *testing.F) {
-	f.Add("default", row{ID: 7, PeerURLs: []string{"http://a:1"}, Version: "1", Incarnation: 3, Heartbeat: 9, Interval: 500}.encode())
+	f.Add("default", row{ID: 7, PeerURLs: []string{"http://a:1"}, Version: "1", Incarnation: 3, Heartbeat: 9,
+		Interval: 500}.encode())
 	f.Add(unstarted+"7", row{ID: 7}.encode())
 	f.Add(changes, []byte("12"))
 	f.Add("", []byte(`{"id":0}`))

@@ -80,7 +80,8 @@ func (r *Registry) glance(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.logTrouble(&r.lockTrouble, err, "the lock row cannot be read or written, trying again", "the lock row can be read and written again")
+	r.logTrouble(&r.lockTrouble, err, "the lock row cannot be read or written, trying again",
+		"the lock row can be read and written again")
 	if err != nil || r.Err() != nil || r.left.Load() {
 		return
 	}

@@ -231,7 +231,8 @@ func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 }
 
 func TestRetryLooksAtOnce(t *testing.T) {
-	rare := Config{LeaseDuration: 30 * time.Hour, RenewDeadline: 20 * time.Hour, RetryPeriod: 10 * time.Hour, answerInterval: time.Hour, heartbeatInterval: time.Hour}
+	rare := Config{LeaseDuration: 30 * time.Hour, RenewDeadline: 20 * time.Hour, RetryPeriod: 10 * time.Hour,
+		answerInterval: time.Hour, heartbeatInterval: time.Hour}
 	elect(t, rare, func(t *testing.T, g *group) {
 		a := g.join("a")
 		g.next()

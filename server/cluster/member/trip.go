@@ -22,8 +22,8 @@ func (t *trips) observe(d time.Duration) {
 	t.least.Store(int64(slices.Min(t.recent[:min(t.n, len(t.recent))])))
 }
 
-// atLeast returns d, or how long a statement on a new connection takes if that is longer. A database that has too much to do
-// may look far away, so most is a bound.
+// atLeast returns d, or how long a statement on a new connection takes if that is longer. A database that has too much
+// to do may look far away, so most is a bound.
 func (t *trips) atLeast(d, most time.Duration) time.Duration {
 	return max(d, min(timing.ConnectTrips*time.Duration(t.least.Load()), most))
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-// far is a store whose calls take a round trip, and as many more as a connection takes for each commit if connects is set.
+// far is a store whose calls take a round trip, and as many more as a connection takes for each commit if connects is
+// set.
 type far struct {
 	sqlstore.Store
 	trip      time.Duration
@@ -100,7 +101,8 @@ func awaitLead(r *Registry) {
 	<-leads
 }
 
-// TestHeartbeatsHaveTheTimeOfANewConnection: the database is so far away that one takes longer than a heartbeat may take beside it.
+// TestHeartbeatsHaveTheTimeOfANewConnection: the database is so far away that one takes longer than a heartbeat may
+// take beside it.
 func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store := &buffer{}, &far{Store: memstore.New(), trip: 60 * time.Millisecond}
@@ -155,7 +157,8 @@ func TestNoBoundExceedsTheRenewDeadline(t *testing.T) {
 				awaitLead(r)
 				time.Sleep(time.Second)
 				require.GreaterOrEqual(t, r.timeout(), r.cfg.leaderTimeout())
-				require.GreaterOrEqual(t, r.timeout(), min(timing.ConnectTrips*trip, timing.HeartbeatTimeout, r.cfg.LeaseDuration/2, r.cfg.RenewDeadline))
+				require.GreaterOrEqual(t, r.timeout(), min(timing.ConnectTrips*trip, timing.HeartbeatTimeout,
+					r.cfg.LeaseDuration/2, r.cfg.RenewDeadline))
 				require.LessOrEqual(t, r.timeout(), r.cfg.RenewDeadline)
 				require.LessOrEqual(t, r.timeout(), r.cfg.LeaseDuration/2)
 			})
@@ -163,8 +166,8 @@ func TestNoBoundExceedsTheRenewDeadline(t *testing.T) {
 	}
 }
 
-// TestLeaderAnswersChallengesOfAFarDatabase: at most one of them makes the swap of its answer fail. One that is gone is found
-// out in few round trips.
+// TestLeaderAnswersChallengesOfAFarDatabase: at most one of them makes the swap of its answer fail. One that is gone is
+// found out in few round trips.
 func TestLeaderAnswersChallengesOfAFarDatabase(t *testing.T) {
 	const silence = 3 * timing.Answer
 	for _, trip := range roundTrips {

@@ -11,7 +11,8 @@ import (
 func TestEarlierReadDoesNotReplaceALaterOne(t *testing.T) {
 	v := newView(1, time.Second)
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	both := table{{row: row{ID: 1, Incarnation: 1, Interval: 1}, name: "a"}, {row: row{ID: 2, Incarnation: 5, Interval: 1}, name: "b"}}
+	both := table{{row: row{ID: 1, Incarnation: 1, Interval: 1}, name: "a"},
+		{row: row{ID: 2, Incarnation: 5, Interval: 1}, name: "b"}}
 	early, late := v.begin(), v.begin()
 	require.Len(t, v.apply(both[:1], late, at(2)), 1)
 	require.Len(t, v.apply(both, early, at(1)), 1)
@@ -24,7 +25,8 @@ func TestSilenceCountsOnlyWhileTheTableIsRead(t *testing.T) {
 	now := time.Unix(0, 0)
 	look := func(after time.Duration, heartbeat uint64) bool {
 		now = now.Add(after)
-		return v.apply(table{{row: row{ID: 2, Incarnation: 5, Heartbeat: heartbeat, Interval: 1000}, name: "b"}}, v.begin(), now)[0].Alive
+		return v.apply(table{{row: row{ID: 2, Incarnation: 5, Heartbeat: heartbeat, Interval: 1000}, name: "b"}}, v.begin(),
+			now)[0].Alive
 	}
 	require.True(t, look(0, 0))
 	require.True(t, look(time.Hour, 0), "an hour in which nobody looked is one interval")

@@ -53,7 +53,8 @@ func TestFollowersLearnOfRevokedTokens(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 3)
 	leads := g.leader()
-	token, _, err := leads.Replica().IssueToken(t.Context(), auth.System, "letters", func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
+	token, _, err := leads.Replica().IssueToken(t.Context(), auth.System, "letters",
+		func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
 	require.NoError(t, err)
 	h := coder.HashToken(token)
 	_, err = leads.Replica().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
@@ -115,7 +116,8 @@ func TestNothingIsShownUnderOlderPermissions(t *testing.T) {
 	close(over)
 	readers.Wait()
 	for _, f := range g.others(leads) { // also if the machine was too busy for the readers
-		eventually.True(t, "a follower to show the last write", func() bool { return f.Replica().Revision() == leads.Replica().Revision() })
+		eventually.True(t, "a follower to show the last write",
+			func() bool { return f.Replica().Revision() == leads.Replica().Revision() })
 		require.GreaterOrEqual(t, f.Replica().AuthRows().Version, leads.Replica().AuthRows().Version)
 	}
 }

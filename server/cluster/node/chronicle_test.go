@@ -85,7 +85,8 @@ func (c *chronicle) take(r *watch.Response) error {
 		c.rev = rev
 		key := string(e.Record.Key)
 		old, prev := c.now[key], r.Prev[i]
-		if (old == nil) != (prev == nil) || old != nil && (old.ModRevision != prev.ModRevision || !bytes.Equal(old.Value, prev.Value)) {
+		if (old == nil) != (prev == nil) || old != nil &&
+			(old.ModRevision != prev.ModRevision || !bytes.Equal(old.Value, prev.Value)) {
 			return fmt.Errorf("revision %d replaced %+v, the event says %+v", rev, old, prev)
 		}
 		if e.Type == watch.Delete {

@@ -61,7 +61,8 @@ func TestAFollowerIsFedByTheLeader(t *testing.T) {
 	follower.line.hold(nil)
 	defer follower.line.restore()
 	rev := mustPut(t, leads, "k", "1")
-	eventually.True(t, "the follower to be told by the leader", func() bool { return follower.Replica().Revision() == rev })
+	eventually.True(t, "the follower to be told by the leader",
+		func() bool { return follower.Replica().Revision() == rev })
 }
 
 // A follower that does not read its feed delays neither the leader nor other followers.

@@ -289,7 +289,8 @@ func get(ctx context.Context, m *testNode, key string, linearizable bool) (value
 	return getAs(ctx, m, auth.System, key, linearizable)
 }
 
-func getAs(ctx context.Context, m *testNode, as auth.Permit, key string, linearizable bool) (value string, revision int64, err error) {
+func getAs(ctx context.Context, m *testNode, as auth.Permit, key string,
+	linearizable bool) (value string, revision int64, err error) {
 	r, err := m.Replica().Range(ctx, as, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}, linearizable)
 	if err != nil {
 		return "", 0, err

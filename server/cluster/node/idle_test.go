@@ -38,8 +38,8 @@ func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 	return s.Store.MultiGet(ctx, keys)
 }
 
-// TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at a
-// time. The list of members is read each ten seconds.
+// TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at
+// a time. The list of members is read each ten seconds.
 func TestIdleNodesReadTwiceASecond(t *testing.T) {
 	lock := lockTimes{timing.Lease, timing.RenewDeadline, timing.RetryPeriod}
 	g := newGroup(t, newMemory(t), lock, 0)

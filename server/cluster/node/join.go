@@ -34,7 +34,8 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.members, err = member.Join(ctx, member.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
 		LeaseDuration: cfg.LeaseDuration, RenewDeadline: cfg.RenewDeadline, RetryPeriod: cfg.RetryPeriod,
-		Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary, HearsLeader: true, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary, HearsLeader: true, Logger: cfg.Logger,
+		Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -60,7 +61,8 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.security = link.NewSecurity(link.SecurityConfig{
 		Certificate: certificate, Members: n.members, Logger: cfg.Logger,
 	})
-	n.pool = link.NewPool(link.Config{ClusterID: n.replica.ClusterID(), Security: n.security, Logger: cfg.Logger, Stats: cfg.PeerStats, Dial: cfg.Dial})
+	n.pool = link.NewPool(link.Config{ClusterID: n.replica.ClusterID(), Security: n.security, Logger: cfg.Logger,
+		Stats: cfg.PeerStats, Dial: cfg.Dial})
 	if n.metrics, err = newMetrics(cfg.Registerer, n.pool.Outcomes(), n.security.Rejections()); err != nil {
 		return nil, errors.Join(err, n.pool.Close())
 	}

@@ -72,11 +72,13 @@ func readWhileALateOneLeads(t *testing.T, g *group) bool {
 	defer reader.Wait()
 	defer close(over)
 	late.line.hold(coder.LockKey()) // it does not learn yet that the lock is another's
-	eventually.True(t, "the late one to lead, or to give up", func() bool { return late.Replica().Leading() || !late.locked.Load() })
+	eventually.True(t, "the late one to lead, or to give up",
+		func() bool { return late.Replica().Leading() || !late.locked.Load() })
 	if !late.Replica().Leading() {
 		return false
 	}
-	if _, err := late.Replica().Txn(t.Context(), auth.System, put("k", "2"), true); err == nil { // else it was deposed already
+	// else it was deposed already
+	if _, err := late.Replica().Txn(t.Context(), auth.System, put("k", "2"), true); err == nil {
 		mu.Lock()
 		newest = "2"
 		mu.Unlock()

@@ -131,8 +131,8 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 }
 
 // loseNewest kills the leader of two nodes, and makes the database lose its newest commit, of revision lost, which the
-// other one, the witness, has seen. The witness is frozen by then. next leads. fail is called with the witness before it
-// is frozen.
+// other one, the witness, has seen. The witness is frozen by then. next leads. fail is called with the witness before
+// it is frozen.
 func (g *group) loseNewest(fail func(witness *testNode)) (witness, next *testNode, lost int64) {
 	g.t.Helper()
 	old := g.leader()
@@ -175,7 +175,8 @@ func TestLossIsToldToAnotherMember(t *testing.T) {
 		mustPut(t, next, "k", "replaced")
 	}
 	witness.thaw()
-	eventually.True(t, "the new member to stop", func() bool { return errors.Is(next.Replica().Stopped(), fence.ErrDataLost) })
+	eventually.True(t, "the new member to stop",
+		func() bool { return errors.Is(next.Replica().Stopped(), fence.ErrDataLost) })
 	require.ErrorContains(t, next.Replica().Stopped(), fmt.Sprintf("member %x found that", witness.id()))
 }
 
@@ -202,7 +203,8 @@ func TestProcessWhoseStartWasLostRecordsTheLoss(t *testing.T) {
 		mustPut(t, next, "k", "replaced")
 	}
 	witness.thaw()
-	eventually.True(t, "the witness to be no member", func() bool { return errors.Is(witness.Replica().Stopped(), member.ErrReplaced) })
+	eventually.True(t, "the witness to be no member",
+		func() bool { return errors.Is(witness.Replica().Stopped(), member.ErrReplaced) })
 	witness.line.hang(nil)
 	for _, m := range []*testNode{witness, next} {
 		eventually.True(t, m.name+" to stop", func() bool { return errors.Is(m.Replica().Stopped(), fence.ErrDataLost) })

@@ -29,7 +29,8 @@ func TestARemovedMemberIsDisconnected(t *testing.T) {
 	c, err := removed.client(t.Context(), leads.id())
 	require.NoError(t, err)
 	var f *feed.Feed
-	eventually.Nil(t, patience, func(context.Context) (err error) { // a busy leader is silent for longer than a feed may be
+	// a busy leader is silent for longer than a feed may be
+	eventually.Nil(t, patience, func(context.Context) (err error) {
 		if f, err = feed.NewClient(c).Follow(t.Context(), leads.Replica().Revision()+1); err != nil {
 			return err
 		}

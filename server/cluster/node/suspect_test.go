@@ -83,8 +83,8 @@ func (s *askedStore) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
-// A leader that looks for challenges rarely looks more often once a feed of it has ended. So a follower that had the feed
-// need not wait as long for an answer as the leader's row says.
+// A leader that looks for challenges rarely looks more often once a feed of it has ended. So a follower that had the
+// feed need not wait as long for an answer as the leader's row says.
 func TestFollowerThatHadAFeedSuspectsSooner(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 1)

@@ -159,7 +159,8 @@ func check(desc protoreflect.MessageDescriptor, raw []byte, depth int, left *int
 // encodingOf returns how values of a kind are written. The types of Kubernetes have no other kinds.
 func encodingOf(kind protoreflect.Kind) protowire.Type {
 	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.BoolKind:
+	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind,
+		protoreflect.BoolKind:
 		return protowire.VarintType
 	case protoreflect.DoubleKind:
 		return protowire.Fixed64Type

@@ -176,7 +176,8 @@ func (f *field) setList(list protoreflect.List, value any, at string) error {
 }
 
 // item returns one value of a field, of its list or of its map: desc has its type, and empty makes an empty one.
-func (f *field) item(desc protoreflect.FieldDescriptor, empty func() protoreflect.Value, value any, at string) (protoreflect.Value, error) {
+func (f *field) item(desc protoreflect.FieldDescriptor, empty func() protoreflect.Value, value any,
+	at string) (protoreflect.Value, error) {
 	m := f.message
 	if m == nil {
 		v, err := scalar(desc.Kind(), value)

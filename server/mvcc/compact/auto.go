@@ -57,7 +57,8 @@ func (a Auto) periodically(ctx context.Context, current func() int64, compact fu
 			samples = samples[1:]
 		}
 		sinceCompaction++
-		if rev := min(samples[0], samples[len(samples)-1]-a.Keep); len(samples) == keep && sinceCompaction > samplesPerPeriod &&
+		if rev := min(samples[0], samples[len(samples)-1]-a.Keep); len(samples) == keep &&
+			sinceCompaction > samplesPerPeriod &&
 			rev > 0 && compact(ctx, rev) {
 			sinceCompaction = 1
 		}

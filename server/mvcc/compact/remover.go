@@ -53,10 +53,13 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	make := promauto.With(r)
 	return &Metrics{
-		rows:   make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_removed_rows_total", Help: "Rows removed by compaction."}),
-		errors: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_errors_total", Help: "Failed attempts to remove compacted rows."}),
+		rows: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_removed_rows_total",
+			Help: "Rows removed by compaction."}),
+		errors: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_compaction_errors_total",
+			Help: "Failed attempts to remove compacted rows."}),
 		lag: make.NewGauge(prometheus.GaugeOpts{
-			Name: "sqlbrain_compaction_lag_revisions", Help: "Revisions up to the compact revision whose garbage is not removed yet.",
+			Name: "sqlbrain_compaction_lag_revisions",
+			Help: "Revisions up to the compact revision whose garbage is not removed yet.",
 		}),
 	}
 }
@@ -104,8 +107,8 @@ func (r *Remover) Wake() {
 	}
 }
 
-// Wait returns once all rows that a compaction at rev makes unnecessary are removed, or ended is closed, which it reports
-// as false. It waits as long as rows are being removed. Errors: ErrStalled, ctx's.
+// Wait returns once all rows that a compaction at rev makes unnecessary are removed, or ended is closed, which it
+// reports as false. It waits as long as rows are being removed. Errors: ErrStalled, ctx's.
 func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (removed bool, err error) {
 	patience := time.NewTimer(r.cfg.Patience)
 	defer patience.Stop()
@@ -124,7 +127,8 @@ func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (r
 		case <-ctx.Done():
 			return false, ctx.Err()
 		case <-patience.C:
-			r.cfg.Logger.Warn("a physical compaction is answered before its rows are gone, removing them continues", "revision", rev, "error", failure)
+			r.cfg.Logger.Warn("a physical compaction is answered before its rows are gone, removing them continues", "revision",
+				rev, "error", failure)
 			return false, fmt.Errorf("%w for %s", ErrStalled, r.cfg.Patience)
 		}
 	}

@@ -54,7 +54,9 @@ func (s *table) write(key string, rev int64, tombstone bool) {
 	}
 	s.index[key] = coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1, Tombstone: tombstone}
 	b := s.Store.BeginBatchWrite()
-	b.Put(coder.EncodeVersionKey([]byte(key), rev), coder.EncodeVersion(&coder.Record{Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1, Tombstone: tombstone}))
+	b.Put(coder.EncodeVersionKey([]byte(key), rev),
+		coder.EncodeVersion(&coder.Record{Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1,
+			Tombstone: tombstone}))
 	b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(s.index[key]))
 	b.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{change})[0])
 	if err := b.Commit(s.t.Context()); err != nil {
@@ -95,7 +97,8 @@ func (s *table) expect(key string, upTo int64, left ...int64) {
 // start runs a Remover whose compact revision is mark, until the test ends.
 func start(t *testing.T, s *table, mark *atomic.Int64, patience time.Duration) *Remover {
 	r := NewRemover(Config{
-		Store: s, Revision: mark.Load, Claim: s.claim, Patience: patience, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		Store: s, Revision: mark.Load, Claim: s.claim, Patience: patience, Logger: slog.New(slog.DiscardHandler),
+		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -24,7 +24,8 @@ const hashBucket = "key"
 // history has the same hash on etcd. marshal returns a record in the form in which etcd
 // stores it. HashKV reads the whole table, and keeps 40 bytes and the key of every version
 // in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
-func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
+func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
+	marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
 	if err := e.hashing.Acquire(ctx, 1); err != nil {
 		return Hash{}, err
 	}
@@ -72,7 +73,8 @@ type versionRef struct {
 	key       []byte
 }
 
-func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64, marshal func(*coder.Record) ([]byte, error)) (uint32, error) {
+func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64,
+	marshal func(*coder.Record) ([]byte, error)) (uint32, error) {
 	refs, err := e.hashedVersions(ctx, rev, compacted)
 	if err != nil {
 		return 0, err
@@ -157,7 +159,9 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 	if !exists {
 		refs = append(refs, replaced...)
 	}
-	slices.SortFunc(refs, func(a, b versionRef) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub)) })
+	slices.SortFunc(refs, func(a, b versionRef) int {
+		return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub))
+	})
 	return refs, nil
 }
 

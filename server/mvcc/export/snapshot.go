@@ -54,7 +54,8 @@ func (e *Exporter) OpenSnapshot(ctx context.Context, as auth.Permit) (*Snapshot,
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Meta: e.node.Meta(), Revision: rev, e: e, leases: make(map[coder.Lease]bool), held: make(map[int64]bool)}
+	s := &Snapshot{Meta: e.node.Meta(), Revision: rev, e: e, leases: make(map[coder.Lease]bool),
+		held: make(map[int64]bool)}
 	after, err := e.leaseRows(ctx)
 	if err != nil {
 		return nil, err

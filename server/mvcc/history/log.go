@@ -63,7 +63,8 @@ func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64, atMo
 
 // changes returns the changes of whole revisions in [from, to] on keys of the range, and the
 // revision to continue at. It ends when the events will have atMost bytes in any case.
-func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64, atMost int) (matched []coder.Change, next int64, err error) {
+func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64,
+	atMost int) (matched []coder.Change, next int64, err error) {
 	lo, hi := coder.LogBounds(from, math.MaxInt64)
 	examined, commit := 0, int64(0)
 	for stored, err := range l.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
@@ -96,7 +97,8 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64, atMo
 }
 
 // values turns changes into events: as many whole revisions as have about atMost bytes, at least one.
-func (l *Log) values(ctx context.Context, changes []coder.Change, next int64, atMost int) ([]*watch.Event, int64, error) {
+func (l *Log) values(ctx context.Context, changes []coder.Change, next int64,
+	atMost int) ([]*watch.Event, int64, error) {
 	events := make([]*watch.Event, 0, len(changes))
 	pages := watch.NewPages(firstValues, valuesAtATime, atMost)
 	for len(changes) > 0 {

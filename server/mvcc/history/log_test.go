@@ -35,7 +35,8 @@ func newTable(t *testing.T, commits ...[]string) sqlstore.Store {
 			last[string(c.Key)] = rev
 			changes = append(changes, c)
 			batch.Put(coder.EncodeVersionKey(c.Key, rev), coder.EncodeVersion(&coder.Record{
-				Key: c.Key, ModRevision: rev, CreateRevision: rev, Version: 1, Sub: c.Sub, Tombstone: c.Tombstone, Value: fmt.Append(nil, rev),
+				Key: c.Key, ModRevision: rev, CreateRevision: rev, Version: 1, Sub: c.Sub, Tombstone: c.Tombstone,
+				Value: fmt.Append(nil, rev),
 			}))
 		}
 		batch.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(changes)[0])
@@ -78,7 +79,8 @@ func TestChangesAreThoseOfTheRange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := describe(events); got != tc.want || next != tc.to+1 {
-			t.Errorf("%q to %q from %d to %d: %s, and the next revision is %d; want %s", tc.key, tc.end, tc.from, tc.to, got, next, tc.want)
+			t.Errorf("%q to %q from %d to %d: %s, and the next revision is %d; want %s", tc.key, tc.end, tc.from, tc.to, got,
+				next, tc.want)
 		}
 	}
 }
@@ -149,7 +151,8 @@ func TestValuesAreBoundedWhereverRevisionsBegin(t *testing.T) {
 		if err := batch.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 2+int64(tc.revisions), tc.atMost)
+		events, next, err := New(s, markAt(-1)).Changes(t.Context(), []byte{0}, []byte{0}, 2, 2+int64(tc.revisions),
+			tc.atMost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +160,10 @@ func TestValuesAreBoundedWhereverRevisionsBegin(t *testing.T) {
 		if n := len(events); n*each < tc.atMost/2 || n*each > max(2*tc.atMost, 9*each) {
 			t.Errorf("%d events of %d bytes, want about %d bytes", n, tc.size, tc.atMost)
 		}
-		if last := events[len(events)-1]; last.Record.ModRevision != next-1 || last.Record.ModRevision > 2 && last.Record.Key[0] != 'b' {
-			t.Errorf("the last event is of %s at revision %d, the next revision is %d", last.Record.Key, last.Record.ModRevision, next)
+		if last := events[len(events)-1]; last.Record.ModRevision != next-1 || last.Record.ModRevision > 2 &&
+			last.Record.Key[0] != 'b' {
+			t.Errorf("the last event is of %s at revision %d, the next revision is %d", last.Record.Key,
+				last.Record.ModRevision, next)
 		}
 	}
 }

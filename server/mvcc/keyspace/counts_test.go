@@ -142,7 +142,8 @@ func TestGrownPieceCountsTheWholeOnly(t *testing.T) {
 	if n != 0 || rest == nil || rest.Within || string(rest.Start) != "050" || string(rest.End) != "1" || !ok {
 		t.Fatalf("%d keys, %+v, %t", n, rest, ok)
 	}
-	if v.AddCounts(coder.Counts{Revision: 100, Pieces: []coder.Piece{{Span: rest.Span, Keys: 50}}}); v.Stats().Pieces != 1 {
+	if v.AddCounts(coder.Counts{Revision: 100,
+		Pieces: []coder.Piece{{Span: rest.Span, Keys: 50}}}); v.Stats().Pieces != 1 {
 		t.Error("the part was not kept")
 	}
 	v.check(t)

@@ -16,7 +16,8 @@ func (v *View) Observe(r prometheus.Registerer) {
 		"sqlbrain_range_cache_segments": {"Pieces of the key space that the cache of current ranges holds.", func(s Stats) int { return s.Segments }},
 		"sqlbrain_count_pieces":         {"Pieces of the key space whose number of keys is known.", func(s Stats) int { return s.Pieces }},
 	} {
-		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help}, func() float64 { return float64(g.get(v.Stats())) })
+		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
+			func() float64 { return float64(g.get(v.Stats())) })
 	}
 	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{
 		Name: "sqlbrain_range_cache_evictions_total", Help: "Segments of ranges given up for others.",

@@ -254,7 +254,8 @@ func (s *segment) split() *segment {
 		}
 		at++
 	}
-	second := newSegment(coder.Span{Start: s.items[at].rec.Key, End: s.span.End}, s.detail, s.floor, slices.Clone(s.items[at:]))
+	second := newSegment(coder.Span{Start: s.items[at].rec.Key, End: s.span.End}, s.detail, s.floor,
+		slices.Clone(s.items[at:]))
 	second.last, second.half, second.used = s.last, s.half, s.used
 	s.items, s.span.End = slices.Clone(s.items[:at]), second.span.Start
 	s.measure()

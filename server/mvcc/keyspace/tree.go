@@ -16,7 +16,9 @@ type tree struct {
 }
 
 func newTree() *tree {
-	return &tree{segments: btree.NewG(16, func(a, b *segment) bool { return bytes.Compare(a.span.Start, b.span.Start) < 0 })}
+	return &tree{segments: btree.NewG(16, func(a, b *segment) bool {
+		return bytes.Compare(a.span.Start, b.span.Start) < 0
+	})}
 }
 
 // covering returns the segment that key lies in, nil if there is none.

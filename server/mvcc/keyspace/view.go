@@ -198,7 +198,8 @@ func detailOf(values bool) Detail {
 // key that is not, or until out has limit of them, at least 1. rest is what follows; its
 // Start is nil if nothing does. If nothing is known of the beginning of span, known is false,
 // and rest is the part of span up to the next key that is known.
-func (v *View) Scan(out []*coder.Record, span coder.Span, rev int64, values bool, limit int) (_ []*coder.Record, rest coder.Span, known bool) {
+func (v *View) Scan(out []*coder.Record, span coder.Span, rev int64, values bool,
+	limit int) (_ []*coder.Record, rest coder.Span, known bool) {
 	for rest = span; ; known = true {
 		var next coder.Span
 		var ok bool
@@ -215,7 +216,8 @@ func (v *View) Scan(out []*coder.Record, span coder.Span, rev int64, values bool
 	}
 }
 
-func (v *View) scanSegment(out []*coder.Record, span coder.Span, rev int64, detail Detail, limit int) (_ []*coder.Record, rest coder.Span, known bool) {
+func (v *View) scanSegment(out []*coder.Record, span coder.Span, rev int64, detail Detail,
+	limit int) (_ []*coder.Record, rest coder.Span, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.contents.covering(span.Start)
@@ -374,5 +376,6 @@ type Stats struct {
 func (v *View) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Stats{RecordBytes: v.recordBytes, SegmentBytes: v.used, Segments: v.contents.segments.Len(), Pieces: v.pieces.segments.Len(), Evictions: v.evictions}
+	return Stats{RecordBytes: v.recordBytes, SegmentBytes: v.used, Segments: v.contents.segments.Len(),
+		Pieces: v.pieces.segments.Len(), Evictions: v.evictions}
 }

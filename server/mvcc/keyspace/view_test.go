@@ -46,7 +46,8 @@ func (v *View) check(t *testing.T) {
 	for trees, last := []*tree{v.contents, v.pieces}, (*segment)(nil); len(trees) > 0; trees, last = trees[1:], nil {
 		trees[0].segments.Ascend(func(s *segment) bool {
 			if last != nil && coder.EndBefore(s.span.Start, last.span.End) || s.span.Empty() || s.live < 0 {
-				t.Errorf("segment [%q, %q) of %d keys follows [%q, %q)", s.span.Start, s.span.End, s.live, last.span.Start, last.span.End)
+				t.Errorf("segment [%q, %q) of %d keys follows [%q, %q)", s.span.Start, s.span.End, s.live, last.span.Start,
+					last.span.End)
 			}
 			if last = s; s.detail > Counts {
 				used += s.bytes
@@ -63,10 +64,12 @@ func (v *View) check(t *testing.T) {
 		}
 	}
 	if used != v.used || v.contents.segments.Len() != v.recent.Len() || used > v.share() {
-		t.Errorf("%d segments of %d bytes; accounted for %d of %d, share %d", v.contents.segments.Len(), used, v.recent.Len(), v.used, v.share())
+		t.Errorf("%d segments of %d bytes; accounted for %d of %d, share %d", v.contents.segments.Len(), used,
+			v.recent.Len(), v.used, v.share())
 	}
 	if bytesOfRecords != v.recordBytes || len(v.records) != v.recentRecords.Len() || v.used+v.recordBytes > v.cfg.Budget {
-		t.Errorf("%d records of %d bytes; accounted for %d of %d, budget %d", len(v.records), bytesOfRecords, v.recentRecords.Len(), v.recordBytes, v.cfg.Budget)
+		t.Errorf("%d records of %d bytes; accounted for %d of %d, budget %d", len(v.records), bytesOfRecords,
+			v.recentRecords.Len(), v.recordBytes, v.cfg.Budget)
 	}
 	if len(v.deltas) > 2*v.cfg.Deltas {
 		t.Errorf("%d creations and deletions are kept, want at most %d", len(v.deltas), 2*v.cfg.Deltas)
@@ -80,11 +83,14 @@ func (v *View) checkSegment(t *testing.T, s *segment) {
 	}
 	bytesOf, history, live := s.bytes, s.history, s.live
 	if s.measure(); s.bytes != bytesOf || s.history != history || s.live != live {
-		t.Errorf("segment [%q, %q) has %d bytes, %d of history, %d live keys; accounted for %d, %d, %d", s.span.Start, s.span.End, s.bytes, s.history, s.live, bytesOf, history, live)
+		t.Errorf("segment [%q, %q) has %d bytes, %d of history, %d live keys; accounted for %d, %d, %d", s.span.Start,
+			s.span.End, s.bytes, s.history, s.live, bytesOf, history, live)
 	}
 	for i, it := range s.items {
-		if !s.span.Contains(it.rec.Key) || i > 0 && bytes.Compare(it.rec.Key, s.items[i-1].rec.Key) <= 0 || it.rec.ModRevision > s.last {
-			t.Errorf("segment [%q, %q), last changed at %d, has %q of %d at %d", s.span.Start, s.span.End, s.last, it.rec.Key, it.rec.ModRevision, i)
+		if !s.span.Contains(it.rec.Key) || i > 0 && bytes.Compare(it.rec.Key, s.items[i-1].rec.Key) <= 0 ||
+			it.rec.ModRevision > s.last {
+			t.Errorf("segment [%q, %q), last changed at %d, has %q of %d at %d", s.span.Start, s.span.End, s.last, it.rec.Key,
+				it.rec.ModRevision, i)
 		}
 	}
 }
@@ -163,7 +169,8 @@ func (s *simulation) commit() {
 	for range 1 + s.IntN(4) {
 		k := s.key()
 		prev := s.m.at(string(k), s.m.rev)
-		r := &coder.Record{Key: k, Value: make([]byte, s.IntN(200)), CreateRevision: s.m.rev, Version: 1, ModRevision: s.m.rev, Sub: int32(len(events))}
+		r := &coder.Record{Key: k, Value: make([]byte, s.IntN(200)), CreateRevision: s.m.rev, Version: 1,
+			ModRevision: s.m.rev, Sub: int32(len(events))}
 		e := &watch.Event{Record: r}
 		if prev != nil {
 			e.PrevRevision = prev.ModRevision
@@ -190,7 +197,8 @@ func (s *simulation) apply() {
 			continue
 		}
 		if e.Prev.ModRevision != e.PrevRevision || !slices.Contains(s.m.versions[string(e.Record.Key)], e.Prev) {
-			s.t.Fatalf("the event of %s has %s, not revision %d, as the version before", describe(e.Record), describe(e.Prev), e.PrevRevision)
+			s.t.Fatalf("the event of %s has %s, not revision %d, as the version before", describe(e.Record), describe(e.Prev),
+				e.PrevRevision)
 		}
 	}
 }
@@ -313,7 +321,8 @@ func (s *simulation) read() {
 	switch {
 	case !known:
 		if len(got) > 0 || !bytes.Equal(rest.Start, span.Start) || rest.Empty() || coder.EndBefore(span.End, rest.End) {
-			s.t.Fatalf("of [%q, %q) the part [%q, %q) is unknown, with %d records", span.Start, span.End, rest.Start, rest.End, len(got))
+			s.t.Fatalf("of [%q, %q) the part [%q, %q) is unknown, with %d records", span.Start, span.End, rest.Start, rest.End,
+				len(got))
 		}
 		upTo.End = span.Start
 	case rest.Start != nil:
@@ -322,13 +331,16 @@ func (s *simulation) read() {
 	if known {
 		s.hits++
 	}
-	if g, w := fmt.Sprint(describeAll(got, values)), fmt.Sprint(describeAll(s.m.list(upTo, rev), values)); g != w || len(got) > limit {
-		s.t.Fatalf("[%q, %q) at revision %d of %d, limit %d, known up to %q:\n got %s\nwant %s", span.Start, span.End, rev, s.applied, limit, upTo.End, g, w)
+	if g, w := fmt.Sprint(describeAll(got, values)), fmt.Sprint(describeAll(s.m.list(upTo, rev), values)); g != w ||
+		len(got) > limit {
+		s.t.Fatalf("[%q, %q) at revision %d of %d, limit %d, known up to %q:\n got %s\nwant %s", span.Start, span.End, rev,
+			s.applied, limit, upTo.End, g, w)
 	}
 	key := s.key()
 	if r, known := s.v.Get(key, rev, true); known {
 		if s.singles++; describe(r) != describe(s.m.at(string(key), rev)) {
-			s.t.Fatalf("%q at revision %d of %d is %s, want %s", key, rev, s.applied, describe(r), describe(s.m.at(string(key), rev)))
+			s.t.Fatalf("%q at revision %d of %d is %s, want %s", key, rev, s.applied, describe(r),
+				describe(s.m.at(string(key), rev)))
 		}
 	}
 	s.count(span, rev)
@@ -349,7 +361,8 @@ func (s *simulation) count(span coder.Span, rev int64) {
 		want = int64(len(s.m.list(coder.Span{Start: span.Start, End: rest.Start}, rev)))
 	}
 	if n != want {
-		s.t.Fatalf("[%q, %q) at revision %d of %d has %d keys, want %d; left is %+v", span.Start, span.End, rev, s.applied, n, want, rest)
+		s.t.Fatalf("[%q, %q) at revision %d of %d has %d keys, want %d; left is %+v", span.Start, span.End, rev, s.applied,
+			n, want, rest)
 	}
 }
 
@@ -381,7 +394,8 @@ func TestViewMatchesTable(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			budget := []int{0, 2500, 9000, 30_000, 1 << 20}[r.IntN(5)]
 			s := &simulation{
-				Rand: r, t: t, v: newView(t, Config{Budget: budget, Revision: 1, PieceKeys: 1 + r.IntN(8), Deltas: 1 + r.IntN(100)}),
+				Rand: r, t: t, v: newView(t, Config{Budget: budget, Revision: 1, PieceKeys: 1 + r.IntN(8),
+					Deltas: 1 + r.IntN(100)}),
 				m: &table{versions: make(map[string][]*coder.Record), rev: 1}, applied: 1,
 			}
 			for range 4000 {
@@ -401,14 +415,16 @@ func TestViewMatchesTable(t *testing.T) {
 				}
 			}
 			s.v.check(t)
-			hits, evictions, counted, singles = hits+s.hits, evictions+s.v.Stats().Evictions, counted+s.counted, singles+s.singles
+			hits, evictions, counted, singles = hits+s.hits, evictions+s.v.Stats().Evictions, counted+s.counted,
+				singles+s.singles
 			if budget == 0 && s.hits+s.singles > 0 {
 				t.Errorf("a view without a budget answered %d reads", s.hits+s.singles)
 			}
 		})
 	}
 	if hits < 1000 || evictions < 100 || counted < 1000 || singles < 1000 {
-		t.Errorf("%d ranges, %d counts and %d keys from memory, %d evictions: this tests little", hits, counted, singles, evictions)
+		t.Errorf("%d ranges, %d counts and %d keys from memory, %d evictions: this tests little", hits, counted, singles,
+			evictions)
 	}
 }
 
@@ -423,7 +439,8 @@ func TestRangesReadOnceEvictNothing(t *testing.T) {
 		}
 		var records []*coder.Record
 		for i := range 8 {
-			records = append(records, &coder.Record{Key: fmt.Appendf(nil, "%s/%d", prefix, i), Value: make([]byte, 1000), ModRevision: 2})
+			records = append(records, &coder.Record{Key: fmt.Appendf(nil, "%s/%d", prefix, i), Value: make([]byte, 1000),
+				ModRevision: 2})
 		}
 		v.Begin(span, true).Keep(nil, records, 2)
 		return false
@@ -459,7 +476,8 @@ func TestPagesAreReadAtTheirRevisionWhileKeysChange(t *testing.T) {
 		v.put(&coder.Record{Key: fmt.Appendf(nil, "a%03d", i), Value: make([]byte, 100), ModRevision: int64(i + 2)})
 	}
 	for i := range 300 {
-		v.Apply([]*watch.Event{changeOf(&coder.Record{Key: fmt.Appendf(nil, "a%03d", i), ModRevision: int64(i + 302), Tombstone: true}, int64(i+2))})
+		v.Apply([]*watch.Event{changeOf(&coder.Record{Key: fmt.Appendf(nil, "a%03d", i), ModRevision: int64(i + 302),
+			Tombstone: true}, int64(i+2))})
 	}
 	for rev := int64(1); rev <= 601; rev++ {
 		want := min(rev-1, 601-rev)
@@ -611,6 +629,7 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		rev++
-		v.Apply([]*watch.Event{{Record: &coder.Record{Key: keys[rev*7919%int64(len(keys))], Value: value, ModRevision: rev}, PrevRevision: 1}})
+		v.Apply([]*watch.Event{{Record: &coder.Record{Key: keys[rev*7919%int64(len(keys))], Value: value, ModRevision: rev},
+			PrevRevision: 1}})
 	}
 }

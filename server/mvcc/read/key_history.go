@@ -61,7 +61,8 @@ func (r *Reader) versionsOf(ctx context.Context, q *KeyHistoryRequest, newest in
 	compacted := r.node.CompactRevision()
 	var versions []*coder.Record
 	bytes := 0
-	for rec, err := range history.EachVersion(ctx, r.store, sqlstore.Range{Start: lo, End: hi, Reverse: true, Limit: q.Limit + 1}) {
+	for rec, err := range history.EachVersion(ctx, r.store,
+		sqlstore.Range{Start: lo, End: hi, Reverse: true, Limit: q.Limit + 1}) {
 		if err != nil {
 			return nil, err
 		}

@@ -79,7 +79,8 @@ func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func
 		leave()
 		return nil, err
 	}
-	if _, now, ok := c.read.reader.view.Count(rest.Span, c.read.rev); !ok || now == nil || now.Within || !bytes.Equal(now.Start, rest.Start) {
+	if _, now, ok := c.read.reader.view.Count(rest.Span, c.read.rev); !ok || now == nil || now.Within ||
+		!bytes.Equal(now.Start, rest.Start) {
 		leave()
 		return nil, nil
 	}

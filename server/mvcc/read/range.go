@@ -13,7 +13,8 @@ import (
 // Range answers q at the revision that it asks for. A linearizable one sees every write
 // acknowledged before the call. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision, those of
 // Node, the database's.
-func (r *Reader) Range(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
+func (r *Reader) Range(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest,
+	linearizable bool) (*mvcc.RangeResult, error) {
 	var res *mvcc.RangeResult
 	err := r.Stable(ctx, as, linearizable, func(now *Reading) (err error) {
 		res, err = now.RangeAt(ctx, q)

@@ -34,7 +34,8 @@ func newTestNode(t *testing.T, cfg keyspace.Config) (*testNode, *Reader) {
 	cfg.Revision = 1
 	view, err := keyspace.New(cfg)
 	require.NoError(t, err)
-	n := &testNode{t: t, store: memstore.New(), view: view, index: make(map[string]coder.Index), rev: 1, compact: -1, ranges: make(map[bool]int)}
+	n := &testNode{t: t, store: memstore.New(), view: view, index: make(map[string]coder.Index), rev: 1, compact: -1,
+		ranges: make(map[bool]int)}
 	t.Cleanup(func() { _ = n.store.Close() })
 	return n, New(n, n.store, view, 1000)
 }
@@ -64,7 +65,8 @@ func (n *testNode) commit(key string, values ...[]byte) {
 	prev, existed := n.index[key]
 	batch := n.store.BeginBatchWrite()
 	last := len(values) - 1
-	x := coder.Index{ModRevision: n.rev, PrevRevision: prev.ModRevision, CreateRevision: n.rev, Version: 1, Tombstone: values[last] == nil}
+	x := coder.Index{ModRevision: n.rev, PrevRevision: prev.ModRevision, CreateRevision: n.rev, Version: 1,
+		Tombstone: values[last] == nil}
 	switch {
 	case x.Tombstone:
 		x.CreateRevision, x.Version = 0, 0

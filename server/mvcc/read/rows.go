@@ -42,7 +42,8 @@ func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.R
 // Scan calls emit with the records of span, in key order, some at a time, until emit
 // returns false. want is how many the caller expects to take, 0 for all. Without needValue
 // records may come without their value. The slice is valid during the call only.
-func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, want int64, emit func([]*coder.Record) bool) error {
+func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, want int64,
+	emit func([]*coder.Record) bool) error {
 	var records []*coder.Record
 	left, page, again := want, mvcc.PageRows, false
 	for {
@@ -80,7 +81,8 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 // scanTable appends to out the records that up to limit rows of span make at the
 // revision, and offers them to the view. It returns where to continue: the end of span, if
 // that was reached, and whether it looked up older versions.
-func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool, limit int) (_ []*coder.Record, next []byte, older bool, err error) {
+func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool,
+	limit int) (_ []*coder.Record, next []byte, older bool, err error) {
 	r.readsTable()
 	fill := r.reader.view.Begin(span, needValue)
 	lo, hi := span.IndexBounds()
@@ -136,8 +138,10 @@ func (r *Reading) offer(ctx context.Context, fill *keyspace.Fill, next []byte, p
 
 // readRows reads up to limit index rows of [lo, hi), and says whether there may be
 // more.
-func (r *Reading) readRows(ctx context.Context, lo, hi []byte, needValue bool, limit int) (page []resolved, more bool, err error) {
-	rows, more, err := r.reader.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: limit, MaxBytes: r.pageBytes, KeysOnly: !needValue})
+func (r *Reading) readRows(ctx context.Context, lo, hi []byte, needValue bool,
+	limit int) (page []resolved, more bool, err error) {
+	rows, more, err := r.reader.store.List(ctx,
+		sqlstore.ListQuery{Start: lo, End: hi, Limit: limit, MaxBytes: r.pageBytes, KeysOnly: !needValue})
 	if err != nil {
 		return nil, false, err
 	}

@@ -15,7 +15,8 @@ import (
 // Range does, and may have MaxSorted bytes, else the error is mvcc.ErrSortTooLarge. send gets the
 // records of each chunk, in order; only the last call, marked so, has Revision, Count and More,
 // and it may come without records.
-func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
+func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunkBytes int,
+	send func(chunk *mvcc.RangeResult, last bool) error) error {
 	read, err := now.Past(q.Revision)
 	if err != nil {
 		return err
@@ -104,20 +105,21 @@ func (s *rangeStreamer) count(ctx context.Context) (err error) {
 func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
 	var all []*coder.Record
 	r, tooMuch := s.read.reader, false
-	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly || s.q.SortBy == mvcc.SortByValue, want, func(records []*coder.Record) bool {
-		for _, rec := range records {
-			if want > 0 && int64(len(all)) == want {
-				return false
+	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly || s.q.SortBy == mvcc.SortByValue, want,
+		func(records []*coder.Record) bool {
+			for _, rec := range records {
+				if want > 0 && int64(len(all)) == want {
+					return false
+				}
+				n := keyspace.Size(rec)
+				s.sorted += n
+				if tooMuch = r.sorted.Add(int64(n)) > int64(r.maxSorted); tooMuch {
+					return false
+				}
+				all = append(all, rec)
 			}
-			n := keyspace.Size(rec)
-			s.sorted += n
-			if tooMuch = r.sorted.Add(int64(n)) > int64(r.maxSorted); tooMuch {
-				return false
-			}
-			all = append(all, rec)
-		}
-		return true
-	})
+			return true
+		})
 	if err = cmp.Or(s.read.Check(ctx), err); err != nil {
 		return err
 	}

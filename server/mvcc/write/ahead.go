@@ -331,8 +331,8 @@ func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
 	return nil
 }
 
-// addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages. Ahead.base
-// recognizes entries that are newer than the records.
+// addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages.
+// Ahead.base recognizes entries that are newer than the records.
 func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *aheadRange) error {
 	var missing [][]byte
 	for _, rec := range r.records {
@@ -349,7 +349,8 @@ func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r 
 	for more := true; more; {
 		var rows []sqlstore.ListRow
 		var err error
-		rows, more, err = p.cfg.Store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: mvcc.LongestPage, KeysOnly: true})
+		rows, more, err = p.cfg.Store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: mvcc.LongestPage,
+			KeysOnly: true})
 		if err != nil {
 			return err
 		}
@@ -399,8 +400,8 @@ func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
 }
 
 // countUpTo counts the keys that left had at rev or has now, and stops soon after most: the count of a very large
-// range takes seconds. It takes two statements unless there are many tombstones. A key that was changed since rev counts,
-// because the range is read at rev.
+// range takes seconds. It takes two statements unless there are many tombstones. A key that was changed since rev
+// counts, because the range is read at rev.
 func (p *Pipeline) countUpTo(ctx context.Context, left coder.Span, rev, most int64) (n int64, err error) {
 	lo, hi := left.IndexBounds()
 	for n <= most {

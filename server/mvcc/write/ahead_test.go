@@ -18,7 +18,8 @@ import (
 
 // deleteAll returns a transaction that deletes all keys from from up to end.
 func deleteAll(from, end string) *mvcc.Txn {
-	return &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(from), End: []byte(end)}}}}}
+	return &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(from),
+		End: []byte(end)}}}}}
 }
 
 // fill writes n keys below k/ in one transaction.
@@ -134,7 +135,8 @@ func TestTransactionSeesItsOwnChangesInEachOfManyRanges(t *testing.T) {
 		l.must(t, put(fmt.Sprintf("k/d%02d", i), "1"))
 		live[fmt.Sprintf("k/d%02d", i)] = true
 		txn.Then = append(txn.Then, put(fmt.Sprintf("k/a%02d", i), "1").Then...)
-		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"), End: []byte("k0")}}})
+		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k/"),
+			End: []byte("k0")}}})
 		txn.Then = append(txn.Then, deleteAll(fmt.Sprintf("k/d%02d", i), fmt.Sprintf("k/d%02d", i+1)).Then...)
 	}
 	c, err := l.p.PrepareTxn(t.Context(), txn)

@@ -18,7 +18,8 @@ func TestBatchesAreMeasured(t *testing.T) {
 	queued := time.Now().Add(-time.Hour)
 	var requests []*request
 	for _, key := range []string{"a", "b", "c"} {
-		requests = append(requests, &request{cmd: NewTxnCommand(put(key, "1")), as: auth.System, since: queued, done: make(chan error, 1)})
+		requests = append(requests, &request{cmd: NewTxnCommand(put(key, "1")), as: auth.System, since: queued,
+			done: make(chan error, 1)})
 	}
 	began := time.Now()
 	for rest := requests; len(rest) > 0; {
@@ -45,7 +46,8 @@ func TestBatchesAreMeasured(t *testing.T) {
 	require.Positive(t, commit.GetSampleSum())
 	require.LessOrEqual(t, commit.GetSampleSum(), took)
 
-	wait, pipeline := measured["sqlbrain_request_queue_duration_seconds"], measured["sqlbrain_request_pipeline_duration_seconds"]
+	wait, pipeline := measured["sqlbrain_request_queue_duration_seconds"],
+		measured["sqlbrain_request_pipeline_duration_seconds"]
 	require.EqualValues(t, 3, wait.GetSampleCount())
 	require.EqualValues(t, 3, pipeline.GetSampleCount())
 	require.GreaterOrEqual(t, wait.GetSampleSum(), 3*time.Hour.Seconds())

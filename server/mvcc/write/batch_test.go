@@ -16,14 +16,16 @@ func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
 	first := NewTxnCommand(put("a", "1"))
 	second := NewTxnCommand(&mvcc.Txn{
 		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("a")}, Target: mvcc.CompareValue, Value: []byte("1")}},
-		Then:     []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all(), PrevKV: true}}, {Range: &mvcc.RangeRequest{KeyRange: all()}}},
+		Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all(), PrevKV: true}},
+			{Range: &mvcc.RangeRequest{KeyRange: all()}}},
 	})
 	third := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
 	outcomes := l.together(t, first, second, third)
 	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], mvcc.ErrKeyNotFound) {
 		t.Fatalf("outcomes: %v", outcomes)
 	}
-	if !second.Result().Succeeded || second.Result().Results[0].Delete.Deleted != 1 || second.Result().Results[1].Range.Count != 0 || second.Result().Revision != 3 {
+	if !second.Result().Succeeded || second.Result().Results[0].Delete.Deleted != 1 ||
+		second.Result().Results[1].Range.Count != 0 || second.Result().Revision != 3 {
 		t.Fatalf("the second saw %+v", second.Result())
 	}
 }
@@ -62,7 +64,8 @@ func TestARevisionOfTheSameBatchWaitsForTheNext(t *testing.T) {
 	if r := ask.Result().Results[0].Range; r.Count != 1 || r.Revision != 3 {
 		t.Fatalf("revision 2 reads %+v", r)
 	}
-	future := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: 5}}, {Put: &mvcc.PutRequest{Key: []byte("d")}}}})
+	future := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: 5}},
+		{Put: &mvcc.PutRequest{Key: []byte("d")}}}})
 	if err := l.together(t, future)[0]; !errors.Is(err, mvcc.ErrFutureRevision) {
 		t.Fatalf("revision 5 of 4: %v", err)
 	}

@@ -39,7 +39,8 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 		case errors.Is(err, sqlstore.ErrFull):
 			p.cfg.Leader.Refused(err)
 			return mvcc.PublicError(ctx, err)
-		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // CommitTimeout
+		// CommitTimeout
+		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
 		default:
 			return mvcc.PublicError(ctx, err)
@@ -57,7 +58,8 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 // attempt commits once. If it returns false and no error, the commit did not take effect and
 // may be tried again. With presumed, keys were presumed absent, which is the likely cause of a
 // conflict.
-func (p *Pipeline) attempt(ctx context.Context, rows *rowSet, want coder.FenceToken, presumed bool) (committed bool, err error) {
+func (p *Pipeline) attempt(ctx context.Context, rows *rowSet, want coder.FenceToken,
+	presumed bool) (committed bool, err error) {
 	outcome, err := p.cfg.Fence.Commit(ctx, want, p.cfg.Limits.CommitTimeout, presumed, rows.addTo)
 	var conflict *sqlstore.Conflict
 	switch {
@@ -91,7 +93,8 @@ func (p *Pipeline) finish(s *batchState) error {
 		events[i] = event(c)
 	}
 	p.index.update(s.keys, len(s.keys) > aloneKeys) // so many keys must not evict those in use
-	err := p.cfg.Leader.Publish(Committed{Events: events, Revision: s.alloc.Last(), Bytes: s.bytes, Auth: s.auth, Then: s.after})
+	err := p.cfg.Leader.Publish(Committed{Events: events, Revision: s.alloc.Last(), Bytes: s.bytes, Auth: s.auth,
+		Then: s.after})
 	p.aheads.note(s)
 	p.verdicts.note(s)
 	return err
@@ -198,7 +201,8 @@ func (rs *rowSet) addIndex(ks *keyState) {
 		rs.create(key, val)
 		return
 	}
-	rs.swaps = append(rs.swaps, swap{key: key, newVal: val, oldVal: coder.EncodeIndex(ks.base.Index), missingOK: ks.base.Tombstone})
+	rs.swaps = append(rs.swaps, swap{key: key, newVal: val, oldVal: coder.EncodeIndex(ks.base.Index),
+		missingOK: ks.base.Tombstone})
 }
 
 // addAttachment moves the key's attachment row from its previous lease to its new one.

@@ -118,12 +118,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	latency := prometheus.ExponentialBuckets(0.0001, 2, 18)
 	return &Metrics{
-		queue:           histogram("sqlbrain_request_pipeline_duration_seconds", "Time from queueing a write to its answer.", latency),
-		wait:            histogram("sqlbrain_request_queue_duration_seconds", "Time from queueing a write to the start of its batch.", latency),
-		commit:          histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, settling included.", latency),
-		batchChanges:    histogram("sqlbrain_commit_changes", "Key changes in one commit.", prometheus.ExponentialBuckets(1, 2, 12)),
-		commitRetries:   counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
-		indexMisses:     counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating."),
-		presumedWrongly: counter("sqlbrain_presumed_wrongly_total", "Batches evaluated again because a key to be created was there."),
+		queue: histogram("sqlbrain_request_pipeline_duration_seconds", "Time from queueing a write to its answer.",
+			latency), wait: histogram("sqlbrain_request_queue_duration_seconds",
+			"Time from queueing a write to the start of its batch.", latency),
+		commit: histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, settling included.",
+			latency), batchChanges: histogram("sqlbrain_commit_changes", "Key changes in one commit.",
+			prometheus.ExponentialBuckets(1, 2, 12)),
+		commitRetries: counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
+		indexMisses:   counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating."),
+		presumedWrongly: counter("sqlbrain_presumed_wrongly_total",
+			"Batches evaluated again because a key to be created was there."),
 	}
 }

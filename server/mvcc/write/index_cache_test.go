@@ -10,7 +10,8 @@ import (
 // set is update of one key.
 func (c *indexCache) set(key string, e indexEntry) {
 	rec := e.Record([]byte(key))
-	c.update(map[string]*keyState{key: {rec: rec, base: indexEntry{Index: coder.Index{ModRevision: e.PrevRevision}}}}, false)
+	c.update(map[string]*keyState{key: {rec: rec,
+		base: indexEntry{Index: coder.Index{ModRevision: e.PrevRevision}}}}, false)
 }
 
 func TestAnIndexEntryReadBeforeAChangeIsNotKept(t *testing.T) {

@@ -43,7 +43,8 @@ type testLeader struct {
 // lead returns a leader over store whose pipeline does not run.
 func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLeader {
 	t.Helper()
-	l := &testLeader{revisions: tso.New(1), users: auth.NewRows(), leases: make(map[int64]coder.Lease), ended: make(chan struct{}), compacted: -1}
+	l := &testLeader{revisions: tso.New(1), users: auth.NewRows(), leases: make(map[int64]coder.Lease),
+		ended: make(chan struct{}), compacted: -1}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	holder, err := fence.Take(t.Context(), fence.Config{
 		Store: store, Log: log, Lease: fence.NewReadLease(true, false, nil),

@@ -16,9 +16,10 @@ import (
 // failure branch says what is there.
 func create(key, value string) *mvcc.Txn {
 	return &mvcc.Txn{
-		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod, Result: mvcc.CompareEqual}},
-		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
-		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
+		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareMod,
+			Result: mvcc.CompareEqual}},
+		Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}},
+		Else: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}}},
 	}
 }
 
@@ -87,7 +88,8 @@ func TestCreatingWhatExists(t *testing.T) {
 				}
 			}
 			if c.Result().Succeeded != tc.succeeded || !others[0].Result().Succeeded || !others[1].Result().Succeeded {
-				t.Fatalf("succeeded: %v, others %v and %v", c.Result().Succeeded, others[0].Result().Succeeded, others[1].Result().Succeeded)
+				t.Fatalf("succeeded: %v, others %v and %v", c.Result().Succeeded, others[0].Result().Succeeded,
+					others[1].Result().Succeeded)
 			}
 			want := before + 2
 			if tc.succeeded {

@@ -65,7 +65,8 @@ type Tx struct {
 
 // readOnly returns a transaction to evaluate what reads now.
 func readOnly(now *read.Reading) *Tx {
-	return &Tx{batch: &batchState{base: now.Revision()}, now: now, rev: now.Revision() + 1, bases: make(map[string]indexEntry)}
+	return &Tx{batch: &batchState{base: now.Revision()}, now: now, rev: now.Revision() + 1,
+		bases: make(map[string]indexEntry)}
 }
 
 // reading returns a reading of the committed state.

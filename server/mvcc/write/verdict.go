@@ -252,7 +252,8 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 
 // stillRefused reports whether see refuses key and the key is still attached to lease id, and
 // returns the error of see. If held is false, the error is the database's.
-func (tx *Tx) stillRefused(ctx context.Context, id int64, key []byte, see func(key []byte) error) (err error, held bool) {
+func (tx *Tx) stillRefused(ctx context.Context, id int64, key []byte,
+	see func(key []byte) error) (err error, held bool) {
 	refusal := see(key)
 	if refusal == nil {
 		return nil, false

@@ -69,7 +69,8 @@ func (a *Authority) Issue(t *testing.T, name string) (certPEM, keyPEM []byte) {
 // Revoke puts a revocation list of a with serial numbers in d. All certificates that Issue makes
 // have the number 2.
 func (d *Dir) Revoke(t *testing.T, a *Authority, serials ...int64) {
-	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour),
+		NextUpdate: time.Now().Add(time.Hour)}
 	for _, serial := range serials {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{
 			SerialNumber: big.NewInt(serial), RevocationTime: time.Now().Add(-time.Minute),

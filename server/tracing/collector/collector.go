@@ -54,7 +54,8 @@ func Start(t testing.TB) *Collector {
 func (c *Collector) Address() string { return c.address }
 
 // Export implements the service.
-func (c *Collector) Export(_ context.Context, r *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+func (c *Collector) Export(_ context.Context,
+	r *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, rs := range r.GetResourceSpans() {

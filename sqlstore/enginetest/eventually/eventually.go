@@ -33,8 +33,8 @@ func True(t testing.TB, what string, is func() bool) {
 	})
 }
 
-// Nil calls f until it returns nil. It fails t with f's last error after limit. f runs in the caller's goroutine, so it may
-// end the test; its context ends after limit.
+// Nil calls f until it returns nil. It fails t with f's last error after limit. f runs in the caller's goroutine, so it
+// may end the test; its context ends after limit.
 func Nil(t testing.TB, limit time.Duration, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -26,7 +26,8 @@ func Check(t *testing.T, root, file, content string) {
 	is, err := os.ReadFile(path)
 	require.NoError(t, err)
 	if string(is) != content {
-		t.Fatalf("docs/reference/%s is not up to date: write it with make reference\n%s", file, difference(string(is), content))
+		t.Fatalf("docs/reference/%s is not up to date: write it with make reference\n%s", file,
+			difference(string(is), content))
 	}
 }
 

@@ -48,12 +48,15 @@ func TestReadOnlyServersAreNotThePrimary(t *testing.T) {
 		{int64(0), int64(1), false},          // a reader of Aurora
 		{[]byte("0"), []byte("ON"), false},
 	} {
-		server, err := askPrimary(context.Background(), answering{c.readOnly, c.innodb, int64(7), int64(3306), []byte("db1")}, primaryColumns)
-		if c.primary && (err != nil || !strings.HasPrefix(server, "db1:3306")) || !c.primary && !errors.Is(err, ErrNotPrimary) {
+		server, err := askPrimary(context.Background(),
+			answering{c.readOnly, c.innodb, int64(7), int64(3306), []byte("db1")}, primaryColumns)
+		if c.primary && (err != nil || !strings.HasPrefix(server, "db1:3306")) || !c.primary &&
+			!errors.Is(err, ErrNotPrimary) {
 			t.Errorf("read_only %q, innodb_read_only %q: %q, %v", c.readOnly, c.innodb, server, err)
 		}
 	}
-	if _, err := askPrimary(context.Background(), answering{int64(0), int64(7), int64(3306), []byte("db1")}, primaryColumns); err == nil {
+	if _, err := askPrimary(context.Background(), answering{int64(0), int64(7), int64(3306), []byte("db1")},
+		primaryColumns); err == nil {
 		t.Error("an answer of four columns is taken for one of five")
 	}
 }
@@ -62,7 +65,8 @@ func TestReadOnlyServersAreNotThePrimary(t *testing.T) {
 // if its group agrees.
 func TestThePrimaryNeedsItsGroupsAgreement(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]error{"none": nil, "primary": nil, "no primary": errNoMember, "minority": errMinority} {
+	for answer, want := range map[string]error{"none": nil, "primary": nil, "no primary": errNoMember,
+		"minority": errMinority} {
 		row := answering{int64(0), int64(0), int64(7), int64(3306), []byte("db1"), []byte(answer)}
 		server, err := askPrimary(context.Background(), row, groupColumns)
 		if !errors.Is(err, want) || (err == nil) != (server != "") {

@@ -209,7 +209,8 @@ func TestACallerThatLeavesAPointReadGetsItsOwnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := conn.QueryContext(ctx, "SELECT", nil)
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrBadConn) {
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) ||
+			errors.Is(err, driver.ErrBadConn) {
 			t.Errorf("%v, want the end of the caller's time", err)
 		}
 	})

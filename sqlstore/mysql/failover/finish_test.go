@@ -51,7 +51,8 @@ func (s *slowly) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // finishes runs f with a connector that finishes connections of a server that takes so long.
-func finishes(t *testing.T, takes time.Duration, f func(s *slowly, connect func(patience time.Duration) (*slowConn, error))) {
+func finishes(t *testing.T, takes time.Duration,
+	f func(s *slowly, connect func(patience time.Duration) (*slowConn, error))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowly{}
 		s.takes.Store(int64(takes))
@@ -117,7 +118,8 @@ func TestALeftConnectionThatIsOfNoUseIsReplaced(t *testing.T) {
 				time.Sleep(2 * time.Second) // it is there
 				synctest.Wait()
 				spoil(s)
-				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || conn.former.Load() || s.begun.Load() != 2 || s.closed.Load() != 1 {
+				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || conn.former.Load() ||
+					s.begun.Load() != 2 || s.closed.Load() != 1 {
 					t.Errorf("%v, after %d attempts, %d closed", err, s.begun.Load(), s.closed.Load())
 				}
 			})

@@ -72,7 +72,8 @@ func (a *asker) aws(address, user string) (Source, error) {
 func (a *asker) awsCredentials(ctx context.Context, region string) (credentials, error) {
 	switch {
 	case a.env("AWS_ACCESS_KEY_ID") != "":
-		return credentials{ID: a.env("AWS_ACCESS_KEY_ID"), Secret: a.env("AWS_SECRET_ACCESS_KEY"), Session: a.env("AWS_SESSION_TOKEN")}, nil
+		return credentials{ID: a.env("AWS_ACCESS_KEY_ID"), Secret: a.env("AWS_SECRET_ACCESS_KEY"),
+			Session: a.env("AWS_SESSION_TOKEN")}, nil
 	case a.env("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
 		return a.webIdentity(ctx, region)
 	case a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "", a.env("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
@@ -111,7 +112,8 @@ func (a *asker) webIdentity(ctx context.Context, region string) (credentials, er
 		return credentials{}, errors.New("the answer of STS holds no credentials")
 	}
 	c := got.Credentials
-	return credentials{ID: c.AccessKeyId, Secret: c.SecretAccessKey, Session: c.SessionToken, until: c.Expiration.Add(-reserve)}, nil
+	return credentials{ID: c.AccessKeyId, Secret: c.SecretAccessKey, Session: c.SessionToken,
+		until: c.Expiration.Add(-reserve)}, nil
 }
 
 // containerRole asks the endpoint that ECS or the agent of EKS pod identity gives a container.
@@ -153,13 +155,15 @@ func safeForCredentials(raw string) bool {
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil &&
-		(ip.IsLoopback() || ip == netip.MustParseAddr("169.254.170.2") || ip == netip.MustParseAddr("169.254.170.23") || ip == netip.MustParseAddr("fd00:ec2::23")))
+		(ip.IsLoopback() || ip == netip.MustParseAddr("169.254.170.2") || ip == netip.MustParseAddr("169.254.170.23") ||
+			ip == netip.MustParseAddr("fd00:ec2::23")))
 }
 
 // machineRole asks the metadata service of EC2, version 2.
 func (a *asker) machineRole(ctx context.Context) (credentials, error) {
 	at := strings.TrimRight(cmp.Or(a.env("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254"), "/")
-	session, err := a.fetch(ctx, a.local, http.MethodPut, at+"/latest/api/token", map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": "60"}, nil)
+	session, err := a.fetch(ctx, a.local, http.MethodPut, at+"/latest/api/token",
+		map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": "60"}, nil)
 	if err != nil {
 		return credentials{}, fmt.Errorf("no variable names credentials: %w", err)
 	}
@@ -186,5 +190,6 @@ func roleCredentials(answer []byte) (credentials, error) {
 	if err := json.Unmarshal(answer, &got); err != nil || got.AccessKeyId == "" {
 		return credentials{}, errors.New("the answer holds no credentials")
 	}
-	return credentials{ID: got.AccessKeyId, Secret: got.SecretAccessKey, Session: got.Token, until: got.Expiration.Add(-reserve)}, nil
+	return credentials{ID: got.AccessKeyId, Secret: got.SecretAccessKey, Session: got.Token,
+		until: got.Expiration.Add(-reserve)}, nil
 }

@@ -48,7 +48,8 @@ func (a *asker) askAzure(ctx context.Context) ([]byte, error) {
 	default:
 		query.Set("api-version", "2018-02-01")
 		at := cmp.Or(a.env("AZURE_POD_IDENTITY_AUTHORITY_HOST"), "http://169.254.169.254")
-		return a.fetch(ctx, a.local, http.MethodGet, strings.TrimRight(at, "/")+"/metadata/identity/oauth2/token?"+query.Encode(),
+		return a.fetch(ctx, a.local, http.MethodGet,
+			strings.TrimRight(at, "/")+"/metadata/identity/oauth2/token?"+query.Encode(),
 			map[string]string{"Metadata": "true"}, nil)
 	}
 }

@@ -135,7 +135,8 @@ func TestUnknownProviderIsRefused(t *testing.T) {
 const role = `{"AccessKeyId": "ASIA1", "SecretAccessKey": "s3cret-key", "Token": "session-token", "Expiration": "2026-11-23T13:00:00Z"}`
 
 func TestCredentialsOfVariablesDoNotExpire(t *testing.T) {
-	w := newWorkload(map[string]string{"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "session"}, nil)
+	w := newWorkload(map[string]string{"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "secret",
+		"AWS_SESSION_TOKEN": "session"}, nil)
 	token := w.token(t, "aws")
 	require.Contains(t, token.Password, "X-Amz-Credential=AK%2F")
 	require.Contains(t, token.Password, "X-Amz-Security-Token=session&")
@@ -145,7 +146,8 @@ func TestCredentialsOfVariablesDoNotExpire(t *testing.T) {
 func TestMachineRole(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" && r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
+		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" &&
+			r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
 			says("the-session")(w, r)
 		case r.Header.Get("X-aws-ec2-metadata-token") != "the-session":
 			w.WriteHeader(http.StatusUnauthorized)
@@ -185,7 +187,8 @@ func TestWebIdentity(t *testing.T) {
 	s := serve(t, says(`<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
 		<Credentials><SessionToken>st</SessionToken><SecretAccessKey>sk</SecretAccessKey><Expiration>2026-11-23T13:00:00Z</Expiration>
 		<AccessKeyId>ASIA2</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`))
-	env := map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/db", "AWS_ENDPOINT_URL_STS": s.URL}
+	env := map[string]string{"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/db",
+		"AWS_ENDPOINT_URL_STS": s.URL}
 	w := newWorkload(env, map[string]string{"/token": "the.web.token\n"})
 	require.Contains(t, w.token(t, "aws").Password, "X-Amz-Credential=ASIA2%2F")
 	require.Equal(t, url.Values{
@@ -230,10 +233,12 @@ func TestGoogle(t *testing.T) {
 func TestAzure(t *testing.T) {
 	t.Run("the machine's identity", func(t *testing.T) {
 		s := serve(t, says(`{"access_token": "eyJ.machine", "expires_in": "86400", "expires_on": "1795435200"}`))
-		w := newWorkload(map[string]string{"AZURE_POD_IDENTITY_AUTHORITY_HOST": s.URL, "AZURE_CLIENT_ID": "one-of-several"}, nil)
+		w := newWorkload(map[string]string{"AZURE_POD_IDENTITY_AUTHORITY_HOST": s.URL,
+			"AZURE_CLIENT_ID": "one-of-several"}, nil)
 		require.Equal(t, Token{Password: "eyJ.machine", Until: noon.Add(24*time.Hour - reserve)}, w.token(t, "azure"))
 		require.Equal(t, "true", s.asked[0].Header.Get("Metadata"))
-		require.Equal(t, url.Values{"resource": {databases}, "api-version": {"2018-02-01"}, "client_id": {"one-of-several"}}, s.asked[0].URL.Query())
+		require.Equal(t, url.Values{"resource": {databases}, "api-version": {"2018-02-01"}, "client_id": {"one-of-several"}},
+			s.asked[0].URL.Query())
 	})
 	t.Run("App Service", func(t *testing.T) {
 		s := serve(t, says(fmt.Sprintf(`{"access_token": "eyJ.app", "expires_on": "%d"}`, noon.Add(time.Hour).Unix())))
@@ -243,7 +248,8 @@ func TestAzure(t *testing.T) {
 	})
 	t.Run("workload identity", func(t *testing.T) {
 		s := serve(t, says(`{"access_token": "eyJ.pod", "expires_in": 3600}`))
-		env := map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/token", "AZURE_CLIENT_ID": "client", "AZURE_TENANT_ID": "tenant", "AZURE_AUTHORITY_HOST": s.URL + "/"}
+		env := map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/token", "AZURE_CLIENT_ID": "client",
+			"AZURE_TENANT_ID": "tenant", "AZURE_AUTHORITY_HOST": s.URL + "/"}
 		w := newWorkload(env, map[string]string{"/token": "projected"})
 		require.Equal(t, "eyJ.pod", w.token(t, "azure").Password)
 		require.Equal(t, "/tenant/oauth2/v2.0/token", s.asked[0].URL.Path)
@@ -261,7 +267,8 @@ func TestRefusals(t *testing.T) {
 		_, _ = fmt.Fprintf(w, "AADSTS70021:\n no matching federated identity for %s", r.PostForm.Get("client_assertion"))
 		_, _ = w.Write([]byte(strings.Repeat("é", mostOfAReason)))
 	})
-	env := map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/token", "AZURE_CLIENT_ID": "client", "AZURE_TENANT_ID": "tenant", "AZURE_AUTHORITY_HOST": s.URL}
+	env := map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/token", "AZURE_CLIENT_ID": "client",
+		"AZURE_TENANT_ID": "tenant", "AZURE_AUTHORITY_HOST": s.URL}
 	err := newWorkload(env, map[string]string{"/token": "projected-secret"}).fails(t, "azure")
 	require.ErrorContains(t, err, "400 Bad Request: AADSTS70021: no matching federated identity for xxxxx")
 	require.NotContains(t, err.Error(), "projected-secret")
@@ -274,13 +281,15 @@ func TestRefusals(t *testing.T) {
 		"elsewhere": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) },
 	} {
 		s := serve(t, answer)
-		err := newWorkload(map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(s.URL, "http://")}, nil).fails(t, "google")
+		err := newWorkload(map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(s.URL, "http://")}, nil).fails(t,
+			"google")
 		require.Len(t, s.asked, 1, name)
 		require.Contains(t, err.Error(), "google: ", name)
 	}
 	down := serve(t, says(""))
 	down.Close()
-	require.ErrorContains(t, newWorkload(map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(down.URL, "http://")}, nil).fails(t, "google"), "connection refused")
+	require.ErrorContains(t, newWorkload(map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(down.URL, "http://")},
+		nil).fails(t, "google"), "connection refused")
 }
 
 // TestAServiceThatDoesNotAnswerIsGivenUp when the connection's context ends.

@@ -85,7 +85,8 @@ func newAsker() *asker {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	return &asker{getenv: os.Getenv, readFile: os.ReadFile, now: time.Now, local: client(nil), public: client(http.ProxyFromEnvironment)}
+	return &asker{getenv: os.Getenv, readFile: os.ReadFile, now: time.Now, local: client(nil),
+		public: client(http.ProxyFromEnvironment)}
 }
 
 // env returns the first of the variables that is set.
@@ -109,7 +110,8 @@ func (a *asker) fileNamedBy(variable string) (string, error) {
 
 // fetch sends a request and returns the answer's body. The form, if any, is posted. Errors hold the
 // beginning of the answer, which explains refusals, without the secrets that were sent.
-func (a *asker) fetch(ctx context.Context, client *http.Client, method, address string, header map[string]string, form url.Values) ([]byte, error) {
+func (a *asker) fetch(ctx context.Context, client *http.Client, method, address string, header map[string]string,
+	form url.Values) ([]byte, error) {
 	var body io.Reader
 	if form != nil {
 		body = strings.NewReader(form.Encode())

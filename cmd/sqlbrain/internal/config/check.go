@@ -14,7 +14,8 @@ import (
 
 // check judges all values: each by itself, then those that must fit each other.
 func (s *Settings) check() error {
-	checks := append(s.bounds, s.checkMemory, s.checkPeerURLs, s.checkTLS, s.checkElection, s.checkLog, s.checkNames, s.finish, s.checkDatastore)
+	checks := append(s.bounds, s.checkMemory, s.checkPeerURLs, s.checkTLS, s.checkElection, s.checkLog, s.checkNames,
+		s.finish, s.checkDatastore)
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -93,7 +94,8 @@ func (s *Settings) checkTLS() error {
 	case peer.CRLFile != "" && peer.TrustedCAFile == "":
 		return s.invalid("peer-crl-file", "--peer-trusted-ca-file is needed as well")
 	case len(peer.AllowedCNs) > 0 && len(peer.AllowedHostnames) > 0:
-		return s.invalid("peer-cert-allowed-cn", "%s is given as well, and only one of them can be", s.Origin("peer-cert-allowed-hostname"))
+		return s.invalid("peer-cert-allowed-cn", "%s is given as well, and only one of them can be",
+			s.Origin("peer-cert-allowed-hostname"))
 	case len(peer.AllowedCNs) > 0 && peer.TrustedCAFile == "":
 		return s.invalid("peer-cert-allowed-cn", "--peer-trusted-ca-file is needed as well")
 	case len(peer.AllowedHostnames) > 0 && peer.TrustedCAFile == "":
@@ -128,9 +130,11 @@ func (s *Settings) checkTLSFiles(prefix string, t *tlsfiles.Config) error {
 func (s *Settings) checkElection() error {
 	switch lease, renew, retry := s.Node.LeaseDuration, s.Node.RenewDeadline, s.Node.RetryPeriod; {
 	case renew >= lease:
-		return s.invalid("leader-elect-renew-deadline", "%s must be below %s, %s", renew, s.Origin("leader-elect-lease-duration"), lease)
+		return s.invalid("leader-elect-renew-deadline", "%s must be below %s, %s", renew,
+			s.Origin("leader-elect-lease-duration"), lease)
 	case !timing.RetryFits(retry, renew):
-		return s.invalid("leader-elect-retry-period", "%v times %s must be below %s, %s", timing.RetryMargin/100.0, retry, s.Origin("leader-elect-renew-deadline"), renew)
+		return s.invalid("leader-elect-retry-period", "%v times %s must be below %s, %s", timing.RetryMargin/100.0, retry,
+			s.Origin("leader-elect-renew-deadline"), renew)
 	}
 	return nil
 }

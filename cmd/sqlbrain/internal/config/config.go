@@ -76,7 +76,8 @@ type Settings struct {
 
 // New returns all settings at their defaults.
 func New() *Settings {
-	s := &Settings{Config: DefaultConfig(), flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError), origins: map[string]string{}}
+	s := &Settings{Config: DefaultConfig(), flags: pflag.NewFlagSet("sqlbrain", pflag.ContinueOnError),
+		origins: map[string]string{}}
 	s.retention, s.tokenTTL = "0", int(s.Replica.TokenTTL/time.Second)
 	s.define()
 	return s

@@ -86,11 +86,13 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 		value := other[f.Value.Type()]
 		extra := []string{}
 		switch f.Name {
-		case "config-file", "datastore-password-file", "datastore-password-command", "datastore-password-from", "cert-file", "key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
+		case "config-file", "datastore-password-file", "datastore-password-command", "datastore-password-from", "cert-file",
+			"key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
 			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file",
 			"peer-cert-allowed-cn", "peer-cert-allowed-hostname":
 			return // make sense together with others only, see below
-		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls", "initial-advertise-peer-urls":
+		case "listen-client-urls", "advertise-client-urls", "listen-metrics-urls", "listen-peer-urls",
+			"initial-advertise-peer-urls":
 			value = "http://127.0.0.1:7"
 		case "cors", "host-whitelist", "log-outputs":
 			value = "y"
@@ -140,7 +142,8 @@ func TestTLSSettingsArePassedOn(t *testing.T) {
 	suites := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
 	require.Equal(t, tlsfiles.Config{CertFile: "a", KeyFile: "b", TrustedCAFile: "c", ClientCertAuth: true, CRLFile: "d",
 		CipherSuites: suites, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13}, s.Server.TLS)
-	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h", AllowedCNs: []string{"i", "j"}}, s.Node.PeerTLS)
+	require.Equal(t, tlsfiles.Config{CertFile: "e", KeyFile: "f", TrustedCAFile: "g", ClientCertAuth: true, CRLFile: "h",
+		AllowedCNs: []string{"i", "j"}}, s.Node.PeerTLS)
 	s, err = load([]string{"--tls-min-version=TLS1.3"}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, tls.VersionTLS13, s.Server.TLS.MinVersion)
@@ -148,7 +151,8 @@ func TestTLSSettingsArePassedOn(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, tls.VersionTLS12, s.Server.TLS.MaxVersion)
 	require.Zero(t, s.Node.PeerTLS.MaxVersion, "versions are for clients")
-	s, err = load([]string{"--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-cert-allowed-hostname=h"}, nil)
+	s, err = load([]string{"--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g",
+		"--peer-cert-allowed-hostname=h"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"h"}, s.Node.PeerTLS.AllowedHostnames)
 }
@@ -369,7 +373,8 @@ func TestPasswordsAreHidden(t *testing.T) {
 	}
 }
 
-// A variable that is likely to be a misspelt setting is refused: without --datastore, for one, a server would start empty.
+// A variable that is likely to be a misspelt setting is refused: without --datastore, for one, a server would start
+// empty.
 func TestMisspeltVariablesAreRefused(t *testing.T) {
 	for variable, want := range map[string]string{
 		"SQLBRAIN_DATASTOR":            "SQLBRAIN_DATASTOR is set, but is not a setting: did you mean SQLBRAIN_DATASTORE?",
@@ -409,8 +414,8 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 	}
 }
 
-// TestServiceLinksAreNotRefused: no Service whose name begins with sqlbrain keeps a server from starting, not even one that
-// is named like a setting.
+// TestServiceLinksAreNotRefused: no Service whose name begins with sqlbrain keeps a server from starting, not even one
+// that is named like a setting.
 func TestServiceLinksAreNotRefused(t *testing.T) {
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	config.New().Bind(fs)
@@ -429,7 +434,8 @@ func TestServiceLinksAreNotRefused(t *testing.T) {
 
 // Variables of etcd are treated as its flags are: they set what sqlbrain has too, and the others are refused.
 func TestVariablesOfEtcd(t *testing.T) {
-	s, err := load(nil, []string{"ETCD_NAME=etcds", "ETCD_MAX_TXN_OPS=7", "ETCD_SERVICE_HOST=10.0.0.1", "ETCD_UNSUPPORTED_ARCH=x", "ETCDCTL_API=3"})
+	s, err := load(nil, []string{"ETCD_NAME=etcds", "ETCD_MAX_TXN_OPS=7", "ETCD_SERVICE_HOST=10.0.0.1",
+		"ETCD_UNSUPPORTED_ARCH=x", "ETCDCTL_API=3"})
 	require.NoError(t, err)
 	require.Equal(t, "etcds", s.Node.Name)
 	require.Equal(t, 7, s.Server.MaxTxnOps)
@@ -479,7 +485,8 @@ func TestShortPasswordIsHiddenAsAWord(t *testing.T) {
 		require.NoError(t, err)
 		const readable = "dial tcp 127.0.0.1:1: connection refused; check host, port and network, and the MySQL protocol, café"
 		require.Equal(t, readable, s.Redact(readable), password)
-		for _, format := range []string{"%s", "u:%s@tcp(h)/d", "the password %q is wrong", "it ends with %s", "%s, %[1]s;%[1]s", "f(%s)"} {
+		for _, format := range []string{"%s", "u:%s@tcp(h)/d", "the password %q is wrong", "it ends with %s",
+			"%s, %[1]s;%[1]s", "f(%s)"} {
 			require.Equal(t, fmt.Sprintf(format, "xxxxx"), s.Redact(fmt.Sprintf(format, password)), password)
 		}
 	}

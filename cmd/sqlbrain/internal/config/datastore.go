@@ -121,7 +121,8 @@ func (s *Settings) checkDatastore() error {
 // checkPassword looks for one source of the password.
 func (s *Settings) checkPassword() error {
 	var given []string
-	for name, value := range map[string]string{passwordFile: s.PasswordFile, passwordCommandFlag: s.PasswordCommand, passwordFrom: s.PasswordFrom} {
+	for name, value := range map[string]string{passwordFile: s.PasswordFile, passwordCommandFlag: s.PasswordCommand,
+		passwordFrom: s.PasswordFrom} {
 		if value != "" {
 			given = append(given, name)
 		}
@@ -160,7 +161,8 @@ func (s *Settings) checkPassword() error {
 			return s.invalid(passwordFrom, "%w", err)
 		}
 		if s.url.TLS.Mode != sqlstore.TLSVerify {
-			return s.invalid(passwordFrom, "a token is sent in clear text, which needs tls=true or tls-ca in the URL of %s", s.Origin("datastore"))
+			return s.invalid(passwordFrom, "a token is sent in clear text, which needs tls=true or tls-ca in the URL of %s",
+				s.Origin("datastore"))
 		}
 		s.asked = newAsked(s.Origin(passwordFrom), source)
 	}

@@ -23,9 +23,9 @@ var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|
 // variable is an environment variable that sets a flag.
 type variable struct{ name, value string }
 
-// environment returns the variables that set flags, by flag; our own take precedence over etcd's. It refuses variables of
-// etcd whose flag is refused, and names that are likely to be misspelt. The other names that look like settings are kept
-// for IgnoredEnvironment. An empty variable counts as not set.
+// environment returns the variables that set flags, by flag; our own take precedence over etcd's. It refuses variables
+// of etcd whose flag is refused, and names that are likely to be misspelt. The other names that look like settings are
+// kept for IgnoredEnvironment. An empty variable counts as not set.
 func (s *Settings) environment(environ []string) (map[string]variable, error) {
 	set := make(map[string]variable)
 	s.ignored = nil
@@ -66,6 +66,6 @@ func (s *Settings) refuseVariable(name, flag string, own bool) error {
 	return nil
 }
 
-// IgnoredEnvironment returns the names of variables that look like settings of sqlbrain or etcd and are none. Call it after
-// Load.
+// IgnoredEnvironment returns the names of variables that look like settings of sqlbrain or etcd and are none. Call it
+// after Load.
 func (s *Settings) IgnoredEnvironment() []string { return s.ignored }

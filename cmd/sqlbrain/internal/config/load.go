@@ -44,8 +44,8 @@ func (s *Settings) Load(environ []string) error {
 	return s.check()
 }
 
-// Preset sets a setting for a command line of another program. origin is what that command line calls it; the value then
-// takes precedence over the environment and the file. Without an origin the value is a default.
+// Preset sets a setting for a command line of another program. origin is what that command line calls it; the value
+// then takes precedence over the environment and the file. Without an origin the value is a default.
 func (s *Settings) Preset(name, origin, value string) error {
 	f := s.flags.Lookup(name)
 	if origin != "" {
@@ -63,8 +63,8 @@ func (s *Settings) Preset(name, origin, value string) error {
 	return nil
 }
 
-// Origin returns where the value of a setting comes from: the flag, the variable, or the line of the file. For a default
-// it is the flag.
+// Origin returns where the value of a setting comes from: the flag, the variable, or the line of the file. For a
+// default it is the flag.
 func (s *Settings) Origin(name string) string { return cmp.Or(s.origins[name], "--"+name) }
 
 // Given reports whether the setting has a value from a command line, the environment or the file. Call it after Load.

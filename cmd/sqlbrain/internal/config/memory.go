@@ -34,8 +34,9 @@ type Memory struct {
 	Pages int64 // of Aim, what is outside of Go: SQLite's pages
 }
 
-// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of writes, and of watchers, answers and requests together: they are for memory-limit-bytes, or
-// for what the container of the process may use, in bytes, or for DefaultMemory if that is 0. Call it after Load.
+// FitMemory chooses the sizes of the caches that no flag sets, and of the queues of writes, and of watchers, answers
+// and requests together: they are for memory-limit-bytes, or for what the container of the process may use, in bytes,
+// or for DefaultMemory if that is 0. Call it after Load.
 func (s *Settings) FitMemory(container int64) Memory {
 	m := Memory{Aim: DefaultMemory}
 	switch {
@@ -46,7 +47,8 @@ func (s *Settings) FitMemory(container int64) Memory {
 		m.Aim = m.Limit
 	}
 	times := float64(max(m.Aim-s.givenCaches(), LeastMemory)-program) / (DefaultMemory - program)
-	defaults, answers, requests := replica.DefaultConfig(), server.DefaultConfig().AnswerBytes, server.DefaultConfig().RequestBytes
+	defaults, answers, requests := replica.DefaultConfig(), server.DefaultConfig().AnswerBytes,
+		server.DefaultConfig().RequestBytes
 	scale := func(name string, size *int, standard int, most float64) {
 		if !s.Given(name) {
 			*size = int(float64(standard) * min(times, most))

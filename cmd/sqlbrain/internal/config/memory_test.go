@@ -44,7 +44,8 @@ func TestCachesFollowTheMemory(t *testing.T) {
 	const gib = 1 << 30
 	m, large := fit(t, "--memory-limit-bytes=1073741824", 0)
 	require.Equal(t, []int64{gib, gib}, []int64{m.Aim, m.Limit})
-	require.Equal(t, 15*standard().objects, large.objects-large.objects%standard().objects, "what the program takes is not scaled")
+	require.Equal(t, 15*standard().objects, large.objects-large.objects%standard().objects,
+		"what the program takes is not scaled")
 	require.Equal(t, standard().objects/standard().ring, large.objects/large.ring)
 	require.Equal(t, standard().objects/standard().entries, large.objects/large.entries)
 	m, c := fit(t, "", gib/9*10)
@@ -58,7 +59,8 @@ func TestCachesFollowTheMemory(t *testing.T) {
 	require.Greater(t, c.objects, 10*gib)
 
 	m, small := fit(t, "", 32<<20)
-	require.Equal(t, []int64{config.LeastMemory, config.LeastMemory}, []int64{m.Aim, m.Limit}, "a limit at which it cannot work")
+	require.Equal(t, []int64{config.LeastMemory, config.LeastMemory}, []int64{m.Aim, m.Limit},
+		"a limit at which it cannot work")
 	require.Less(t, small.objects, standard().objects)
 	require.Positive(t, small.objects)
 	require.Positive(t, small.ring)

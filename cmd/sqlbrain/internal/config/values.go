@@ -91,7 +91,8 @@ func (p *ttlPolicies) Set(s string) error {
 			return fmt.Errorf("the life of %s must be a duration of at least 1s, as in 90s or 1h", prefix)
 		}
 		if ttl > lease.MaxPolicyTTL {
-			return fmt.Errorf("the life of %s must be at most %v; without a policy keys live for ever", prefix, lease.MaxPolicyTTL)
+			return fmt.Errorf("the life of %s must be at most %v; without a policy keys live for ever", prefix,
+				lease.MaxPolicyTTL)
 		}
 		for _, other := range *p {
 			if string(other.Prefix) == prefix {

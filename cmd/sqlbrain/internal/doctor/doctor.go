@@ -32,7 +32,8 @@ const reachTimeout = 5 * time.Second
 func Run(ctx context.Context, t Target) *Report {
 	e := &examination{Target: t, Report: &Report{Datastore: t.Datastore}}
 	start := time.Now()
-	reach, cancel := context.WithTimeoutCause(ctx, reachTimeout, fmt.Errorf("no answer within %s: %w", reachTimeout, context.DeadlineExceeded))
+	reach, cancel := context.WithTimeoutCause(ctx, reachTimeout,
+		fmt.Errorf("no answer within %s: %w", reachTimeout, context.DeadlineExceeded))
 	defer cancel()
 	conn, err := t.DB.Conn(reach)
 	if err == nil {

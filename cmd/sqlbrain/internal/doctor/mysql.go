@@ -180,7 +180,8 @@ func (s *server) checkVersion() {
 		return
 	}
 	if slices.Compare([]int{major, minor}, oldest[:]) < 0 {
-		s.add("version", Warn, product+" "+version, fmt.Sprintf("sqlbrain is tested with %d.%d and later: upgrade", oldest[0], oldest[1]))
+		s.add("version", Warn, product+" "+version, fmt.Sprintf("sqlbrain is tested with %d.%d and later: upgrade",
+			oldest[0], oldest[1]))
 		return
 	}
 	s.ok("version", "%s %s", product, version)
@@ -236,7 +237,8 @@ func (s *server) checkSchemaAndRights(ctx context.Context) {
 
 func (s *server) checkWritable() {
 	var set []string
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tidb_super_read_only",
+		"tidb_restricted_read_only"} {
 		// MariaDB has values beyond ON, such as NO_LOCK.
 		if v, ok := s.vars[name]; ok && v != "OFF" && v != "0" && v != "" {
 			set = append(set, name)
@@ -265,8 +267,10 @@ const packetOverhead = 64 << 10
 func (s *server) checkPacket() {
 	packet := s.vars.number("max_allowed_packet")
 	needed := int64(s.MaxRequestBytes) + packetOverhead
-	detail := fmt.Sprintf("max_allowed_packet is %s, --max-request-bytes %s", bytesText(packet), bytesText(int64(s.MaxRequestBytes)))
-	s.judge("packet", packet >= needed, detail, Fail, fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
+	detail := fmt.Sprintf("max_allowed_packet is %s, --max-request-bytes %s", bytesText(packet),
+		bytesText(int64(s.MaxRequestBytes)))
+	s.judge("packet", packet >= needed, detail, Fail,
+		fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
 }
 
 func (s *server) checkDurability() {
@@ -289,7 +293,8 @@ func (s *server) checkDurability() {
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
 	look("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
-	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn, "a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
+	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn,
+		"a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
 	if len(weak) == 0 {
 		s.checkFlushes()
 	}
@@ -323,7 +328,8 @@ func (s *server) checkCharset() {
 func (s *server) checkPageSize() {
 	const needed = 16 << 10
 	if n := s.vars.number("innodb_page_size"); n != 0 && n < needed && !s.tidb() {
-		s.add("page size", Fail, "innodb_page_size is "+bytesText(n), "keys of 3072 bytes need pages of 16 KiB, chosen when the server is initialised")
+		s.add("page size", Fail, "innodb_page_size is "+bytesText(n),
+			"keys of 3072 bytes need pages of 16 KiB, chosen when the server is initialised")
 	}
 }
 
@@ -371,6 +377,7 @@ func (s *server) checkConnections(ctx context.Context) {
 		s.ok("connections", "%d in use, no limit; a node opens up to %d", used, s.MaxConns)
 		return
 	}
-	s.judge("connections", limit-used >= int64(s.MaxConns), fmt.Sprintf("%d in use of %d; a node opens up to %d", used, limit, s.MaxConns),
+	s.judge("connections", limit-used >= int64(s.MaxConns), fmt.Sprintf("%d in use of %d; a node opens up to %d", used,
+		limit, s.MaxConns),
 		Warn, "raise max_connections, or lower --datastore-max-open-conns")
 }

@@ -123,7 +123,8 @@ func TestEachConnectionErrorHasItsAdvice(t *testing.T) {
 	for _, err := range []error{
 		&mysql.MySQLError{Number: errAccessDenied}, &mysql.MySQLError{Number: errDBAccessDenied},
 		&mysql.MySQLError{Number: errBadDB}, &mysql.MySQLError{Number: errTooManyConns},
-		fmt.Errorf("wrapped: %w", errors.New("x509: unknown authority")), &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+		fmt.Errorf("wrapped: %w", errors.New("x509: unknown authority")),
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")},
 	} {
 		advice := Advice(err)
 		require.NotEmpty(t, advice)

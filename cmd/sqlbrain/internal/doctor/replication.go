@@ -69,7 +69,8 @@ func (s *server) checkGalera() {
 		s.add(check, Fail, fmt.Sprintf("wsrep_sync_wait is %s and wsrep_dirty_reads %s, although every session sets them to 1 and OFF", s.vars["wsrep_sync_wait"], s.vars["wsrep_dirty_reads"]),
 			"a proxy seems to reset sessions: use one that keeps a session on its connection, or none")
 	case size < wholeGroup:
-		s.add(check, Warn, fmt.Sprintf("a Galera of %d", size), "it takes three (an arbitrator counts) that one may go and the others go on")
+		s.add(check, Warn, fmt.Sprintf("a Galera of %d", size),
+			"it takes three (an arbitrator counts) that one may go and the others go on")
 	default:
 		s.ok(check, "a Galera of %d; reads wait until what others wrote is applied", size)
 	}
@@ -97,13 +98,17 @@ func (s *server) checkGroup(members []groupMember, membersErr error) {
 	}
 	switch {
 	case self < 0 || members[self].State != "ONLINE":
-		s.add(check, Fail, "the server is configured for a group, and is not online in it", "START GROUP_REPLICATION, or use another server")
+		s.add(check, Fail, "the server is configured for a group, and is not online in it",
+			"START GROUP_REPLICATION, or use another server")
 	case members[self].Role != "PRIMARY":
-		s.add(check, Fail, "the server is a secondary of its group", "use the primary, or name all members in the URL: host:port,host:port")
+		s.add(check, Fail, "the server is a secondary of its group",
+			"use the primary, or name all members in the URL: host:port,host:port")
 	case reachable*2 <= len(members):
-		s.add(check, Fail, fmt.Sprintf("the server sees %d of the %d in its group", reachable, len(members)), "it lost the majority: see to the others")
+		s.add(check, Fail, fmt.Sprintf("the server sees %d of the %d in its group", reachable, len(members)),
+			"it lost the majority: see to the others")
 	case len(members) < wholeGroup || reachable < len(members):
-		s.add(check, Warn, fmt.Sprintf("a group of %d, of whom %d are there", len(members), reachable), "it takes three that one may go and the others go on")
+		s.add(check, Warn, fmt.Sprintf("a group of %d, of whom %d are there", len(members), reachable),
+			"it takes three that one may go and the others go on")
 	case !s.vars.on("group_replication_single_primary_mode"):
 		s.add(check, Warn, "a group of several primaries", "each read waits for the others: use single-primary mode")
 	default:
@@ -132,14 +137,17 @@ func (s *server) checkSemiSync() {
 	timeout := time.Duration(wait("timeout")) * time.Millisecond
 	switch {
 	case active != "ON":
-		s.add(check, Warn, "semi-synchronous, but no replica acknowledges now", "acknowledged writes can be lost with this server: see to the replicas")
+		s.add(check, Warn, "semi-synchronous, but no replica acknowledges now",
+			"acknowledged writes can be lost with this server: see to the replicas")
 	case point != "AFTER_SYNC":
-		s.add(check, Warn, fmt.Sprintf("semi-synchronous, %s is %s", pointName, point), "readers see commits that a failover may undo: set it to AFTER_SYNC")
+		s.add(check, Warn, fmt.Sprintf("semi-synchronous, %s is %s", pointName, point),
+			"readers see commits that a failover may undo: set it to AFTER_SYNC")
 	case timeout < brief:
 		s.add(check, Warn, fmt.Sprintf("semi-synchronous for %s, then alone: %s", timeout, timeoutName),
 			"acknowledged writes can be lost when a replica was away for so long: set it to 4294967295, and writes wait for a replica")
 	case alone == "OFF" || alone == "0":
-		s.add(check, Warn, "semi-synchronous only while there are replicas: "+aloneName+" is OFF", "set it to ON, and writes wait for a replica")
+		s.add(check, Warn, "semi-synchronous only while there are replicas: "+aloneName+" is OFF",
+			"set it to ON, and writes wait for a replica")
 	default:
 		s.ok(check, "semi-synchronous, %s", point)
 	}

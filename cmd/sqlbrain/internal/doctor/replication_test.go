@@ -29,7 +29,8 @@ func with(base map[string]string, pairs ...string) map[string]string {
 }
 
 func TestGaleraIsChecked(t *testing.T) {
-	vars := map[string]string{"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so", "wsrep_sync_wait": "1", "wsrep_dirty_reads": "OFF"}
+	vars := map[string]string{"wsrep_on": "ON", "wsrep_provider": "/usr/lib/galera/libgalera_smm.so",
+		"wsrep_sync_wait": "1", "wsrep_dirty_reads": "OFF"}
 	status := map[string]string{"wsrep_ready": "ON", "wsrep_cluster_status": "Primary", "wsrep_cluster_size": "3"}
 	require.Equal(t, OK, replication(t, vars, status, nil, nil).Status)
 	require.Equal(t, Warn, replication(t, vars, with(status, "wsrep_cluster_size", "2"), nil, nil).Status)
@@ -40,19 +41,22 @@ func TestGaleraIsChecked(t *testing.T) {
 }
 
 func TestGroupReplicationIsChecked(t *testing.T) {
-	vars := map[string]string{"group_replication_group_name": "g", "group_replication_consistency": "BEFORE_ON_PRIMARY_FAILOVER", "group_replication_single_primary_mode": "ON"}
+	vars := map[string]string{"group_replication_group_name": "g",
+		"group_replication_consistency": "BEFORE_ON_PRIMARY_FAILOVER", "group_replication_single_primary_mode": "ON"}
 	primary, other := groupMember{true, "ONLINE", "PRIMARY"}, groupMember{false, "ONLINE", "SECONDARY"}
 	gone := groupMember{false, "UNREACHABLE", "SECONDARY"}
 	whole := []groupMember{primary, other, other}
 	require.Equal(t, OK, replication(t, vars, nil, whole, nil).Status)
 	require.Equal(t, Fail, replication(t, with(vars, "group_replication_consistency", "EVENTUAL"), nil, whole, nil).Status)
-	require.Equal(t, Warn, replication(t, with(vars, "group_replication_single_primary_mode", "OFF"), nil, whole, nil).Status)
+	require.Equal(t, Warn, replication(t, with(vars, "group_replication_single_primary_mode", "OFF"), nil, whole,
+		nil).Status)
 	require.Equal(t, Warn, replication(t, vars, nil, nil, errHidden).Status)
 	require.Equal(t, Warn, replication(t, vars, nil, nil, errors.New("some error")).Status)
 	require.Equal(t, Warn, replication(t, vars, nil, []groupMember{primary, other}, nil).Status)
 	require.Equal(t, Warn, replication(t, vars, nil, []groupMember{primary, other, gone}, nil).Status)
 	require.Equal(t, Fail, replication(t, vars, nil, []groupMember{primary, gone, gone}, nil).Status)
-	require.Equal(t, Fail, replication(t, vars, nil, []groupMember{{true, "ONLINE", "SECONDARY"}, other, other}, nil).Status)
+	require.Equal(t, Fail, replication(t, vars, nil, []groupMember{{true, "ONLINE", "SECONDARY"}, other, other},
+		nil).Status)
 	require.Equal(t, Fail, replication(t, vars, nil, []groupMember{{true, "OFFLINE", ""}}, nil).Status)
 	require.Equal(t, Fail, replication(t, vars, nil, nil, nil).Status)
 }
@@ -60,10 +64,12 @@ func TestGroupReplicationIsChecked(t *testing.T) {
 func TestSemiSynchronousReplicationIsChecked(t *testing.T) {
 	for _, c := range []struct{ source, replica string }{{"source", "replica"}, {"master", "slave"}} {
 		p := "rpl_semi_sync_" + c.source + "_"
-		vars := map[string]string{p + "enabled": "ON", p + "wait_point": "AFTER_SYNC", p + "timeout": "4294967295", p + "wait_no_" + c.replica: "ON"}
+		vars := map[string]string{p + "enabled": "ON", p + "wait_point": "AFTER_SYNC", p + "timeout": "4294967295",
+			p + "wait_no_" + c.replica: "ON"}
 		status := map[string]string{p + "status": "ON"}
 		require.Equal(t, OK, replication(t, vars, status, nil, nil).Status)
-		for _, fault := range [][2]string{{"wait_point", "AFTER_COMMIT"}, {"timeout", "10000"}, {"wait_no_" + c.replica, "OFF"}} {
+		for _, fault := range [][2]string{{"wait_point", "AFTER_COMMIT"}, {"timeout", "10000"},
+			{"wait_no_" + c.replica, "OFF"}} {
 			f := replication(t, with(vars, p+fault[0], fault[1]), status, nil, nil)
 			require.Equal(t, Warn, f.Status, "%+v", fault)
 			require.Contains(t, f.Detail, p+fault[0])

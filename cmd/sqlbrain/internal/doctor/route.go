@@ -54,7 +54,8 @@ func (s *server) checkRoute(ctx context.Context) {
 	}
 	proxy := proxyOf(s.greeting, s.version, s.comment)
 	if proxy != "" {
-		s.add(check, Warn, proxy+" answers for "+server, "see that it sends everything to the primary, keeps sessions apart, repeats no statement by itself, and closes connections when the primary changes")
+		s.add(check, Warn, proxy+" answers for "+server,
+			"see that it sends everything to the primary, keeps sessions apart, repeats no statement by itself, and closes connections when the primary changes")
 		return
 	}
 	s.ok(check, "all connections reach %s", server)
@@ -99,7 +100,8 @@ func (s *server) elsewhere(ctx context.Context) (servers []string, err error) {
 
 // proxyOf names the proxy that answers in the server's place; "" if none shows.
 func proxyOf(greeting, version, comment string) string {
-	for mark, name := range map[string]string{"proxysql": "ProxySQL", "maxscale": "MaxScale", "-router": "MySQL Router", "tiproxy": "TiProxy"} {
+	for mark, name := range map[string]string{"proxysql": "ProxySQL", "maxscale": "MaxScale", "-router": "MySQL Router",
+		"tiproxy": "TiProxy"} {
 		if strings.Contains(strings.ToLower(greeting+" "+comment), mark) {
 			return name
 		}

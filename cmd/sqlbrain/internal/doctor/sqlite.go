@@ -34,8 +34,8 @@ func (e *examination) sqlite(ctx context.Context) {
 	e.rows(ctx)
 }
 
-// sqliteRights asks the system, because the file is opened for reading only. Another handle of the file would, once it is
-// closed, release the locks of the first.
+// sqliteRights asks the system, because the file is opened for reading only. Another handle of the file would, once it
+// is closed, release the locks of the first.
 func (e *examination) sqliteRights(ctx context.Context) {
 	var path string
 	if !e.ask(ctx, "privileges", "SELECT file FROM pragma_database_list WHERE name = 'main'", &path) {
@@ -56,7 +56,8 @@ func (e *examination) sqliteDurability(ctx context.Context) {
 	case mode == "off" || mode == "memory":
 		e.add("journal", Fail, "journal_mode is "+mode, "a crash would corrupt the file: use WAL")
 	case mode != "wal":
-		e.add("journal", Warn, "journal_mode is "+mode, "readers and the writer wait for each other unless it is WAL; the server sets it, unless another program has the file open")
+		e.add("journal", Warn, "journal_mode is "+mode,
+			"readers and the writer wait for each other unless it is WAL; the server sets it, unless another program has the file open")
 	default:
 		e.ok("journal", "journal_mode is wal")
 	}
@@ -64,7 +65,8 @@ func (e *examination) sqliteDurability(ctx context.Context) {
 	switch {
 	case !e.ask(ctx, "durability", "PRAGMA synchronous", &level):
 	case level < 2:
-		e.add("durability", Warn, fmt.Sprintf("synchronous is %d", level), "a power failure can undo acknowledged writes: use FULL")
+		e.add("durability", Warn, fmt.Sprintf("synchronous is %d", level),
+			"a power failure can undo acknowledged writes: use FULL")
 	default:
 		e.ok("durability", "synchronous is full: commits are on disk before they are acknowledged")
 	}

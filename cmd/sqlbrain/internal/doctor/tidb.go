@@ -47,10 +47,12 @@ func (s *server) checkTiDB() {
 		entry = tidbDefaultEntry
 	}
 	if needed := int64(s.MaxRequestBytes) + packetOverhead; entry < needed {
-		s.add("entry size", Fail, fmt.Sprintf("an entry is at most %s, --max-request-bytes %s", bytesText(entry), bytesText(int64(s.MaxRequestBytes))),
+		s.add("entry size", Fail, fmt.Sprintf("an entry is at most %s, --max-request-bytes %s", bytesText(entry),
+			bytesText(int64(s.MaxRequestBytes))),
 			fmt.Sprintf("set tidb_txn_entry_size_limit, or txn-entry-size-limit in TiDB's configuration, to %d or more, or lower --max-request-bytes", needed))
 	}
 	if life, err := time.ParseDuration(s.vars["tidb_gc_life_time"]); err == nil && life < tidbLeastGC {
-		s.add("gc", Warn, "tidb_gc_life_time is "+life.String(), "long reads would lose their snapshot: set it to 10m, the default")
+		s.add("gc", Warn, "tidb_gc_life_time is "+life.String(),
+			"long reads would lose their snapshot: set it to 10m, the default")
 	}
 }

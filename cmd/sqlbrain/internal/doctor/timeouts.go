@@ -29,7 +29,8 @@ func (s *server) checkTimeouts() {
 		found("max_statement_time", time.Duration(seconds*float64(time.Second)), leastStatement)
 	}
 	if len(short) > 0 {
-		s.add("timeouts", Warn, strings.Join(short, "; "), "statements or idle connections are ended, and tried again: raise it for this user")
+		s.add("timeouts", Warn, strings.Join(short, "; "),
+			"statements or idle connections are ended, and tried again: raise it for this user")
 		return
 	}
 	s.ok("timeouts", "wait_timeout is %s", time.Duration(s.vars.number("wait_timeout"))*time.Second)

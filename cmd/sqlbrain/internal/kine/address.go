@@ -10,9 +10,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// PeerListener opens the port at which the other members reach this one: at the address pod, of the variable POD_IP, or if
-// that is empty at the address from which this host reaches the database u. The system chooses the port. No flag has to say
-// where the members are, because each writes its address into its row.
+// PeerListener opens the port at which the other members reach this one: at the address pod, of the variable POD_IP, or
+// if that is empty at the address from which this host reaches the database u. The system chooses the port. No flag has
+// to say where the members are, because each writes its address into its row.
 func PeerListener(ctx context.Context, u *sqlstore.URL, pod string) (net.Listener, error) {
 	ip := net.ParseIP(pod)
 	if pod != "" && ip == nil {

@@ -174,9 +174,9 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 	})
 }
 
-// state returns the state of the table, and the fence row of a store that can be served, nil if there is none. unfinished
-// says that an import, or a return to kine, did not end, so that the store has nothing that kine's table has not.
-// It makes a table Adopted whose import ended before the process could do that.
+// state returns the state of the table, and the fence row of a store that can be served, nil if there is none.
+// unfinished says that an import, or a return to kine, did not end, so that the store has nothing that kine's table has
+// not. It makes a table Adopted whose import ended before the process could do that.
 func (a *Adoption) state(ctx context.Context) (table Table, token *coder.FenceToken, unfinished bool, err error) {
 	if table, err = Look(ctx, a.Dialect, a.DB); err != nil {
 		return table, nil, false, err
@@ -280,7 +280,8 @@ func (a *Adoption) copy(ctx context.Context, held func() error) error {
 	}
 	keys, rev, err := into.Finish(ctx, rev, nil)
 	if err == nil {
-		a.Logger.Info("imported the keys of kine", "keys", keys, "revision", rev, "took", time.Since(started).Round(time.Millisecond))
+		a.Logger.Info("imported the keys of kine", "keys", keys, "revision", rev, "took",
+			time.Since(started).Round(time.Millisecond))
 	}
 	return err
 }
@@ -348,11 +349,13 @@ func (a *Adoption) alone(ctx context.Context, f func(held func() error) error) (
 	}
 	defer func() {
 		var released sql.NullInt64
-		err = errors.Join(err, conn.QueryRowContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", name).Scan(&released))
+		err = errors.Join(err, conn.QueryRowContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)",
+			name).Scan(&released))
 	}()
 	return f(func() error {
 		var mine sql.NullBool
-		if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", name).Scan(&mine); err != nil || !mine.Bool {
+		if err := conn.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", name).Scan(&mine); err != nil ||
+			!mine.Bool {
 			return errors.Join(errLockLost, err)
 		}
 		return nil

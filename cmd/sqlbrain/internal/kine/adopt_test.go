@@ -202,8 +202,8 @@ func (s *unreadable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 	return s.Store.MultiGet(ctx, keys)
 }
 
-// claimed returns a database with a table of so many keys that was taken from kine, and what executes a statement there, makes an
-// adoption into a store, and looks at the table.
+// claimed returns a database with a table of so many keys that was taken from kine, and what executes a statement
+// there, makes an adoption into a store, and looks at the table.
 func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption, look func() Table) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
@@ -290,13 +290,16 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	require.NoError(t, adoption(store).Revert(t.Context(), true))
 	require.Equal(t, Used, look())
 	var rows, newest int
-	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), MAX(id) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows, &newest))
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		"SELECT COUNT(*), MAX(id) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows, &newest))
 	require.Equal(t, []int{1, 2005}, []int{rows, newest})
-	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*), MAX(id) FROM kine WHERE name <> 'compact_rev_key'").Scan(&rows, &newest))
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		"SELECT COUNT(*), MAX(id) FROM kine WHERE name <> 'compact_rev_key'").Scan(&rows, &newest))
 	require.Equal(t, []int{2003, 2003}, []int{rows, newest})
 }
 
-// TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the store.
+// TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the
+// store.
 func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	_, exec, adoption, look := claimed(t, 10)
 	requireTable := func(want Table) {
@@ -372,7 +375,8 @@ func TestImportThatEndedIsNotRepeated(t *testing.T) {
 	requireTable(Used)
 }
 
-// TestImportWhoseTableIsGone: an interrupted import of a table that was dropped is not served. The store can be given up.
+// TestImportWhoseTableIsGone: an interrupted import of a table that was dropped is not served. The store can be given
+// up.
 func TestImportWhoseTableIsGone(t *testing.T) {
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)

@@ -1,4 +1,5 @@
-// Package kine reads the command line of kine, and says what it means for sqlbrain. It imports the keys of kine's table.
+// Package kine reads the command line of kine, and says what it means for sqlbrain. It imports the keys of kine's
+// table.
 //
 // Guarantees:
 //
@@ -9,6 +10,6 @@
 //   - No error, note or text of this package holds a password.
 //
 // Start reading at flags.go, which has the table of flags. translate.go makes settings of them, endpoint.go and dsn.go
-// read --endpoint, table.go has the states of kine's table, claim.go takes it from kine, adopt.go imports it, and writeback.go
-// fills it for the way back.
+// read --endpoint, table.go has the states of kine's table, claim.go takes it from kine, adopt.go imports it, and
+// writeback.go fills it for the way back.
 package kine

@@ -45,7 +45,8 @@ func TestDefaults(t *testing.T) {
 
 // TestKamaji: the command line of Kamaji's sidecar with TLS to the database.
 func TestKamaji(t *testing.T) {
-	s, notes, err := translate(t, nil, "--endpoint", "mysql://tenant:pass@tcp(mysql.db:3306)/tenant", "--listen-address", "unix:///uds/kine.sock",
+	s, notes, err := translate(t, nil, "--endpoint", "mysql://tenant:pass@tcp(mysql.db:3306)/tenant", "--listen-address",
+		"unix:///uds/kine.sock",
 		"--ca-file", "/certs/ca.crt", "--cert-file", "/certs/server.crt", "--key-file", "/certs/server.key")
 	require.NoError(t, err)
 	require.Empty(t, notes)

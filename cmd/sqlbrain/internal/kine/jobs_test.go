@@ -65,8 +65,9 @@ func newJobs(t *testing.T) *jobsOfTest {
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	for _, s := range append(claimedTable[:2:2], fmt.Sprintf("INSERT INTO kine WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) "+
-		"SELECT i, '/' || i, 1, 0, 0, 0, 0, zeroblob(%d), '' FROM n", jobKeys, jobValue)) {
+	for _, s := range append(claimedTable[:2:2],
+		fmt.Sprintf("INSERT INTO kine WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) "+
+			"SELECT i, '/' || i, 1, 0, 0, 0, 0, zeroblob(%d), '' FROM n", jobKeys, jobValue)) {
 		_, err := db.ExecContext(t.Context(), s)
 		require.NoError(t, err)
 	}
@@ -99,7 +100,8 @@ func (t *jobsOfTest) run(name string, store sqlstore.Store, mark byte) error {
 			}
 			value := make([]byte, jobValue)
 			value[0] = mark
-			err = r.Put(ctx, &coder.Record{Key: fmt.Appendf(nil, "/%d", i+1), Value: value, CreateRevision: i + 2, ModRevision: i + 2, Version: 1})
+			err = r.Put(ctx, &coder.Record{Key: fmt.Appendf(nil, "/%d", i+1), Value: value, CreateRevision: i + 2,
+				ModRevision: i + 2, Version: 1})
 		}
 		if err != nil {
 			return err
@@ -128,12 +130,14 @@ func (t *jobsOfTest) run(name string, store sqlstore.Store, mark byte) error {
 // serve runs a server until it has written a key.
 func (t *jobsOfTest) serve(store sqlstore.Store) error {
 	cfg := replica.DefaultConfig()
-	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Patience, eventually.Patience
+	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Patience,
+		eventually.Patience
 	b, err := replica.Open(t.Context(), store, cfg)
 	if err != nil {
 		return err
 	}
-	_, err = b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("served"), Value: []byte("v")}}}}, true)
+	_, err = b.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("served"),
+		Value: []byte("v")}}}}, true)
 	return errors.Join(err, b.Close(t.Context()))
 }
 
@@ -172,7 +176,8 @@ func (t *jobsOfTest) content() string {
 
 // pairs are the outcomes of a job and of another one that is started before one of the first one's commits, and that
 // runs to its end there. early is that of the first commit, by which the first job takes the table. Each names the job
-// that completes, or both, and whose keys the table then has. A server has commits of several kinds, and so several outcomes.
+// that completes, or both, and whose keys the table then has. A server has commits of several kinds, and so several
+// outcomes.
 var pairs = []struct{ first, second, early, late string }{
 	{"restore", "restore", "second 2", "second 2"},
 	{"restore", "import", "second kine", "first 1"},
@@ -203,7 +208,8 @@ var pairs = []struct{ first, second, early, late string }{
 
 // clearErrors are the errors of a job that does not complete because of another.
 var clearErrors = []error{
-	repair.ErrRestoring, repair.ErrImporting, repair.ErrReverting, repair.ErrOvertaken, repair.ErrNotEmpty, repair.ErrFenceMoved,
+	repair.ErrRestoring, repair.ErrImporting, repair.ErrReverting, repair.ErrOvertaken, repair.ErrNotEmpty,
+	repair.ErrFenceMoved,
 	repair.ErrNothingToRecover, ErrWritten, ErrServed, fence.ErrDeposed, fence.ErrDataLost,
 }
 

@@ -14,8 +14,8 @@ import (
 // Table is what a database has of kine's table.
 type Table int
 
-// The states of a table. The column with the keys has a name for each state: no kine can write from its first change on,
-// and one that is started by mistake fails, where it would make an empty table if the table itself had another
+// The states of a table. The column with the keys has a name for each state: no kine can write from its first change
+// on, and one that is started by mistake fails, where it would make an empty table if the table itself had another
 // name. Renaming a column needs no right to DROP.
 const (
 	Absent    Table = iota // there is no table

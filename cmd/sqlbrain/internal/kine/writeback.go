@@ -92,10 +92,12 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, token *coder.FenceT
 		return err
 	}
 	// The id is above all revisions that clients have seen: kine's next ones are, too.
-	if _, err := a.DB.ExecContext(ctx, insertRow, token.Revision+1, compactKey, 0, 0, token.Revision, 0, []byte{}); err != nil {
+	if _, err := a.DB.ExecContext(ctx, insertRow, token.Revision+1, compactKey, 0, 0, token.Revision, 0,
+		[]byte{}); err != nil {
 		return err
 	}
-	a.Logger.Info("wrote the keys into kine's table", "keys", w.keys, "revision", token.Revision, "took", time.Since(started).Round(time.Millisecond))
+	a.Logger.Info("wrote the keys into kine's table", "keys", w.keys, "revision", token.Revision, "took",
+		time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
@@ -160,14 +162,16 @@ func (a *Adoption) write(ctx context.Context, w *rewriter, page []coder.Record) 
 				return fmt.Errorf("the key %.100q: %w", r.Key, err)
 			}
 			// MariaDB would write other characters.
-			if a.Dialect != sqlstore.DialectSQLite && bytes.ContainsFunc(r.Key, func(c rune) bool { return c > unicode.MaxASCII }) {
+			if a.Dialect != sqlstore.DialectSQLite &&
+				bytes.ContainsFunc(r.Key, func(c rune) bool { return c > unicode.MaxASCII }) {
 				return fmt.Errorf("writing the key %.100q: kine's table takes ASCII only", r.Key)
 			}
 			created, createRevision := r.CreateRevision == r.ModRevision, r.CreateRevision
 			if created {
 				createRevision = 0
 			}
-			if _, err := insert.ExecContext(ctx, w.id(r.ModRevision), string(r.Key), created, createRevision, createRevision, w.leases[r.Lease], v.Value); err != nil {
+			if _, err := insert.ExecContext(ctx, w.id(r.ModRevision), string(r.Key), created, createRevision, createRevision,
+				w.leases[r.Lease], v.Value); err != nil {
 				return fmt.Errorf("writing the key %.100q: %w", r.Key, err)
 			}
 		}

@@ -17,7 +17,8 @@ import (
 const workloadWait = 10 * time.Minute
 
 // measure runs a step, which continues with the objects of after, and fills in what came of it.
-func measure(ctx context.Context, r *system.Running, step plan.Step, after *workload.Report, f *result.Figure) *workload.Report {
+func measure(ctx context.Context, r *system.Running, step plan.Step, after *workload.Report,
+	f *result.Figure) *workload.Report {
 	ctx, cancel := context.WithTimeout(ctx, workloadWait)
 	defer cancel()
 	f.Load = machine.Load()
@@ -31,7 +32,8 @@ func measure(ctx context.Context, r *system.Running, step plan.Step, after *work
 	}
 	switch {
 	case rep != nil && f.Bad > 0:
-		f.Status, f.Reason = result.Wrong, fmt.Sprintf("%d of %d answers and events were wrong, the first: %s", f.Bad, f.Answers+f.Events, rep.Verification.Failures[0])
+		f.Status, f.Reason = result.Wrong, fmt.Sprintf("%d of %d answers and events were wrong, the first: %s", f.Bad,
+			f.Answers+f.Events, rep.Verification.Failures[0])
 	case err != nil:
 		f.Status, f.Reason = result.Failed, err.Error()
 	case !step.Prepares && f.Succeeded == 0:

@@ -57,7 +57,8 @@ func (m *measurement) compaction(ctx context.Context) (err error) {
 		Garbage: keys, Seconds: took.Seconds(), ServerCPU: serverCPU, DatabaseCPU: databaseCPU,
 		DatabaseSeconds: callsAfter - calls,
 	}
-	m.tell("compaction of %d versions %.2f s, CPU %.2f + %.2f s, calls of the database %.2f s", keys, took.Seconds(), m.p.Compaction.ServerCPU,
+	m.tell("compaction of %d versions %.2f s, CPU %.2f + %.2f s, calls of the database %.2f s", keys, took.Seconds(),
+		m.p.Compaction.ServerCPU,
 		m.p.Compaction.DatabaseCPU, m.p.Compaction.DatabaseSeconds)
 	// Check the remaining data.
 	_, err = m.run(ctx, "page", 1, func(c *workload.Config) { c.Total = 1 })

@@ -153,7 +153,8 @@ func (m *measurement) all(ctx context.Context) error {
 		clients  int
 		into     **Series
 	}{
-		{"get", 16, &m.p.Get}, {"list", 4, &m.p.Page}, {"page", 4, &m.p.Jump}, {"count", 1, &m.p.Count}, {"create", 16, &m.p.Create},
+		{"get", 16, &m.p.Get}, {"list", 4, &m.p.Page}, {"page", 4, &m.p.Jump}, {"count", 1, &m.p.Count},
+		{"create", 16, &m.p.Create},
 	} {
 		p, err := m.run(ctx, series.workload, series.clients, func(c *workload.Config) { c.Duration = m.cfg.Duration })
 		if err != nil {
@@ -164,7 +165,8 @@ func (m *measurement) all(ctx context.Context) error {
 			Clients: series.clients, Done: o.Succeeded, PerSecond: o.PerSecond, P50: o.Latency.P50, P99: o.Latency.P99,
 			ServerCPU: u.ServerCPU, DatabaseCPU: u.DatabaseCPU, ServerRSS: u.ServerRSS, DatabaseRSS: u.DatabaseRSS,
 		}
-		m.tell("%-6s %8.0f/s  p50 %8.2f ms  p99 %8.2f ms  RSS %d + %d MiB", series.workload, o.PerSecond, o.Latency.P50, o.Latency.P99, u.ServerRSS>>20, u.DatabaseRSS>>20)
+		m.tell("%-6s %8.0f/s  p50 %8.2f ms  p99 %8.2f ms  RSS %d + %d MiB", series.workload, o.PerSecond, o.Latency.P50,
+			o.Latency.P99, u.ServerRSS>>20, u.DatabaseRSS>>20)
 	}
 	if err := m.compaction(ctx); err != nil {
 		return fmt.Errorf("compaction: %w", err)
@@ -180,7 +182,8 @@ func (m *measurement) all(ctx context.Context) error {
 
 // run runs a workload on the data, and returns its last phase. The first request that fails, or is answered
 // wrongly, is an error.
-func (m *measurement) run(ctx context.Context, name string, clients int, configure func(*workload.Config)) (*workload.PhaseReport, error) {
+func (m *measurement) run(ctx context.Context, name string, clients int,
+	configure func(*workload.Config)) (*workload.PhaseReport, error) {
 	c := workload.DefaultConfig()
 	m.r.Configure(&c)
 	c.Workload, c.Clients, c.Conns, c.ValueSize, c.Prefix = name, clients, connections, m.p.ValueSize, "/registry/growth"

@@ -10,12 +10,13 @@ import (
 
 // Options are the sizes of a run.
 type Options struct {
-	Clients   []int         `json:"clients"`         // of most workloads
-	Lists     []int         `json:"lists"`           // clients of lists, whose answers are large
-	Mixed     int           `json:"mixed"`           // clients of mixed
-	Keys      int           `json:"keys"`            // that exist before
-	ValueSize int           `json:"value_size"`      // bytes
-	SmallSize int           `json:"small_size"`      // bytes, of the workloads that are also run with small values; 0: none
+	Clients   []int `json:"clients"`    // of most workloads
+	Lists     []int `json:"lists"`      // clients of lists, whose answers are large
+	Mixed     int   `json:"mixed"`      // clients of mixed
+	Keys      int   `json:"keys"`       // that exist before
+	ValueSize int   `json:"value_size"` // bytes
+	// bytes, of the workloads that are also run with small values; 0: none
+	SmallSize int           `json:"small_size"`
 	Duration  time.Duration `json:"duration"`        // of a figure, in nanoseconds
 	Watchers  []int         `json:"watchers"`        // the first of everything, others of one object each
 	WatchRate int           `json:"watch_rate"`      // writes per second while watchers watch
@@ -34,7 +35,8 @@ var (
 		Duration: 2 * time.Second, Watchers: []int{100, 1000}, WatchRate: 100, Seed: 1,
 	}
 	// Scoreboard is for churn.
-	Scoreboard = Options{Churn: []int{50, 200, 1000}, Watchers: []int{10}, Keys: 5000, ValueSize: 1024, Duration: 10 * time.Second, Seed: 1}
+	Scoreboard = Options{Churn: []int{50, 200, 1000}, Watchers: []int{10}, Keys: 5000, ValueSize: 1024,
+		Duration: 10 * time.Second, Seed: 1}
 	// In a Tiny one each key has a watcher, because a slow machine may make one update only.
 	Tiny = Options{
 		Clients: []int{1, 8}, Lists: []int{2}, Mixed: 8, Keys: 40, ValueSize: 64, SmallSize: 32,
@@ -162,7 +164,8 @@ func (o Options) churn() []Step {
 		id := fmt.Sprintf("churn-%d", n)
 		c := o.config("churn", n, o.ValueSize, "/registry/"+id)
 		c.Watchers = o.Watchers[0]
-		steps = append(steps, Step{Cell: Cell{ID: id, Workload: "churn", Clients: n, ValueSize: o.ValueSize, Phase: "churn", Config: c}})
+		steps = append(steps, Step{Cell: Cell{ID: id, Workload: "churn", Clients: n, ValueSize: o.ValueSize, Phase: "churn",
+			Config: c}})
 	}
 	return steps
 }

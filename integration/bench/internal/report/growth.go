@@ -18,7 +18,9 @@ func GrowthPage(f *result.File) string {
 		title string
 		cell  func(*growth.Point) string
 	}{
-		{"keys × versions", func(p *growth.Point) string { return fmt.Sprintf("%s × %d", whole(float64(p.Keys)), p.Versions) }},
+		{"keys × versions", func(p *growth.Point) string {
+			return fmt.Sprintf("%s × %d", whole(float64(p.Keys)), p.Versions)
+		}},
 		{"", func(p *growth.Point) string { return p.System }},
 		{"get, 16 clients", func(p *growth.Point) string { return series(p.Get) }},
 		{"next page of 500, 4 clients", func(p *growth.Point) string { return series(p.Page) }},
@@ -98,7 +100,8 @@ func compactions(f *result.File) string {
 		if c.DatabaseSeconds > 0 {
 			calls = fmt.Sprintf("%.2f", c.DatabaseSeconds)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f + %.2f | %s |\n", whole(float64(p.Keys)), p.System, whole(float64(c.Garbage)), c.Seconds, c.ServerCPU, c.DatabaseCPU, calls)
+		fmt.Fprintf(&b, "| %s | %s | %s | %.2f | %.2f + %.2f | %s |\n", whole(float64(p.Keys)), p.System,
+			whole(float64(c.Garbage)), c.Seconds, c.ServerCPU, c.DatabaseCPU, calls)
 	}
 	return b.String()
 }

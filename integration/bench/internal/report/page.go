@@ -56,8 +56,10 @@ func Page(f *result.File) string {
 func conditions(f *result.File, workloads bool) string {
 	var b strings.Builder
 	m := f.Machine
-	fmt.Fprintf(&b, "%s: %d cores of %s, %.0f GiB, %s, %s; writing and flushing 4 KiB takes %.2f ms (p99 %.2f).\n\n", f.Started.Format(time.DateOnly),
-		m.Cores, cmp.Or(m.Processor, "an unnamed processor"), m.MemoryGiB, m.System, cmp.Or(m.FileSystem, "unknown file system"), m.FsyncP50, m.FsyncP99)
+	fmt.Fprintf(&b, "%s: %d cores of %s, %.0f GiB, %s, %s; writing and flushing 4 KiB takes %.2f ms (p99 %.2f).\n\n",
+		f.Started.Format(time.DateOnly),
+		m.Cores, cmp.Or(m.Processor, "an unnamed processor"), m.MemoryGiB, m.System,
+		cmp.Or(m.FileSystem, "unknown file system"), m.FsyncP50, m.FsyncP99)
 	for _, name := range slices.Sorted(maps.Keys(f.Versions)) {
 		fmt.Fprintf(&b, "- %s: %s\n", name, f.Versions[name])
 	}
@@ -76,7 +78,8 @@ func sizes(f *result.File) string {
 	var b strings.Builder
 	o := f.Options
 	if f.GOMAXPROCS > 0 {
-		fmt.Fprintf(&b, "\nThe server, with `GOMAXPROCS=%d`, and its database have one processor, the client has another.\n", f.GOMAXPROCS)
+		fmt.Fprintf(&b, "\nThe server, with `GOMAXPROCS=%d`, and its database have one processor, the client has another.\n",
+			f.GOMAXPROCS)
 	}
 	fmt.Fprintf(&b, "\nRounds: %d; %v a figure; %d keys; values of %d bytes", f.Rounds, o.Duration, o.Keys, o.ValueSize)
 	if o.SmallSize > 0 {
@@ -108,7 +111,8 @@ func cells(f *result.File) []plan.Cell {
 }
 
 func header(f *result.File) string {
-	return "| |" + strings.Join(append(slices.Clone(f.Systems), ""), " | ") + "\n|---|" + strings.Repeat("---|", len(f.Systems)) + "\n"
+	return "| |" + strings.Join(append(slices.Clone(f.Systems), ""), " | ") + "\n|---|" +
+		strings.Repeat("---|", len(f.Systems)) + "\n"
 }
 
 // rows makes a table with a cell for each system.
@@ -181,7 +185,8 @@ func processors(f *result.File) string {
 		case database > 0:
 			text += " + " + whole(database)
 		}
-		return text + " / " + whole(client) + ratio(f, s, c.ID, func(g *result.Figure) float64 { return g.ServerCPU + g.DatabaseCPU })
+		return text + " / " + whole(client) + ratio(f, s, c.ID,
+			func(g *result.Figure) float64 { return g.ServerCPU + g.DatabaseCPU })
 	})
 }
 

@@ -20,7 +20,8 @@ func measured(perSecond map[string][]float64) *result.File {
 		f.Systems = append(f.Systems, s)
 		for _, c := range f.Options.Cells() {
 			for round, v := range perSecond[s] {
-				f.Add(result.Figure{System: s, Round: round, Cell: c, Status: result.OK, PerSecond: v, Keys: v, P50: 1000 / v, P99: 2000 / v, ServerCPU: 600 / v, DatabaseCPU: 400 / v, Succeeded: 1})
+				f.Add(result.Figure{System: s, Round: round, Cell: c, Status: result.OK, PerSecond: v, Keys: v, P50: 1000 / v,
+					P99: 2000 / v, ServerCPU: 600 / v, DatabaseCPU: 400 / v, Succeeded: 1})
 			}
 		}
 	}
@@ -28,7 +29,8 @@ func measured(perSecond map[string][]float64) *result.File {
 }
 
 func TestMedianIsComparedWithEtcds(t *testing.T) {
-	f := measured(map[string][]float64{"etcd": {100, 1, 1000}, "sqlbrain-sqlite": {1, 270, 9999}, "kine-mysql": {10, 10, 10}})
+	f := measured(map[string][]float64{"etcd": {100, 1, 1000}, "sqlbrain-sqlite": {1, 270, 9999},
+		"kine-mysql": {10, 10, 10}})
 	require.Equal(t, " **2.70×**", ratio(f, "sqlbrain-sqlite", "create-64", throughput))
 	require.Equal(t, " **0.10×**", ratio(f, "kine-mysql", "create-64", throughput))
 	require.Empty(t, ratio(f, "etcd", "create-64", throughput))
@@ -36,7 +38,8 @@ func TestMedianIsComparedWithEtcds(t *testing.T) {
 	page := Page(f)
 	require.Contains(t, page, "| create-64 | 100 (1.0–1,000) | 270 (1.0–9,999) **2.70×** | 10 (10–10) **0.10×** |")
 	require.Contains(t, page, "| create-64 | 6.0 + 4.0 / 0.0 | 2.2 + 1.5 / 0.0 **0.37×** | 60 + 40 / 0.0 **10.00×** |")
-	require.Contains(t, Summary(f, []string{"etcd", "sqlbrain-sqlite"}), "| create, per second, 64 clients | 100 | 270 (2.70×) |\n| update")
+	require.Contains(t, Summary(f, []string{"etcd", "sqlbrain-sqlite"}),
+		"| create, per second, 64 clients | 100 | 270 (2.70×) |\n| update")
 }
 
 func TestFailuresAreReported(t *testing.T) {
@@ -46,7 +49,8 @@ func TestFailuresAreReported(t *testing.T) {
 			g.Status, g.Reason = result.Failed, "it\nbroke: <nil> {{x}}"
 		}
 	}
-	require.Contains(t, Page(f), "- etcd, create-64: failed: it broke: &lt;nil> { {x}}\n", "the site takes nothing for HTML or a template")
+	require.Contains(t, Page(f), "- etcd, create-64: failed: it broke: &lt;nil> { {x}}\n",
+		"the site takes nothing for HTML or a template")
 }
 
 func TestWrongAnswersAreReported(t *testing.T) {

@@ -24,8 +24,10 @@ var summary = []struct {
 	{"get, 64 clients", "get-64", true, throughput, false},
 	{"list, pages of 500, 8 clients, keys per second", "list-8", true, throughput, false},
 	{"count, 64 clients", "count-64", false, throughput, false},
-	{"write to event, 100 watchers, p50 ms", "watch-latency-100", false, func(g *result.Figure) float64 { return g.P50 }, true},
-	{"write to event, 100 watchers, p99 ms", "watch-latency-100", true, func(g *result.Figure) float64 { return g.P99 }, true},
+	{"write to event, 100 watchers, p50 ms", "watch-latency-100", false,
+		func(g *result.Figure) float64 { return g.P50 }, true},
+	{"write to event, 100 watchers, p99 ms", "watch-latency-100", true,
+		func(g *result.Figure) float64 { return g.P99 }, true},
 }
 
 // Summary is a table of the most telling medians, and of sqlbrain's ratios to etcd's. If it is of some systems only,

@@ -46,7 +46,8 @@ func (r *Running) command(n *node) (name string, args []string, err error) {
 			synchronous = "NORMAL"
 		}
 		// kine's own parameters, but for synchronous.
-		endpoint := "sqlite://" + filepath.Join(n.directory, "state.db") + "?_journal_mode=WAL&_busy_timeout=30000&_synchronous=" +
+		endpoint := "sqlite://" + filepath.Join(n.directory, "state.db") +
+			"?_journal_mode=WAL&_busy_timeout=30000&_synchronous=" +
 			synchronous + "&_txlock=immediate&_stmt_cache_size=20&cache=shared"
 		if r.db != nil {
 			endpoint = r.db.kineEndpoint("kine")
@@ -62,7 +63,8 @@ func (r *Running) command(n *node) (name string, args []string, err error) {
 // is measured.
 func quickReconnect() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.2, Jitter: 0.1, MaxDelay: 20 * time.Millisecond},
+		Backoff: backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.2, Jitter: 0.1,
+			MaxDelay: 20 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	})}
 }

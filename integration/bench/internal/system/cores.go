@@ -64,5 +64,6 @@ func (e *Environment) OnServerCore(name string, args []string) (string, []string
 	if e.OneCore == 0 {
 		return name, args
 	}
-	return "taskset", append([]string{"-c", strconv.Itoa(serverCore), "env", "GOMAXPROCS=" + strconv.Itoa(e.OneCore), name}, args...)
+	return "taskset", append([]string{"-c", strconv.Itoa(serverCore), "env", "GOMAXPROCS=" + strconv.Itoa(e.OneCore),
+		name}, args...)
 }

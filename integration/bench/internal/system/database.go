@@ -63,7 +63,8 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 		args = append(args, "--innodb-log-file-size="+redo, "--binlog-format=ROW")
 	}
 	name, args := e.OnServerCore(e.Programs.server(engine), args)
-	d.process, err = process.Start(process.Options{Dir: own, Log: filepath.Join(dir, "database.log"), As: account}, name, args...)
+	d.process, err = process.Start(process.Options{Dir: own, Log: filepath.Join(dir, "database.log"), As: account}, name,
+		args...)
 	if err != nil {
 		return nil, errors.Join(err, d.port.Close())
 	}
@@ -92,7 +93,8 @@ func (d *database) settings(name string) *mysql.Config {
 }
 
 func (d *database) url(name string) string {
-	u := url.URL{Scheme: "mysql", User: url.UserPassword("root", password), Host: fmt.Sprintf("127.0.0.1:%d", d.port.number), Path: "/" + name}
+	u := url.URL{Scheme: "mysql", User: url.UserPassword("root", password),
+		Host: fmt.Sprintf("127.0.0.1:%d", d.port.number), Path: "/" + name}
 	return u.String()
 }
 

@@ -133,7 +133,8 @@ func (p *Programs) Versions() map[string]string {
 		}
 		version += ", " + info.GoVersion
 		for _, d := range info.Deps {
-			if product != Etcd && (d.Path == "github.com/mattn/go-sqlite3" || d.Path == "modernc.org/sqlite") && usesSQLite(product, info, d.Path) {
+			if product != Etcd && (d.Path == "github.com/mattn/go-sqlite3" || d.Path == "modernc.org/sqlite") &&
+				usesSQLite(product, info, d.Path) {
 				version += ", " + d.Path + " " + d.Version
 			}
 		}

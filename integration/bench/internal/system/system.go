@@ -60,7 +60,8 @@ type System struct {
 var All = []System{
 	{Product: Etcd},
 	{Product: Sqlbrain, Engine: SQLite}, {Product: Sqlbrain, Engine: MySQL}, {Product: Sqlbrain, Engine: MariaDB},
-	{Product: Kine, Engine: SQLite}, {Product: Kine, Engine: SQLite, Loose: true}, {Product: Kine, Engine: MySQL}, {Product: Kine, Engine: MariaDB},
+	{Product: Kine, Engine: SQLite}, {Product: Kine, Engine: SQLite, Loose: true}, {Product: Kine, Engine: MySQL},
+	{Product: Kine, Engine: MariaDB},
 }
 
 // Name is what a system is called in flags and results.

@@ -72,7 +72,8 @@ func newPlainClient(cfg *embed.Config, endpoint string) (*clientv3.Client, error
 	if err != nil {
 		return nil, err
 	}
-	return clientv3.New(clientv3.Config{TLS: tlsConfig, Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{TLS: tlsConfig, Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second,
+		Logger: zap.NewNop()})
 }
 
 // mustFollow fails the test if the node with the settings cfg leads, now or when

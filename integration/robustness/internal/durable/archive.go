@@ -87,11 +87,13 @@ func (a *Archive) Requests(t testing.TB, reports []report.ClientReport) []model.
 		for _, op := range ops {
 			if id := op.Put.LeaseID; id != 0 && !granted[id] {
 				granted[id] = true
-				requests = append(requests, model.EtcdRequest{Type: model.LeaseGrant, LeaseGrant: &model.LeaseGrantRequest{LeaseID: id}})
+				requests = append(requests, model.EtcdRequest{Type: model.LeaseGrant,
+					LeaseGrant: &model.LeaseGrantRequest{LeaseID: id}})
 			}
 		}
 		if lease := seen.revoked(revision, ops, leases); lease != 0 {
-			requests = append(requests, model.EtcdRequest{Type: model.LeaseRevoke, LeaseRevoke: &model.LeaseRevokeRequest{LeaseID: lease}})
+			requests = append(requests, model.EtcdRequest{Type: model.LeaseRevoke,
+				LeaseRevoke: &model.LeaseRevokeRequest{LeaseID: lease}})
 			continue
 		}
 		requests = append(requests, model.EtcdRequest{Type: model.Txn, Txn: &model.TxnRequest{OperationsOnSuccess: ops}})
@@ -250,7 +252,8 @@ func (h *history) operations(changes []coder.Change) (ops []model.EtcdOperation,
 		}
 		before := h.versions[version{string(c.Key), c.PrevRevision}]
 		if before == nil {
-			return nil, nil, fmt.Errorf("%q is deleted at %d, but its version %d is not there", c.Key, c.Revision, c.PrevRevision)
+			return nil, nil, fmt.Errorf("%q is deleted at %d, but its version %d is not there", c.Key, c.Revision,
+				c.PrevRevision)
 		}
 		leases = append(leases, before.Lease)
 		ops = append(ops, model.EtcdOperation{Type: model.DeleteOperation, Delete: model.DeleteOptions{Key: string(c.Key)}})

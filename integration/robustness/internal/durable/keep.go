@@ -14,7 +14,8 @@ import (
 )
 
 // Keep saves what is needed to understand a failure, and says where.
-func Keep(t testing.TB, result validate.RobustnessResult, reports []report.ClientReport, persisted []model.EtcdRequest) {
+func Keep(t testing.TB, result validate.RobustnessResult, reports []report.ClientReport,
+	persisted []model.EtcdRequest) {
 	dir, err := os.MkdirTemp("", "sqlbrain-robustness-")
 	if err != nil {
 		t.Error(err)
@@ -62,7 +63,8 @@ func Load(dir string) (reports []report.ClientReport, persisted []model.EtcdRequ
 		KeyValue []operation
 		Watch    []model.WatchOperation
 	}
-	if err := errors.Join(readJSON(filepath.Join(dir, "reports.json"), &kept), readJSON(filepath.Join(dir, "persisted.json"), &persisted)); err != nil {
+	if err := errors.Join(readJSON(filepath.Join(dir, "reports.json"), &kept),
+		readJSON(filepath.Join(dir, "persisted.json"), &persisted)); err != nil {
 		return nil, nil, err
 	}
 	for _, k := range kept {

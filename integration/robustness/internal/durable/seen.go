@@ -55,7 +55,8 @@ func (s *seen) noteDeletes(branch []model.EtcdOperation, response model.MaybeEtc
 // delete may do the same. Then the revision that a client received decides. If no
 // client received it, an unanswered request for the revocation decides.
 func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64) int64 {
-	if len(leases) != len(ops) || leases[0] == 0 || slices.ContainsFunc(leases, func(l int64) bool { return l != leases[0] }) {
+	if len(leases) != len(ops) || leases[0] == 0 ||
+		slices.ContainsFunc(leases, func(l int64) bool { return l != leases[0] }) {
 		return 0
 	}
 	lease := leases[0]
@@ -78,7 +79,8 @@ func (s *seen) revoked(revision int64, ops []model.EtcdOperation, leases []int64
 // deleted reports whether an answered transaction deleted anything. If not, its
 // revision belongs to another request.
 func deleted(r model.MaybeEtcdResponse) bool {
-	return r.Txn != nil && slices.ContainsFunc(r.Txn.Results, func(o model.EtcdOperationResult) bool { return o.Deleted > 0 })
+	return r.Txn != nil && slices.ContainsFunc(r.Txn.Results,
+		func(o model.EtcdOperationResult) bool { return o.Deleted > 0 })
 }
 
 // compactions returns the compactions that may have taken effect although the
@@ -87,7 +89,8 @@ func deleted(r model.MaybeEtcdResponse) bool {
 func (s *seen) compactions(mark int64) (requests []model.EtcdRequest) {
 	for _, revision := range s.failed {
 		if revision <= mark {
-			requests = append(requests, model.EtcdRequest{Type: model.Compact, Compact: &model.CompactRequest{Revision: revision}})
+			requests = append(requests, model.EtcdRequest{Type: model.Compact,
+				Compact: &model.CompactRequest{Revision: revision}})
 		}
 	}
 	return requests

@@ -13,12 +13,14 @@ func TestRevoked(t *testing.T) {
 	deletion := model.EtcdOperation{Type: model.DeleteOperation, Delete: model.DeleteOptions{Key: "k"}}
 	put := model.EtcdOperation{Type: model.PutOperation, Put: model.PutOptions{Key: "other"}}
 	txn := func(then, otherwise []model.EtcdOperation) model.EtcdRequest {
-		return model.EtcdRequest{Type: model.Txn, Txn: &model.TxnRequest{OperationsOnSuccess: then, OperationsOnFailure: otherwise}}
+		return model.EtcdRequest{Type: model.Txn,
+			Txn: &model.TxnRequest{OperationsOnSuccess: then, OperationsOnFailure: otherwise}}
 	}
 	revoke := model.EtcdRequest{Type: model.LeaseRevoke, LeaseRevoke: &model.LeaseRevokeRequest{LeaseID: 7}}
 	none := model.MaybeEtcdResponse{Error: "deadline exceeded"}
 	at := func(revision int64) model.MaybeEtcdResponse {
-		return model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{Revision: revision, LeaseRevoke: &model.LeaseRevokeResponse{}}}
+		return model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{Revision: revision,
+			LeaseRevoke: &model.LeaseRevokeResponse{}}}
 	}
 	deleted := func(revision, n int64) model.MaybeEtcdResponse {
 		return model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{
