@@ -24,11 +24,11 @@ func New(frontier int64) *Oracle {
 	return o
 }
 
-// Frontier returns the newest visible revision.
-func (o *Oracle) Frontier() int64 { return o.frontier.Load() }
+// Visible returns the newest visible revision.
+func (o *Oracle) Visible() int64 { return o.frontier.Load() }
 
 // Allocate starts the allocation of one batch, right after the frontier.
-func (o *Oracle) Allocate() *Allocation { return &Allocation{last: o.Frontier()} }
+func (o *Oracle) Allocate() *Allocation { return &Allocation{last: o.Visible()} }
 
 // Advance makes the revisions up to rev visible. Going back is a programming
 // error that would break readers silently, so it is refused.
@@ -54,7 +54,7 @@ func (o *Oracle) Wait(ctx context.Context, rev int64) error {
 		o.mu.Lock()
 		changed := o.changed
 		o.mu.Unlock()
-		if o.Frontier() >= rev {
+		if o.Visible() >= rev {
 			return nil
 		}
 		select {

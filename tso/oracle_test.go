@@ -14,8 +14,8 @@ func TestRevisionsOfAnAbandonedBatchAreHandedOutAgain(t *testing.T) {
 	if got := []int64{a.Peek(), a.Take(), a.Take(), a.Last()}; got[0] != 8 || got[1] != 8 || got[2] != 9 || got[3] != 9 {
 		t.Fatalf("allocated %v, want 8 8 9 9", got)
 	}
-	if o.Frontier() != 7 {
-		t.Fatalf("allocating moved the frontier to %d", o.Frontier())
+	if o.Visible() != 7 {
+		t.Fatalf("allocating moved the frontier to %d", o.Visible())
 	}
 	if got := o.Allocate().Take(); got != 8 {
 		t.Fatalf("after an abandoned batch the next revision is %d, want 8", got)
@@ -24,8 +24,8 @@ func TestRevisionsOfAnAbandonedBatchAreHandedOutAgain(t *testing.T) {
 
 func TestFrontierNeverGoesBack(t *testing.T) {
 	o := New(5)
-	if err := o.Advance(4); err == nil || o.Frontier() != 5 {
-		t.Fatalf("Advance(4) from 5: err %v, frontier %d", err, o.Frontier())
+	if err := o.Advance(4); err == nil || o.Visible() != 5 {
+		t.Fatalf("Advance(4) from 5: err %v, frontier %d", err, o.Visible())
 	}
 }
 
@@ -37,8 +37,8 @@ func TestWaitReturnsOnceTheFrontierIsReached(t *testing.T) {
 			if err := o.Wait(t.Context(), rev); err != nil {
 				t.Errorf("Wait(%d): %v", rev, err)
 			}
-			if o.Frontier() < rev {
-				t.Errorf("Wait(%d) returned at %d", rev, o.Frontier())
+			if o.Visible() < rev {
+				t.Errorf("Wait(%d) returned at %d", rev, o.Visible())
 			}
 		})
 	}

@@ -83,9 +83,9 @@ func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64
 		return 0, err
 	}
 	le, persist, refused := l.renew(id)
-	// The renewal comes first. If another leader exists, Confirm fails, or that leader starts
+	// The renewal comes first. If another leader exists, VerifyLeader fails, or that leader starts
 	// its clocks after the renewal.
-	if err := l.cfg.Leader.Confirm(ctx); err != nil {
+	if err := l.cfg.Leader.VerifyLeader(ctx); err != nil {
 		return 0, mvcc.PublicError(ctx, err)
 	}
 	if refused != nil && le != nil {
@@ -94,7 +94,7 @@ func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64
 		case <-ctx.Done():
 			return 0, mvcc.PublicError(ctx, ctx.Err())
 		case <-l.pipeline.Done():
-			return 0, l.cfg.Leader.TurnedAway()
+			return 0, l.cfg.Leader.ErrNotLeader()
 		}
 	}
 	if refused != nil {
@@ -112,12 +112,12 @@ func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64
 // renew restarts the time of lease id. If persist is set, the table may hold a shorter time:
 // the renewal must not be acknowledged before a commit has written the full TTL. Errors:
 // mvcc.ErrLeaseNotFound, together with the lease if its time is up or its revocation has begun;
-// that of Leader.TurnedAway after HandOver.
+// that of Leader.ErrNotLeader after HandOver.
 func (l *Lessor) renew(id int64) (le *lease, persist bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, false, l.cfg.Leader.TurnedAway()
+		return nil, false, l.cfg.Leader.ErrNotLeader()
 	}
 	now := l.cfg.Clock()
 	le = l.leases[id]
@@ -138,7 +138,7 @@ func (l *Lessor) TimeToLive(ctx context.Context, as auth.Permit, id int64, keys 
 		return Status{}, err
 	}
 	st := l.status(id)
-	if err := l.cfg.Leader.Confirm(ctx); err != nil {
+	if err := l.cfg.Leader.VerifyLeader(ctx); err != nil {
 		return Status{}, mvcc.PublicError(ctx, err)
 	}
 	if !keys || st.TTL < 0 {
@@ -174,7 +174,7 @@ func (l *Lessor) IDs(ctx context.Context, as auth.Permit) ([]int64, error) {
 		return nil, err
 	}
 	ids := l.ids()
-	return ids, mvcc.PublicError(ctx, l.cfg.Leader.Confirm(ctx))
+	return ids, mvcc.PublicError(ctx, l.cfg.Leader.VerifyLeader(ctx))
 }
 
 // ids returns the ids of all leases, ordered by the time at which they end.

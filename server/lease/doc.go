@@ -33,7 +33,7 @@
 //     TestRegrantedLeaseIsNotRevokedAsExpired.
 //   - A leader that hands over refuses renewals before it computes the last checkpoints
 //     (Lessor.HandOver): TestRenewalDuringHandoverIsRefused. A deposed leader cannot confirm
-//     a renewal (Leader.Confirm): TestUnconfirmedAnswersAreErrors.
+//     a renewal (Leader.VerifyLeader): TestUnconfirmedAnswersAreErrors.
 //   - A new leader reads the rows after its change of the fence row, so they cannot change
 //     afterwards. The clocks start when it serves, when its predecessor can no longer
 //     acknowledge renewals (Lessor.Load, Lessor.Start): TestClocksDoNotRunBeforeStart, and in

@@ -17,10 +17,10 @@ import (
 
 // Leader is the leadership that a Lessor serves.
 type Leader interface {
-	// Confirm returns nil if no other leader can have acknowledged anything before the call.
-	Confirm(ctx context.Context) error
-	// TurnedAway returns the error of a request that was not executed.
-	TurnedAway() error
+	// VerifyLeader returns nil if no other leader can have acknowledged anything before the call.
+	VerifyLeader(ctx context.Context) error
+	// ErrNotLeader returns the error of a request that was not executed.
+	ErrNotLeader() error
 }
 
 // Config configures a Lessor. All fields but Policies are required.

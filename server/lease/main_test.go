@@ -112,12 +112,12 @@ func (l *testLeader) handOver() {
 	l.crash()
 }
 
-func (l *testLeader) Confirm(context.Context) error { return l.Lost() }
-func (l *testLeader) TurnedAway() error             { return mvcc.ErrNotLeader }
-func (l *testLeader) Refused(error)                 {}
-func (l *testLeader) Ended() <-chan struct{}        { return l.ended }
-func (l *testLeader) AuthRows() *auth.Rows          { return l.users }
-func (l *testLeader) Seen(coder.FenceToken)         {}
+func (l *testLeader) VerifyLeader(context.Context) error { return l.Lost() }
+func (l *testLeader) ErrNotLeader() error                { return mvcc.ErrNotLeader }
+func (l *testLeader) Refused(error)                      {}
+func (l *testLeader) Ended() <-chan struct{}             { return l.ended }
+func (l *testLeader) AuthRows() *auth.Rows               { return l.users }
+func (l *testLeader) Seen(coder.FenceToken)              {}
 
 func (l *testLeader) Lost() error {
 	select {
@@ -144,12 +144,12 @@ func (l *testLeader) Publish(c write.Committed) error {
 	return nil
 }
 
-func (l *testLeader) Revision() int64                            { return l.revisions.Frontier() }
+func (l *testLeader) Revision() int64                            { return l.revisions.Visible() }
 func (l *testLeader) CompactRevision() int64                     { return -1 }
 func (l *testLeader) Mark(context.Context) (int64, error)        { return -1, nil }
 func (l *testLeader) Await(ctx context.Context, rev int64) error { return l.revisions.Wait(ctx, rev) }
 func (l *testLeader) CountRange(bool)                            {}
-func (l *testLeader) Frontier(context.Context, auth.Permit, bool) (int64, error) {
+func (l *testLeader) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
 	return l.Revision(), nil
 }
 
@@ -166,7 +166,7 @@ func (l *testLeader) permitted(as auth.Permit, commands ...write.Command) []erro
 	for i, c := range commands {
 		requests[i] = write.Request{As: as, Command: c}
 	}
-	return l.pipeline.Together(l.t.Context(), requests...)
+	return l.pipeline.ExecuteBatch(l.t.Context(), requests...)
 }
 
 // grant grants a lease; id 0 lets the lessor choose.
@@ -237,9 +237,9 @@ func (l *testLeader) keys() string {
 // revokeCommand returns the prepared command that revokes a lease in one revision.
 func (l *testLeader) revokeCommand(id int64) *revokeCommand {
 	l.t.Helper()
-	keys, err := l.pipeline.PrepareLease(l.t.Context(), id, nil, revocationKeys)
+	keys, err := l.pipeline.PrefetchLease(l.t.Context(), id, nil, revocationKeys)
 	require.NoError(l.t, err)
-	l.t.Cleanup(func() { l.pipeline.Settle(keys) })
+	l.t.Cleanup(func() { l.pipeline.Release(keys) })
 	return &revokeCommand{l: l.lessor, id: id, keys: keys}
 }
 

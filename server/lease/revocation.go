@@ -16,18 +16,18 @@ import (
 type revokeCommand struct {
 	l       *Lessor
 	id      int64
-	expired *lease       // revoke only this lease; nil: the one that has the id now
-	marked  bool         // the row is marked: this is not the first piece
-	after   []byte       // the last key of the previous piece
-	keys    *write.Ahead // nil: revoke nothing, because pieces are being revoked already
+	expired *lease          // revoke only this lease; nil: the one that has the id now
+	marked  bool            // the row is marked: this is not the first piece
+	after   []byte          // the last key of the previous piece
+	keys    *write.Prefetch // nil: revoke nothing, because pieces are being revoked already
 
 	// Evaluate sets these.
 	more     bool  // the lease still exists, and its row is marked
 	revision int64 // of the deletion, or the current one if it deletes nothing
 }
 
-// Prepared implements write.Prepared.
-func (c *revokeCommand) Prepared() *write.Ahead { return c.keys }
+// Prepared implements write.Prefetched.
+func (c *revokeCommand) Prefetched() *write.Prefetch { return c.keys }
 
 // Evaluate implements write.Command.
 func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
@@ -69,32 +69,32 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 // at most RequestTimeout.
 func (l *Lessor) revokePiece(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
 	bounded, cancel := l.bound(ctx)
-	c.keys, err = l.pipeline.PrepareLease(bounded, c.id, c.after, write.SmallLease)
+	c.keys, err = l.pipeline.PrefetchLease(bounded, c.id, c.after, write.SmallLease)
 	cancel()
 	if err != nil {
 		return err
 	}
 	room, large := int64(max(c.keys.Len(), 1)), c.keys.More()
 	if large { // its keys are read again when there is room
-		l.pipeline.Settle(c.keys)
+		l.pipeline.Release(c.keys)
 		room = revocationRoom
 	}
 	if err := l.revocations.Acquire(ctx, room); err != nil {
-		l.pipeline.Settle(c.keys)
+		l.pipeline.Release(c.keys)
 		return err
 	}
 	defer l.revocations.Release(room)
 	ctx, cancel = l.bound(ctx)
 	defer cancel()
 	if large {
-		if c.keys, err = l.pipeline.PrepareLease(ctx, c.id, c.after, revocationKeys); err != nil {
+		if c.keys, err = l.pipeline.PrefetchLease(ctx, c.id, c.after, revocationKeys); err != nil {
 			return err
 		}
 		if c.keys.More() || c.marked {
 			c.keys.Cut(l.pieceSize.get())
 		}
 	}
-	defer l.pipeline.Settle(c.keys)
+	defer l.pipeline.Release(c.keys)
 	steps := mvcc.StepsOf(ctx)
 	if steps == nil {
 		ctx, steps = mvcc.WithSteps(ctx)

@@ -98,9 +98,9 @@ func (t SortTarget) Compare(a, b *coder.Record) int {
 	}
 }
 
-// Piecemeal reports whether q is cheap on the sequencer: it reads a page at most, or
+// Paged reports whether q is cheap on the sequencer: it reads a page at most, or
 // only counts.
-func (q *RangeRequest) Piecemeal() bool {
+func (q *RangeRequest) Paged() bool {
 	return q.CountOnly || len(q.End) == 0 || q.Limit > 0 && q.Limit <= PageRows && !q.Filtered() && q.InKeyOrder()
 }
 

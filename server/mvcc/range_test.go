@@ -74,7 +74,7 @@ func TestPiecemeal(t *testing.T) {
 		"filtered":      {RangeRequest{KeyRange: several, Limit: 1, MinModRevision: 1}, false},
 		"all":           {RangeRequest{KeyRange: several}, false},
 	} {
-		if got := c.q.Piecemeal(); got != c.want {
+		if got := c.q.Paged(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

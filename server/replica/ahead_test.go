@@ -192,9 +192,9 @@ func TestLeaseVerdictIsReachedOnce(t *testing.T) {
 	require.NoError(t, putOne("m"))
 
 	// More keys than are noted.
-	attach(t, b, "m/many", 2*write.VerdictKeys, 7)
+	attach(t, b, "m/many", 2*write.UncheckedKeys, 7)
 	require.NoError(t, putOne("m"))
-	require.LessOrEqual(t, l.pipeline.Verdicts(7), 1)
+	require.LessOrEqual(t, l.pipeline.Decisions(7), 1)
 }
 
 // onlyPrepared is a store that fails every read while it is closed for reading.
@@ -259,14 +259,14 @@ func (s *onlyPrepared) run(l *leader, cmd write.Command) error {
 	s.t.Helper()
 	s.closed.Store(true)
 	defer s.closed.Store(false)
-	return l.pipeline.Together(s.t.Context(), write.Request{As: auth.System, Command: cmd})[0]
+	return l.pipeline.ExecuteBatch(s.t.Context(), write.Request{As: auth.System, Command: cmd})[0]
 }
 
 // prepared returns the command of a transaction with what it reads ahead.
 func preparedTxn(t *testing.T, l *leader, txn *mvcc.Txn) *write.TxnCommand {
 	t.Helper()
-	c, err := l.pipeline.PrepareTxn(t.Context(), txn)
+	c, err := l.pipeline.PrefetchTxn(t.Context(), txn)
 	require.NoError(t, err)
-	t.Cleanup(func() { l.pipeline.Settle(c.Prepared()) })
+	t.Cleanup(func() { l.pipeline.Release(c.Prefetched()) })
 	return c
 }

@@ -51,7 +51,7 @@ func (b *Replica) LeaderAuth(ctx context.Context) (*auth.Rows, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := l.Confirm(ctx); err != nil {
+	if err := l.VerifyLeader(ctx); err != nil {
 		return nil, 0, mvcc.PublicError(ctx, err)
 	}
 	return b.AuthRows(), b.Revision(), nil
@@ -60,7 +60,7 @@ func (b *Replica) LeaderAuth(ctx context.Context) (*auth.Rows, int64, error) {
 // SyncAuth returns users and roles that include every change acknowledged before the call.
 // Errors: those of linearizable reads.
 func (b *Replica) SyncAuth(ctx context.Context) (*auth.Rows, error) {
-	if _, err := b.Frontier(ctx, auth.System, true); err != nil {
+	if _, err := b.ReadRevision(ctx, auth.System, true); err != nil {
 		return nil, err
 	}
 	return b.AuthRows(), nil

@@ -101,7 +101,7 @@ func runPermitted(t *testing.T, l *leader, permit auth.Permit, commands ...write
 			requests[i].As = auth.System
 		}
 	}
-	return l.pipeline.Together(t.Context(), requests...)
+	return l.pipeline.ExecuteBatch(t.Context(), requests...)
 }
 
 // A write is judged by what stands before it in the pipeline, whether that is

@@ -43,7 +43,7 @@ func runTogether(t *testing.T, l *leader, commands ...write.Command) []error {
 	for i, c := range commands {
 		requests[i] = write.Request{As: auth.System, Command: c}
 	}
-	return l.pipeline.Together(t.Context(), requests...)
+	return l.pipeline.ExecuteBatch(t.Context(), requests...)
 }
 
 func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {

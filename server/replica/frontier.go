@@ -15,11 +15,11 @@ import (
 // than a second.
 var asking = retry.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
 
-// Frontier returns the revision to read at, if as permits the request there.
+// ReadRevision returns the revision to read at, if as permits the request there.
 // The revision of a linearizable read includes every write, and every change of users and
 // roles, acknowledged before the call: the leader confirms its leadership, and a follower
 // asks the leader and waits until it has applied the answer.
-func (b *Replica) Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
+func (b *Replica) ReadRevision(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
 	frontier, err := b.newestRevision(ctx, linearizable)
 	if err == nil {
 		err = as.Check(ctx, b)
@@ -49,8 +49,8 @@ func (b *Replica) newestRevision(ctx context.Context, linearizable bool) (int64,
 		}
 		var err error
 		if l := b.leading.Load(); l != nil {
-			if err = l.Confirm(ctx); err == nil {
-				return b.traceRead(began, b.Revision(), false), nil // after Confirm, which may have waited for a commit
+			if err = l.VerifyLeader(ctx); err == nil {
+				return b.traceRead(began, b.Revision(), false), nil // after VerifyLeader, which may have waited for a commit
 			}
 		} else if b.cfg.Leadership == nil {
 			return 0, mvcc.ErrNotLeader
@@ -137,7 +137,7 @@ func (b *Replica) Position(ctx context.Context) (Update, error) {
 	}
 	ctx, cancel := b.bound(ctx)
 	defer cancel()
-	if err := l.Confirm(ctx); err != nil {
+	if err := l.VerifyLeader(ctx); err != nil {
 		return Update{}, mvcc.PublicError(ctx, err)
 	}
 	return Update{

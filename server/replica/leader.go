@@ -72,19 +72,19 @@ func (l *leader) Lost() error {
 	return nil
 }
 
-// TurnedAway returns the error of a request that was not executed.
-func (l *leader) TurnedAway() error {
+// ErrNotLeader returns the error of a request that was not executed.
+func (l *leader) ErrNotLeader() error {
 	if err := l.Lost(); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: the leadership has ended", mvcc.ErrNotLeader)
 }
 
-// Confirm implements write.Leader.
-func (l *leader) Confirm(ctx context.Context) error {
+// VerifyLeader implements write.Leader.
+func (l *leader) VerifyLeader(ctx context.Context) error {
 	err := l.authority.Confirm(ctx)
 	if err != nil && l.alive.Err() != nil {
-		return l.TurnedAway() // and not the error of the look at the fence row
+		return l.ErrNotLeader() // and not the error of the look at the fence row
 	}
 	return err
 }

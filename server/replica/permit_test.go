@@ -27,7 +27,7 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 			return b.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1,
 				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
 		},
-		"Frontier": func() error { _, err := b.Frontier(ctx, none, false); return err },
+		"ReadRevision": func() error { _, err := b.ReadRevision(ctx, none, false); return err },
 		"Txn": func() error {
 			_, err := b.Txn(ctx, none, put("k", "w"), true)
 			if _, rerr := b.Txn(ctx, none, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: key}}}},

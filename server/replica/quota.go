@@ -23,7 +23,7 @@ func (b *Replica) ListAlarms(ctx context.Context, as auth.Permit) ([]quota.Alarm
 		return nil, err
 	}
 	all := b.Alarms()
-	return all, mvcc.PublicError(ctx, l.Confirm(ctx))
+	return all, mvcc.PublicError(ctx, l.VerifyLeader(ctx))
 }
 
 // Alarms returns the raised alarms that this node knows. A follower learns of changes within
@@ -48,7 +48,7 @@ func (b *Replica) DisarmAlarm(ctx context.Context, as auth.Permit, a quota.Alarm
 		return nil, err
 	}
 	if !b.alarms.Raised(a) {
-		return nil, l.Confirm(ctx)
+		return nil, l.VerifyLeader(ctx)
 	}
 	if err := b.setAlarm(ctx, as, a, false); err != nil {
 		return nil, err

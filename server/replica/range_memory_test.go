@@ -75,9 +75,9 @@ func (n tableAt) Revision() int64        { return n.rev }
 func (n tableAt) CompactRevision() int64 { return -1 }
 func (n tableAt) CountRange(bool)        {}
 
-func (n tableAt) Frontier(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
-func (n tableAt) Mark(ctx context.Context) (int64, error)                    { return compact.NewMark(n.table).Read(ctx) }
-func (n tableAt) Await(context.Context, int64) error                         { return nil }
+func (n tableAt) ReadRevision(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
+func (n tableAt) Mark(ctx context.Context) (int64, error)                        { return compact.NewMark(n.table).Read(ctx) }
+func (n tableAt) Await(context.Context, int64) error                             { return nil }
 
 // compare asks a node for q and the table for the same.
 func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest, linearizable,

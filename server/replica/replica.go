@@ -69,7 +69,7 @@ type Replica struct {
 var errClosed = fmt.Errorf("%w: closed", mvcc.ErrNotServing)
 
 // Revision returns the newest visible revision.
-func (b *Replica) Revision() int64 { return b.tso.Frontier() }
+func (b *Replica) Revision() int64 { return b.tso.Visible() }
 
 // CompactRevision returns the compact revision, -1 if nothing was compacted yet.
 func (b *Replica) CompactRevision() int64 { return b.compacted.Revision() }

@@ -442,7 +442,7 @@ func TestResignationShortensTakeover(t *testing.T) {
 	if err := p.resign(0); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Confirm(t.Context()); !errors.Is(err, mvcc.ErrNotLeader) {
+	if err := first.VerifyLeader(t.Context()); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Errorf("a leader that resigned says %v", err)
 	}
 	p.lead(1)

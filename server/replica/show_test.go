@@ -30,11 +30,11 @@ func TestEventsArePublishedOnceTheirRevisionCanBeRead(t *testing.T) {
 		require.True(t, known, "the key space in memory does not have the revision that can be read")
 		require.Equal(t, rec, got)
 		require.EqualValues(t, 1, b.hub.Revision(), "the events are published already")
-		require.EqualValues(t, 1, b.published.Frontier())
+		require.EqualValues(t, 1, b.published.Visible())
 	}))
 	require.True(t, called)
 	require.EqualValues(t, 2, b.hub.Revision())
-	require.EqualValues(t, 2, b.published.Frontier())
+	require.EqualValues(t, 2, b.published.Visible())
 }
 
 // watched is a store that calls committing before each commit.

@@ -23,9 +23,9 @@ const (
 
 // Node is what an Exporter needs of the node that it runs on.
 type Node interface {
-	// Frontier returns the revision to read at, if as permits the request there. A
+	// ReadRevision returns the revision to read at, if as permits the request there. A
 	// linearizable one includes every write acknowledged before the call.
-	Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error)
+	ReadRevision(ctx context.Context, as auth.Permit, linearizable bool) (int64, error)
 	// Mark returns a compact revision: before the call, nothing that a revision at or above
 	// it needs was removed.
 	Mark(ctx context.Context) (int64, error)

@@ -31,7 +31,7 @@ func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 	}
 	defer e.hashing.Release(1)
 	for range maxAttempts {
-		frontier, err := e.node.Frontier(ctx, as, true)
+		frontier, err := e.node.ReadRevision(ctx, as, true)
 		if err != nil {
 			return Hash{}, err
 		}
@@ -172,7 +172,7 @@ func (e *Exporter) Hash(ctx context.Context, as auth.Permit) (uint32, error) {
 		return 0, err
 	}
 	defer e.hashing.Release(1)
-	if _, err := e.node.Frontier(ctx, as, true); err != nil {
+	if _, err := e.node.ReadRevision(ctx, as, true); err != nil {
 		return 0, err
 	}
 	sum := uint32(0)

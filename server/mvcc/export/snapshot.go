@@ -50,7 +50,7 @@ func (e *Exporter) OpenSnapshot(ctx context.Context, as auth.Permit) (*Snapshot,
 	if err != nil {
 		return nil, err
 	}
-	rev, err := e.node.Frontier(ctx, as, true)
+	rev, err := e.node.ReadRevision(ctx, as, true)
 	if err != nil {
 		return nil, err
 	}

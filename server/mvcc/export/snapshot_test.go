@@ -13,7 +13,7 @@ import (
 // node is at revision 9. frontier is called when the revision of a snapshot is chosen.
 type node struct{ frontier func() }
 
-func (n node) Frontier(context.Context, auth.Permit, bool) (int64, error) {
+func (n node) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
 	n.frontier()
 	return 9, nil
 }

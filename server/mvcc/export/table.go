@@ -20,11 +20,11 @@ func OpenTable(ctx context.Context, store sqlstore.Store) (*Snapshot, error) {
 // table implements Node by reading the table.
 type table struct {
 	store sqlstore.Store
-	meta  Meta // as of the last call of Frontier
+	meta  Meta // as of the last call of ReadRevision
 }
 
-// Frontier returns the revision of the fence row: every acknowledged write is in the table.
-func (t *table) Frontier(ctx context.Context, _ auth.Permit, _ bool) (int64, error) {
+// ReadRevision returns the revision of the fence row: every acknowledged write is in the table.
+func (t *table) ReadRevision(ctx context.Context, _ auth.Permit, _ bool) (int64, error) {
 	token, _, err := fence.LoadToken(ctx, t.store)
 	if err != nil {
 		return 0, err

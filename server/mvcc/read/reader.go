@@ -36,9 +36,9 @@ type Node interface {
 	Revision() int64
 	// CompactRevision returns the compact revision that the node knows, -1 if there is none.
 	CompactRevision() int64
-	// Frontier returns the revision to read at, if as permits the request there. A
+	// ReadRevision returns the revision to read at, if as permits the request there. A
 	// linearizable one includes every write acknowledged before the call.
-	Frontier(ctx context.Context, as auth.Permit, linearizable bool) (int64, error)
+	ReadRevision(ctx context.Context, as auth.Permit, linearizable bool) (int64, error)
 	// Mark returns a compact revision such that nothing at or above it was removed before
 	// the call.
 	Mark(ctx context.Context) (int64, error)
@@ -113,7 +113,7 @@ func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }
 
 // Now returns a reading at the frontier, if as permits the request there.
 func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*Reading, error) {
-	frontier, err := r.node.Frontier(ctx, as, linearizable)
+	frontier, err := r.node.ReadRevision(ctx, as, linearizable)
 	if err != nil {
 		return nil, err
 	}

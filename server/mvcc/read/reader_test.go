@@ -44,7 +44,7 @@ func (n *testNode) Revision() int64        { return n.rev }
 func (n *testNode) CompactRevision() int64 { return n.compact }
 func (n *testNode) CountRange(table bool)  { n.ranges[table]++ }
 
-func (n *testNode) Frontier(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
+func (n *testNode) ReadRevision(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
 
 func (n *testNode) Await(_ context.Context, rev int64) error {
 	if rev > n.rev {

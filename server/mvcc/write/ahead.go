@@ -43,9 +43,9 @@ const (
 // the caller must prepare the command again.
 var errUnprepared = errors.New("write: must be prepared again")
 
-// Ahead is what was read for one command before it was queued. Once the command is submitted,
+// Prefetch is what was read for one command before it was queued. Once the command is submitted,
 // only the sequencer may use it.
-type Ahead struct {
+type Prefetch struct {
 	ranges []*aheadRange
 	byKey  map[rangeKey]*aheadRange // the same
 	spans  []coder.Span             // the keys of ranges, in order, without overlaps
@@ -80,19 +80,19 @@ type notedKey struct {
 // aheads are the preparations in which commits note their changes. Safe for concurrent use.
 type aheads struct {
 	mu     sync.Mutex
-	active map[*Ahead]struct{}
+	active map[*Prefetch]struct{}
 }
 
-func (as *aheads) add(a *Ahead) {
+func (as *aheads) add(a *Prefetch) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	if as.active == nil {
-		as.active = make(map[*Ahead]struct{})
+		as.active = make(map[*Prefetch]struct{})
 	}
 	as.active[a] = struct{}{}
 }
 
-func (as *aheads) remove(a *Ahead) {
+func (as *aheads) remove(a *Prefetch) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	delete(as.active, a)
@@ -111,7 +111,7 @@ func (as *aheads) note(s *batchState) {
 }
 
 // note must be fast: a transaction may have thousands of ranges, and many transactions may wait.
-func (a *Ahead) note(s *batchState, c *change) {
+func (a *Prefetch) note(s *batchState, c *change) {
 	key := c.rec.Key
 	after, _ := slices.BinarySearchFunc(a.spans, key, func(span coder.Span, key []byte) int {
 		if bytes.Compare(span.Start, key) <= 0 {
@@ -129,12 +129,12 @@ func (a *Ahead) note(s *batchState, c *change) {
 }
 
 // large reports whether the command begins a new batch.
-func (a *Ahead) large() bool {
+func (a *Prefetch) large() bool {
 	return a != nil && (a.keys > aloneKeys || a.lease != nil && a.keys > SmallLease)
 }
 
 // of returns what was read of kr, nil if it was not read.
-func (a *Ahead) of(kr mvcc.KeyRange, values bool) *aheadRange {
+func (a *Prefetch) of(kr mvcc.KeyRange, values bool) *aheadRange {
 	if a == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (a *Ahead) of(kr mvcc.KeyRange, values bool) *aheadRange {
 }
 
 // base returns the index entry of rec, a current record; false if it was not read.
-func (a *Ahead) base(rec *coder.Record) (indexEntry, bool) {
+func (a *Prefetch) base(rec *coder.Record) (indexEntry, bool) {
 	if a == nil {
 		return indexEntry{}, false
 	}
@@ -158,7 +158,7 @@ func (a *Ahead) base(rec *coder.Record) (indexEntry, bool) {
 
 // current returns the records of r, one of its ranges, in the newest committed state, in key
 // order.
-func (a *Ahead) current(r *aheadRange) []*coder.Record {
+func (a *Prefetch) current(r *aheadRange) []*coder.Record {
 	if a.sorted == nil {
 		a.sorted = slices.Sorted(maps.Keys(a.noted))
 	}
@@ -183,7 +183,7 @@ func (a *Ahead) current(r *aheadRange) []*coder.Record {
 }
 
 // plan adds the ranges that t reads in all branches.
-func (a *Ahead) plan(t *mvcc.Txn) {
+func (a *Prefetch) plan(t *mvcc.Txn) {
 	for i := range t.Compares {
 		c := &t.Compares[i]
 		a.add(c.KeyRange, c.Target == mvcc.CompareValue, false)
@@ -198,7 +198,7 @@ func (a *Ahead) plan(t *mvcc.Txn) {
 					a.past = make(map[*mvcc.RangeRequest]*mvcc.RangeResult)
 				}
 				a.past[op.Range] = nil
-			case op.Range != nil && op.Range.Piecemeal():
+			case op.Range != nil && op.Range.Paged():
 				a.pages = append(a.pages, op.Range)
 			case op.Range != nil:
 				a.add(op.Range.KeyRange, op.Range.NeedValues(), false)
@@ -209,7 +209,7 @@ func (a *Ahead) plan(t *mvcc.Txn) {
 	}
 }
 
-func (a *Ahead) add(kr mvcc.KeyRange, values, deletes bool) {
+func (a *Prefetch) add(kr mvcc.KeyRange, values, deletes bool) {
 	if len(kr.End) == 0 {
 		return
 	}
@@ -223,7 +223,7 @@ func (a *Ahead) add(kr mvcc.KeyRange, values, deletes bool) {
 }
 
 // join sets spans.
-func (a *Ahead) join() {
+func (a *Prefetch) join() {
 	for _, r := range a.ranges {
 		if span := r.Span(); !span.Empty() {
 			a.spans = append(a.spans, span)
@@ -242,10 +242,10 @@ func (a *Ahead) join() {
 }
 
 // prepare reads the ranges that t needs. It returns nil if t needs none. The caller must end
-// the preparation with Settle. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
+// the preparation with Release. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
 // the database's.
-func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
-	a := &Ahead{byKey: make(map[rangeKey]*aheadRange), noted: make(map[string]notedKey)}
+func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Prefetch, error) {
+	a := &Prefetch{byKey: make(map[rangeKey]*aheadRange), noted: make(map[string]notedKey)}
 	if a.plan(t); len(a.ranges) == 0 && len(a.past) == 0 && len(a.pages) == 0 {
 		return nil, nil
 	}
@@ -261,21 +261,21 @@ func (p *Pipeline) prepare(ctx context.Context, t *mvcc.Txn) (*Ahead, error) {
 	for _, q := range a.pages {
 		if err == nil && len(q.End) > 0 {
 			// This fills the view with the page and the count.
-			_, err = p.cfg.Reader.At(p.cfg.Revisions.Frontier()).Range(ctx, q)
+			_, err = p.cfg.Reader.At(p.cfg.Revisions.Visible()).Range(ctx, q)
 		}
 	}
 	if errors.Is(err, mvcc.ErrCompacted) { // another leader may have compacted
-		err = cmp.Or(p.cfg.Leader.Confirm(ctx), read.ErrOvertaken)
+		err = cmp.Or(p.cfg.Leader.VerifyLeader(ctx), read.ErrOvertaken)
 	}
 	if err != nil {
-		p.Settle(a)
+		p.Release(a)
 		return nil, err
 	}
 	return a, nil
 }
 
-// Settle ends a preparation; nil is none. Its command must have been answered or abandoned.
-func (p *Pipeline) Settle(a *Ahead) {
+// Release ends a preparation; nil is none. Its command must have been answered or abandoned.
+func (p *Pipeline) Release(a *Prefetch) {
 	if a == nil {
 		return
 	}
@@ -286,8 +286,8 @@ func (p *Pipeline) Settle(a *Ahead) {
 }
 
 // readRanges reads the ranges of a at the applied revision.
-func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
-	read, size := p.cfg.Reader.At(p.cfg.Revisions.Frontier()), 0
+func (p *Pipeline) readRanges(ctx context.Context, a *Prefetch) error {
+	read, size := p.cfg.Reader.At(p.cfg.Revisions.Visible()), 0
 	a.keys, a.bases = 0, make(map[string]indexEntry)
 	index := func(key []byte, x coder.Index) { a.bases[string(key)] = indexEntry{Index: x, exists: true} }
 	for _, r := range a.ranges {
@@ -332,7 +332,7 @@ func (p *Pipeline) readRanges(ctx context.Context, a *Ahead) error {
 }
 
 // addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages.
-// Ahead.base recognizes entries that are newer than the records.
+// Prefetch.base recognizes entries that are newer than the records.
 func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *aheadRange) error {
 	var missing [][]byte
 	for _, rec := range r.records {
@@ -379,8 +379,8 @@ func tooManyKeys(most int) error {
 
 // takeRoom waits until there is room in memory for all ranges of a. It counts them first, and
 // returns mvcc.ErrTooLarge if they have too many keys.
-func (p *Pipeline) takeRoom(ctx context.Context, a *Ahead) error {
-	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Frontier()
+func (p *Pipeline) takeRoom(ctx context.Context, a *Prefetch) error {
+	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Visible()
 	total := int64(0)
 	for _, r := range a.ranges {
 		n, err := p.countUpTo(ctx, r.Span(), rev, most-total)
@@ -454,9 +454,9 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]ind
 
 // readPast answers the ranges of a at old revisions, which do not change. The sequencer decides
 // again about those that are refused here.
-func (p *Pipeline) readPast(ctx context.Context, a *Ahead) error {
+func (p *Pipeline) readPast(ctx context.Context, a *Prefetch) error {
 	for q := range a.past {
-		res, err := p.cfg.Reader.At(p.cfg.Revisions.Frontier()).RangeAt(ctx, q)
+		res, err := p.cfg.Reader.At(p.cfg.Revisions.Visible()).RangeAt(ctx, q)
 		switch {
 		case err == nil:
 			a.past[q] = res

@@ -36,9 +36,9 @@ func fill(t *testing.T, l *testLeader, n int) {
 func TestALargeCommandIsCommittedAlone(t *testing.T) {
 	l := lead(t, newStore(t))
 	fill(t, l, aloneKeys+1)
-	c, err := l.p.PrepareTxn(t.Context(), deleteAll("k/", "k0"))
+	c, err := l.p.PrefetchTxn(t.Context(), deleteAll("k/", "k0"))
 	require.NoError(t, err)
-	defer l.p.Settle(c.Prepared())
+	defer l.p.Release(c.Prefetched())
 	sequence := l.token.Sequence
 	for _, err := range l.together(t, NewTxnCommand(put("a", "1")), c, NewTxnCommand(put("b", "1"))) {
 		require.NoError(t, err)
@@ -51,9 +51,9 @@ func TestManyDeletesDoNotEmptyTheIndexCache(t *testing.T) {
 	l := lead(t, newStore(t), func(c *Config) { c.Limits.IndexCache = 100 })
 	fill(t, l, 2*aloneKeys)
 	l.must(t, put("hot", "1"))
-	c, err := l.p.PrepareTxn(t.Context(), deleteAll("k/", "k0"))
+	c, err := l.p.PrefetchTxn(t.Context(), deleteAll("k/", "k0"))
 	require.NoError(t, err)
-	defer l.p.Settle(c.Prepared())
+	defer l.p.Release(c.Prefetched())
 	require.NoError(t, l.together(t, c)[0])
 	require.EqualValues(t, 2*aloneKeys, c.result.Results[0].Delete.Deleted)
 	_, cached := l.p.index.peek([]byte("hot"))
@@ -82,7 +82,7 @@ func TestPreparationsEndWithTheirRequests(t *testing.T) {
 func TestKeysThatChangeWhileTheyAreCountedCount(t *testing.T) {
 	l := lead(t, newStore(t))
 	fill(t, l, 10)
-	rev := l.revisions.Frontier()
+	rev := l.revisions.Visible()
 	l.must(t, put("k/000003", "2"))
 	l.must(t, del("k/000004"))
 	n, err := l.p.countUpTo(t.Context(), mvcc.KeyRange{Key: []byte("k/"), End: []byte("k0")}.Span(), rev, 100)
@@ -111,11 +111,11 @@ func TestTransactionSeesChangesInAllItsRanges(t *testing.T) {
 			}
 			txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: kr}})
 		}
-		c, err := l.p.PrepareTxn(t.Context(), txn)
+		c, err := l.p.PrefetchTxn(t.Context(), txn)
 		require.NoError(t, err)
 		l.together(t, changes()...)
 		l.together(t, append(changes(), c)...)
-		l.p.Settle(c.Prepared())
+		l.p.Release(c.Prefetched())
 		before := l.p.cfg.Reader.At(c.result.Revision - 1)
 		for i, op := range txn.Then[1:] {
 			want, err := before.Range(t.Context(), op.Range)
@@ -139,9 +139,9 @@ func TestTransactionSeesItsOwnChangesInEachOfManyRanges(t *testing.T) {
 			End: []byte("k0")}}})
 		txn.Then = append(txn.Then, deleteAll(fmt.Sprintf("k/d%02d", i), fmt.Sprintf("k/d%02d", i+1)).Then...)
 	}
-	c, err := l.p.PrepareTxn(t.Context(), txn)
+	c, err := l.p.PrefetchTxn(t.Context(), txn)
 	require.NoError(t, err)
-	defer l.p.Settle(c.Prepared())
+	defer l.p.Release(c.Prefetched())
 	require.NoError(t, l.together(t, NewTxnCommand(del("k/b")), NewTxnCommand(put("k/c", "1")), c)[2])
 	for i := range 3 * fewLooks {
 		live[fmt.Sprintf("k/a%02d", i)] = true
@@ -174,10 +174,10 @@ func TestALeaderThatIsOvertakenByCompaction(t *testing.T) {
 	l := lead(t, newStore(t))
 	l.must(t, put("k", "1"))
 	l.compacted = l.Revision() + 1
-	_, err := l.p.PrepareTxn(t.Context(), deleteAll("k", "l"))
+	_, err := l.p.PrefetchTxn(t.Context(), deleteAll("k", "l"))
 	require.ErrorIs(t, err, read.ErrOvertaken)
 	require.Error(t, l.End(mvcc.ErrNotLeader))
-	_, err = l.p.PrepareTxn(t.Context(), deleteAll("k", "l"))
+	_, err = l.p.PrefetchTxn(t.Context(), deleteAll("k", "l"))
 	require.ErrorIs(t, err, mvcc.ErrNotLeader)
 	require.Empty(t, l.p.aheads.active)
 }

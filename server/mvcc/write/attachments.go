@@ -41,11 +41,11 @@ func EachAttachment(ctx context.Context, store sqlstore.Store, r sqlstore.Range,
 	return nil
 }
 
-// PrepareLease reads at most limit keys of lease id, those after the key after. The caller
-// must end the preparation with Settle. Errors: ctx's, the database's.
-func (p *Pipeline) PrepareLease(ctx context.Context, id int64, after []byte, limit int) (*Ahead, error) {
+// PrefetchLease reads at most limit keys of lease id, those after the key after. The caller
+// must end the preparation with Release. Errors: ctx's, the database's.
+func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, limit int) (*Prefetch, error) {
 	al := &aheadLease{id: id, noted: make(map[string]notedKey)}
-	a := &Ahead{lease: al}
+	a := &Prefetch{lease: al}
 	p.aheads.add(a)
 	err := EachAttached(ctx, p.cfg.Store, id, after, limit+1, func(key []byte) error {
 		if al.more = len(al.keys) == limit; !al.more {
@@ -57,7 +57,7 @@ func (p *Pipeline) PrepareLease(ctx context.Context, id int64, after []byte, lim
 		al.bases, err = p.entriesOf(ctx, al.keys)
 	}
 	if err != nil {
-		p.Settle(a)
+		p.Release(a)
 		return nil, err
 	}
 	a.keys = len(al.keys)
@@ -65,13 +65,13 @@ func (p *Pipeline) PrepareLease(ctx context.Context, id int64, after []byte, lim
 }
 
 // Len returns how many keys were read ahead.
-func (a *Ahead) Len() int { return a.keys }
+func (a *Prefetch) Len() int { return a.keys }
 
-// More reports whether the lease held more keys than PrepareLease has read.
-func (a *Ahead) More() bool { return a.lease.more }
+// More reports whether the lease held more keys than PrefetchLease has read.
+func (a *Prefetch) More() bool { return a.lease.more }
 
-// Last returns the last key that PrepareLease has read, nil if there is none.
-func (a *Ahead) Last() []byte {
+// Last returns the last key that PrefetchLease has read, nil if there is none.
+func (a *Prefetch) Last() []byte {
 	if len(a.lease.keys) == 0 {
 		return nil
 	}
@@ -79,16 +79,16 @@ func (a *Ahead) Last() []byte {
 }
 
 // Cut drops the keys after the first n.
-func (a *Ahead) Cut(n int) {
+func (a *Prefetch) Cut(n int) {
 	if n < len(a.lease.keys) {
 		a.keys, a.lease.keys, a.lease.more = n, a.lease.keys[:n], true
 	}
 }
 
-// Attached returns, in key order, the records of the keys that PrepareLease has read and of
+// Attached returns, in key order, the records of the keys that PrefetchLease has read and of
 // those attached since, without keys that earlier commands or commits have detached. The
 // command may delete them.
-func (tx *Tx) Attached(ahead *Ahead) []*coder.Record {
+func (tx *Tx) Attached(ahead *Prefetch) []*coder.Record {
 	a := ahead.lease
 	held := make([]*coder.Record, 0, len(a.keys))
 	see := func(key []byte, e indexEntry) {

@@ -43,7 +43,7 @@ type change struct {
 
 func newBatchState(p *Pipeline) *batchState {
 	return &batchState{
-		p: p, base: p.cfg.Revisions.Frontier(), alloc: p.cfg.Revisions.Allocate(),
+		p: p, base: p.cfg.Revisions.Visible(), alloc: p.cfg.Revisions.Allocate(),
 		keys: make(map[string]*keyState), leases: make(map[int64]*coder.Lease), meta: make(map[string][]byte),
 		auth: p.cfg.Leader.AuthRows(),
 	}

@@ -22,7 +22,7 @@ import (
 func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request) error {
 	if s.empty() {
 		// Nothing to write: the outcomes are those of linearizable reads.
-		return mvcc.PublicError(ctx, p.cfg.Leader.Confirm(ctx))
+		return mvcc.PublicError(ctx, p.cfg.Leader.VerifyLeader(ctx))
 	}
 	rows := s.rows()
 	for failures := 1; ; failures++ {
@@ -50,7 +50,7 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 			return mvcc.ErrTimeout
 		}
 		if err := retry.Database.Wait(ctx, failures); err != nil {
-			return p.cfg.Leader.TurnedAway()
+			return p.cfg.Leader.ErrNotLeader()
 		}
 	}
 }

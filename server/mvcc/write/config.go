@@ -62,8 +62,8 @@ func DefaultLimits() Limits {
 
 // Leader is the leadership that a Pipeline writes for.
 type Leader interface {
-	// Confirm returns nil if no other leader can have acknowledged anything before the call.
-	Confirm(ctx context.Context) error
+	// VerifyLeader returns nil if no other leader can have acknowledged anything before the call.
+	VerifyLeader(ctx context.Context) error
 	// End ends the leadership because of cause, and returns the error of requests that were
 	// not executed.
 	End(cause error) error
@@ -71,8 +71,8 @@ type Leader interface {
 	Ended() <-chan struct{}
 	// Lost returns why the leadership ended, nil if it has not, or if this node handed it over.
 	Lost() error
-	// TurnedAway returns the error of a request that was not executed.
-	TurnedAway() error
+	// ErrNotLeader returns the error of a request that was not executed.
+	ErrNotLeader() error
 	// AuthRows returns the newest users and roles.
 	AuthRows() *auth.Rows
 	// Seen gets each value of the fence row after an attempt to commit.

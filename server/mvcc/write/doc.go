@@ -6,7 +6,7 @@
 // committed, evaluated by the sequencer against the newest state (Tx), and committed with its
 // batch in one atomic step, together with the fence row (fence.Holder). The data that a command needs from
 // the table is read before the sequencer gets to it: index rows by the collector, ranges and
-// the keys of leases in the goroutine of the caller (Ahead).
+// the keys of leases in the goroutine of the caller (Prefetch).
 //
 // Invariants, and the tests that hold them:
 //

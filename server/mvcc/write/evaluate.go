@@ -18,7 +18,7 @@ type TxnCommand struct {
 	bytes  int
 	keys   [][]byte
 	fresh  [][]byte
-	ahead  *Ahead
+	ahead  *Prefetch
 	result *mvcc.TxnResult
 }
 
@@ -60,8 +60,8 @@ func (c *TxnCommand) survey(t *mvcc.Txn) {
 	}
 }
 
-// Prepared implements Prepared.
-func (c *TxnCommand) Prepared() *Ahead { return c.ahead }
+// Prefetched implements Prefetched.
+func (c *TxnCommand) Prefetched() *Prefetch { return c.ahead }
 
 // Evaluate implements Command.
 func (c *TxnCommand) Evaluate(ctx context.Context, tx *Tx) error {
@@ -83,12 +83,12 @@ func (c *TxnCommand) Evaluate(ctx context.Context, tx *Tx) error {
 // those of Submit, and of the operations of t.
 func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.TxnResult, error) {
 	for {
-		c, err := p.PrepareTxn(ctx, t)
+		c, err := p.PrefetchTxn(ctx, t)
 		if err != nil {
 			return nil, mvcc.PublicError(ctx, err)
 		}
 		err = p.Submit(ctx, as, c)
-		p.Settle(c.ahead)
+		p.Release(c.ahead)
 		switch {
 		case err == nil:
 			return c.result, nil
@@ -98,10 +98,10 @@ func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.
 	}
 }
 
-// PrepareTxn returns the command of t with what it reads of ranges. The caller ends it with
-// Settle, if it returns no error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's,
+// PrefetchTxn returns the command of t with what it reads of ranges. The caller ends it with
+// Release, if it returns no error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's,
 // ctx's, the database's.
-func (p *Pipeline) PrepareTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
+func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
 	c := NewTxnCommand(t)
 	var err error
 	c.ahead, err = p.prepare(ctx, t)
@@ -311,7 +311,7 @@ func (tx *Tx) rangeOp(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeRes
 	case q.CountOnly && len(q.End) > 0:
 		res = &mvcc.RangeResult{}
 		res.Count, err = tx.count(ctx, q.KeyRange)
-	case q.Piecemeal() && len(q.End) > 0:
+	case q.Paged() && len(q.End) > 0:
 		res, err = tx.rangePage(ctx, q)
 	default:
 		var records []*coder.Record

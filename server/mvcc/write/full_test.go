@@ -63,7 +63,7 @@ func TestFullDatabaseRefusesWritesUntilItHasSpace(t *testing.T) {
 	for range 3 {
 		first := Request{As: auth.System, Command: NewTxnCommand(large("1"))}
 		second := Request{As: auth.System, Command: NewTxnCommand(large("2"))}
-		for _, err := range l.p.Together(ctx, first, second) {
+		for _, err := range l.p.ExecuteBatch(ctx, first, second) {
 			require.ErrorIs(t, err, sqlstore.ErrFull)
 			require.NotErrorIs(t, err, mvcc.ErrTimeout)
 		}

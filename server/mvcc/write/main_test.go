@@ -37,7 +37,7 @@ type testLeader struct {
 	ended     chan struct{}
 	refused   int
 	reason    error
-	confirm   func(context.Context) error // nil: Confirm returns reason
+	confirm   func(context.Context) error // nil: VerifyLeader returns reason
 }
 
 // lead returns a leader over store whose pipeline does not run.
@@ -82,14 +82,14 @@ func (l *testLeader) AuthRows() *auth.Rows        { return l.users }
 func (l *testLeader) Seen(token coder.FenceToken) { l.token = token }
 func (l *testLeader) Refused(error)               { l.refused++ }
 
-func (l *testLeader) Confirm(ctx context.Context) error {
+func (l *testLeader) VerifyLeader(ctx context.Context) error {
 	if l.confirm != nil {
 		return l.confirm(ctx)
 	}
 	return l.reason
 }
 
-func (l *testLeader) TurnedAway() error {
+func (l *testLeader) ErrNotLeader() error {
 	if l.reason != nil {
 		return l.reason
 	}
@@ -123,12 +123,12 @@ func (l *testLeader) Lease(id int64) (coder.Lease, bool) {
 
 func (l *testLeader) PolicyLease(*Tx, []byte) (int64, error) { return 0, nil }
 
-func (l *testLeader) Revision() int64                            { return l.revisions.Frontier() }
+func (l *testLeader) Revision() int64                            { return l.revisions.Visible() }
 func (l *testLeader) CompactRevision() int64                     { return l.compacted }
 func (l *testLeader) Mark(context.Context) (int64, error)        { return l.compacted, nil }
 func (l *testLeader) Await(ctx context.Context, rev int64) error { return l.revisions.Wait(ctx, rev) }
 func (l *testLeader) CountRange(bool)                            {}
-func (l *testLeader) Frontier(context.Context, auth.Permit, bool) (int64, error) {
+func (l *testLeader) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
 	return l.Revision(), nil
 }
 
@@ -139,7 +139,7 @@ func (l *testLeader) together(t *testing.T, commands ...Command) []error {
 	for i, c := range commands {
 		requests[i] = Request{As: auth.System, Command: c}
 	}
-	return l.p.Together(t.Context(), requests...)
+	return l.p.ExecuteBatch(t.Context(), requests...)
 }
 
 // must executes transactions together, all of which succeed.

@@ -80,16 +80,16 @@ const (
 	requestLeft
 )
 
-// Prepared is a Command that may have read ahead.
-type Prepared interface {
+// Prefetched is a Command that may have read ahead.
+type Prefetched interface {
 	Command
-	Prepared() *Ahead // nil: nothing
+	Prefetched() *Prefetch // nil: nothing
 }
 
 // prepared returns what the request's command has read ahead, nil if nothing.
-func (r *request) prepared() *Ahead {
-	if c, ok := r.cmd.(Prepared); ok {
-		return c.Prepared()
+func (r *request) prepared() *Prefetch {
+	if c, ok := r.cmd.(Prefetched); ok {
+		return c.Prefetched()
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (p *Pipeline) sequence(ctx context.Context) {
 				next = p.runBatch(ctx, next)
 			}
 			for _, r := range next {
-				r.done <- p.cfg.Leader.TurnedAway()
+				r.done <- p.cfg.Leader.ErrNotLeader()
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (rest []*r
 			attempt++
 			p.cfg.Log.Error("the table did not hold what was expected, evaluating again", "error", err)
 			p.index.purge()
-			p.cfg.View.Purge(p.cfg.Revisions.Frontier())
+			p.cfg.View.Purge(p.cfg.Revisions.Visible())
 			continue
 		}
 		if errors.Is(err, mvcc.ErrTooLarge) && n > 1 {
@@ -173,7 +173,7 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (rest []*r
 				outcomes[i] = err
 			}
 			if ctx.Err() != nil && errors.Is(outcomes[i], ctx.Err()) {
-				outcomes[i] = p.cfg.Leader.TurnedAway() // the pipeline ended before anything was written
+				outcomes[i] = p.cfg.Leader.ErrNotLeader() // the pipeline ended before anything was written
 			}
 			r.took = mvcc.Steps{Queue: taken.Sub(r.since), Evaluate: took.Evaluate, Commit: took.Commit}
 			p.cfg.Metrics.wait.Observe(r.took.Queue.Seconds())

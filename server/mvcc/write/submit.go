@@ -33,9 +33,9 @@ func (p *Pipeline) Submit(ctx context.Context, as auth.Permit, cmd Command) erro
 func (p *Pipeline) await(ctx context.Context, r *request) error {
 	select {
 	case <-p.draining:
-		return p.cfg.Leader.TurnedAway()
+		return p.cfg.Leader.ErrNotLeader()
 	case <-p.cfg.Leader.Ended():
-		return p.cfg.Leader.TurnedAway()
+		return p.cfg.Leader.ErrNotLeader()
 	default:
 	}
 	if !p.enqueue(r) {
@@ -52,7 +52,7 @@ func (p *Pipeline) await(ctx context.Context, r *request) error {
 		return r.abandon(ctx, mvcc.ErrTimeout)
 	case <-p.sequencerDone:
 		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
-			return p.cfg.Leader.TurnedAway()
+			return p.cfg.Leader.ErrNotLeader()
 		}
 		return <-r.done // the sequencer answers every request that it has taken
 	}

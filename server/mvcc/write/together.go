@@ -12,9 +12,9 @@ type Request struct {
 	Command Command
 }
 
-// Together executes requests in order, in as few commits as hold them, and returns their
+// ExecuteBatch executes requests in order, in as few commits as hold them, and returns their
 // outcomes. It serves tests of commands: Run must not be under way.
-func (p *Pipeline) Together(ctx context.Context, requests ...Request) []error {
+func (p *Pipeline) ExecuteBatch(ctx context.Context, requests ...Request) []error {
 	all := make([]*request, len(requests))
 	for i, r := range requests {
 		room, _ := p.reachVerdicts(ctx, r.As) // as Submit does; the outcome says what is missing
@@ -40,9 +40,9 @@ func (p *Pipeline) Forget(presume bool) {
 	}
 }
 
-// Verdicts returns for how many users it is remembered whether they may write all keys of a
+// Decisions returns for how many users it is remembered whether they may write all keys of a
 // lease. It serves tests.
-func (p *Pipeline) Verdicts(lease int64) int {
+func (p *Pipeline) Decisions(lease int64) int {
 	p.verdicts.mu.Lock()
 	defer p.verdicts.mu.Unlock()
 	return len(p.verdicts.of[lease])

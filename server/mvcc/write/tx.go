@@ -23,7 +23,7 @@ var ErrNextBatch = errors.New("write: must wait for the next batch")
 
 // begin returns the transaction of the next command, which has read a ahead. The one before
 // must no longer be used.
-func (s *batchState) begin(a *Ahead) *Tx {
+func (s *batchState) begin(a *Prefetch) *Tx {
 	tx := &s.tx
 	if tx.batch == nil {
 		*tx = Tx{batch: s, local: make(map[string]*coder.Record), bases: make(map[string]indexEntry)}
@@ -48,8 +48,8 @@ type Tx struct {
 	// now is the reading of a read-only transaction, nil in others. A read-only transaction is
 	// evaluated outside the sequencer, and newer commits may exist: it must not use the index cache.
 	now         *read.Reading
-	ahead       *Ahead // what the command has read ahead, nil if nothing
-	rev         int64  // the revision of its changes, if it makes any
+	ahead       *Prefetch // what the command has read ahead, nil if nothing
+	rev         int64     // the revision of its changes, if it makes any
 	local       map[string]*coder.Record
 	bases       map[string]indexEntry
 	own         []change
@@ -156,7 +156,7 @@ func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, e
 // stale returns errStale for key, whose rows changed while they were read, or the reason why
 // this node no longer leads: then another leader may have changed them.
 func (p *Pipeline) stale(ctx context.Context, key []byte) error {
-	if err := p.cfg.Leader.Confirm(ctx); err != nil {
+	if err := p.cfg.Leader.VerifyLeader(ctx); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: %q", errStale, key)

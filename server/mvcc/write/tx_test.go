@@ -71,10 +71,10 @@ func TestTransactionDoesNotReadCompactedRevisions(t *testing.T) {
 		before := l.Revision()
 		txn := put("b", "1")
 		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: revision}})
-		c, err := l.p.PrepareTxn(t.Context(), txn)
+		c, err := l.p.PrefetchTxn(t.Context(), txn)
 		require.NoError(t, err)
 		require.ErrorIs(t, l.together(t, c)[0], want, "revision %d", revision)
-		l.p.Settle(c.Prepared())
+		l.p.Release(c.Prefetched())
 		require.Equal(t, want == nil, l.Revision() > before)
 	}
 }
@@ -126,7 +126,7 @@ func TestPermitSeesAuthChangeOfItsBatch(t *testing.T) {
 	changed.Version = 7
 	var judged []int64
 	as := auth.System
-	for i, err := range l.p.Together(t.Context(),
+	for i, err := range l.p.ExecuteBatch(t.Context(),
 		Request{As: as, Command: Func(func(_ context.Context, tx *Tx) error {
 			tx.SetAuth(changed)
 			tx.SetRow([]byte("auth"), []byte("7"))

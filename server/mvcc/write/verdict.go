@@ -20,8 +20,8 @@ const (
 	// verdictsKept is how many verdicts are remembered in addition to those that requests wait
 	// with.
 	verdictsKept = 512
-	// VerdictKeys is how many keys are noted for each verdict. With more it is void.
-	VerdictKeys = 1024
+	// UncheckedKeys is how many keys are noted for each verdict. With more it is void.
+	UncheckedKeys = 1024
 )
 
 // verdicts remembers for users whether they may write all keys of a lease. Safe for concurrent
@@ -128,7 +128,7 @@ func (vs *verdicts) note(s *batchState) {
 	for i := range s.changes {
 		rec := s.changes[i].rec
 		for v := range vs.of[rec.Lease] {
-			if v.fresh[string(rec.Key)] = struct{}{}; len(v.fresh) > VerdictKeys {
+			if v.fresh[string(rec.Key)] = struct{}{}; len(v.fresh) > UncheckedKeys {
 				v.void, v.fresh = true, make(map[string]struct{})
 			}
 		}

@@ -40,7 +40,7 @@ func TestVerdictIsOfTheRolesThatItWasReachedWith(t *testing.T) {
 		})
 	})
 	attach := func() error {
-		return l.p.Together(t.Context(), Request{As: permit, Command: NewTxnCommand(putLeased("a", 7))})[0]
+		return l.p.ExecuteBatch(t.Context(), Request{As: permit, Command: NewTxnCommand(putLeased("a", 7))})[0]
 	}
 	require.ErrorIs(t, attach(), errUnpermitted)
 	require.ErrorIs(t, attach(), errDenied)
@@ -118,7 +118,7 @@ func TestRequestKeepsTheVerdictsThatItNeeds(t *testing.T) {
 	require.NoError(t, l.p.Submit(t.Context(), permit, NewTxnCommand(txn)))
 	known := 0
 	for id := range l.leases {
-		known += l.p.Verdicts(id)
+		known += l.p.Decisions(id)
 	}
 	require.Equal(t, verdictsKept, known)
 }
