@@ -9,8 +9,7 @@
 //   - The network (network.go): listeners and dialers in memory, with latency, partitions,
 //     connections that break or hang, and machines that are off.
 //   - The database (database.go): a store in memory, whose statements are slow, fail before or
-//     after they are executed, or are executed long after their caller has given up; or a
-//     simulated TiDB (tidb_test.go), below the product's own store.
+//     after they are executed, or are executed long after their caller has given up.
 //   - The clocks that correctness depends on, those of the read lease and of clients' leases
 //     (node.go): each machine's has its own rate, and stands still while the machine is suspended.
 //

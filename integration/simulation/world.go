@@ -43,15 +43,9 @@ type Stats struct {
 
 // Run simulates a plan and returns what happened. It runs in a bubble of synctest, so t must
 // not be in one.
-func Run(t *testing.T, p Plan) Result {
-	return RunOn(t, p, func() sqlstore.Store { return memstore.New() })
-}
-
-// RunOn is Run on another database. open is called in the bubble, and its store is closed
-// at the end.
-func RunOn(t *testing.T, p Plan, open func() sqlstore.Store) (result Result) {
+func Run(t *testing.T, p Plan) (result Result) {
 	synctest.Test(t, func(*testing.T) {
-		w := newWorld(p, open())
+		w := newWorld(p, memstore.New())
 		w.run()
 		if err := w.database.store.Close(); err != nil {
 			w.fail("closing the database: %v", err)

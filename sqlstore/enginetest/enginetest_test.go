@@ -116,18 +116,6 @@ func TestServerKeepsDataAndAddress(t *testing.T) {
 	})
 }
 
-func TestGeneralLogShowsStatements(t *testing.T) {
-	onProducts(t, func(t *testing.T, p Product) {
-		s := p.StartServer(t)
-		path := s.GeneralLog()
-		require.Equal(t, "shown", queryString(t, s.URL(), "SELECT 'shown'"))
-		eventually.True(t, "the statement in the general log", func() bool {
-			log, err := os.ReadFile(path)
-			return err == nil && strings.Contains(string(log), "SELECT 'shown'")
-		})
-	})
-}
-
 func TestPausedServerDoesNotAnswer(t *testing.T) {
 	onProducts(t, func(t *testing.T, p Product) {
 		s := p.StartServer(t)

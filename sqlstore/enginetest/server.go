@@ -3,7 +3,6 @@ package enginetest
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,15 +71,6 @@ func (s *Server) NewDatabase(name string) string {
 	s.t.Helper()
 	Exec(s.t, s.p.url(""), "CREATE DATABASE `"+name+"`")
 	return s.p.url(name)
-}
-
-// GeneralLog makes the server log every statement, and returns the path of that log.
-func (s *Server) GeneralLog() (path string) {
-	s.t.Helper()
-	path = filepath.Join(s.p.dir.path, "statements")
-	Exec(s.t, s.url, "SET GLOBAL log_output = 'FILE'", "SET GLOBAL general_log_file = '"+path+"'",
-		"SET GLOBAL general_log = ON")
-	return path
 }
 
 // Start starts the server again on the same data and port, after Stop or Kill,

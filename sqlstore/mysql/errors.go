@@ -136,6 +136,7 @@ var failures = map[uint16]sqldb.Failure{
 	9004: sqldb.FailureUnknown, // TiDB: resolve lock timeout
 	9005: sqldb.FailureUnknown, // TiDB: region is unavailable
 	9006: sqldb.FailureUnknown, // TiDB: GC life time is shorter than transaction duration
+	8055: sqldb.FailureUnknown, // TiDB: snapshot is older than GC safe point
 	// Interrupted or killed: mostly before the commit, but perhaps during it, or while the
 	// server waited for a replica to acknowledge it.
 	1317: sqldb.FailureUnknown, // ER_QUERY_INTERRUPTED
@@ -190,6 +191,7 @@ var passing = map[uint16]bool{
 	9004: true, // TiDB: resolve lock timeout
 	9005: true, // TiDB: region is unavailable
 	9006: true, // TiDB: GC life time is shorter than transaction duration
+	8055: true, // TiDB: snapshot is older than GC safe point
 }
 
 // repeatable is in the text of TiDB's errors after which a client may repeat what it did, with
