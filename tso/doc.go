@@ -3,6 +3,6 @@
 //
 // It upholds the counting half of invariant "revisions are commit order":
 // revisions are allocated to one batch at a time, start right after the
-// frontier, and those of a batch that was not committed are handed out again.
+// visible revision, and those of a batch that was not committed are handed out again.
 // So there are neither gaps nor reuse.
 package tso

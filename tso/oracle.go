@@ -7,40 +7,40 @@ import (
 	"sync/atomic"
 )
 
-// Oracle knows the frontier, the newest revision that readers may see. The
+// Oracle allocates revisions and tracks the visible one, the newest that readers may see. The
 // methods may be called from any goroutine, but only one goroutine, the
 // sequencer, may allocate and advance.
 type Oracle struct {
-	frontier atomic.Int64
+	visible atomic.Int64
 
 	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, when the frontier rises
+	changed chan struct{} // closed, and replaced, when the visible revision rises
 }
 
-// New returns an oracle whose frontier is the durable revision frontier.
-func New(frontier int64) *Oracle {
+// New returns an oracle whose visible revision is visible, which is durable.
+func New(visible int64) *Oracle {
 	o := &Oracle{changed: make(chan struct{})}
-	o.frontier.Store(frontier)
+	o.visible.Store(visible)
 	return o
 }
 
 // Visible returns the newest visible revision.
-func (o *Oracle) Visible() int64 { return o.frontier.Load() }
+func (o *Oracle) Visible() int64 { return o.visible.Load() }
 
-// Allocate starts the allocation of one batch, right after the frontier.
+// Allocate starts the allocation of one batch, right after the visible revision.
 func (o *Oracle) Allocate() *Allocation { return &Allocation{last: o.Visible()} }
 
 // Advance makes the revisions up to rev visible. Going back is a programming
 // error that would break readers silently, so it is refused.
 func (o *Oracle) Advance(rev int64) error {
-	cur := o.frontier.Load()
+	cur := o.visible.Load()
 	if rev < cur {
-		return fmt.Errorf("tso: frontier cannot go back from %d to %d", cur, rev)
+		return fmt.Errorf("tso: the visible revision cannot go back from %d to %d", cur, rev)
 	}
 	if rev == cur {
 		return nil
 	}
-	o.frontier.Store(rev)
+	o.visible.Store(rev)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	close(o.changed)
@@ -48,7 +48,7 @@ func (o *Oracle) Advance(rev int64) error {
 	return nil
 }
 
-// Wait blocks until the frontier has reached rev, or ctx ends.
+// Wait blocks until the visible revision has reached rev, or ctx ends.
 func (o *Oracle) Wait(ctx context.Context, rev int64) error {
 	for {
 		o.mu.Lock()
@@ -77,5 +77,5 @@ func (a *Allocation) Take() int64 {
 	return a.last
 }
 
-// Last returns the newest revision handed out, the frontier if there is none.
+// Last returns the newest revision handed out, the visible revision if there is none.
 func (a *Allocation) Last() int64 { return a.last }

@@ -15,7 +15,7 @@ func TestRevisionsOfAnAbandonedBatchAreHandedOutAgain(t *testing.T) {
 		t.Fatalf("allocated %v, want 8 8 9 9", got)
 	}
 	if o.Visible() != 7 {
-		t.Fatalf("allocating moved the frontier to %d", o.Visible())
+		t.Fatalf("allocating moved the visible revision to %d", o.Visible())
 	}
 	if got := o.Allocate().Take(); got != 8 {
 		t.Fatalf("after an abandoned batch the next revision is %d, want 8", got)
@@ -25,7 +25,7 @@ func TestRevisionsOfAnAbandonedBatchAreHandedOutAgain(t *testing.T) {
 func TestFrontierNeverGoesBack(t *testing.T) {
 	o := New(5)
 	if err := o.Advance(4); err == nil || o.Visible() != 5 {
-		t.Fatalf("Advance(4) from 5: err %v, frontier %d", err, o.Visible())
+		t.Fatalf("Advance(4) from 5: err %v, visible %d", err, o.Visible())
 	}
 }
 
@@ -52,6 +52,6 @@ func TestWaitReturnsOnceTheFrontierIsReached(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := o.Wait(ctx, 51); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Wait beyond the frontier: %v, want the context's error", err)
+		t.Fatalf("Wait beyond the visible revision: %v, want the context's error", err)
 	}
 }

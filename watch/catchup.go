@@ -35,7 +35,7 @@ func (h *Hub) catchUp(w *watcher) {
 	}
 	// Too much to do it under the lock.
 	w.running = true
-	from, to := w.next, h.frontier.Load()
+	from, to := w.next, h.visible.Load()
 	var entries []*entry
 	var next int64
 	inRing := h.ring.covers(from)

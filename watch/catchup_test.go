@@ -345,7 +345,7 @@ func TestCompactCancelsOnlyWatchersThatNeedCompactedHistory(t *testing.T) {
 	b.expect(synced, "0@8 put:a:8")
 	b.nothing(late)
 	b.nothing(future)
-	// A compact revision above the frontier takes nothing from those that need
+	// A compact revision above the visible revision takes nothing from those that need
 	// only what is yet to come.
 	b.compact(15)
 	b.put("a")

@@ -25,7 +25,7 @@ type Hub struct {
 	queued   queued // of all streams
 	meetMost int    // most ring entries a watcher is caught up with under the lock
 
-	frontier atomic.Int64 // written under mu
+	visible atomic.Int64 // written under mu
 
 	mu      sync.Mutex
 	closed  bool
@@ -37,9 +37,9 @@ type Hub struct {
 	touched []*watcher // Publish's scratch
 }
 
-// NewHub returns a hub whose newest revision is frontier, compacted at compact.
+// NewHub returns a hub whose newest revision is visible, compacted at compact.
 // It owns goroutines until Close.
-func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
+func NewHub(src Source, visible, compact int64, cfg Config) *Hub {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -49,7 +49,7 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 		log:      cfg.Logger,
 		meetMost: 512,
 		compact:  compact,
-		ring:     ring{maxEvents: cfg.RingEvents, maxBytes: cfg.RingBytes, from: frontier + 1},
+		ring:     ring{maxEvents: cfg.RingEvents, maxBytes: cfg.RingBytes, from: visible + 1},
 		index:    newIndex(),
 		streams:  make(map[*Stream]struct{}),
 		lagging:  make(map[*watcher]struct{}),
@@ -58,7 +58,7 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 	h.queued.most = int64(cfg.QueuedBytes)
 	h.metrics = newMetrics(h)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.frontier.Store(frontier)
+	h.visible.Store(visible)
 	h.ready.init()
 	for range catchUpWorkers {
 		h.wg.Go(h.runCatchUp)
@@ -66,24 +66,24 @@ func NewHub(src Source, frontier, compact int64, cfg Config) *Hub {
 	return h
 }
 
-// Publish hands the hub all events up to and including the revision frontier
+// Publish hands the hub all events up to and including the revision visible
 // that it has not seen, in order. One caller at a time. It never blocks on
 // watchers or on the source. Events the hub has seen are passed over. The events
 // must be in the Source by now: a slow watcher may read them there.
-func (h *Hub) Publish(events []*Event, frontier int64) {
+func (h *Hub) Publish(events []*Event, visible int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return
 	}
-	old := h.frontier.Load()
+	old := h.visible.Load()
 	for len(events) > 0 && events[0].Record.ModRevision <= old {
 		events = events[1:]
 	}
-	if frontier = max(frontier, old); !inOrder(events, frontier) {
+	if visible = max(visible, old); !inOrder(events, visible) {
 		h.log.Error("watch: events were published out of order; watchers read them from the store",
-			"after", old, "frontier", frontier, "events", len(events))
-		h.distrust(old, frontier)
+			"after", old, "visible", visible, "events", len(events))
+		h.distrust(old, visible)
 		return
 	}
 	for len(events) > 0 {
@@ -101,13 +101,13 @@ func (h *Hub) Publish(events []*Event, frontier int64) {
 		h.distribute(rev, entries)
 		events = events[n:]
 	}
-	h.frontier.Store(frontier)
+	h.visible.Store(visible)
 }
 
-func inOrder(events []*Event, frontier int64) bool {
+func inOrder(events []*Event, visible int64) bool {
 	for i, e := range events {
 		rev := e.Record.ModRevision
-		if rev > frontier || i > 0 && rev < events[i-1].Record.ModRevision {
+		if rev > visible || i > 0 && rev < events[i-1].Record.ModRevision {
 			return false
 		}
 	}
@@ -140,11 +140,11 @@ func (h *Hub) distribute(rev int64, entries []*entry) {
 	h.touched = touched[:0]
 }
 
-// distrust moves the frontier without knowing the events in between. All watchers read those
+// distrust moves the visible revision without knowing the events in between. All watchers read those
 // from the Source, so that none misses them.
-func (h *Hub) distrust(old, frontier int64) {
-	h.ring.reset(frontier + 1)
-	h.frontier.Store(frontier)
+func (h *Hub) distrust(old, visible int64) {
+	h.ring.reset(visible + 1)
+	h.visible.Store(visible)
 	for s := range h.streams {
 		for _, w := range s.watchers {
 			if w.state == live {
@@ -154,13 +154,13 @@ func (h *Hub) distrust(old, frontier int64) {
 	}
 }
 
-// Jump moves the hub to the revision frontier without the events up to there:
+// Jump moves the hub to the revision visible without the events up to there:
 // watchers read them from the Source, which may say that they are gone.
-func (h *Hub) Jump(frontier int64) {
+func (h *Hub) Jump(visible int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if old := h.frontier.Load(); !h.closed && frontier > old {
-		h.distrust(old, frontier)
+	if old := h.visible.Load(); !h.closed && visible > old {
+		h.distrust(old, visible)
 	}
 }
 
@@ -182,14 +182,14 @@ func (h *Hub) Compact(rev int64) {
 	}
 }
 
-// compacted reports whether history that w needs is gone. Revisions above the frontier are not
+// compacted reports whether history that w needs is gone. Revisions above the visible revision are not
 // history yet, however high the compact revision. The caller must hold the hub's lock.
 func (h *Hub) compacted(w *watcher) bool {
-	return w.next < h.compact && w.next <= h.frontier.Load()
+	return w.next < h.compact && w.next <= h.visible.Load()
 }
 
 // Revision is the newest revision published.
-func (h *Hub) Revision() int64 { return h.frontier.Load() }
+func (h *Hub) Revision() int64 { return h.visible.Load() }
 
 // Close ends all streams, drops queued responses and waits for the hub's goroutines. It may be
 // called more than once.
@@ -199,7 +199,7 @@ func (h *Hub) Close() {
 	for s := range h.streams {
 		s.close()
 	}
-	h.ring.reset(h.frontier.Load() + 1)
+	h.ring.reset(h.visible.Load() + 1)
 	h.mu.Unlock()
 	h.cancel()
 	h.ready.close()

@@ -171,7 +171,7 @@ func (m *model) commit() {
 }
 
 func (m *model) create(ms *modelStream) {
-	frontier := m.hub.Revision()
+	visible := m.hub.Revision()
 	r := CreateRequest{
 		Key:    []byte(m.key()),
 		PrevKV: m.rng.IntN(2) == 0, ProgressNotify: m.rng.IntN(2) == 0, Fragment: m.rng.IntN(2) == 0,
@@ -185,19 +185,19 @@ func (m *model) create(ms *modelStream) {
 	}
 	switch m.rng.IntN(5) {
 	case 0, 1:
-		r.StartRevision = 1 + m.rng.Int64N(frontier)
+		r.StartRevision = 1 + m.rng.Int64N(visible)
 	case 2:
-		r.StartRevision = frontier + m.rng.Int64N(5)
+		r.StartRevision = visible + m.rng.Int64N(5)
 	}
 	if m.rng.IntN(4) == 0 {
 		r.WatchID = 1 + m.rng.Int64N(20)
 	}
 	m.logf("%d: create %q-%q from %d, id %d", ms.name, r.Key, r.End, r.StartRevision, r.WatchID)
-	w := &modelWatcher{req: r, from: r.StartRevision, passed: frontier}
+	w := &modelWatcher{req: r, from: r.StartRevision, passed: visible}
 	if w.from == 0 {
-		w.from = frontier + 1
+		w.from = visible + 1
 	} else {
-		w.passed = min(frontier, w.from-1)
+		w.passed = min(visible, w.from-1)
 	}
 	ms.coming = append(ms.coming, w)
 	ms.s.Create(Permitted, r)
@@ -342,21 +342,21 @@ func (m *model) finish() {
 			break
 		}
 	}
-	frontier := m.hub.Revision()
+	visible := m.hub.Revision()
 	for _, ms := range m.streams {
 		progress := len(ms.watchers) > 0
 		for id, w := range ms.watchers {
-			if w.canceled || w.req.StartRevision > frontier {
+			if w.canceled || w.req.StartRevision > visible {
 				progress = false
 				continue
 			}
-			m.checkPassed(&Response{WatchID: id, Revision: frontier}, id, w, frontier)
+			m.checkPassed(&Response{WatchID: id, Revision: visible}, id, w, visible)
 		}
 		m.progress = 0
 		ms.s.RequestProgress()
 		for m.read(ms) {
 		}
-		if got := m.progress == frontier; got != progress {
+		if got := m.progress == visible; got != progress {
 			m.fatalf("progress at the end: %v, expected %v", got, progress)
 		}
 	}

@@ -14,7 +14,7 @@ type ring struct {
 	maxEvents, maxBytes int
 
 	// from is the oldest revision covered: all events from it up to the hub's
-	// frontier are in the ring.
+	// visible revision are in the ring.
 	from  int64
 	buf   []*entry // buf[head:] is the content
 	head  int

@@ -107,10 +107,10 @@ func (s *Stream) Create(v Verdict, r CreateRequest) {
 	if len(w.key) == 0 {
 		w.key = []byte{0}
 	}
-	frontier := h.frontier.Load()
+	visible := h.visible.Load()
 	if reason := s.refusal(w, v); reason != "" {
 		s.control(nil, Response{
-			WatchID: NoWatchID, Revision: frontier, Created: true, Canceled: true, CancelReason: reason,
+			WatchID: NoWatchID, Revision: visible, Created: true, Canceled: true, CancelReason: reason,
 		})
 		return
 	}
@@ -119,8 +119,8 @@ func (s *Stream) Create(v Verdict, r CreateRequest) {
 	}
 	s.watchers[w.id] = w
 	h.metrics.watchers.Inc()
-	s.control(w, Response{WatchID: w.id, Revision: frontier, Created: true})
-	h.start(w, frontier)
+	s.control(w, Response{WatchID: w.id, Revision: visible, Created: true})
+	h.start(w, visible)
 }
 
 // refusal returns why w cannot be created, in the order in which etcd looks.
@@ -153,13 +153,13 @@ func (s *Stream) freeID() int64 {
 }
 
 // start puts a new watcher where its start revision belongs.
-func (h *Hub) start(w *watcher, frontier int64) {
+func (h *Hub) start(w *watcher, visible int64) {
 	s := w.stream
 	if w.notify {
 		w.progress = h.after(h.cfg.ProgressInterval, w, func() { h.notify(w) })
 	}
-	if w.start == 0 || w.start > frontier {
-		if w.start > frontier {
+	if w.start == 0 || w.start > visible {
+		if w.start > visible {
 			s.future[w] = struct{}{}
 		}
 		h.index.add(w)
@@ -191,7 +191,7 @@ func (s *Stream) Cancel(id int64) {
 	}
 	h.end(w)
 	s.drop(w)
-	s.control(nil, Response{WatchID: id, Revision: h.frontier.Load(), Canceled: true})
+	s.control(nil, Response{WatchID: id, Revision: h.visible.Load(), Canceled: true})
 }
 
 // RequestProgress queues a progress response for the whole stream (watch id
@@ -205,24 +205,24 @@ func (s *Stream) RequestProgress() {
 	if s.unsynced > 0 || len(s.watchers) == 0 {
 		return
 	}
-	frontier := h.frontier.Load()
+	visible := h.visible.Load()
 	for w := range s.future {
-		if w.start > frontier {
+		if w.start > visible {
 			return
 		}
 		delete(s.future, w)
 	}
-	// Live watchers have all their events up to the frontier in the queue, and
+	// Live watchers have all their events up to the visible revision in the queue, and
 	// this follows them.
-	s.streamProgress(frontier)
+	s.streamProgress(visible)
 }
 
 // notify queues the periodic progress of w if it is due, synced and started, and
 // sets the time of the next. The caller must hold the hub's lock.
 func (h *Hub) notify(w *watcher) {
 	wait, since := h.cfg.ProgressInterval, time.Now().Add(-h.cfg.ProgressInterval)
-	if frontier := h.frontier.Load(); w.state == live && w.start <= frontier {
-		if last := w.stream.watcherProgress(w, frontier, since); !last.IsZero() {
+	if visible := h.visible.Load(); w.state == live && w.start <= visible {
+		if last := w.stream.watcherProgress(w, visible, since); !last.IsZero() {
 			wait = last.Sub(since)
 		}
 	}

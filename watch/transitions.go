@@ -27,7 +27,7 @@ func (h *Hub) leaveBehind(w *watcher) {
 // lock, so that no event can be published in between.
 func (h *Hub) meet(w *watcher) {
 	rest := w.filter(h.ring.since(w.next))
-	if stopped := w.stream.enqueue(w, rest, h.frontier.Load(), false); stopped != 0 {
+	if stopped := w.stream.enqueue(w, rest, h.visible.Load(), false); stopped != 0 {
 		w.next = stopped
 		h.schedule(w)
 		return

@@ -10,7 +10,7 @@ import (
 type state int8
 
 const (
-	// live watchers are in the index: all their events up to the hub's frontier
+	// live watchers are in the index: all their events up to the hub's visible revision
 	// are queued.
 	live state = iota
 	// lagging watchers are not: history is replayed for them from watcher.next.

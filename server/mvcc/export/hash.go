@@ -31,7 +31,7 @@ func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 	}
 	defer e.hashing.Release(1)
 	for range maxAttempts {
-		frontier, err := e.node.ReadRevision(ctx, as, true)
+		visible, err := e.node.ReadRevision(ctx, as, true)
 		if err != nil {
 			return Hash{}, err
 		}
@@ -39,7 +39,7 @@ func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 		if err != nil {
 			return Hash{}, err
 		}
-		h := Hash{CompactRevision: before, Revision: frontier, HashRevision: rev}
+		h := Hash{CompactRevision: before, Revision: visible, HashRevision: rev}
 		switch {
 		case rev == 0:
 			h.HashRevision = h.Revision

@@ -33,7 +33,7 @@ func (s *blocked) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore
 func TestFewHashesAreMadeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &blocked{Store: memstore.New(), proceed: make(chan struct{})}
-		e := New(s, node{frontier: func() {}})
+		e := New(s, node{chosen: func() {}})
 		marshal := func(*coder.Record) ([]byte, error) { return nil, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls sync.WaitGroup

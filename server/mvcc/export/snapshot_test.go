@@ -10,11 +10,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// node is at revision 9. frontier is called when the revision of a snapshot is chosen.
-type node struct{ frontier func() }
+// node is at revision 9. chosen is called when the revision of a snapshot is chosen.
+type node struct{ chosen func() }
 
 func (n node) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
-	n.frontier()
+	n.chosen()
 	return 9, nil
 }
 
@@ -50,7 +50,7 @@ func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
 			b.Put(coder.EncodeLeaseKey(id), coder.EncodeLease(lease(id)))
 		}
 	})
-	e := New(store, node{frontier: func() {
+	e := New(store, node{chosen: func() {
 		write(func(b sqlstore.BatchWrite) {
 			b.Del(coder.EncodeLeaseKey(6))
 			b.Del(coder.EncodeLeaseKey(9))

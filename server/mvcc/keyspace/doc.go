@@ -8,9 +8,9 @@
 //
 // Invariants, and the tests that hold them (view_test.go unless a file is named):
 //
-//   - At every revision up to the frontier that a segment reaches back to, it holds exactly
+//   - At every visible revision that a segment reaches back to, it holds exactly
 //     what the table held: TestViewMatchesTable. Every change passes through Apply, in order
-//     and before the frontier reaches its revision.
+//     and before the visible revision reaches its revision.
 //   - What was read from the table before a change does not replace the change. A Fill is
 //     announced before the table is read, and the changes applied since are put on top of
 //     what was read: TestViewMatchesTable, TestRecordReadBeforeChangeIsNotKept. There is one

@@ -31,7 +31,7 @@ type segment struct {
 	items []item
 
 	// floor is the oldest revision at which the content is known, last the newest one that
-	// changed it, or floor. Both may be ahead of the frontier: nothing reads there yet.
+	// changed it, or floor. Both may be ahead of the visible revision: nothing reads there yet.
 	floor, last int64
 	// half is a revision in the middle of the history: the next floor.
 	half int64

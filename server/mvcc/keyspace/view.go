@@ -15,7 +15,7 @@ import (
 // Config configures a View.
 type Config struct {
 	Budget    int   // bytes of segments and records; 0 keeps counts only
-	Revision  int64 // the frontier
+	Revision  int64 // the visible revision
 	PieceKeys int   // keys of a piece when it is counted; 0 is 2,048
 	// Deltas is how many creations and deletions are kept at least, at most twice as many,
 	// for counts at older revisions; 0 is 4,096. They take some hundred bytes each.
@@ -96,7 +96,7 @@ func (v *View) share() int { return v.cfg.Budget / 4 * 3 }
 
 func (v *View) now() int64 { return int64(time.Since(v.born)) }
 
-// Purge forgets everything, fills under way included. rev is the new frontier.
+// Purge forgets everything, fills under way included. rev is the new visible revision.
 func (v *View) Purge(rev int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -107,7 +107,7 @@ func (v *View) Purge(rev int64) {
 }
 
 // Apply adds the changes of whole revisions. It must be called in the order of the
-// revisions, by one caller at a time, before the frontier reaches them. Where an event
+// revisions, by one caller at a time, before the visible revision reaches them. Where an event
 // lacks the version that it replaces and that is in memory, Apply sets Prev.
 func (v *View) Apply(events []*watch.Event) {
 	for chunk := range slices.Chunk(events, applyChunk) {
@@ -167,7 +167,7 @@ func (v *View) applySegment(r *coder.Record) (old *coder.Record, kept bool) {
 	return old, s.detail == Values
 }
 
-// Get returns key's record at revision rev, which must not be above the frontier read
+// Get returns key's record at revision rev, which must not be above the visible revision read
 // before the call; nil if there was none. Unless values, it may lack its value. known is
 // false if the view does not know.
 func (v *View) Get(key []byte, rev int64, values bool) (rec *coder.Record, known bool) {

@@ -30,7 +30,7 @@ func (r *Reading) Count(ctx context.Context, span coder.Span) (int64, error) {
 }
 
 // countPieces counts what the view does not know, which it then does. If the view does
-// not reach back to the reading's revision, it counts at the frontier, and takes back
+// not reach back to the reading's revision, it counts at the visible revision, and takes back
 // what the log says was created and deleted since.
 func (r *Reading) countPieces(ctx context.Context, span coder.Span) (int64, error) {
 	for range countTries {
@@ -62,7 +62,7 @@ func (r *Reading) countPieces(ctx context.Context, span coder.Span) (int64, erro
 }
 
 // countTable counts in the table. If keys changed after the revision, it counts at the
-// frontier, and takes back what the log says was created and deleted since, or looks at each
+// visible revision, and takes back what the log says was created and deleted since, or looks at each
 // key, whichever is faster.
 func (r *Reading) countTable(ctx context.Context, span coder.Span) (int64, error) {
 	r.readsTable()
@@ -77,11 +77,11 @@ func (r *Reading) countTable(ctx context.Context, span coder.Span) (int64, error
 			net, err := r.netCreated(ctx, span, r.rev, at)
 			return n - net, err
 		}
-		frontier := r.reader.node.Revision()
-		if frontier <= at || frontier-r.rev >= logChangesPerLookup*newer {
+		visible := r.reader.node.Revision()
+		if visible <= at || visible-r.rev >= logChangesPerLookup*newer {
 			break
 		}
-		at = frontier
+		at = visible
 	}
 	return r.countEach(ctx, span)
 }

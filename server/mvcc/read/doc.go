@@ -1,7 +1,7 @@
 // Package read is the read path: ranges, streams of ranges, lists of children and the versions
 // of a key, at one revision of the table.
 //
-// Start with Reader.Stable: it takes the frontier, lets its caller read there, and looks at the
+// Start with Reader.Stable: it takes the visible revision, lets its caller read there, and looks at the
 // compaction mark. A Reading (rows.go, range.go, count.go) answers from keyspace.View as far as
 // that knows, and offers it what it reads from the table.
 //

@@ -98,7 +98,7 @@ func (c *pieceCount) pieceEnd(ctx context.Context, span coder.Span) ([]byte, err
 	return coder.DecodeIndexKey(row)
 }
 
-// keepPiece counts span for the view, at the frontier. It returns false if that cannot be
+// keepPiece counts span for the view, at the visible revision. It returns false if that cannot be
 // done, because its keys change too fast.
 func (c *pieceCount) keepPiece(ctx context.Context, span coder.Span) (kept bool, err error) {
 	c.read.readsTable()

@@ -32,7 +32,7 @@ const MaxSorted = 64 << 20
 
 // Node is the state of the node that a Reader reads for.
 type Node interface {
-	// Revision returns the frontier, the newest visible revision.
+	// Revision returns the newest visible revision.
 	Revision() int64
 	// CompactRevision returns the compact revision that the node knows, -1 if there is none.
 	CompactRevision() int64
@@ -42,7 +42,7 @@ type Node interface {
 	// Mark returns a compact revision such that nothing at or above it was removed before
 	// the call.
 	Mark(ctx context.Context) (int64, error)
-	// Await returns once the frontier has reached rev.
+	// Await returns once the visible revision has reached rev.
 	Await(ctx context.Context, rev int64) error
 	// CountRange counts a range of several keys by whether it read the table.
 	CountRange(table bool)
@@ -63,7 +63,7 @@ const MaxRaces = 8
 // the client asked for.
 var ErrOvertaken = fmt.Errorf("%w: compaction overtakes the reads", mvcc.ErrNotServing)
 
-// Stable calls read with a reading at the frontier, and again at a newer one if compaction
+// Stable calls read with a reading at the visible revision, and again at a newer one if compaction
 // overtook it. The result of read is valid only if Stable returns nil. read must start afresh with each
 // call. Its error is mvcc.ErrCompacted only if it asked for an older revision. Errors: read's,
 // those of Node, ErrOvertaken.
@@ -87,7 +87,7 @@ func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool, 
 	return ErrOvertaken
 }
 
-// Reading is what one request reads, at one revision, which was not above the frontier when
+// Reading is what one request reads, at one revision, which was not above the visible revision when
 // the reading began. Its results are valid only once Check has returned nil. Not safe for
 // concurrent use.
 type Reading struct {
@@ -108,16 +108,16 @@ type Reading struct {
 // OnIndex makes Scan call f with the index row of each record that it does not find in memory.
 func (r *Reading) OnIndex(f func(key []byte, x coder.Index)) { r.indexed = f }
 
-// At returns a reading at revision rev, which must not be above the frontier.
+// At returns a reading at revision rev, which must not be above the visible revision.
 func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }
 
-// Now returns a reading at the frontier, if as permits the request there.
+// Now returns a reading at the visible revision, if as permits the request there.
 func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*Reading, error) {
-	frontier, err := r.node.ReadRevision(ctx, as, linearizable)
+	visible, err := r.node.ReadRevision(ctx, as, linearizable)
 	if err != nil {
 		return nil, err
 	}
-	return r.At(frontier), nil
+	return r.At(visible), nil
 }
 
 // Past returns a reading at the revision that a request asks for when now is the newest one:

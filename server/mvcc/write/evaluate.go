@@ -111,7 +111,7 @@ func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, e
 // Result returns the outcome of the newest evaluation, nil if there is none.
 func (c *TxnCommand) Result() *mvcc.TxnResult { return c.result }
 
-// ReadTxn evaluates t, which does not write, at a reading of the frontier. Its
+// ReadTxn evaluates t, which does not write, at a reading of the visible revision. Its
 // result is valid only after now.Check returned nil.
 func ReadTxn(ctx context.Context, now *read.Reading, t *mvcc.Txn) (*mvcc.TxnResult, error) {
 	c := NewTxnCommand(t)
