@@ -43,7 +43,7 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	_, err = members.Members(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: membership: a member speaks another protocol: it has protocol 9, and this program 1`)
+	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: member: a member speaks another protocol: it has protocol 9, and this program 1`)
 }
 
 // A database that answers and takes no writes, as one that has become read-only, is

@@ -131,9 +131,9 @@ func (a *Authority) watch(ctx context.Context) error {
 	return err
 }
 
-// Along returns the keys of the rows that Watch reads, for a statement that is sent now in any case, and what to call
-// with their values. Neither blocks.
-func (a *Authority) Along() (keys [][]byte, found func(rows [][]byte)) {
+// PiggybackRead returns the keys of the rows that Watch reads, to add to a query that is about to be sent, and a
+// callback for their values; it saves a query of Watch. Neither blocks.
+func (a *Authority) PiggybackRead() (keys [][]byte, found func(rows [][]byte)) {
 	acknowledged := a.cfg.Seen.Token()
 	return WatchedKeys(), func(rows [][]byte) {
 		if judgeWatched(acknowledged, rows) == nil {

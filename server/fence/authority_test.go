@@ -164,12 +164,12 @@ func TestWatchReadsOnceASecondUntilTheLeadershipEnds(t *testing.T) {
 	}, 1)
 }
 
-// Along finds the same in what another statement has read, and Watch then need not read it.
-func TestWatchReadsNothingThatIsReadAlong(t *testing.T) {
+// PiggybackRead finds the same in what another statement has read, and Watch then need not read it.
+func TestWatchReadsNothingThatWasPiggybacked(t *testing.T) {
 	endsWith(t, func(t *testing.T, l *leading) {
 		for range 2 {
 			time.Sleep(watchInterval / 2)
-			keys, found := l.a.Along()
+			keys, found := l.a.PiggybackRead()
 			rows, err := l.store.Store.MultiGet(t.Context(), keys)
 			if err != nil {
 				t.Error(err)

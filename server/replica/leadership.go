@@ -27,12 +27,12 @@ type Update struct {
 	KeepsLock       bool           // the leader just saw in the database that it has the lock
 }
 
-// Along returns the keys of rows that the node has to look at, for a statement that is sent now in any case, and what
-// to call with their values. Neither blocks. If the node does not lead, and Check would find what the last one found,
+// PiggybackRead returns keys to add to a query that is about to be sent, and a callback for their values; it saves a
+// separate read of the rows that the node has to watch. Neither blocks. If the node does not lead, and Check would find what the last one found,
 // unchanged is called.
-func (b *Replica) Along(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
+func (b *Replica) PiggybackRead(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
 	if l := b.leading.Load(); l != nil {
-		return l.authority.Along()
+		return l.authority.PiggybackRead()
 	}
 	checked, verify := b.checked.Load(), b.seen.Verifier()
 	if checked == nil {

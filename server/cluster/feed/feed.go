@@ -39,7 +39,7 @@ type Feed struct {
 // of the connection; the member's answer, such as ErrNotLeader, is returned by Next.
 func (c *Client) Follow(ctx context.Context, from int64) (*Feed, error) {
 	if from <= 0 {
-		return nil, fmt.Errorf("peer: a feed cannot start at revision %d", from)
+		return nil, fmt.Errorf("feed: a feed cannot start at revision %d", from)
 	}
 	f := &Feed{client: c, complete: from - 1, silent: fmt.Errorf("%w for %s", ErrSilent, c.silence)}
 	f.ctx, f.end = context.WithCancelCause(ctx)
@@ -76,13 +76,13 @@ func (f *Feed) Next() (replica.Update, error) {
 		if !f.met {
 			if err := member.CheckProtocol(f.client.protocol, int(r.GetProtocol())); err != nil {
 				f.Close()
-				return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+				return replica.Update{}, fmt.Errorf("feed from %s: %w", f.client.member, err)
 			}
 			f.met, f.hurries = true, r.GetHurries()
 		}
 		if r.Compacted {
 			f.Close()
-			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member,
+			return replica.Update{}, fmt.Errorf("feed from %s: %w", f.client.member,
 				&watch.CompactedError{Revision: r.CompactRevision})
 		}
 		f.pending = append(f.pending, r.Events...)
@@ -92,7 +92,7 @@ func (f *Feed) Next() (replica.Update, error) {
 		u, err := f.assemble(r)
 		if err != nil {
 			f.Close()
-			return replica.Update{}, fmt.Errorf("peer %s: %w", f.client.member, err)
+			return replica.Update{}, fmt.Errorf("feed from %s: %w", f.client.member, err)
 		}
 		return u, nil
 	}

@@ -34,13 +34,13 @@ func NewCertificate(paths tlsfiles.Config, log *slog.Logger) (*Certificate, erro
 	if paths.Empty() {
 		own, err := makeCertificate()
 		if err != nil {
-			return nil, fmt.Errorf("peer: making a certificate: %w", err)
+			return nil, fmt.Errorf("link: making a certificate: %w", err)
 		}
 		return &Certificate{shown: own}, nil
 	}
 	files, err := tlsfiles.Open(paths, log)
 	if err != nil {
-		return nil, fmt.Errorf("peer: %w", err)
+		return nil, fmt.Errorf("link: %w", err)
 	}
 	return &Certificate{files: files, shown: &files.Client().Certificates[0]}, nil
 }

@@ -39,24 +39,24 @@ type target struct {
 // every connection.
 func parseURLs(urls []string) ([]*target, error) {
 	if len(urls) == 0 {
-		return nil, errors.New("peer: a member without URLs cannot be reached")
+		return nil, errors.New("link: a member without URLs cannot be reached")
 	}
 	var targets []*target
 	for _, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil {
-			return nil, fmt.Errorf("peer: %w", err)
+			return nil, fmt.Errorf("link: %w", err)
 		}
 		t := &target{url: raw, address: u.Host, host: u.Hostname(), logged: outcomeConnected}
 		switch u.Scheme {
 		case "http", "https":
 			if u.Port() == "" {
-				return nil, fmt.Errorf("peer: URL %q needs a host and a port", raw)
+				return nil, fmt.Errorf("link: URL %q needs a host and a port", raw)
 			}
 		case "unix", "unixs":
 			t.address, t.host = unixPrefix+u.Host+u.Path, "localhost"
 		default:
-			return nil, fmt.Errorf("peer: URL %q: scheme must be http, https, unix or unixs", raw)
+			return nil, fmt.Errorf("link: URL %q: scheme must be http, https, unix or unixs", raw)
 		}
 		if !slices.ContainsFunc(targets, func(o *target) bool { return o.address == t.address }) {
 			targets = append(targets, t)

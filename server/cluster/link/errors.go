@@ -11,5 +11,5 @@ var (
 	// member's address.
 	ErrOtherNode = errors.New("another node listens at the peer's address")
 	// ErrClosed: the pool was closed.
-	ErrClosed = errors.New("peer: pool closed")
+	ErrClosed = errors.New("link: pool closed")
 )

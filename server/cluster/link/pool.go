@@ -170,7 +170,7 @@ func (p *Pool) connect(id uint64, urls []string) (*Client, error) {
 	}
 	conn, err := grpc.NewClient(r.Scheme()+":///"+strings.Join(urls, ","), options...)
 	if err != nil {
-		return nil, fmt.Errorf("peer: %w", err)
+		return nil, fmt.Errorf("link: %w", err)
 	}
 	return &Client{urls: urls, conn: conn, dialer: d}, nil
 }

@@ -10,9 +10,9 @@ import (
 // Errors of Transfer.
 var (
 	// ErrNotHolder: this process does not hold the lock, or has lost it.
-	ErrNotHolder = errors.New("election: this member does not hold the lock")
+	ErrNotHolder = errors.New("member: this member does not hold the lock")
 	// ErrTransferring: another transfer is under way.
-	ErrTransferring = errors.New("election: a transfer is under way")
+	ErrTransferring = errors.New("member: a transfer is under way")
 )
 
 // Campaign makes this process a candidate for the leadership, until Resign, or until it is
@@ -103,7 +103,7 @@ func (r *Registry) Transfer(ctx context.Context, successor Member) error {
 	case err := <-t.result:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("election: waiting for the transfer: %w", ctx.Err())
+		return fmt.Errorf("member: waiting for the transfer: %w", ctx.Err())
 	}
 }
 

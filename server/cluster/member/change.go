@@ -121,7 +121,7 @@ func (r *Registry) Promote(ctx context.Context, id uint64) ([]Member, error) {
 }
 
 // errDone: a change is not needed, or has taken effect already.
-var errDone = errors.New("membership: nothing to change")
+var errDone = errors.New("member: nothing to change")
 
 // change commits what decide adds to a batch. decide is called again until the batch commits or
 // decide fails, each time with the table that the batch depends on. tried reports that an

@@ -75,13 +75,13 @@ func (noCertificate) Published(string)    {}
 
 func (c Config) withDefaults() (Config, error) {
 	if c.Store == nil {
-		return c, errors.New("membership: no store")
+		return c, errors.New("member: no store")
 	}
 	if c.Name == "" || !utf8.ValidString(c.Name) {
-		return c, fmt.Errorf("membership: the member name %q is not a text", c.Name)
+		return c, fmt.Errorf("member: the member name %q is not a text", c.Name)
 	}
 	if n := len(coder.EncodeMemberKey(c.Name)); n > coder.MaxInternalKey {
-		return c, fmt.Errorf("membership: the member name is %d bytes too long", n-coder.MaxInternalKey)
+		return c, fmt.Errorf("member: the member name is %d bytes too long", n-coder.MaxInternalKey)
 	}
 	if len(c.PeerURLs) > 0 {
 		var err error
@@ -114,10 +114,10 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) checkLease() error {
 	switch {
 	case c.RenewDeadline <= 0 || c.RenewDeadline >= c.LeaseDuration:
-		return fmt.Errorf("election: a renew deadline of %v: it must be above 0 and below the lease duration, %v",
+		return fmt.Errorf("member: a renew deadline of %v: it must be above 0 and below the lease duration, %v",
 			c.RenewDeadline, c.LeaseDuration)
 	case c.RetryPeriod < time.Millisecond || !timing.RetryFits(c.RetryPeriod, c.RenewDeadline):
-		return fmt.Errorf("election: a retry period of %v: it must be at least 1ms, and %v times it below the renew deadline, %v",
+		return fmt.Errorf("member: a retry period of %v: it must be at least 1ms, and %v times it below the renew deadline, %v",
 			c.RetryPeriod, timing.RetryMargin/100.0, c.RenewDeadline)
 	}
 	return nil

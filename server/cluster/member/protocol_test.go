@@ -62,7 +62,7 @@ func TestAMemberReportsOneThatItDoesNotUnderstand(t *testing.T) {
 		list(t, r)
 		require.ErrorIs(t, r.CheckProtocols(), ErrProtocol)
 		require.ErrorContains(t, r.CheckProtocols(),
-			`member "n2" (7) of version v9: membership: a member speaks another protocol: it has protocol 9, and this program 1`)
+			`member "n2" (7) of version v9: member: a member speaks another protocol: it has protocol 9, and this program 1`)
 	}
 	require.Equal(t, 1, strings.Count(log.String(), "do not understand each other"))
 	writeRow(t, store, "n2", newer+`,"stopped":true}`)

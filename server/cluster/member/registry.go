@@ -32,11 +32,11 @@ type Registry struct {
 	kept      atomic.Int64
 	glancedAt atomic.Int64 // when the last glance began, since began
 	// when a feed of this process ended last, since began; 0: never
-	unfed atomic.Int64
-	asked chan struct{}                                     // signals Run that next was set
-	hurry chan struct{}                                     // signals Run to glance at once; one slot
-	along atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
-	fed   atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
+	unfed     atomic.Int64
+	asked     chan struct{}                                     // signals Run that next was set
+	hurry     chan struct{}                                     // signals Run to glance at once; one slot
+	piggyback atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
+	fed       atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
 
 	// Run's goroutine only:
 	lookedAt                 time.Time     // when Run last read the rows of all members
@@ -77,10 +77,10 @@ func (r *Registry) Err() error {
 	}
 }
 
-// ReadAlong makes each glance read the rows of further keys in its statement. along is called before
-// it, and found with their values after it. Neither may block; keys may be nil.
-func (r *Registry) ReadAlong(along func() (keys [][]byte, found func(rows [][]byte))) {
-	r.along.Store(&along)
+// PiggybackRead adds keys to the query of each poll; it saves a separate one. keys is called before the query, and
+// the callback that it returns with their values after it. Neither may block; the keys may be nil.
+func (r *Registry) PiggybackRead(keys func() (keys [][]byte, found func(rows [][]byte))) {
+	r.piggyback.Store(&keys)
 }
 
 // Cached returns the members as they were last seen, ordered by id.

@@ -82,10 +82,10 @@ func decodeEntry(key, value []byte) (entry, error) {
 	name := string(bytes.TrimPrefix(key, prefix))
 	e := entry{raw: value}
 	if err := json.Unmarshal(value, &e.row); err != nil {
-		return e, fmt.Errorf("membership: the row of member %q is not readable: %w", name, err)
+		return e, fmt.Errorf("member: the row of member %q is not readable: %w", name, err)
 	}
 	if e.ID == 0 || e.Incarnation != 0 && (e.Interval <= 0 || e.Answers <= 0) {
-		return e, fmt.Errorf("membership: the row of member %q has no id, or no intervals", name)
+		return e, fmt.Errorf("member: the row of member %q has no id, or no intervals", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {
 		e.name = name
@@ -194,7 +194,7 @@ func (c changeRow) swap(batch sqlstore.BatchWrite) error {
 	}
 	n, err := strconv.ParseUint(string(c.raw), 10, 64)
 	if err != nil {
-		return fmt.Errorf("membership: the row that counts changes is not readable: %w", err)
+		return fmt.Errorf("member: the row that counts changes is not readable: %w", err)
 	}
 	batch.CAS(key, strconv.AppendUint(nil, n+1, 10), c.raw)
 	return nil

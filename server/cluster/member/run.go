@@ -202,9 +202,9 @@ func (r *Registry) readGlance(ctx context.Context) (own *entry, err error) {
 	}
 	glanced := len(keys)
 	var found func([][]byte)
-	if along := r.along.Load(); along != nil {
+	if piggyback := r.piggyback.Load(); piggyback != nil {
 		var more [][]byte
-		more, found = (*along)()
+		more, found = (*piggyback)()
 		keys = append(keys, more...)
 	}
 	read, now := r.view.begin(), time.Now()

@@ -177,10 +177,10 @@ func (n *Node) cutOff(ctx context.Context) {
 	}
 }
 
-// along returns what the members' glance at the table is to read for this node. A follower need not look at the table
+// piggybackRead returns what a poll of the members is to read for this node. A follower need not look at the table
 // for a while if that shows that nothing has changed.
-func (n *Node) along() (keys [][]byte, found func(rows [][]byte)) {
-	return n.replica.Along(func() {
+func (n *Node) piggybackRead() (keys [][]byte, found func(rows [][]byte)) {
+	return n.replica.PiggybackRead(func() {
 		if n.silence() <= timing.Look {
 			n.looks.Reset(timing.Look)
 		}

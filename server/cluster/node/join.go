@@ -72,9 +72,9 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 // Start lets the node campaign and follow; Resign and Close end that.
 func (n *Node) Start() {
 	working := n.working
-	n.members.ReadAlong(n.along)
+	n.members.PiggybackRead(n.piggybackRead)
 	n.replica.TellLosses(n.tellLoss)
-	n.members.Campaign(n.lead, n.observed)
+	n.members.Campaign(n.becomeLeader, n.observed)
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
 	n.workers.Go(func() { n.cutOff(working) })

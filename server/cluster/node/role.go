@@ -14,12 +14,12 @@ import (
 // Errors of MoveLeader.
 var (
 	// ErrBadTransferee: there is no such member that is alive.
-	ErrBadTransferee = errors.New("cluster: no such member to lead")
+	ErrBadTransferee = errors.New("node: no such member to lead")
 )
 
-// lead is called while this node has the lock. The fence row decides whether the
+// becomeLeader is called when this node has the lock, and leads until ctx ends. The fence row decides whether the
 // previous holder may still answer.
-func (n *Node) lead(ctx context.Context) error {
+func (n *Node) becomeLeader(ctx context.Context) error {
 	n.locked.Store(true)
 	defer n.locked.Store(false)
 	if end := n.reading.Load(); end != nil {
@@ -44,7 +44,7 @@ func (n *Node) lead(ctx context.Context) error {
 	// The end of their feeds notifies the followers. While this node still holds the lock
 	// they would find it taken: then observed ends the feeds.
 	if err != nil {
-		n.endLeadership()
+		n.stepDown()
 	}
 	switch {
 	case errors.Is(err, mvcc.ErrNotServing):
@@ -68,7 +68,7 @@ func (n *Node) observed(id uint64) {
 	}
 	n.log.Info("leader changed", "leader", fmt.Sprintf("%x", id))
 	if id != n.replica.MemberID() {
-		n.endLeadership()
+		n.stepDown()
 	}
 }
 
@@ -78,7 +78,8 @@ func (n *Node) wakeAll() {
 	n.changed = make(chan struct{})
 }
 
-func (n *Node) endLeadership() {
+// stepDown ends the feeds of this node's leadership.
+func (n *Node) stepDown() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {

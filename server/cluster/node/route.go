@@ -78,10 +78,10 @@ func (n *Node) client(ctx context.Context, id uint64) (*link.Client, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("cluster: member %x is not in the table", id)
+		return nil, fmt.Errorf("node: member %x is not in the table", id)
 	}
 	if len(m.PeerURLs) == 0 {
-		return nil, fmt.Errorf("cluster: member %x has no peer URL", id)
+		return nil, fmt.Errorf("node: member %x has no peer URL", id)
 	}
 	return n.pool.Member(id, m.PeerURLs)
 }

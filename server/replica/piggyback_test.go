@@ -11,7 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: Along reports that nothing has changed since the last Check. It
+// TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: PiggybackRead reports that nothing has changed since the last Check. It
 // does not if there is anything that Check would find.
 func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, store sqlstore.Store, lead, f *Replica){
@@ -45,7 +45,7 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 			p := newPair(t, store)
 			p.lead(0)
 			lead, f := p.nodes[0], p.nodes[1]
-			keys, _ := f.Along(nil)
+			keys, _ := f.PiggybackRead(nil)
 			require.Nil(t, keys, "there is no Check to compare with")
 			mustTxn(t, lead, put("k", "1"))
 			require.NoError(t, catchUp(t, f))
@@ -54,7 +54,7 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 					change(t, store, lead, f)
 				}
 				unchanged := false
-				keys, found := f.Along(func() { unchanged = true })
+				keys, found := f.PiggybackRead(func() { unchanged = true })
 				rows, err := store.MultiGet(t.Context(), keys)
 				require.NoError(t, err)
 				found(rows)
