@@ -42,7 +42,7 @@ func newRequester(b *testing.B) *requester {
 	store := sqldbtest.Opener(engines.OpenDB).Store(b, sqldbtest.Databases()["sqlite"](b), sqlstore.Options{})
 	own := replica.DefaultConfig()
 	own.Logger, own.Exclusive = slog.New(slog.DiscardHandler), true
-	n, err := replica.Open(b.Context(), store, own)
+	n, err := replica.OpenLeader(b.Context(), store, own)
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, n.Close(context.Background())) })
 	cfg := testConfig(b)

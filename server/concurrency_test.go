@@ -60,7 +60,7 @@ func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, 
 	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := replica.Open(context.Background(), store, own)
+	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))

@@ -54,7 +54,7 @@ func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 		sqlstore.Options{WrapConnector: faults.Wrap})
 	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive, cfg.RecordCache = slog.New(slog.DiscardHandler), true, 0
-	b, err := replica.Open(t.Context(), store, cfg)
+	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	require.NoError(t, err)
 	s, err := New(testConfig(t), b)
 	require.NoError(t, err)

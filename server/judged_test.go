@@ -46,7 +46,7 @@ func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	store, cfg, own := memstore.New(), testConfig(t), replica.DefaultConfig()
 	cheap(&cfg)
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := replica.Open(context.Background(), store, own)
+	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
 	d := &disturbed{Replica: b}
 	s, err := newServer(cfg, d, etcd.HubStreams(b))

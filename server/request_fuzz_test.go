@@ -267,7 +267,7 @@ func startFuzzed(t testing.TB, how byte) *fuzzed {
 	if how&2 > 0 {
 		cfg.Watch.RingEvents, cfg.Watch.QueueEvents = 3, 4
 	}
-	b, err := replica.Open(t.Context(), store, cfg)
+	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func startReplicaOf(t *testing.T, own replica.Config, change ...func(*Config)) *
 	t.Helper()
 	store := memstore.New()
 	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := replica.Open(context.Background(), store, own)
+	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	for _, c := range change {

@@ -46,7 +46,7 @@ func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger = log
-	b, err := replica.Open(context.Background(), store, own)
+	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
 	cfg := testConfig(t)
 	cheap(&cfg)

@@ -22,14 +22,14 @@ func TestRevisionsOfAnAbandonedBatchAreHandedOutAgain(t *testing.T) {
 	}
 }
 
-func TestFrontierNeverGoesBack(t *testing.T) {
+func TestVisibleRevisionNeverGoesBack(t *testing.T) {
 	o := New(5)
 	if err := o.Advance(4); err == nil || o.Visible() != 5 {
 		t.Fatalf("Advance(4) from 5: err %v, visible %d", err, o.Visible())
 	}
 }
 
-func TestWaitReturnsOnceTheFrontierIsReached(t *testing.T) {
+func TestWaitReturnsOnceTheRevisionIsVisible(t *testing.T) {
 	o := New(1)
 	var wg sync.WaitGroup
 	for rev := int64(1); rev <= 50; rev++ {

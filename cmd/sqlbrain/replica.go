@@ -31,7 +31,7 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its peer URLs")
 		}
 		c.Server.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
-		b, err := replica.Open(ctx, store, c.Replica)
+		b, err := replica.OpenLeader(ctx, store, c.Replica)
 		return &servedNode{node: b}, err
 	}
 	if err := repair.RefuseUnfinished(ctx, store); err != nil {

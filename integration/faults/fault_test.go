@@ -79,7 +79,7 @@ func startEmbedded(ctx context.Context, path string, inject *faultdriver.Injecto
 		return nil, err
 	}
 	own.Logger = discard
-	b, err := replica.Open(ctx, store, own)
+	b, err := replica.OpenLeader(ctx, store, own)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -33,9 +33,9 @@ var System = NewPermit(func(context.Context, View) error { return nil })
 // nothing of the request is executed then. judge may be called more than once.
 func NewPermit(judge func(ctx context.Context, at View) error) Permit { return Permit{judge} }
 
-// Judged returns the permit of a request that was authorized before its execution. It
-// checks nothing.
-func Judged() Permit { return System }
+// PreAuthorized is the permit of a client's request that the guard has authorized before its
+// execution. It checks nothing. Work of the node itself passes System instead.
+var PreAuthorized = NewPermit(func(context.Context, View) error { return nil })
 
 // Check returns nil if the request may be executed. Errors: ErrNoPermit, those of the
 // permit.

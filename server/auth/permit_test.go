@@ -35,7 +35,7 @@ func TestPermitAnswersWhatItsJudgeSays(t *testing.T) {
 	if asked != 2 {
 		t.Fatalf("asked %d times", asked)
 	}
-	for name, p := range map[string]Permit{"system": System, "judged": Judged()} {
+	for name, p := range map[string]Permit{"system": System, "pre-authorized": PreAuthorized} {
 		if err := p.Check(t.Context(), noView{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -39,7 +39,7 @@ func startReplica(t *testing.T, change ...func(*server.Config)) (string, *replic
 	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger, own.Exclusive = log, true
-	b, err := replica.Open(t.Context(), store, own)
+	b, err := replica.OpenLeader(t.Context(), store, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
 	cfg.Logger, cfg.ListenClientURLs, cfg.Console, cfg.EnableGRPCGateway = log, []string{"http://127.0.0.1:0"}, true, false

@@ -220,7 +220,7 @@ func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	b, err := OpenReplica(t.Context(), changing, testConfig(t))
+	b, err := OpenFollower(t.Context(), changing, testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

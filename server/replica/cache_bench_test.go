@@ -26,7 +26,7 @@ func benchRange(from int) mvcc.KeyRange {
 func openFilled(b *testing.B, size, budget int) *Replica {
 	b.Helper()
 	store := newStore(b)
-	writer, err := Open(b.Context(), store, exclusive(b, func(c *Config) { c.RecordCache = 0 }))
+	writer, err := OpenLeader(b.Context(), store, exclusive(b, func(c *Config) { c.RecordCache = 0 }))
 	if err != nil {
 		b.Fatal(err)
 	}

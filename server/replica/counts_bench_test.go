@@ -58,7 +58,7 @@ func BenchmarkFirstPage(b *testing.B) {
 			fillMany(b, store, keys)
 			page := &mvcc.RangeRequest{KeyRange: benchRange(0), Limit: 500}
 			lead := func(b *testing.B) *Replica {
-				n, err := Open(b.Context(), store, exclusive(b))
+				n, err := OpenLeader(b.Context(), store, exclusive(b))
 				if err != nil {
 					b.Fatal(err)
 				}

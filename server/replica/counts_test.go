@@ -255,7 +255,7 @@ func TestUselessCountsAreNotTaken(t *testing.T) {
 			setCountsRow(t, s, row)
 		},
 		"compacted": func(t *testing.T, s sqlstore.Store, row []byte) {
-			b, err := Open(t.Context(), s, exclusive(t, keepsCounts))
+			b, err := OpenLeader(t.Context(), s, exclusive(t, keepsCounts))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,8 +6,8 @@
 //
 //   - 3. A read never returns a part of a commit, nor what compaction has left of an older
 //     revision (TestRandomHistoriesMatchTheModel, TestFollowerChecksMarkAfterReading).
-//   - 4. An acknowledged write is durable and visible on every node: the frontier moves before
-//     the answer, and a linearizable read on a follower waits for the frontier of the leader
+//   - 4. An acknowledged write is durable and visible on every node: the visible revision moves before
+//     the answer, and a linearizable read on a follower waits for the visible revision of the leader
 //     (TestFollowerReadsAcknowledgedWrites, TestCutOffLeaderRefusesLinearizableReads).
 //   - A follower does not show a commit that its leader does not show yet
 //     (TestFollowerHidesCommitUnknownToLeader).
@@ -16,5 +16,5 @@
 //   - Every call for a client needs a permit (TestZeroPermitRefusesEveryEntryPoint).
 //
 // Start reading at replica.go. For a write continue with package write, for a read with
-// frontier.go and package read. DESIGN.md explains how the parts work together.
+// visible.go and package read. DESIGN.md explains how the parts work together.
 package replica

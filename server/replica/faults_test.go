@@ -347,7 +347,7 @@ func TestTableWithDataButNoFenceRowIsNotLed(t *testing.T) {
 	if err := lose.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), store, testConfig(t)); !errors.Is(err, fence.ErrDataLost) {
+	if _, err := OpenLeader(t.Context(), store, testConfig(t)); !errors.Is(err, fence.ErrDataLost) {
 		t.Fatalf("opening it: %v", err)
 	}
 }

@@ -144,7 +144,7 @@ func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
 }
 
 func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
-	b, err := OpenReplica(t.Context(), newStore(t), testConfig(t))
+	b, err := OpenFollower(t.Context(), newStore(t), testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
 func TestNodeThatHasLedIsFed(t *testing.T) {
 	for _, deposed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b, err := OpenReplica(t.Context(), newStore(t), exclusive(t, func(c *Config) { c.Leadership = &atLeader{} }))
+			b, err := OpenFollower(t.Context(), newStore(t), exclusive(t, func(c *Config) { c.Leadership = &atLeader{} }))
 			if err != nil {
 				t.Fatal(err)
 			}

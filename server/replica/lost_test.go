@@ -128,9 +128,9 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	_, err := Open(t.Context(), store, exclusive(t))
+	_, err := OpenLeader(t.Context(), store, exclusive(t))
 	refuses("alone", err)
-	member, err := OpenReplica(t.Context(), store, testConfig(t))
+	member, err := OpenFollower(t.Context(), store, testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 func TestDataLossStopsOtherMembers(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, store sqlstore.Store) *Replica{
 		"a follower": func(t *testing.T, store sqlstore.Store) *Replica {
-			b, err := OpenReplica(t.Context(), store, testConfig(t))
+			b, err := OpenFollower(t.Context(), store, testConfig(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestDataLossStopsOtherMembers(t *testing.T) {
 func TestRecordedDataLossPreventsLeading(t *testing.T) {
 	store := newStore(t)
 	closeReplica(t, open(t, store, nil)) // makes the rows
-	b, err := OpenReplica(t.Context(), store, testConfig(t))
+	b, err := OpenFollower(t.Context(), store, testConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Replica {
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := Open(t.Context(), store, cfg)
+	b, err := OpenLeader(t.Context(), store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

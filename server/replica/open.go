@@ -25,9 +25,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// OpenReplica returns a replica that does not lead, at the newest revision in the
+// OpenFollower returns a replica that does not lead, at the newest revision in the
 // table. The caller must close the store, after the replica.
-func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, error) {
+func OpenFollower(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, error) {
 	b, err := prepare(ctx, store, cfg)
 	if err != nil {
 		return nil, err
@@ -57,10 +57,10 @@ func OpenReplica(ctx context.Context, store sqlstore.Store, cfg Config) (*Replic
 	return b, nil
 }
 
-// Open returns a replica that leads until it is closed, and knows no other nodes. It fences
+// OpenLeader returns a replica that leads until it is closed, and knows no other nodes. It fences
 // the previous leader. When another node takes over, it stops serving.
-func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, error) {
-	b, err := OpenReplica(ctx, store, cfg)
+func OpenLeader(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, error) {
+	b, err := OpenFollower(ctx, store, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func Open(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, erro
 	return b, nil
 }
 
-// prepare is OpenReplica without the goroutines of the replica itself.
+// prepare is OpenFollower without the goroutines of the replica itself.
 func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

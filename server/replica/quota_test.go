@@ -278,7 +278,7 @@ func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
 // A write that was refused when this node led last does not raise the alarm when it leads again: there may be space
 // now.
 func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
-	b, err := OpenReplica(t.Context(), &sized{Store: newStore(t)},
+	b, err := OpenFollower(t.Context(), &sized{Store: newStore(t)},
 		exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
 	if err != nil {
 		t.Fatal(err)

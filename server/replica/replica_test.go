@@ -61,7 +61,7 @@ func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair
 	for i := range p.nodes {
 		cfg := testConfig(t, func(c *Config) { c.Name, c.Leadership = fmt.Sprint("n", i), p })
 		change(&cfg)
-		b, err := OpenReplica(t.Context(), store, cfg)
+		b, err := OpenFollower(t.Context(), store, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func version(key string, rev int64) *coder.Record {
 
 func refused(t *testing.T, store sqlstore.Store) {
 	t.Helper()
-	if _, err := Open(t.Context(), store, exclusive(t)); !errors.Is(err, repair.ErrRestoring) {
+	if _, err := OpenLeader(t.Context(), store, exclusive(t)); !errors.Is(err, repair.ErrRestoring) {
 		t.Errorf("a table that is half restored: %v", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestInterruptedRestoreStartsOver(t *testing.T) {
 // it for its own.
 func TestServerOpenedBeforeRestoreDoesNotLead(t *testing.T) {
 	store := newStore(t)
-	b, err := OpenReplica(t.Context(), store, exclusive(t))
+	b, err := OpenFollower(t.Context(), store, exclusive(t))
 	if err != nil {
 		t.Fatal(err)
 	}

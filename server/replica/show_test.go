@@ -18,7 +18,7 @@ import (
 // A watcher that gets an event can read its revision, and what a command does after its commit
 // comes in between.
 func TestEventsArePublishedOnceTheirRevisionCanBeRead(t *testing.T) {
-	b, err := OpenReplica(t.Context(), newStore(t), exclusive(t))
+	b, err := OpenFollower(t.Context(), newStore(t), exclusive(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { closeReplica(t, b) })
 	rec := &coder.Record{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 2, Version: 1}
@@ -100,7 +100,7 @@ func TestReplicaOpensAtTheNewestRevision(t *testing.T) {
 	}
 	_, err := b.Compact(t.Context(), auth.System, 3, false)
 	require.NoError(t, err)
-	young, err := OpenReplica(t.Context(), store, exclusive(t))
+	young, err := OpenFollower(t.Context(), store, exclusive(t))
 	require.NoError(t, err)
 	defer closeReplica(t, young)
 	require.EqualValues(t, 4, young.Revision())

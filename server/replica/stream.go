@@ -44,7 +44,7 @@ func (b *Replica) Apply(u Update) error {
 }
 
 // show makes events in the table visible, up to rev. It updates the key space view and the
-// frontier, calls then, and publishes to watchers, in that order. The caller must not change
+// visible revision, calls then, and publishes to watchers, in that order. The caller must not change
 // the events afterwards.
 func (b *Replica) show(events []*watch.Event, rev int64, then ...func()) error {
 	if b.cfg.Leadership != nil {

@@ -34,7 +34,7 @@ func (b *Replica) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariz
 	return b.readTxn(ctx, as, t, linearizable)
 }
 
-// readTxn evaluates a read-only transaction at the frontier, without the pipeline.
+// readTxn evaluates a read-only transaction at the visible revision, without the pipeline.
 func (b *Replica) readTxn(ctx context.Context, as auth.Permit, t *mvcc.Txn,
 	linearizable bool) (*mvcc.TxnResult, error) {
 	var res *mvcc.TxnResult

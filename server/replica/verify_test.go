@@ -40,7 +40,7 @@ func (a *atLeader) Leader() uint64 {
 
 func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string) *Replica {
 	t.Helper()
-	b, err := OpenReplica(t.Context(), store, testConfig(t, func(c *Config) { c.Name, c.Leadership = name, a }))
+	b, err := OpenFollower(t.Context(), store, testConfig(t, func(c *Config) { c.Name, c.Leadership = name, a }))
 	if err != nil {
 		t.Fatal(err)
 	}

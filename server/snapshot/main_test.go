@@ -38,7 +38,7 @@ func serve(t testing.TB, store sqlstore.Store) *replica.Replica {
 	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive = slog.New(slog.NewTextHandler(t.Output(),
 		&slog.HandlerOptions{Level: slog.LevelWarn})), true
-	b, err := replica.Open(t.Context(), store, cfg)
+	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	return b

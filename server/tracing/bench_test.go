@@ -34,7 +34,7 @@ func BenchmarkPut(b *testing.B) {
 			log, store := slog.New(slog.DiscardHandler), memstore.New()
 			own := replica.DefaultConfig()
 			own.Logger, own.Exclusive, own.Tracer = log, true, tr.Tracer()
-			node, err := replica.Open(b.Context(), store, own)
+			node, err := replica.OpenLeader(b.Context(), store, own)
 			require.NoError(b, err)
 			cfg := server.DefaultConfig()
 			cfg.Logger, cfg.ListenClientURLs, cfg.Tracing = log, []string{"http://127.0.0.1:0"}, tr

@@ -174,22 +174,22 @@ func (g *Guard) Admin(ctx context.Context) (auth.Permit, error) {
 	if err != nil {
 		return auth.Permit{}, err
 	}
-	return judged(v.IsAdminPermitted(ai))
+	return preAuthorized(v.IsAdminPermitted(ai))
 }
 
-// judged returns the permit of a request that was judged before its execution: err is nil
-// if it is permitted.
-func judged(err error) (auth.Permit, error) {
+// preAuthorized returns the permit of a request that was authorized before its execution: err is
+// nil if it is permitted.
+func preAuthorized(err error) (auth.Permit, error) {
 	if err != nil {
 		return auth.Permit{}, err
 	}
-	return auth.Judged(), nil
+	return auth.PreAuthorized, nil
 }
 
 // Somebody permits requests of every authenticated user. It judges the caller before the
 // request. Without authentication it permits all.
 func (g *Guard) Somebody(ctx context.Context) (auth.Permit, error) {
-	return judged(g.judge(ctx, func(v *view) error {
+	return preAuthorized(g.judge(ctx, func(v *view) error {
 		_, err := g.authenticated(ctx, v)
 		return err
 	}))

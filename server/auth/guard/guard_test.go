@@ -25,7 +25,7 @@ func newNode(t *testing.T) *replica.Replica {
 	store := memstore.New()
 	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.Exclusive = slog.New(slog.DiscardHandler), true
-	b, err := replica.Open(t.Context(), store, cfg)
+	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))

@@ -42,7 +42,7 @@ func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
 // root. It judges before the request.
 func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) error) error,
 	permitted func(*view, *etcdauth.AuthInfo, []byte) error) (auth.Permit, error) {
-	return judged(g.judge(ctx, func(v *view) error {
+	return preAuthorized(g.judge(ctx, func(v *view) error {
 		ai, err := g.authenticated(ctx, v)
 		if err != nil || ai == nil || v.IsAdminPermitted(ai) == nil {
 			return err

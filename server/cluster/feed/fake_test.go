@@ -162,11 +162,11 @@ func (l *leader) Stream() (*watch.Stream, error) {
 // commit publishes events, which are of the next revisions.
 func (l *leader) commit(events ...*watch.Event) {
 	l.history.add(events...)
-	frontier := events[len(events)-1].Record.ModRevision
+	visible := events[len(events)-1].Record.ModRevision
 	l.mu.Lock()
-	l.at.Revision = frontier
+	l.at.Revision = visible
 	l.mu.Unlock()
-	l.hub.Publish(events, frontier)
+	l.hub.Publish(events, visible)
 }
 
 func (l *leader) compacted(rev int64) {

@@ -172,7 +172,7 @@ func wire(t *testing.T, c *Client, from, rev int64) (messages []*feedpb.Update) 
 	}
 }
 
-// The hub says of a watcher that catches up that the store is at the frontier; what
+// The hub says of a watcher that catches up that the store is at the visible revision; what
 // a feed says must speak of nothing but what was sent.
 func TestProgressNeverOvertakesEvents(t *testing.T) {
 	l := newLeader(t, watch.Config{RingEvents: 10, QueueEvents: 20})
@@ -363,7 +363,7 @@ func TestAFeedEndsWithTheHub(t *testing.T) {
 	require.ErrorIs(t, failure(f), ErrNotLeader)
 }
 
-func TestFeedBeyondTheFrontierReturnsErrAhead(t *testing.T) {
+func TestFeedBeyondTheVisibleRevisionReturnsErrAhead(t *testing.T) {
 	l := newLeader(t, watch.Config{})
 	c := newClient(t, serve(t, newService(l), l))
 	l.commit(put(1, 0, 1))

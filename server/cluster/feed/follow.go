@@ -135,7 +135,7 @@ func (f *feeder) compacted(r *watch.Response) error {
 }
 
 // events sends events, which are whole revisions, in one message or in fragments. The
-// hub's responses name the frontier, which may be far ahead of their events, so the last
+// hub's responses name the visible revision, which may be far ahead of their events, so the last
 // event decides up to which revision the receiver is complete.
 func (f *feeder) events(events []*watch.Event) error {
 	last := events[len(events)-1].Record.ModRevision

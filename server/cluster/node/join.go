@@ -50,7 +50,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 	}()
 	cfg.Replica.Name, cfg.Replica.Leadership = cfg.Name, n
-	if n.replica, err = replica.OpenReplica(ctx, cfg.Store, cfg.Replica); err != nil {
+	if n.replica, err = replica.OpenFollower(ctx, cfg.Store, cfg.Replica); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -132,7 +132,7 @@ func (t *jobsOfTest) serve(store sqlstore.Store) error {
 	cfg := replica.DefaultConfig()
 	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Patience,
 		eventually.Patience
-	b, err := replica.Open(t.Context(), store, cfg)
+	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	if err != nil {
 		return err
 	}

@@ -20,14 +20,14 @@ var asking = retry.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Milliseco
 // roles, acknowledged before the call: the leader confirms its leadership, and a follower
 // asks the leader and waits until it has applied the answer.
 func (b *Replica) ReadRevision(ctx context.Context, as auth.Permit, linearizable bool) (int64, error) {
-	frontier, err := b.newestRevision(ctx, linearizable)
+	visible, err := b.newestRevision(ctx, linearizable)
 	if err == nil {
 		err = as.Check(ctx, b)
 	}
-	return frontier, err
+	return visible, err
 }
 
-// newestRevision returns the frontier: at once if the read is not linearizable, or the read
+// newestRevision returns the visible revision: at once if the read is not linearizable, or the read
 // lease of the leader is valid, else within the request timeout.
 func (b *Replica) newestRevision(ctx context.Context, linearizable bool) (int64, error) {
 	if err := b.Stopped(); err != nil {
@@ -54,8 +54,8 @@ func (b *Replica) newestRevision(ctx context.Context, linearizable bool) (int64,
 			}
 		} else if b.cfg.Leadership == nil {
 			return 0, mvcc.ErrNotLeader
-		} else if frontier, ferr := b.askFrontier(ctx); ferr == nil {
-			return b.traceRead(began, frontier, false), nil
+		} else if visible, ferr := b.askLeader(ctx); ferr == nil {
+			return b.traceRead(began, visible, false), nil
 		} else {
 			err = ferr
 		}
@@ -91,8 +91,8 @@ func (b *Replica) confirmed(ctx context.Context, started time.Time) {
 	}
 }
 
-// askFrontier asks the leader for its revision and waits until this node has applied it.
-func (b *Replica) askFrontier(ctx context.Context) (int64, error) {
+// askLeader asks the leader for its revision and waits until this node has applied it.
+func (b *Replica) askLeader(ctx context.Context) (int64, error) {
 	p, err := b.positions.Get(ctx)
 	if err != nil {
 		return 0, err
