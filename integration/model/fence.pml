@@ -442,7 +442,7 @@ inline resign(n) {
 
 /* ---- reads ---- */
 
-/* fence.Authority.look */
+/* fence.Authority.check */
 inline lookUp(n) {
 	node[n].look = 1;
 	node[n].lookAge = 0;

@@ -3,7 +3,7 @@
  * docs/model.md explains the model, and has the table of its steps and the code that they stand for.
  *
  * What fence.pml checks is assumed here: only a commit of the newest term takes effect, its outcome becomes
- * known, and Confirm succeeds only if no later leader serves.
+ * known, and VerifyLeader succeeds only if no later leader serves.
  */
 
 #ifndef TERMS
@@ -58,7 +58,7 @@ byte promised; /* ticks for which the lease must live yet, because an answer sai
 
 #define ticks(seconds) ((seconds) * SECOND)
 #define over(n) (node[n].expiry == 0)
-/* fence.Authority.Confirm, as fence.pml has it. */
+/* fence.Authority.VerifyLeader, as fence.pml has it. */
 #ifdef NO_CONFIRM
 #define confirmed(n) (node[n].role == LEAD)
 #else

@@ -56,7 +56,7 @@ var (
 	statements = map[steptrace.Kind]int{steptrace.Take: takes, steptrace.Commit: commits, steptrace.Raise: raises,
 		steptrace.Resign: resigns}
 	pairs = map[steptrace.Kind][2]int{
-		steptrace.Open: {opens, opened}, steptrace.Settle: {settles, settled}, steptrace.Look: {looks, looked},
+		steptrace.Open: {opens, opened}, steptrace.Settle: {settles, settled}, steptrace.Verify: {looks, looked},
 		steptrace.Find: {finds, found}, steptrace.Read: {reads, hasRead},
 	}
 )

@@ -33,7 +33,7 @@ func (r *recorded) add(node string, s steptrace.Step) int {
 	r.now += time.Millisecond
 	s.Node, s.At = node, r.now
 	switch s.Kind {
-	case steptrace.Open, steptrace.Settle, steptrace.Look, steptrace.Find, steptrace.Read:
+	case steptrace.Open, steptrace.Settle, steptrace.Verify, steptrace.Find, steptrace.Read:
 		if s.Began == 0 {
 			s.Began = r.now - time.Millisecond/2
 		}
@@ -82,7 +82,7 @@ func usual() *recorded {
 	r.add("n2", steptrace.Step{Kind: steptrace.Find, Revision: 5})
 	r.show("n1", 5)
 	r.pass(timing.TakeoverWait)
-	r.add("n1", steptrace.Step{Kind: steptrace.Look, Token: token(5, 1, 5, 1)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Verify, Token: token(5, 1, 5, 1)})
 	r.add("n1", steptrace.Step{Kind: steptrace.Read, Revision: 5, Leased: true})
 	r.show("n2", 5)
 	// The commit is on its way while n2 takes over.
@@ -114,7 +114,7 @@ func deposed() *recorded {
 	r.send("n2", steptrace.Take, token(1, 1, 1, 0), token(2, 2, 1, 0), steptrace.Unknown)
 	r.send("n2", steptrace.Take, token(2, 2, 1, 0), token(3, 3, 1, 0), steptrace.Written)
 	r.pass(timing.TakeoverWait)
-	r.add("n1", steptrace.Step{Kind: steptrace.Look, Token: token(3, 3, 1, 0)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Verify, Token: token(3, 3, 1, 0)})
 	r.add("n2", steptrace.Step{Kind: steptrace.Lead, Token: token(3, 3, 1, 0)})
 	r.send("n2", steptrace.Commit, token(3, 3, 1, 0), token(4, 3, 2, 0), steptrace.Written)
 	r.show("n2", 2)
@@ -226,15 +226,15 @@ var corruptions = []corruption{
 		r.steps[r.find(t, "n2", steptrace.Read, 0)].Revision = 3
 	}, "has answered a read", "does not show that revision"},
 	{"a read within a lease that is over", func(t *testing.T, r *recorded) {
-		i := r.find(t, "n1", steptrace.Look, 0)
+		i := r.find(t, "n1", steptrace.Verify, 0)
 		r.steps = slices.Delete(r.steps, i, i+1)
 	}, "has answered a read", "read lease was not valid"},
 	{"a look finds what nobody wrote", func(t *testing.T, r *recorded) {
-		r.steps[r.find(t, "n1", steptrace.Look, 0)].Token.Sequence++
+		r.steps[r.find(t, "n1", steptrace.Verify, 0)].Token.Sequence++
 	}, "has looked", "cannot have held"},
 	{"a look does not wait for the revision that it found", func(t *testing.T, r *recorded) {
 		to := r.find(t, "n1", steptrace.Show, 3)
-		r.move(r.find(t, "n1", steptrace.Look, 0), to)
+		r.move(r.find(t, "n1", steptrace.Verify, 0), to)
 		r.steps[to].Began = r.steps[to-1].At
 	}, "has looked", "does not show yet"},
 	{"a process opens at a revision that the table does not have", func(t *testing.T, r *recorded) {

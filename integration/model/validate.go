@@ -219,7 +219,7 @@ func Describe(s steptrace.Step) string {
 		return fmt.Sprintf("begins to lead (%s)", value(s.Token))
 	case steptrace.Settle:
 		return fmt.Sprintf("settles a commit, and has found %s", value(s.Token))
-	case steptrace.Look:
+	case steptrace.Verify:
 		return fmt.Sprintf("has looked at the fence row, and found %s", value(s.Token))
 	case steptrace.Find:
 		return fmt.Sprintf("has found revision %d in the table", s.Revision)

@@ -21,11 +21,11 @@ type protocolJudge struct {
 
 // leaderState is what the steps of one process say about its leadership.
 type leaderState struct {
-	asked     steptrace.Step   // the last statement that changes the fence row
-	confirmed time.Duration    // when the newest look or commit began that found that it leads
-	leased    bool             // there was one since it took the fence row, and it has not resigned
-	taken     time.Duration    // when its Take was answered
-	replaced  coder.FenceToken // by its Take
+	asked    steptrace.Step   // the last statement that changes the fence row
+	verified time.Duration    // when the newest look or commit began that found that it leads
+	leased   bool             // there was one since it took the fence row, and it has not resigned
+	taken    time.Duration    // when its Take was answered
+	replaced coder.FenceToken // by its Take
 }
 
 // judgeSteps judges the steps that nodes recorded.
@@ -69,18 +69,18 @@ func (j *protocolJudge) step(s steptrace.Step) {
 		case steptrace.Take:
 			n.taken, n.replaced = s.At, n.asked.Expected
 		case steptrace.Commit:
-			n.confirm(n.asked.At)
+			n.verify(n.asked.At)
 		}
-	case steptrace.Look:
-		n.confirm(s.Began)
+	case steptrace.Verify:
+		n.verify(s.Began)
 	case steptrace.Lead:
 		j.lead(n, s)
 	case steptrace.Resign:
 		n.leased = false
 	case steptrace.Read:
-		if s.Leased && (!n.leased || s.Began > n.confirmed+j.lease[s.Node]) {
+		if s.Leased && (!n.leased || s.Began > n.verified+j.lease[s.Node]) {
 			j.wrong("%s answers a read from memory at %v; its newest success on the fence row began at %v (%v)", s.Node,
-				s.Began, n.confirmed, n.leased)
+				s.Began, n.verified, n.leased)
 		}
 	}
 }
@@ -95,9 +95,9 @@ func (j *protocolJudge) lead(n *leaderState, s steptrace.Step) {
 	}
 }
 
-// confirm notes a success on the fence row that began at a time.
-func (n *leaderState) confirm(began time.Duration) {
-	n.confirmed, n.leased = max(n.confirmed, began), true
+// verify notes a success on the fence row that began at a time.
+func (n *leaderState) verify(began time.Duration) {
+	n.verified, n.leased = max(n.verified, began), true
 }
 
 // disturbance is a fault that is over.

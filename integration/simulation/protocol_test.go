@@ -25,7 +25,7 @@ func TestStepsAreJudged(t *testing.T) {
 	read := func(began time.Duration) steptrace.Step {
 		return step(began+ms, steptrace.Step{Kind: steptrace.Read, Began: began, Leased: true})
 	}
-	look := step(500*ms, steptrace.Step{Kind: steptrace.Look, Began: 400 * ms, Token: second})
+	look := step(500*ms, steptrace.Step{Kind: steptrace.Verify, Began: 400 * ms, Token: second})
 	commit := step(300*ms, steptrace.Step{Kind: steptrace.Commit,
 		Token: coder.FenceToken{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
 	answer := step(310*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})

@@ -12,22 +12,22 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// watchInterval is the longest time between looks at the fence row of a leader without requests.
+// watchInterval is the longest time between reads of the fence row by a leader without requests.
 const watchInterval = time.Second
 
 // Authority lets a leader check that it still leads: that no other process can have
 // acknowledged anything. Use NewAuthority, and Close it. It is safe for concurrent use.
 type Authority struct {
-	cfg   AuthorityConfig
-	looks *coalesce.Group[struct{}]
-	next  *time.Timer // of Watch
+	cfg    AuthorityConfig
+	checks *coalesce.Group[struct{}]
+	next   *time.Timer // of Watch
 }
 
-// AuthorityConfig says how to look at the fence row. All fields but Trace are required.
+// AuthorityConfig says how to read the fence row. All fields but Trace are required.
 type AuthorityConfig struct {
 	Store sqlstore.Store
 	Log   *slog.Logger
-	// Lease makes a look unnecessary while it is valid. Each look extends it.
+	// Lease makes a check unnecessary while it is valid. Each check extends it.
 	Lease *ReadLease
 	// Seen has what this leader wrote.
 	Seen *Seen
@@ -42,39 +42,39 @@ type AuthorityConfig struct {
 // NewAuthority returns the authority of a leader that has taken the fence row.
 func NewAuthority(cfg AuthorityConfig) *Authority {
 	a := &Authority{cfg: cfg, next: time.NewTimer(watchInterval)}
-	a.looks = coalesce.New(SettleTimeout, a.look)
+	a.checks = coalesce.New(SettleTimeout, a.check)
 	return a
 }
 
-// Close ends the look under way. Afterwards Confirm returns reason, unless the read lease is
+// Close ends the check under way. Afterwards VerifyLeader returns reason, unless the read lease is
 // valid.
-func (a *Authority) Close(reason error) { a.next.Stop(); a.looks.Close(reason) }
+func (a *Authority) Close(reason error) { a.next.Stop(); a.checks.Close(reason) }
 
-// Confirm returns nil if no other leader can have acknowledged anything before the call.
-// It looks at the fence row unless the read lease is valid; many callers share one look.
+// VerifyLeader returns nil if no other leader can have acknowledged anything before the call.
+// It reads the fence row unless the read lease is valid; many callers share one check.
 // Errors: what End returned, or the database's, after which the leader may still lead.
-func (a *Authority) Confirm(ctx context.Context) error {
+func (a *Authority) VerifyLeader(ctx context.Context) error {
 	if a.cfg.Lease.Valid() {
 		return nil
 	}
-	_, err := a.looks.Get(ctx)
+	_, err := a.checks.Get(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // SettleTimeout
 		err = fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
 	}
 	return err
 }
 
-// look reads the fence row and judges it.
-func (a *Authority) look(ctx context.Context) (struct{}, error) {
+// check reads the fence row and compares it with what was acknowledged.
+func (a *Authority) check(ctx context.Context) (struct{}, error) {
 	acknowledged := a.cfg.Seen.Token()
 	started := a.cfg.Lease.Now()
-	step := steptrace.Step{Kind: steptrace.Look, Began: a.cfg.Trace.Now()}
+	step := steptrace.Step{Kind: steptrace.Verify, Began: a.cfg.Trace.Now()}
 	cur, _, err := readToken(ctx, a.cfg.Store)
 	if errors.Is(err, ErrDataLost) {
 		return struct{}{}, a.cfg.End(err)
 	}
 	if err != nil {
-		return struct{}{}, fmt.Errorf("confirming the leadership: %w", err)
+		return struct{}{}, fmt.Errorf("verifying the leadership: %w", err)
 	}
 	step.Token = cur
 	if err := Judge(acknowledged, cur); err != nil {
@@ -82,7 +82,7 @@ func (a *Authority) look(ctx context.Context) (struct{}, error) {
 		return struct{}{}, a.cfg.End(err)
 	}
 	// A commit of this leader may be in the table before the leader has its answer. Followers
-	// may have read it there already, so this leader must show it before it confirms.
+	// may have read it there already, so this leader must show it before it answers.
 	if err := a.cfg.Await(ctx, cur.Revision); err != nil {
 		return struct{}{}, err
 	}
@@ -125,8 +125,8 @@ func (a *Authority) watch(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrDataLost):
 		return a.cfg.End(err)
-	case err != nil: // the looks decide, one at a time
-		_, err = a.looks.Get(ctx)
+	case err != nil: // the checks decide, one at a time
+		_, err = a.checks.Get(ctx)
 	}
 	return err
 }

@@ -34,33 +34,33 @@ func newAuthority(t *testing.T, seen coder.FenceToken, await func(context.Contex
 	return l
 }
 
-func TestAuthorityLooksOnlyWithoutALease(t *testing.T) {
+func TestAuthorityChecksOnlyWithoutALease(t *testing.T) {
 	l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5},
 		func(context.Context, int64) error { return nil })
 	defer l.a.Close(errors.New("closed"))
 	for _, step := range []struct {
-		pass  time.Duration
-		looks int
+		pass   time.Duration
+		checks int
 	}{{0, 1}, {leaseTime - 1, 1}, {1, 2}} {
 		l.clock.Duration += step.pass
-		if err := l.a.Confirm(t.Context()); err != nil {
+		if err := l.a.VerifyLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if int(l.store.reads.Load()) != step.looks {
-			t.Errorf("%d looks, want %d", int(l.store.reads.Load()), step.looks)
+		if int(l.store.reads.Load()) != step.checks {
+			t.Errorf("%d checks, want %d", int(l.store.reads.Load()), step.checks)
 		}
 	}
 }
 
-// Another process may take the fence row at any time after the look has begun.
-func TestReadLeaseCountsFromTheStartOfALook(t *testing.T) {
+// Another process may take the fence row at any time after the check has begun.
+func TestReadLeaseCountsFromTheStartOfACheck(t *testing.T) {
 	var l *leading
 	l = newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(context.Context, int64) error {
-		l.clock.Duration += leaseTime - 1 // the look took so long
+		l.clock.Duration += leaseTime - 1 // the check took so long
 		return nil
 	})
 	defer l.a.Close(errors.New("closed"))
-	if err := l.a.Confirm(t.Context()); err != nil {
+	if err := l.a.VerifyLeader(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !l.lease.Valid() {
@@ -68,7 +68,7 @@ func TestReadLeaseCountsFromTheStartOfALook(t *testing.T) {
 	}
 	l.clock.Duration++
 	if l.lease.Valid() {
-		t.Error("the lease counts from the end of the look")
+		t.Error("the lease counts from the end of the check")
 	}
 }
 
@@ -95,8 +95,8 @@ func TestAuthorityEndsWithTheVerdictOnTheFenceRow(t *testing.T) {
 			if err := batch.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.a.Confirm(t.Context()); !errors.Is(err, c.want) || !errors.Is(l.ended, c.want) {
-				t.Errorf("Confirm %v, ended because of %v; want %v", err, l.ended, c.want)
+			if err := l.a.VerifyLeader(t.Context()); !errors.Is(err, c.want) || !errors.Is(l.ended, c.want) {
+				t.Errorf("VerifyLeader %v, ended because of %v; want %v", err, l.ended, c.want)
 			}
 			if l.lease.Valid() {
 				t.Error("the lease was extended")
@@ -105,7 +105,7 @@ func TestAuthorityEndsWithTheVerdictOnTheFenceRow(t *testing.T) {
 	}
 }
 
-// The time of a look is not that of the request that waits for it.
+// The time of a check is not that of the request that waits for it.
 func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}, func(ctx context.Context, _ int64) error {
@@ -113,13 +113,13 @@ func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 			return ctx.Err()
 		})
 		defer l.a.Close(errors.New("closed"))
-		if err := l.a.Confirm(t.Context()); !errors.Is(err, sqlstore.ErrUnavailable) {
-			t.Errorf("Confirm: %v", err)
+		if err := l.a.VerifyLeader(t.Context()); !errors.Is(err, sqlstore.ErrUnavailable) {
+			t.Errorf("VerifyLeader: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), SettleTimeout/2)
 		defer cancel()
-		if err := l.a.Confirm(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUnavailable) {
-			t.Errorf("Confirm of a caller with less time: %v", err)
+		if err := l.a.VerifyLeader(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUnavailable) {
+			t.Errorf("VerifyLeader of a caller with less time: %v", err)
 		}
 	})
 }
@@ -138,21 +138,21 @@ func TestAuthorityConfirmsAfterTheTablesRevisionIsShown(t *testing.T) {
 			})
 		defer l.a.Close(errors.New("closed"))
 		putRow(t, l.store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6}))
-		var confirmed atomic.Bool
+		var verified atomic.Bool
 		go func() {
-			if err := l.a.Confirm(t.Context()); err != nil {
+			if err := l.a.VerifyLeader(t.Context()); err != nil {
 				t.Error(err)
 			}
-			confirmed.Store(true)
+			verified.Store(true)
 		}()
 		synctest.Wait()
-		if confirmed.Load() || l.lease.Valid() {
-			t.Error("confirmed before the revision is shown")
+		if verified.Load() || l.lease.Valid() {
+			t.Error("verified before the revision is shown")
 		}
 		close(shown)
 		synctest.Wait()
-		if !confirmed.Load() {
-			t.Error("not confirmed")
+		if !verified.Load() {
+			t.Error("not verified")
 		}
 	})
 }

@@ -1,7 +1,7 @@
 // Package fence owns the fence row: the one row that every commit compares and swaps, and
 // so the rule that only one leader's commits take effect. It also owns what follows from
-// that rule: the read lease, a leader's confirmation that it still leads, and the lost row.
-// A leader uses Holder to commit and Authority to confirm. Every process keeps a Seen.
+// that rule: the read lease, a leader's check that it still leads, and the lost row.
+// A leader uses Holder to commit and Authority to verify that it leads. Every process keeps a Seen.
 //
 // What the package upholds, and where it is tested:
 //

@@ -321,10 +321,10 @@ func TestReadLeaseOfAStoreOfOneProcess(t *testing.T) {
 	if !NewReadLease(true, false, nil).Valid() {
 		t.Error("an exclusive store needs no look at the fence row")
 	}
-	if confirmed := NewReadLease(true, true, (&clock{}).now); confirmed.Valid() {
-		t.Error("every read is to be confirmed")
-	} else if confirmed.Extend(0); confirmed.Valid() {
-		t.Error("every read is to be confirmed, whatever was committed")
+	if checked := NewReadLease(true, true, (&clock{}).now); checked.Valid() {
+		t.Error("every read is to be checked")
+	} else if checked.Extend(0); checked.Valid() {
+		t.Error("every read is to be checked, whatever was committed")
 	}
 }
 

@@ -105,7 +105,7 @@ func TestStepsOfLooks(t *testing.T) {
 		End: func(cause error) error { return cause },
 	})
 	defer a.Close(ErrDeposed)
-	if err := a.Confirm(t.Context()); err != nil {
+	if err := a.VerifyLeader(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !waited {
@@ -113,10 +113,10 @@ func TestStepsOfLooks(t *testing.T) {
 	}
 	successor := take(t, store, newLease())
 	lease.Expire()
-	if err := a.Confirm(t.Context()); !errors.Is(err, ErrDeposed) {
+	if err := a.VerifyLeader(t.Context()); !errors.Is(err, ErrDeposed) {
 		t.Fatal(err)
 	}
 	requireSteps(t, steps(),
-		steptrace.Step{Kind: steptrace.Look, Token: held},
-		steptrace.Step{Kind: steptrace.Look, Token: successor.Value()})
+		steptrace.Step{Kind: steptrace.Verify, Token: held},
+		steptrace.Step{Kind: steptrace.Verify, Token: successor.Value()})
 }

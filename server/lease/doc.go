@@ -32,8 +32,8 @@
 //     another one that was granted with the same id (revokeCommand.Evaluate):
 //     TestRegrantedLeaseIsNotRevokedAsExpired.
 //   - A leader that hands over refuses renewals before it computes the last checkpoints
-//     (Lessor.HandOver): TestRenewalDuringHandoverIsRefused. A deposed leader cannot confirm
-//     a renewal (Leader.VerifyLeader): TestUnconfirmedAnswersAreErrors.
+//     (Lessor.HandOver): TestRenewalDuringHandoverIsRefused. A deposed leader cannot verify
+//     that it leads (Leader.VerifyLeader): TestUnconfirmedAnswersAreErrors.
 //   - A new leader reads the rows after its change of the fence row, so they cannot change
 //     afterwards. The clocks start when it serves, when its predecessor can no longer
 //     acknowledge renewals (Lessor.Load, Lessor.Start): TestClocksDoNotRunBeforeStart, and in

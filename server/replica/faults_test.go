@@ -269,7 +269,7 @@ func TestIdleDeposedLeaderStopsLeading(t *testing.T) {
 	l := old.leading.Load()
 	open(t, store, sharedStore)
 	l.lease.Expire()
-	if err := l.authority.Confirm(t.Context()); !errors.Is(err, fence.ErrDeposed) {
+	if err := l.authority.VerifyLeader(t.Context()); !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("the fence says %v", err)
 	}
 }

@@ -82,7 +82,7 @@ func (l *leader) ErrNotLeader() error {
 
 // VerifyLeader implements write.Leader.
 func (l *leader) VerifyLeader(ctx context.Context) error {
-	err := l.authority.Confirm(ctx)
+	err := l.authority.VerifyLeader(ctx)
 	if err != nil && l.alive.Err() != nil {
 		return l.ErrNotLeader() // and not the error of the look at the fence row
 	}

@@ -44,7 +44,7 @@ func TestStepsOfANode(t *testing.T) {
 	requireKinds := func(node string, want ...steptrace.Kind) {
 		t.Helper()
 		// A leader looks at the fence row every second, and when its read lease is over.
-		if got := r.without(node, steptrace.Look); !slices.Equal(got, want) {
+		if got := r.without(node, steptrace.Verify); !slices.Equal(got, want) {
 			t.Errorf("%s: steps %v, want %v", node, got, want)
 		}
 	}

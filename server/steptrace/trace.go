@@ -31,8 +31,8 @@ const (
 	Lead Kind = "lead"
 	// Settle found Token in the fence row, after a commit of unknown outcome.
 	Settle Kind = "settle"
-	// Look found Token in the fence row. If the node still leads, the look has also waited until the node shows it.
-	Look Kind = "look"
+	// Verify found Token in the fence row. If the node still leads, the step has also waited until the node shows it.
+	Verify Kind = "verify"
 	// Find found Revision in the fence row, on a follower.
 	Find Kind = "find"
 

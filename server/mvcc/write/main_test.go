@@ -37,7 +37,7 @@ type testLeader struct {
 	ended     chan struct{}
 	refused   int
 	reason    error
-	confirm   func(context.Context) error // nil: VerifyLeader returns reason
+	verify    func(context.Context) error // nil: VerifyLeader returns reason
 }
 
 // lead returns a leader over store whose pipeline does not run.
@@ -83,8 +83,8 @@ func (l *testLeader) Seen(token coder.FenceToken) { l.token = token }
 func (l *testLeader) Refused(error)               { l.refused++ }
 
 func (l *testLeader) VerifyLeader(ctx context.Context) error {
-	if l.confirm != nil {
-		return l.confirm(ctx)
+	if l.verify != nil {
+		return l.verify(ctx)
 	}
 	return l.reason
 }

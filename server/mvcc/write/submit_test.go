@@ -159,13 +159,13 @@ func TestCommitThatIsNotSentInTimeIsRepeated(t *testing.T) {
 // A request whose commit was not sent when the pipeline ended is one that was not executed, and not one that its client
 // has cancelled: another leader may execute it.
 func TestRequestOfAnEndedPipelineIsTurnedAway(t *testing.T) {
-	for name, txn := range map[string]*mvcc.Txn{"commit": put("a", "1"), "confirmation": del("a")} {
+	for name, txn := range map[string]*mvcc.Txn{"commit": put("a", "1"), "verification": del("a")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &hanging{Store: newStore(t)}
 				l := lead(t, store)
 				running, stop := context.WithCancel(t.Context())
-				l.confirm = func(ctx context.Context) error {
+				l.verify = func(ctx context.Context) error {
 					<-ctx.Done()
 					return ctx.Err()
 				}
