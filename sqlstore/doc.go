@@ -24,7 +24,7 @@
 //     leader conflicts on the fence row.
 //   - Commit never guesses. An error that is not ErrUncertain is the truth: the
 //     engine said so, or nothing was sent. A commit of unknown outcome is never
-//     repeated here; the caller settles it with the fence row.
+//     repeated here; the caller resolves it with the fence row.
 //   - Nothing is truncated or folded. Rows that do not fit are refused before any
 //     SQL, and Check refuses a table or a server that would alter them.
 //   - An acknowledged commit is durable (SQLite: synchronous=FULL; on a server, Check

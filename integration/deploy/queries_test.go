@@ -95,9 +95,9 @@ func (all metrics) check(t *testing.T, where, query string) {
 func TestMissingMetricsAndLabelsAreFound(t *testing.T) {
 	all := exported(t)
 	for query, want := range map[string]string{
-		`rate(sqlbrain_commit_settled_total[5m])`:                  "",
+		`rate(sqlbrain_commit_in_doubt_total[5m])`:                 "",
 		`rate(sqlbrain_sql_errors_total{kind="other"}[5m])`:        "",
-		`rate(sqlbrain_commits_settled_total[5m])`:                 `metric "sqlbrain_commits_settled_total"`,
+		`rate(sqlbrain_commits_in_doubt_total[5m])`:                `metric "sqlbrain_commits_in_doubt_total"`,
 		`sqlbrain_leases > 0 and on (job) etcd_no_such`:            `metric "etcd_no_such"`,
 		`rate(sqlbrain_commit_duration_seconds[5m])`:               `metric "sqlbrain_commit_duration_seconds"`,
 		`rate(sqlbrain_sql_errors_total_bucket[5m])`:               `metric "sqlbrain_sql_errors_total_bucket"`,

@@ -161,9 +161,9 @@ var scenes = map[string][]scene{
 		{"both kinds together", []string{a("sqlbrain_sql_commit_retries_total", "", "0+20x40"), a("sqlbrain_commit_retries_total", "", "0+20x40")}, []string{"a"}},
 		{"now and then", []string{a("sqlbrain_sql_commit_retries_total", "", "0+10x40"), a("sqlbrain_commit_retries_total", "", "0+1x40")}, nil},
 	},
-	"SqlbrainCommitsSettled": {
-		{"a stream", []string{a("sqlbrain_commit_settled_total", "", "0+1x40")}, []string{"a"}},
-		{"a failover", []string{a("sqlbrain_commit_settled_total", "", "0x10 3x60")}, nil},
+	"SqlbrainCommitsInDoubt": {
+		{"a stream", []string{a("sqlbrain_commit_in_doubt_total", "", "0+1x40")}, []string{"a"}},
+		{"a failover", []string{a("sqlbrain_commit_in_doubt_total", "", "0x10 3x60")}, nil},
 	},
 	"SqlbrainCommitsSlow": {
 		{"every second one", []string{

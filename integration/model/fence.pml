@@ -89,10 +89,10 @@ typedef Node {
 	byte ans;        /* SENT, or the answer that is on its way back */
 	number age;      /* ticks since s was sent, on the clock of the read lease */
 	bool fresh;      /* TAKING: the predecessor has resigned */
-	bool settling;   /* the outcome of a commit is unknown */
-	bool definite;   /* settling: the commit certainly did not take effect */
+	bool resolving;   /* the outcome of a commit is unknown */
+	bool definite;   /* resolving: the commit certainly did not take effect */
 	Chain want;      /* what that commit would have written */
-	byte batch;      /* the batch to be settled, or to be shown and acknowledged */
+	byte batch;      /* the batch to be resolved, or to be shown and acknowledged */
 	bool unshown;
 	number lease;    /* ticks for which the read lease is still valid */
 	number wait;     /* ticks until WAITING ends */
@@ -123,7 +123,7 @@ number known;
 byte m; /* of loops in inlines */
 
 #define leads(n) (node[n].role >= LEAD)
-#define idle(n) (node[n].s.op == NONE && !node[n].settling && !node[n].unshown)
+#define idle(n) (node[n].s.op == NONE && !node[n].resolving && !node[n].unshown)
 
 inline shows(n, revision) {
 	if
@@ -312,21 +312,21 @@ inline extend(n, elapsed) {
 #endif
 }
 
-/* The outcome has to be settled. */
+/* The outcome has to be resolved. */
 inline unknown(n, certainly) {
 	copy(node[n].want, node[n].s.val);
 	node[n].batch = node[n].s.batch;
-	node[n].settling = true;
+	node[n].resolving = true;
 	node[n].definite = certainly;
 	drop(n)
 }
 
-inline settled(n) {
-	node[n].settling = false; node[n].definite = false;
+inline resolved(n) {
+	node[n].resolving = false; node[n].definite = false;
 	setChain(node[n].want, 0, 0, 0, 0)
 }
 
-/* The answer: written, or a conflict, which has to be settled as well. */
+/* The answer: written, or a conflict, which has to be resolved as well. */
 inline committed(n) {
 	if
 	:: node[n].ans == OK ->
@@ -348,21 +348,21 @@ inline refuse(n) {
 	drop(n)
 }
 
-/* fence.Holder.trySettle looks at the fence row, and sends a raise if the commit did not take effect. */
+/* fence.Holder.tryResolve looks at the fence row, and sends a raise if the commit did not take effect. */
 #define mine(n) (fence.term == node[n].held.term && fence.rev == node[n].held.rev && \
 	fence.seq - node[n].held.seq == fence.att - node[n].held.att)
-#define canSettle(n) (node[n].settling && node[n].s.op == NONE)
-inline settle(n) {
+#define canResolve(n) (node[n].resolving && node[n].s.op == NONE)
+inline resolve(n) {
 	if
-#ifdef NO_SETTLE
+#ifdef NO_RESOLVE
 	:: true ->
 		copy(node[n].held, node[n].want);
-		settled(n);
+		resolved(n);
 		node[n].unshown = true
 #else
 	:: same(fence, node[n].want) ->
 		copy(node[n].held, node[n].want);
-		settled(n);
+		resolved(n);
 		node[n].unshown = true;
 		reach(3)
 	:: !same(fence, node[n].want) && fence.term > node[n].held.term ->
@@ -370,12 +370,12 @@ inline settle(n) {
 		:: node[n].definite -> refused = refused | bit(node[n].batch)
 		:: else -> reach(4) /* the client learns that the outcome is unknown */
 		fi;
-		settled(n);
+		resolved(n);
 		node[n].batch = 0;
 		end(n)
 	:: !same(fence, node[n].want) && mine(n) ->
 #ifdef NO_RAISE
-		settled(n);
+		resolved(n);
 		refused = refused | bit(node[n].batch);
 		node[n].batch = 0
 #else
@@ -401,7 +401,7 @@ inline raised(n) {
 	:: node[n].ans == OK ->
 		copy(node[n].held, node[n].s.val);
 		refused = refused | bit(node[n].batch);
-		settled(n);
+		resolved(n);
 		node[n].batch = 0;
 		reach(5)
 	:: else
@@ -546,7 +546,7 @@ inline restart(n) {
 	node[n].role = FOLLOW;
 	setChain(node[n].held, 0, 0, 0, 0);
 	node[n].front = 0; node[n].fresh = false;
-	settled(n);
+	resolved(n);
 	node[n].batch = 0; node[n].unshown = false; node[n].lease = 0; node[n].wait = 0;
 	node[n].ask = 0; node[n].askFloor = 0; node[n].position = 0;
 	node[n].found = 0; node[n].foundWait = 0;
@@ -578,13 +578,13 @@ proctype Process(byte n) {
 	:: atomic { node[n].s.op == COMMIT && node[n].ans != CONFLICT -> loseAnswer(n); unknown(n, false) }
 	:: atomic { node[n].s.op == COMMIT && node[n].ans == SENT -> node[n].ans = CONFLICT } /* of another row */
 	:: atomic { node[n].s.op == COMMIT && node[n].ans == SENT -> refuse(n) }
-	:: atomic { canSettle(n) -> settle(n) }
+	:: atomic { canResolve(n) -> resolve(n) }
 	:: atomic { node[n].s.op == RAISE && node[n].ans != SENT -> raised(n) }
 	:: atomic { node[n].s.op == RAISE && node[n].ans != CONFLICT -> loseAnswer(n); drop(n) }
 	:: atomic { node[n].unshown -> publish(n) }
 
 	:: atomic { node[n].role == LEAD -> node[n].role = DRAIN }
-	:: atomic { node[n].role >= DRAIN && canSettle(n) -> settled(n); node[n].batch = 0 } /* out of time */
+	:: atomic { node[n].role >= DRAIN && canResolve(n) -> resolved(n); node[n].batch = 0 } /* out of time */
 	:: atomic { canResign(n) -> resign(n) }
 #ifdef RESIGN_BEFORE_STOP
 	:: atomic { node[n].role == OVER && idle(n) -> node[n].lease = 0; node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }

@@ -155,7 +155,7 @@ inline judge(n) {
 	fi
 }
 
-/* fence.Holder.Commit; a conflict is settled and judged. */
+/* fence.Holder.Commit; a conflict is resolved and judged. */
 inline commit(n) {
 	if
 	:: fence.seq == node[n].held.seq && fence.term == node[n].held.term ->

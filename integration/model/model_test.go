@@ -40,7 +40,7 @@ var safeguards = []struct {
 	defines []string
 }{
 	{"NO_FENCE_CAS", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},
-	{"NO_SETTLE", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},
+	{"NO_RESOLVE", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},
 	{"NO_RAISE", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},
 	{"NO_ATTEMPT_RAISE", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},
 	{"NO_TERM", "fence.pml", []string{"TERMS=2", "BATCHES=2", "RAISES=1"}},

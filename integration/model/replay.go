@@ -35,8 +35,8 @@ const (
 	resigns
 	answer
 	leads
-	settles
-	settled
+	resolves
+	resolved
 	looks
 	looked
 	finds
@@ -56,7 +56,7 @@ var (
 	statements = map[steptrace.Kind]int{steptrace.Take: takes, steptrace.Commit: commits, steptrace.Raise: raises,
 		steptrace.Resign: resigns}
 	pairs = map[steptrace.Kind][2]int{
-		steptrace.Open: {opens, opened}, steptrace.Settle: {settles, settled}, steptrace.Verify: {looks, looked},
+		steptrace.Open: {opens, opened}, steptrace.Resolve: {resolves, resolved}, steptrace.Verify: {looks, looked},
 		steptrace.Find: {finds, found}, steptrace.Read: {reads, hasRead},
 	}
 )
@@ -105,7 +105,7 @@ func newTable(steps []steptrace.Step) (*table, error) {
 			t.records = append(t.records, begins)
 		case s.Kind == steptrace.Answer:
 			r.kind, r.arg = answer, results[s.Result]
-			if s.Result == steptrace.Conflict && !isSettled(steps[i+1:], s.Node) {
+			if s.Result == steptrace.Conflict && !isResolved(steps[i+1:], s.Node) {
 				r.arg = results[steptrace.Refused]
 			}
 		case s.Kind == steptrace.Lead:
@@ -124,9 +124,9 @@ func newTable(steps []steptrace.Step) (*table, error) {
 	return t, t.check()
 }
 
-// isSettled reports whether the node's next step about the fence row settles a commit that conflicted. A pipeline that
+// isResolved reports whether the node's next step about the fence row resolves a commit that conflicted. A pipeline that
 // expected the conflict of another row does not.
-func isSettled(next []steptrace.Step, node string) bool {
+func isResolved(next []steptrace.Step, node string) bool {
 	for _, s := range next {
 		if s.Node != node {
 			continue
@@ -134,7 +134,7 @@ func isSettled(next []steptrace.Step, node string) bool {
 		switch s.Kind {
 		case steptrace.Commit:
 			return false
-		case steptrace.Settle, steptrace.Take, steptrace.Resign, steptrace.Open:
+		case steptrace.Resolve, steptrace.Take, steptrace.Resign, steptrace.Open:
 			return true
 		}
 	}

@@ -65,8 +65,8 @@
 #define RESIGNS 6
 #define ANSWER 7
 #define LEADS 8
-#define SETTLES 9
-#define SETTLED 10
+#define RESOLVES 9
+#define RESOLVED 10
 #define LOOKS 11
 #define LOOKED 12
 #define FINDS 13
@@ -93,7 +93,7 @@ int arg;   /* a result, or whether a read was answered within the read lease */
 byte room;
 bool dead; /* a step was refused */
 
-/* What a node is about to do: OPENS, SETTLES, FINDS or SHOWS, and its value. 0: it did. */
+/* What a node is about to do: OPENS, RESOLVES, FINDS or SHOWS, and its value. 0: it did. */
 typedef Pending { byte what; Chain val }
 Pending pending[NODES];
 Chain lookVal[NODES];
@@ -118,8 +118,8 @@ inline send(Op) {
 	node[w].s.oseq = oseq; node[w].s.oterm = oterm;
 	copy(node[w].s.val, rec)
 }
-/* The time for settling is over. */
-inline abandon(n) { settled(n); node[n].batch = 0 }
+/* The time for resolving is over. */
+inline abandon(n) { resolved(n); node[n].batch = 0 }
 
 inline takes() {
 	need(node[w].role == FOLLOW, LEADS_ALREADY);
@@ -138,7 +138,7 @@ inline commits() {
 	sent[w] = true
 }
 
-/* settle has decided on it already. */
+/* resolve has decided on it already. */
 inline raises() {
 	need(node[w].s.op == RAISE && !sent[w], NOT_RAISING);
 	need(oseq == node[w].s.oseq && same(rec, node[w].s.val), NOT_NEXT);
@@ -151,7 +151,7 @@ inline resigns() {
 	:: else
 	fi;
 	if
-	:: node[w].role == DRAIN && canSettle(w) -> abandon(w)
+	:: node[w].role == DRAIN && canResolve(w) -> abandon(w)
 	:: else
 	fi;
 	need(node[w].role == DRAIN, NOT_LEADING);
@@ -254,8 +254,8 @@ inline take_record() {
 	:: kind == RESIGNS -> resigns()
 	:: kind == ANSWER -> answered()
 	:: kind == LEADS -> leadsNow()
-	:: kind == SETTLES -> begins(SETTLES)
-	:: kind == SETTLED -> need(!pending[w].what, NOT_IN_ROW)
+	:: kind == RESOLVES -> begins(RESOLVES)
+	:: kind == RESOLVED -> need(!pending[w].what, NOT_IN_ROW)
 	:: kind == LOOKS -> looks()
 	:: kind == LOOKED -> looked()
 	:: kind == FINDS -> begins(FINDS)
@@ -275,12 +275,12 @@ proctype Records() provided (!dead) {
 	od
 }
 
-/* A candidate that will not lead, and a leader that was deposed before it has settled its commit. Spin tries the processes
+/* A candidate that will not lead, and a leader that was deposed before it has resolved its commit. Spin tries the processes
  * that start later first. */
 proctype GivesUp(byte n) provided (!dead) {
 	do
 	:: atomic { node[n].role == WAITING -> giveUp(n) }
-	:: atomic { node[n].role == OVER && canSettle(n) -> abandon(n) }
+	:: atomic { node[n].role == OVER && canResolve(n) -> abandon(n) }
 	od
 }
 
@@ -297,7 +297,7 @@ proctype Hidden(byte n) provided (!dead) {
 		node[n].ans = OK }
 	:: atomic { node[n].s.op != TAKE && sent[n] && canExecute(n) -> execute(node[n].s, node[n].ans); observe() }
 
-	:: atomic { does(n, SETTLES) && canSettle(n) && same(fence, pending[n].val) -> settle(n); done(n) }
+	:: atomic { does(n, RESOLVES) && canResolve(n) && same(fence, pending[n].val) -> resolve(n); done(n) }
 	:: atomic { node[n].look == 1 && same(fence, lookVal[n]) -> lookAnswers(n) }
 	:: atomic { lookOver[n] -> lookOver[n] = false; finishLook(n) }
 	:: atomic { node[n].role == OVER && idle(n) && !lookOver[n] -> node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }

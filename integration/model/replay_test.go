@@ -33,7 +33,7 @@ func (r *recorded) add(node string, s steptrace.Step) int {
 	r.now += time.Millisecond
 	s.Node, s.At = node, r.now
 	switch s.Kind {
-	case steptrace.Open, steptrace.Settle, steptrace.Verify, steptrace.Find, steptrace.Read:
+	case steptrace.Open, steptrace.Resolve, steptrace.Verify, steptrace.Find, steptrace.Read:
 		if s.Began == 0 {
 			s.Began = r.now - time.Millisecond/2
 		}
@@ -72,10 +72,10 @@ func usual() *recorded {
 	r.show("n2", 2)
 	r.add("n2", steptrace.Step{Kind: steptrace.Read, Revision: 2})
 	r.send("n1", steptrace.Commit, token(2, 1, 2, 0), token(3, 1, 4, 0), steptrace.Unknown) // was written
-	r.add("n1", steptrace.Step{Kind: steptrace.Settle, Token: token(3, 1, 4, 0)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Resolve, Token: token(3, 1, 4, 0)})
 	r.show("n1", 4)
 	r.send("n1", steptrace.Commit, token(3, 1, 4, 0), token(4, 1, 5, 0), steptrace.Unknown) // was not
-	r.add("n1", steptrace.Step{Kind: steptrace.Settle, Token: token(3, 1, 4, 0)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Resolve, Token: token(3, 1, 4, 0)})
 	r.send("n1", steptrace.Raise, token(3, 1, 4, 0), token(4, 1, 4, 1), steptrace.Written)
 	r.send("n1", steptrace.Commit, token(4, 1, 4, 1), token(5, 1, 5, 1), steptrace.Refused)
 	r.send("n1", steptrace.Commit, token(4, 1, 4, 1), token(5, 1, 5, 1), steptrace.Written)
@@ -91,7 +91,7 @@ func usual() *recorded {
 	r.pass(timing.TakeoverWait)
 	r.add("n2", steptrace.Step{Kind: steptrace.Lead, Token: token(6, 2, 5, 0)})
 	r.add("n1", steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Conflict})
-	r.add("n1", steptrace.Step{Kind: steptrace.Settle, Token: token(6, 2, 5, 0)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Resolve, Token: token(6, 2, 5, 0)})
 	r.send("n2", steptrace.Commit, token(6, 2, 5, 0), token(7, 2, 6, 0), steptrace.Written)
 	r.show("n2", 6)
 	r.show("n1", 6)
@@ -102,8 +102,8 @@ func usual() *recorded {
 	return r
 }
 
-// deposed is a run in which n1 learns that it was deposed before it has settled its commit. It follows, without
-// settling it.
+// deposed is a run in which n1 learns that it was deposed before it has resolved its commit. It follows, without
+// resolving it.
 func deposed() *recorded {
 	r := &recorded{now: time.Hour}
 	r.open("n1", 1)
@@ -169,12 +169,12 @@ var corruptions = []corruption{
 		}
 		r.steps = slices.Insert(r.steps, i+1, both.steps...)
 	}, "n2 does", "does not lead"},
-	{"a revision is shown that was not settled", func(t *testing.T, r *recorded) {
-		i := r.find(t, "n1", steptrace.Settle, 0)
+	{"a revision is shown that was not resolved", func(t *testing.T, r *recorded) {
+		i := r.find(t, "n1", steptrace.Resolve, 0)
 		r.steps = slices.Delete(r.steps, i, i+1)
 	}, "makes revision 4 readable", "known to be written"},
 	{"a commit that was not written is shown", func(t *testing.T, r *recorded) {
-		i := r.find(t, "n1", steptrace.Settle, 1)
+		i := r.find(t, "n1", steptrace.Resolve, 1)
 		r.steps[i].Token = token(4, 1, 5, 0)
 	}, "sends a raise", "must raise"},
 	{"a follower shows a revision ahead of the leader", func(t *testing.T, r *recorded) {
@@ -203,7 +203,7 @@ var corruptions = []corruption{
 		r.steps[r.find(t, "n1", steptrace.Raise, 0)].Token.Attempt = 0
 	}, "sends a raise", "not the next one"},
 	{"a commit after one of unknown outcome", func(t *testing.T, r *recorded) {
-		i := r.find(t, "n1", steptrace.Settle, 1)
+		i := r.find(t, "n1", steptrace.Resolve, 1)
 		r.steps = slices.Delete(r.steps, i, i+3)
 	}, "sends a commit (revision 5", "has not finished the commit before"},
 	{"a deposed leader commits", func(t *testing.T, r *recorded) {

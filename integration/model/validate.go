@@ -217,8 +217,8 @@ func Describe(s steptrace.Step) string {
 		return fmt.Sprintf("learns that its statement is %s", s.Result)
 	case steptrace.Lead:
 		return fmt.Sprintf("begins to lead (%s)", value(s.Token))
-	case steptrace.Settle:
-		return fmt.Sprintf("settles a commit, and has found %s", value(s.Token))
+	case steptrace.Resolve:
+		return fmt.Sprintf("resolves a commit, and has found %s", value(s.Token))
 	case steptrace.Verify:
 		return fmt.Sprintf("has looked at the fence row, and found %s", value(s.Token))
 	case steptrace.Find:

@@ -25,7 +25,7 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		t.Skipf("minutes: SQLBRAIN_LONG=1, or %s, for how many seeds are tried", envRounds)
 	}
 	most := harness.Number(t, envRounds, 300, 300)
-	for _, missing := range []string{"settle", "fence", "token"} {
+	for _, missing := range []string{"resolve", "fence", "token"} {
 		t.Run(missing, func(t *testing.T) { requireNoticed(t, "TestSeeds", missing, most) })
 		t.Run(missing+"/steps", func(t *testing.T) { requireNoticed(t, "TestStepsAreThoseOfTheModel", missing, most) })
 	}

@@ -22,7 +22,7 @@ const (
 // sometimes are texts that must occur in some of enough traces. Otherwise the simulation no
 // longer causes what it is to try.
 var sometimes = []string{
-	"has to be settled", "executed late", "answer lost", "gave up", "took over", "process is gone", "compact revision", "refused",
+	"commit is in doubt", "executed late", "answer lost", "gave up", "took over", "process is gone", "compact revision", "refused",
 	"hangs", "handed the lock over", "history needed to catch up",
 }
 

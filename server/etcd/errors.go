@@ -99,7 +99,7 @@ var grpcErrors = []struct {
 	{member.ErrReplaced, rpctypes.ErrGRPCStopped},
 
 	{sqlstore.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
-	// The replica settles unknown outcomes; one that still comes up here is, to
+	// The replica resolves unknown outcomes; one that still comes up here is, to
 	// the client, a write that may or may not have taken effect.
 	{sqlstore.ErrUncertain, rpctypes.ErrGRPCTimeout},
 	{sqlstore.ErrClosed, rpctypes.ErrGRPCStopped},

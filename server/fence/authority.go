@@ -42,7 +42,7 @@ type AuthorityConfig struct {
 // NewAuthority returns the authority of a leader that has taken the fence row.
 func NewAuthority(cfg AuthorityConfig) *Authority {
 	a := &Authority{cfg: cfg, next: time.NewTimer(watchInterval)}
-	a.checks = coalesce.New(SettleTimeout, a.check)
+	a.checks = coalesce.New(ResolveTimeout, a.check)
 	return a
 }
 
@@ -58,7 +58,7 @@ func (a *Authority) VerifyLeader(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.checks.Get(ctx)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // SettleTimeout
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // ResolveTimeout
 		err = fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
 	}
 	return err
@@ -114,7 +114,7 @@ func (a *Authority) Watch(ctx context.Context) {
 func (a *Authority) watched() { a.next.Reset(watchInterval) }
 
 func (a *Authority) watch(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
 	acknowledged := a.cfg.Seen.Token()
 	rows, err := a.cfg.Store.MultiGet(ctx, WatchedKeys())

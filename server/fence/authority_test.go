@@ -116,7 +116,7 @@ func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 		if err := l.a.VerifyLeader(t.Context()); !errors.Is(err, sqlstore.ErrUnavailable) {
 			t.Errorf("VerifyLeader: %v", err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), SettleTimeout/2)
+		ctx, cancel := context.WithTimeout(t.Context(), ResolveTimeout/2)
 		defer cancel()
 		if err := l.a.VerifyLeader(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUnavailable) {
 			t.Errorf("VerifyLeader of a caller with less time: %v", err)

@@ -7,7 +7,7 @@
 //
 //   - A value of the fence row never returns: its sequence increases with every change.
 //     Neither a deposed leader nor a late packet can commit (holder_test.go).
-//   - An unknown outcome is settled before anything else happens: the fence row holds the
+//   - An unknown outcome is resolved before anything else happens: the fence row holds the
 //     commit's value, or it is raised so that the commit can never take effect (holder_test.go).
 //   - A leader answers from memory only within the read lease, which counts from the start
 //     of a success on the fence row. A successor serves TakeoverWait after its own change

@@ -14,9 +14,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// SettleTimeout bounds one attempt to find out what became of a commit, and one look at
+// ResolveTimeout bounds one attempt to find out what became of a commit, and one look at
 // the fence row.
-const SettleTimeout = 5 * time.Second
+const ResolveTimeout = 5 * time.Second
 
 // Holder is a leader's hold on the fence row. Only one goroutine may use it at a time.
 type Holder struct {
@@ -161,14 +161,14 @@ const (
 )
 
 // Commit writes next, a value of Next, and the rows that fill adds, in one atomic step. It
-// bounds one attempt by timeout and settles an unknown outcome. The outcomes are:
+// bounds one attempt by timeout and resolves an unknown outcome. The outcomes are:
 //
 //   - Written: with ErrDataLost if a row that the commit replaced was missing.
 //   - NotWritten: without an error if the commit may be tried again, with the next value
 //     of Next. Else with a *sqlstore.Conflict if another row than the fence row conflicted,
 //     with ErrDeposed, with ErrDataLost, or with the database's error.
 //   - Unknown: with ErrDeposed or ErrDataLost, or with ctx's error if that ended before
-//     the outcome was settled. Then the hold must not be used again.
+//     the outcome was resolved. Then the hold must not be used again.
 //
 // With expectConflict a conflict is returned without a look at which row conflicted.
 func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool,
@@ -195,16 +195,16 @@ func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time
 	case errors.Is(err, sqlstore.ErrRowMissing):
 		return Written, rowMissing(err)
 	case errors.As(err, &conflict) && expectConflict:
-		// Nothing was written, and there is nothing to settle. If it was the fence row that
+		// Nothing was written, and there is nothing to resolve. If it was the fence row that
 		// conflicted, the next attempt, which expects none, finds out.
 		return NotWritten, conflict
 	case errors.As(err, &conflict), errors.Is(err, sqlstore.ErrUncertain):
 	default:
 		return NotWritten, err
 	}
-	h.cfg.Log.Warn("the outcome of a commit has to be settled", "error", err, "revision", next.Revision)
-	h.cfg.Metrics.Settled.Inc()
-	committed, err := h.settle(ctx, next)
+	h.cfg.Log.Warn("a commit is in doubt, resolving its outcome by the fence row", "error", err, "revision", next.Revision)
+	h.cfg.Metrics.InDoubt.Inc()
+	committed, err := h.resolve(ctx, next)
 	switch {
 	case err != nil && conflict != nil && (errors.Is(err, ErrDeposed) || errors.Is(err, ErrDataLost)):
 		return NotWritten, err
@@ -219,39 +219,39 @@ func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time
 	}
 }
 
-// settle finds out what became of a commit that wanted to write want. It returns
+// resolve finds out what became of an in-doubt commit, which wanted to write want. It returns
 // true if the commit took effect. If it returns false, the commit did not and
 // never will: the row was raised to another value, so that a late packet of the
 // commit finds a mark it does not expect. It keeps trying while the database
 // cannot be reached, until ctx ends.
-func (h *Holder) settle(ctx context.Context, want coder.FenceToken) (committed bool, err error) {
-	if off("settle") {
+func (h *Holder) resolve(ctx context.Context, want coder.FenceToken) (committed bool, err error) {
+	if off("resolve") {
 		h.held = want
 		return true, nil
 	}
 	mine := map[coder.FenceToken]bool{h.held: true}
 	for failures := 1; ; failures++ {
-		committed, err = h.trySettle(ctx, want, mine)
+		committed, err = h.tryResolve(ctx, want, mine)
 		switch {
 		case err == nil, errors.Is(err, ErrDeposed), errors.Is(err, ErrDataLost):
 			return committed, err
 		}
-		h.cfg.Log.Warn("cannot settle a commit whose outcome is unknown, trying again", "error", err)
+		h.cfg.Log.Warn("cannot resolve an in-doubt commit, trying again", "error", err)
 		if err := retry.Database.Wait(ctx, failures); err != nil {
 			return false, err
 		}
 	}
 }
 
-func (h *Holder) trySettle(ctx context.Context, want coder.FenceToken, mine map[coder.FenceToken]bool) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, SettleTimeout)
+func (h *Holder) tryResolve(ctx context.Context, want coder.FenceToken, mine map[coder.FenceToken]bool) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
 	began := h.cfg.Trace.Now()
 	cur, raw, err := readToken(ctx, h.cfg.Store)
 	if err != nil {
 		return false, err
 	}
-	h.cfg.Trace.Record(steptrace.Step{Kind: steptrace.Settle, Began: began, Token: cur})
+	h.cfg.Trace.Record(steptrace.Step{Kind: steptrace.Resolve, Began: began, Token: cur})
 	if cur == want {
 		h.held = want
 		return true, nil

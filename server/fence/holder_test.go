@@ -169,7 +169,7 @@ func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestUnknownOutcomesAreSettled(t *testing.T) {
+func TestUnknownOutcomesAreResolved(t *testing.T) {
 	lost := func(func() error) error { return fmt.Errorf("%w: made up", sqlstore.ErrUncertain) }
 	t.Run("it took effect", func(t *testing.T) {
 		store := newStore(t)

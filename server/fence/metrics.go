@@ -7,14 +7,14 @@ import (
 
 // Metrics are the metrics of the fence row. They outlive a Holder.
 type Metrics struct {
-	Settled prometheus.Counter
+	InDoubt prometheus.Counter
 }
 
 // NewMetrics creates the metrics on r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
-		Settled: promauto.With(r).NewCounter(prometheus.CounterOpts{
-			Name: "sqlbrain_commit_settled_total", Help: "Commits whose outcome had to be read from the fence row.",
+		InDoubt: promauto.With(r).NewCounter(prometheus.CounterOpts{
+			Name: "sqlbrain_commit_in_doubt_total", Help: "In-doubt commits: their outcome was unknown and was read from the fence row.",
 		}),
 	}
 }

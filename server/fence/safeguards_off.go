@@ -14,7 +14,7 @@ import (
 //   - token: commits replace the fence row whatever it holds
 //   - fence: leaders answer reads without asking whether they still lead, and new
 //     ones do not wait for old ones
-//   - settle: commits of unknown outcome are taken for done
+//   - resolve: commits of unknown outcome are taken for done
 var sabotaged = strings.Split(os.Getenv("SQLBRAIN_SABOTAGE"), ",")
 
 func off(safeguard string) bool { return slices.Contains(sabotaged, safeguard) }

@@ -68,7 +68,7 @@ func TestStepsOfATakeover(t *testing.T) {
 		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 }
 
-func TestStepsOfSettling(t *testing.T) {
+func TestStepsOfResolving(t *testing.T) {
 	store := newStore(t)
 	h := take(t, store, newLease())
 	steps, held := record(h), h.Value()
@@ -83,7 +83,7 @@ func TestStepsOfSettling(t *testing.T) {
 	requireSteps(t, steps(),
 		steptrace.Step{Kind: steptrace.Commit, Token: next, Expected: held},
 		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Unknown},
-		steptrace.Step{Kind: steptrace.Settle, Token: held},
+		steptrace.Step{Kind: steptrace.Resolve, Token: held},
 		steptrace.Step{Kind: steptrace.Raise, Token: raised, Expected: held},
 		steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
 }

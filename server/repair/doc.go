@@ -18,5 +18,5 @@
 //   - A restore over a table with data continues above every revision that the table had, also if
 //     it is interrupted and begins again (TestReplacedRevisionSurvivesInterruption).
 //   - A commit with an unknown outcome is repeated until its outcome is known, or the
-//     caller's context ends (TestRecoverSettlesAnUnknownOutcome).
+//     caller's context ends (TestRecoverResolvesAnUnknownOutcome).
 package repair

@@ -236,7 +236,7 @@ func (d *doubtful) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
-func TestRecoverSettlesAnUnknownOutcome(t *testing.T) {
+func TestRecoverResolvesAnUnknownOutcome(t *testing.T) {
 	for _, effects := range [][]bool{{true}, {false}, {false, true}, {false, false}} {
 		s := newTable(t)
 		s.fill(2, 5)

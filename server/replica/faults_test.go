@@ -106,10 +106,10 @@ func increment(key string, from *coder.Record) *mvcc.Txn {
 	}
 }
 
-// TestUnknownOutcomesAreSettled runs counters against an unreliable database:
+// TestUnknownOutcomesAreResolved runs counters against an unreliable database:
 // every increment counts exactly once, revisions have no gaps, and a watch sees
 // each of them once and in order.
-func TestUnknownOutcomesAreSettled(t *testing.T) {
+func TestUnknownOutcomesAreResolved(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			u := &unreliable{Store: newStore(t), rnd: rand.New(rand.NewPCG(seed, 2)), t: t}
@@ -148,7 +148,7 @@ func runCounters(t *testing.T, b *Replica, workers, increments int) map[string]i
 	var mu sync.Mutex
 	done := make(map[string]int)
 	var wg sync.WaitGroup
-	wg.Go(func() { // leases take no revision, and are settled all the same
+	wg.Go(func() { // leases take no revision, and are resolved all the same
 		for id := int64(1); id <= int64(increments); {
 			_, err := b.LeaseGrant(t.Context(), auth.System, id, 3600)
 			if errors.Is(err, sqlstore.ErrUnavailable) {

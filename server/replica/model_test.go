@@ -464,8 +464,8 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		}
 	}
 	checkTable(t, b, store, m)
-	if n := testutil.ToFloat64(b.metrics.fence.Settled); n != 0 {
-		t.Errorf("%v commits on a healthy store had to be settled", n)
+	if n := testutil.ToFloat64(b.metrics.fence.InDoubt); n != 0 {
+		t.Errorf("%v commits on a healthy store were in doubt", n)
 	}
 }
 

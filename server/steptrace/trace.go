@@ -29,8 +29,8 @@ const (
 
 	// Lead begins the service of a new leader.
 	Lead Kind = "lead"
-	// Settle found Token in the fence row, after a commit of unknown outcome.
-	Settle Kind = "settle"
+	// Resolve found Token in the fence row, after a commit of unknown outcome.
+	Resolve Kind = "resolve"
 	// Verify found Token in the fence row. If the node still leads, the step has also waited until the node shows it.
 	Verify Kind = "verify"
 	// Find found Revision in the fence row, on a follower.

@@ -25,8 +25,8 @@ func TestStepsHaveNodeAndTime(t *testing.T) {
 	now := time.Hour
 	trace := New("n1", func() time.Duration { now++; return now }, func(s Step) { steps = append(steps, s) })
 	began := trace.Now()
-	trace.Record(Step{Kind: Settle, Began: began, Token: coder.FenceToken{Sequence: 7}})
-	require.Equal(t, []Step{{Node: "n1", Kind: Settle, Began: time.Hour + 1, At: time.Hour + 2,
+	trace.Record(Step{Kind: Resolve, Began: began, Token: coder.FenceToken{Sequence: 7}})
+	require.Equal(t, []Step{{Node: "n1", Kind: Resolve, Began: time.Hour + 1, At: time.Hour + 2,
 		Token: coder.FenceToken{Sequence: 7}}}, steps)
 	require.NoError(t, trace.Close())
 	trace.Record(Step{Kind: Show})

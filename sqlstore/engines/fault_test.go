@@ -186,7 +186,7 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 	})
 }
 
-// TestManyCommitsUnderRandomFaults is a pipeline that settles unknown outcomes by
+// TestManyCommitsUnderRandomFaults is a pipeline that resolves unknown outcomes by
 // the fence row, as the server does: in the end every batch took effect once or
 // was refused.
 func TestManyCommitsUnderRandomFaults(t *testing.T) {

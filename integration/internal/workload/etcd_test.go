@@ -144,7 +144,7 @@ func TestRunEndsWhenTheServerIsGone(t *testing.T) {
 	require.NotZero(t, failed)
 }
 
-func TestWritesOnCutConnectionsAreSettled(t *testing.T) {
+func TestWritesOnCutConnectionsAreResolved(t *testing.T) {
 	endpoint := startEtcd(t)
 	for _, w := range []string{"mixed", "delete", "lease", "objects"} {
 		t.Run(w, func(t *testing.T) {

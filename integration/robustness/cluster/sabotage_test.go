@@ -45,7 +45,7 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		// second line of defence: the servers stop before they give a wrong answer.
 		{"token", "pause@leader/3s pause@leader/3s pause@leader/3s", noticed},
 		// Writes that the database did not commit are acknowledged.
-		{"settle", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
+		{"resolve", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {
 		t.Run(c.missing, func(t *testing.T) {
 			first := harness.Seed(t)

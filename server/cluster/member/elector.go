@@ -16,7 +16,7 @@ import (
 
 // elector is this process's part in the election. Registry.Run calls step with each lock row
 // that it has read. The row alone decides what step does, so earlier writes with an unknown
-// outcome need no settling.
+// outcome need not be resolved.
 type elector struct {
 	cfg         Config
 	log         *slog.Logger

@@ -289,7 +289,7 @@ func (r *Registry) timeout() time.Duration {
 }
 
 // beat sends one heartbeat, unless this process is no longer a member. A heartbeat of
-// unknown outcome needs no settling: the next one looks first.
+// unknown outcome need not be resolved: the next one looks first.
 func (r *Registry) beat(ctx context.Context, own *entry) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout())
 	defer cancel()

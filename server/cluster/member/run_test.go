@@ -298,7 +298,7 @@ func TestLeaveAndAdvertise(t *testing.T) {
 }
 
 // Whatever becomes of single commits, what is answered is true.
-func TestUnknownOutcomesAreSettled(t *testing.T) {
+func TestUnknownOutcomesAreResolved(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
 			store := &uncertain{Store: newStore(t), applied: applied}

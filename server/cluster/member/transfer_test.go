@@ -112,7 +112,7 @@ func uncertainOnce(applied bool) func(context.Context, func() error) error {
 	}
 }
 
-func TestTransferWithAnUnknownOutcomeIsSettled(t *testing.T) {
+func TestTransferWithAnUnknownOutcomeIsResolved(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, slow, newStore(t))
@@ -128,7 +128,7 @@ func TestTransferWithAnUnknownOutcomeIsSettled(t *testing.T) {
 	}
 }
 
-func TestAcquiringWithAnUnknownOutcomeIsSettled(t *testing.T) {
+func TestAcquiringWithAnUnknownOutcomeIsResolved(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, slow, newStore(t))

@@ -35,7 +35,7 @@ func (p *Pipeline) commit(ctx context.Context, s *batchState, waiting []*request
 			p.cfg.Metrics.batchChanges.Observe(float64(len(s.changes)))
 			return p.finish(s)
 		case err == nil:
-			// The outcome was unknown, and settled: the commit did not take effect.
+			// The outcome was unknown, and resolved: the commit did not take effect.
 		case errors.Is(err, sqlstore.ErrFull):
 			p.cfg.Leader.Refused(err)
 			return mvcc.PublicError(ctx, err)
@@ -75,7 +75,7 @@ func (p *Pipeline) attempt(ctx context.Context, rows *rowSet, want coder.FenceTo
 		// again elsewhere.
 		return false, fmt.Errorf("%w: %w", mvcc.ErrLeaderLost, err)
 	case outcome == fence.Unknown:
-		return false, mvcc.ErrLeaderLost // ctx ended: the next leader has to settle it
+		return false, mvcc.ErrLeaderLost // ctx ended: the next leader has to resolve it
 	case errors.As(err, &conflict) && presumed:
 		return false, fmt.Errorf("%w: %w", errPresumed, conflict)
 	case errors.As(err, &conflict):

@@ -121,7 +121,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		queue: histogram("sqlbrain_request_pipeline_duration_seconds", "Time from queueing a write to its answer.",
 			latency), wait: histogram("sqlbrain_request_queue_duration_seconds",
 			"Time from queueing a write to the start of its batch.", latency),
-		commit: histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, settling included.",
+		commit: histogram("sqlbrain_commit_duration_seconds", "Time of one commit attempt, resolving included.",
 			latency), batchChanges: histogram("sqlbrain_commit_changes", "Key changes in one commit.",
 			prometheus.ExponentialBuckets(1, 2, 12)),
 		commitRetries: counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
