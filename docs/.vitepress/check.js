@@ -25,7 +25,7 @@ for (const [file, html] of pages) {
   }
 }
 
-const listed = new Set(sidebar.flatMap((g) => g.items).map((p) => html(p.link.split('#')[0])))
+const listed = new Set(Object.values(sidebar).flat().flatMap((g) => g.items).map((p) => html(p.link.split('#')[0])))
 for (const file of pages.keys()) if (file !== '404.html' && !listed.has(file)) errors.push(`${file} is not in navigation.js`)
 
 if (errors.length > 0) {

@@ -1,10 +1,10 @@
 // The parts of the site, and the pages of each in the order of reading.
 const page = (text, link) => ({ text, link })
 const group = (text, ...items) => ({ text, items, collapsed: false })
-const closed = (text, ...items) => ({ text, items, collapsed: true })
 
 const operate = group('Operate',
   page('Install', '/operate/install'),
+  page('Sizing', '/operate/sizing'),
   page('Run a cluster', '/operate/cluster'),
   page('TLS', '/operate/tls'),
   page('Users', '/operate/users'),
@@ -19,19 +19,20 @@ const operate = group('Operate',
   page('TiDB', '/tidb'),
   page('Kubernetes', '/kubernetes'),
   page('Helm chart', '/operate/helm'),
-  page("In kine's place", '/operate/kine'),
   page('Console', '/console'),
   page('Security', '/operate/security'))
 
 const start = group('Start',
-  page('What it is', '/'),
+  page('Home', '/'),
+  page('What it is', '/overview'),
+  page('Choose a deployment', '/start/choose'),
   page('One server and a file', '/start/embedded'),
   page('MySQL or MariaDB', '/start/mysql'),
   page('Three servers', '/start/cluster'),
   page('k3s', '/start/k3s'),
   page('kubeadm', '/start/kubeadm'),
   page('Move from etcd', '/etcd'),
-  page('Move from kine', '/kine'))
+  page('Move from kine', '/operate/kine'))
 
 const concepts = group('Concepts',
   page('Revisions', '/concepts/revisions'),
@@ -50,25 +51,25 @@ const reference = group('Reference',
   page('HTTP paths', '/reference/http'),
   page('Limits', '/operate/security#what-bounds-a-client'),
   page('RPCs and options', '/compatibility'),
+  page('Measurements', '/measurements'),
   page('Changes', '/changelog'))
 
-const developers = closed('Developers',
+const developers = group('Developers',
   page('Architecture', '/developers/architecture'),
   page('Contribute', '/developers/contributing'),
   page('Integration tests', '/developers/integration'),
-  page('Model', '/model'),
-  page('Simulation', '/simulation'),
-  page('Performance', '/performance'),
-  page('Measurements', '/measurements'),
-  page('Benchmarks', '/benchmarks/'),
-  page('Side by side', '/benchmarks/results'),
-  page('Scoreboard', '/benchmarks/scoreboard'),
-  page("etcd's benchmark tool", '/benchmarks/etcd-tool'),
-  page('A hundred control planes', '/benchmarks/planes'),
-  page('By size of the data', '/benchmarks/growth'),
-  page('Releases', '/releasing'))
+  page('Model', '/developers/model'),
+  page('Simulation', '/developers/simulation'),
+  page('Performance', '/developers/performance'),
+  page('Benchmarks', '/developers/benchmarks/'),
+  page('Side by side', '/developers/benchmarks/results'),
+  page('Scoreboard', '/developers/benchmarks/scoreboard'),
+  page("etcd's benchmark tool", '/developers/benchmarks/etcd-tool'),
+  page('A hundred control planes', '/developers/benchmarks/planes'),
+  page('By size of the data', '/developers/benchmarks/growth'),
+  page('Releases', '/developers/releasing'))
 
-const designs = closed('Designs',
+const designs = group('Designs',
   page('Cluster', '/developers/design-cluster'),
   page('Replica', '/developers/design-replica'),
   page('Write pipeline', '/developers/design-write'),
@@ -78,5 +79,5 @@ const designs = closed('Designs',
   page('Watches', '/developers/design-watch'),
   page('SQL', '/developers/design-sqlstore'))
 
-export const nav = [page('Start', '/start/embedded'), page('Operate', '/operate/install'), page('Concepts', '/concepts/revisions'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
-export const sidebar = [start, operate, concepts, reference, developers, designs]
+export const nav = [page('Start', '/start/choose'), page('Operate', '/operate/install'), page('Concepts', '/concepts/revisions'), page('Reference', '/reference/settings'), page('Developers', '/developers/architecture')]
+export const sidebar = { '/': [start, operate, concepts, reference], '/developers/': [developers, designs] }

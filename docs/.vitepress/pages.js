@@ -8,7 +8,7 @@ const source = 'https://github.com/sqlbrain/sqlbrain/blob/main/'
 
 // moved has the pages outside docs/. Every file in docs/ is a page as well, at its own path.
 const moved = {
-  'README.md': 'index.md',
+  'README.md': 'overview.md',
   'CHANGELOG.md': 'changelog.md',
   'SECURITY.md': 'operate/security.md',
   'deploy/helm/sqlbrain/README.md': 'operate/helm.md',
@@ -25,7 +25,11 @@ const moved = {
   'watch/DESIGN.md': 'developers/design-watch.md'
 }
 
-export const rewrite = (id) => moved[id] ?? id.replace(/^docs\//, '').replace(/(^|\/)README\.md$/, '$1index.md')
+// notes are the developers' notes of docs/, which have a navigation of their own.
+const notes = /^docs\/(?=(model|simulation|performance|releasing)\.md$|benchmarks\/)/
+
+export const rewrite = (id) =>
+  moved[id] ?? id.replace(notes, 'developers/').replace(/^docs\//, '').replace(/(^|\/)README\.md$/, '$1index.md')
 
 // excluded are the Markdown files that are not pages.
 export const excluded = ['bin/**', 'dist/**', '.github/**', 'integration/*/**', 'deploy/*.md', 'cmd/**']

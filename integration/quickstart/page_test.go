@@ -102,7 +102,7 @@ func pages(t *testing.T) []string {
 	files, err := filepath.Glob("../../docs/start/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	out := []string{"etcd.md", "kine.md"}
+	out := []string{"etcd.md", filepath.Join("operate", "kine.md")}
 	for _, f := range files {
 		out = append(out, filepath.Join("start", filepath.Base(f)))
 	}
