@@ -144,9 +144,9 @@ func (s *scriptReader) revision(m *requestModel) int64 {
 	case 0, 1:
 		return 0
 	case 2, 3:
-		return max(m.rev+near, 0)
+		return max(m.Revision()+near, 0)
 	case 4:
-		return max(m.compacted+near, 0)
+		return max(m.Compacted+near, 0)
 	case 5:
 		return near
 	case 6:
@@ -649,7 +649,7 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 		}
 		fz.acceptable(r, err)
 		if err != nil {
-			if _, wantErr := fz.model.Range(r); wantErr == nil && status.Code(err) != codes.Unimplemented &&
+			if _, wantErr := fz.model.keySpace(r); wantErr == nil && status.Code(err) != codes.Unimplemented &&
 				!fz.b.AuthRows().Enabled {
 				fz.t.Fatalf("range stream %v: %v", r, err)
 			}
@@ -660,7 +660,7 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 			got.Header, got.Count, got.More = h, chunk.RangeResponse.Count, chunk.RangeResponse.More
 		}
 	}
-	want, err := fz.model.Range(r)
+	want, err := fz.model.keySpace(r)
 	if err != nil || !proto.Equal(plain(got), want) {
 		fz.t.Fatalf("range stream %v:\n%v\nwant\n%v %v", r, got, want, err)
 	}
@@ -829,13 +829,13 @@ func (fz *fuzzed) json(in *scriptReader, how byte) {
 func (fz *fuzzed) finish() {
 	fz.t.Helper()
 	m := fz.model
-	if got := fz.b.Revision(); got != m.rev {
-		fz.t.Fatalf("the server is at revision %d, want %d", got, m.rev)
+	if got := fz.b.Revision(); got != m.Revision() {
+		fz.t.Fatalf("the server is at revision %d, want %d", got, m.Revision())
 	}
 	if fz.b.AuthRows().Enabled && fz.tokens["root"] == "" {
 		return
 	}
-	for rev := max(m.compacted, 1); rev <= m.rev; rev++ {
+	for rev := max(m.Compacted, 1); rev <= m.Revision(); rev++ {
 		for _, r := range []*pb.RangeRequest{
 			{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev},
 			{Key: []byte{0}, RangeEnd: []byte{0}, Revision: rev, CountOnly: true},
@@ -843,8 +843,8 @@ func (fz *fuzzed) finish() {
 			fz.request(1<<1, r)
 		}
 	}
-	if m.compacted > 1 {
-		fz.request(1<<1, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: m.compacted - 1})
+	if m.Compacted > 1 {
+		fz.request(1<<1, &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: m.Compacted - 1})
 	}
 	for id := range m.leases {
 		fz.request(1<<1, &pb.LeaseTimeToLiveRequest{ID: id, Keys: true})
@@ -1038,7 +1038,7 @@ func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
 	m := st.fz.model
 	w := &fuzzedWatch{request: r, from: r.StartRevision}
 	if w.from == 0 {
-		w.from = m.rev + 1
+		w.from = m.Revision() + 1
 	}
 	st.mu.Lock()
 	before := st.created
@@ -1055,8 +1055,8 @@ func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
 	if want := r.StartRevision < 0 || empty || used; w.refused != want {
 		st.fz.t.Fatalf("watch %v: refused %v, want %v", r, w.refused, want)
 	}
-	if !w.refused && r.StartRevision > 0 && r.StartRevision < m.compacted && r.StartRevision <= m.rev {
-		st.await("the end of a watch of compacted revisions", func() bool { return w.compacted == m.compacted })
+	if !w.refused && r.StartRevision > 0 && r.StartRevision < m.Compacted && r.StartRevision <= m.Revision() {
+		st.await("the end of a watch of compacted revisions", func() bool { return w.compacted == m.Compacted })
 	}
 }
 
@@ -1077,7 +1077,7 @@ func cmpOr(b, other []byte) []byte {
 func (st *fuzzedStream) cancel(id int64) {
 	st.mu.Lock()
 	if w := st.watches[id]; w != nil && w.until == 0 {
-		w.until = st.fz.model.rev
+		w.until = st.fz.model.Revision()
 	}
 	st.mu.Unlock()
 	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
@@ -1119,7 +1119,7 @@ func (st *fuzzedStream) finish() {
 		}
 		for i, e := range w.got {
 			expected := proto.CloneOf(want[i])
-			if !w.request.PrevKv || e.PrevKv == nil && expected.Kv.ModRevision <= m.compacted {
+			if !w.request.PrevKv || e.PrevKv == nil && expected.Kv.ModRevision <= m.Compacted {
 				expected.PrevKv = nil
 			}
 			if !proto.Equal(e, expected) {

@@ -20,6 +20,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 // clients are the programs that use the cluster. They call its RPCs directly: etcd's client
@@ -504,7 +505,7 @@ func (c *client) putKey(ctx context.Context, key string, lease int64) error {
 func keyValues(r *pb.RangeResponse) []history.KV {
 	var kvs []history.KV
 	for _, kv := range r.GetKvs() {
-		kvs = append(kvs, history.FromProto(kv))
+		kvs = append(kvs, model.FromProto(kv))
 	}
 	return kvs
 }

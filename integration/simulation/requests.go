@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 // author composes the requests of one client.
@@ -330,7 +331,7 @@ func (c *client) learn(answer proto.Message) {
 	}
 	for _, kv := range r.Kvs {
 		if known := c.seen[string(kv.Key)]; kv.ModRevision > known.ModRevision {
-			c.seen[string(kv.Key)] = history.FromProto(kv)
+			c.seen[string(kv.Key)] = model.FromProto(kv)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func TestPermitSeesEarlierAuthChanges(t *testing.T) {
 		}
 	}
 	if res := mustRange(t, l.b, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 1 || string(res.Records[0].Key) != "b" {
-		t.Fatalf("in the store: %s", describe(res))
+		t.Fatalf("in the store: %v", rangeAnswer(res))
 	}
 }
 

@@ -70,7 +70,7 @@ func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
 	}
 	left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
 	if left.Count != 2 {
-		t.Fatalf("left over: %s", describe(left))
+		t.Fatalf("left over: %v", rangeAnswer(left))
 	}
 	if _, err := b.LeaseRevoke(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
 		t.Fatalf("revoking twice: %v", err)
@@ -217,7 +217,7 @@ func TestWatchersSeeExpiryUnderTTLPolicy(t *testing.T) {
 		expectDelete(t, stream, "/events/a")
 		left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
 		if left.Count != 2 || left.Records[0].Lease == 0 || left.Records[1].Lease != 0 {
-			t.Fatalf("left: %s", describe(left))
+			t.Fatalf("left: %v", rangeAnswer(left))
 		}
 	})
 }

@@ -6,248 +6,138 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sort"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// model is etcd's key space kept the plain way: every version of every key.
-type model struct {
-	rev, compacted int64
-	versions       map[string][]*coder.Record // ascending
+// reference is what etcd answers to the requests of these tests.
+type reference struct{ *model.State }
+
+func newReference() reference { return reference{model.New(1)} }
+
+// txn executes a transaction, and returns the answer as etcd has it.
+func (m reference) txn(t *testing.T, txn *mvcc.Txn) *pb.TxnResponse {
+	t.Helper()
+	x := m.Execute(txnMessage(txn), m.Revision())
+	if x.Err != nil {
+		t.Fatalf("the model refuses %+v: %v", txn, x.Err)
+	}
+	if len(x.Events) > 0 {
+		m.Apply(model.Revision{Number: m.Revision() + 1, Events: x.Events})
+	}
+	return x.Answer.(*pb.TxnResponse)
 }
 
-func newModel() *model {
-	return &model{rev: 1, compacted: -1, versions: make(map[string][]*coder.Record)}
+func (m reference) rangeOf(q *mvcc.RangeRequest) *pb.RangeResponse {
+	return m.Execute(rangeMessage(q), m.Revision()).Answer.(*pb.RangeResponse)
 }
 
-func (m *model) at(key string, rev int64) *coder.Record {
-	var found *coder.Record
-	for _, v := range m.versions[key] {
-		if v.ModRevision <= rev {
-			found = v
+// Requests and answers as etcd has them.
+
+func txnMessage(t *mvcc.Txn) *pb.TxnRequest {
+	out := &pb.TxnRequest{Success: opMessages(t.Then), Failure: opMessages(t.Else)}
+	for _, c := range t.Compares {
+		compare := &pb.Compare{Key: c.Key, RangeEnd: c.End, Target: pb.Compare_CompareTarget(c.Target),
+			Result: pb.Compare_CompareResult(c.Result)}
+		switch c.Target {
+		case mvcc.CompareVersion:
+			compare.TargetUnion = &pb.Compare_Version{Version: c.Int}
+		case mvcc.CompareCreate:
+			compare.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: c.Int}
+		case mvcc.CompareMod:
+			compare.TargetUnion = &pb.Compare_ModRevision{ModRevision: c.Int}
+		case mvcc.CompareLease:
+			compare.TargetUnion = &pb.Compare_Lease{Lease: c.Int}
+		case mvcc.CompareValue:
+			compare.TargetUnion = &pb.Compare_Value{Value: c.Value}
 		}
+		out.Compare = append(out.Compare, compare)
 	}
-	if found == nil || found.Tombstone {
-		return nil
-	}
-	return found
+	return out
 }
 
-func (m *model) list(kr mvcc.KeyRange, rev int64) []*coder.Record {
-	var keys []string
-	for k := range m.versions {
-		if coder.Contains(kr.Key, kr.End, []byte(k)) {
-			keys = append(keys, k)
-		}
-	}
-	sort.Strings(keys)
-	var out []*coder.Record
-	for _, k := range keys {
-		if r := m.at(k, rev); r != nil {
-			out = append(out, r)
+func opMessages(ops []mvcc.Op) (out []*pb.RequestOp) {
+	for _, op := range ops {
+		switch {
+		case op.Range != nil:
+			out = append(out, &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: rangeMessage(op.Range)}})
+		case op.Put != nil:
+			out = append(out, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
+				Key: op.Put.Key, Value: op.Put.Value, Lease: op.Put.Lease, PrevKv: op.Put.PrevKV}}})
+		case op.Delete != nil:
+			out = append(out, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
+				RequestDeleteRange: &pb.DeleteRangeRequest{Key: op.Delete.Key, RangeEnd: op.Delete.End, PrevKv: op.Delete.PrevKV}}})
+		case op.Txn != nil:
+			out = append(out, &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: txnMessage(op.Txn)}})
 		}
 	}
 	return out
 }
 
-// scratch is a transaction on the model.
-type scratch struct {
-	*model
-	wrote bool
+func rangeMessage(q *mvcc.RangeRequest) *pb.RangeRequest {
+	return &pb.RangeRequest{Key: q.Key, RangeEnd: q.End, Revision: q.Revision, Limit: q.Limit,
+		SortOrder: pb.RangeRequest_SortOrder(q.SortOrder), SortTarget: pb.RangeRequest_SortTarget(q.SortBy),
+		KeysOnly: q.KeysOnly, CountOnly: q.CountOnly, MinModRevision: q.MinModRevision, MaxModRevision: q.MaxModRevision,
+		MinCreateRevision: q.MinCreateRevision, MaxCreateRevision: q.MaxCreateRevision}
 }
 
-func (s *scratch) now() int64 {
-	if s.wrote {
-		return s.rev + 1
-	}
-	return s.rev
-}
+func header(rev int64) *pb.ResponseHeader { return &pb.ResponseHeader{Revision: rev} }
 
-func (s *scratch) txn(t *mvcc.Txn) *mvcc.TxnResult {
-	decided := make(map[*mvcc.Txn]bool)
-	s.decide(t, decided)
-	return s.run(t, decided)
-}
-
-func (s *scratch) decide(t *mvcc.Txn, decided map[*mvcc.Txn]bool) {
-	ok := true
-	for i := range t.Compares {
-		c := &t.Compares[i]
-		recs := s.list(c.KeyRange, s.rev)
-		if len(recs) == 0 && (c.Target == mvcc.CompareValue || !c.Matches(&coder.Record{})) {
-			ok = false
-		}
-		for _, r := range recs {
-			ok = ok && c.Matches(r)
-		}
-	}
-	decided[t] = ok
-	for _, op := range branch(t, ok) {
-		if op.Txn != nil {
-			s.decide(op.Txn, decided)
-		}
-	}
-}
-
-func branch(t *mvcc.Txn, ok bool) []mvcc.Op {
-	if ok {
-		return t.Then
-	}
-	return t.Else
-}
-
-func (s *scratch) run(t *mvcc.Txn, decided map[*mvcc.Txn]bool) *mvcc.TxnResult {
-	res := &mvcc.TxnResult{Succeeded: decided[t]}
-	for _, op := range branch(t, decided[t]) {
-		var r mvcc.OpResult
+func txnAnswer(r *mvcc.TxnResult, h *pb.ResponseHeader) *pb.TxnResponse {
+	out := &pb.TxnResponse{Header: h, Succeeded: r.Succeeded}
+	for _, o := range r.Results {
+		op := &pb.ResponseOp{}
 		switch {
-		case op.Range != nil:
-			r.Range = s.rangeOp(op.Range)
-		case op.Put != nil:
-			r.Put = s.put(op.Put)
-		case op.Delete != nil:
-			recs := s.list(op.Delete.KeyRange, s.now())
-			for _, rec := range recs {
-				s.write(&coder.Record{Key: rec.Key, Tombstone: true})
+		case o.Range != nil:
+			op.Response = &pb.ResponseOp_ResponseRange{ResponseRange: rangeAnswer(o.Range)}
+		case o.Put != nil:
+			answer := &pb.PutResponse{Header: header(o.Put.Revision)}
+			if o.Put.Prev != nil {
+				answer.PrevKv = recordMessage(o.Put.Prev)
 			}
-			r.Delete = &mvcc.DeleteResult{Deleted: int64(len(recs)), Revision: s.now()}
-			if op.Delete.PrevKV {
-				r.Delete.Prev = recs
-			}
-		case op.Txn != nil:
-			r.Txn = s.run(op.Txn, decided)
+			op.Response = &pb.ResponseOp_ResponsePut{ResponsePut: answer}
+		case o.Delete != nil:
+			op.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{
+				Header: header(o.Delete.Revision), Deleted: o.Delete.Deleted, PrevKvs: recordMessages(o.Delete.Prev)}}
+		case o.Txn != nil:
+			op.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: txnAnswer(o.Txn, &pb.ResponseHeader{})}
 		}
-		res.Results = append(res.Results, r)
+		out.Responses = append(out.Responses, op)
 	}
-	return res
+	return out
 }
 
-func (s *scratch) write(r *coder.Record) {
-	s.wrote = true
-	r.ModRevision = s.rev + 1
-	s.versions[string(r.Key)] = append(s.versions[string(r.Key)], r)
+func rangeAnswer(r *mvcc.RangeResult) *pb.RangeResponse {
+	return &pb.RangeResponse{Header: header(r.Revision), Kvs: recordMessages(r.Records), Count: r.Count, More: r.More}
 }
 
-func (s *scratch) put(p *mvcc.PutRequest) *mvcc.PutResult {
-	prev := s.at(string(p.Key), s.now())
-	r := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: s.rev + 1, Version: 1}
-	if prev != nil {
-		r.CreateRevision, r.Version = prev.CreateRevision, prev.Version+1
-		if p.IgnoreValue {
-			r.Value = prev.Value
-		}
-		if p.IgnoreLease {
-			r.Lease = prev.Lease
-		}
+func recordMessages(records []*coder.Record) (kvs []*mvccpb.KeyValue) {
+	for _, r := range records {
+		kvs = append(kvs, recordMessage(r))
 	}
-	s.write(r)
-	res := &mvcc.PutResult{Revision: s.now()}
-	if p.PrevKV {
-		res.Prev = prev
-	}
-	return res
+	return kvs
 }
 
-func (s *scratch) rangeOp(q *mvcc.RangeRequest) *mvcc.RangeResult {
-	rev := s.now()
-	if q.Revision > 0 {
-		rev = q.Revision
-	}
-	recs := s.list(q.KeyRange, rev)
-	res := &mvcc.RangeResult{Revision: s.now(), Count: int64(len(recs))}
-	if q.CountOnly {
-		return res
-	}
-	filters := q.MinModRevision != 0 || q.MaxModRevision != 0 || q.MinCreateRevision != 0 || q.MaxCreateRevision != 0
-	if !filters && q.SortOrder == mvcc.SortNone && q.Limit > 0 {
-		recs = recs[:min(int64(len(recs)), q.Limit+1)] // in key order still
-	}
-	recs = slices.DeleteFunc(recs, func(r *coder.Record) bool {
-		return q.MinModRevision != 0 && r.ModRevision < q.MinModRevision || q.MaxModRevision != 0 &&
-			r.ModRevision > q.MaxModRevision ||
-			q.MinCreateRevision != 0 && r.CreateRevision < q.MinCreateRevision || q.MaxCreateRevision != 0 &&
-			r.CreateRevision > q.MaxCreateRevision
-	})
-	if q.SortOrder != mvcc.SortNone || q.SortBy != mvcc.SortByKey {
-		slices.SortFunc(recs, func(a, b *coder.Record) int {
-			if q.SortOrder == mvcc.SortDescend {
-				a, b = b, a
-			}
-			return q.SortBy.Compare(a, b)
-		})
-	}
-	if q.Limit > 0 && int64(len(recs)) > q.Limit {
-		recs, res.More = recs[:q.Limit], true
-	}
-	for _, r := range recs {
-		c := *r
-		if q.KeysOnly {
-			c.Value = nil
-			if q.SortBy != mvcc.SortByValue {
-				c.Lease = 0
-			}
-		}
-		res.Records = append(res.Records, &c)
-	}
-	return res
-}
-
-func (s *scratch) commit() {
-	if s.wrote {
-		s.rev++
-	}
-}
-
-// describe renders results for comparison.
-func describe(r any) string {
-	var sb strings.Builder
-	switch r := r.(type) {
-	case *mvcc.TxnResult:
-		fmt.Fprintf(&sb, "ok=%v[", r.Succeeded)
-		for _, o := range r.Results {
-			switch {
-			case o.Range != nil:
-				sb.WriteString(describe(o.Range))
-			case o.Put != nil:
-				fmt.Fprintf(&sb, "put@%d prev=%s", o.Put.Revision, describe(o.Put.Prev))
-			case o.Delete != nil:
-				fmt.Fprintf(&sb, "del %d @%d prev=", o.Delete.Deleted, o.Delete.Revision)
-				for _, p := range o.Delete.Prev {
-					sb.WriteString(describe(p))
-				}
-			case o.Txn != nil:
-				sb.WriteString(describe(o.Txn))
-			}
-			sb.WriteString("; ")
-		}
-		sb.WriteString("]")
-	case *mvcc.RangeResult:
-		fmt.Fprintf(&sb, "range@%d count=%d more=%v", r.Revision, r.Count, r.More)
-		for _, rec := range r.Records {
-			sb.WriteString(describe(rec))
-		}
-	case *coder.Record:
-		if r == nil {
-			return "nil"
-		}
-		fmt.Fprintf(&sb, "{%q=%q c%d m%d v%d l%d}", r.Key, r.Value, r.CreateRevision, r.ModRevision, r.Version, r.Lease)
-	}
-	return sb.String()
+func recordMessage(r *coder.Record) *mvccpb.KeyValue {
+	return &mvccpb.KeyValue{Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision,
+		Version: r.Version, Lease: r.Lease}
 }
 
 // generator makes random requests over few keys, so that they meet.
 type generator struct {
 	*rand.Rand
-	m *model
+	m reference
 }
 
 var modelKeys = []string{"a", "a\x00", "a$", "a%", "b", "b/1", "b/2", "b/20", "b0", "\x00", "\xff", "z"}
@@ -271,8 +161,8 @@ func (g *generator) revision() int64 {
 	if g.IntN(2) == 0 {
 		return 0
 	}
-	lowest := max(g.m.compacted, 1)
-	return lowest + g.Int64N(g.m.rev-lowest+1)
+	lowest := max(g.m.Compacted, 1)
+	return lowest + g.Int64N(g.m.Revision()-lowest+1)
 }
 
 func (g *generator) rangeRequest() *mvcc.RangeRequest {
@@ -282,8 +172,8 @@ func (g *generator) rangeRequest() *mvcc.RangeRequest {
 		q.SortBy, q.SortOrder = mvcc.SortTarget(g.IntN(5)), mvcc.SortOrder(g.IntN(3))
 	}
 	if g.IntN(4) == 0 {
-		q.MinModRevision, q.MaxModRevision = g.Int64N(g.m.rev+1), g.Int64N(g.m.rev+1)
-		q.MinCreateRevision, q.MaxCreateRevision = g.Int64N(g.m.rev/2+1), g.Int64N(g.m.rev+1)
+		q.MinModRevision, q.MaxModRevision = g.Int64N(g.m.Revision()+1), g.Int64N(g.m.Revision()+1)
+		q.MinCreateRevision, q.MaxCreateRevision = g.Int64N(g.m.Revision()/2+1), g.Int64N(g.m.Revision()+1)
 	}
 	return q
 }
@@ -295,7 +185,7 @@ func (g *generator) txn(depth int) *mvcc.Txn {
 		c := mvcc.Compare{KeyRange: g.keyRange(), Target: mvcc.CompareTarget(g.IntN(5)),
 			Result: mvcc.CompareResult(g.IntN(4)), Int: g.Int64N(4), Value: []byte{byte('0' + g.IntN(3))}}
 		if g.IntN(2) == 0 {
-			c.Int = g.Int64N(g.m.rev + 1)
+			c.Int = g.Int64N(g.m.Revision() + 1)
 		}
 		t.Compares = append(t.Compares, c)
 	}
@@ -358,7 +248,7 @@ func TestRandomHistoriesMatchTheModel(t *testing.T) {
 func TestRandomBatchesMatchTheModel(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := newModel()
+			m := newReference()
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), m: m}
 			l := idle(t)
 			for step := range 60 {
@@ -378,13 +268,10 @@ func TestRandomBatchesMatchTheModel(t *testing.T) {
 					if err != nil {
 						t.Fatalf("step %d, transaction %d: %v", step, i, err)
 					}
-					s := &scratch{model: m}
-					want := s.txn(txns[i])
-					s.commit()
-					got := commands[i].(*write.TxnCommand).Result()
-					if describe(got) != describe(want) || got.Revision != m.rev {
-						t.Fatalf("step %d, transaction %d %+v at revision %d:\n got %s @%d\nwant %s @%d", step, i, txns[i], m.rev,
-							describe(got), got.Revision, describe(want), m.rev)
+					want := m.txn(t, txns[i])
+					result := commands[i].(*write.TxnCommand).Result()
+					if got := txnAnswer(result, header(result.Revision)); !proto.Equal(got, want) {
+						t.Fatalf("step %d, transaction %d %+v:\n got %v\nwant %v", step, i, txns[i], got, want)
 					}
 				}
 			}
@@ -393,7 +280,7 @@ func TestRandomBatchesMatchTheModel(t *testing.T) {
 }
 
 func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
-	m := newModel()
+	m := newReference()
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), m: m}
 	change := func(c *Config) {
 		c.Write.IndexCache = 1 + g.IntN(8) // evictions are part of the game
@@ -410,45 +297,41 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			if n < 4 {
 				txn = g.creation()
 			}
-			s := &scratch{model: m}
-			want := s.txn(txn)
-			s.commit()
-			got := mustTxn(t, b, txn)
-			if describe(got) != describe(want) || got.Revision != m.rev {
-				t.Fatalf("step %d, transaction %+v at revision %d:\n got %s @%d\nwant %s @%d", step, txn, m.rev, describe(got),
-					got.Revision, describe(want), m.rev)
+			want := m.txn(t, txn)
+			result := mustTxn(t, b, txn)
+			if got := txnAnswer(result, header(result.Revision)); !proto.Equal(got, want) {
+				t.Fatalf("step %d, transaction %+v:\n got %v\nwant %v", step, txn, got, want)
 			}
 		case n < 17:
 			q := g.rangeRequest()
-			want := (&scratch{model: m}).rangeOp(q)
-			if got := mustRange(t, b, q); describe(got) != describe(want) {
-				t.Fatalf("step %d, range %+v:\n got %s\nwant %s", step, q, describe(got), describe(want))
+			if got, want := rangeAnswer(mustRange(t, b, q)), m.rangeOf(q); !proto.Equal(got, want) {
+				t.Fatalf("step %d, range %+v:\n got %v\nwant %v", step, q, got, want)
 			}
 		case n < 18:
-			rev := g.Int64N(m.rev + 3)
+			rev := g.Int64N(m.Revision() + 3)
 			_, err := b.Compact(t.Context(), auth.System, rev, g.IntN(2) == 0)
 			switch {
-			case rev <= m.compacted:
+			case rev <= m.Compacted:
 				if !errors.Is(err, mvcc.ErrCompacted) {
-					t.Fatalf("step %d, compact %d at %d: %v", step, rev, m.compacted, err)
+					t.Fatalf("step %d, compact %d at %d: %v", step, rev, m.Compacted, err)
 				}
-			case rev > m.rev:
+			case rev > m.Revision():
 				if !errors.Is(err, mvcc.ErrFutureRevision) {
-					t.Fatalf("step %d, compact %d at revision %d: %v", step, rev, m.rev, err)
+					t.Fatalf("step %d, compact %d at revision %d: %v", step, rev, m.Revision(), err)
 				}
 			case err != nil:
 				t.Fatal(err)
 			default:
-				m.compacted = rev
+				m.Compacted = rev
 			}
 		case n < 19:
-			if m.compacted > 1 {
-				_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.compacted - 1}, true)
+			if m.Compacted > 1 {
+				_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.Compacted - 1}, true)
 				if !errors.Is(err, mvcc.ErrCompacted) {
 					t.Fatalf("step %d, reading below the compact revision: %v", step, err)
 				}
 			}
-			_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.rev + 1}, true)
+			_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.Revision() + 1}, true)
 			if !errors.Is(err, mvcc.ErrFutureRevision) {
 				t.Fatalf("step %d, reading the future: %v", step, err)
 			}
@@ -457,10 +340,10 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			b = open(t, store, change)
 		}
 	}
-	for rev := max(m.compacted, 1); rev <= m.rev; rev++ {
-		want := (&scratch{model: m}).rangeOp(&mvcc.RangeRequest{KeyRange: all(), Revision: rev})
-		if got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all(), Revision: rev}); describe(got) != describe(want) {
-			t.Fatalf("at the end, everything at revision %d:\n got %s\nwant %s", rev, describe(got), describe(want))
+	for rev := max(m.Compacted, 1); rev <= m.Revision(); rev++ {
+		q := &mvcc.RangeRequest{KeyRange: all(), Revision: rev}
+		if got, want := rangeAnswer(mustRange(t, b, q)), m.rangeOf(q); !proto.Equal(got, want) {
+			t.Fatalf("at the end, everything at revision %d:\n got %v\nwant %v", rev, got, want)
 		}
 	}
 	checkTable(t, b, store, m)
@@ -471,15 +354,15 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 
 // checkTable compacts to the end and counts what is left: nothing but what reads
 // at the compact revision, and watches from it, need.
-func checkTable(t *testing.T, b *Replica, store sqlstore.Store, m *model) {
+func checkTable(t *testing.T, b *Replica, store sqlstore.Store, m reference) {
 	t.Helper()
 	mustTxn(t, b, put("last", "x"))
 	last := mustTxn(t, b, put("last", "y")).Revision
 	if _, err := b.Compact(t.Context(), auth.System, last, true); err != nil {
 		t.Fatal(err)
 	}
-	live := len((&scratch{model: m}).list(all(), m.rev))
-	if m.at("last", m.rev) == nil {
+	live := int(m.rangeOf(&mvcc.RangeRequest{KeyRange: all()}).Count)
+	if _, exists := m.Get("last", m.Revision()); !exists {
 		live++
 	}
 	count := func(lo, hi []byte) (n int) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -117,7 +118,7 @@ func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest,
 		want.Count = int64(len(want.Records))
 	}
 	want.Revision = got.Revision
-	if g, w := describe(got), describe(want); g != w {
+	if g, w := rangeAnswer(got), rangeAnswer(want); !proto.Equal(g, w) {
 		return nil, fmt.Errorf("%+v at revision %d (linearizable %t, stream %t):\n got %s\nwant %s", q, rev, linearizable,
 			stream, g, w)
 	}

@@ -6,28 +6,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
-
-// Event is one change of one key.
-type Event struct {
-	KV      // of a delete: key and mod revision only
-	Deleted bool
-	Prev    *KV // nil if the key was absent
-}
-
-func (e Event) String() string {
-	kind := "put"
-	if e.Deleted {
-		kind = "delete"
-	}
-	return fmt.Sprintf("%s %v previous %v", kind, e.KV, e.Prev)
-}
-
-// Revision is one revision with its events, in order.
-type Revision struct {
-	Number int64
-	Events []Event
-}
 
 // Account reads the store's own account of all keys: the revisions starting at one, up
 // to the one that is current when it is called. The contents are not checked
@@ -77,9 +58,9 @@ func (s *Stream) Add(r clientv3.WatchResponse) error {
 	}
 	before := s.Last()
 	for _, e := range r.Events {
-		ev := Event{KV: FromProto(e.Kv), Deleted: e.Type == mvccpb.Event_DELETE}
+		ev := Event{KV: model.FromProto(e.Kv), Deleted: e.Type == mvccpb.Event_DELETE}
 		if e.PrevKv != nil {
-			prev := FromProto(e.PrevKv)
+			prev := model.FromProto(e.PrevKv)
 			ev.Prev = &prev
 		}
 		number := e.Kv.ModRevision
@@ -95,12 +76,4 @@ func (s *Stream) Add(r clientv3.WatchResponse) error {
 		last.Events = append(last.Events, ev)
 	}
 	return nil
-}
-
-// FromProto converts an event that a client received.
-func FromProto(kv *mvccpb.KeyValue) KV {
-	return KV{
-		Key: string(kv.Key), Value: string(kv.Value), Lease: kv.Lease,
-		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version,
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -33,8 +34,8 @@ func (v *Verifier) checkKept(op *Op) {
 	if op.MaxRevision == 0 || !is(op.Err, rpctypes.ErrGRPCKeyNotFound) {
 		return
 	}
-	for at := max(op.MinRevision, v.model.base); at <= min(op.MaxRevision, v.model.revision); at++ {
-		if v.model.execute(op.Request, at).err != nil {
+	for at := max(op.MinRevision, v.model.Base()); at <= min(op.MaxRevision, v.model.Revision()); at++ {
+		if v.model.Execute(op.Request, at).Err != nil {
 			return
 		}
 	}
@@ -45,16 +46,16 @@ func (v *Verifier) checkKept(op *Op) {
 // compareAnswers verifies that an answer is what etcd answers on the state at a revision, and that it shows
 // nothing that was compacted before the request was sent; stale answers may.
 func (v *Verifier) compareAnswers(request, answer proto.Message, at int64, known window, stale bool) {
-	if at < v.model.base || at > v.model.revision {
+	if at < v.model.Base() || at > v.model.Revision() {
 		return // reported elsewhere
 	}
-	x := v.model.execute(request, at)
+	x := v.model.Execute(request, at)
 	switch {
-	case x.err != nil:
-		v.fail("%v\n  was answered %v\n  and etcd refuses it: %v", request, answer, x.err)
-	case !proto.Equal(x.answer, answer):
-		v.fail("%v\n  on revision %d was answered\n  %v\n  rather than\n  %v", request, at, answer, x.answer)
-	case !stale && slices.ContainsFunc(x.past, func(rev int64) bool { return rev < known.compacted }):
+	case x.Err != nil:
+		v.fail("%v\n  was answered %v\n  and etcd refuses it: %v", request, answer, x.Err)
+	case !proto.Equal(x.Answer, answer):
+		v.fail("%v\n  on revision %d was answered\n  %v\n  rather than\n  %v", request, at, answer, x.Answer)
+	case !stale && slices.ContainsFunc(x.Past, func(rev int64) bool { return rev < known.compacted }):
 		v.fail("%v was answered, after a compaction at revision %d was acknowledged", request, known.compacted)
 	}
 }
@@ -82,4 +83,24 @@ func (v *Verifier) checkRefusal(request proto.Message, err error, newest int64, 
 func is(err, etcd error) bool {
 	s, want := status.Convert(err), status.Convert(etcd)
 	return s.Code() == want.Code() && s.Message() == want.Message()
+}
+
+// revisionsOf returns the old revisions that a request reads in any branch.
+func revisionsOf(request proto.Message) (revisions []int64) {
+	switch r := request.(type) {
+	case *pb.RangeRequest:
+		if r.Revision > 0 {
+			return []int64{r.Revision}
+		}
+	case *pb.TxnRequest:
+		for _, op := range slices.Concat(r.Success, r.Failure) {
+			if o := op.GetRequestRange(); o != nil {
+				revisions = append(revisions, revisionsOf(o)...)
+			}
+			if o := op.GetRequestTxn(); o != nil {
+				revisions = append(revisions, revisionsOf(o)...)
+			}
+		}
+	}
+	return revisions
 }

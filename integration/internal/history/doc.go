@@ -24,6 +24,6 @@
 // a value that starts with the token of its request. Deletes without a put are
 // matched by what they delete.
 //
-// Start reading at op.go, reference.go and verifier.go; recorder.go and account.go are where
-// the two sides of the comparison come from.
+// Start reading at op.go and verifier.go; recorder.go and account.go are where the two sides of the comparison come
+// from. What etcd answers on a state is decided in server/mvcc/model.
 package history

@@ -7,44 +7,22 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
-// KV is one version of a key.
-type KV struct {
-	Key, Value                  string
-	CreateRevision, ModRevision int64
-	Version, Lease              int64
-}
-
-// String shortens the value, which is mostly padding.
-func (kv KV) String() string {
-	value := kv.Value
-	if len(value) > 12 {
-		value = fmt.Sprintf("%s… (%d bytes)", value[:12], len(value))
-	}
-	return fmt.Sprintf("{%q=%q create %d mod %d version %d lease %x}", kv.Key, value, kv.CreateRevision, kv.ModRevision,
-		kv.Version, kv.Lease)
-}
+// The model's words for keys, and for what changed.
+type (
+	KV       = model.KV
+	Range    = model.Range
+	Event    = model.Event
+	Revision = model.Revision
+)
 
 // Put is an unconditional write of a key.
 type Put struct {
 	Key, Value string
 	Lease      int64
-}
-
-// Range names keys as etcd does: an empty End is the single key.
-type Range struct{ Key, End string }
-
-// Contains reports whether the range covers key.
-func (r Range) Contains(key string) bool {
-	switch r.End {
-	case "":
-		return key == r.Key
-	case "\x00":
-		return key >= r.Key
-	default:
-		return key >= r.Key && key < r.End
-	}
 }
 
 // Outcome is the result that the client received for a request.

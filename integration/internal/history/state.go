@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -13,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 // Settle runs Round and CheckStore with the account that c reads. It repeats both as
@@ -68,7 +69,7 @@ func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand
 	all := Range{Key: "\x00", End: "\x00"}
 	revisions := []int64{0}
 	for range samples {
-		revisions = append(revisions, oldest+rnd.Int64N(v.model.revision-oldest+1))
+		revisions = append(revisions, oldest+rnd.Int64N(v.model.Revision()-oldest+1))
 	}
 	for _, rev := range revisions {
 		r, err := c.Get(ctx, all.Key, clientv3.WithRange(all.End), clientv3.WithRev(rev))
@@ -76,20 +77,20 @@ func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand
 			return nil, fmt.Errorf("read the state at revision %d: %w", rev, err)
 		}
 		switch {
-		case r.Header.Revision > v.model.revision:
+		case r.Header.Revision > v.model.Revision():
 			return nil, ErrMoved
-		case r.Header.Revision < v.model.revision:
-			v.fail("the store is at revision %d, the account ended at %d", r.Header.Revision, v.model.revision)
+		case r.Header.Revision < v.model.Revision():
+			v.fail("the store is at revision %d, the account ended at %d", r.Header.Revision, v.model.Revision())
 		}
 		kvs := make([]KV, len(r.Kvs))
 		for i, kv := range r.Kvs {
-			kvs[i] = FromProto(kv)
+			kvs[i] = model.FromProto(kv)
 		}
 		at := rev
 		if rev == 0 {
-			at = v.model.revision
+			at = v.model.Revision()
 		}
-		if want := v.model.scan(all, at); !slices.Equal(want, kvs) {
+		if want := v.model.List(all, at); !slices.Equal(want, kvs) {
 			v.fail("the state at revision %d has %d keys where the account has %d; %s", at, len(kvs), len(want),
 				firstDifference(kvs, want))
 		}
@@ -102,7 +103,7 @@ func (v *Verifier) CheckStore(ctx context.Context, c *clientv3.Client, rnd *rand
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the current revision: %w", err)
-	case r.Header.Revision > v.model.revision:
+	case r.Header.Revision > v.model.Revision():
 		return nil, ErrMoved
 	}
 	return v.violations, nil
@@ -148,8 +149,8 @@ func (v *Verifier) checkLeases(ctx context.Context, c *clientv3.Client) error {
 			}
 		case lease.Granted && !lease.Revoking:
 			v.fail("lease %x was granted and is gone", id)
-		case len(v.model.attached[id]) > 0:
-			v.fail("lease %x is gone and its keys are not: %v", id, v.model.attached[id])
+		case len(v.model.Attached(id)) > 0:
+			v.fail("lease %x is gone and its keys are not: %v", id, v.model.Attached(id))
 		}
 	}
 	return nil
@@ -169,7 +170,7 @@ func (v *Verifier) checkHeld(ctx context.Context, c *clientv3.Client, id int64) 
 		held[i] = string(k)
 	}
 	slices.Sort(held)
-	if want := slices.Sorted(maps.Keys(v.model.attached[id])); !slices.Equal(want, held) {
+	if want := v.model.Attached(id); !slices.Equal(want, held) {
 		v.fail("lease %x holds %q rather than %q", id, held, want)
 	}
 	return nil
@@ -177,8 +178,8 @@ func (v *Verifier) checkHeld(ctx context.Context, c *clientv3.Client, id int64) 
 
 // LastIn returns the newest revision that has events in r, 0 if none has.
 func (v *Verifier) LastIn(r Range) int64 {
-	for rev := v.model.revision; rev > v.model.base; rev-- {
-		if len(v.model.events(r, rev, false)) > 0 {
+	for rev := v.model.Revision(); rev > v.model.Base(); rev-- {
+		if len(v.model.Events(r, rev)) > 0 {
 			return rev
 		}
 	}
@@ -192,18 +193,23 @@ func (v *Verifier) CheckWatch(r Range, start, atLeast int64, prevKV bool, s *Str
 	wanted ...func(Event) bool) []string {
 	v.violations = nil
 	end := max(s.Last(), atLeast)
-	if end > v.model.revision {
-		v.fail("a watch saw revision %d, the account ends at %d", end, v.model.revision)
+	if end > v.model.Revision() {
+		v.fail("a watch saw revision %d, the account ends at %d", end, v.model.Revision())
 		return v.violations
 	}
 	var want []Revision
 	for rev := start; rev <= end; rev++ {
-		events := v.model.events(r, rev, prevKV)
+		events := v.model.Events(r, rev)
+		for i := range events {
+			if !prevKV {
+				events[i].Prev = nil
+			}
+		}
 		for _, f := range wanted {
 			events = slices.DeleteFunc(events, func(e Event) bool { return !f(e) })
 		}
 		if len(events) > 0 {
-			want = append(want, Revision{rev, events})
+			want = append(want, Revision{Number: rev, Events: events})
 		}
 	}
 	for i := range max(len(want), len(s.Revisions)) {

@@ -4,6 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 // maxViolations bounds what is reported: one fault usually shows in many places.
@@ -14,7 +19,7 @@ const maxViolations = 20
 // is read, and Round reports differences. It is not safe for concurrent use.
 type Verifier struct {
 	recorder *Recorder
-	model    *model
+	model    *model.State
 
 	byToken    map[int]*Op
 	byRevision map[int64]*Op // acknowledged, not yet found in the account
@@ -34,16 +39,16 @@ type Verifier struct {
 // which has no keys or leases: 1 for a fresh etcd.
 func NewVerifier(r *Recorder, base int64) *Verifier {
 	return &Verifier{
-		recorder: r, model: newModel(base),
+		recorder: r, model: model.New(base),
 		byToken: make(map[int]*Op), byRevision: make(map[int64]*Op), claimed: make(map[int]int64),
 	}
 }
 
 // Revision is the newest one verified.
-func (v *Verifier) Revision() int64 { return v.model.revision }
+func (v *Verifier) Revision() int64 { return v.model.Revision() }
 
 // Base is the oldest revision whose state is known.
-func (v *Verifier) Base() int64 { return v.model.base }
+func (v *Verifier) Base() int64 { return v.model.Base() }
 
 // Round verifies what was recorded since the last round against account, the store's
 // revisions since then. No client may be waiting for an answer. It returns the
@@ -58,8 +63,8 @@ func (v *Verifier) Round(account []Revision) []string {
 	for _, r := range account {
 		v.apply(r)
 	}
-	if newest > v.model.revision {
-		v.fail("clients received revision %d, the account ends at %d", newest, v.model.revision)
+	if newest > v.model.Revision() {
+		v.fail("clients received revision %d, the account ends at %d", newest, v.model.Revision())
 	}
 	for rev, op := range v.byRevision {
 		v.fail("lost: %v", op)
@@ -98,7 +103,7 @@ func (v *Verifier) index(op *Op) {
 			v.fail("revision %d was acknowledged twice:\n  %v\n  %v", op.Revision, other, op)
 		}
 		v.byRevision[op.Revision] = op
-		if op.Revision <= v.model.revision {
+		if op.Revision <= v.model.Revision() {
 			v.fail("acknowledged with a revision that another round has verified: %v", op)
 			delete(v.byRevision, op.Revision)
 		}
@@ -109,7 +114,7 @@ func (v *Verifier) index(op *Op) {
 
 // apply verifies one revision of the account and adds it to the model.
 func (v *Verifier) apply(r Revision) {
-	before := v.model.revision
+	before := v.model.Revision()
 	if r.Number != before+1 {
 		v.fail("revision %d follows %d", r.Number, before)
 	}
@@ -119,7 +124,7 @@ func (v *Verifier) apply(r Revision) {
 	} else {
 		v.checkEffect(r, op, before)
 	}
-	v.model.apply(r)
+	v.model.Apply(r)
 }
 
 // identify returns the request that made r: by its acknowledged revision, by the
@@ -189,9 +194,9 @@ func (v *Verifier) correct(r Revision, before int64) *Op {
 
 // fits reports whether a delete can have made r.
 func (v *Verifier) fits(op *Op, r Revision, before int64) bool {
-	return op.MinRevision < r.Number && v.model.holds(op.Compare, before) &&
+	return op.MinRevision < r.Number && v.holds(op.Compare, before) &&
 		(op.Outcome != Applied || op.Revision >= r.Number) &&
-		slices.EqualFunc(v.model.effects(op, before), r.Events, sameEvent)
+		slices.EqualFunc(v.effects(op, before), r.Events, sameEvent)
 }
 
 // take removes a delete that a revision has claimed.
@@ -229,16 +234,16 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 	if op.MinRevision >= r.Number {
 		v.fail("revision %d is older than what was known before it was asked for: %v", r.Number, op)
 	}
-	if !v.model.holds(op.Compare, before) {
+	if !v.holds(op.Compare, before) {
 		v.fail("revision %d: a compare does not hold before it: %v", r.Number, op)
 	}
 	if op.Request != nil {
-		if x := v.model.execute(op.Request, before); x.err != nil {
-			v.fail("revision %d is the effect of a request that etcd refuses, %v: %v", r.Number, x.err, op)
+		if x := v.model.Execute(op.Request, before); x.Err != nil {
+			v.fail("revision %d is the effect of a request that etcd refuses, %v: %v", r.Number, x.Err, op)
 			return
 		}
 	}
-	if want := v.model.effects(op, before); !slices.EqualFunc(want, r.Events, sameEvent) {
+	if want := v.effects(op, before); !slices.EqualFunc(want, r.Events, sameEvent) {
 		v.fail("revision %d: %v\n  has events  %v\n  rather than %v", r.Number, op, r.Events, want)
 	}
 }
@@ -255,16 +260,16 @@ func (v *Verifier) checkAnswer(op *Op) {
 		v.fail("answered from the past: %v", op)
 	}
 	if len(op.Compare) == 0 {
-		if effects := v.model.effects(op, op.Revision); len(effects) > 0 {
+		if effects := v.effects(op, op.Revision); len(effects) > 0 {
 			v.fail("answered that it changed nothing, where it had to change %v: %v", effects, op)
 		}
 		return
 	}
-	if v.model.holds(op.Compare, op.Revision) {
+	if v.holds(op.Compare, op.Revision) {
 		v.fail("its compares hold at the revision it was answered from: %v", op)
 	}
 	for _, kv := range op.Observed {
-		if state, ok := v.model.get(kv.Key, op.Revision); !ok || state != kv {
+		if state, ok := v.model.Get(kv.Key, op.Revision); !ok || state != kv {
 			v.fail("%v\n  was answered %v\n  where the state is %v", op, kv, state)
 		}
 	}
@@ -283,18 +288,68 @@ func (v *Verifier) checkRead(r *Read) {
 	if r.Asked > 0 {
 		at = r.Asked
 	}
-	if at < v.model.base {
-		v.fail("a read at revision %d, below the first one known, %d", at, v.model.base)
+	if at < v.model.Base() {
+		v.fail("a read at revision %d, below the first one known, %d", at, v.model.Base())
 		return
 	}
 	if r.Request != nil {
 		v.compareAnswers(r.Request, r.Answer, r.Header, r.window, r.Serializable)
 		return
 	}
-	if want := v.model.scan(r.Range, at); !slices.Equal(want, r.KVs) {
+	if want := v.model.List(r.Range, at); !slices.Equal(want, r.KVs) {
 		v.fail("a read of [%q, %q) at revision %d (header %d):\n  %v\n  rather than %v", r.Key, r.End, r.Asked, r.Header,
 			r.KVs, want)
 	}
+}
+
+// holds reports whether every key has the mod revision named, 0 being absence, at revision rev.
+func (v *Verifier) holds(compare map[string]int64, rev int64) bool {
+	for key, mod := range compare {
+		kv, _ := v.model.Get(key, rev)
+		if kv.ModRevision != mod {
+			return false
+		}
+	}
+	return true
+}
+
+// effects returns the events that op has if its compares hold and it takes effect at the revision after rev, which is
+// the newest one the model knows when op revokes a lease. A request that is refused as a whole has none.
+func (v *Verifier) effects(op *Op, rev int64) []Event {
+	if op.Revoke != 0 {
+		return v.model.Revoke(op.Revoke)
+	}
+	request := op.Request
+	if request == nil {
+		txn := &pb.TxnRequest{}
+		for _, p := range op.Puts {
+			txn.Success = append(txn.Success,
+				RequestOp(&pb.PutRequest{Key: []byte(p.Key), Value: []byte(p.Value), Lease: p.Lease}))
+		}
+		for _, d := range op.Deletes {
+			txn.Success = append(txn.Success,
+				RequestOp(&pb.DeleteRangeRequest{Key: []byte(d.Key), RangeEnd: []byte(d.End)}))
+		}
+		request = txn
+	}
+	x := v.model.Execute(request, rev)
+	if x.Err != nil {
+		return nil
+	}
+	return x.Events
+}
+
+// puts reports whether a request puts a key in any branch.
+func puts(request proto.Message) bool {
+	switch r := request.(type) {
+	case *pb.PutRequest:
+		return true
+	case *pb.TxnRequest:
+		return slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+			return op.GetRequestPut() != nil || op.GetRequestTxn() != nil && puts(op.GetRequestTxn())
+		})
+	}
+	return false
 }
 
 // sameEvent compares all fields of two events.

@@ -14,7 +14,7 @@ import (
 type scene struct {
 	r       *Recorder
 	account []Revision
-	state   *model
+	state   *Verifier // its model is the state
 }
 
 func (s *scene) do(outcome Outcome, o Op) *Op {
@@ -24,16 +24,16 @@ func (s *scene) do(outcome Outcome, o Op) *Op {
 		}
 		return o
 	})
-	effects := s.state.effects(op, s.state.revision)
+	effects := s.state.effects(op, s.state.Revision())
 	took := outcome == Applied || outcome == Unknown && len(effects) > 0
 	if took {
-		rev := Revision{s.state.revision + 1, effects}
+		rev := Revision{Number: s.state.Revision() + 1, Events: effects}
 		s.account = append(s.account, rev)
-		s.state.apply(rev)
+		s.state.model.Apply(rev)
 	}
 	switch outcome {
 	case Applied, NotApplied:
-		s.r.Finish(op, outcome, s.state.revision, nil, nil)
+		s.r.Finish(op, outcome, s.state.Revision(), nil, nil)
 	default:
 		s.r.Finish(op, outcome, 0, nil, errors.New("cut off"))
 	}
@@ -42,16 +42,16 @@ func (s *scene) do(outcome Outcome, o Op) *Op {
 
 func (s *scene) read(r Range, asked int64) *Read {
 	read := s.r.BeginRead(Read{Range: r, Asked: asked})
-	at := s.state.revision
+	at := s.state.Revision()
 	if asked > 0 {
 		at = asked
 	}
-	s.r.FinishRead(read, s.state.revision, s.state.scan(r, at))
+	s.r.FinishRead(read, s.state.Revision(), s.state.model.List(r, at))
 	return read
 }
 
 func newScene() *scene {
-	s := &scene{r: NewRecorder(), state: newModel(1)}
+	s := &scene{r: NewRecorder(), state: NewVerifier(nil, 1)}
 	s.do(Applied, Op{Puts: []Put{{Key: "a"}}})                                       // 2, request 1
 	s.do(Applied, Op{Puts: []Put{{Key: "b"}, {Key: "c"}, {Key: "d"}}})               // 3, request 2
 	s.do(Applied, Op{Compare: map[string]int64{"a": 2}, Puts: []Put{{Key: "a"}}})    // 4, request 3
@@ -65,9 +65,9 @@ func newScene() *scene {
 	s.do(Applied, Op{Revoke: 77})                                                     // 8, request 9
 	s.do(Applied, Op{Puts: []Put{{Key: "b"}}})                                        // 9, request 10
 	s.do(Refused, Op{Puts: []Put{{Key: "never"}}, Compare: map[string]int64{"a": 1}}) // -, request 11
-	s.read(Range{"a", "z"}, 0)
-	s.read(Range{"a", "z"}, 3)
-	s.read(Range{"a", ""}, 0)
+	s.read(Range{Key: "a", End: "z"}, 0)
+	s.read(Range{Key: "a", End: "z"}, 3)
+	s.read(Range{Key: "a", End: ""}, 0)
 	return s
 }
 
@@ -82,11 +82,11 @@ func TestVerifierAcceptsCorrectHistory(t *testing.T) {
 	// first may still take effect in it.
 	late := s.r.Begin(func(id int) Op { return Op{Puts: []Put{{Key: "late", Value: Token(id)}}} })
 	require.Empty(t, v.Round(nil))
-	rev := Revision{10, s.state.effects(late, 9)}
+	rev := Revision{Number: 10, Events: s.state.effects(late, 9)}
 	require.Empty(t, v.Round([]Revision{rev}))
 
 	var w Stream
-	w.Revisions = []Revision{{4, slices.Clone(s.account[2].Events)}}
+	w.Revisions = []Revision{{Number: 4, Events: slices.Clone(s.account[2].Events)}}
 	require.Empty(t, v.CheckWatch(Range{Key: "a"}, 3, 9, true, &w))
 	require.NotEmpty(t, v.CheckWatch(Range{Key: "a"}, 2, 9, true, &w), "revision 2 is missing")
 	require.NotEmpty(t, v.CheckWatch(Range{Key: "a"}, 5, 9, true, &w), "revision 4 is not asked for")
@@ -101,18 +101,18 @@ func TestVerifierCorrectsItsGuesses(t *testing.T) {
 	s.r.BeginGrant(78)
 	s.r.FinishGrant(78)
 	s.r.Begin(func(int) Op { return Op{Revoke: 78} })
-	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})     // 10
-	s.do(Unknown, Op{Deletes: []Range{{Key: "l"}}})           // 11, which the lease's end fits as well
-	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})     // 12
-	s.do(Applied, Op{Puts: []Put{{Key: "m", Lease: 78}}})     // 13
-	end := Revision{14, s.state.effects(&Op{Revoke: 78}, 13)} // which the delete does not fit
-	s.state.apply(end)
+	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})                     // 10
+	s.do(Unknown, Op{Deletes: []Range{{Key: "l"}}})                           // 11, which the lease's end fits as well
+	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})                     // 12
+	s.do(Applied, Op{Puts: []Put{{Key: "m", Lease: 78}}})                     // 13
+	end := Revision{Number: 14, Events: s.state.effects(&Op{Revoke: 78}, 13)} // which the delete does not fit
+	s.state.model.Apply(end)
 	s.account = append(s.account, end)
 	v := NewVerifier(s.r, 1)
 	require.Empty(t, v.Round(s.account))
 
 	s.do(Applied, Op{Puts: []Put{{Key: "l"}}}) // 15
-	again := Revision{16, s.state.effects(&Op{Deletes: []Range{{Key: "l"}}}, 15)}
+	again := Revision{Number: 16, Events: s.state.effects(&Op{Deletes: []Range{{Key: "l"}}}, 15)}
 	found := v.Round(append(s.account[len(s.account)-1:], again))
 	require.Len(t, found, 1)
 	require.Contains(t, found[0], "revision 16 is from nowhere")
@@ -140,20 +140,20 @@ func TestVerifierFindsViolations(t *testing.T) {
 		{"no previous value", "request 3", func(s *scene) { at(s, 4).Events[0].Prev = nil }},
 		{"a lost lease", "request 8", func(s *scene) { at(s, 7).Events[0].Lease = 0 }},
 		{"a write without a request", "revision 10 is from nowhere", func(s *scene) {
-			s.account = append(s.account, Revision{10, []Event{{KV: KV{Key: "x", ModRevision: 10}}}})
+			s.account = append(s.account, Revision{Number: 10, Events: []Event{{KV: KV{Key: "x", ModRevision: 10}}}})
 		}},
 		{"a deletion without a request", "revision 10 is from nowhere", func(s *scene) {
-			s.account = append(s.account, Revision{10, s.state.effects(&Op{Deletes: []Range{{Key: "e"}}}, 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(&Op{Deletes: []Range{{Key: "e"}}}, 9)})
 		}},
 		{"an unknown request applied twice", "applied twice, at 6 and 10", func(s *scene) {
 			op := s.r.ops[6]
-			s.account = append(s.account, Revision{10, s.state.effects(op, 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(op, 9)})
 		}},
 		{"a refused request applied", "that must have none: request 11", func(s *scene) {
-			s.account = append(s.account, Revision{10, s.state.effects(s.r.ops[10], 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(s.r.ops[10], 9)})
 		}},
 		{"a false compare applied", "that must have none: request 4", func(s *scene) {
-			s.account = append(s.account, Revision{10, s.state.effects(s.r.ops[3], 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(s.r.ops[3], 9)})
 		}},
 		{"a compare that did not hold", "a compare does not hold before it: request 3", func(s *scene) { s.r.ops[2].Compare["a"] = 3 }},
 		{"a false compare that was true", "its compares hold", func(s *scene) { s.r.ops[3].Compare["a"] = 4 }},

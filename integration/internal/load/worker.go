@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 const (
@@ -332,7 +333,7 @@ func (w *worker) read(ctx context.Context, r history.Read) ([]history.KV, error)
 func keyValues(r *etcdserverpb.RangeResponse) []history.KV {
 	var kvs []history.KV
 	for _, kv := range r.GetKvs() {
-		kvs = append(kvs, history.FromProto(kv))
+		kvs = append(kvs, model.FromProto(kv))
 	}
 	return kvs
 }

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 func put(key, value string) *pb.PutRequest {
@@ -35,24 +36,24 @@ func modIs(key string, rev int64) *pb.Compare {
 // 3, d of 6; c was deleted in 4.
 func exchange() (r *Recorder, account []Revision) {
 	r = NewRecorder()
-	state := newModel(1)
+	state := model.New(1)
 	do := func(request proto.Message) {
 		op := r.Begin(func(int) Op { return Op{Request: request} })
-		x := state.execute(request, state.revision)
-		op.Answer = proto.Clone(x.answer)
-		if len(x.events) == 0 {
-			r.Finish(op, NotApplied, state.revision, nil, nil)
+		x := state.Execute(request, state.Revision())
+		op.Answer = proto.Clone(x.Answer)
+		if len(x.Events) == 0 {
+			r.Finish(op, NotApplied, state.Revision(), nil, nil)
 			return
 		}
-		rev := Revision{state.revision + 1, x.events}
-		state.apply(rev)
+		rev := Revision{Number: state.Revision() + 1, Events: x.Events}
+		state.Apply(rev)
 		account = append(account, rev)
 		r.Finish(op, Applied, rev.Number, nil, nil)
 	}
 	ask := func(request proto.Message) {
 		read := r.BeginRead(Read{Request: request})
-		read.Answer = proto.Clone(state.execute(request, state.revision).answer)
-		r.FinishRead(read, state.revision, nil)
+		read.Answer = proto.Clone(state.Execute(request, state.Revision()).Answer)
+		r.FinishRead(read, state.Revision(), nil)
 	}
 	do(put("a", "#1#"))
 	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)},
@@ -105,41 +106,4 @@ func TestVerifierFindsWrongAnswers(t *testing.T) {
 			require.Contains(t, strings.Join(NewVerifier(r, 1).Round(account), "\n"), c.want)
 		})
 	}
-}
-
-// TestRequestsAreExecuted has what etcd 3.7 answers.
-func TestRequestsAreExecuted(t *testing.T) {
-	r, account := exchange()
-	v := NewVerifier(r, 1)
-	require.Empty(t, v.Round(account))
-	keys := func(r *pb.RangeRequest) string {
-		a := v.model.execute(r, 6).answer.(*pb.RangeResponse)
-		var all []string
-		for _, kv := range a.Kvs {
-			all = append(all, string(kv.Key))
-		}
-		return fmt.Sprintf("%s %d %v", strings.Join(all, ""), a.Count, a.More)
-	}
-	require.Equal(t, "abd 3 false", keys(ranged(nil)))
-	require.Equal(t, "abc 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Revision = 3 })))
-	require.Equal(t, "ab 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit = 2 })))
-	require.Equal(t, "da 3 true", keys(ranged(func(r *pb.RangeRequest) {
-		r.Limit, r.SortTarget, r.SortOrder = 2, pb.RangeRequest_MOD, pb.RangeRequest_DESCEND
-	})))
-	require.Equal(t, "a 3 true", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.MaxCreateRevision = 1, 3 })))
-	require.Equal(t, " 3 false", keys(ranged(func(r *pb.RangeRequest) { r.Limit, r.CountOnly = 1, true })))
-
-	twice := v.model.execute(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "")),
-		RequestOp(remove("a", ""))}}, 6)
-	require.ErrorIs(t, twice.err, errTwice)
-	kept := v.model.execute(&pb.PutRequest{Key: []byte("b"), IgnoreValue: true}, 6)
-	require.NoError(t, kept.err)
-	require.Equal(t, "#2#", kept.events[0].Value)
-	require.EqualValues(t, 2, kept.events[0].Version)
-	require.Error(t, v.model.execute(&pb.PutRequest{Key: []byte("c"), IgnoreValue: true}, 6).err, "it does not exist")
-	// Without any key, only the compare of a value fails.
-	require.True(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VERSION,
-		TargetUnion: &pb.Compare_Version{}}, 6))
-	require.False(t, v.model.compares(&pb.Compare{Key: []byte("x"), Target: pb.Compare_VALUE,
-		TargetUnion: &pb.Compare_Value{}}, 6))
 }
