@@ -423,8 +423,8 @@ func (s *session) BeginBatchWrite() sqlstore.BatchWrite {
 		}
 		_, err := statement(ctx, s, kindOf(own), "commit of "+strconv.Itoa(len(own)), func() (struct{}, error) {
 			err := commit(s.d.store, own)
-			if users := s.d.w.directory; users != nil {
-				users.commit(own, err)
+			if users := s.d.w.directory; err == nil && users != nil {
+				users.commit(own)
 			}
 			return struct{}{}, err
 		})

@@ -45,21 +45,14 @@ func newDirectory(w *world) *directory {
 		passwords: make(map[string][]string)}
 }
 
-// commit notes a commit that the database has executed, or may have: a simulated TiDB does not always say.
-func (d *directory) commit(ops []sqlstore.Op, outcome error) {
-	if err := d.note(ops, outcome); err != nil {
+// commit records a commit that the database has executed.
+func (d *directory) commit(ops []sqlstore.Op) {
+	d.w.mu.Lock()
+	err := d.users.note(time.Since(d.w.start), ops, d.rows, d.roles)
+	d.w.mu.Unlock()
+	if err != nil {
 		d.w.fail("users and roles in the table: %v", err)
 	}
-}
-
-func (d *directory) note(ops []sqlstore.Op, outcome error) error {
-	d.w.mu.Lock()
-	defer d.w.mu.Unlock()
-	d.users.unknown = d.users.unknown || errors.Is(outcome, sqlstore.ErrUncertain)
-	if outcome != nil {
-		return nil
-	}
-	return d.users.note(time.Since(d.w.start), ops, d.rows, d.roles)
 }
 
 // newest returns the newest state of the table.
