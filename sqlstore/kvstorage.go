@@ -114,12 +114,12 @@ type Store interface {
 	// tombstones and whose ModRevision is at most rev (live), and all those
 	// with a ModRevision above rev (newer).
 	Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error)
-	// Skip returns the key of the row of [start, end) that n others precede; nil if
+	// SeekNth returns the key of the row of [start, end) that n others precede; nil if
 	// there are no more than n.
-	Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error)
-	// Floor returns for each range the row with the greatest key in it; a Row
+	SeekNth(ctx context.Context, start, end []byte, n int) (key []byte, err error)
+	// LatestAtOrBefore returns for each range the row with the greatest key in it; a Row
 	// with a nil Key where the range is empty.
-	Floor(ctx context.Context, ranges []Partition) ([]Row, error)
+	LatestAtOrBefore(ctx context.Context, ranges []Partition) ([]Row, error)
 	// Size returns the bytes the table takes on disk, and how many of these are
 	// in use. Engines that only know an estimate return it.
 	Size(ctx context.Context) (total, inUse int64, err error)

@@ -487,22 +487,22 @@ func (s *session) Count(ctx context.Context, start, end []byte, rev int64) (live
 	return n[0], n[1], err
 }
 
-// Skip implements sqlstore.Store.
-func (s *session) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+// SeekNth implements sqlstore.Store.
+func (s *session) SeekNth(ctx context.Context, start, end []byte, n int) ([]byte, error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)
-	return statement(ctx, s, query, "skip", func() ([]byte, error) {
-		return s.d.store.Skip(context.Background(), start, end, n)
+	return statement(ctx, s, query, "seek_nth", func() ([]byte, error) {
+		return s.d.store.SeekNth(context.Background(), start, end, n)
 	})
 }
 
-// Floor implements sqlstore.Store.
-func (s *session) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+// LatestAtOrBefore implements sqlstore.Store.
+func (s *session) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	own := make([]sqlstore.Partition, len(ranges))
 	for i, r := range ranges {
 		own[i] = sqlstore.Partition{Start: bytes.Clone(r.Start), End: bytes.Clone(r.End)}
 	}
-	return statement(ctx, s, query, "floor", func() ([]sqlstore.Row, error) {
-		return s.d.store.Floor(context.Background(), own)
+	return statement(ctx, s, query, "latest_at_or_before", func() ([]sqlstore.Row, error) {
+		return s.d.store.LatestAtOrBefore(context.Background(), own)
 	})
 }
 

@@ -235,9 +235,9 @@ func (s *onlyPrepared) Count(ctx context.Context, start, end []byte, rev int64) 
 	return s.Store.Count(ctx, start, end, rev)
 }
 
-func (s *onlyPrepared) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
-	s.check("skip")
-	return s.Store.Skip(ctx, start, end, n)
+func (s *onlyPrepared) SeekNth(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+	s.check("seek_nth")
+	return s.Store.SeekNth(ctx, start, end, n)
 }
 
 // idleOn is idle on a store that tells whether evaluation reads it, with caches that

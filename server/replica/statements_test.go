@@ -39,9 +39,9 @@ func (s *statements) Count(ctx context.Context, start, end []byte, rev int64) (l
 	return s.Store.Count(ctx, start, end, rev)
 }
 
-func (s *statements) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+func (s *statements) SeekNth(ctx context.Context, start, end []byte, n int) ([]byte, error) {
 	s.n.Add(1)
-	return s.Store.Skip(ctx, start, end, n)
+	return s.Store.SeekNth(ctx, start, end, n)
 }
 
 func (s *statements) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {

@@ -134,17 +134,17 @@ func BenchmarkRead(b *testing.B) {
 				_, err := s.MultiGet(ctx, many)
 				return err
 			})
-			bench("floor of 1", func(i int) error {
+			bench("latest at or before, 1", func(i int) error {
 				lo, hi := coder.VersionsUpTo(benchKey(i), 50_000)
-				_, err := s.Floor(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
+				_, err := s.LatestAtOrBefore(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
 				return err
 			})
-			bench("floor of 64", func(i int) error {
+			bench("latest at or before, 64", func(i int) error {
 				ranges := make([]sqlstore.Partition, 64)
 				for k := range ranges {
 					ranges[k].Start, ranges[k].End = coder.VersionsUpTo(benchKey(i+k), 50_000)
 				}
-				_, err := s.Floor(ctx, ranges)
+				_, err := s.LatestAtOrBefore(ctx, ranges)
 				return err
 			})
 			bench("page of 500", func(i int) error {

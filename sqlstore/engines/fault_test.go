@@ -373,8 +373,8 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 				return len(rows), err
 			},
 			"Count": func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err },
-			"Floor": func() (n int, err error) {
-				rows, err := b.store.Floor(ctx, floors)
+			"LatestAtOrBefore": func() (n int, err error) {
+				rows, err := b.store.LatestAtOrBefore(ctx, floors)
 				for _, row := range rows {
 					if row.Key != nil {
 						n++
@@ -444,8 +444,8 @@ func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
 				}
 				return n, err
 			},
-			"Floor": func() (n int, err error) {
-				rows, err := b.store.Floor(ctx, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
+			"LatestAtOrBefore": func() (n int, err error) {
+				rows, err := b.store.LatestAtOrBefore(ctx, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
 				for _, row := range rows {
 					if row.Key != nil {
 						n++
@@ -453,7 +453,7 @@ func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
 				}
 				return n, err
 			},
-			"Skip": func() (int, error) { k, err := b.store.Skip(ctx, lo, hi, 0); return len(k), err },
+			"SeekNth": func() (int, error) { k, err := b.store.SeekNth(ctx, lo, hi, 0); return len(k), err },
 			"Iter": func() (n int, err error) {
 				for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 					if err != nil {

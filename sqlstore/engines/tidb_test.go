@@ -98,7 +98,7 @@ func TestReadsAreRepeatedWhenTiDBIsBusy(t *testing.T) {
 			t.Parallel()
 			b := openBrokenTiDB(t)
 			for _, fault := range faultdriver.TiDBFaults() {
-				if !fault.Passing {
+				if !fault.Retryable {
 					continue
 				}
 				struck := 0

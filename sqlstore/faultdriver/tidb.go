@@ -20,8 +20,8 @@ type TiDBFault struct {
 	Fault Fault
 	// Commit is what the error says of a commit that it answers.
 	Commit Outcome
-	// Passing: a read that it answers may succeed after a pause.
-	Passing bool
+	// Retryable: a read that it answers may succeed after a pause.
+	Retryable bool
 }
 
 // TiDBFaults returns the failures of TiDB, with the numbers and texts of its documentation
@@ -64,6 +64,6 @@ func tidbError(number uint16, message string, commit Outcome) TiDBFault {
 }
 
 func passing(f TiDBFault) TiDBFault {
-	f.Passing = true
+	f.Retryable = true
 	return f
 }

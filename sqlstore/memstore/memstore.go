@@ -217,8 +217,8 @@ func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, 
 	return live, newer, nil
 }
 
-// Skip implements sqlstore.Store.
-func (s *Store) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
+// SeekNth implements sqlstore.Store.
+func (s *Store) SeekNth(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
 	t, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func (s *Store) Skip(ctx context.Context, start, end []byte, n int) (key []byte,
 	return key, nil
 }
 
-// Floor implements sqlstore.Store.
-func (s *Store) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+// LatestAtOrBefore implements sqlstore.Store.
+func (s *Store) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	t, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, err

@@ -206,17 +206,17 @@ func (e *engine) commitSingle(ctx context.Context, conn *sql.Conn, ops []sqlstor
 func (e *engine) judge(ctx context.Context, err error) (again bool, _ error) {
 	if sqldb.Harmless(e, err) {
 		f := sqldb.Classify(e, err)
-		return f == sqldb.FailureNotSent || f == sqldb.FailureLost || f == sqldb.FailureRetry, sqldb.Definite(ctx, e, err)
+		return f == sqldb.FailureNotSent || f == sqldb.FailureLost || f == sqldb.FailureRetry, sqldb.RolledBack(ctx, e, err)
 	}
 	switch sqldb.Classify(e, err) {
 	case sqldb.FailureConflict:
 		return false, &sqlstore.Conflict{}
 	case sqldb.FailureRetry:
-		return true, sqldb.Definite(ctx, e, err)
+		return true, sqldb.RolledBack(ctx, e, err)
 	case sqldb.FailureLost, sqldb.FailureUnknown:
 		return false, sqldb.Uncertain(ctx, err)
 	}
-	return false, sqldb.Definite(ctx, e, err)
+	return false, sqldb.RolledBack(ctx, e, err)
 }
 
 // expectedRows returns the affected rows that conditional upserts of ops report:

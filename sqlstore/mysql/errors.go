@@ -198,8 +198,8 @@ var passing = map[uint16]bool{
 // or without a number (TxnRetryableMark in pkg/kv).
 const repeatable = "[try again later]"
 
-// Passing implements sqldb.Engine.
-func (*engine) Passing(err error) bool {
+// Retryable implements sqldb.Engine.
+func (*engine) Retryable(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (passing[e.Number] || e.Number == 1105 && strings.Contains(e.Message, repeatable))
 }

@@ -23,9 +23,9 @@ func TestNoStatementScansTheTableOnTiDB(t *testing.T) {
 		t.Fatalf("%s names a %s", enginetest.EnvTiDB, s.Info().Product)
 	}
 	lo, hi := sqldbtest.FillPlans(t, s)
-	texts := (*engine)(nil).Texts(s.Info())
+	statements := (*engine)(nil).Statements(s.Info())
 	// Without statistics: a table that was just filled has none.
-	for text, args := range sqldbtest.Plans(texts, lo, hi) {
+	for text, args := range sqldbtest.Plans(statements, lo, hi) {
 		var rows []struct {
 			ID     string `db:"id"`
 			Access string `db:"access object"`
@@ -58,11 +58,11 @@ func TestNoStatementScansTheTableOnMySQL(t *testing.T) {
 
 func noStatementScansTheTable(t *testing.T, s *sqldb.Store) {
 	lo, hi := sqldbtest.FillPlans(t, s)
-	texts := (*engine)(nil).Texts(s.Info())
+	statements := (*engine)(nil).Statements(s.Info())
 	if _, err := s.Database().Write().Exec("ANALYZE TABLE object"); err != nil {
 		t.Fatal(err)
 	}
-	for text, args := range sqldbtest.Plans(texts, lo, hi) {
+	for text, args := range sqldbtest.Plans(statements, lo, hi) {
 		var rows []struct {
 			Table *string `db:"table"`
 			Type  *string `db:"type"`
@@ -76,7 +76,7 @@ func noStatementScansTheTable(t *testing.T, s *sqldb.Store) {
 			if row.Table == nil || row.Type == nil || strings.HasPrefix(*row.Table, "<") {
 				continue
 			}
-			join := text == texts.List && i == 1
+			join := text == statements.List && i == 1
 			if *row.Type == "ALL" || *row.Type == "index" || join && *row.Type != "eq_ref" || row.Key == nil ||
 				*row.Key != "PRIMARY" {
 				t.Errorf("%.80s: table %s is read by %s", text, *row.Table, *row.Type)

@@ -4,15 +4,15 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Texts implements sqldb.Engine.
-func (e *engine) Texts(info sqldb.Info) *sqldb.Texts {
+// Statements implements sqldb.Engine.
+func (e *engine) Statements(info sqldb.Info) *sqldb.Statements {
 	if info.Product == productTiDB {
-		return &tidbTexts
+		return &tidbStatements
 	}
-	return &texts
+	return &statements
 }
 
-var texts = sqldb.Texts{
+var statements = sqldb.Statements{
 	// A consistent snapshot needs REPEATABLE READ; SET without SESSION is for
 	// the next transaction only.
 	Snapshot: []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT"},
@@ -25,6 +25,6 @@ var texts = sqldb.Texts{
 		sqldb.FlagsAt + ")) & 1 = 0), 0)," +
 		" COALESCE(SUM(SUBSTRING(object_value, " + sqldb.MarkAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
 	// Not a derived table, which the server would write to disk because of its blobs.
-	Floor:     "(SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
-	Timestamp: "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+	LatestAtOrBefore: "(SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
+	Timestamp:        "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }

@@ -78,10 +78,10 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 	return nil
 }
 
-// tidbTexts are texts, with the one plan pinned that an optimizer without
+// tidbStatements are statements, with the one plan pinned that an optimizer without
 // statistics might miss: the join would read all versions of all keys.
-var tidbTexts = func() sqldb.Texts {
-	t := texts
+var tidbStatements = func() sqldb.Statements {
+	t := statements
 	t.List = strings.Replace(t.List, "SELECT ", "SELECT /*+ INL_JOIN(v) */ ", 1)
 	return t
 }()

@@ -28,7 +28,7 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info,
 		case sqldb.FailureRetry, sqldb.FailureNotSent:
 			again = true
 		}
-		return again, sqldb.Definite(ctx, e, err)
+		return again, sqldb.RolledBack(ctx, e, err)
 	}
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	if err == nil {
@@ -37,13 +37,13 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info,
 	sqldb.Discard(conn)
 	if sqldb.Harmless(e, err) {
 		// The transaction ended with its connection.
-		return true, sqldb.Definite(ctx, e, err)
+		return true, sqldb.RolledBack(ctx, e, err)
 	}
 	switch sqldb.Classify(e, err) {
 	case sqldb.FailureRetry:
-		return true, sqldb.Definite(ctx, e, err)
+		return true, sqldb.RolledBack(ctx, e, err)
 	case sqldb.FailureUnavailable, sqldb.FailureFull, sqldb.FailureReadOnly, sqldb.FailureTooLarge:
-		return false, sqldb.Definite(ctx, e, err)
+		return false, sqldb.RolledBack(ctx, e, err)
 	}
 	return false, sqldb.Uncertain(ctx, err)
 }

@@ -40,7 +40,7 @@ func (s *Store) commit(ctx context.Context, ops []sqlstore.Op) error {
 func (s *Store) attempt(ctx context.Context, attempt Attempt) (again bool, err error) {
 	conn, err := s.db.write.Conn(ctx)
 	if err != nil {
-		return false, Definite(ctx, s.db.engine, err)
+		return false, RolledBack(ctx, s.db.engine, err)
 	}
 	defer conn.Close() // only returns it to the pool
 	return attempt(ctx, conn)

@@ -147,12 +147,12 @@ func (db *Database) Close() error {
 func (db *Database) Check(ctx context.Context) (Info, error) {
 	conn, err := db.write.Connx(ctx)
 	if err != nil {
-		return Info{}, fmt.Errorf("connect to %s: %w", db.url, Definite(ctx, db.engine, err))
+		return Info{}, fmt.Errorf("connect to %s: %w", db.url, RolledBack(ctx, db.engine, err))
 	}
 	defer conn.Close() // only returns it to the pool
 	info, err := db.engine.Check(ctx, conn)
 	if err != nil && !errors.Is(err, sqlstore.ErrUnfit) {
-		err = Definite(ctx, db.engine, err)
+		err = RolledBack(ctx, db.engine, err)
 	}
 	if err != nil {
 		return Info{}, fmt.Errorf("check %s: %w", db.url, err)

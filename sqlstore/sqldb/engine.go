@@ -24,14 +24,14 @@ type Engine interface {
 	Check(ctx context.Context, conn *sqlx.Conn) (Info, error)
 	// Serve is called once, when a store opens the database that Check described.
 	Serve(info Info)
-	// Texts returns the statements for the database that Check described.
-	Texts(info Info) *Texts
+	// Statements returns the statements for the database that Check described.
+	Statements(info Info) *Statements
 	// Classify says what an error of the driver means that the function Classify does
 	// not know.
 	Classify(err error) Failure
-	// Passing reports whether a read that failed with err may succeed after a pause: the
+	// Retryable reports whether a read that failed with err may succeed after a pause: the
 	// engine's storage did not answer, and its server works.
-	Passing(err error) bool
+	Retryable(err error) bool
 	// Commit chooses how to carry out a batch. statement names it in metrics.
 	Commit(info Info, ops []sqlstore.Op) (statement string, attempt Attempt)
 	// Bounds returns the keys, in order, at which the engine splits the table into
@@ -81,16 +81,16 @@ type Info struct {
 	MaxRow, MaxBatch int
 }
 
-// Texts are the statements whose wording differs.
-type Texts struct {
+// Statements are the statements whose wording differs.
+type Statements struct {
 	// Snapshot begins a transaction whose reads all see one state.
 	Snapshot []string
 	// List and ListKeys take two bounds and a limit.
 	List, ListKeys string
 	// Count takes a revision, twice, and two bounds.
 	Count string
-	// Floor takes a number, which it returns before key and value, and two bounds.
-	Floor string
+	// LatestAtOrBefore takes a number, which it returns before key and value, and two bounds.
+	LatestAtOrBefore string
 	// Timestamp returns microseconds since 1970, UTC.
 	Timestamp string
 }

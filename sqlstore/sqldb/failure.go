@@ -74,9 +74,9 @@ func Harmless(e Engine, err error) bool {
 	return errors.As(err, &p) || Classify(e, err) == FailureNotSent
 }
 
-// Definite returns the store's error for err, the error of a statement that cannot have
+// RolledBack returns the store's error for err, the error of a statement that cannot have
 // committed anything.
-func Definite(ctx context.Context, e Engine, err error) error {
+func RolledBack(ctx context.Context, e Engine, err error) error {
 	if err == nil {
 		return nil
 	}

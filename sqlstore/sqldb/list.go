@@ -30,12 +30,12 @@ func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore
 }
 
 func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore.ListRow, more bool, err error) {
-	maxBytes, text, sizes := q.MaxBytes, s.texts.List, s.list
+	maxBytes, text, sizes := q.MaxBytes, s.statements.List, s.list
 	if maxBytes <= 0 {
 		maxBytes = defaultListBytes
 	}
 	if q.KeysOnly {
-		text, sizes = s.texts.ListKeys, s.keys
+		text, sizes = s.statements.ListKeys, s.keys
 	}
 	limit := sizes.rows(maxBytes)
 	if q.Limit > 0 && q.Limit < limit {
@@ -74,7 +74,7 @@ func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqls
 // Count implements sqlstore.Store.
 func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
 	at := binary.BigEndian.AppendUint64(nil, uint64(max(rev, 0)))
-	if _, err = s.readRow(ctx, "count", s.texts.Count, []any{at, at, NotNil(start), NotNil(end)}, &live,
+	if _, err = s.readRow(ctx, "count", s.statements.Count, []any{at, at, NotNil(start), NotNil(end)}, &live,
 		&newer); err != nil {
 		return 0, 0, err
 	}
@@ -84,27 +84,27 @@ func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, 
 // SkipText takes two bounds and a number of rows.
 const SkipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
 
-// Skip implements sqlstore.Store.
-func (s *Store) Skip(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
-	found, err := s.readRow(ctx, "skip", SkipText, []any{NotNil(start), NotNil(end), n}, &key)
+// SeekNth implements sqlstore.Store.
+func (s *Store) SeekNth(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
+	found, err := s.readRow(ctx, "seek_nth", SkipText, []any{NotNil(start), NotNil(end), n}, &key)
 	if !found {
 		return nil, err
 	}
 	return key, nil
 }
 
-// floorRanges bounds the ranges of one statement of Floor.
-const floorRanges = 64
+// latestRanges bounds the ranges of one statement of LatestAtOrBefore.
+const latestRanges = 64
 
-// Floor implements sqlstore.Store.
-func (s *Store) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+// LatestAtOrBefore implements sqlstore.Store.
+func (s *Store) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	rows := make([]sqlstore.Row, len(ranges))
-	err := s.call(ctx, "floor", func(ctx context.Context) error {
+	err := s.call(ctx, "latest_at_or_before", func(ctx context.Context) error {
 		return s.read(ctx, func(q Querier) error {
 			clear(rows)
 			first := 0
-			for chunk := range slices.Chunk(ranges, floorRanges) {
-				if err := floorChunk(ctx, q, s.texts.Floor, chunk, rows[first:]); err != nil {
+			for chunk := range slices.Chunk(ranges, latestRanges) {
+				if err := latestChunk(ctx, q, s.statements.LatestAtOrBefore, chunk, rows[first:]); err != nil {
 					return err
 				}
 				first += len(chunk)
@@ -118,9 +118,9 @@ func (s *Store) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlst
 	return rows, nil
 }
 
-// floorChunk repeats the statement one for each range. Like an IN list it is padded, with
+// latestChunk repeats the statement one for each range. Like an IN list it is padded, with
 // empty ranges.
-func floorChunk(ctx context.Context, q Querier, one string, ranges []sqlstore.Partition, rows []sqlstore.Row) error {
+func latestChunk(ctx context.Context, q Querier, one string, ranges []sqlstore.Partition, rows []sqlstore.Row) error {
 	n := padded(len(ranges))
 	args := make([]any, 0, 3*n)
 	for i := range n {

@@ -72,7 +72,7 @@ func (s *Store) read(ctx context.Context, f func(Querier) error) error {
 	for failures := 1; ; failures++ {
 		err := f(s.db.read)
 		if err == nil || !s.readAgain(ctx, err, failures) {
-			return Definite(ctx, s.db.engine, err)
+			return RolledBack(ctx, s.db.engine, err)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (s *Store) readAgain(ctx context.Context, err error, failures int) bool {
 	case FailureLost, FailureNotSent, FailureRetry:
 		return failures < readAttempts
 	}
-	return failures < pausedAttempts && s.db.engine.Passing(err) && readPause.Wait(ctx, failures) == nil
+	return failures < pausedAttempts && s.db.engine.Retryable(err) && readPause.Wait(ctx, failures) == nil
 }
 
 // readRow reads the first row of a statement into dest, and reports whether there is one. If
@@ -117,7 +117,7 @@ func (s *Store) readSnapshot(ctx context.Context, f func(Querier) error) error {
 			Rollback(ctx, conn)
 			_ = conn.Close() // returns it to the pool
 		}()
-		for _, text := range s.texts.Snapshot {
+		for _, text := range s.statements.Snapshot {
 			if _, err := conn.ExecContext(ctx, text); err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func padded(n int) int {
 // Timestamp implements sqlstore.KvStorage.
 func (s *Store) Timestamp(ctx context.Context) (time.Time, error) {
 	var micros int64
-	if _, err := s.readRow(ctx, "timestamp", s.texts.Timestamp, nil, &micros); err != nil {
+	if _, err := s.readRow(ctx, "timestamp", s.statements.Timestamp, nil, &micros); err != nil {
 		return time.Time{}, err
 	}
 	return time.UnixMicro(micros), nil
@@ -234,7 +234,7 @@ func (s *Store) GetPartitions(ctx context.Context, start, end []byte) (p []sqlst
 		bounds, err := s.db.engine.Bounds(ctx, s.info, s.db.read)
 		if err != nil {
 			if ctx.Err() != nil {
-				return Definite(ctx, s.db.engine, err)
+				return RolledBack(ctx, s.db.engine, err)
 			}
 			s.db.logger.DebugContext(ctx, "the table's regions are not to be had", "error", err)
 			bounds = nil
@@ -281,7 +281,7 @@ func (s *Store) FreeSpace(ctx context.Context) (free, reserve int64, err error) 
 // Defragment implements sqlstore.Store.
 func (s *Store) Defragment(ctx context.Context) error {
 	return s.call(ctx, "defragment", func(ctx context.Context) error {
-		return Definite(ctx, s.db.engine, s.db.engine.Defragment(ctx, s.db))
+		return RolledBack(ctx, s.db.engine, s.db.engine.Defragment(ctx, s.db))
 	})
 }
 

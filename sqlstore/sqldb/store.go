@@ -11,13 +11,13 @@ import (
 
 // Store is a sqlstore.Store over a SQL database. On a server it owns one goroutine, which keeps a spare connection.
 type Store struct {
-	db      *Database
-	info    Info
-	texts   *Texts
-	metrics *metrics
-	tracer  *tracer // nil: off
-	list    *sizer  // bytes of a row of List
-	keys    *sizer  // the same without values
+	db         *Database
+	info       Info
+	statements *Statements
+	metrics    *metrics
+	tracer     *tracer // nil: off
+	list       *sizer  // bytes of a row of List
+	keys       *sizer  // the same without values
 
 	// life ends when Close is called, and with it all calls under way.
 	life context.Context
@@ -52,7 +52,7 @@ func open(ctx context.Context, db *Database, o sqlstore.Options) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, info: info, texts: db.engine.Texts(info), tracer: newTracer(o.Tracer, info.Product),
+	s := &Store{db: db, info: info, statements: db.engine.Statements(info), tracer: newTracer(o.Tracer, info.Product),
 		list: newSizer(1 << 10), keys: newSizer(1 << 7)}
 	if s.metrics, err = newMetrics(o.Registerer, db); err != nil {
 		return nil, err

@@ -31,8 +31,8 @@ func FillPlans(t testing.TB, s sqlstore.Store) (lo, hi []byte) {
 
 // Plans returns the statements whose cost must not grow with the table, and arguments for
 // the table that FillPlans made.
-func Plans(texts *sqldb.Texts, lo, hi []byte) map[string][]any {
-	one := texts.Floor
+func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
+	one := statements.LatestAtOrBefore
 	many, args := sqldb.InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ",
 		make([][]byte, sqldb.InKeys))
 	deletes, _ := sqldb.InList("DELETE FROM object WHERE internal_key IN ", make([][]byte, sqldb.InKeys))
@@ -40,11 +40,11 @@ func Plans(texts *sqldb.Texts, lo, hi []byte) map[string][]any {
 		args[i] = coder.EncodeIndexKey(fmt.Appendf(nil, "/registry/pods/%05d", 5*i))
 	}
 	return map[string][]any{
-		texts.List:                       {lo, hi, 500},
-		texts.ListKeys:                   {lo, hi, 500},
-		texts.Count:                      {lo[:8], lo[:8], lo, hi},
-		sqldb.SkipText:                   {lo, hi, 500},
-		sqldb.IterText(sqlstore.Range{}): {lo, hi, 500},
+		statements.List:                               {lo, hi, 500},
+		statements.ListKeys:                           {lo, hi, 500},
+		statements.Count:                              {lo[:8], lo[:8], lo, hi},
+		sqldb.SkipText:                                {lo, hi, 500},
+		sqldb.IterText(sqlstore.Range{}):              {lo, hi, 500},
 		sqldb.IterText(sqlstore.Range{Reverse: true}): {lo, hi, 500},
 		one + " UNION ALL " + one:                     {1, lo, hi, 2, lo, hi},
 		many:                                          args,

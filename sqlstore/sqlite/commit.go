@@ -61,16 +61,16 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op
 	}
 	undone := sqldb.Rollback(ctx, conn)
 	if !tx.committing || sqldb.Harmless(e, err) {
-		return sqldb.Definite(ctx, e, err)
+		return sqldb.RolledBack(ctx, e, err)
 	}
 	switch failure := sqldb.Classify(e, err); {
 	case failure == sqldb.FailureFull:
 		// SQLite rolls back. It needs the space for the commit's last page in the log, without
 		// which the log has no commit, not even for the next process after a crash. SQLITE_IOERR
 		// differs: it may come after that page is in the log, as from the flush.
-		return sqldb.Definite(ctx, e, err)
+		return sqldb.RolledBack(ctx, e, err)
 	case undone && failure != sqldb.FailureUnknown:
-		return sqldb.Definite(ctx, e, err) // the transaction was still open
+		return sqldb.RolledBack(ctx, e, err) // the transaction was still open
 	}
 	return sqldb.Uncertain(ctx, err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Passing implements sqldb.Engine: SQLite waits by itself.
-func (*engine) Passing(error) bool { return false }
+// Retryable implements sqldb.Engine: SQLite waits by itself.
+func (*engine) Retryable(error) bool { return false }
 
 // Classify implements sqldb.Engine.
 func (*engine) Classify(err error) sqldb.Failure {

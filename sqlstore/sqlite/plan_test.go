@@ -12,11 +12,11 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 	t.Parallel()
 	s := openURL(t, newURL(t), sqlstore.Options{})
 	lo, hi := sqldbtest.FillPlans(t, s)
-	statements := sqldbtest.Plans(&texts, lo, hi)
+	plans := sqldbtest.Plans(&statements, lo, hi)
 	for _, text := range []string{insertText, putText, swapOrPutText, swapText, deleteText, deleteIfText} {
-		statements[text] = []any{lo, lo, lo}[:strings.Count(text, "?")]
+		plans[text] = []any{lo, lo, lo}[:strings.Count(text, "?")]
 	}
-	for text, args := range statements {
+	for text, args := range plans {
 		var rows []struct {
 			Detail string `db:"detail"`
 		}
@@ -30,7 +30,7 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 				t.Errorf("%.80s: %s", text, row.Detail)
 			}
 		}
-		if text == texts.List && (len(rows) != 2 ||
+		if text == statements.List && (len(rows) != 2 ||
 			!strings.Contains(rows[1].Detail, "SEARCH v USING INDEX sqlite_autoindex_object_1 (internal_key=?)")) {
 			t.Errorf("the join of a list: %+v", rows)
 		}

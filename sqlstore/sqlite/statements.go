@@ -2,10 +2,10 @@ package sqlite
 
 import "github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 
-// Texts implements sqldb.Engine.
-func (*engine) Texts(sqldb.Info) *sqldb.Texts { return &texts }
+// Statements implements sqldb.Engine.
+func (*engine) Statements(sqldb.Info) *sqldb.Statements { return &statements }
 
-var texts = sqldb.Texts{
+var statements = sqldb.Statements{
 	Snapshot: []string{"BEGIN"},
 	// || makes TEXT, which no BLOB equals. The CROSS keeps the planner from
 	// starting with the version rows.
@@ -19,6 +19,6 @@ var texts = sqldb.Texts{
 		") <= ? AND instr('02468ACE', substr(hex(substr(object_value, " + sqldb.FlagsAt + ")), 2, 1)) > 0), 0)," +
 		" COALESCE(SUM(substr(object_value, " + sqldb.MarkAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
 	// SQLite permits no ORDER BY in a term of a compound SELECT.
-	Floor:     "SELECT * FROM (SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
-	Timestamp: "SELECT CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) * 1000",
+	LatestAtOrBefore: "SELECT * FROM (SELECT ? AS n, internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key DESC LIMIT 1)",
+	Timestamp:        "SELECT CAST(unixepoch('now', 'subsec') * 1000 AS INTEGER) * 1000",
 }

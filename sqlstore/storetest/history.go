@@ -227,9 +227,9 @@ func (h *history) checkReads() {
 		}
 		floors = append(floors, floor)
 	}
-	got, err := h.store.Floor(ctx, ranges)
+	got, err := h.store.LatestAtOrBefore(ctx, ranges)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	sameRows(h.t, "Floor", got, floors)
+	sameRows(h.t, "LatestAtOrBefore", got, floors)
 }

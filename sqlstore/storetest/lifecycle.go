@@ -42,10 +42,10 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 			_, _, err := s.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
 			return err
 		},
-		"Count": func(ctx context.Context) error { _, _, err := s.Count(ctx, lo, hi, 1); return err },
-		"Skip":  func(ctx context.Context) error { _, err := s.Skip(ctx, lo, hi, 1); return err },
-		"Floor": func(ctx context.Context) error {
-			_, err := s.Floor(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
+		"Count":   func(ctx context.Context) error { _, _, err := s.Count(ctx, lo, hi, 1); return err },
+		"SeekNth": func(ctx context.Context) error { _, err := s.SeekNth(ctx, lo, hi, 1); return err },
+		"LatestAtOrBefore": func(ctx context.Context) error {
+			_, err := s.LatestAtOrBefore(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
 			return err
 		},
 		"Size":       func(ctx context.Context) error { _, _, err := s.Size(ctx); return err },

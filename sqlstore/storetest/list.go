@@ -192,7 +192,7 @@ func testCount(t *testing.T, s sqlstore.Store) {
 	}
 }
 
-func testSkip(t *testing.T, s sqlstore.Store) {
+func testSeekNth(t *testing.T, s sqlstore.Store) {
 	const n = 300
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range n {
@@ -208,14 +208,14 @@ func testSkip(t *testing.T, s sqlstore.Store) {
 		if c.want >= 0 {
 			want = coder.EncodeIndexKey(fmt.Appendf(nil, "%04d", c.want))
 		}
-		if got, err := s.Skip(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) ||
+		if got, err := s.SeekNth(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) ||
 			(got == nil) != (want == nil) {
-			t.Errorf("Skip %d of [%d, %d) = %x, %v; want %x", c.skip, c.from, c.to, got, err, want)
+			t.Errorf("SeekNth %d of [%d, %d) = %x, %v; want %x", c.skip, c.from, c.to, got, err, want)
 		}
 	}
 }
 
-func testFloor(t *testing.T, s sqlstore.Store) {
+func testLatestAtOrBefore(t *testing.T, s sqlstore.Store) {
 	const n = 250 // more than fit one statement
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range n {
@@ -242,8 +242,8 @@ func testFloor(t *testing.T, s sqlstore.Store) {
 		sqlstore.Partition{Start: []byte("a"), End: []byte("a")}, ranges[15])
 	want = append(want, sqlstore.Row{}, sqlstore.Row{}, want[15])
 	for _, from := range []int{0, n - 1, n, len(ranges)} {
-		got, err := s.Floor(context.Background(), ranges[from:])
+		got, err := s.LatestAtOrBefore(context.Background(), ranges[from:])
 		require.NoError(t, err)
-		sameRows(t, fmt.Sprintf("Floor of ranges from %d", from), got, want[from:])
+		sameRows(t, fmt.Sprintf("LatestAtOrBefore of ranges from %d", from), got, want[from:])
 	}
 }

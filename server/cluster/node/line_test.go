@@ -184,18 +184,18 @@ func (l *line) Count(ctx context.Context, start, end []byte, rev int64) (live, n
 	return l.Store.Count(ctx, start, end, rev)
 }
 
-func (l *line) Skip(ctx context.Context, start, end []byte, n int) ([]byte, error) {
+func (l *line) SeekNth(ctx context.Context, start, end []byte, n int) ([]byte, error) {
 	if err := l.pass(ctx); err != nil {
 		return nil, err
 	}
-	return l.Store.Skip(ctx, start, end, n)
+	return l.Store.SeekNth(ctx, start, end, n)
 }
 
-func (l *line) Floor(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+func (l *line) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
 	if err := l.pass(ctx); err != nil {
 		return nil, err
 	}
-	return l.Store.Floor(ctx, ranges)
+	return l.Store.LatestAtOrBefore(ctx, ranges)
 }
 
 func (l *line) Size(ctx context.Context) (total, inUse int64, err error) {

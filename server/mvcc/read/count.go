@@ -40,7 +40,7 @@ func (r *Reading) countPieces(ctx context.Context, span coder.Span) (int64, erro
 		}
 		r.readsTable()
 		lo, hi := span.IndexBounds()
-		if row, err := r.reader.store.Skip(ctx, lo, hi, r.reader.view.PieceKeys()); err != nil {
+		if row, err := r.reader.store.SeekNth(ctx, lo, hi, r.reader.view.PieceKeys()); err != nil {
 			return 0, err
 		} else if row == nil {
 			break // too few for a detour

@@ -91,7 +91,7 @@ func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func
 // more rows than that.
 func (c *pieceCount) pieceEnd(ctx context.Context, span coder.Span) ([]byte, error) {
 	lo, hi := span.IndexBounds()
-	row, err := c.read.reader.store.Skip(ctx, lo, hi, c.read.reader.view.PieceKeys())
+	row, err := c.read.reader.store.SeekNth(ctx, lo, hi, c.read.reader.view.PieceKeys())
 	if err != nil || row == nil {
 		return span.End, err
 	}

@@ -227,7 +227,7 @@ func (r *Reading) lookupFloor(ctx context.Context, page []resolved, at []int) er
 	for n, i := range at {
 		ranges[n].Start, ranges[n].End = coder.VersionsUpTo(page[i].key, r.rev)
 	}
-	rows, err := r.reader.store.Floor(ctx, ranges)
+	rows, err := r.reader.store.LatestAtOrBefore(ctx, ranges)
 	if err != nil {
 		return err
 	}

@@ -405,7 +405,7 @@ func (p *Pipeline) takeRoom(ctx context.Context, a *Prefetch) error {
 func (p *Pipeline) countUpTo(ctx context.Context, left coder.Span, rev, most int64) (n int64, err error) {
 	lo, hi := left.IndexBounds()
 	for n <= most {
-		row, err := p.cfg.Store.Skip(ctx, lo, hi, int(most)+1)
+		row, err := p.cfg.Store.SeekNth(ctx, lo, hi, int(most)+1)
 		if err != nil {
 			return 0, err
 		}
