@@ -41,8 +41,8 @@ func TestCodingAllocatesOnlyItsResult(t *testing.T) {
 		{"VersionsUpTo", 2, func() { VersionsUpTo(raw, 9) }},
 		{"CheckKey", 0, func() { check(CheckKey(raw)) }},
 		{"Contains", 0, func() { Contains(raw, end, raw) }},
-		{"Marks", 0, func() { Marks(indexValue) }},
-		{"IsMarkedKey", 0, func() { IsMarkedKey(indexKey) }},
+		{"RowVersions", 0, func() { RowVersions(indexValue) }},
+		{"HasRowVersion", 0, func() { HasRowVersion(indexKey) }},
 	} {
 		if got := testing.AllocsPerRun(100, c.do); got > c.most {
 			t.Errorf("%s allocates %v times, at most %v are due", c.name, got, c.most)

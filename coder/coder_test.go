@@ -167,8 +167,8 @@ func TestValuesRoundTrip(t *testing.T) {
 		if err != nil || got != x {
 			t.Fatalf("%+v came back as %+v, %v", x, got, err)
 		}
-		if mark, prev, ok := Marks(b); !ok || mark != x.ModRevision || prev != x.PrevRevision {
-			t.Fatalf("marks of %+v are %d, %d, %v", x, mark, prev, ok)
+		if own, prev, ok := RowVersions(b); !ok || own != x.ModRevision || prev != x.PrevRevision {
+			t.Fatalf("row versions of %+v are %d, %d, %v", x, own, prev, ok)
 		}
 	}
 	r := &Record{Key: []byte("k"), Value: []byte("v\x00"), CreateRevision: 1, ModRevision: 9, Version: 3, Lease: 1 << 60,
@@ -183,8 +183,8 @@ func TestValuesRoundTrip(t *testing.T) {
 	if err != nil || gotC != c {
 		t.Fatalf("%+v came back as %+v, %v", c, gotC, err)
 	}
-	if mark, prev, ok := Marks(EncodeFenceToken(c)); !ok || mark != 8 || prev != 7 {
-		t.Fatalf("token marks are %d, %d", mark, prev)
+	if own, prev, ok := RowVersions(EncodeFenceToken(c)); !ok || own != 8 || prev != 7 {
+		t.Fatalf("row versions of the token are %d, %d", own, prev)
 	}
 	for _, record := range []string{"", `{"holderIdentity":"a"}`} {
 		b := EncodeLock(4, []byte(record))
@@ -192,8 +192,8 @@ func TestValuesRoundTrip(t *testing.T) {
 		if err != nil || seq != 4 || string(got) != record {
 			t.Fatalf("lock record %q came back as %q with sequence %d, %v", record, got, seq, err)
 		}
-		if mark, prev, ok := Marks(b); !ok || mark != 4 || prev != 3 {
-			t.Fatalf("lock marks are %d, %d", mark, prev)
+		if own, prev, ok := RowVersions(b); !ok || own != 4 || prev != 3 {
+			t.Fatalf("row versions of the lock are %d, %d", own, prev)
 		}
 	}
 	for _, l := range []Lease{
@@ -206,21 +206,21 @@ func TestValuesRoundTrip(t *testing.T) {
 	}
 }
 
-func TestOnlyRowsChangedInPlaceAreMarked(t *testing.T) {
-	marked := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), FenceKey(), LockKey()}
+func TestOnlyRowsChangedInPlaceHaveARowVersion(t *testing.T) {
+	versioned := [][]byte{EncodeIndexKey([]byte("a")), EncodeIndexKey(nil), FenceKey(), LockKey()}
 	plain := [][]byte{
 		EncodeVersionKey([]byte("a"), 1), EncodeLogKey(1<<32, 1), EncodeLeaseKey(math.MinInt64), EncodeLeaseKey(1),
 		EncodeAttachmentKey(math.MinInt64, nil), EncodeAttachmentKey(1, bytes.Repeat([]byte{0}, 9)), CompactKey(),
 		EncodeAlarmKey(1, 0),
 	}
-	for _, k := range marked {
-		if !IsMarkedKey(k) {
-			t.Errorf("%x is not marked", k)
+	for _, k := range versioned {
+		if !HasRowVersion(k) {
+			t.Errorf("%x is not versioned", k)
 		}
 	}
 	for _, k := range plain {
-		if IsMarkedKey(k) {
-			t.Errorf("%x is marked", k)
+		if HasRowVersion(k) {
+			t.Errorf("%x is versioned", k)
 		}
 	}
 }
@@ -229,8 +229,8 @@ func TestMalformedLockRowsAreRefused(t *testing.T) {
 	good := EncodeLock(2, []byte("{}"))
 	format, gap := bytes.Clone(good), bytes.Clone(good)
 	format[0]++
-	gap[prevMarkOffset+7]--
-	for _, b := range [][]byte{nil, good[:markedLen-1], format, gap, EncodeLock(0, nil)} {
+	gap[prevRowVersionOffset+7]--
+	for _, b := range [][]byte{nil, good[:rowVersionLen-1], format, gap, EncodeLock(0, nil)} {
 		if _, _, err := DecodeLock(b); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%x: %v, want ErrMalformed", b, err)
 		}

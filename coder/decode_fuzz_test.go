@@ -86,7 +86,7 @@ func FuzzDecodeKeys(f *testing.F) {
 			func(v any) []byte { return EncodeTokenKey(v.(TokenHash)) })
 		check("alarm key", func(b []byte) (any, error) { member, a, err := DecodeAlarmKey(b); return alarm{member, a}, err },
 			func(v any) []byte { x := v.(alarm); return EncodeAlarmKey(x.member, x.alarm) })
-		_ = IsMarkedKey(b) // must not panic
+		_ = HasRowVersion(b) // must not panic
 	})
 }
 
@@ -131,7 +131,7 @@ func FuzzDecodeValues(f *testing.F) {
 		lost, lerr := DecodeLost(b)
 		came(t, "lost", b, lost, lerr, EncodeLost, DecodeLost, true)
 		came(t, "token", b, c, err, EncodeFenceToken, DecodeFenceToken, err == nil &&
-			int64At(b, prevMarkOffset) == c.Sequence-1)
+			int64At(b, prevRowVersionOffset) == c.Sequence-1)
 
 		type lock struct {
 			sequence int64
@@ -162,10 +162,10 @@ func FuzzDecodeValues(f *testing.F) {
 		content, err := DecodeAuthValue(b)
 		came(t, "auth value", b, content, err, EncodeAuthValue, DecodeAuthValue, true)
 
-		mark, prev, ok := Marks(b)
-		if ok != (len(b) >= markedLen) || ok && (mark != int64(binary.BigEndian.Uint64(b[1:])) ||
+		own, prev, ok := RowVersions(b)
+		if ok != (len(b) >= rowVersionLen) || ok && (own != int64(binary.BigEndian.Uint64(b[1:])) ||
 			prev != int64(binary.BigEndian.Uint64(b[9:]))) {
-			t.Fatalf("marks of %x: %d, %d, %v", b, mark, prev, ok)
+			t.Fatalf("row versions of %x: %d, %d, %v", b, own, prev, ok)
 		}
 	})
 }

@@ -21,11 +21,11 @@
 //   - Index rows lie in a separate contiguous range, so that a list of
 //     current objects never walks their history.
 //
-// Marked rows: rows that are changed in place (index rows, the fence row and the lock
+// Versioned rows: rows that are changed in place (index rows, the fence row and the lock
 // row) have keys that end in eight zero bytes. After the format byte their values hold
-// their own 8-byte mark and the mark that they replace.
-// A mark is never used twice for a row, so comparing marks is comparing values;
-// that is what lets a whole commit be one SQL statement.
+// an 8-byte row version, and the one that they replace. A row version is never used twice
+// for a row, so comparing row versions is comparing values; that is what lets a whole
+// commit be one SQL statement. (A version row is another thing: it holds one version of a key.)
 //
 // Start reading at key.go, then value.go, log.go, meta.go, counts.go and job.go.
 package coder

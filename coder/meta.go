@@ -9,7 +9,7 @@ import (
 // swaps. It fences a deposed leader, holds the durable revision, and is the
 // witness of what a commit with an unknown outcome did.
 type FenceToken struct {
-	// Sequence is the row's mark: every change of the row, by any member, raises it by
+	// Sequence is the row version: every change of the row, by any member, raises it by
 	// one, so that no expected value can ever match again later. The proof of a loss
 	// changes Attempt alone: with a higher sequence, other members would miss the loss.
 	Sequence int64
@@ -39,7 +39,7 @@ func (c FenceToken) IsResigned() bool { return c.Attempt == resignedAttempt }
 
 const tokenLen = 1 + 5*8
 
-// FenceKey is the internal key of the fence row, a marked row.
+// FenceKey is the internal key of the fence row, a versioned row.
 func FenceKey() []byte {
 	return append([]byte(magicMeta+"fence"), 0, 0, 0, 0, 0, 0, 0, 0)
 }
@@ -66,7 +66,7 @@ func DecodeFenceToken(b []byte) (FenceToken, error) {
 	}, nil
 }
 
-// LockKey is the internal key of the lock row, a marked row: who leads, or is to.
+// LockKey is the internal key of the lock row, a versioned row: who leads, or is to.
 // It decides who tries to lead; the fence row decides whose commits count.
 func LockKey() []byte {
 	return append([]byte(magicMeta+"lock"), 0, 0, 0, 0, 0, 0, 0, 0)
@@ -76,10 +76,10 @@ func LockKey() []byte {
 //
 //	format(1) sequence(8) sequence-1(8) record
 //
-// sequence is the row's mark: 1 when the row is created, one more with every
+// sequence is the row version: 1 when the row is created, one more with every
 // change by any member. The election defines record.
 func EncodeLock(sequence int64, record []byte) []byte {
-	b := make([]byte, 0, markedLen+len(record))
+	b := make([]byte, 0, rowVersionLen+len(record))
 	b = append(b, formatV1)
 	b = appendInt64s(b, sequence, sequence-1)
 	return append(b, record...)
@@ -87,11 +87,11 @@ func EncodeLock(sequence int64, record []byte) []byte {
 
 // DecodeLock is the inverse of EncodeLock. The record aliases b.
 func DecodeLock(b []byte) (sequence int64, record []byte, err error) {
-	mark, prev, ok := Marks(b)
-	if !ok || b[0] != formatV1 || mark < 1 || prev != mark-1 {
+	own, prev, ok := RowVersions(b)
+	if !ok || b[0] != formatV1 || own < 1 || prev != own-1 {
 		return 0, nil, malformed(b, "lock value %x", b)
 	}
-	return mark, b[markedLen:], nil
+	return own, b[rowVersionLen:], nil
 }
 
 // CompactKey is the internal key of the compaction mark.

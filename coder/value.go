@@ -41,10 +41,10 @@ const (
 	flagTombstone = 1
 	flagGap       = 2
 
-	// Offsets in a marked value, counted from 0. SQL counts from 1.
-	markOffset     = 1
-	prevMarkOffset = markOffset + 8
-	markedLen      = prevMarkOffset + 8
+	// Offsets in a versioned value, counted from 0. SQL counts from 1.
+	rowVersionOffset     = 1
+	prevRowVersionOffset = rowVersionOffset + 8
+	rowVersionLen        = prevRowVersionOffset + 8
 
 	indexFlagsOffset = 41
 	indexLen         = 42
@@ -55,7 +55,7 @@ const (
 //
 //	format(1) mod_revision(8) prev_revision(8) create_revision(8) version(8) lease(8) flags(1)
 //
-// mod_revision is the row's mark, prev_revision the mark it replaces.
+// mod_revision is the row version, prev_revision the one it replaces.
 func EncodeIndex(x Index) []byte {
 	b := make([]byte, 0, indexLen)
 	b = append(b, formatV1)
@@ -120,20 +120,20 @@ func (x Index) Record(key []byte) *Record {
 	}
 }
 
-// IsMarkedKey reports whether rows of this internal key are marked rows: changed
+// HasRowVersion reports whether rows of this internal key are versioned rows: changed
 // in place, key ending in eight zero bytes.
-func IsMarkedKey(internal []byte) bool {
+func HasRowVersion(internal []byte) bool {
 	n := len(internal)
 	return n > magicLen+revLen && binary.BigEndian.Uint64(internal[n-revLen:]) == 0
 }
 
-// Marks returns a marked value's own mark and the mark it replaces, or false if
+// RowVersions returns a versioned value's row version and the one it replaces, or false if
 // the value is too short to hold them.
-func Marks(value []byte) (mark, prev int64, ok bool) {
-	if len(value) < markedLen {
+func RowVersions(value []byte) (own, prev int64, ok bool) {
+	if len(value) < rowVersionLen {
 		return 0, 0, false
 	}
-	return int64At(value, markOffset), int64At(value, prevMarkOffset), true
+	return int64At(value, rowVersionOffset), int64At(value, prevRowVersionOffset), true
 }
 
 // malformed returns the error of a value that cannot be decoded. A newer version writes formats that this one does not

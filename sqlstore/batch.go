@@ -36,7 +36,7 @@ type Op struct {
 var (
 	ErrCommitted    = errors.New("sqlstore: batch was committed before")
 	ErrDuplicateKey = errors.New("sqlstore: key occurs twice in a batch")
-	ErrNotMarked    = errors.New("sqlstore: CASOrPut needs a marked row and the mark it replaces")
+	ErrNoRowVersion = errors.New("sqlstore: CASOrPut needs a versioned row and the row version it replaces")
 	ErrSameValue    = errors.New("sqlstore: CAS needs a value other than the one it replaces")
 )
 
@@ -84,8 +84,8 @@ func (b *batch) check() error {
 	keys := make([][]byte, len(b.ops))
 	for i, op := range b.ops {
 		keys[i] = op.Key
-		if op.Kind == OpCASOrPut && !op.Marked() {
-			return fmt.Errorf("%w: key %x", ErrNotMarked, op.Key)
+		if op.Kind == OpCASOrPut && !op.SwapsRowVersion() {
+			return fmt.Errorf("%w: key %x", ErrNoRowVersion, op.Key)
 		}
 		if op.Kind == OpCAS && bytes.Equal(op.Value, op.Old) {
 			return fmt.Errorf("%w: key %x", ErrSameValue, op.Key)
@@ -100,16 +100,16 @@ func (b *batch) check() error {
 	return nil
 }
 
-// Marked reports whether a CAS or CASOrPut can be judged by marks alone: a
-// marked row whose new value says that it replaces the old value's mark, and is
+// SwapsRowVersion reports whether a CAS or CASOrPut can be judged by row versions alone: a
+// versioned row whose new value says that it replaces the old value's row version, and is
 // itself another one.
-func (op Op) Marked() bool {
-	if !coder.IsMarkedKey(op.Key) {
+func (op Op) SwapsRowVersion() bool {
+	if !coder.HasRowVersion(op.Key) {
 		return false
 	}
-	mark, prev, ok := coder.Marks(op.Value)
-	old, _, okOld := coder.Marks(op.Old)
-	return ok && okOld && prev == old && mark != old
+	own, prev, ok := coder.RowVersions(op.Value)
+	old, _, okOld := coder.RowVersions(op.Old)
+	return ok && okOld && prev == old && own != old
 }
 
 func (b *batch) add(kind OpKind, key, val, old []byte) {

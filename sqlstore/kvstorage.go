@@ -71,12 +71,12 @@ type BatchWrite interface {
 	// PutIfNotExist creates key; if it exists the batch conflicts.
 	PutIfNotExist(key, val []byte)
 	// CAS replaces oldVal by newVal; the batch conflicts if key is missing or
-	// holds something else. On marked rows (see package coder) an engine may
-	// compare the marks alone: newVal carries oldVal's mark as the one it
+	// holds something else. On versioned rows (see package coder) an engine may
+	// compare the row versions alone: newVal carries oldVal's row version as the one it
 	// replaces. newVal must differ from oldVal: an engine that accepts writes on
 	// several servers compares only rows that a batch changes.
 	CAS(key, newVal, oldVal []byte)
-	// CASOrPut is CAS, but creates key if it is missing. Marked rows only.
+	// CASOrPut is CAS, but creates key if it is missing. Versioned rows only.
 	CASOrPut(key, newVal, oldVal []byte)
 	// Put creates or replaces key.
 	Put(key, val []byte)

@@ -131,7 +131,7 @@ var notConstant = map[finding]string{
 	{"sqlstore/sqldb.Timestamp", "s.statements.Timestamp"}:                                "the engine's, a constant",
 	{"sqlstore/sqldb.readSnapshot", "text"}:                                               "the engine's, constants",
 	{"sqlstore/sqldb.setUp", "statement"}:                                                 "the engine's, constants",
-	{"sqlstore/sqldb.latestChunk", `one + strings.Repeat(" UNION ALL "+one, n-1)`}:         "the engine's constant, as often as there are ranges",
+	{"sqlstore/sqldb.latestChunk", `one + strings.Repeat(" UNION ALL "+one, n-1)`}:        "the engine's constant, as often as there are ranges",
 	{"sqlstore/mysql.commitSingle", "e.upserts.text(conditionalTail, len(ops))"}:          "a constant head and tail, and between them (?,?) for each row",
 	{"sqlstore/mysql.upsert", "t.upserts.text(tail, n)"}:                                  "a constant head and tail, and between them (?,?) for each row",
 	{"sqlstore/sqldb.MultiGet", "text"}:                                                   "of inList: a constant, and a ? for each key",

@@ -17,8 +17,8 @@ import (
 
 // A commit is one multi-row upsert if the upsert can express all its changes (see
 // conditional): one round trip, atomic by itself, and twice as fast as a transaction. A
-// row that exists is replaced only if it is a marked row and holds the mark that the new
-// value replaces. Otherwise the statement fails and nothing of it is done.
+// row that exists is replaced only if it is versioned (see package coder) and holds the row
+// version that the new value replaces. Otherwise the statement fails and nothing of it is done.
 //
 // The failing branch must fail in every sql_mode, and only when it is reached.
 // ~0 + n is out of the range of BIGINT UNSIGNED for every n above 0. n is not constant, so
@@ -26,13 +26,13 @@ import (
 // write an empty value.
 //
 // For the fence row, the terms are compared as well. After a database lost commits, the
-// row may again hold a mark that a leader of an earlier term expects.
+// row may again hold a row version that a leader of an earlier term expects.
 const (
 	upsertHead      = "INSERT INTO object (internal_key, object_value) VALUES "
 	conditionalTail = " ON DUPLICATE KEY UPDATE object_value = IF(" +
-		"RIGHT(VALUES(internal_key), 8) = " + sqldb.ZeroMark +
-		" AND SUBSTRING(VALUES(object_value), " + sqldb.PrevMarkAt + ") <> " + sqldb.ZeroMark +
-		" AND SUBSTRING(object_value, " + sqldb.MarkAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.PrevMarkAt + ")" +
+		"RIGHT(VALUES(internal_key), 8) = " + sqldb.ZeroRowVersion +
+		" AND SUBSTRING(VALUES(object_value), " + sqldb.PrevRowVersionAt + ") <> " + sqldb.ZeroRowVersion +
+		" AND SUBSTRING(object_value, " + sqldb.RowVersionAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.PrevRowVersionAt + ")" +
 		" AND (internal_key <> " + sqldb.FenceKey + " OR SUBSTRING(object_value, " + sqldb.TermAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
 		" VALUES(object_value), ~0 + (LENGTH(object_value) + 1))"
 	putTail = " ON DUPLICATE KEY UPDATE object_value = VALUES(object_value)"
@@ -53,15 +53,15 @@ const (
 )
 
 // conditional reports whether the upsert above does exactly what op means. The value of
-// an op on a marked row names the mark it replaces, and 0 stands for none. Rows whose mark
-// is 0 therefore need a transaction, and so does a change of the fence row's term.
+// an op on a versioned row names the row version it replaces, and 0 stands for none. Rows of
+// row version 0 therefore need a transaction, and so does a change of the fence row's term.
 func conditional(op sqlstore.Op) bool {
-	_, prev, marks := coder.Marks(op.Value)
+	_, prev, versioned := coder.RowVersions(op.Value)
 	switch op.Kind {
 	case sqlstore.OpPutIfNotExist:
-		return !endsInZeros(op.Key) || marks && prev == 0
+		return !endsInZeros(op.Key) || versioned && prev == 0
 	case sqlstore.OpCAS, sqlstore.OpCASOrPut:
-		return op.Marked() && prev != 0 && keepsTerm(op)
+		return op.SwapsRowVersion() && prev != 0 && keepsTerm(op)
 	}
 	return false
 }

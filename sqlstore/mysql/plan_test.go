@@ -108,7 +108,7 @@ func TestMismatchFailsInEverySQLMode(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		marked := coder.EncodeIndexKey([]byte("m"))
+		versioned := coder.EncodeIndexKey([]byte("m"))
 		for _, mode := range []string{"", "STRICT_ALL_TABLES", "ANSI", "NO_UNSIGNED_SUBTRACTION", "NO_BACKSLASH_ESCAPES",
 			"TRADITIONAL"} {
 			if _, err := conn.ExecContext(ctx, "SET SESSION sql_mode = '"+mode+"'"); err != nil {
@@ -116,18 +116,18 @@ func TestMismatchFailsInEverySQLMode(t *testing.T) {
 			}
 			for _, ignore := range []int{1, 2} { // the second time prepared
 				for _, existing := range [][]byte{{}, {0}, make([]byte, 100)} {
-					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", marked, existing, []byte("plain"),
+					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", versioned, existing, []byte("plain"),
 						existing); err != nil {
 						t.Fatal(err)
 					}
-					for _, key := range [][]byte{marked, []byte("plain")} {
+					for _, key := range [][]byte{versioned, []byte("plain")} {
 						value := coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8})
 						_, err := conn.ExecContext(ctx, e.upserts.text(conditionalTail, 2), []byte("new"), []byte("x"), key, value)
 						if err == nil || e.Classify(err) != sqldb.FailureConflict {
 							t.Errorf("mode %q, value %x, time %d: %v, want error 1690", mode, existing, ignore, err)
 						}
 						var n int
-						if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND internal_key IN (?, ?)", existing, marked, []byte("plain")).Scan(&n); err != nil || n != 2 {
+						if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND internal_key IN (?, ?)", existing, versioned, []byte("plain")).Scan(&n); err != nil || n != 2 {
 							t.Errorf("mode %q, value %x: %d of 2 rows are as they were, %v", mode, existing, n, err)
 						}
 					}

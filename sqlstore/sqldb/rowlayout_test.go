@@ -16,12 +16,12 @@ func TestRowLayout(t *testing.T) {
 		}
 		return value[from-1 : from-1+n]
 	}
-	const mark, prev = 0x0102030405060708, 0x1112131415161718
-	live := coder.EncodeIndex(coder.Index{ModRevision: mark, PrevRevision: prev, Gap: true})
-	dead := coder.EncodeIndex(coder.Index{ModRevision: mark, PrevRevision: prev, Gap: true, Tombstone: true})
-	if string(at(live, MarkAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" ||
-		string(at(live, PrevMarkAt)) != "\x11\x12\x13\x14\x15\x16\x17\x18" {
-		t.Errorf("marks are not where SQL looks for them: %x", live)
+	const own, prev = 0x0102030405060708, 0x1112131415161718
+	live := coder.EncodeIndex(coder.Index{ModRevision: own, PrevRevision: prev, Gap: true})
+	dead := coder.EncodeIndex(coder.Index{ModRevision: own, PrevRevision: prev, Gap: true, Tombstone: true})
+	if string(at(live, RowVersionAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" ||
+		string(at(live, PrevRowVersionAt)) != "\x11\x12\x13\x14\x15\x16\x17\x18" {
+		t.Errorf("row versions are not where SQL looks for them: %x", live)
 	}
 	for i := range live {
 		if live[i] != dead[i] && (string(at(dead, FlagsAt)) != string(dead[i:i+1]) || live[i]&1 != 0 ||
@@ -29,7 +29,7 @@ func TestRowLayout(t *testing.T) {
 			t.Errorf("the tombstone flag is not where SQL looks for it: %x", dead)
 		}
 	}
-	if token := coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: mark, Revision: 5}); string(
+	if token := coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: own, Revision: 5}); string(
 		at(token, TermAt)) != "\x01\x02\x03\x04\x05\x06\x07\x08" {
 		t.Errorf("the term is not where SQL looks for it: %x", token)
 	}
@@ -37,9 +37,9 @@ func TestRowLayout(t *testing.T) {
 		t.Errorf("the fence row's key is %s, SQL looks for %s", key, FenceKey)
 	}
 	raw := []byte("k\x00y")
-	index, version := coder.EncodeIndexKey(raw), coder.EncodeVersionKey(raw, mark)
+	index, version := coder.EncodeIndexKey(raw), coder.EncodeVersionKey(raw, own)
 	computed := fmt.Sprintf("x'%x'", version[:4])
-	if computed != VersionMagic || string(version[4:]) != string(index[4:len(index)-8])+string(at(live, MarkAt)) {
+	if computed != VersionMagic || string(version[4:]) != string(index[4:len(index)-8])+string(at(live, RowVersionAt)) {
 		t.Errorf("version key %x is not made of index key %x as SQL does it", version, index)
 	}
 }

@@ -109,13 +109,13 @@ func testChangesPlain(t *testing.T, s sqlstore.Store) {
 	require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 }
 
-func testChangesMarked(t *testing.T, s sqlstore.Store) {
-	same, other := marked(7, 3, "same"), marked(8, 3, "other")
-	next, created := marked(9, 7, "next"), marked(9, 0, "created")
-	testChanges(t, s, "marked", markedKey, same, other, []change{
+func testChangesVersioned(t *testing.T, s sqlstore.Store) {
+	same, other := versioned(7, 3, "same"), versioned(8, 3, "other")
+	next, created := versioned(9, 7, "next"), versioned(9, 0, "created")
+	testChanges(t, s, "versioned", versionedKey, same, other, []change{
 		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, created) }, created, conflict, conflict},
-		// A creation that carries marks by chance must not swap.
-		{"PutIfNotExist with a fitting mark", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next,
+		// A creation that carries row versions by chance must not swap.
+		{"PutIfNotExist with a fitting row version", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, next) }, next,
 			conflict, conflict},
 		{"CASOrPut", func(b sqlstore.BatchWrite, k []byte) { b.CASOrPut(k, next, same) }, next, next, conflict},
 		{"Put", func(b sqlstore.BatchWrite, k []byte) { b.Put(k, next) }, next, next, next},
@@ -124,7 +124,7 @@ func testChangesMarked(t *testing.T, s sqlstore.Store) {
 	})
 	// CAS on rows that are there; what it does on a missing one is a test of its own.
 	for i, before := range [][]byte{same, other, []byte("short"), {}} {
-		k := markedKey(fmt.Sprintf("cas%d", i))
+		k := versionedKey(fmt.Sprintf("cas%d", i))
 		commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, before) })
 		err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(k, next, same) })
 		if i == 0 {
@@ -137,11 +137,11 @@ func testChangesMarked(t *testing.T, s sqlstore.Store) {
 	}
 }
 
-func testMissingMarkedRow(t *testing.T, s sqlstore.Store) {
-	k, beside := markedKey("gone"), []byte("beside")
-	next := marked(9, 7, "next")
+func testMissingVersionedRow(t *testing.T, s sqlstore.Store) {
+	k, beside := versionedKey("gone"), []byte("beside")
+	next := versioned(9, 7, "next")
 	err := tryCommit(s, func(b sqlstore.BatchWrite) {
-		b.CAS(k, next, marked(7, 3, "old"))
+		b.CAS(k, next, versioned(7, 3, "old"))
 		b.PutIfNotExist(beside, []byte("x"))
 	})
 	switch {
@@ -155,13 +155,13 @@ func testMissingMarkedRow(t *testing.T, s sqlstore.Store) {
 	}
 }
 
-func testZeroMarks(t *testing.T, s sqlstore.Store) {
-	zero, one := marked(0, -1, "zero"), marked(1, 0, "one")
-	testChanges(t, s, "zero", markedKey, zero, marked(5, 4, "other"), []change{
+func testZeroRowVersions(t *testing.T, s sqlstore.Store) {
+	zero, one := versioned(0, -1, "zero"), versioned(1, 0, "one")
+	testChanges(t, s, "zero", versionedKey, zero, versioned(5, 4, "other"), []change{
 		{"PutIfNotExist", func(b sqlstore.BatchWrite, k []byte) { b.PutIfNotExist(k, one) }, one, conflict, conflict},
 		{"CASOrPut", func(b sqlstore.BatchWrite, k []byte) { b.CASOrPut(k, one, zero) }, one, one, conflict},
 	})
-	k := markedKey("zero cas")
+	k := versionedKey("zero cas")
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put(k, zero) })
 	commit(t, s, func(b sqlstore.BatchWrite) { b.CAS(k, one, zero) })
 	mustHold(t, s, k, one)
@@ -171,7 +171,7 @@ func testZeroMarks(t *testing.T, s sqlstore.Store) {
 func testTwoSwaps(t *testing.T, s sqlstore.Store) {
 	type row struct{ key, old, other, next []byte }
 	plain := func(key string) row { return row{[]byte(key), []byte("old"), []byte("other"), []byte("next")} }
-	lock := row{markedKey("lock"), marked(7, 3, "old"), marked(8, 3, "other"), marked(9, 7, "next")}
+	lock := row{versionedKey("lock"), versioned(7, 3, "old"), versioned(8, 3, "other"), versioned(9, 7, "next")}
 	set := func(r row, value []byte) {
 		commit(t, s, func(b sqlstore.BatchWrite) {
 			if value == nil {
@@ -210,8 +210,8 @@ func testAtomicConflict(t *testing.T, s sqlstore.Store) {
 	// Whichever row conflicts, whatever kind the others are, nothing is written.
 	prepare := func(id string) {
 		commit(t, s, func(b sqlstore.BatchWrite) {
-			b.Put(markedKey(id+"cas"), marked(1, 0, ""))
-			b.Put(markedKey(id+"casorput"), marked(1, 0, ""))
+			b.Put(versionedKey(id+"cas"), versioned(1, 0, ""))
+			b.Put(versionedKey(id+"casorput"), versioned(1, 0, ""))
 			b.Put([]byte(id+"plain cas"), []byte("old"))
 			b.Put([]byte(id+"put"), []byte("old"))
 			b.Put([]byte(id+"del"), []byte("old"))
@@ -236,9 +236,9 @@ func testAtomicConflict(t *testing.T, s sqlstore.Store) {
 					}
 				}
 				fail(0)
-				b.CAS(markedKey(id+"cas"), marked(2, 1, ""), marked(1, 0, ""))
+				b.CAS(versionedKey(id+"cas"), versioned(2, 1, ""), versioned(1, 0, ""))
 				fail(1)
-				b.CASOrPut(markedKey(id+"casorput"), marked(2, 1, ""), marked(1, 0, ""))
+				b.CASOrPut(versionedKey(id+"casorput"), versioned(2, 1, ""), versioned(1, 0, ""))
 				fail(2)
 				b.PutIfNotExist([]byte(id+"new"), []byte("new"))
 				fail(3)
@@ -306,7 +306,7 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 			b.PutIfNotExist(coder.EncodeLogKey(stale.Revision, 1), []byte("x"))
 			b.PutIfNotExist(fmt.Appendf(nil, "by a deposed leader %d", round), []byte("x"))
 		}))
-		// A leader of another term, whose mark fits after the database lost commits.
+		// A leader of another term, whose row version fits after the database lost commits.
 		other := coder.FenceToken{Sequence: next.Sequence, Term: token.Term + 9, Revision: next.Revision}
 		ahead := coder.FenceToken{Sequence: next.Sequence + 1, Term: token.Term + 9, Revision: next.Revision + 1}
 		wantConflict(t, tryCommit(s, func(b sqlstore.BatchWrite) {
@@ -362,7 +362,7 @@ func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 		t.Error("a key twice in a batch was accepted")
 	}
 	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }); err == nil {
-		t.Error("CASOrPut of a row without marks was accepted")
+		t.Error("CASOrPut of a row without row versions was accepted")
 	}
 	sameRows(t, "rows", all(t, s, whole()), []sqlstore.Row{{Key: []byte("abc"), Value: []byte("12345")}})
 }

@@ -90,7 +90,7 @@ func (h *history) commit() {
 		current, exists := h.rows[string(key)]
 		expect := h.rev
 		if exists {
-			expect, _, _ = coder.Marks(current)
+			expect, _, _ = coder.RowVersions(current)
 		}
 		if wrong && h.rnd.IntN(3) == 0 {
 			expect += 1000

@@ -109,24 +109,24 @@ func testBigBatches(t *testing.T, s sqlstore.Store) {
 	// More bytes than one packet may have, of every kind of change.
 	const big, size = 40, 1 << 20
 	value := func(i int, c byte) []byte { return bytes.Repeat([]byte{c, byte(i)}, size/2) }
-	bigKey := func(i int) []byte { return markedKey(fmt.Sprintf("big%d", i)) }
-	mark := func(mark, prev int64, i int, c byte) []byte { return append(marked(mark, prev, ""), value(i, c)...) }
+	bigKey := func(i int) []byte { return versionedKey(fmt.Sprintf("big%d", i)) }
+	versionedValue := func(own, prev int64, i int, c byte) []byte { return append(versioned(own, prev, ""), value(i, c)...) }
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range big {
-			b.PutIfNotExist(bigKey(i), mark(1, 0, i, '\''))
+			b.PutIfNotExist(bigKey(i), versionedValue(1, 0, i, '\''))
 		}
 	})
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range big {
 			if i%2 == 0 {
-				b.CAS(bigKey(i), mark(2, 1, i, 0), mark(1, 0, i, '\''))
+				b.CAS(bigKey(i), versionedValue(2, 1, i, 0), versionedValue(1, 0, i, '\''))
 			} else {
-				b.CASOrPut(bigKey(i), mark(2, 1, i, 0), mark(1, 0, i, '\''))
+				b.CASOrPut(bigKey(i), versionedValue(2, 1, i, 0), versionedValue(1, 0, i, '\''))
 			}
 		}
 	})
 	for i := range big {
-		mustHold(t, s, bigKey(i), mark(2, 1, i, 0))
+		mustHold(t, s, bigKey(i), versionedValue(2, 1, i, 0))
 	}
 	r := sqlstore.Range{Start: bigKey(0)[:4], End: whole().End}
 	if rows := all(t, s, r); len(rows) != big {

@@ -32,9 +32,9 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 			b.Put([]byte("written"), []byte("too late"))
 			return b.Commit(ctx)
 		},
-		"Commit of marked rows": func(ctx context.Context) error {
+		"Commit of versioned rows": func(ctx context.Context) error {
 			b := s.BeginBatchWrite()
-			b.CASOrPut(markedKey("written"), marked(2, 1, ""), marked(1, 0, ""))
+			b.CASOrPut(versionedKey("written"), versioned(2, 1, ""), versioned(1, 0, ""))
 			return b.Commit(ctx)
 		},
 		"Timestamp": func(ctx context.Context) error { _, err := s.Timestamp(ctx); return err },

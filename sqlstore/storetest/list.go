@@ -24,7 +24,7 @@ func put(b sqlstore.BatchWrite, raw []byte, rev int64, old, value []byte, tombst
 		b.PutIfNotExist(coder.EncodeIndexKey(raw), index)
 		return index
 	}
-	prev, _, _ := coder.Marks(old)
+	prev, _, _ := coder.RowVersions(old)
 	index = coder.EncodeIndex(indexOf(r, prev))
 	b.CAS(coder.EncodeIndexKey(raw), index, old)
 	return index

@@ -8,14 +8,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// markedKey and marked make rows that may be compared by their marks.
-func markedKey(name string) []byte {
+// versionedKey and versioned make rows that may be compared by their row versions.
+func versionedKey(name string) []byte {
 	return coder.EncodeIndexKey([]byte(name))
 }
 
-// marked returns the value of a marked row: format, mark, the mark it replaces, and rest.
-func marked(mark, prev int64, rest string) []byte {
-	b := binary.BigEndian.AppendUint64([]byte{1}, uint64(mark))
+// versioned returns the value of a versioned row: format, row version, the row version it replaces, and rest.
+func versioned(own, prev int64, rest string) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{1}, uint64(own))
 	b = binary.BigEndian.AppendUint64(b, uint64(prev))
 	return append(b, rest...)
 }
@@ -47,7 +47,7 @@ func keysOfAllBytes() [][]byte {
 	return slices.CompactFunc(keys, bytes.Equal)
 }
 
-// indexOf returns the index entry of r, which replaced the row whose mark is
+// indexOf returns the index entry of r, which replaced the row whose row version is
 // prev (0: there was none). Every third one has the gap flag, which a read must not
 // confuse with the tombstone flag in the same byte.
 func indexOf(r *coder.Record, prev int64) coder.Index {
