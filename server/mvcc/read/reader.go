@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -24,11 +25,17 @@ type Reader struct {
 	maxSorted int
 	sorted    atomic.Int64  // bytes of the ranges that streams have sorted and not sent yet
 	counting  chan struct{} // holds a token while a piece is counted: concurrent requests count the same
+	turns     chan struct{} // holds a token for each client's range that reads the table beyond its first page
 }
 
 // MaxSorted is how many bytes of keys and values the ranges may have together that streams
 // sort. They are in memory as a whole.
 const MaxSorted = 64 << 20
+
+// pagesOfTurn is how many pages a client's range reads before others have their turn. As many ranges as there are
+// processors read the table beyond their first page at once: more would finish no sooner, and requests that read
+// little would wait for a processor behind all of them.
+const pagesOfTurn = 16
 
 // Node is the state of the node that a Reader reads for.
 type Node interface {
@@ -51,7 +58,10 @@ type Node interface {
 // New returns a Reader of store and of view, which the node's changes pass through. maxSorted is
 // MaxSorted, or less in tests.
 func New(node Node, store sqlstore.Store, view *keyspace.View, maxSorted int) *Reader {
-	return &Reader{node: node, store: store, view: view, maxSorted: maxSorted, counting: make(chan struct{}, 1)}
+	return &Reader{
+		node: node, store: store, view: view, maxSorted: maxSorted, counting: make(chan struct{}, 1),
+		turns: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
 }
 
 // MaxRaces bounds how often a read of the current revision starts again because compaction
@@ -101,6 +111,8 @@ type Reading struct {
 	counted []countedSpan
 	// pageBytes bounds the rows that one statement of Scan reads; 0: the store's own bound.
 	pageBytes int
+	// takesTurns says that the reading is a client's.
+	takesTurns bool
 	// indexed, if set, gets the index row of each record that Scan reads in the table.
 	indexed func(key []byte, x coder.Index)
 }
@@ -117,7 +129,7 @@ func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*R
 	if err != nil {
 		return nil, err
 	}
-	return r.At(visible), nil
+	return &Reading{reader: r, rev: visible, takesTurns: true}, nil
 }
 
 // Past returns a reading at the revision that a request asks for when now is the newest one:
@@ -132,7 +144,7 @@ func (now *Reading) Past(asked int64) (*Reading, error) {
 	case asked < now.reader.node.CompactRevision():
 		return nil, mvcc.ErrCompacted
 	default:
-		return now.reader.At(asked), nil
+		return &Reading{reader: now.reader, rev: asked, takesTurns: now.takesTurns}, nil
 	}
 }
 

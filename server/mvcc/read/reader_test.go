@@ -1,11 +1,17 @@
 package read
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -25,7 +31,8 @@ type testNode struct {
 	index   map[string]coder.Index
 	rev     int64
 	compact int64
-	marks   int // looks at the mark
+	mu      sync.Mutex // guards what follows
+	marks   int        // looks at the mark
 	ranges  map[bool]int
 }
 
@@ -42,7 +49,12 @@ func newTestNode(t *testing.T, cfg keyspace.Config) (*testNode, *Reader) {
 
 func (n *testNode) Revision() int64        { return n.rev }
 func (n *testNode) CompactRevision() int64 { return n.compact }
-func (n *testNode) CountRange(table bool)  { n.ranges[table]++ }
+
+func (n *testNode) CountRange(table bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ranges[table]++
+}
 
 func (n *testNode) ReadRevision(context.Context, auth.Permit, bool) (int64, error) { return n.rev, nil }
 
@@ -54,6 +66,8 @@ func (n *testNode) Await(_ context.Context, rev int64) error {
 }
 
 func (n *testNode) Mark(context.Context) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.marks++
 	return n.compact, nil
 }
@@ -281,4 +295,66 @@ func TestChildrenPassOverWhatIsBelow(t *testing.T) {
 		q.After = page.Next
 	}
 	require.Equal(t, []string{"/a/", "/b", "/c/", "/d"}, names)
+}
+
+// slowPages counts the pages beyond the first of a range that are read at once.
+type slowPages struct {
+	sqlstore.Store
+	first       []byte // where the ranges start
+	atOnce, max atomic.Int32
+}
+
+func (s *slowPages) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	if !bytes.Equal(q.Start, s.first) {
+		n := s.atOnce.Add(1)
+		defer s.atOnce.Add(-1)
+		for most := s.max.Load(); n > most && !s.max.CompareAndSwap(most, n); most = s.max.Load() {
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return s.Store.List(ctx, q)
+}
+
+func TestLongRangesTakeTurns(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	keys := 20 * mvcc.PageRows
+	for i := range keys {
+		n.commit(fmt.Sprintf("k/%06d", i), []byte("v"))
+	}
+	long := mvcc.KeyRange{Key: []byte("k/"), End: []byte("k0")}
+	first, _ := long.Span().IndexBounds()
+	store := &slowPages{Store: n.store, first: first}
+	r.store = store
+	var wg sync.WaitGroup
+	for i := range 8 * runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			if i%2 == 0 {
+				res, err := r.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: long}, true)
+				if assert.NoError(t, err) {
+					assert.Len(t, res.Records, keys)
+				}
+				return
+			}
+			now, err := r.Now(t.Context(), auth.System, true)
+			if assert.NoError(t, err) {
+				assert.NoError(t, now.RangeStream(t.Context(), &mvcc.RangeRequest{KeyRange: long}, 1<<10,
+					func(*mvcc.RangeResult, bool) error { return nil }))
+			}
+		})
+	}
+	wg.Wait()
+	require.LessOrEqual(t, int(store.max.Load()), runtime.GOMAXPROCS(0))
+	require.Empty(t, r.turns, "all turns were given back")
+
+	for range cap(r.turns) {
+		r.turns <- struct{}{}
+	}
+	short := &mvcc.RangeRequest{KeyRange: long, Limit: 10}
+	res, err := r.Range(t.Context(), auth.System, short, true)
+	require.NoError(t, err, "a range of one page waits for nobody")
+	require.Len(t, res.Records, 10)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = r.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: long}, true)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

@@ -46,6 +46,8 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 	emit func([]*coder.Record) bool) error {
 	var records []*coder.Record
 	left, page, again := want, mvcc.PageRows, false
+	turn := 0 // pages that the reading may still read before it waits for others
+	defer func() { r.endTurn(turn) }()
 	for {
 		limit := page
 		if want > 0 && left < int64(page) && !again {
@@ -58,9 +60,18 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 			var next []byte
 			var older bool
 			var err error
+			if again && turn == 0 {
+				if turn, err = r.awaitTurn(ctx); err != nil {
+					return err
+				}
+			}
 			if records, next, older, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
 				return err
 			}
+			if turn == 1 {
+				r.endTurn(turn)
+			}
+			turn = max(turn-1, 0)
 			rest = coder.Span{Start: next, End: span.End}
 			again = true // tombstones may have been among the rows
 			switch {
@@ -75,6 +86,29 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 		}
 		left = max(left-int64(len(records)), 1)
 		span = rest
+	}
+}
+
+// awaitTurn returns how many pages of the table the reading may read now, 0 if it need not ask. endTurn must follow.
+func (r *Reading) awaitTurn(ctx context.Context) (pages int, err error) {
+	if !r.takesTurns {
+		return 0, nil
+	}
+	select {
+	case r.reader.turns <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if r.pageBytes > 0 {
+		return 1, nil // a stream, whose client may take its time before the next page
+	}
+	return pagesOfTurn, nil
+}
+
+// endTurn lets another reading read if pages are left of this one's turn.
+func (r *Reading) endTurn(pages int) {
+	if pages > 0 {
+		<-r.reader.turns
 	}
 }
 
