@@ -16,7 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/page"
 )
 
-// TestSettingsPage: docs/reference/settings.md has every setting, with the texts of --help.
+// TestSettingsPage: docs/reference/settings.md has every setting, with the texts and in the groups of --help.
 func TestSettingsPage(t *testing.T) {
 	fs := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	config.New().Bind(fs)
@@ -33,9 +33,14 @@ A variable that begins with ` + "`SQLBRAIN_`" + ` and is likely to be misspelt i
 log, such as those that Kubernetes sets for a Service named sqlbrain.
 
 ` + "```yaml\nname: n1\nlisten-client-urls: [\"http://0.0.0.0:2379\"]\nwatch-progress-notify-interval: 5m\n```\n")
+	group := ""
 	fs.VisitAll(func(f *pflag.Flag) {
+		if title := f.Annotations[config.GroupOf][0]; title != group {
+			group = title
+			fmt.Fprintf(&b, "\n## %s\n", group)
+		}
 		value, help := pflag.UnquoteUsage(f)
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n", f.Name, strings.ToUpper(help[:1])+markdown(help[1:]))
+		fmt.Fprintf(&b, "\n### %s\n\n%s.\n\n", f.Name, strings.ToUpper(help[:1])+markdown(help[1:]))
 		fmt.Fprintf(&b, "- Variable: `%s`\n", config.EnvName(f.Name))
 		if value == "" {
 			value = "true or false"
