@@ -142,9 +142,9 @@ k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run buil
 	cd integration && SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
 
 .PHONY: k8s-cluster
-k8s-cluster: ## A cluster of NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain; tables in bin/k8s-cluster
-	cd integration && SQLBRAIN_K8S=1 SQLBRAIN_K8S_NODES=$(or $(NODES),50) SQLBRAIN_K8S_PODS=$(or $(PODS),1000) SQLBRAIN_K8S_STORES=$(STORES) \
-	  SQLBRAIN_K8S_REPORT=$(CURDIR)/bin/k8s-cluster $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork
+k8s-cluster: ## A cluster of NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain, compared in a table
+	cd integration && SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork \
+	  -nodes $(or $(NODES),50) -pods $(or $(PODS),1000) -stores $(or $(STORES),etcd,sqlbrain)
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories

@@ -3,8 +3,6 @@ package atwork
 import (
 	"context"
 	"fmt"
-	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -30,29 +28,27 @@ func TestClusterAtWork(t *testing.T) {
 	for _, name := range storesWanted(t) {
 		t.Run(name, func(t *testing.T) {
 			s := stores[name](t)
-			r := work(t, sz, name, s)
-			results = append(results, r)
+			results = append(results, work(t, sz, s))
 		})
 	}
 	if !t.Failed() && len(results) > 0 {
-		tell(t, sz, results)
+		t.Log("\n" + table(sz, results))
 	}
 }
 
 // work takes a cluster through all steps and checks it.
-func work(t *testing.T, sz size, name string, s store) result {
+func work(t *testing.T, sz size, s store) result {
 	t.Helper()
-	r := result{Store: name, Description: s.description, Started: time.Now().UTC()}
+	r := result{description: s.description}
 	t.Logf("%s: %s", s.description, sz)
 	p := startPlane(t, sz, s)
 	for _, st := range steps {
-		r.Steps = append(r.Steps, p.take(t, st))
-		t.Log(r.Steps[len(r.Steps)-1])
+		r.steps = append(r.steps, p.take(t, st))
+		t.Log(r.steps[len(r.steps)-1])
 		if st.peak {
-			r.DiskBytes = s.size(t)
-			r.Objects = p.compareWithStore(t)
+			r.objects = p.compareWithStore(t)
 			p.compareWatched(t)
-			t.Logf("%d objects are the same in the API server and on every node of the store", r.Objects)
+			t.Logf("%d objects are the same in the API server and on every node of the store", r.objects)
 			if sz.nodes >= large {
 				p.awaitConsistencyCheck(t)
 			}
@@ -62,11 +58,9 @@ func work(t *testing.T, sz size, name string, s store) result {
 	p.nothingLeft(t)
 	p.compareWithStore(t)
 	p.compareWatched(t)
-	r.ConsistencyChecks = p.requireConsistent(t)
+	r.checks = p.requireConsistent(t)
 
-	m := metricsOf(t, p.api)
-	r.API, r.Requests = m.apiLatencies(t), m.storeLatencies(t)
-	r.Peak = take(t, p.programs).peak
+	r.peak = take(t, p.programs).peak
 	for _, program := range p.programs {
 		require.DirExists(t, fmt.Sprintf("/proc/%d", program.pid), "%s has ended", program.role)
 	}
@@ -78,8 +72,6 @@ func (p *plane) take(t *testing.T, st step) stepResult {
 	t.Helper()
 	revision := p.revision(t)
 	before := take(t, p.programs)
-	p.starts.drain()
-	profiled := p.profile(t, st)
 	start := time.Now()
 
 	ctx, cancel := context.WithTimeout(t.Context(), p.size.patience)
@@ -87,23 +79,14 @@ func (p *plane) take(t *testing.T, st step) stepResult {
 	require.NoError(t, st.do(ctx, p), "%s", st.name)
 	p.await(t, st)
 
-	r := stepResult{Name: st.name, Seconds: time.Since(start).Seconds()}
+	r := stepResult{name: st.name, took: time.Since(start), cpu: map[string]time.Duration{}}
 	after := take(t, p.programs)
-	r.Revisions = p.revision(t) - revision
-	r.CPU = map[string]float64{}
-	ours := time.Duration(0)
+	r.revisions = p.revision(t) - revision
+	r.others = after.machine - before.machine
 	for role, spent := range after.cpu {
-		r.CPU[role] = (spent - before.cpu[role]).Seconds()
-		ours += spent - before.cpu[role]
+		r.cpu[role] = spent - before.cpu[role]
+		r.others -= r.cpu[role]
 	}
-	r.Others = (after.machine - before.machine - ours).Seconds()
-	r.Resident = after.resident
-	took := p.starts.drain()
-	slices.Sort(took)
-	if n := len(took); n > 0 {
-		r.PodsStarted, r.PodStartP50, r.PodStartP99 = n, took[n/2].Seconds(), took[n*99/100].Seconds()
-	}
-	profiled()
 	return r
 }
 
@@ -112,13 +95,4 @@ func (p *plane) revision(t *testing.T) int64 {
 	r, err := p.store.client.Get(t.Context(), "/registry/none")
 	require.NoError(t, err)
 	return r.Header.Revision
-}
-
-// profile takes a CPU profile of the store's leader during a busy step; what it
-// returns waits for its end.
-func (p *plane) profile(t *testing.T, st step) (wait func()) {
-	if os.Getenv(envProfile) != "1" || !st.busy || p.store.leader == nil {
-		return func() {}
-	}
-	return fetchProfile(t, p.store.leader()+"/debug/pprof/profile?seconds=20", reportFile(t, st.name+".pprof"))
 }

@@ -1,12 +1,16 @@
 package atwork
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -132,6 +136,27 @@ func (p *plane) nothingLeft(t *testing.T) {
 		require.False(t, strings.Contains(string(kv.Key), "/team-") &&
 			!strings.HasPrefix(string(kv.Key), "/registry/events/"), "%s is left", kv.Key)
 	}
+}
+
+// metrics are the metrics of a program's /metrics page, by name.
+type metrics map[string]*dto.MetricFamily
+
+func metricsOf(t *testing.T, api *controlplane.APIServer) metrics {
+	t.Helper()
+	text, err := api.Get(t.Context(), "/metrics")
+	require.NoError(t, err)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	require.NoError(t, err)
+	return families
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, pair := range m.GetLabel() {
+		labels[pair.GetName()] = pair.GetValue()
+	}
+	return labels
 }
 
 // consistencyChecks is how often the API server compared its cache with the store,

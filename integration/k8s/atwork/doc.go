@@ -4,10 +4,9 @@
 // deleted, and everything is checked: pods run, node leases are fresh, what the API
 // server holds is what the store holds, key by key.
 //
-// It reports how long each step took to converge, how long the API server's requests
-// took, and what CPU and memory the programs needed.
+// It reports how long each step took to converge, and what CPU and memory the programs needed.
 //
-//	SQLBRAIN_K8S=1 go test ./k8s/atwork       # small, minutes
+//	SQLBRAIN_K8S=1 go test ./k8s/atwork -v    # small, minutes; -nodes, -pods and -stores make it larger
 //	make k8s-cluster NODES=500 PODS=10000     # in the root
 //
 // Start reading at atwork_test.go, then steps_test.go.

@@ -2,15 +2,11 @@ package atwork
 
 import (
 	"context"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
@@ -24,14 +20,13 @@ type plane struct {
 	client   *kubernetes.Clientset
 	seen     informers.SharedInformerFactory
 	programs []program
-	starts   *starts
 }
 
 func startPlane(t *testing.T, sz size, s store) *plane {
 	t.Helper()
 	// An inconsistency that the API server finds between its cache and the store ends it.
 	t.Setenv("KUBE_WATCHCACHE_CONSISTENCY_CHECKER", "true")
-	p := &plane{size: sz, store: s, programs: s.programs, starts: &starts{created: map[string]time.Time{}}}
+	p := &plane{size: sz, store: s, programs: s.programs}
 	p.api = controlplane.StartAPIServer(t, controlplane.NewCredentials(t), controlplane.APIConfig{Store: s.endpoints})
 	p.account("kube-apiserver", p.api.Process())
 
@@ -72,8 +67,7 @@ func (p *plane) watch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p.seen = informers.NewSharedInformerFactory(p.client, 0)
 	t.Cleanup(func() { cancel(); p.seen.Shutdown() })
-	_, err := p.seen.Core().V1().Pods().Informer().AddEventHandler(p.starts)
-	require.NoError(t, err)
+	p.seen.Core().V1().Pods().Informer()
 	p.seen.Core().V1().Nodes().Informer()
 	p.seen.Core().V1().Namespaces().Informer()
 	p.seen.Apps().V1().Deployments().Informer()
@@ -82,41 +76,4 @@ func (p *plane) watch(t *testing.T) {
 	for kind, ok := range p.seen.WaitForCacheSync(ctx.Done()) {
 		require.True(t, ok, kind)
 	}
-}
-
-// starts measures how long pods take from when a watch shows them first to when it
-// shows them running.
-type starts struct {
-	mu      sync.Mutex
-	created map[string]time.Time // by UID, of those that do not run yet
-	took    []time.Duration
-}
-
-var _ cache.ResourceEventHandler = (*starts)(nil)
-
-func (s *starts) OnAdd(obj any, _ bool) { s.see(obj.(*corev1.Pod)) }
-func (s *starts) OnUpdate(_, obj any)   { s.see(obj.(*corev1.Pod)) }
-func (s *starts) OnDelete(any)          {}
-
-func (s *starts) see(pod *corev1.Pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	uid := string(pod.UID)
-	first, waiting := s.created[uid]
-	switch {
-	case pod.Status.Phase == corev1.PodPending && !waiting:
-		s.created[uid] = time.Now()
-	case pod.Status.Phase == corev1.PodRunning && waiting:
-		s.took = append(s.took, time.Since(first))
-		delete(s.created, uid)
-	}
-}
-
-// drain returns the times since the last call.
-func (s *starts) drain() []time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	took := s.took
-	s.took = nil
-	return took
 }

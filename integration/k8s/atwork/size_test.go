@@ -1,24 +1,17 @@
 package atwork
 
 import (
+	"flag"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// Environment variables that set the size.
-const (
-	envNodes  = "SQLBRAIN_K8S_NODES"
-	envPods   = "SQLBRAIN_K8S_PODS"
-	envStores = "SQLBRAIN_K8S_STORES" // see stores
-	// envReport is a directory for the tables.
-	envReport = "SQLBRAIN_K8S_REPORT"
-	// envProfile, if "1", takes CPU profiles of sqlbrain in the busy steps, for which
-	// envReport must be set.
-	envProfile = "SQLBRAIN_K8S_PROFILE"
+var (
+	nodes  = flag.Int("nodes", 10, "nodes of the cluster")
+	pods   = flag.Int("pods", 100, "pods of the cluster")
+	wanted = flag.String("stores", "etcd,sqlbrain", "what it runs on, in order, of etcd, sqlbrain, mysql, mariadb and sqlite")
 )
 
 // size is how large a cluster is.
@@ -40,7 +33,7 @@ const (
 
 func sizeOf(t *testing.T) size {
 	t.Helper()
-	s := size{nodes: number(t, envNodes, 10), pods: number(t, envPods, 100)}
+	s := size{nodes: *nodes, pods: *pods}
 	s.deployments = max(4, s.pods/podsPerDeployment)
 	s.namespaces = max(2, s.deployments/deploymentsPerNS)
 	s.pods -= s.pods % s.deployments
@@ -62,30 +55,13 @@ func (s size) String() string {
 		s.namespaces)
 }
 
-func number(t *testing.T, env string, usual int) int {
-	t.Helper()
-	s := os.Getenv(env)
-	if s == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is not a positive number", env, s)
-	}
-	return n
-}
-
 // storesWanted are the names of the stores to run on, in this order.
 func storesWanted(t *testing.T) []string {
 	t.Helper()
-	s := os.Getenv(envStores)
-	if s == "" {
-		s = "etcd,sqlbrain"
-	}
-	names := strings.Split(s, ",")
+	names := strings.Split(*wanted, ",")
 	for _, n := range names {
 		if stores[n] == nil {
-			t.Fatalf("%s: no store %q", envStores, n)
+			t.Fatalf("there is no store %q", n)
 		}
 	}
 	return names

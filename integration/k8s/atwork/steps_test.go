@@ -25,8 +25,6 @@ type step struct {
 	// done returns nil when the cluster has become what it should, and until then
 	// what is missing. It looks at what watches have shown.
 	done func(p *plane) error
-	// busy steps are worth a profile.
-	busy bool
 	// peak is the step after which there is most to compare.
 	peak bool
 }
@@ -38,13 +36,13 @@ const (
 )
 
 var steps = []step{
-	{"nodes join", joinNodes, allNodesReady, false, false},
-	{"deployments start", makeDeployments, func(p *plane) error { return p.deployed(p.size.replicas(), "v1") }, true, false},
-	{"nothing but heartbeats", watchHeartbeats, func(p *plane) error { return p.deployed(p.size.replicas(), "v1") }, false, false},
-	{"rolling update", updateDeployments, func(p *plane) error { return p.deployed(p.size.replicas(), "v2") }, true, false},
-	{"scale to half", func(ctx context.Context, p *plane) error { return p.scale(ctx, p.half()) }, func(p *plane) error { return p.deployed(p.half(), "v2") }, false, false},
-	{"scale up again", func(ctx context.Context, p *plane) error { return p.scale(ctx, p.size.replicas()) }, func(p *plane) error { return p.deployed(p.size.replicas(), "v2") }, true, true},
-	{"namespaces go", deleteNamespaces, namespacesGone, false, false},
+	{"nodes join", joinNodes, allNodesReady, false},
+	{"deployments start", makeDeployments, func(p *plane) error { return p.deployed(p.size.replicas(), "v1") }, false},
+	{"nothing but heartbeats", watchHeartbeats, func(p *plane) error { return p.deployed(p.size.replicas(), "v1") }, false},
+	{"rolling update", updateDeployments, func(p *plane) error { return p.deployed(p.size.replicas(), "v2") }, false},
+	{"scale to half", func(ctx context.Context, p *plane) error { return p.scale(ctx, p.half()) }, func(p *plane) error { return p.deployed(p.half(), "v2") }, false},
+	{"scale up again", func(ctx context.Context, p *plane) error { return p.scale(ctx, p.size.replicas()) }, func(p *plane) error { return p.deployed(p.size.replicas(), "v2") }, true},
+	{"namespaces go", deleteNamespaces, namespacesGone, false},
 }
 
 func (p *plane) half() int32 { return max(1, p.size.replicas()/2) }

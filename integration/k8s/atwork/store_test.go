@@ -27,10 +27,6 @@ type store struct {
 	client      *clientv3.Client
 	// programs are the processes that the store consists of, by role.
 	programs []program
-	// size returns the bytes on disk.
-	size func(*testing.T) int64
-	// leader returns the URL of the node that leads, for its profiles; nil with etcd.
-	leader func() string
 }
 
 type program struct {
@@ -46,7 +42,6 @@ const (
 // stores are the ways to start one, by name.
 var stores = map[string]func(*testing.T) store{
 	"etcd":     func(t *testing.T) store { return startCluster(t, cluster.Config{Etcd: true}) },
-	"etcd1":    func(t *testing.T) store { return startCluster(t, cluster.Config{Etcd: true, Size: 1}) },
 	"sqlbrain": func(t *testing.T) store { return startCluster(t, cluster.Config{}) },
 	"mariadb":  func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MariaDB}) },
 	"mysql":    func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MySQL}) },
@@ -60,7 +55,7 @@ func startCluster(t *testing.T, cfg cluster.Config) store {
 		cfg.Extra = []string{"--quota-backend-bytes=8589934592"}
 	} else {
 		harness.NeedsDatabase(t)
-		cfg.Extra = []string{"--enable-pprof", "--log-level=warn", "--warning-unary-request-duration=2s"}
+		cfg.Extra = []string{"--log-level=warn", "--warning-unary-request-duration=2s"}
 	}
 	var db *database
 	cfg.Prepare = func(datastore string) {
@@ -75,14 +70,11 @@ func startCluster(t *testing.T, cfg cluster.Config) store {
 		s.programs = append(s.programs, program{roleStore, c.Node(i).Process().ID()})
 	}
 	if cfg.Etcd {
-		s.description = fmt.Sprintf("etcd %s, %s", versionOf(t, s), members(c.Size()))
-		s.size = func(t *testing.T) int64 { return diskUsage(t, c.DataDirs()...) }
+		s.description = fmt.Sprintf("etcd %s, %d members", versionOf(t, s), c.Size())
 		return s
 	}
-	s.description = fmt.Sprintf("sqlbrain, %s over %s", members(c.Size()), db.version(t))
+	s.description = fmt.Sprintf("sqlbrain, %d members over %s", c.Size(), db.version(t))
 	s.programs = append(s.programs, program{roleDatabase, db.pid(t)})
-	s.size = db.size
-	s.leader = func() string { return c.Node(c.Leader()).Endpoint() }
 	return s
 }
 
@@ -90,45 +82,20 @@ func startSQLite(t *testing.T) store {
 	t.Helper()
 	harness.NeedsDatabase(t)
 	file := filepath.Join(t.TempDir(), "data.db")
-	n := harness.StartNodeOn(t, "sqlite://"+file, "--enable-pprof", "--log-level=warn",
+	n := harness.StartNodeOn(t, "sqlite://"+file, "--log-level=warn",
 		"--warning-unary-request-duration=2s")
 	return store{
 		description: "sqlbrain, one process over SQLite",
 		endpoints:   []string{n.Endpoint()},
 		client:      n.Client(),
 		programs:    []program{{roleStore, n.Process().ID()}},
-		size:        func(t *testing.T) int64 { return diskUsage(t, filepath.Dir(file)) },
-		leader:      n.Endpoint,
 	}
-}
-
-func members(n int) string {
-	if n == 1 {
-		return "one member"
-	}
-	return fmt.Sprintf("%d members", n)
 }
 
 func versionOf(t *testing.T, s store) string {
 	status, err := s.client.Status(t.Context(), s.endpoints[0])
 	require.NoError(t, err)
 	return status.Version
-}
-
-func diskUsage(t *testing.T, directories ...string) (bytes int64) {
-	t.Helper()
-	for _, d := range directories {
-		require.NoError(t, filepath.Walk(d, func(_ string, info os.FileInfo, err error) error {
-			if os.IsNotExist(err) {
-				return nil // a snapshot that was being written
-			}
-			if err == nil && info.Mode().IsRegular() {
-				bytes += info.Size()
-			}
-			return err
-		}))
-	}
-	return bytes
 }
 
 // database is the MySQL or MariaDB under sqlbrain.
@@ -188,17 +155,4 @@ func (d *database) pid(t *testing.T) int {
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	require.NoError(t, err)
 	return pid
-}
-
-// size is that of the tables' files, which InnoDB knows better than the statistics.
-func (d *database) size(t *testing.T) int64 {
-	t.Helper()
-	table := "INNODB_TABLESPACES"
-	if strings.Contains(d.version(t), "MariaDB") {
-		table = "INNODB_SYS_TABLESPACES"
-	}
-	bytes, err := strconv.ParseInt(d.ask(t, "SELECT SUM(FILE_SIZE) FROM information_schema."+table+" WHERE NAME LIKE ?",
-		d.name+"/%"), 10, 64)
-	require.NoError(t, err)
-	return bytes
 }

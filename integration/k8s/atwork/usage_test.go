@@ -18,8 +18,8 @@ const tick = 10 * time.Millisecond
 // usage is what programs have used so far, by role.
 type usage struct {
 	cpu map[string]time.Duration
-	// resident is the memory now, peak the most there was of each process, summed.
-	resident, peak map[string]int64
+	// peak is the most memory that there was of each process, summed.
+	peak map[string]int64
 	// machine is the CPU time that all processes of the machine used.
 	machine time.Duration
 }
@@ -27,12 +27,10 @@ type usage struct {
 // take reads the usage of processes that run.
 func take(t *testing.T, programs []program) usage {
 	t.Helper()
-	u := usage{cpu: map[string]time.Duration{}, resident: map[string]int64{}, peak: map[string]int64{},
-		machine: machineTime(t)}
+	u := usage{cpu: map[string]time.Duration{}, peak: map[string]int64{}, machine: machineTime(t)}
 	for _, p := range programs {
 		u.cpu[p.role] += processTime(t, p.pid)
 		status := read(t, fmt.Sprintf("/proc/%d/status", p.pid))
-		u.resident[p.role] += kilobytes(t, status, "VmRSS:")
 		u.peak[p.role] += kilobytes(t, status, "VmHWM:")
 	}
 	return u
