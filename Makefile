@@ -210,10 +210,6 @@ bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK
 bench-report: ## Write the pages and quoted figures of docs again from what was measured
 	cd integration/bench && $(GO) run . report
 
-.PHONY: bench-onecore
-bench-onecore: ## Writes and gets beside etcd, server and client on a core each, into bin/bench-onecore: ten minutes; BENCH_ARGS go to it
-	cd integration/bench && $(GO) run . results --gomaxprocs 1 --clients 64 --only create,update,put,get --out $(CURDIR)/bin/bench-onecore $(BENCH_ARGS)
-
 .PHONY: scoreboard
 scoreboard: ## Objects that come and go, and etcd's benchmark tool, beside etcd and kine into docs/benchmarks: 40 minutes; BENCH_ARGS
 	cd integration/bench && $(GO) run . scoreboard $(BENCH_ARGS)

@@ -198,26 +198,6 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestOneCore(t *testing.T) {
-	undo, err := system.UseClientCore()
-	if err != nil {
-		t.Skip(err)
-	}
-	require.NoError(t, undo())
-	p := testPlace(t)
-	p.systems, p.oneCore = []string{"sqlbrain-sqlite"}, 1
-	require.NoError(t, tiny(results, "create", "get").run(t.Context(), p, 1, false))
-	page, err := os.ReadFile(filepath.Join(p.out, results.name+".md"))
-	require.NoError(t, err)
-	require.Contains(t, string(page), "`GOMAXPROCS=1`")
-	require.Regexp(t, `(?m)^\| get-8 \| \d`, string(page))
-	require.NotContains(t, string(page), "| list-")
-
-	t.Setenv("PATH", t.TempDir())
-	p.module = "" // as they are
-	require.ErrorContains(t, tiny(results).run(t.Context(), p, 1, false), "taskset is missing")
-}
-
 func TestDocumentsQuoteTheResults(t *testing.T) {
 	for path, systems := range quoting {
 		want, err := quote(path, systems)

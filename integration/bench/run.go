@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +26,6 @@ type place struct {
 	data     string
 	systems  []string
 	redoLog  int64 // of databases, see system.Environment
-	oneCore  int   // see system.Environment
 }
 
 func (p *place) register(cmd *cobra.Command) {
@@ -57,9 +54,6 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 		case programs.MariaDB != "":
 			names = append(names, "sqlbrain-mariadb", "kine-mariadb")
 		}
-		if p.oneCore > 0 {
-			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, string(system.Kine)) })
-		}
 	}
 	if systems, err = system.Parse(names); err != nil {
 		return nil, nil, nil, err
@@ -85,14 +79,7 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	if err := os.Chmod(dir, 0o755); err != nil { // the databases' user passes through
 		return nil, nil, nil, errors.Join(err, undo())
 	}
-	if p.oneCore > 0 {
-		spread, err := system.UseClientCore()
-		if err != nil {
-			return nil, nil, nil, errors.Join(err, undo())
-		}
-		undo = func() error { return errors.Join(spread(), os.RemoveAll(dir)) }
-	}
-	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog, OneCore: p.oneCore}, systems, undo, nil
+	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog}, systems, undo, nil
 }
 
 // comparison is a plan that is run on each system, several rounds, and a page about it. The results are in a JSON
@@ -144,7 +131,6 @@ func (c comparison) command() *cobra.Command {
 	case results.name:
 		f.BoolVar(&quick, "quick", false, "fewer and shorter figures: for a look, not for conclusions")
 		f.IntSliceVar(&clients, "clients", nil, "numbers of clients of most workloads (default of the plan)")
-		f.IntVar(&p.oneCore, "gomaxprocs", 0, "give servers and client a processor each, and servers this GOMAXPROCS (0: all have all)")
 	case scoreboard.name:
 		f.IntSliceVar(&c.options.Churn, "clients", c.options.Churn, "numbers of clients")
 		f.IntSliceVar(&c.options.Watchers, "watchers", c.options.Watchers, "watchers of everything")
@@ -165,7 +151,7 @@ func (c comparison) run(ctx context.Context, p *place, rounds int, resume bool) 
 	if err != nil {
 		return err
 	}
-	file.Rounds, file.Systems, file.GOMAXPROCS = rounds, nil, p.oneCore
+	file.Rounds, file.Systems = rounds, nil
 	for _, s := range systems {
 		file.Systems = append(file.Systems, s.Name())
 	}

@@ -63,7 +63,7 @@ func newWorkloadCommand(w workload.Workload) *cobra.Command {
 	f.IntSliceVar(&c.Processes, "processes", nil,
 		"ids of the server's processes on this machine: tell what they and the client use")
 	f.StringToIntVar(&c.Mix, "mix", c.Mix, "ratio of operations of mixed")
-	f.Int64Var(&c.LeaseTTL, "lease-ttl", c.LeaseTTL, "seconds, of the leases of lease")
+	f.Int64Var(&c.LeaseTTL, "lease-ttl", c.LeaseTTL, "seconds, of the leases of grant and keepalive")
 	f.IntVar(&c.KeysPerLease, "keys-per-lease", c.KeysPerLease, "events that share a lease")
 	f.IntVar(&c.Batch, "batch", c.Batch, "objects of a transaction of load")
 	f.IntVar(&c.Versions, "versions", c.Versions, "of each object that load writes")

@@ -35,7 +35,7 @@ type Config struct {
 	Watchers     int            // watchers of watch-latency and churn
 	WatchEach    bool           // each watcher of watch-latency watches one object, not all
 	Mix          map[string]int // ratio of the operations of mixed, by name
-	LeaseTTL     int64          // seconds, of lease
+	LeaseTTL     int64          // seconds, of the leases of grant and keepalive
 	KeysPerLease int            // keys that share a lease
 
 	Batch     int  // objects of a transaction of load

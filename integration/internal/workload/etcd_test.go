@@ -146,7 +146,7 @@ func TestRunEndsWhenTheServerIsGone(t *testing.T) {
 
 func TestWritesOnCutConnectionsAreResolved(t *testing.T) {
 	endpoint := startEtcd(t)
-	for _, w := range []string{"mixed", "delete", "lease", "objects"} {
+	for _, w := range []string{"mixed", "delete", "objects"} {
 		t.Run(w, func(t *testing.T) {
 			cfg := small(w, startCutter(t, endpoint[len("http://"):]))
 			cfg.Total, cfg.Keys = 2000, 2000

@@ -221,7 +221,7 @@ func eventsOf(objects []*object, from, to int64) []event {
 		}
 		o.mu.Unlock()
 	}
-	// Keys ascend within a revision: only lease revocations change several.
+	// Keys ascend within a revision: only transactions of load change several.
 	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(a.now.mod, b.now.mod) })
 	return all
 }

@@ -38,7 +38,6 @@ const (
 	hugeEvery  = 25_000   // one of so many objects is huge
 	hugeAt     = 24       // the first of them
 	namespaces = 50
-	eventKind  = 1         // index into kinds
 	hugeKind   = 3         // index into kinds
 	valueMagic = "k8s\x00" // Kubernetes' mark of a protobuf value
 )

@@ -35,7 +35,7 @@ func (r *runner) runObjects(ctx context.Context) (err error) {
 
 	// Events share leases, as in kube-apiserver.
 	r.loaded(ctx, "create", r.cfg.Objects, func(ctx context.Context, w *worker, _ int64) error {
-		return w.create(ctx, -1, objectLease)
+		return w.create(ctx, objectLease)
 	})
 	created := r.model.revision.Load()
 	r.updateObjects(ctx)

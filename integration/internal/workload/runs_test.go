@@ -20,7 +20,7 @@ func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
 	require.EqualValues(t, cfg.Keys, rep.Phases[0].Ops[0].Keys)
 	cfg.Versions, cfg.Batch = 1, 1
 	for _, workload := range []string{
-		"load", "get", "page", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "lease", "create", "update", "delete",
+		"load", "get", "page", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "create", "update", "delete",
 	} {
 		cfg.Workload, cfg.After = workload, rep
 		if workload == "delete" {

@@ -29,7 +29,6 @@ var Workloads = []Workload{
 		watching("update", changeRandom((*worker).update))},
 	{"churn", "create, update and delete objects, all of whose events each watcher must get once",
 		watching("churn", (*worker).churnRandom)},
-	{"lease", "create events that share leases, renew, revoke and let expire", (*runner).runLease},
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
 	{"load", "create objects, or replace those of an earlier run, many in a transaction", (*runner).runLoad},
@@ -111,12 +110,12 @@ func (r *runner) load(ctx context.Context, n int) error {
 var errAbsent = errors.New("object was not created")
 
 // createNext creates the next object.
-func (w *worker) createNext(ctx context.Context) error { return w.create(ctx, -1, 0) }
+func (w *worker) createNext(ctx context.Context) error { return w.create(ctx, 0) }
 
-// create creates the next object, of the kind (< 0: the generator's choice). If ttl is not 0,
-// objects of kinds that are kept for a limited time get a lease of so many seconds.
-func (w *worker) create(ctx context.Context, kind int, ttl int64) error {
-	o := w.r.model.add(kind)
+// create creates the next object. If ttl is not 0, objects of kinds that are kept for a limited time get a lease of
+// so many seconds.
+func (w *worker) create(ctx context.Context, ttl int64) error {
+	o := w.r.model.add(-1)
 	o.claim()
 	defer o.release()
 	if ttl > 0 && kinds[o.kind].leased {

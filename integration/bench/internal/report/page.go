@@ -77,10 +77,6 @@ func conditions(f *result.File, workloads bool) string {
 func sizes(f *result.File) string {
 	var b strings.Builder
 	o := f.Options
-	if f.GOMAXPROCS > 0 {
-		fmt.Fprintf(&b, "\nThe server, with `GOMAXPROCS=%d`, and its database have one processor, the client has another.\n",
-			f.GOMAXPROCS)
-	}
 	fmt.Fprintf(&b, "\nRounds: %d; %v a figure; %d keys; values of %d bytes", f.Rounds, o.Duration, o.Keys, o.ValueSize)
 	if o.SmallSize > 0 {
 		fmt.Fprintf(&b, ", of %d where the name of a row ends in %dB", o.SmallSize, o.SmallSize)

@@ -19,15 +19,14 @@ import (
 
 // File is what a run found.
 type File struct {
-	Started    time.Time         `json:"started"`
-	Machine    machine.Machine   `json:"machine"`
-	Versions   map[string]string `json:"versions"`
-	Options    plan.Options      `json:"options,omitzero"`
-	Rounds     int               `json:"rounds,omitempty"`
-	GOMAXPROCS int               `json:"gomaxprocs,omitempty"` // of servers, if each has one core
-	Systems    []string          `json:"systems,omitempty"`
-	Figures    []Figure          `json:"figures,omitempty"`
-	Points     []growth.Point    `json:"points,omitempty"` // of growth, which has no figures
+	Started  time.Time         `json:"started"`
+	Machine  machine.Machine   `json:"machine"`
+	Versions map[string]string `json:"versions"`
+	Options  plan.Options      `json:"options,omitzero"`
+	Rounds   int               `json:"rounds,omitempty"`
+	Systems  []string          `json:"systems,omitempty"`
+	Figures  []Figure          `json:"figures,omitempty"`
+	Points   []growth.Point    `json:"points,omitempty"` // of growth, which has no figures
 }
 
 // Status says what a figure is worth.

@@ -62,9 +62,8 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 	} else {
 		args = append(args, "--innodb-log-file-size="+redo, "--binlog-format=ROW")
 	}
-	name, args := e.OnServerCore(e.Programs.server(engine), args)
-	d.process, err = process.Start(process.Options{Dir: own, Log: filepath.Join(dir, "database.log"), As: account}, name,
-		args...)
+	d.process, err = process.Start(process.Options{Dir: own, Log: filepath.Join(dir, "database.log"), As: account},
+		e.Programs.server(engine), args...)
 	if err != nil {
 		return nil, errors.Join(err, d.port.Close())
 	}

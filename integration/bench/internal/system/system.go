@@ -103,9 +103,6 @@ type Environment struct {
 	// Quota is etcd's --quota-backend-bytes, 8 GiB if it is 0: its default of 2 GiB
 	// ends before the data does.
 	Quota int64
-	// OneCore is the GOMAXPROCS of servers. Servers and databases then have one processor, and the client
-	// another; see UseClientCore. If it is 0, all have all.
-	OneCore int
 }
 
 // Running is a system with its data. It is not safe for concurrent use.
@@ -182,7 +179,6 @@ func (r *Running) StartNode(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	name, args = r.env.OnServerCore(name, args)
 	if n.process, err = process.Start(process.Options{Dir: r.dir, Log: n.log}, name, args...); err != nil {
 		return err
 	}
