@@ -211,10 +211,8 @@ bench-report: ## Write the pages and quoted figures of docs again from what was 
 	cd integration/bench && $(GO) run . report
 
 .PHONY: scoreboard
-scoreboard: ## Objects that come and go, and etcd's benchmark tool, beside etcd and kine into docs/benchmarks: 40 minutes; BENCH_ARGS
+scoreboard: ## Objects that come and go, beside etcd and kine into docs/benchmarks: half an hour; BENCH_ARGS
 	cd integration/bench && $(GO) run . scoreboard $(BENCH_ARGS)
-	cd integration && SQLBRAIN_BENCHMARK_SCALE=20 SQLBRAIN_BENCHMARK_PAGE=$(CURDIR)/docs/benchmarks/etcd-tool.md \
-	  $(GO) test -count=1 -timeout 120m ./benchmark
 
 .PHONY: planes
 planes: ## A hundred control planes on one MySQL, into docs/benchmarks: seven minutes; PLANES=n idle ones

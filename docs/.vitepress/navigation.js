@@ -64,7 +64,6 @@ const developers = group('Developers',
   page('Benchmarks', '/developers/benchmarks/'),
   page('Side by side', '/developers/benchmarks/results'),
   page('Scoreboard', '/developers/benchmarks/scoreboard'),
-  page("etcd's benchmark tool", '/developers/benchmarks/etcd-tool'),
   page('A hundred control planes', '/developers/benchmarks/planes'),
   page('By size of the data', '/developers/benchmarks/growth'),
   page('Releases', '/developers/releasing'))

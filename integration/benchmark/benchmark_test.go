@@ -1,7 +1,6 @@
 package benchmark
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(enginetest.Main(m)).Run()) }
 
 const (
 	pkgTool = "go.etcd.io/etcd/v3/tools/benchmark"
-	// runWait bounds one run of the tool at scale 1.
+	// runWait bounds one run of the tool.
 	runWait = 5 * time.Minute
 )
 
@@ -79,93 +78,30 @@ func TestRunsCoverTheSubcommands(t *testing.T) {
 }
 
 func TestBenchmarkTool(t *testing.T) {
-	scale := 1
-	if s := os.Getenv("SQLBRAIN_BENCHMARK_SCALE"); s != "" {
-		var err error
-		scale, err = strconv.Atoi(s)
-		require.NoError(t, err, "SQLBRAIN_BENCHMARK_SCALE")
-	}
-	var targets []target
-	for _, e := range harness.Engines() {
-		targets = append(targets, target{e.Name, func(t *testing.T) *harness.Node { return harness.StartNode(t, e) }})
-	}
-	if scale > 1 {
-		targets = append([]target{{"etcd", func(t *testing.T) *harness.Node { return harness.StartEtcd(t) }}}, targets...)
-	}
-	figures := make([]map[string][]string, len(runs))
-	for _, target := range targets {
-		t.Run(target.name, func(t *testing.T) {
-			node := target.start(t)
-			for i, r := range runs {
-				if figures[i] == nil {
-					figures[i] = map[string][]string{}
-				}
-				t.Run(strings.ReplaceAll(strings.TrimPrefix(r.args, common), " ", "_"), func(t *testing.T) {
-					figures[i][target.name] = r.on(t, node, scale)
-				})
-			}
-		})
-	}
-	if scale > 1 {
-		t.Log("\n" + table(targets, figures))
-	}
-	if path := os.Getenv("SQLBRAIN_BENCHMARK_PAGE"); path != "" && !t.Failed() {
-		require.NoError(t, os.WriteFile(path, []byte(page(scale, table(targets, figures))), 0o644))
-	}
-}
-
-type target struct {
-	name  string
-	start func(*testing.T) *harness.Node
+	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
+		node := harness.StartNode(t, e)
+		for _, r := range runs {
+			t.Run(strings.ReplaceAll(strings.TrimPrefix(r.args, common), " ", "_"), func(t *testing.T) { r.on(t, node) })
+		}
+	})
 }
 
 var rate = regexp.MustCompile(`(?m)^\s*Requests/sec:\s*([0-9.]+)`)
 
-// on runs the tool against node and returns the rates that it prints.
-func (r run) on(t *testing.T, node *harness.Node, scale int) []string {
-	args := strings.Fields(strings.ReplaceAll(r.args, "TOTAL", strconv.Itoa(r.total*scale)))
-	out := harness.Run(t, runWait*time.Duration(scale), "", tool(t), append(args, "--endpoints", node.Host())...)
+// on runs the tool against node.
+func (r run) on(t *testing.T, node *harness.Node) {
+	args := strings.Fields(strings.ReplaceAll(r.args, "TOTAL", strconv.Itoa(r.total)))
+	out := harness.Run(t, runWait, "", tool(t), append(args, "--endpoints", node.Host())...)
 	require.Zero(t, out.Code, "%s%s", out.Stdout, out.Stderr)
 	// It ends with 0 whatever became of its requests.
 	require.NotContains(t, out.Stdout, "Error distribution", out.Stderr)
 	found := rate.FindAllStringSubmatch(out.Stdout, -1)
 	require.NotEmpty(t, found, "no rate in: %s%s", out.Stdout, out.Stderr)
-	var rates []string
 	for _, m := range found {
 		perSecond, err := strconv.ParseFloat(m[1], 64)
 		require.NoError(t, err)
 		require.Positive(t, perSecond, out.Stdout)
-		rates = append(rates, strconv.FormatFloat(perSecond, 'f', 0, 64))
 	}
-	return rates
-}
-
-func page(scale int, table string) string {
-	return fmt.Sprintf(`# etcd's benchmark tool
-
-Written by `+"`make scoreboard`"+`: one run of each, with 16 clients on 4 connections unless the row says otherwise, and totals
-%d times those of the tests. Where the tool has several rates, they are all there.
-
-%s`, scale, table)
-}
-
-// table is in Markdown.
-func table(targets []target, figures []map[string][]string) string {
-	var s strings.Builder
-	line := func(first string, cell func(target) string) {
-		s.WriteString("| " + first + " |")
-		for _, target := range targets {
-			s.WriteString(" " + cell(target) + " |")
-		}
-		s.WriteByte('\n')
-	}
-	line("requests a second", func(t target) string { return t.name })
-	line("---", func(target) string { return "---" })
-	for i, r := range runs {
-		line("`"+strings.TrimPrefix(r.args, common)+"`",
-			func(t target) string { return strings.Join(figures[i][t.name], " / ") })
-	}
-	return s.String()
 }
 
 var built string
