@@ -6,9 +6,7 @@
 //
 // The packages that tests share:
 //
-//   - internal/harness: builds and runs sqlbrain, or etcd in its place,
-//   - internal/cluster: several nodes over one database, with proxies between them,
-//   - internal/replicated: database servers that replicate,
+//   - internal/harness: builds and runs sqlbrain, or etcd in its place, alone or as clusters, and databases that replicate,
 //   - internal/history: records what clients observed, and verifies it against a watch from the first revision,
 //   - internal/load: concurrent writers and readers that feed the recorder.
 package integration

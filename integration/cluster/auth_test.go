@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -32,7 +32,7 @@ func clientOf(t *testing.T, user, password string, endpoints ...string) *clientv
 func TestUsersOfAllNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--bcrypt-cost=4"}})
+	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true, Extra: []string{"--bcrypt-cost=4"}})
 	leader, err := c.AwaitLeader(ctx)
 	require.NoError(t, err)
 	follower := (leader + 1) % c.Size()

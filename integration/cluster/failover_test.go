@@ -10,7 +10,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -37,19 +36,19 @@ func BenchmarkFailover(b *testing.B) {
 			if target == "sqlbrain" && harness.TargetIsEtcd() {
 				b.Skip("the target is etcd")
 			}
-			c := cluster.Start(b, cluster.Config{Etcd: target == "etcd"})
+			c := harness.StartCluster(b, harness.ClusterConfig{Etcd: target == "etcd"})
 			for _, how := range []struct {
 				name string
-				do   func(b *testing.B, c *cluster.Cluster, leader int)
-				undo func(b *testing.B, c *cluster.Cluster, leader int)
+				do   func(b *testing.B, c *harness.Cluster, leader int)
+				undo func(b *testing.B, c *harness.Cluster, leader int)
 			}{
-				{"killed", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Kill(leader) }, start},
-				{"stopped", func(_ *testing.B, c *cluster.Cluster, leader int) { c.Stop(leader) }, start},
-				{"moved", move, func(*testing.B, *cluster.Cluster, int) {}},
+				{"killed", func(_ *testing.B, c *harness.Cluster, leader int) { c.Kill(leader) }, start},
+				{"stopped", func(_ *testing.B, c *harness.Cluster, leader int) { c.Stop(leader) }, start},
+				{"moved", move, func(*testing.B, *harness.Cluster, int) {}},
 				// Like a machine that disappears: no connection is closed.
 				{"frozen",
-					func(b *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Process().Pause(b) },
-					func(b *testing.B, c *cluster.Cluster, leader int) { c.Node(leader).Process().Resume(b) }},
+					func(b *testing.B, c *harness.Cluster, leader int) { c.Node(leader).Process().Pause(b) },
+					func(b *testing.B, c *harness.Cluster, leader int) { c.Node(leader).Process().Resume(b) }},
 			} {
 				b.Run(how.name, func(b *testing.B) {
 					w := startWriters(c)
@@ -79,9 +78,9 @@ func BenchmarkFailover(b *testing.B) {
 	}
 }
 
-func start(b *testing.B, c *cluster.Cluster, node int) { b.Helper(); c.Start(node) }
+func start(b *testing.B, c *harness.Cluster, node int) { b.Helper(); c.Start(node) }
 
-func move(b *testing.B, c *cluster.Cluster, leader int) {
+func move(b *testing.B, c *harness.Cluster, leader int) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), wait)
 	defer cancel()
@@ -114,7 +113,7 @@ type writersOf struct {
 	acked []time.Time
 }
 
-func startWriters(c *cluster.Cluster) *writersOf {
+func startWriters(c *harness.Cluster) *writersOf {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &writersOf{cancel: cancel}
 	for n := range c.Size() {

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // TestLocksExclude: a lock is one lock on all nodes, whether a client takes it with
@@ -24,7 +24,7 @@ func TestLocksExclude(t *testing.T) {
 	const increments = 10
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{Patient: true})
+	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	var group errgroup.Group
 	var holders atomic.Int32
 	locked := func(client *clientv3.Client) error {
@@ -97,7 +97,7 @@ func increment(ctx context.Context, client *clientv3.Client) error {
 func TestElectionsOfClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()
-	c := cluster.Start(t, cluster.Config{Patient: true})
+	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	name := []byte("election")
 	var services []v3electionpb.ElectionClient
 	var observers []v3electionpb.Election_ObserveClient

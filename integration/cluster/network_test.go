@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -23,9 +22,9 @@ const (
 // not answer a linearizable read with what it last knew, and is as good as the
 // others when it is back.
 func TestPartitionedFollower(t *testing.T) {
-	for name, fault := range map[string]cluster.Fault{"cut": cluster.Cut, "swallowed": cluster.Swallow} {
+	for name, fault := range map[string]harness.NetworkFault{"cut": harness.Cut, "swallowed": harness.Swallow} {
 		t.Run(name, func(t *testing.T) {
-			c := cluster.Start(t, cluster.Config{Network: true})
+			c := harness.StartCluster(t, harness.ClusterConfig{Network: true})
 			parted := (c.Leader() + 1) % c.Size()
 			other := (parted + 1) % c.Size()
 			here, there := c.Node(parted).Client(), c.Node(other).Client()
@@ -51,12 +50,12 @@ func TestPartitionedFollower(t *testing.T) {
 // TestPartitionedLeader partitions the leader from all nodes and the database: another node
 // becomes leader, and the old leader answers no linearizable read.
 func TestPartitionedLeader(t *testing.T) {
-	c := cluster.Start(t, cluster.Config{Network: true})
+	c := harness.StartCluster(t, harness.ClusterConfig{Network: true})
 	old := c.Leader()
 	here, there := c.Node(old).Client(), c.Node((old+1)%c.Size()).Client()
 	write(t, here, "k", "before")
 
-	c.Network().Isolate(old, cluster.Swallow)
+	c.Network().Isolate(old, harness.Swallow)
 	write(t, there, "k", "after")
 	cannotRead(t, here)
 	c.Network().Heal()
@@ -67,7 +66,7 @@ func TestPartitionedLeader(t *testing.T) {
 // stay, and serve when it is back.
 func TestDatabaseRestartsUnderAllNodes(t *testing.T) {
 	harness.NeedsDatabase(t)
-	c := cluster.Start(t, cluster.Config{})
+	c := harness.StartCluster(t, harness.ClusterConfig{})
 	if c.Database() == nil {
 		t.Skip("the database is not ours to kill")
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
@@ -17,7 +16,7 @@ const workers = 12
 // clients that know all of them: none of their requests fails, every answer is
 // correct, and their watches miss nothing.
 func TestRollingRestart(t *testing.T) {
-	c := cluster.Start(t, cluster.Config{Patient: true})
+	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	s := siege.Lay(t, c, workers, wait)
 	for range harness.Number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
 		for n := range c.Size() {
@@ -38,7 +37,7 @@ func TestRollingRestart(t *testing.T) {
 // TestKilledNodes kills all nodes, one after the other, the leader first each
 // time: requests may fail, but every answer is correct.
 func TestKilledNodes(t *testing.T) {
-	c := cluster.Start(t, cluster.Config{})
+	c := harness.StartCluster(t, harness.ClusterConfig{})
 	s := siege.Lay(t, c, workers, wait)
 	for range harness.Number(t, "SQLBRAIN_CRASH_ROUNDS", 3, 50) {
 		n := c.Leader()

@@ -14,7 +14,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -34,7 +33,7 @@ func TestManyWatches(t *testing.T) {
 	perSecond := harness.Number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
 	seconds := harness.Number(t, "SQLBRAIN_WATCH_SECONDS", 5, 60)
 
-	c := cluster.Start(t, cluster.Config{Patient: true})
+	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	keys := make([]*written, max(1, watches/watchesAKey))
 	for i := range keys {
 		keys[i] = &written{key: fmt.Sprintf("/watched/%06d", i)}
@@ -93,7 +92,7 @@ type written struct {
 
 // writeAll writes the keys in turn for so long, and returns all revisions in
 // order. A key has one writer, so that its revisions are in order too.
-func writeAll(t *testing.T, c *cluster.Cluster, keys []*written, perSecond int, d time.Duration) []int64 {
+func writeAll(t *testing.T, c *harness.Cluster, keys []*written, perSecond int, d time.Duration) []int64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -202,7 +201,7 @@ func (f *follower) await(deadline <-chan time.Time, n int) error {
 }
 
 // memory returns the maximum memory that each node has used.
-func memory(t *testing.T, c *cluster.Cluster) string {
+func memory(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	var all []string
 	for n := range c.Size() {

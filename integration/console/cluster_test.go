@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // A follower answers reads itself, and sends on what changes something.
 func TestAFollowersConsole(t *testing.T) {
 	chromium(t)
-	nodes := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--console", "--console-write"}})
+	nodes := harness.StartCluster(t, harness.ClusterConfig{Patient: true, Extra: []string{"--console", "--console-write"}})
 	follower := (nodes.Leader() + 1) % nodes.Size()
 	c := nodes.Client()
 	put(t, c, "greeting", []byte("hello"))
@@ -61,7 +61,7 @@ func TestAFollowersConsole(t *testing.T) {
 // TestAFollowerShowsWhatOnlyTheLeaderKnows, and that the leader is lost as soon as it does not answer.
 func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
 	chromium(t)
-	nodes := cluster.Start(t, cluster.Config{Patient: true, Extra: []string{"--console"}})
+	nodes := harness.StartCluster(t, harness.ClusterConfig{Patient: true, Extra: []string{"--console"}})
 	leader := nodes.Leader()
 	follower, other := (leader+1)%nodes.Size(), (leader+2)%nodes.Size()
 	c := nodes.Client()

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -58,9 +57,9 @@ func TestGuides(t *testing.T) {
 			// a flag turns it off.
 			g.flags = append([]string{"--bcrypt-cost=4", "--cors=*"}, g.flags...)
 			if g.nodes > 1 {
-				want := g.transcript(t, nodesOf(cluster.Start(t, cluster.Config{Patient: true, Etcd: true, Size: g.nodes,
+				want := g.transcript(t, nodesOf(harness.StartCluster(t, harness.ClusterConfig{Patient: true, Etcd: true, Size: g.nodes,
 					Extra: g.flags})))
-				got := g.transcript(t, nodesOf(cluster.Start(t, cluster.Config{Patient: true, Size: g.nodes, Extra: g.flags})))
+				got := g.transcript(t, nodesOf(harness.StartCluster(t, harness.ClusterConfig{Patient: true, Size: g.nodes, Extra: g.flags})))
 				sameTranscript(t, want, got)
 				return
 			}
@@ -72,7 +71,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-func nodesOf(c *cluster.Cluster) (nodes []*harness.Node) {
+func nodesOf(c *harness.Cluster) (nodes []*harness.Node) {
 	for n := range c.Size() {
 		nodes = append(nodes, c.Node(n))
 	}

@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -35,7 +34,7 @@ func TestFarDatabase(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			proxy, url := harness.StartProxy(t, enginetest.Database(t))
 			proxy.Delay(d)
-			c := cluster.Start(t, cluster.Config{Datastore: func(int) string { return url },
+			c := harness.StartCluster(t, harness.ClusterConfig{Datastore: func(int) string { return url },
 				Extra: []string{"--request-timeout=2m"}})
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
@@ -52,7 +51,7 @@ func TestFarDatabase(t *testing.T) {
 }
 
 // putsAndLists writes through each node and reads through the next one.
-func putsAndLists(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+func putsAndLists(ctx context.Context, t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	for i := range c.Size() {
 		key := fmt.Sprintf("puts/%d", i)
@@ -72,7 +71,7 @@ func putsAndLists(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 }
 
 // grant grants a lease with a key.
-func grant(ctx context.Context, t *testing.T, c *cluster.Cluster) clientv3.LeaseID {
+func grant(ctx context.Context, t *testing.T, c *harness.Cluster) clientv3.LeaseID {
 	t.Helper()
 	client := c.Client()
 	lease, err := client.Grant(ctx, int64(wait/time.Second))
@@ -86,7 +85,7 @@ func grant(ctx context.Context, t *testing.T, c *cluster.Cluster) clientv3.Lease
 }
 
 // alive expects that the lease and its key are there, and revokes it.
-func alive(ctx context.Context, t *testing.T, c *cluster.Cluster, lease clientv3.LeaseID) {
+func alive(ctx context.Context, t *testing.T, c *harness.Cluster, lease clientv3.LeaseID) {
 	t.Helper()
 	client := c.Client()
 	if _, err := client.KeepAliveOnce(ctx, lease); err != nil {
@@ -112,7 +111,7 @@ func said(t *testing.T, n *harness.Node, message string) int {
 
 // failover kills the leader, and writes through another node. It logs whether a member noticed by the silence of the
 // leader that it was gone, or the lock had to expire.
-func failover(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+func failover(ctx context.Context, t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	leader := c.Leader()
 	client := c.Node((leader + 1) % c.Size()).Client()
@@ -143,7 +142,7 @@ func failover(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 }
 
 // manyKeys lists and deletes many keys.
-func manyKeys(t *testing.T, c *cluster.Cluster) {
+func manyKeys(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
 	defer cancel()

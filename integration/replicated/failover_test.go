@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
@@ -15,14 +14,14 @@ import (
 const settled = 200
 
 // TestGroupReplication loses primaries of a Group Replication under load.
-func TestGroupReplication(t *testing.T) { failOver(t, start(t, replicated.Group)) }
+func TestGroupReplication(t *testing.T) { failOver(t, start(t, harness.Group)) }
 
 // TestGalera is everything that needs a Galera, whose start takes long.
 func TestGalera(t *testing.T) {
-	db := start(t, replicated.Galera)
+	db := start(t, harness.Galera)
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, *replicated.Database)
+		run  func(*testing.T, *harness.Replicated)
 	}{
 		{"reads see what was committed elsewhere", readsSeeWhatWasCommittedElsewhere},
 		{"another server for each node", anotherServerForEachNode},
@@ -39,7 +38,7 @@ func TestGalera(t *testing.T) {
 // load: it is killed, or frozen like a machine that disappears. The nodes know all
 // servers by their URL. The test reports how long the database itself was away and
 // how long writes failed.
-func failOver(t *testing.T, db *replicated.Database) {
+func failOver(t *testing.T, db *harness.Replicated) {
 	t.Run("doctor", func(t *testing.T) { examine(t, db) })
 	c := nodesOn(t, func(int) string { return db.URL() })
 	s := siege.Lay(t, c, workers, wait)
@@ -67,21 +66,21 @@ func failOver(t *testing.T, db *replicated.Database) {
 // wayToGo is how a server ceases to be the primary, and comes back.
 type wayToGo struct {
 	name         string
-	leave, enter func(db *replicated.Database, i int)
+	leave, enter func(db *harness.Replicated, i int)
 }
 
 func waysToGo(product string) []wayToGo {
-	killed := wayToGo{"killed", (*replicated.Database).Kill, (*replicated.Database).Start}
-	frozen := wayToGo{"frozen", (*replicated.Database).Pause,
-		func(db *replicated.Database, i int) { db.Resume(i); db.Rejoin(i) }}
+	killed := wayToGo{"killed", (*harness.Replicated).Kill, (*harness.Replicated).Start}
+	frozen := wayToGo{"frozen", (*harness.Replicated).Pause,
+		func(db *harness.Replicated, i int) { db.Resume(i); db.Rejoin(i) }}
 	// In order, as for maintenance: the old primary continues as a secondary and keeps
 	// all open connections.
-	moved := wayToGo{"moved", func(db *replicated.Database, i int) {
+	moved := wayToGo{"moved", func(db *harness.Replicated, i int) {
 		next := (i + 1) % db.Size()
 		db.Exec(i, "SELECT group_replication_set_as_primary('"+db.Query(next, "SELECT @@server_uuid")+"')")
-	}, func(*replicated.Database, int) {}}
+	}, func(*harness.Replicated, int) {}}
 	switch {
-	case product == replicated.Galera.Name: // has no primary to move
+	case product == harness.Galera.Name: // has no primary to move
 		return []wayToGo{killed, frozen}
 	case harness.Long():
 		return []wayToGo{killed, frozen, moved}
@@ -92,7 +91,7 @@ func waysToGo(product string) []wayToGo {
 
 // examine runs sqlbrain doctor on a healthy database, and on one of its servers that
 // is not the primary.
-func examine(t *testing.T, db *replicated.Database) {
+func examine(t *testing.T, db *harness.Replicated) {
 	primary := db.Primary()
 	for _, datastore := range []string{db.URL(), db.URL(primary)} {
 		found := doctor(t, datastore)
@@ -100,7 +99,7 @@ func examine(t *testing.T, db *replicated.Database) {
 		require.Equal(t, "ok", found["route"])
 		require.Equal(t, "ok", found["durability"])
 	}
-	if db.Name() == replicated.Group.Name {
+	if db.Name() == harness.Group.Name {
 		found := doctor(t, db.URL((primary+1)%db.Size()))
 		require.Equal(t, "fail", found["replication"])
 		require.Equal(t, "fail", found["writable"])
@@ -109,10 +108,10 @@ func examine(t *testing.T, db *replicated.Database) {
 
 // start starts a database. In the usual form a group expels a server that is silent for 15 s, which on a
 // busy machine may be one that lives; by default, for 10 s.
-func start(t *testing.T, p replicated.Product) *replicated.Database {
+func start(t *testing.T, p harness.Replication) *harness.Replicated {
 	t.Helper()
-	if !harness.Long() && p.Name == replicated.Group.Name {
-		return replicated.Start(t, p, "--group-replication-member-expel-timeout=10")
+	if !harness.Long() && p.Name == harness.Group.Name {
+		return harness.StartReplicated(t, p, "--group-replication-member-expel-timeout=10")
 	}
-	return replicated.Start(t, p)
+	return harness.StartReplicated(t, p)
 }

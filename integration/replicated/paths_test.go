@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
 // anotherServerForEachNode lets each node use another server of a Galera, which
 // all take writes, so that a node reads where it did not write, and leaders change
 // between servers. Servers end during the test, and each node continues with the next one.
-func anotherServerForEachNode(t *testing.T, db *replicated.Database) {
+func anotherServerForEachNode(t *testing.T, db *harness.Replicated) {
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
 	s := siege.Lay(t, c, workers, wait)
 	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
@@ -36,7 +35,7 @@ func TestProxyThatFollowsThePrimary(t *testing.T) {
 	if !harness.Long() {
 		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/mysql/failover_test.go shows the same on single servers")
 	}
-	db := start(t, replicated.Group)
+	db := start(t, harness.Group)
 	proxy, url := harness.StartProxy(t, db.URL(db.Primary()))
 	c := nodesOn(t, func(int) string { return url })
 	s := siege.Lay(t, c, workers, wait)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/replicated"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
@@ -20,7 +20,7 @@ import (
 // Galera and reads the last row of each on another one at once, which has to apply
 // it first. It reports the cost of the wait, and how often a session without it
 // misses the row.
-func readsSeeWhatWasCommittedElsewhere(t *testing.T, db *replicated.Database) {
+func readsSeeWhatWasCommittedElsewhere(t *testing.T, db *harness.Replicated) {
 	const (
 		batches = 20
 		rows    = 1500

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -20,8 +19,8 @@ func report(t *testing.T, what string, gaps []time.Duration) {
 		gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond), len(gaps))
 }
 
-func nodesOn(t *testing.T, datastore func(i int) string) *cluster.Cluster {
+func nodesOn(t *testing.T, datastore func(i int) string) *harness.Cluster {
 	t.Helper()
 	harness.NeedsDatabase(t)
-	return cluster.Start(t, cluster.Config{Datastore: datastore})
+	return harness.StartCluster(t, harness.ClusterConfig{Datastore: datastore})
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -36,7 +35,7 @@ func (command) Run() int {
 	defer stop()
 	return run(func(t *terminal) {
 		fmt.Println("Starting three nodes …")
-		c := cluster.Start(t, cluster.Config{Ports: ports})
+		c := harness.StartCluster(t, harness.ClusterConfig{Ports: ports})
 		tell(c)
 		<-ctx.Done()
 		fmt.Println("\nStopping …")
@@ -48,7 +47,7 @@ func (command) Run() int {
 	})
 }
 
-func tell(c *cluster.Cluster) {
+func tell(c *harness.Cluster) {
 	var hosts []string
 	for n := range c.Size() {
 		hosts = append(hosts, c.Node(n).Host())

@@ -56,7 +56,7 @@ func ForEachEngine(t *testing.T, test func(t *testing.T, e Engine)) {
 
 // OnAnyEngine is ForEachEngine for tests to which the engine makes no difference: they are about what is above
 // package sqlstore, whose own tests compare the engines. It runs a subtest on SQLite, and on every engine only if
-// Long. A test on several nodes takes any database server (cluster.Config.Product).
+// Long. A test on several nodes takes any database server (ClusterConfig.Product).
 func OnAnyEngine(t *testing.T, test func(t *testing.T, e Engine)) {
 	t.Helper()
 	if Long() || TargetIsEtcd() {

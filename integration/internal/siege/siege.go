@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 	"github.com/sqlbrain/sqlbrain/integration/internal/load"
@@ -46,7 +45,7 @@ type Siege struct {
 // Lay starts a load of the given number of workers on an empty cluster. Each worker's
 // client knows all nodes. Each node has watches, and one watch may switch between nodes.
 // wait bounds each request and each condition that must become true eventually.
-func Lay(t testing.TB, c *cluster.Cluster, workers int, wait time.Duration) *Siege {
+func Lay(t testing.TB, c *harness.Cluster, workers int, wait time.Duration) *Siege {
 	t.Helper()
 	seed := harness.Seed(t)
 	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", seed)

@@ -5,7 +5,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -14,7 +13,7 @@ import (
 type store struct {
 	endpoints []string
 	node      *harness.Node      // the only one, over SQLite
-	cluster   *cluster.Cluster   // three, over anything else
+	cluster   *harness.Cluster   // three, over anything else
 	database  *enginetest.Server // nil with SQLite and etcd
 }
 
@@ -45,7 +44,7 @@ func forEachCluster(t *testing.T, test func(t *testing.T, s *store)) {
 
 func startThree(t *testing.T, p enginetest.Product) *store {
 	t.Helper()
-	c := cluster.Start(t, cluster.Config{Product: p})
+	c := harness.StartCluster(t, harness.ClusterConfig{Product: p})
 	return &store{endpoints: c.Endpoints(), cluster: c, database: c.Database()}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -41,14 +40,14 @@ const (
 
 // stores are the ways to start one, by name.
 var stores = map[string]func(*testing.T) store{
-	"etcd":     func(t *testing.T) store { return startCluster(t, cluster.Config{Etcd: true}) },
-	"sqlbrain": func(t *testing.T) store { return startCluster(t, cluster.Config{}) },
-	"mariadb":  func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MariaDB}) },
-	"mysql":    func(t *testing.T) store { return startCluster(t, cluster.Config{Product: enginetest.MySQL}) },
+	"etcd":     func(t *testing.T) store { return startCluster(t, harness.ClusterConfig{Etcd: true}) },
+	"sqlbrain": func(t *testing.T) store { return startCluster(t, harness.ClusterConfig{}) },
+	"mariadb":  func(t *testing.T) store { return startCluster(t, harness.ClusterConfig{Product: enginetest.MariaDB}) },
+	"mysql":    func(t *testing.T) store { return startCluster(t, harness.ClusterConfig{Product: enginetest.MySQL}) },
 	"sqlite":   startSQLite,
 }
 
-func startCluster(t *testing.T, cfg cluster.Config) store {
+func startCluster(t *testing.T, cfg harness.ClusterConfig) store {
 	t.Helper()
 	if cfg.Etcd {
 		// kube-apiserver compacts; the quota is what etcd's documentation suggests at most.
@@ -64,7 +63,7 @@ func startCluster(t *testing.T, cfg cluster.Config) store {
 			db.enlarge(t)
 		}
 	}
-	c := cluster.Start(t, cfg)
+	c := harness.StartCluster(t, cfg)
 	s := store{endpoints: c.Endpoints(), client: c.Client()}
 	for i := range c.Size() {
 		s.programs = append(s.programs, program{roleStore, c.Node(i).Process().ID()})

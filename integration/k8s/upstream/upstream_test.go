@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -42,7 +41,7 @@ func TestIntegration(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { testSuites(t, harness.StartNode(t, harness.SQLite).Endpoint()) })
 	for _, p := range enginetest.Products() {
 		t.Run(string(p)+"-follower", func(t *testing.T) {
-			c := cluster.Start(t, cluster.Config{Product: p})
+			c := harness.StartCluster(t, harness.ClusterConfig{Product: p})
 			leader := c.Leader()
 			testSuites(t, c.Node((leader+1)%c.Size()).Endpoint())
 			if now := c.Leader(); now != leader {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -18,10 +17,10 @@ type kind struct {
 var kinds map[string]kind
 
 func init() {
-	peers := func(f cluster.Fault) kind {
+	peers := func(f harness.NetworkFault) kind {
 		return kind{begin: func(r *round, node int) { r.c.Network().Peers(node, f) }}
 	}
-	ofDatabase := func(f cluster.Fault) kind {
+	ofDatabase := func(f harness.NetworkFault) kind {
 		return kind{begin: func(r *round, node int) { r.c.Network().Database(node, f) }}
 	}
 	kinds = map[string]kind{
@@ -62,30 +61,30 @@ func init() {
 			},
 		},
 		"move":          {begin: (*round).moveLeader},
-		"cut-peers":     peers(cluster.Cut),
-		"swallow-peers": peers(cluster.Swallow),
-		"delay-peers":   peers(cluster.Delay(80 * time.Millisecond)),
+		"cut-peers":     peers(harness.Cut),
+		"swallow-peers": peers(harness.Swallow),
+		"delay-peers":   peers(harness.Delay(80 * time.Millisecond)),
 		"swallow-from": {begin: func(r *round, node int) {
-			r.c.Network().From(node, cluster.Swallow)
+			r.c.Network().From(node, harness.Swallow)
 		}},
-		"cut-database":     ofDatabase(cluster.Cut),
-		"swallow-database": ofDatabase(cluster.Swallow),
-		"delay-database":   ofDatabase(cluster.Delay(80 * time.Millisecond)),
+		"cut-database":     ofDatabase(harness.Cut),
+		"swallow-database": ofDatabase(harness.Swallow),
+		"delay-database":   ofDatabase(harness.Delay(80 * time.Millisecond)),
 		// Commits under way are carried out or not, and the node has to find out.
 		"reset-database": {begin: func(r *round, node int) {
 			for range 10 {
-				r.c.Network().Database(node, cluster.Reset)
+				r.c.Network().Database(node, harness.Reset)
 				r.pass(30 * time.Millisecond)
 			}
 		}},
 		// A follower has to find out by itself what happens, again and again.
 		"reset-peers": {begin: func(r *round, node int) {
 			for range 20 {
-				r.c.Network().Peers(node, cluster.Reset)
+				r.c.Network().Peers(node, harness.Reset)
 				r.pass(100 * time.Millisecond)
 			}
 		}},
-		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, cluster.Swallow) }},
+		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, harness.Swallow) }},
 	}
 }
 

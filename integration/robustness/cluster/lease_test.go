@@ -17,7 +17,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -93,7 +92,7 @@ func judgeLeases(t *testing.T, seed uint64, text string) {
 		stop:   make(chan struct{}),
 		leases: make(map[string]*siege.Lease),
 	}
-	r.c = cluster.Start(t, cluster.Config{Product: product(seed), Network: true})
+	r.c = harness.StartCluster(t, harness.ClusterConfig{Product: product(seed), Network: true})
 	p := r.plan()
 	if text != "" {
 		var err error

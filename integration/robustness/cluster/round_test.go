@@ -22,7 +22,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/cluster"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	protocol "github.com/sqlbrain/sqlbrain/integration/model"
 	"github.com/sqlbrain/sqlbrain/integration/robustness/internal/durable"
@@ -51,7 +50,7 @@ type round struct {
 	t    *testing.T
 	seed uint64
 	rnd  *rand.Rand // of the faults' targets; for the test's goroutine
-	c    *cluster.Cluster
+	c    *harness.Cluster
 	tr   *traffic
 	// limiter bounds the clients' requests.
 	limiter *rate.Limiter
@@ -149,7 +148,7 @@ func play(t *testing.T, seed uint64, p plan, flags ...string) seen {
 	t.Helper()
 	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
 	var archive *durable.Archive
-	r.c = cluster.Start(t, cluster.Config{
+	r.c = harness.StartCluster(t, harness.ClusterConfig{
 		Product: product(seed),
 		Network: true,
 		Extra:   append([]string{"--watch-progress-notify-interval", "100ms"}, flags...),

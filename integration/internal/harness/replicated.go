@@ -1,12 +1,14 @@
-package replicated
+package harness
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +16,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
@@ -27,8 +28,8 @@ const (
 	database = "sqlbrain"
 
 	servers = 3
-	// patience bounds operations that exceed it only on a broken or starved machine.
-	patience = 5 * time.Minute
+	// replicationWait bounds operations that exceed it only on a broken or starved machine.
+	replicationWait = 5 * time.Minute
 	// answerWait bounds each question to a member. One that was frozen never answers, and a signal that freezes it
 	// takes effect some time after it was sent: the member may have answered the question before.
 	answerWait = 5 * time.Second
@@ -38,61 +39,61 @@ const (
 // errMissing wraps the reasons why this machine cannot run a product.
 var errMissing = errors.New("no such database")
 
-// Product is a way to replicate.
-type Product struct {
+// Replication is a way to replicate.
+type Replication struct {
 	Name   string
 	engine enginetest.Product
-	find   func() (*program, error)
+	find   func() (*serverProgram, error)
 	// settings are those that replication adds for member i.
-	settings func(d *Database, i int) []string
+	settings func(d *Replicated, i int) []string
 	// begin, if set, returns additional arguments for this start of member i; first makes
 	// it the first of a new cluster.
-	begin func(d *Database, i int, first bool) ([]string, error)
+	begin func(d *Replicated, i int, first bool) ([]string, error)
 	// join takes a member that runs into the cluster and returns when it serves.
-	join func(ctx context.Context, d *Database, i int, first bool) error
+	join func(ctx context.Context, d *Replicated, i int, first bool) error
 	// members is a query for the number of members.
 	members string
 	// primary is the member that accepts writes according to the answer of one member; -1
 	// if that answer names none.
-	primary func(ctx context.Context, d *Database) int
+	primary func(ctx context.Context, d *Replicated) int
 }
 
-// Products are all there are.
-var Products = []Product{Group, Galera}
+// Replications are all there are.
+var Replications = []Replication{Group, Galera}
 
-// Database is three servers that replicate. Its methods end the test when they
+// Replicated is three servers that replicate. Its methods end the test when they
 // fail, so only the test's own goroutine may call them.
-type Database struct {
+type Replicated struct {
 	t       testing.TB
-	product Product
-	program *program
+	product Replication
+	program *serverProgram
 	id      string // of the cluster, a UUID
 	dir     string
 	user    *process.User // whom the servers run as; nil: this process's
-	members []*member
+	members []*server
 }
 
-type member struct {
+type server struct {
 	name       string
 	port       int   // for clients
 	groupPorts []int // for the other members
-	process    *harness.Process
+	process    *Process
 	admin      *sql.DB
 }
 
-// Start starts the servers with extra arguments each, and creates an empty
+// StartReplicated starts the servers with extra arguments each, and creates an empty
 // database. It skips t if the product is not available.
-func Start(t testing.TB, p Product, extra ...string) *Database {
+func StartReplicated(t testing.TB, p Replication, extra ...string) *Replicated {
 	t.Helper()
 	program, err := p.find()
 	enginetest.Need(t, err, errMissing)
-	d := &Database{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
+	d := &Replicated{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
 	template := filepath.Join(d.dir, "template")
 	if d.user, err = p.engine.Initialise(template); err != nil {
 		t.Fatal(err)
 	}
 	for i := range servers {
-		m := &member{name: fmt.Sprintf("m%d", i), port: enginetest.FreePort(t)}
+		m := &server{name: fmt.Sprintf("m%d", i), port: enginetest.FreePort(t)}
 		for range 3 {
 			m.groupPorts = append(m.groupPorts, enginetest.FreePort(t))
 		}
@@ -127,17 +128,17 @@ func Start(t testing.TB, p Product, extra ...string) *Database {
 }
 
 // Name is the product's name.
-func (d *Database) Name() string { return d.product.Name }
+func (d *Replicated) Name() string { return d.product.Name }
 
 // Size is the number of servers, running or not.
-func (d *Database) Size() int { return len(d.members) }
+func (d *Replicated) Size() int { return len(d.members) }
 
 // Address is where server i listens for clients.
-func (d *Database) Address(i int) string { return fmt.Sprintf("127.0.0.1:%d", d.members[i].port) }
+func (d *Replicated) Address(i int) string { return fmt.Sprintf("127.0.0.1:%d", d.members[i].port) }
 
 // URL names the servers in this order, all of them if none is given, and the
 // empty database on them.
-func (d *Database) URL(order ...int) string {
+func (d *Replicated) URL(order ...int) string {
 	if len(order) == 0 {
 		for i := range d.members {
 			order = append(order, i)
@@ -151,31 +152,31 @@ func (d *Database) URL(order ...int) string {
 }
 
 // URLOf is the URL of the database that is reached at an address, for example a proxy's.
-func (d *Database) URLOf(address string) string {
+func (d *Replicated) URLOf(address string) string {
 	u := url.URL{Scheme: "mysql", User: url.UserPassword(user, password), Host: address, Path: "/" + database}
 	return u.String()
 }
 
 // Kill ends server i at once (SIGKILL).
-func (d *Database) Kill(i int) { d.t.Helper(); d.members[i].process.Kill(d.t) }
+func (d *Replicated) Kill(i int) { d.t.Helper(); d.members[i].process.Kill(d.t) }
 
 // Pause freezes server i (SIGSTOP). Like a machine that disappears, it closes no
 // connections.
-func (d *Database) Pause(i int) { d.t.Helper(); d.members[i].process.Pause(d.t) }
+func (d *Replicated) Pause(i int) { d.t.Helper(); d.members[i].process.Pause(d.t) }
 
 // Resume ends a Pause.
-func (d *Database) Resume(i int) { d.t.Helper(); d.members[i].process.Resume(d.t) }
+func (d *Replicated) Resume(i int) { d.t.Helper(); d.members[i].process.Resume(d.t) }
 
 // Start starts server i, which has ended, and returns when it is a member again.
-func (d *Database) Start(i int) { d.t.Helper(); d.start(i, false) }
+func (d *Replicated) Start(i int) { d.t.Helper(); d.start(i, false) }
 
 // Rejoin returns when server i, which was frozen, is a member again. If it does not
 // come back by itself it is started anew.
-func (d *Database) Rejoin(i int) {
+func (d *Replicated) Rejoin(i int) {
 	d.t.Helper()
 	const byItself = time.Minute
 	deadline := time.Now().Add(byItself)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	for time.Now().Before(deadline) {
 		if d.product.join(ctx, d, i, false) == nil && d.whole(ctx) {
@@ -188,7 +189,7 @@ func (d *Database) Rejoin(i int) {
 }
 
 // whole reports whether all servers that run say that all of them are members.
-func (d *Database) whole(ctx context.Context) bool {
+func (d *Replicated) whole(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	for _, m := range d.members {
@@ -202,9 +203,9 @@ func (d *Database) whole(ctx context.Context) bool {
 
 // Primary returns the server that takes the writes; with Galera, where all do, the
 // first that serves. It waits for one.
-func (d *Database) Primary() int {
+func (d *Replicated) Primary() int {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	for {
 		if i := d.product.primary(ctx, d); i >= 0 {
@@ -215,9 +216,9 @@ func (d *Database) Primary() int {
 }
 
 // Successor waits for another server than gone to take writes, and returns it.
-func (d *Database) Successor(gone int) int {
+func (d *Replicated) Successor(gone int) int {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	last := errors.New("none says that it takes writes")
 	for {
@@ -233,14 +234,14 @@ func (d *Database) Successor(gone int) int {
 }
 
 // ask asks a member that may be frozen for one value.
-func ask(ctx context.Context, m *member, query string, answer any) error {
+func ask(ctx context.Context, m *server, query string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	return m.admin.QueryRowContext(ctx, query).Scan(answer)
 }
 
 // canWrite writes on server i.
-func (d *Database) canWrite(ctx context.Context, i int) error {
+func (d *Replicated) canWrite(ctx context.Context, i int) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	// Another value each time: a statement that changes nothing is not replicated.
@@ -249,13 +250,13 @@ func (d *Database) canWrite(ctx context.Context, i int) error {
 }
 
 // Running reports whether server i was started and has not ended.
-func (d *Database) Running(i int) bool { return d.members[i].process.Running() }
+func (d *Replicated) Running(i int) bool { return d.members[i].process.Running() }
 
 // AwaitWhole returns when every running server has all writes of the others, including
 // the user that was created last.
-func (d *Database) AwaitWhole() {
+func (d *Replicated) AwaitWhole() {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	for i := range d.members {
 		for {
@@ -270,9 +271,9 @@ func (d *Database) AwaitWhole() {
 }
 
 // Query returns the text that a statement answers on server i.
-func (d *Database) Query(i int, statement string) string {
+func (d *Replicated) Query(i int, statement string) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	var s sql.NullString
 	if err := d.members[i].admin.QueryRowContext(ctx, statement).Scan(&s); err != nil {
@@ -282,17 +283,17 @@ func (d *Database) Query(i int, statement string) string {
 }
 
 // Empty removes what is in the database.
-func (d *Database) Empty() {
+func (d *Replicated) Empty() {
 	d.t.Helper()
 	d.exec(d.Primary(), "DROP DATABASE "+database, "CREATE DATABASE "+database)
 }
 
 // Exec runs statements on server i as its administrator.
-func (d *Database) Exec(i int, statements ...string) { d.t.Helper(); d.exec(i, statements...) }
+func (d *Replicated) Exec(i int, statements ...string) { d.t.Helper(); d.exec(i, statements...) }
 
-func (d *Database) exec(i int, statements ...string) {
+func (d *Replicated) exec(i int, statements ...string) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	for _, s := range statements {
 		if _, err := d.members[i].admin.ExecContext(ctx, s); err != nil {
@@ -301,7 +302,7 @@ func (d *Database) exec(i int, statements ...string) {
 	}
 }
 
-func (d *Database) wait(ctx context.Context, reason string) {
+func (d *Replicated) wait(ctx context.Context, reason string) {
 	d.t.Helper()
 	select {
 	case <-ctx.Done():
@@ -311,13 +312,13 @@ func (d *Database) wait(ctx context.Context, reason string) {
 }
 
 // command returns the command line that every start of a server has.
-func (d *Database) command(m *member) []string {
+func (d *Replicated) command(m *server) []string {
 	return []string{"--defaults-file=" + d.data(m) + ".cnf"}
 }
 
-func (d *Database) data(m *member) string { return filepath.Join(d.dir, m.name) }
+func (d *Replicated) data(m *server) string { return filepath.Join(d.dir, m.name) }
 
-func (d *Database) start(i int, first bool) {
+func (d *Replicated) start(i int, first bool) {
 	d.t.Helper()
 	m := d.members[i]
 	args := d.command(m)
@@ -328,11 +329,11 @@ func (d *Database) start(i int, first bool) {
 		}
 		args = append(args, more...)
 	}
-	m.process = harness.StartProcessAs(d.t, d.user, d.program.path, args...)
+	m.process = StartProcessAs(d.t, d.user, d.program.path, args...)
 	if m.admin == nil {
 		m.admin = d.open(m)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
 	for {
 		err := d.product.join(ctx, d, i, first)
@@ -343,7 +344,7 @@ func (d *Database) start(i int, first bool) {
 			d.t.Fatalf("server %d ended while starting\n%s", i, m.process.LogTail(8000))
 		}
 		if ctx.Err() != nil {
-			d.t.Fatalf("server %d is not a member after %s: %v\n%s", i, patience, err, m.process.LogTail(8000))
+			d.t.Fatalf("server %d is not a member after %s: %v\n%s", i, replicationWait, err, m.process.LogTail(8000))
 		}
 		d.wait(ctx, err.Error())
 	}
@@ -351,7 +352,7 @@ func (d *Database) start(i int, first bool) {
 
 // open makes a pool for the administrator. Its connect timeout is short, because callers
 // that wait for a server retry.
-func (d *Database) open(m *member) *sql.DB {
+func (d *Replicated) open(m *server) *sql.DB {
 	cfg := mysql.NewConfig()
 	cfg.Net, cfg.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", m.port)
 	cfg.User, cfg.Passwd = "root", password
@@ -368,4 +369,38 @@ func (d *Database) open(m *member) *sql.DB {
 		}
 	})
 	return db
+}
+
+// serverProgram is a database server's binary.
+type serverProgram struct {
+	path  string
+	small string // keeps a server small
+}
+
+// run runs a program to its end and returns what it printed.
+func run(user *process.User, dir, input, name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
+	out, err := process.Output(cmd, user)
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return out, err
+}
+
+// settings are those of every server: durable, and quick to start.
+func (p *serverProgram) settings(data, dir string, port int) []string {
+	return []string{"--datadir=" + data, "--tmpdir=" + dir, "--socket=" + data + ".s", fmt.Sprintf("--port=%d", port),
+		"--bind-address=127.0.0.1", "--pid-file=" + data + ".pid", "--secure-file-priv=", "--skip-name-resolve",
+		"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=64M",
+		"--max-allowed-packet=64M", "--max-connections=500", p.small}
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -1,4 +1,4 @@
-package replicated
+package harness
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 )
 
 // Group is MySQL's Group Replication in single-primary mode.
-var Group = Product{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup,
+var Group = Replication{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup,
 	primary: groupPrimary,
 	members: "SELECT COUNT(*) FROM performance_schema.replication_group_members"}
 
-func findMySQL() (*program, error) {
+func findMySQL() (*serverProgram, error) {
 	path, err := enginetest.MySQL.Program()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMissing, err)
 	}
-	return &program{path: path, small: "--innodb-redo-log-capacity=64M"}, nil
+	return &serverProgram{path: path, small: "--innodb-redo-log-capacity=64M"}, nil
 }
 
-func groupSettings(d *Database, i int) []string {
+func groupSettings(d *Replicated, i int) []string {
 	var seeds []string
 	for _, m := range d.members {
 		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", m.groupPorts[0]))
@@ -43,7 +43,7 @@ func groupSettings(d *Database, i int) []string {
 
 // joinGroup starts Group Replication on a member that has not, and returns when the
 // member is online. It is called again while it fails.
-func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
+func joinGroup(ctx context.Context, d *Replicated, i int, first bool) error {
 	m := d.members[i]
 	state, err := groupState(ctx, m)
 	if err != nil {
@@ -89,7 +89,7 @@ func joinGroup(ctx context.Context, d *Database, i int, first bool) error {
 	return err
 }
 
-func groupState(ctx context.Context, m *member) (string, error) {
+func groupState(ctx context.Context, m *server) (string, error) {
 	var state string
 	err := ask(ctx, m, "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid", &state)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -100,7 +100,7 @@ func groupState(ctx context.Context, m *member) (string, error) {
 
 // groupPrimary returns the member that the majority says is the primary, if it takes
 // writes: a member that was frozen still believes for a while that it is the primary.
-func groupPrimary(ctx context.Context, d *Database) int {
+func groupPrimary(ctx context.Context, d *Replicated) int {
 	votes := map[int]int{} // by port
 	for _, m := range d.members {
 		var port int
@@ -109,7 +109,7 @@ func groupPrimary(ctx context.Context, d *Database) int {
 			votes[port]++
 		}
 	}
-	running := slices.DeleteFunc(slices.Clone(d.members), func(m *member) bool { return m.process == nil })
+	running := slices.DeleteFunc(slices.Clone(d.members), func(m *server) bool { return m.process == nil })
 	for i, m := range d.members {
 		var writable bool
 		if votes[m.port] > len(running)/2 && groupAnswer(ctx, m, "SELECT @@GLOBAL.super_read_only = 0", &writable) == nil &&
@@ -121,7 +121,7 @@ func groupPrimary(ctx context.Context, d *Database) int {
 }
 
 // groupAnswer asks a member that may be down or frozen.
-func groupAnswer(ctx context.Context, m *member, query string, answer any) error {
+func groupAnswer(ctx context.Context, m *server, query string, answer any) error {
 	if m.process == nil || !m.process.Running() {
 		return errors.New("it does not run")
 	}

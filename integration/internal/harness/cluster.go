@@ -1,4 +1,4 @@
-package cluster
+package harness
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// Config says what to start. The zero value is three nodes on a private database
+// ClusterConfig says what to start. The zero value is three nodes on a private database
 // server.
-type Config struct {
+type ClusterConfig struct {
 	// Etcd starts etcd, whatever the target is.
 	Etcd bool
 	// Product selects the database server to start for the cluster. If it is empty, any
@@ -52,15 +51,15 @@ type Cluster struct {
 	datastore   string             // without proxies; empty with etcd
 	perNode     func(i int) string // nil: all have the same
 	directories []string           // etcd's
-	nodes       []*harness.Node
+	nodes       []*Node
 	database    *enginetest.Server // nil if it is not ours to kill
 	network     *Network           // nil without
 }
 
-// Start starts a cluster on an empty database, and returns when every node
+// StartCluster starts a cluster on an empty database, and returns when every node
 // serves. It skips t if no engine is available. If the environment names a server,
-// Start uses it, and Database is nil.
-func Start(t testing.TB, cfg Config) *Cluster {
+// StartCluster uses it, and Database is nil.
+func StartCluster(t testing.TB, cfg ClusterConfig) *Cluster {
 	t.Helper()
 	switch {
 	case len(cfg.Ports) > 0:
@@ -68,7 +67,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	case cfg.Size == 0:
 		cfg.Size = 3
 	}
-	c := &Cluster{t: t, etcd: cfg.Etcd || harness.TargetIsEtcd()}
+	c := &Cluster{t: t, etcd: cfg.Etcd || TargetIsEtcd()}
 	if !c.etcd {
 		switch {
 		case cfg.Datastore != nil:
@@ -92,7 +91,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	members, all := c.members(cfg)
 	for i, m := range members {
 		m.InitialCluster = all
-		c.nodes = append(c.nodes, harness.NewMember(t, c.etcd, c.datastoreOf(i), m, c.flags(cfg)...))
+		c.nodes = append(c.nodes, NewMember(t, c.etcd, c.datastoreOf(i), m, c.flags(cfg)...))
 	}
 	// Start all nodes before waiting for any: etcd's members wait for each other, and
 	// sqlbrain's members must find the database empty at the same time.
@@ -105,7 +104,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	return c
 }
 
-func (c *Cluster) flags(cfg Config) []string {
+func (c *Cluster) flags(cfg ClusterConfig) []string {
 	switch {
 	case !cfg.Patient:
 		return cfg.Extra
@@ -120,14 +119,14 @@ func (c *Cluster) flags(cfg Config) []string {
 }
 
 // members returns the nodes' names and peer URLs, and all of them in one line.
-func (c *Cluster) members(cfg Config) (members []harness.Member, all string) {
+func (c *Cluster) members(cfg ClusterConfig) (members []Member, all string) {
 	var urls []string
 	for i := range cfg.Size {
 		client, port := enginetest.FreePort(c.t), enginetest.FreePort(c.t)
 		if i < len(cfg.Ports) {
 			client, port = cfg.Ports[i], cfg.Ports[i]+1
 		}
-		m := harness.Member{Name: fmt.Sprintf("node%d", i), ClientPort: client,
+		m := Member{Name: fmt.Sprintf("node%d", i), ClientPort: client,
 			PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 		m.AdvertisedPeerURL = m.PeerURL
 		if c.network != nil {
@@ -171,7 +170,7 @@ func (c *Cluster) Size() int { return len(c.nodes) }
 
 // Node returns a node, which may be down. Only the cluster's methods may start, stop
 // and kill it, because they notify the network.
-func (c *Cluster) Node(i int) *harness.Node { return c.nodes[i] }
+func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // Kill ends a node at once (SIGKILL).
 func (c *Cluster) Kill(i int) { c.t.Helper(); c.nodes[i].Kill(); c.left(i) }
@@ -217,7 +216,7 @@ func (c *Cluster) Endpoints() (urls []string) {
 // Client returns a client of all nodes, closed when the test ends.
 func (c *Cluster) Client() *clientv3.Client {
 	c.t.Helper()
-	return harness.ClientOf(c.t, c.Endpoints()...)
+	return ClientOf(c.t, c.Endpoints()...)
 }
 
 // leaderWait bounds the time until all nodes know the leader.
@@ -243,7 +242,7 @@ func (c *Cluster) Leader() int {
 func (c *Cluster) AwaitLeader(ctx context.Context) (int, error) {
 	var client *clientv3.Client
 	if err := eventually.Poll(ctx, func(context.Context) (err error) { // a user gets no token without a leader
-		client, err = harness.NewClient(c.Endpoints()...)
+		client, err = NewClient(c.Endpoints()...)
 		return err
 	}); err != nil {
 		return 0, err

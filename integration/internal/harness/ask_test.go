@@ -1,4 +1,4 @@
-package replicated
+package harness
 
 import (
 	"context"
@@ -26,21 +26,21 @@ func (frozen) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue)
 
 // TestFrozenServerIsNotWaitedFor although the whole search for a successor may take longer.
 func TestFrozenServerIsNotWaitedFor(t *testing.T) {
-	for name, question := range map[string]func(context.Context, *member) error{
-		"whether it serves": func(ctx context.Context, m *member) error {
+	for name, question := range map[string]func(context.Context, *server) error{
+		"whether it serves": func(ctx context.Context, m *server) error {
 			if galeraServes(ctx, m) {
 				return nil
 			}
 			return errors.New("it does not serve")
 		},
-		"its connections": func(ctx context.Context, m *member) error { _, err := connections(ctx, m); return err },
-		"its state":       func(ctx context.Context, m *member) error { _, err := groupState(ctx, m); return err },
+		"its connections": func(ctx context.Context, m *server) error { _, err := connections(ctx, m); return err },
+		"its state":       func(ctx context.Context, m *server) error { _, err := groupState(ctx, m); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &member{admin: sql.OpenDB(frozen{})}
+				m := &server{admin: sql.OpenDB(frozen{})}
 				defer m.admin.Close() //nolint:errcheck // it has no connections
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), replicationWait)
 				defer cancel()
 				began := time.Now()
 				require.Error(t, question(ctx, m))

@@ -1,4 +1,4 @@
-package replicated
+package harness
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // Galera is MariaDB's synchronous replication, whose servers all take writes.
-var Galera = Product{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings,
+var Galera = Replication{Name: "galera", engine: enginetest.MariaDB, find: findGalera, settings: galeraSettings,
 	begin: beginGalera, join: joinGalera, primary: galeraPrimary,
 	members: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'"}
 
@@ -29,7 +29,7 @@ func library() string {
 	return libraries[i]
 }
 
-func findGalera() (*program, error) {
+func findGalera() (*serverProgram, error) {
 	path, err := enginetest.FindProgram("mariadbd")
 	if err != nil {
 		return nil, fmt.Errorf("%w: no mariadbd (apt-get install mariadb-server)", errMissing)
@@ -42,10 +42,10 @@ func findGalera() (*program, error) {
 			return nil, fmt.Errorf("%w: Galera needs %s here (apt-get install mariadb-server rsync iproute2)", errMissing, tool)
 		}
 	}
-	return &program{path: path, small: "--innodb-log-file-size=32M"}, nil
+	return &serverProgram{path: path, small: "--innodb-log-file-size=32M"}, nil
 }
 
-func galeraSettings(d *Database, i int) []string {
+func galeraSettings(d *Replicated, i int) []string {
 	m := d.members[i]
 	var peers []string
 	for _, p := range d.members {
@@ -61,7 +61,7 @@ func galeraSettings(d *Database, i int) []string {
 	}
 }
 
-func beginGalera(d *Database, i int, first bool) ([]string, error) {
+func beginGalera(d *Replicated, i int, first bool) ([]string, error) {
 	m := d.members[i]
 	switch {
 	case first:
@@ -77,7 +77,7 @@ func beginGalera(d *Database, i int, first bool) ([]string, error) {
 
 var recovered = regexp.MustCompile(`Recovered position:\s*(\S+)`)
 
-func recoveredPosition(d *Database, m *member) (string, error) {
+func recoveredPosition(d *Replicated, m *server) (string, error) {
 	out, err := run(d.user, d.dir, "", d.program.path, append(d.command(m), "--wsrep-recover")...)
 	found := recovered.FindSubmatch(out)
 	if found == nil {
@@ -86,14 +86,14 @@ func recoveredPosition(d *Database, m *member) (string, error) {
 	return string(found[1]), nil
 }
 
-func joinGalera(ctx context.Context, d *Database, i int, _ bool) error {
+func joinGalera(ctx context.Context, d *Replicated, i int, _ bool) error {
 	if !galeraServes(ctx, d.members[i]) {
 		return errors.New("it is not synced")
 	}
 	return nil
 }
 
-func galeraServes(ctx context.Context, m *member) bool {
+func galeraServes(ctx context.Context, m *server) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	rows, err := m.admin.QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_state_comment', 'wsrep_ready', 'wsrep_cluster_status')")
@@ -116,7 +116,7 @@ func galeraServes(ctx context.Context, m *member) bool {
 
 // galeraPrimary is the member that has most of sqlbrain's connections, or else the
 // first that serves.
-func galeraPrimary(ctx context.Context, d *Database) int {
+func galeraPrimary(ctx context.Context, d *Replicated) int {
 	best, most := -1, -1
 	for i, m := range d.members {
 		if m.process == nil || !m.process.Running() || !galeraServes(ctx, m) {
@@ -130,7 +130,7 @@ func galeraPrimary(ctx context.Context, d *Database) int {
 }
 
 // connections returns how many connections of sqlbrain's a member has.
-func connections(ctx context.Context, m *member) (n int, err error) {
+func connections(ctx context.Context, m *server) (n int, err error) {
 	err = ask(ctx, m, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '"+user+"'", &n)
 	return n, err
 }

@@ -1,4 +1,4 @@
-package cluster
+package harness
 
 import (
 	"context"
@@ -194,8 +194,8 @@ func (n *Network) stop() {
 	n.done.Wait()
 }
 
-// Fault is something done to a way.
-type Fault func(*way, testing.TB)
+// NetworkFault is something done to a way.
+type NetworkFault func(*way, testing.TB)
 
 // Cut refuses connections and resets those there are.
 func Cut(w *way, _ testing.TB) {
@@ -221,7 +221,7 @@ func Swallow(w *way, t testing.TB) {
 }
 
 // Delay returns a fault that delays everything by d, more or less a half.
-func Delay(d time.Duration) Fault {
+func Delay(d time.Duration) NetworkFault {
 	return func(w *way, t testing.TB) {
 		ms := d.Milliseconds()
 		w.toxic(t, "latency", fmt.Sprintf(`{"latency": %d, "jitter": %d}`, ms, ms/2))
@@ -273,11 +273,11 @@ func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*way) 
 }
 
 // Database does f to the way between node i and the database.
-func (n *Network) Database(i int, f Fault) { n.t.Helper(); f(n.database[i], n.t) }
+func (n *Network) Database(i int, f NetworkFault) { n.t.Helper(); f(n.database[i], n.t) }
 
 // Peers does f to all ways between node i and other nodes, in both directions. If f
 // cuts them, connections are refused, as by a firewall.
-func (n *Network) Peers(i int, f Fault) {
+func (n *Network) Peers(i int, f NetworkFault) {
 	n.t.Helper()
 	reachable := false
 	for _, w := range n.ways(func(from, to int) bool { return from == i || to == i }, false) {
@@ -291,7 +291,7 @@ func (n *Network) Peers(i int, f Fault) {
 
 // From does f to the ways on which node i connects to others; those on which
 // others connect to it stay.
-func (n *Network) From(i int, f Fault) {
+func (n *Network) From(i int, f NetworkFault) {
 	n.t.Helper()
 	for _, w := range n.ways(func(from, _ int) bool { return from == i }, false) {
 		f(w, n.t)
@@ -299,7 +299,7 @@ func (n *Network) From(i int, f Fault) {
 }
 
 // Isolate does f to all ways from and to node i, that to the database included.
-func (n *Network) Isolate(i int, f Fault) {
+func (n *Network) Isolate(i int, f NetworkFault) {
 	n.t.Helper()
 	n.Peers(i, f)
 	if n.HasDatabase() {
