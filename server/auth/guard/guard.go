@@ -69,7 +69,6 @@ type Guard struct {
 	lookups  *prometheus.CounterVec // of tokens
 	views    views
 
-	noPassword      []byte // the hash that the password of an unknown user is compared with
 	comparePassword func(hash, password []byte) error
 }
 
@@ -88,7 +87,7 @@ func New(cfg Config, n Node) (*Guard, error) {
 	g := &Guard{
 		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
 		hashing: newHashing(), logins: newLogins(), lookups: newLookups(),
-		noPassword: hashOfNoPassword(cfg.BcryptCost), comparePassword: bcrypt.CompareHashAndPassword,
+		comparePassword: bcrypt.CompareHashAndPassword,
 	}
 	var err error
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {

@@ -74,7 +74,7 @@ func (g *Guard) checkPassword(ctx context.Context, source, name, password string
 	case !v.IsAuthEnabled():
 		return nil, etcdauth.ErrAuthNotEnabled
 	}
-	l := loginOf(source, name)
+	l := loginOf(source, name, v.user(name) != nil)
 	var verdict error
 	if err := g.hashing.run(ctx, l, Remote(ctx), func() bool {
 		verdict = g.compare(v, name, password)
@@ -98,7 +98,7 @@ func (g *Guard) hold(ctx context.Context) {
 
 // compare checks a password as etcd does, except that it takes as long for a name that no user has.
 func (g *Guard) compare(v *view, name, password string) error {
-	hash, failure := g.noPassword, etcdauth.ErrAuthFailed
+	hash, failure := hashOfNoPassword(v.store.commonCost(g.cfg.BcryptCost)), etcdauth.ErrAuthFailed
 	if u := v.user(name); u.GetOptions().GetNoPassword() {
 		failure = etcdauth.ErrNoPasswordUser
 	} else if u != nil {
@@ -113,6 +113,22 @@ func (g *Guard) compare(v *view, name, password string) error {
 		return etcdauth.ErrAuthFailed
 	}
 	return failure
+}
+
+// commonCost returns the bcrypt cost that most stored passwords have which can be checked: configured if there are none.
+func (s *store) commonCost(configured int) int {
+	count := make(map[int]int)
+	most := configured
+	for _, u := range s.users {
+		cost, err := bcrypt.Cost(u.Password)
+		if err != nil || cost > MaxStoredCost(configured) {
+			continue
+		}
+		if count[cost]++; count[cost] > count[most] || count[cost] == count[most] && cost < most {
+			most = cost
+		}
+	}
+	return most
 }
 
 // hashOfNoPassword returns a text in the form of a bcrypt hash. No password is known that has it.

@@ -137,7 +137,16 @@ func TestAnUnknownUserIsComparedAtTheSameCost(t *testing.T) {
 		_, _, err := g.Authenticate(t.Context(), name, "wrong", g.IssueToken)
 		require.ErrorIs(t, err, want, name)
 	}
-	require.Equal(t, []int{g.cfg.BcryptCost, g.cfg.BcryptCost, g.cfg.BcryptCost, g.cfg.BcryptCost}, costs)
+	stored := g.cfg.BcryptCost
+	require.Equal(t, []int{stored, stored, stored, stored}, costs)
+
+	g.cfg.BcryptCost++ // the stored ones stay as they are
+	costs = nil
+	for _, name := range []string{"ann", "nobody"} {
+		_, _, err := g.Authenticate(t.Context(), name, "wrong", g.IssueToken)
+		require.ErrorIs(t, err, etcdauth.ErrAuthFailed, name)
+	}
+	require.Equal(t, []int{stored, stored}, costs)
 }
 
 // Wrong logins of one login are answered late, right ones of the same login at once.

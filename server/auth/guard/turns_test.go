@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func (f *flood) client(next func() (source, name string)) {
 	f.wg.Go(func() {
 		for f.ctx.Err() == nil {
 			source, name := next()
-			err := f.q.run(f.ctx, loginOf(source, name), "", func() bool { time.Sleep(checkTime); return false })
+			err := f.q.run(f.ctx, loginOf(source, name, !strings.HasPrefix(name, "random")), "", func() bool { time.Sleep(checkTime); return false })
 			if errors.Is(err, mvcc.ErrTooManyRequests) {
 				_ = sleep(f.ctx, 200*time.Millisecond)
 			}
@@ -67,7 +68,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func loggedIn(t *testing.T, q *turns, source, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	require.NoError(t, q.run(t.Context(), loginOf(source, name), "", func() bool { time.Sleep(checkTime); return true }))
+	require.NoError(t, q.run(t.Context(), loginOf(source, name, !strings.HasPrefix(name, "random")), "", func() bool { time.Sleep(checkTime); return true }))
 	return time.Since(start)
 }
 
@@ -76,7 +77,7 @@ func fixed(source, name string) func() (string, string) {
 }
 
 func randomName(source string) func() (string, string) {
-	return func() (string, string) { return source, fmt.Sprint(rand.Uint64()) }
+	return func() (string, string) { return source, fmt.Sprint("random", rand.Uint64()) }
 }
 
 // Wrong logins must not keep right ones out, wherever they come from and whatever they name. Each
@@ -102,6 +103,7 @@ func TestRightLoginsSucceedDuringFloodsOfWrongOnes(t *testing.T) {
 		"of the same user behind the same address":  {func(f *flood) { same(f, 64, fixed(nat, "app")) }, nat},
 		"of another user behind the same address":   {func(f *flood) { same(f, 64, fixed(nat, "other")) }, nat},
 		"of any user behind the same address":       {func(f *flood) { same(f, 64, randomName(nat)) }, nat},
+		"of more names behind it than may wait":     {func(f *flood) { same(f, 3*waitingPerSlot, randomName(nat)) }, nat},
 		"of the same user from another address":     {func(f *flood) { same(f, 200, fixed("198.51.100.1", "app")) }, nat},
 		"of the same user from 300 addresses":       {many(func(source string) func() (string, string) { return fixed(source, "app") }), nat},
 		"of another user from 300 addresses":        {many(func(source string) func() (string, string) { return fixed(source, "other") }), nat},
@@ -143,7 +145,7 @@ func TestConnectionsThatFailedComeLast(t *testing.T) {
 		for i := range 64 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					_ = q.run(ctx, loginOf("a", "app"), fmt.Sprint("a:", i), func() bool { time.Sleep(5 * checkTime); return false })
+					_ = q.run(ctx, loginOf("a", "app", true), fmt.Sprint("a:", i), func() bool { time.Sleep(5 * checkTime); return false })
 				}
 			})
 		}
@@ -152,7 +154,7 @@ func TestConnectionsThatFailedComeLast(t *testing.T) {
 		defer cancel()
 		for i := range 5 {
 			start := time.Now()
-			require.NoError(t, q.run(t.Context(), loginOf("a", "app"), fmt.Sprint("a:r", i), func() bool { return true }))
+			require.NoError(t, q.run(t.Context(), loginOf("a", "app", true), fmt.Sprint("a:r", i), func() bool { return true }))
 			require.LessOrEqual(t, time.Since(start), 5*checkTime)
 		}
 	})
@@ -211,7 +213,7 @@ func TestOneLoginIsNotGuessedWithAllProcessors(t *testing.T) {
 		synctest.Wait()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		require.Equal(t, 1, q.running[loginOf("a", "x")])
+		require.Equal(t, 1, q.running[loginOf("a", "x", true)])
 		require.Equal(t, 15, q.free)
 	})
 }
@@ -220,7 +222,7 @@ func TestTheMemoryOfTurnsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTurns(2, waitingPerSlot)
 		for i := range maxSources + 100 {
-			require.NoError(t, q.run(t.Context(), loginOf(fmt.Sprint(i), "app"), "", func() bool { return true }))
+			require.NoError(t, q.run(t.Context(), loginOf(fmt.Sprint(i), "app", true), "", func() bool { return true }))
 		}
 		f := newFlood(t, q)
 		for i := range 300 {
@@ -252,7 +254,7 @@ func TestACallThatGoesAwayLeavesTheQueue(t *testing.T) {
 		release := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := q.run(t.Context(), loginOf("a", "x"), "", func() bool { <-release; return true }); err != nil {
+			if err := q.run(t.Context(), loginOf("a", "x", true), "", func() bool { <-release; return true }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -261,7 +263,7 @@ func TestACallThatGoesAwayLeavesTheQueue(t *testing.T) {
 		var refused atomic.Int32
 		for range 3 {
 			wg.Go(func() {
-				err := q.run(ctx, loginOf("a", "x"), "", func() bool { t.Error("run"); return true })
+				err := q.run(ctx, loginOf("a", "x", true), "", func() bool { t.Error("run"); return true })
 				if errors.Is(err, mvcc.ErrTooManyRequests) {
 					refused.Add(1)
 				} else if !errors.Is(err, context.Canceled) {
