@@ -7,9 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 )
 
@@ -70,7 +67,7 @@ func (h *Handler) askMembers(ctx context.Context) []memberBody {
 			switch {
 			case err == nil && b.Figures[consoleFigure] > 0:
 				b.Console = consoleOf(m.ClientURLs)
-			case err != nil && status.Code(err) != codes.Unimplemented: // an older version has no figures
+			case err != nil:
 				b.State = memberSilent
 				h.cfg.Logger.Debug("the console has no figures of a member", "member", m.ID, "error", err)
 			}

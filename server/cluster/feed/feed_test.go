@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
@@ -53,9 +51,6 @@ func TestMembersReportTheirFigures(t *testing.T) {
 	got, err := newClient(t, serve(t, s, l)).Figures(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"watchers": 3}, got)
-
-	_, err = newClient(t, serve(t, feedpb.UnimplementedPeerServer{}, l)).Figures(t.Context())
-	require.Equal(t, codes.Unimplemented, status.Code(err), "a member of an older version")
 }
 
 func TestMembersRecordALossForOthers(t *testing.T) {

@@ -3,7 +3,9 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 )
 
@@ -41,12 +43,23 @@ func (e *examination) sqliteRights(ctx context.Context) {
 	if !e.ask(ctx, "privileges", "SELECT file FROM pragma_database_list WHERE name = 'main'", &path) {
 		return
 	}
-	// The log is in the directory.
-	if err := cmp.Or(mayWrite(path), mayWrite(filepath.Dir(path))); err != nil {
-		e.add("privileges", Fail, err.Error(), "let the user that runs sqlbrain write the file and its directory")
+	if err := mayWriteDatabase(path); err != nil {
+		e.add("privileges", Fail, err.Error(), "let the user that runs sqlbrain write the file, its log and its directory")
 		return
 	}
-	e.ok("privileges", "the file and its directory may be written")
+	e.ok("privileges", "the file, its log and its directory may be written")
+}
+
+// mayWriteDatabase returns why this process may not write to a file, its directory, or its log and the index of that,
+// as if another user ran sqlbrain once.
+func mayWriteDatabase(path string) error {
+	err := mayWrite(filepath.Dir(path))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if own := mayWrite(path + suffix); !errors.Is(own, fs.ErrNotExist) {
+			err = cmp.Or(err, own)
+		}
+	}
+	return err
 }
 
 func (e *examination) sqliteDurability(ctx context.Context) {
