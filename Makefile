@@ -117,7 +117,7 @@ compat: ## Every claim of compatibility and random histories beside etcd, for ha
 
 .PHONY: compatibility
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
-	cd integration && SQLBRAIN_COMPAT_PAGE=write $(GO) test -count=1 -timeout 30m ./compat
+	cd integration && $(GO) test -count=1 -timeout 30m ./compat -write-page
 
 .PHONY: robustness
 robustness: ## Three nodes while nodes, network and database fail, twice for TIME (default 10m): linearizable, watches exact; leases kept
@@ -133,9 +133,8 @@ cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their o
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
 
 .PHONY: k8s-storage
-k8s-storage: ## kube-apiserver's storage tests on every engine and through a follower; writes what passed into docs/kubernetes.md
-	cd integration && SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 SQLBRAIN_KUBERNETES_PAGE=write \
-	  $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
+k8s-storage: ## kube-apiserver's storage tests on every engine and through a follower
+	cd integration && SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
 
 .PHONY: k8s-e2e
 k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
@@ -216,7 +215,7 @@ scoreboard: ## Objects that come and go, beside etcd and kine into docs/benchmar
 
 .PHONY: planes
 planes: ## A hundred control planes on one MySQL, into docs/benchmarks: seven minutes; PLANES=n idle ones
-	cd integration && SQLBRAIN_PLANES=$(or $(PLANES),100) SQLBRAIN_PLANES_PAGE=$(CURDIR)/docs/benchmarks/planes.md $(GO) test -count=1 -timeout 60m ./planes
+	cd integration && $(GO) test -count=1 -timeout 60m ./planes -planes $(or $(PLANES),100) -page $(CURDIR)/docs/benchmarks/planes.md
 
 .PHONY: bench-growth
 bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS

@@ -17,7 +17,7 @@ const objectsWait = 30 * time.Minute
 // TestObjects takes a cluster's objects through their life: created, updated, listed in pages and at old revisions,
 // watched, compacted. It compares every answer and event with what was written.
 func TestObjects(t *testing.T) {
-	objects := harness.Number(t, "SQLBRAIN_OBJECTS", 2000, 100_000)
+	objects := number(2000, 100_000)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		node := harness.StartNode(t, e)
 		ctx, cancel := context.WithTimeout(t.Context(), objectsWait)

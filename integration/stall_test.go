@@ -26,8 +26,16 @@ const (
 
 // stallKeys is how many keys a lease holds, and stallRange how many a range delete
 // deletes.
-func stallKeys(t *testing.T) int  { return harness.Number(t, "SQLBRAIN_STALL_KEYS", 20_000, 300_000) }
-func stallRange(t *testing.T) int { return harness.Number(t, "SQLBRAIN_STALL_RANGE", 10_000, 100_000) }
+func stallKeys() int  { return number(20_000, 300_000) }
+func stallRange() int { return number(10_000, 100_000) }
+
+// number is that of a test's usual or long form.
+func number(usual, long int) int {
+	if harness.Long() {
+		return long
+	}
+	return usual
+}
 
 // forEachStallNode runs a test on a node with default settings: in the usual form on one, because only the long form
 // judges times. The long form runs it on every engine, and on etcd, whose figures the log has for comparison.
@@ -173,7 +181,7 @@ func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
 		c := node.Client()
 		lease, err := c.Grant(t.Context(), 3600)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		fill(t, c, "leased/", stallKeys(), lease.ID)
 		p := startPutters(t, node)
 		started := time.Now()
 		_, err = c.Revoke(t.Context(), lease.ID)
@@ -181,7 +189,7 @@ func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
 		longest := p.end(t)
 		require.NoError(t, err)
 		require.Zero(t, keysLeft(t, c, "leased/"))
-		t.Logf("revoking %d keys took %s", stallKeys(t), took.Round(time.Millisecond))
+		t.Logf("revoking %d keys took %s", stallKeys(), took.Round(time.Millisecond))
 		requireShort(t, longest, took, etcd)
 	})
 }
@@ -197,7 +205,7 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		alive, stop := context.WithCancel(t.Context())
 		renewals, err := c.KeepAlive(alive, lease.ID)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		fill(t, c, "leased/", stallKeys(), lease.ID)
 		stop()
 		for range renewals {
 		}
@@ -205,12 +213,12 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		node.Start()
 		p := startPutters(t, node)
 		started := time.Now()
-		awaitKeys(t, c, "leased/", int64(stallKeys(t))-1)
+		awaitKeys(t, c, "leased/", int64(stallKeys())-1)
 		began := time.Now()
 		awaitKeys(t, c, "leased/", 0)
 		took := time.Since(began)
 		longest := p.end(t)
-		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(t),
+		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(),
 			took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
 		requireShort(t, longest, took, etcd)
 	})
@@ -223,7 +231,7 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 		c := node.Client()
 		lease, err := c.Grant(t.Context(), 3600)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(t), lease.ID)
+		fill(t, c, "leased/", stallKeys(), lease.ID)
 		for _, run := range []func() error{
 			func() error { _, err := c.UserAdd(t.Context(), "root", "secret"); return err },
 			func() error { _, err := c.UserGrantRole(t.Context(), "root", "root"); return err },
@@ -281,14 +289,14 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 func TestALargeRangeDeleteIsOneRevision(t *testing.T) {
 	forEachStallNode(t, func(t *testing.T, node *harness.Node, _ bool) {
 		c := node.Client()
-		fill(t, c, "range/", stallRange(t), 0)
+		fill(t, c, "range/", stallRange(), 0)
 		p := startPutters(t, node)
 		started := time.Now()
 		resp, err := c.Delete(t.Context(), "range/", clientv3.WithPrefix())
 		took := time.Since(started)
 		p.end(t)
 		require.NoError(t, err)
-		require.EqualValues(t, stallRange(t), resp.Deleted)
-		t.Logf("deleting %d keys took %s", stallRange(t), took.Round(time.Millisecond))
+		require.EqualValues(t, stallRange(), resp.Deleted)
+		t.Logf("deleting %d keys took %s", stallRange(), took.Round(time.Millisecond))
 	})
 }

@@ -15,11 +15,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// The concurrent history: so many clients, with so many requests each.
-const (
-	envConcurrent = "SQLBRAIN_COMPAT_CONCURRENT"
-	clients       = 8
-)
+// clients send the requests of a concurrent history.
+const clients = 8
 
 // passingLease is revoked while clients use it.
 const passingLease = 5
@@ -37,14 +34,12 @@ type recorded struct {
 // revisions that sqlbrain answered them with. etcd must answer each of them the
 // same, whatever batches and caches they passed.
 func TestConcurrentHistories(t *testing.T) {
-	histories := harness.Number(t, envConcurrent, 2, 20)
-	length := harness.Number(t, envLength, 300, 600) / 4
-	seed := harness.Number(t, envSeed, 1, 1)
+	n := share(concurrent, 2, 20)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		t.Parallel()
-		for i := range share(e, envConcurrent, histories) {
-			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
-				testConcurrentHistory(t, e, uint64(seed+i), length)
+		for i := range n(e) {
+			t.Run(fmt.Sprintf("seed=%d", firstSeed()+i), func(t *testing.T) {
+				testConcurrentHistory(t, e, uint64(firstSeed()+i), lengthOfHistory()/4)
 			})
 		}
 	})
@@ -78,8 +73,8 @@ func testConcurrentHistory(t *testing.T, e harness.Engine, seed uint64, length i
 	}
 	w.rec.add(func(e *engineResults) { e.concurrent++ })
 	if w.failed() {
-		t.Errorf("%s=%d: after %d requests, in the order of the revisions:\n%s\n%s",
-			envSeed, seed, len(w.trace), strings.Join(w.trace[max(0, len(w.trace)-20):], "\n"), w.diff)
+		t.Errorf("-seed %d: after %d requests, in the order of the revisions:\n%s\n%s",
+			seed, len(w.trace), strings.Join(w.trace[max(0, len(w.trace)-20):], "\n"), w.diff)
 	}
 }
 

@@ -1,8 +1,9 @@
 package compat
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,49 +11,60 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// The variables that choose histories; README.md says more.
-const (
-	envHistories = "SQLBRAIN_COMPAT_HISTORIES"
-	envLength    = "SQLBRAIN_COMPAT_LENGTH"
-	envSeed      = "SQLBRAIN_COMPAT_SEED"
-	envSteps     = "SQLBRAIN_COMPAT_STEPS"
-	envShrink    = "SQLBRAIN_COMPAT_SHRINK"
+// The flags that choose histories; README.md says more. 0: as many as a run of that length has.
+var (
+	histories  = flag.Int("histories", 0, "sequential histories for each engine")
+	concurrent = flag.Int("concurrent", 0, "concurrent histories for each engine")
+	length     = flag.Int("length", 0, "steps of a history")
+	seed       = flag.Int("seed", 0, "seed of the first history; alone, only that one runs")
+	listed     = flag.String("steps", "", "the steps to run of a history, as a failure prints them: 3,17,20")
 )
+
+// number returns the value of a flag or, if it is not set, the usual or long number.
+func number(flag *int, usual, long int) int {
+	if harness.Long() {
+		usual = long
+	}
+	return cmp.Or(*flag, usual)
+}
+
+// firstSeed is that of the first history.
+func firstSeed() int { return cmp.Or(*seed, 1) }
+
+func lengthOfHistory() int { return number(length, 300, 600) }
 
 // TestHistories sends the same random requests to etcd and to sqlbrain, one after
 // the other, and compares everything that comes back, and the state they leave.
 func TestHistories(t *testing.T) {
-	histories := harness.Number(t, envHistories, 4, 60)
-	length := harness.Number(t, envLength, 300, 600)
-	seed := harness.Number(t, envSeed, 1, 1)
-	if os.Getenv(envSeed) != "" && os.Getenv(envHistories) == "" {
-		histories = 1
+	n := share(histories, 4, 60)
+	if *seed != 0 && *histories == 0 {
+		n = func(harness.Engine) int { return 1 }
 	}
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		t.Parallel()
-		for i := range share(e, envHistories, histories) {
-			t.Run(fmt.Sprintf("seed=%d", seed+i), func(t *testing.T) {
+		for i := range n(e) {
+			t.Run(fmt.Sprintf("seed=%d", firstSeed()+i), func(t *testing.T) {
 				t.Parallel()
-				testHistory(t, e, uint64(seed+i), stepNumbers(t, length))
+				testHistory(t, e, uint64(firstSeed()+i), stepNumbers(t))
 			})
 		}
 	})
 }
 
-// stepNumbers are those in the environment, or the first of them.
-func stepNumbers(t *testing.T, length int) (steps []int) {
+// stepNumbers are those that are asked for, or the first of them.
+func stepNumbers(t *testing.T) (steps []int) {
 	t.Helper()
-	if listed := os.Getenv(envSteps); listed != "" {
-		for s := range strings.SplitSeq(listed, ",") {
+	if *listed != "" {
+		for s := range strings.SplitSeq(*listed, ",") {
 			n, err := strconv.Atoi(s)
 			if err != nil {
-				t.Fatalf("%s: %v", envSteps, err)
+				t.Fatalf("-steps: %v", err)
 			}
 			steps = append(steps, n)
 		}
 		return steps
 	}
-	for i := range length {
+	for i := range lengthOfHistory() {
 		steps = append(steps, i)
 	}
 	return steps
@@ -73,7 +85,7 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 		found = again
 		return true
 	}
-	shrinks := os.Getenv(envShrink) != "0" && os.Getenv(envSteps) == ""
+	shrinks := *listed == ""
 	if shrinks {
 		t.Logf("the servers differ after %d steps, which are run again; the difference was %s\nThe subject's log ends with\n%s", len(steps), found.diff, found.log)
 	}
@@ -83,13 +95,12 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	case shrinks:
 		steps = shrink(steps, differs)
 	}
-	listed := make([]string, len(steps))
+	numbers := make([]string, len(steps))
 	for i, s := range steps {
-		listed[i] = strconv.Itoa(s)
+		numbers[i] = strconv.Itoa(s)
 	}
-	t.Errorf("etcd and %s differ. Replay with\n%s=%d %s=%s go test ./compat -run 'TestHistories/%s'\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
-		e.Name, envSeed, seed, envSteps, strings.Join(listed, ","), e.Name, strings.Join(found.trace, "\n"), found.diff,
-		found.log)
+	t.Errorf("etcd and %s differ. Replay with\ngo test ./compat -run 'TestHistories/%s' -seed %d -steps %s\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
+		e.Name, e.Name, seed, strings.Join(numbers, ","), strings.Join(found.trace, "\n"), found.diff, found.log)
 }
 
 // finding is what a run found.

@@ -2,7 +2,6 @@ package compat
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -25,11 +24,13 @@ func (r telling) Run() int {
 	return code
 }
 
-// share is how many of n histories are run on e. In a run of the usual length
-// MySQL gets half: it and MariaDB are sent the same statements.
-func share(e harness.Engine, env string, n int) int {
-	if e.Name == string(enginetest.MySQL) && os.Getenv(env) == "" && !harness.Long() {
-		return n / 2
+// share returns how many histories are run on an engine. In a run of the usual length MySQL gets half: it and MariaDB
+// are sent the same statements.
+func share(flag *int, usual, long int) func(harness.Engine) int {
+	return func(e harness.Engine) int {
+		if e.Name == string(enginetest.MySQL) && *flag == 0 && !harness.Long() {
+			return usual / 2
+		}
+		return number(flag, usual, long)
 	}
-	return n
 }

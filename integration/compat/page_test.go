@@ -18,8 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// envPage set to "write" makes TestPage write the page instead of comparing it.
-const envPage = "SQLBRAIN_COMPAT_PAGE"
+var writePage = flag.Bool("write-page", false, "write docs/compatibility.md instead of comparing it")
 
 // The histories that contribute to the page. They are part of every run.
 const (
@@ -39,10 +38,9 @@ func TestPage(t *testing.T) {
 			t.Skipf("the page needs the results of all tests, in their order, and -%s is set", name)
 		}
 	}
-	if os.Getenv(envSteps) != "" || harness.Number(t, envSeed, 1, 1) != 1 ||
-		harness.Number(t, envHistories, pageSeeds, pageSeeds) < pageSeeds ||
-		harness.Number(t, envLength, pageSteps, pageSteps) < pageSteps {
-		t.Skipf("the page needs the first %d steps of the first %d histories, and the environment asks for others",
+	if *listed != "" || firstSeed() != 1 || number(histories, pageSeeds, pageSeeds) < pageSeeds ||
+		lengthOfHistory() < pageSteps {
+		t.Skipf("the page needs the first %d steps of the first %d histories, and the flags ask for others",
 			pageSteps, pageSeeds)
 	}
 	if harness.TargetIsEtcd() {
@@ -61,7 +59,7 @@ func TestPage(t *testing.T) {
 	}
 	p := &page{subject: newSide(t, "subject", harness.StartNode(t, harness.SQLite, "--enable-pprof"))}
 	want := p.write(t)
-	if os.Getenv(envPage) == "write" {
+	if *writePage {
 		if err := os.MkdirAll(filepath.Dir(pageFile), 0o755); err != nil {
 			t.Fatal(err)
 		}

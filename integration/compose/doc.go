@@ -7,12 +7,12 @@
 // says), and without one are skipped; with SQLBRAIN_REQUIRE_ENGINES=1 they fail instead.
 // TestConfig needs none.
 //
-// Images are taken from the engine and never pulled, unless a variable names them:
+// Images are taken from the engine and never pulled:
 //
-//	SQLBRAIN_TEST_MYSQL_IMAGE    else sqlbrain-standin/mysql:9, which .ci/images makes, else mysql:9
-//	SQLBRAIN_TEST_GO_IMAGE       else golang:1.26, else a stand-in made of this machine's Go
-//	SQLBRAIN_TEST_SHELL_IMAGE    else alpine:3.22, else a stand-in of this machine's shell, for the target kine
-//	SQLBRAIN_TEST_MIGRATE_IMAGE  else migrate/migrate of go.mod's version, else a stand-in of the same source
+//	MySQL           sqlbrain-standin/mysql:9, which .ci/images makes, else mysql:9
+//	Go              golang:1.26, else a stand-in made of this machine's Go
+//	the base of kine  alpine:3.22, else a stand-in of this machine's shell
+//	migrate         migrate/migrate of go.mod's version, else a stand-in of the same source
 //
 // The stand-ins sqlbrain-standin/golang and sqlbrain-standin/migrate stay for the next
 // run, and so does BuildKit's cache; the first run takes minutes longer. The one for

@@ -164,9 +164,6 @@ func (e *engine) importImage(name string, layer io.Reader, changes ...string) er
 
 // mysqlImage returns the image to take for MySQL.
 func (e *engine) mysqlImage() string {
-	if name := os.Getenv("SQLBRAIN_TEST_MYSQL_IMAGE"); name != "" {
-		return name
-	}
 	names := []string{"sqlbrain-standin/mysql:9", "mysql:9"}
 	for _, name := range names {
 		if e.hasImage(name) {

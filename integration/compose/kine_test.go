@@ -17,9 +17,6 @@ import (
 
 // shellImage returns the base image of the target kine.
 func (e *engine) shellImage() string {
-	if name := os.Getenv("SQLBRAIN_TEST_SHELL_IMAGE"); name != "" {
-		return name
-	}
 	const real = "alpine:3.22"
 	if e.hasImage(real) {
 		return real

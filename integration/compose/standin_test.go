@@ -35,7 +35,7 @@ func (e *engine) standIn(name, madeOf string, fill func(*layer), changes ...stri
 		return name
 	}
 	if runtime.GOOS != "linux" {
-		unavailable(e.t, "stand-ins are made of Linux programs: name an image, see doc.go, to be pulled instead of %s", name)
+		unavailable(e.t, "stand-ins are made of Linux programs: pull the image that %s stands in for", name)
 	}
 	e.t.Logf("making the image %s", name)
 	r, w := io.Pipe()
@@ -140,9 +140,6 @@ func (l *layer) program(name string) {
 
 // goImage returns the image that the Dockerfile is to build in.
 func (e *engine) goImage() string {
-	if name := os.Getenv("SQLBRAIN_TEST_GO_IMAGE"); name != "" {
-		return name
-	}
 	const real = "golang:1.26"
 	if e.hasImage(real) {
 		return real
@@ -216,9 +213,6 @@ func (e *engine) compiled(l *layer, name string) {
 
 // migrateImage returns the image with golang-migrate's command.
 func (e *engine) migrateImage() string {
-	if name := os.Getenv("SQLBRAIN_TEST_MIGRATE_IMAGE"); name != "" {
-		return name
-	}
 	version := strings.TrimSpace(e.output("go", "list", "-m", "-f", "{{.Version}}",
 		"github.com/golang-migrate/migrate/v4"))
 	if real := "migrate/migrate:" + version; e.hasImage(real) {

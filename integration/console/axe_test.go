@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,8 +61,7 @@ func (p *tab) scheme(name string) {
 }
 
 // accessible makes sure, where axe-core is installed, that axe-core finds nothing serious or critical on the page that
-// is shown, at each size and in each theme, and that the page fits the screen. With SQLBRAIN_CONSOLE_SCREENS=DIR it
-// writes pictures of all of them.
+// is shown, at each size and in each theme, and that the page fits the screen.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
 	script, err := axe()
@@ -86,21 +84,7 @@ func (p *tab) accessible(name string) {
 		assert.Empty(p.t, strings.Join(of[[]string](p, `window.found`), "\n"), at)
 		assert.LessOrEqual(p.t, of[int64](p, "document.documentElement.scrollWidth"), sizes[size][0],
 			"%s is wider than the screen", at)
-		p.screen(name, size, scheme)
 	})
-}
-
-// screen writes a picture of the whole page, if that is wanted.
-func (p *tab) screen(name, size, scheme string) {
-	p.t.Helper()
-	dir := os.Getenv(envScreens)
-	if dir == "" {
-		return
-	}
-	png, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	require.NoError(p.t, err)
-	require.NoError(p.t, os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+"-"+size+"-"+scheme+".png"),
-		png, 0o644))
 }
 
 // TestPagesAreAccessible walks all pages.

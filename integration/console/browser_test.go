@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -27,24 +27,19 @@ const (
 	seeWait = eventually.Patience
 	// testWait bounds everything that one browser does.
 	testWait = 30 * time.Minute
-
-	envChromium = "SQLBRAIN_TEST_CHROMIUM"
-	envPictures = "SQLBRAIN_CONSOLE_PICTURES"
-	envScreens  = "SQLBRAIN_CONSOLE_SCREENS"
 )
+
+var pictures = flag.String("pictures", "", "write the pictures of docs/console.md into this directory")
 
 // chromium returns the browser's program.
 func chromium(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv(envChromium); path != "" {
-		return path
-	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	missing := errors.New("no Chromium in PATH: apt-get install chromium, or name one in " + envChromium)
+	missing := errors.New("no Chromium in PATH: apt-get install chromium")
 	enginetest.Need(t, missing, missing)
 	return ""
 }
@@ -242,25 +237,19 @@ func (p *tab) fits(what string) {
 // picture writes a picture of the page for the documentation, if that is wanted.
 func (p *tab) picture(name string, height int64, dark bool) {
 	p.t.Helper()
-	dir := os.Getenv(envPictures)
-	if dir == "" {
+	if *pictures == "" {
 		return
 	}
-	scheme := "light"
+	p.scheme("light")
 	if dark {
-		scheme = "dark"
+		p.scheme("dark")
 	}
-	media := func(features ...*emulation.MediaFeature) {
-		_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-		require.NoError(p.t, err)
-	}
-	media(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: scheme})
 	p.do(chromedp.EmulateViewport(1000, height))
 	p.run("scrollTo(0, 0)")
 	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	require.NoError(p.t, err)
-	media()
+	p.scheme("")
 	p.do(chromedp.EmulateViewport(1100, 800))
-	require.NoError(p.t, os.WriteFile(filepath.Join(dir, name), png, 0o644))
+	require.NoError(p.t, os.WriteFile(filepath.Join(*pictures, name), png, 0o644))
 	require.Less(p.t, len(png), 200_000, "%s is for a page", name)
 }

@@ -9,10 +9,9 @@
 //     reports fails the test, except for the answers that a test asks for.
 //   - No browser outlives its test.
 //
-// Chromium is looked for in PATH, or is what SQLBRAIN_TEST_CHROMIUM names. Without one
-// the tests are skipped and say so; with SQLBRAIN_REQUIRE_ENGINES=1 they fail. With
-// SQLBRAIN_CONSOLE_PICTURES=DIR they write the pictures of docs/console.md, and with
-// SQLBRAIN_CONSOLE_SCREENS=DIR those of all pages on phones and desktops, in light and dark.
+// Chromium is looked for in PATH. Without one the tests are skipped and say so; with
+// SQLBRAIN_REQUIRE_ENGINES=1 they fail. With -pictures DIR they write the pictures of
+// docs/console.md.
 // Accessibility is judged by axe-core, which `make axe` installs with npm; the test of it is
 // skipped, or fails, in the same way. It runs in the browser only, and is no part of the product.
 package console

@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -44,7 +43,7 @@ func TestOverview(t *testing.T) {
 	p.do(chromedp.EmulateViewport(390, 800))
 	p.await(`[...document.querySelectorAll("td .id")].every((e) => e.getClientRects().length === 1)`)
 	p.do(chromedp.EmulateViewport(1100, 800))
-	for os.Getenv(envPictures) != "" && of[int](p,
+	for *pictures != "" && of[int](p,
 		`document.querySelector(".tile .spark path").getAttribute("d").split("L").length`) < 36 {
 		put(t, c, "greeting", []byte("busy"))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // envStill names the program that this one becomes once it cannot see the network change.
-const envStill = "SQLBRAIN_TEST_STILL"
+const envStill = "STILL_PROGRAM"
 
 // still returns how to start a program that does not learn of changes of network interfaces, and
 // the environment for it. Chromium breaks off all requests when an interface comes or goes, with

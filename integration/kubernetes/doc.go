@@ -14,13 +14,10 @@
 // otherwise a few of the tests run:
 //
 //	SQLBRAIN_LONG=1 go test ./kubernetes -timeout 2h -v
-//	SQLBRAIN_KUBERNETES_RUN='TestWatch.*' go test ./kubernetes -run '/sqlite$' -v
+//	go test ./kubernetes -run '/sqlite$' -v -tests 'TestWatch.*'
 //
 // With SQLBRAIN_INTEGRATION_TARGET=etcd nothing is replaced, and the tests run
 // on the etcd they were written for.
-//
-// The results are a block in docs/kubernetes.md, which is written by
-// make k8s-storage. TestPage checks that the block lists the current tests.
 //
 // Start reading at suite_test.go.
 package kubernetes

@@ -2,8 +2,8 @@
 // database server: most are idle, some have objects that come and go, and then one makes as much noise as it
 // can. The busy ones must have no failed write and must deliver every event; what all of them use is measured.
 //
-// The test has a few planes. With SQLBRAIN_PLANES there are so many idle ones and a tenth of that busy ones, and
-// the measurements are written to the file that SQLBRAIN_PLANES_PAGE names:
+// The test has a few planes. With -planes N there are so many idle ones and a tenth of that busy ones, and -page FILE
+// writes what was measured:
 //
 //	make planes
 package planes

@@ -1,8 +1,10 @@
 package planes
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -29,12 +31,15 @@ const noisyClients = 64
 // settled is how long it takes until idle planes do no more than they will do.
 const settled = 100 * time.Second
 
+var (
+	planes = flag.Int("planes", 0, "idle planes, which are then measured; a tenth as many are busy")
+	to     = flag.String("page", "", "write what was measured into this file")
+)
+
 func TestManyPlanesOnOneServer(t *testing.T) {
-	planes := harness.Number(t, "SQLBRAIN_PLANES", 4, 100)
-	measured := os.Getenv("SQLBRAIN_PLANES") != "" || harness.Long()
-	wait, window := time.Second, 3*time.Second
-	if measured {
-		wait, window = settled, 30*time.Second
+	n, wait, window := 4, time.Second, 3*time.Second
+	if *planes > 0 || harness.Long() {
+		n, wait, window = cmp.Or(*planes, 100), settled, 30*time.Second
 	}
 	product := enginetest.MySQL
 	if _, err := product.Program(); err != nil {
@@ -43,11 +48,11 @@ func TestManyPlanesOnOneServer(t *testing.T) {
 	s := product.StartServer(t)
 	enginetest.Exec(t, s.URL(), "SET GLOBAL max_connections = 4000")
 	start := func(name string) *harness.Node { return harness.StartNodeOn(t, s.NewDatabase(name)) }
-	idle := make([]*harness.Node, planes)
+	idle := make([]*harness.Node, n)
 	for i := range idle {
 		idle[i] = start(fmt.Sprintf("idle%d", i))
 	}
-	busy := make([]*harness.Node, max(2, planes/10))
+	busy := make([]*harness.Node, max(2, n/10))
 	for i := range busy {
 		busy[i] = start(fmt.Sprintf("busy%d", i))
 	}
@@ -86,8 +91,8 @@ func TestManyPlanesOnOneServer(t *testing.T) {
 		require.Zero(t, c.Failed, "writes failed: %v", c.Errors)
 	}
 	require.NotZero(t, p.atRest.connections)
-	if path := os.Getenv("SQLBRAIN_PLANES_PAGE"); path != "" {
-		require.NoError(t, os.WriteFile(path, []byte(p.String()), 0o644))
+	if *to != "" {
+		require.NoError(t, os.WriteFile(*to, []byte(p.String()), 0o644))
 	}
 }
 

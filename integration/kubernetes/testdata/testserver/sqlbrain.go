@@ -30,9 +30,9 @@ import (
 // empty databases (none: a SQLite file in the test's directory), and whether the test
 // talks to a follower ("1") instead of a single server.
 const (
-	envProgram    = "SQLBRAIN_PROGRAM"
-	envDatastores = "SQLBRAIN_TEST_DATASTORES"
-	envFollower   = "SQLBRAIN_FOLLOWER"
+	envProgram    = "TESTSERVER_PROGRAM"
+	envDatastores = "TESTSERVER_DATABASES"
+	envFollower   = "TESTSERVER_FOLLOWER"
 )
 
 const (
