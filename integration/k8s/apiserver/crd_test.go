@@ -2,14 +2,8 @@ package apiserver
 
 import (
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 )
@@ -161,94 +154,4 @@ func (s *server) storedVersion(t *testing.T, plural, ns, name string) string {
 	}
 	require.NoError(t, json.Unmarshal(answer.Kvs[0].Value, &o))
 	return strings.TrimPrefix(o.APIVersion, group+"/")
-}
-
-// testWebhookConversion: v1 has spec.address, v2 has spec.host and spec.port.
-func testWebhookConversion(t *testing.T, s *server) {
-	ctx := within(t, 3*time.Minute)
-	var asked atomic.Int64
-	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if err := convertReview(w, r.Body); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}))
-	hook.Config.ErrorLog = log.New(io.Discard, "", 0)
-	hook.StartTLS()
-	defer hook.Close()
-
-	d := definition("sockets", "Socket")
-	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-		Strategy: apiextensionsv1.WebhookConverter,
-		Webhook: &apiextensionsv1.WebhookConversion{
-			ConversionReviewVersions: []string{"v1"},
-			ClientConfig: &apiextensionsv1.WebhookClientConfig{
-				URL:      &hook.URL,
-				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}),
-			},
-		},
-	}
-	s.define(t, d)
-	ns := s.namespace(t)
-	v1, v2 := s.resource(d, "v1", ns), s.resource(d, "v2", ns)
-	const n = 5
-	for i := range n {
-		_, err := v1.Create(ctx, custom(d, "v1", fmt.Sprintf("s%d", i), map[string]any{"address": fmt.Sprintf("h%d:80", i)}),
-			metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-	list, err := v2.List(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Len(t, list.Items, n)
-	for i, o := range list.Items {
-		require.Equal(t, map[string]any{"host": fmt.Sprintf("h%d", i), "port": "80"}, o.Object["spec"])
-	}
-	o := list.Items[0].DeepCopy()
-	require.NoError(t, unstructured.SetNestedField(o.Object, "81", "spec", "port"))
-	_, err = v2.Update(ctx, o, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	got, err := v1.Get(ctx, "s0", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"address": "h0:81"}, got.Object["spec"])
-	require.Equal(t, "v1", s.storedVersion(t, "sockets", ns, "s0"))
-	require.Positive(t, asked.Load())
-}
-
-func convertReview(w io.Writer, body io.Reader) error {
-	var review apiextensionsv1.ConversionReview
-	if err := json.NewDecoder(body).Decode(&review); err != nil {
-		return err
-	}
-	answer := apiextensionsv1.ConversionResponse{UID: review.Request.UID,
-		Result: metav1.Status{Status: metav1.StatusSuccess}}
-	for _, raw := range review.Request.Objects {
-		var o unstructured.Unstructured
-		if err := json.Unmarshal(raw.Raw, &o.Object); err != nil {
-			return err
-		}
-		if err := convertSocket(&o, review.Request.DesiredAPIVersion); err != nil {
-			return err
-		}
-		answer.ConvertedObjects = append(answer.ConvertedObjects, runtime.RawExtension{Object: &o})
-	}
-	review.Request, review.Response = nil, &answer
-	return json.NewEncoder(w).Encode(&review)
-}
-
-func convertSocket(o *unstructured.Unstructured, to string) error {
-	if o.GetAPIVersion() == to {
-		return nil
-	}
-	spec, found, err := unstructured.NestedStringMap(o.Object, "spec")
-	if err != nil || !found {
-		return fmt.Errorf("no spec (%w)", err)
-	}
-	if to == group+"/v2" {
-		host, port, _ := strings.Cut(spec["address"], ":")
-		spec = map[string]string{"host": host, "port": port}
-	} else {
-		spec = map[string]string{"address": spec["host"] + ":" + spec["port"]}
-	}
-	o.SetAPIVersion(to)
-	return unstructured.SetNestedStringMap(o.Object, spec, "spec")
 }

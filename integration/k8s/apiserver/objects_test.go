@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
@@ -40,9 +39,6 @@ func TestAPI(t *testing.T) {
 		}{
 			{"objects are created, read, updated and deleted", testObjects},
 			{"an update of an old version is a conflict", testConflicts},
-			{"patches change what they name", testPatches},
-			{"server-side apply knows who owns a field", testApply},
-			{"an object with a finalizer goes when that is gone", testFinalizer},
 			{"a collection is deleted by its labels", testDeleteCollection},
 			{"a lease is taken by one at a time", testLease},
 			{"an object may have a megabyte", testLargeObjects},
@@ -53,7 +49,6 @@ func TestAPI(t *testing.T) {
 			{"a watch begins with the list if asked", testWatchList},
 			{"events end", testEvents},
 			{"custom resources are served in all versions", testCustomResources},
-			{"a webhook converts custom resources", testWebhookConversion},
 			{"the store is found healthy", testHealth},
 			{"kubectl applies, shows, waits and deletes", testKubectl},
 		} {
@@ -152,85 +147,6 @@ func increment(ctx context.Context, maps typedcorev1.ConfigMapInterface) error {
 			return err
 		}
 	}
-}
-
-func testPatches(t *testing.T, s *server) {
-	ctx := t.Context()
-	pods := s.CoreV1().Pods(s.namespace(t))
-	_, err := pods.Create(ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "1", "b": "2"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x:1"}, {Name: "y", Image: "y:1"}}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-
-	patched, err := pods.Patch(ctx, "p", types.StrategicMergePatchType,
-		[]byte(`{"spec":{"containers":[{"name":"y","image":"y:2"}]}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	require.Len(t, patched.Spec.Containers, 2, "lists are merged by name")
-	require.Equal(t, "y:2", patched.Spec.Containers[1].Image)
-
-	patched, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":null,"c":"3"}}}`),
-		metav1.PatchOptions{})
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{"b": "2", "c": "3"}, patched.Labels)
-
-	patched, err = pods.Patch(ctx, "p", types.JSONPatchType,
-		[]byte(`[{"op":"test","path":"/metadata/labels/b","value":"2"},{"op":"replace","path":"/metadata/labels/b","value":"4"}]`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	require.Equal(t, "4", patched.Labels["b"])
-	_, err = pods.Patch(ctx, "p", types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/labels/b","value":"2"}]`),
-		metav1.PatchOptions{})
-	require.True(t, apierrors.IsInvalid(err), "%v", err)
-
-	_, err = pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1","labels":{"d":"5"}}}`),
-		metav1.PatchOptions{})
-	require.True(t, apierrors.IsConflict(err), "%v", err)
-	got, err := pods.Get(ctx, "p", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, patched, got)
-}
-
-func testApply(t *testing.T, s *server) {
-	ctx := t.Context()
-	ns := s.namespace(t)
-	maps := s.CoreV1().ConfigMaps(ns)
-	mine := corev1apply.ConfigMap("c", ns).WithData(map[string]string{"a": "1", "b": "1"})
-	_, err := maps.Apply(ctx, mine, metav1.ApplyOptions{FieldManager: "one"})
-	require.NoError(t, err)
-
-	theirs := corev1apply.ConfigMap("c", ns).WithData(map[string]string{"b": "2"})
-	_, err = maps.Apply(ctx, theirs, metav1.ApplyOptions{FieldManager: "two"})
-	require.True(t, apierrors.IsConflict(err), "%v", err)
-	_, err = maps.Apply(ctx, theirs, metav1.ApplyOptions{FieldManager: "two", Force: true})
-	require.NoError(t, err)
-
-	// One no longer owns b, so leaving it out does not take it away.
-	got, err := maps.Apply(ctx, corev1apply.ConfigMap("c", ns).WithData(map[string]string{"a": "3"}),
-		metav1.ApplyOptions{FieldManager: "one"})
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{"a": "3", "b": "2"}, got.Data)
-	require.Len(t, got.ManagedFields, 2)
-	got, err = maps.Apply(ctx, corev1apply.ConfigMap("c", ns), metav1.ApplyOptions{FieldManager: "two"})
-	require.NoError(t, err)
-	require.Equal(t, map[string]string{"a": "3"}, got.Data)
-}
-
-func testFinalizer(t *testing.T, s *server) {
-	ctx := t.Context()
-	maps := s.CoreV1().ConfigMaps(s.namespace(t))
-	c := configMap("f", nil)
-	c.Finalizers = []string{"example.com/wait"}
-	_, err := maps.Create(ctx, c, metav1.CreateOptions{})
-	require.NoError(t, err)
-	require.NoError(t, maps.Delete(ctx, "f", metav1.DeleteOptions{}))
-	got, err := maps.Get(ctx, "f", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.NotNil(t, got.DeletionTimestamp)
-	got.Finalizers = nil
-	_, err = maps.Update(ctx, got, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	_, err = maps.Get(ctx, "f", metav1.GetOptions{})
-	require.True(t, apierrors.IsNotFound(err), "%v", err)
 }
 
 func testDeleteCollection(t *testing.T, s *server) {
