@@ -128,8 +128,8 @@ func FuzzDecodeValues(f *testing.F) {
 		}
 
 		c, err := DecodeFenceToken(b)
-		lost, lerr := DecodeLost(b)
-		came(t, "lost", b, lost, lerr, EncodeLost, DecodeLost, true)
+		lost, lerr := DecodeDataLoss(b)
+		came(t, "lost", b, lost, lerr, EncodeDataLoss, DecodeDataLoss, true)
 		came(t, "token", b, c, err, EncodeFenceToken, DecodeFenceToken, err == nil &&
 			int64At(b, prevRowVersionOffset) == c.Sequence-1)
 

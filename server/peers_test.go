@@ -106,11 +106,11 @@ func (n peerNode) Beat() context.Context {
 	return ctx
 }
 
-func (n peerNode) Hurries() (uint64, time.Duration)             { return 0, 0 }
-func (n peerNode) FeedEnded()                                   {}
-func (n peerNode) RecordLoss(context.Context, coder.Lost) error { return nil }
-func (n peerNode) AuthVersion() int64                           { return 0 }
-func (n peerNode) LeadershipEnded() <-chan struct{}             { return nil }
+func (n peerNode) Hurries() (uint64, time.Duration)                 { return 0, 0 }
+func (n peerNode) FeedEnded()                                       {}
+func (n peerNode) RecordLoss(context.Context, coder.DataLoss) error { return nil }
+func (n peerNode) AuthVersion() int64                               { return 0 }
+func (n peerNode) LeadershipEnded() <-chan struct{}                 { return nil }
 
 // memberTable is a table of members that does not change.
 type memberTable []member.Member

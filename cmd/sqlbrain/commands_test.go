@@ -148,7 +148,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	insert := func(key, value []byte) {
 		sqliteExec(t, raw, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", key, value))
 	}
-	insert(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: 7, Term: 1, Revision: 5, Member: 9}))
+	insert(coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: 7, Term: 1, Revision: 5, Member: 9}))
 	a, found = examined(t, "--datastore", raw)
 	require.Equal(t, 1, a.code)
 	require.Equal(t, doctor.Fail, found["loss"].Status)
@@ -157,10 +157,11 @@ func TestDoctorOnSQLite(t *testing.T) {
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
 	require.Equal(t, doctor.Warn, found["loss"].Status)
-	sqliteExec(t, raw, fmt.Sprintf("UPDATE object SET object_value = x'3f' WHERE internal_key = x'%x'", coder.LostKey()))
+	sqliteExec(t, raw, fmt.Sprintf("UPDATE object SET object_value = x'3f' WHERE internal_key = x'%x'",
+		coder.DataLossKey()))
 	_, found = examined(t, "--datastore", raw)
 	require.Equal(t, doctor.Fail, found["loss"].Status)
-	require.Contains(t, found["loss"].Detail, "says the lost row")
+	require.Contains(t, found["loss"].Detail, "says the data loss marker")
 
 	sqliteExec(t, raw, "UPDATE schema_migrations SET dirty = TRUE")
 	a, found = examined(t, "--datastore", raw)

@@ -35,7 +35,7 @@ func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 		r.lose()
 		_, err = c.Put(ctx, "k", "next")
 		require.Error(t, err)
-		written := n.log.await("it is written down that data was lost: no server serves until sqlbrain recover was run")
+		written := n.log.await("persisted the data loss marker; no member serves until 'sqlbrain recover' is run")
 		require.EqualValues(t, acknowledged, written["revision"])
 		require.Zero(t, n.stop())
 

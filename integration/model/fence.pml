@@ -49,20 +49,20 @@
 #define bit(b) (1 << (b))
 #define max(a, b) ((a) > (b) -> (a) : (b))
 
-/* coder.Chain. RESIGNED is the attempt number of a leader that has stopped. */
+/* coder.FenceToken. RESIGNED is the attempt number of a leader that has stopped. */
 #define RESIGNED 255 /* far more than the raises of one term */
-typedef Chain { number seq; number term; number rev; number att }
+typedef Token { number seq; number term; number rev; number att }
 #define same(A, B) (A.seq == B.seq && A.term == B.term && A.rev == B.rev && A.att == B.att)
 inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev; A.att = B.att }
-inline setChain(A, Seq, Term, Rev, Att) { A.seq = Seq; A.term = Term; A.rev = Rev; A.att = Att }
+inline setToken(A, Seq, Term, Rev, Att) { A.seq = Seq; A.term = Term; A.rev = Rev; A.att = Att }
 
 /* A statement that swaps the fence row: op, what it expects, what it writes, and the batch that it commits. */
 #define NONE 0
 #define COMMIT 1
 #define RAISE 2
 #define RESIGN 3
-typedef Stmt { byte op; number oseq; number oterm; Chain val; byte batch }
-inline clear(X) { X.op = NONE; X.oseq = 0; X.oterm = 0; setChain(X.val, 0, 0, 0, 0); X.batch = 0 }
+typedef Stmt { byte op; number oseq; number oterm; Token val; byte batch }
+inline clear(X) { X.op = NONE; X.oseq = 0; X.oterm = 0; setToken(X.val, 0, 0, 0, 0); X.batch = 0 }
 
 /* Roles. From LEAD on a node has a leadership. */
 #define FOLLOW 0
@@ -83,7 +83,7 @@ inline clear(X) { X.op = NONE; X.oseq = 0; X.oterm = 0; setChain(X.val, 0, 0, 0,
 
 typedef Node {
 	byte role;
-	Chain held;      /* fence.Holder.held */
+	Token held;      /* fence.Holder.held */
 	number front;    /* the newest revision that the node shows */
 	Stmt s;          /* the statement for whose answer it waits */
 	byte ans;        /* SENT, or the answer that is on its way back */
@@ -91,7 +91,7 @@ typedef Node {
 	bool fresh;      /* TAKING: the predecessor has resigned */
 	bool resolving;   /* the outcome of a commit is unknown */
 	bool definite;   /* resolving: the commit certainly did not take effect */
-	Chain want;      /* what that commit would have written */
+	Token want;      /* what that commit would have written */
 	byte batch;      /* the batch to be resolved, or to be shown and acknowledged */
 	bool unshown;
 	number lease;    /* ticks for which the read lease is still valid */
@@ -111,7 +111,7 @@ typedef Node {
 Node node[NODES];
 
 /* The database. */
-Chain fence;
+Token fence;
 Stmt late[LATE];
 
 /* What is only observed: sets of batches, the newest revision that any client can know. */
@@ -254,9 +254,9 @@ inline take(n) {
 	:: else
 	fi;
 #ifdef NO_TERM
-	setChain(node[n].held, fence.seq + 1, fence.term, fence.rev, 0);
+	setToken(node[n].held, fence.seq + 1, fence.term, fence.rev, 0);
 #else
-	setChain(node[n].held, fence.seq + 1, fence.term + 1, fence.rev, 0);
+	setToken(node[n].held, fence.seq + 1, fence.term + 1, fence.rev, 0);
 #endif
 	copy(fence, node[n].held);
 	node[n].role = TAKING
@@ -280,7 +280,7 @@ inline taken(n) {
 /* It does not get the answer, or ends before it leads. */
 inline giveUp(n) {
 	node[n].role = FOLLOW; node[n].fresh = false; node[n].wait = 0;
-	setChain(node[n].held, 0, 0, 0, 0)
+	setToken(node[n].held, 0, 0, 0, 0)
 }
 
 /* backend.takeOver ends: catch up, then lead. */
@@ -299,7 +299,7 @@ inline commit(n, revisions) {
 	nextBatch();
 	node[n].s.op = COMMIT;
 	node[n].s.oseq = node[n].held.seq; node[n].s.oterm = node[n].held.term;
-	setChain(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev + revisions, node[n].held.att);
+	setToken(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev + revisions, node[n].held.att);
 	node[n].s.batch = batches;
 	node[n].age = 0
 }
@@ -323,7 +323,7 @@ inline unknown(n, certainly) {
 
 inline resolved(n) {
 	node[n].resolving = false; node[n].definite = false;
-	setChain(node[n].want, 0, 0, 0, 0)
+	setToken(node[n].want, 0, 0, 0, 0)
 }
 
 /* The answer: written, or a conflict, which has to be resolved as well. */
@@ -384,9 +384,9 @@ inline resolve(n) {
 			node[n].s.op = RAISE;
 			node[n].s.oseq = fence.seq; node[n].s.oterm = fence.term;
 #ifdef NO_ATTEMPT_RAISE
-			setChain(node[n].s.val, fence.seq + 1, fence.term, fence.rev, fence.att)
+			setToken(node[n].s.val, fence.seq + 1, fence.term, fence.rev, fence.att)
 #else
-			setChain(node[n].s.val, fence.seq + 1, fence.term, fence.rev, fence.att + 1)
+			setToken(node[n].s.val, fence.seq + 1, fence.term, fence.rev, fence.att + 1)
 #endif
 		:: else
 		fi
@@ -428,13 +428,13 @@ inline resign(n) {
 	dropLook(n);
 	node[n].s.op = RESIGN;
 	node[n].s.oseq = node[n].held.seq; node[n].s.oterm = node[n].held.term;
-	setChain(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev, RESIGNED);
+	setToken(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev, RESIGNED);
 	postpone(node[n].s);
 	drop(n);
 #ifndef RESIGN_BEFORE_STOP
 	node[n].lease = 0;
 	node[n].role = FOLLOW;
-	setChain(node[n].held, 0, 0, 0, 0)
+	setToken(node[n].held, 0, 0, 0, 0)
 #else
 	node[n].role = OVER
 #endif
@@ -544,7 +544,7 @@ inline restart(n) {
 	dropLook(n);
 	drop(n);
 	node[n].role = FOLLOW;
-	setChain(node[n].held, 0, 0, 0, 0);
+	setToken(node[n].held, 0, 0, 0, 0);
 	node[n].front = 0; node[n].fresh = false;
 	resolved(n);
 	node[n].batch = 0; node[n].unshown = false; node[n].lease = 0; node[n].wait = 0;
@@ -587,9 +587,9 @@ proctype Process(byte n) {
 	:: atomic { node[n].role >= DRAIN && canResolve(n) -> resolved(n); node[n].batch = 0 } /* out of time */
 	:: atomic { canResign(n) -> resign(n) }
 #ifdef RESIGN_BEFORE_STOP
-	:: atomic { node[n].role == OVER && idle(n) -> node[n].lease = 0; node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }
+	:: atomic { node[n].role == OVER && idle(n) -> node[n].lease = 0; node[n].role = FOLLOW; setToken(node[n].held, 0, 0, 0, 0) }
 #else
-	:: atomic { node[n].role == OVER && idle(n) -> node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }
+	:: atomic { node[n].role == OVER && idle(n) -> node[n].role = FOLLOW; setToken(node[n].held, 0, 0, 0, 0) }
 #endif
 #ifdef RESTARTS
 	:: atomic { n >= NODES - RESTARTS -> restart(n) }
@@ -713,7 +713,7 @@ proctype Invariant() {
 init {
 	byte i;
 	atomic {
-		setChain(fence, 1, 0, 0, RESIGNED);
+		setToken(fence, 1, 0, 0, RESIGNED);
 		for (i : 0 .. NODES - 1) { run Process(i) }
 		i = 0;
 		for (i : 0 .. LATE - 1) { run Database(i) }

@@ -17,22 +17,22 @@
 
 #define reach(k) assert(k)
 
-/* coder.Chain without the attempt number, which nothing compares here. */
-typedef Chain { byte seq; byte term; byte rev }
+/* coder.FenceToken without the attempt number, which nothing compares here. */
+typedef Token { byte seq; byte term; byte rev }
 inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev }
-/* fence.Judge: A is what was seen, B what the row holds. */
+/* fence.CheckToken: A is what was seen, B what the row holds. */
 #define older(A, B) (B.seq < A.seq || B.rev < A.rev || B.term < A.term)
 #define BEYOND 100 /* Seen.Missing: no leader reaches that */
 
 typedef Node {
 	bool leads;
-	Chain held;
-	Chain seen;   /* fence.Seen.Newest */
+	Token held;
+	Token seen;   /* fence.Seen.Newest */
 	byte front;
-	bool checked; /* CheckLost found nothing: Take follows */
+	bool checked; /* CheckDataLoss found nothing: Take follows */
 	bool late;    /* ... before a loss was recorded */
 	bool stopped; /* it serves nothing */
-	bool report;  /* LossRecorder has to write the lost row */
+	bool report;  /* LossRecorder has to write the data loss marker */
 	bool left;    /* it is no longer a member, and has to compare what it has seen */
 	bool done;    /* it has stopped after the loss, and has reported what it knows */
 	bool follows; /* it has the feed of the other node, which leads */
@@ -41,11 +41,11 @@ typedef Node {
 }
 Node node[NODES];
 
-Chain fence;
-Chain past[CHANGES + 1]; /* the values of the row, by sequence */
+Token fence;
+Token past[CHANGES + 1]; /* the values of the row, by sequence */
 byte writer[CHANGES];    /* the term that wrote a revision, as the table has it */
 bool recorded;
-Chain lost;              /* the lost row */
+Token lost;              /* the data loss marker */
 byte losses;
 bool termLost;           /* a term was lost with its commits, so another leader may have the same term: a limit */
 byte i;
@@ -115,7 +115,7 @@ inline shows(n) {
 #define lossRecorded (recorded && older(lost, fence))
 #endif
 
-/* fence.CheckLost, before Take and before a replica is brought up to date */
+/* fence.CheckDataLoss, before Take and before a replica is brought up to date */
 inline check(n) {
 	if
 	:: lossRecorded -> stops(n); reach(2)
@@ -145,7 +145,7 @@ inline take(n) {
 	fi
 }
 
-/* fence.Judge: the leader looks at the row. */
+/* fence.CheckToken: the leader looks at the row. */
 inline judge(n) {
 	if
 	:: lostSeen(n) -> stops(n); reach(4)

@@ -86,7 +86,7 @@
 int pc;
 byte kind;
 byte w;    /* the node */
-Chain rec; /* the value that it writes or has found */
+Token rec; /* the value that it writes or has found */
 int oseq;  /* it replaces the value with this sequence */
 int oterm;
 int arg;   /* a result, or whether a read was answered within the read lease */
@@ -94,9 +94,9 @@ byte room;
 bool dead; /* a step was refused */
 
 /* What a node is about to do: OPENS, RESOLVES, FINDS or SHOWS, and its value. 0: it did. */
-typedef Pending { byte what; Chain val }
+typedef Pending { byte what; Token val }
 Pending pending[NODES];
-Chain lookVal[NODES];
+Token lookVal[NODES];
 bool lookOver[NODES]; /* the look was recorded, and its effect has yet to come */
 bool sent[NODES];     /* the statement has been sent */
 
@@ -285,7 +285,7 @@ proctype GivesUp(byte n) provided (!dead) {
 }
 
 #define does(n, K) (pending[n].what == K)
-inline done(n) { pending[n].what = 0; setChain(pending[n].val, 0, 0, 0, 0); observe() }
+inline done(n) { pending[n].what = 0; setToken(pending[n].val, 0, 0, 0, 0); observe() }
 #define target pending[n].val.rev
 
 proctype Hidden(byte n) provided (!dead) {
@@ -300,7 +300,7 @@ proctype Hidden(byte n) provided (!dead) {
 	:: atomic { does(n, RESOLVES) && canResolve(n) && same(fence, pending[n].val) -> resolve(n); done(n) }
 	:: atomic { node[n].look == 1 && same(fence, lookVal[n]) -> lookAnswers(n) }
 	:: atomic { lookOver[n] -> lookOver[n] = false; finishLook(n) }
-	:: atomic { node[n].role == OVER && idle(n) && !lookOver[n] -> node[n].role = FOLLOW; setChain(node[n].held, 0, 0, 0, 0) }
+	:: atomic { node[n].role == OVER && idle(n) && !lookOver[n] -> node[n].role = FOLLOW; setToken(node[n].held, 0, 0, 0, 0) }
 
 	:: atomic { does(n, OPENS) -> restart(n); need(node[n].found == target, NOT_IN_ROW); done(n) }
 	:: atomic { does(n, FINDS) && fence.rev == target && canFind(n) -> find(n); done(n) }

@@ -77,7 +77,7 @@ func (a *Authority) check(ctx context.Context) (struct{}, error) {
 		return struct{}{}, fmt.Errorf("verifying the leadership: %w", err)
 	}
 	step.Token = cur
-	if err := Judge(acknowledged, cur); err != nil {
+	if err := CheckToken(acknowledged, cur); err != nil {
 		a.cfg.Trace.Record(step)
 		return struct{}{}, a.cfg.End(err)
 	}
@@ -91,8 +91,9 @@ func (a *Authority) check(ctx context.Context) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// Watch reads the lost row and the fence row, in one statement, a second after it or a statement of another component
-// did, until ctx ends. So a leader without requests notices that it leads no more. It does not extend the read lease.
+// Watch reads the data loss marker and the fence row, in one statement, a second after it or a statement of another
+// component did, until ctx ends. So a leader without requests notices that it leads no more. It does not extend the
+// read lease.
 func (a *Authority) Watch(ctx context.Context) {
 	a.watched()
 	defer a.next.Stop()
@@ -121,7 +122,7 @@ func (a *Authority) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = judgeWatched(acknowledged, rows)
+	err = checkWatched(acknowledged, rows)
 	switch {
 	case errors.Is(err, ErrDataLost):
 		return a.cfg.End(err)
@@ -136,7 +137,7 @@ func (a *Authority) watch(ctx context.Context) error {
 func (a *Authority) PiggybackRead() (keys [][]byte, found func(rows [][]byte)) {
 	acknowledged := a.cfg.Seen.Token()
 	return WatchedKeys(), func(rows [][]byte) {
-		if judgeWatched(acknowledged, rows) == nil {
+		if checkWatched(acknowledged, rows) == nil {
 			a.watched()
 		} else {
 			a.next.Reset(0) // Watch finds the same

@@ -118,7 +118,8 @@ func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), ResolveTimeout/2)
 		defer cancel()
-		if err := l.a.VerifyLeader(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUnavailable) {
+		if err := l.a.VerifyLeader(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, sqlstore.ErrUnavailable) {
 			t.Errorf("VerifyLeader of a caller with less time: %v", err)
 		}
 	})
@@ -183,15 +184,15 @@ func TestWatchReadsNothingThatWasPiggybacked(t *testing.T) {
 // then for another one, which must end its leadership.
 func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int) {
 	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
-	lost := coder.Lost{Sequence: 9, Term: 3, Revision: 6, Member: 1}
+	lost := coder.DataLoss{Sequence: 9, Term: 3, Revision: 6, Member: 1}
 	for name, c := range map[string]struct {
 		key, value []byte
 		want       error
 	}{
 		"deposed":                         {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
 		"the database lost data":          {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
-		"another member has noticed loss": {coder.LostKey(), coder.EncodeLost(lost), ErrDataLost},
-		"not a lost row":                  {coder.LostKey(), []byte("?"), ErrDataLost},
+		"another member has noticed loss": {coder.DataLossKey(), coder.EncodeDataLoss(lost), ErrDataLost},
+		"not a data loss marker":          {coder.DataLossKey(), []byte("?"), ErrDataLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package fence owns the fence row: the one row that every commit compares and swaps, and
 // so the rule that only one leader's commits take effect. It also owns what follows from
-// that rule: the read lease, a leader's check that it still leads, and the lost row.
+// that rule: the read lease, a leader's check that it still leads, and the data loss marker.
 // A leader uses Holder to commit and Authority to verify that it leads. Every process keeps a Seen.
 //
 // What the package upholds, and where it is tested:
@@ -12,9 +12,9 @@
 //   - A leader answers from memory only within the read lease, which counts from the start
 //     of a success on the fence row. A successor serves TakeoverWait after its own change
 //     of the row, unless the leader before recorded that it stopped (readlease.go, authority_test.go).
-//   - Acknowledged data that is gone is not forgotten: Judge and CheckLost compare the fence row
-//     row with what was seen there before (judge_test.go, seen_test.go, lost_test.go).
+//   - Acknowledged data that is gone is not forgotten: CheckToken and CheckDataLoss compare the fence row
+//     row with what was seen there before (token_test.go, seen_test.go, dataloss_test.go).
 //   - A loss that is proven stops every server, however much others write before it is recorded:
 //     LossRecorder requires that the fence row is older still, or that a revision in the table is
-//     another one than was shown (lost_test.go, ../replica/verify_test.go).
+//     another one than was shown (dataloss_test.go, ../replica/verify_test.go).
 package fence

@@ -33,7 +33,7 @@ type Config struct {
 	Log   *slog.Logger
 	// Lease is extended by each successful commit.
 	Lease *ReadLease
-	// Verify judges what the row holds before it is replaced.
+	// Verify checks what the row holds before it is replaced.
 	Verify  func(coder.FenceToken) error
 	Metrics *Metrics
 	Trace   *steptrace.Trace // nil: steps are not recorded
@@ -45,7 +45,7 @@ func (h *Holder) Value() coder.FenceToken { return h.held }
 // Take makes the caller the leader: it raises the term, which fences
 // the leader before, and restores the newest revision. On an empty table it
 // creates the fence row at revision 1, as a new etcd has it. Errors: those of Verify and
-// CheckLost, ErrDataLost for a table that has data and no fence row, the database's.
+// CheckDataLoss, ErrDataLost for a table that has data and no fence row, the database's.
 func Take(ctx context.Context, cfg Config) (*Holder, error) {
 	store, verify := cfg.Store, cfg.Verify
 	for failures := 1; ; failures++ {
@@ -257,7 +257,7 @@ func (h *Holder) tryResolve(ctx context.Context, want coder.FenceToken, mine map
 		return true, nil
 	}
 	if !mine[cur] {
-		return false, h.judge(cur)
+		return false, h.deposedBy(cur)
 	}
 	raised := cur
 	raised.Sequence++
@@ -278,9 +278,9 @@ func (h *Holder) tryResolve(ctx context.Context, want coder.FenceToken, mine map
 	return false, nil
 }
 
-// judge explains a fencing token that this leader did not write. Its error is not nil.
-func (h *Holder) judge(cur coder.FenceToken) error {
-	if err := Judge(h.held, cur); err != nil {
+// deposedBy explains a fencing token that this leader did not write. Its error is not nil.
+func (h *Holder) deposedBy(cur coder.FenceToken) error {
+	if err := CheckToken(h.held, cur); err != nil {
 		return err
 	}
 	// The database lost this leader's first commits, and another leader has a term of that number.

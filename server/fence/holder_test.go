@@ -328,37 +328,37 @@ func TestReadLeaseOfAStoreOfOneProcess(t *testing.T) {
 	}
 }
 
-func TestCheckLostComparesTheLostRowWithTheFenceRow(t *testing.T) {
+func TestCheckDataLossComparesTheMarkerWithTheFenceRow(t *testing.T) {
 	store := newStore(t)
 	h := take(t, store, newLease())
-	if err := CheckLost(t.Context(), store); err != nil {
+	if err := CheckDataLoss(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
 	put := func(value []byte) {
 		t.Helper()
 		batch := store.BeginBatchWrite()
-		batch.Put(coder.LostKey(), value)
+		batch.Put(coder.DataLossKey(), value)
 		if err := batch.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lost := coder.Lost{Sequence: h.Value().Sequence, Term: 1, Revision: 2, Member: 7}
-	put(coder.EncodeLost(lost))
-	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
+	lost := coder.DataLoss{Sequence: h.Value().Sequence, Term: 1, Revision: 2, Member: 7}
+	put(coder.EncodeDataLoss(lost))
+	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Fatalf("a revision was lost: %v", err)
 	}
-	if got, _, err := LoadLost(t.Context(), store); err != nil || *got != lost {
+	if got, _, err := LoadDataLoss(t.Context(), store); err != nil || *got != lost {
 		t.Fatal(got, err)
 	}
 	if _, err := commit(t, h, 2, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckLost(t.Context(), store); err != nil {
+	if err := CheckDataLoss(t.Context(), store); err != nil {
 		t.Fatalf("the fence row is not older: %v", err)
 	}
 	put([]byte("damaged"))
-	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Fatalf("a damaged lost row: %v", err)
+	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Fatalf("a damaged data loss marker: %v", err)
 	}
 }
 

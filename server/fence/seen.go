@@ -82,7 +82,7 @@ func (s *Seen) Newest() coder.FenceToken {
 func (s *Seen) Verifier() func(coder.FenceToken) error {
 	newest := s.Newest()
 	return func(cur coder.FenceToken) error {
-		if err := Judge(newest, cur); errors.Is(err, ErrDataLost) {
+		if err := CheckToken(newest, cur); errors.Is(err, ErrDataLost) {
 			return err
 		}
 		return nil

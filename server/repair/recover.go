@@ -43,25 +43,25 @@ type Findings struct {
 	// rows name, NewestVersion that of version rows; Examine looks for the last
 	// only if there is no fence row. 0: no such row, or not looked for.
 	NewestLog, NewestIndex, NewestVersion int64
-	// Lost is what the lost row says, nil if there is none.
-	Lost *coder.Lost
+	// Marker is what the data loss marker says, nil if there is none.
+	Marker *coder.DataLoss
 	// Keys is how many keys exist.
 	Keys int64
 	// Problems say in words where rows contradict each other.
 	Problems []string
 
-	rawToken, rawLost []byte // nil: no row
+	rawToken, rawMarker []byte // nil: no row
 }
 
-// Newest returns the newest revision of all rows, lost ones that the lost row names
+// Newest returns the newest revision of all rows, lost ones that the data loss marker names
 // included.
 func (f *Findings) Newest() int64 {
 	newest := max(f.CompactRevision, f.NewestLog, f.NewestIndex, f.NewestVersion)
 	if f.Token != nil {
 		newest = max(newest, f.Token.Revision)
 	}
-	if f.Lost != nil {
-		newest = max(newest, f.Lost.Revision)
+	if f.Marker != nil {
+		newest = max(newest, f.Marker.Revision)
 	}
 	return newest
 }
@@ -97,7 +97,7 @@ func Examine(ctx context.Context, store sqlstore.Store) (*Findings, error) {
 
 // compare notes where the rows contradict the fence row.
 func (f *Findings) compare() {
-	if l := f.Lost; l != nil && (f.Token == nil || fence.JudgeLost(*l, *f.Token) != nil) {
+	if l := f.Marker; l != nil && (f.Token == nil || fence.CheckMarker(*l, *f.Token) != nil) {
 		f.problem("member %x has seen revision %d (term %d, sequence %d)", l.Member, l.Revision, l.Term, l.Sequence)
 	}
 	if f.Token == nil {
@@ -118,9 +118,9 @@ func (f *Findings) compare() {
 	}
 }
 
-// meta reads the fence row, the compaction mark and the lost row.
+// meta reads the fence row, the compaction mark and the data loss marker.
 func (f *Findings) meta(ctx context.Context, store sqlstore.Store) error {
-	values, err := store.MultiGet(ctx, [][]byte{coder.FenceKey(), coder.CompactKey(), coder.LostKey()})
+	values, err := store.MultiGet(ctx, [][]byte{coder.FenceKey(), coder.CompactKey(), coder.DataLossKey()})
 	if err != nil {
 		return err
 	}
@@ -137,11 +137,11 @@ func (f *Findings) meta(ctx context.Context, store sqlstore.Store) error {
 			f.CompactRevision = -1
 		}
 	}
-	if f.rawLost = values[2]; f.rawLost != nil {
-		if l, err := coder.DecodeLost(f.rawLost); err != nil {
-			f.problem("the lost row cannot be read: %v", err)
+	if f.rawMarker = values[2]; f.rawMarker != nil {
+		if l, err := coder.DecodeDataLoss(f.rawMarker); err != nil {
+			f.problem("the data loss marker cannot be read: %v", err)
 		} else {
-			f.Lost = &l
+			f.Marker = &l
 		}
 	}
 	return nil
@@ -293,8 +293,8 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 		// fence row does not choose the same values.
 		r.Token.Term, r.Token.Sequence = r.Token.Revision, r.Token.Revision
 	}
-	if f.Lost != nil {
-		r.Token.Term, r.Token.Sequence = max(r.Token.Term, f.Lost.Term), max(r.Token.Sequence, f.Lost.Sequence)
+	if f.Marker != nil {
+		r.Token.Term, r.Token.Sequence = max(r.Token.Term, f.Marker.Term), max(r.Token.Sequence, f.Marker.Sequence)
 	}
 	if r.Token.Term > math.MaxInt64-fence.RecoveredTerms || r.Token.Sequence > math.MaxInt64-fence.RecoveredSequences {
 		return Recovered{}, fmt.Errorf("term %d or sequence %d of the fence row cannot be raised", r.Token.Term,
@@ -308,7 +308,7 @@ func (f *Findings) Plan(bump int64, markCompacted bool) (Recovered, error) {
 	return r, nil
 }
 
-// Recover writes r and removes the lost row and the counts row, in one atomic step that fences every server
+// Recover writes r and removes the data loss marker and the counts row, in one atomic step that fences every server
 // that still runs. Errors: ErrFenceMoved, without writing anything, if the fence row has
 // changed since Examine; the database's.
 func (f *Findings) Recover(ctx context.Context, store sqlstore.Store, r Recovered) error {
@@ -341,8 +341,8 @@ func (f *Findings) write(ctx context.Context, store sqlstore.Store, r Recovered)
 	if r.CompactRevision >= 0 {
 		batch.Put(coder.CompactKey(), coder.EncodeInt64(r.CompactRevision))
 	}
-	if f.rawLost != nil {
-		batch.Del(coder.LostKey())
+	if f.rawMarker != nil {
+		batch.Del(coder.DataLossKey())
 	}
 	batch.Del(coder.CountsKey()) // it may be of what was lost
 	return batch.Commit(ctx)

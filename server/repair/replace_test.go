@@ -13,7 +13,7 @@ func TestReplacedRevisionSurvivesInterruption(t *testing.T) {
 	store := newTable(t)
 	store.fill(2, 9)
 	// A server noticed that the revisions up to 20 are lost.
-	store.put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: 40, Term: 5, Revision: 20, Member: 1}))
+	store.put(coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: 40, Term: 5, Revision: 20, Member: 1}))
 	_, err := FindPrevious(t.Context(), store, false)
 	require.ErrorIs(t, err, ErrNotEmpty)
 	before := store.token()
@@ -47,7 +47,7 @@ func TestReplacedRevisionSurvivesInterruption(t *testing.T) {
 	require.NoError(t, RefuseUnfinished(t.Context(), store))
 	found := store.examine()
 	require.Zero(t, found.Keys)
-	require.Nil(t, found.Lost)
+	require.Nil(t, found.Marker)
 	require.Equal(t, raised, found.CompactRevision)
 }
 

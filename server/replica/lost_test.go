@@ -19,15 +19,15 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-// lostRow returns the lost row; ok is false if there is none.
-func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
+// marker returns the data loss marker; ok is false if there is none.
+func marker(t *testing.T, store sqlstore.Store) (l coder.DataLoss, ok bool) {
 	t.Helper()
-	raw, err := store.Get(t.Context(), coder.LostKey())
+	raw, err := store.Get(t.Context(), coder.DataLossKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return l, false
 	}
 	if err == nil {
-		l, err = coder.DecodeLost(raw)
+		l, err = coder.DecodeDataLoss(raw)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -35,10 +35,10 @@ func lostRow(t *testing.T, store sqlstore.Store) (l coder.Lost, ok bool) {
 	return l, true
 }
 
-func awaitLostRow(t *testing.T, store sqlstore.Store) (l coder.Lost) {
+func awaitMarker(t *testing.T, store sqlstore.Store) (l coder.DataLoss) {
 	t.Helper()
 	eventually.True(t, "the row that records lost data", func() (there bool) {
-		l, there = lostRow(t, store)
+		l, there = marker(t, store)
 		return there
 	})
 	return l
@@ -114,7 +114,7 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Fatalf("%v, want ErrNotServing", err)
 	}
-	l := awaitLostRow(t, store)
+	l := awaitMarker(t, store)
 	if l.Revision != acknowledged.Revision || l.Term != acknowledged.Term || l.Sequence <= acknowledged.Sequence ||
 		l.Member != b.MemberID() {
 		t.Errorf("%+v, acknowledged was %+v", l, acknowledged)
@@ -162,7 +162,7 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 		r.Token.Sequence <= acknowledged.Sequence {
 		t.Errorf("recovered to %+v", r.Token)
 	}
-	if l, ok := lostRow(t, store); ok {
+	if l, ok := marker(t, store); ok {
 		t.Errorf("there still is %+v", l)
 	}
 	again := open(t, store, nil)
@@ -194,14 +194,14 @@ func TestDataLossStopsOtherMembers(t *testing.T) {
 				return err
 			}
 			_, now := fenceRow(t, store)
-			row := coder.Lost{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
-			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			row := coder.DataLoss{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
+			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
 			if err := look(); err != nil {
 				t.Fatalf("the database is not behind the row: %v", err)
 			}
 			row.Revision += 3
 			row.Sequence += 100
-			putRow(t, store, coder.LostKey(), coder.EncodeLost(row))
+			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
 			eventually.True(t, "the node to stop", func() bool {
 				if name == "a follower" {
 					_ = look() // what it found is asked for below
@@ -211,7 +211,7 @@ func TestDataLossStopsOtherMembers(t *testing.T) {
 			if err := b.Stopped(); !strings.Contains(err.Error(), "member 7 found that") {
 				t.Error(err)
 			}
-			if l, _ := lostRow(t, store); l != row {
+			if l, _ := marker(t, store); l != row {
 				t.Errorf("the row became %+v", l)
 			}
 		})
@@ -229,7 +229,7 @@ func TestRecordedDataLossPreventsLeading(t *testing.T) {
 	}
 	defer closeReplica(t, b)
 	before, now := fenceRow(t, store)
-	putRow(t, store, coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: now.Sequence + 100, Term: now.Term,
+	putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: now.Sequence + 100, Term: now.Term,
 		Revision: now.Revision + 3, Member: 7}))
 	err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
 	if !errors.Is(err, mvcc.ErrNotServing) {
@@ -240,7 +240,7 @@ func TestRecordedDataLossPreventsLeading(t *testing.T) {
 	}
 }
 
-// deaf is a store that takes no writes of the lost row for a while.
+// deaf is a store that takes no writes of the data loss marker for a while.
 type deaf struct {
 	sqlstore.Store
 	refuse atomic.Int64 // so many
@@ -248,7 +248,7 @@ type deaf struct {
 
 func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
 	return storetest.OnCommit(d.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
-		if b.Writes(coder.LostKey()) && d.refuse.Add(-1) >= 0 {
+		if b.Writes(coder.DataLossKey()) && d.refuse.Add(-1) >= 0 {
 			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
 		}
 		return b.BatchWrite.Commit(ctx)
@@ -270,7 +270,7 @@ func TestDataLossIsRecordedAfterFailures(t *testing.T) {
 			if stopped {
 				closeReplica(t, b)
 			}
-			if l := awaitLostRow(t, store); l.Revision != 2 {
+			if l := awaitMarker(t, store); l.Revision != 2 {
 				t.Errorf("%+v", l)
 			}
 			if left := store.refuse.Load(); left >= 0 {
@@ -325,7 +325,7 @@ func TestMissingRowIsDataLoss(t *testing.T) {
 			if _, err := b.Txn(t.Context(), auth.System, put("k", "next"), true); !errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("the next write: %v, want ErrNotServing", err)
 			}
-			awaitLostRow(t, m)
+			awaitMarker(t, m)
 			if err := p.nodes[1].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("another member leads: %v", err)
 			}

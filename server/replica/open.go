@@ -36,7 +36,7 @@ func OpenFollower(ctx context.Context, store sqlstore.Store, cfg Config) (*Repli
 	b.cancel = cancel
 	b.workers.Go(func() { b.space.Run(working) })
 	b.workers.Go(func() { b.losses.Run(working) })
-	switch err := fence.CheckLost(ctx, b.store); {
+	switch err := fence.CheckDataLoss(ctx, b.store); {
 	case errors.Is(err, fence.ErrDataLost):
 		_ = b.stopServing(err)
 	case err != nil:

@@ -108,7 +108,7 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 		prefix []byte
 		commit bool
 	}{
-		"lost row":          {prefix: coder.LostKey()},
+		"data loss marker":  {prefix: coder.DataLossKey()},
 		"fence row":         {prefix: coder.FenceKey()},
 		"swap of fence row": {commit: true},
 		"job row":           {prefix: coder.JobKey()},

@@ -11,8 +11,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: PiggybackRead reports that nothing has changed since the last Check. It
-// does not if there is anything that Check would find.
+// TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: PiggybackRead reports that nothing has changed since the last
+// Check. It does not if there is anything that Check would find.
 func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, store sqlstore.Store, lead, f *Replica){
 		"nothing": nil,
@@ -30,7 +30,7 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 		"a loss that another member has seen": func(t *testing.T, store sqlstore.Store, _, f *Replica) {
 			seen := f.seen.Token()
 			row := store.BeginBatchWrite()
-			row.Put(coder.LostKey(), coder.EncodeLost(coder.Lost{Sequence: seen.Sequence + 1, Term: seen.Term,
+			row.Put(coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: seen.Sequence + 1, Term: seen.Term,
 				Revision: seen.Revision, Member: 1}))
 			require.NoError(t, row.Commit(t.Context()))
 		},

@@ -32,11 +32,11 @@ func (b *Replica) stopServing(cause error) error {
 func (b *Replica) StopServing(cause error) { _ = b.stopServing(cause) }
 
 // TellLosses sets what makes another node record a loss while this one cannot.
-func (b *Replica) TellLosses(tell func(context.Context, coder.Lost) error) { b.losses.Tell(tell) }
+func (b *Replica) TellLosses(tell func(context.Context, coder.DataLoss) error) { b.losses.Tell(tell) }
 
 // RecordLoss writes down that the database lost data, for another node, which cannot. Errors: fence.ErrUnproven, the
 // database's.
-func (b *Replica) RecordLoss(ctx context.Context, lost coder.Lost) error {
+func (b *Replica) RecordLoss(ctx context.Context, lost coder.DataLoss) error {
 	return fence.RecordFor(ctx, b.store, b.log, b.seen, lost)
 }
 

@@ -157,8 +157,8 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 				if err := act(t, r, b); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
 					t.Fatal(err)
 				}
-				awaitLostRow(t, r.store)
-				if err := fence.CheckLost(t.Context(), r.store); !errors.Is(err, fence.ErrDataLost) {
+				awaitMarker(t, r.store)
+				if err := fence.CheckDataLoss(t.Context(), r.store); !errors.Is(err, fence.ErrDataLost) {
 					t.Errorf("other members see: %v", err)
 				}
 			})
@@ -185,12 +185,12 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 				}
 				continueWith(t, "replaced")(r)
 			})
-			if l, ok := lostRow(t, r.store); ok || lossRecord(t, r.follower) != "pending" {
+			if l, ok := marker(t, r.store); ok || lossRecord(t, r.follower) != "pending" {
 				t.Fatalf("there is %+v, %s", l, lossRecord(t, r.follower))
 			}
 			r.deaf.refuse.Store(0)
 			eventually.True(t, "other members to see it",
-				func() bool { return errors.Is(fence.CheckLost(t.Context(), r.store), fence.ErrDataLost) })
+				func() bool { return errors.Is(fence.CheckDataLoss(t.Context(), r.store), fence.ErrDataLost) })
 			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
 			eventually.True(t, "the follower to be done", func() bool { return r.follower.losses.Fate() == fence.LossWritten })
 			if got := lossRecord(t, r.follower); got != "written" {
@@ -253,7 +253,7 @@ func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
 				t.Error(err)
 			}
 			if c.lost {
-				awaitLostRow(t, r.store)
+				awaitMarker(t, r.store)
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestRecoveredLossIsNotRecordedAgain(t *testing.T) {
 			} else if !errors.Is(err, mvcc.ErrNotServing) || errors.Is(err, fence.ErrDataLost) {
 				t.Error(err)
 			}
-			if _, recorded := lostRow(t, r.store); recorded {
+			if _, recorded := marker(t, r.store); recorded {
 				t.Error("the loss was recorded again")
 			}
 		})

@@ -63,7 +63,7 @@ func (c *Client) Figures(ctx context.Context) (map[string]float64, error) {
 
 // RecordLoss makes the member write down that the database lost data. The errors are those of
 // Position, and the member's.
-func (c *Client) RecordLoss(ctx context.Context, lost coder.Lost) error {
+func (c *Client) RecordLoss(ctx context.Context, lost coder.DataLoss) error {
 	var (
 		trailer metadata.MD
 		reached peer.Peer

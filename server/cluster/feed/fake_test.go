@@ -74,7 +74,7 @@ func (h *history) Versions(_ context.Context, keys [][]byte, _ []int64) ([]*code
 
 // leader is a Node on a real hub.
 type leader struct {
-	lost    coder.Lost
+	lost    coder.DataLoss
 	history history
 	hub     *watch.Hub
 	keeps   atomic.Bool
@@ -116,7 +116,7 @@ func (l *leader) Position(context.Context) (replica.Update, error) {
 	return l.at, l.err
 }
 
-func (l *leader) RecordLoss(_ context.Context, lost coder.Lost) error {
+func (l *leader) RecordLoss(_ context.Context, lost coder.DataLoss) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = lost

@@ -56,7 +56,7 @@ func TestMembersReportTheirFigures(t *testing.T) {
 func TestMembersRecordALossForOthers(t *testing.T) {
 	l := newLeader(t, watch.Config{})
 	c := newClient(t, serve(t, newService(l), l))
-	want := coder.Lost{Sequence: 1 << 41, Term: 7, Revision: 5, Member: 1 << 63}
+	want := coder.DataLoss{Sequence: 1 << 41, Term: 7, Revision: 5, Member: 1 << 63}
 	require.NoError(t, c.RecordLoss(t.Context(), want))
 	require.Equal(t, want, l.lost)
 	l.err = errors.New("the database is away")

@@ -34,7 +34,7 @@ type Node interface {
 	// KeepsLock reports whether this member just saw in the database that it has the lock.
 	KeepsLock() bool
 	// RecordLoss writes down that the database lost data, for another member.
-	RecordLoss(ctx context.Context, lost coder.Lost) error
+	RecordLoss(ctx context.Context, lost coder.DataLoss) error
 	// Beat returns a context that ends when the next heartbeat of feeds is due.
 	Beat() context.Context
 	// Hurries returns this process's incarnation, and how often it looks for challenges once FeedEnded was called.
@@ -91,7 +91,8 @@ func (s *service) Figures(context.Context, *feedpb.FiguresRequest) (*feedpb.Figu
 
 // RecordLoss implements feedpb.PeerServer.
 func (s *service) RecordLoss(ctx context.Context, r *feedpb.RecordLossRequest) (*feedpb.RecordLossResponse, error) {
-	err := s.node.RecordLoss(ctx, coder.Lost{Sequence: r.Sequence, Term: r.Term, Revision: r.Revision, Member: r.Member})
+	err := s.node.RecordLoss(ctx, coder.DataLoss{Sequence: r.Sequence, Term: r.Term, Revision: r.Revision,
+		Member: r.Member})
 	return &feedpb.RecordLossResponse{}, err
 }
 

@@ -121,7 +121,7 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 			require.Equal(t, backup, coder.EncodeFenceToken(left))
 			// Nor does one that is started now, and has seen nothing.
 			eventually.True(t, "the loss to be written down", func() bool {
-				_, err := g.store.Get(t.Context(), coder.LostKey())
+				_, err := g.store.Get(t.Context(), coder.DataLossKey())
 				return err == nil
 			})
 			late := g.join("late", freeAddress(t))
@@ -170,7 +170,7 @@ func TestFollowerComparesItsRevisionsBeforeItFollows(t *testing.T) {
 func TestLossIsToldToAnotherMember(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 2)
-	witness, next, _ := g.loseNewest(func(m *testNode) { m.line.refuse(coder.LostKey()) })
+	witness, next, _ := g.loseNewest(func(m *testNode) { m.line.refuse(coder.DataLossKey()) })
 	for range 3 {
 		mustPut(t, next, "k", "replaced")
 	}

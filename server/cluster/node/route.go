@@ -109,7 +109,7 @@ func (n *Node) Figures(ctx context.Context, id uint64) (map[string]float64, erro
 }
 
 // tellLoss makes another member write down that the database lost data. It fails with the errors of all.
-func (n *Node) tellLoss(ctx context.Context, lost coder.Lost) error {
+func (n *Node) tellLoss(ctx context.Context, lost coder.DataLoss) error {
 	var errs error
 	for _, m := range n.members.Cached() {
 		if m.ID == n.replica.MemberID() || !m.Alive {
@@ -174,7 +174,7 @@ func (p Peer) Position(ctx context.Context) (replica.Update, error) {
 }
 
 // RecordLoss writes down that the database lost data, for another member.
-func (p Peer) RecordLoss(ctx context.Context, lost coder.Lost) error {
+func (p Peer) RecordLoss(ctx context.Context, lost coder.DataLoss) error {
 	return p.replica.RecordLoss(ctx, lost)
 }
 

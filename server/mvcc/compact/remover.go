@@ -75,7 +75,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // chunk the Remover pauses for as long as the chunk took, at most a second, so that
 // clients get the database too. Safe for concurrent use.
 //
-// Rows are removed outside the chain of commits, on the basis of rows that were read before.
+// Rows are removed outside the fenced commits, on the basis of rows that were read before.
 // If the database then loses the commits that replaced the versions, those versions are needed
 // again. Therefore the Remover first writes a random number, its claim, to the claim row, in a
 // commit of the leader. Each chunk is removed on condition that the row still holds the claim,

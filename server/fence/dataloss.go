@@ -15,42 +15,42 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// The lost row records that the database lost acknowledged data: it says what the member
+// The data loss marker records that the database lost acknowledged data: it says what the member
 // that noticed had seen. Every member looks at it, and does not serve while the fence row
-// is older. It is written outside the chain of commits, with a compare-and-swap on itself,
+// is older. It is written outside the fenced commits, with a compare-and-swap on itself,
 // and its values only increase. So a restart does not make a member forget what it saw.
 // "sqlbrain recover" removes the row, after raising the fence row above it. If the right
-// database comes back, its fence row is not older, and the lost row has no effect.
+// database comes back, its fence row is not older, and the data loss marker has no effect.
 //
-// A leader that does not know of the loss may write as much as was lost before it looks at the lost
-// row. So the row has a sequence that no leader reaches, if the loss is proven: by the commit that
+// A leader that does not know of the loss may write as much as was lost before it reads the
+// marker. So the marker has a sequence that no leader reaches, if the loss is proven: by the commit that
 // writes it, which requires that the fence row is older still and raises its attempt, or, once it has grown as long
 // again, by the content of a revision. A replica that lags cannot mislead the member then: it has no other revisions,
 // and takes no commit. A loss that is not proven stops only the members that know of it.
 
-// recordTimeout bounds one attempt to write the lost row.
+// recordTimeout bounds one attempt to write the data loss marker.
 const recordTimeout = 5 * time.Second
 
-// LoadLost returns what the lost row says and its bytes, nil if there is none. Errors:
+// LoadDataLoss returns what the data loss marker says and its bytes, nil if there is none. Errors:
 // ErrDataLost if the row cannot be decoded, the database's.
-func LoadLost(ctx context.Context, store sqlstore.Store) (lost *coder.Lost, raw []byte, err error) {
-	raw, err = store.Get(ctx, coder.LostKey())
+func LoadDataLoss(ctx context.Context, store sqlstore.Store) (lost *coder.DataLoss, raw []byte, err error) {
+	raw, err = store.Get(ctx, coder.DataLossKey())
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the lost row: %w", err)
+		return nil, nil, fmt.Errorf("reading the data loss marker: %w", err)
 	}
-	lost, err = decodeLost(raw)
+	lost, err = decodeDataLoss(raw)
 	return lost, raw, err
 }
 
-// decodeLost returns what a lost row says, or ErrDataLost: it reports a loss also if its content is
+// decodeDataLoss returns what a data loss marker says, or ErrDataLost: it reports a loss also if its content is
 // unreadable.
-func decodeLost(raw []byte) (*coder.Lost, error) {
-	l, err := coder.DecodeLost(raw)
+func decodeDataLoss(raw []byte) (*coder.DataLoss, error) {
+	l, err := coder.DecodeDataLoss(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w, says the lost row: %w", ErrDataLost, err)
+		return nil, fmt.Errorf("%w, says the data loss marker: %w", ErrDataLost, err)
 	}
 	return &l, nil
 }
@@ -58,36 +58,36 @@ func decodeLost(raw []byte) (*coder.Lost, error) {
 // rowMissing returns ErrDataLost for a commit that found a row missing.
 func rowMissing(err error) error { return fmt.Errorf("%w: %w", ErrDataLost, err) }
 
-// CheckLost returns ErrDataLost if a member recorded that the database lost data and it was
+// CheckDataLoss returns ErrDataLost if a member recorded that the database lost data and it was
 // not recovered since.
-func CheckLost(ctx context.Context, store sqlstore.Store) error {
+func CheckDataLoss(ctx context.Context, store sqlstore.Store) error {
 	_, err := ReadChecked(ctx, store)
 	return err
 }
 
-// ReadChecked reads the fence row, and the rows of keys, in one statement with the lost row. rows has
-// what they hold in this order, nil for a row that does not exist. Errors: that of CheckLost, the
+// ReadChecked reads the fence row, and the rows of keys, in one statement with the data loss marker. rows has
+// what they hold in this order, nil for a row that does not exist. Errors: that of CheckDataLoss, the
 // database's.
 //
-// All are of one snapshot: what was seen in the fence row before the lost row was written is there, or
+// All are of one snapshot: what was seen in the fence row before the data loss marker was written is there, or
 // is lost.
 func ReadChecked(ctx context.Context, store sqlstore.Store, keys ...[]byte) (rows [][]byte, err error) {
 	rows, err = store.MultiGet(ctx, slices.Concat(WatchedKeys(), keys))
 	if err != nil {
-		return nil, fmt.Errorf("reading the lost row and the fence row: %w", err)
+		return nil, fmt.Errorf("reading the data loss marker and the fence row: %w", err)
 	}
-	return rows[1:], checkLost(rows)
+	return rows[1:], checkDataLoss(rows)
 }
 
-// WatchedKeys are the keys of the lost row and the fence row. Every member reads them regularly.
-func WatchedKeys() [][]byte { return [][]byte{coder.LostKey(), coder.FenceKey()} }
+// WatchedKeys are the keys of the data loss marker and the fence row. Every member reads them regularly.
+func WatchedKeys() [][]byte { return [][]byte{coder.DataLossKey(), coder.FenceKey()} }
 
-// checkLost is CheckLost with the rows of WatchedKeys, in one snapshot.
-func checkLost(rows [][]byte) error {
+// checkDataLoss is CheckDataLoss with the rows of WatchedKeys, in one snapshot.
+func checkDataLoss(rows [][]byte) error {
 	if rows[0] == nil {
 		return nil
 	}
-	lost, err := decodeLost(rows[0])
+	lost, err := decodeDataLoss(rows[0])
 	if err != nil {
 		return err
 	}
@@ -97,32 +97,32 @@ func checkLost(rows [][]byte) error {
 			return fmt.Errorf("reading the fence row: %w", err)
 		}
 	}
-	return JudgeLost(*lost, cur)
+	return CheckMarker(*lost, cur)
 }
 
 // DecodeWatched returns what the fence row says, of the rows of WatchedKeys in one snapshot. Errors: those of
-// CheckLost, ErrDataLost if the fence row is gone or cannot be decoded.
+// CheckDataLoss, ErrDataLost if the fence row is gone or cannot be decoded.
 func DecodeWatched(rows [][]byte) (cur coder.FenceToken, err error) {
-	if err := checkLost(rows); err != nil {
+	if err := checkDataLoss(rows); err != nil {
 		return cur, err
 	}
 	return decodeToken(rows[1])
 }
 
-// judgeWatched judges the rows of WatchedKeys by what was acknowledged: the errors of CheckLost and Judge, and
-// ErrDataLost if the fence row is gone or cannot be decoded.
-func judgeWatched(acknowledged coder.FenceToken, rows [][]byte) error {
+// checkWatched compares the rows of WatchedKeys with what was acknowledged: the errors of CheckDataLoss and CheckToken,
+// and ErrDataLost if the fence row is gone or cannot be decoded.
+func checkWatched(acknowledged coder.FenceToken, rows [][]byte) error {
 	cur, err := DecodeWatched(rows)
 	if err != nil {
 		return err
 	}
-	return Judge(acknowledged, cur)
+	return CheckToken(acknowledged, cur)
 }
 
 // ErrUnproven says that the table has no revision left by which a loss shows.
 var ErrUnproven = errors.New("no revision is left by which a loss would show")
 
-// LossRecorder writes the lost row when this process notices a loss.
+// LossRecorder writes the data loss marker when this process notices a loss.
 type LossRecorder struct {
 	store    sqlstore.Store
 	log      *slog.Logger
@@ -130,8 +130,8 @@ type LossRecorder struct {
 	member   uint64
 	compare  func(context.Context) error
 	reported chan struct{}
-	fate     atomic.Int32                                            // LossFate
-	tell     atomic.Pointer[func(context.Context, coder.Lost) error] // nil: there is nobody to tell
+	fate     atomic.Int32                                                // LossFate
+	tell     atomic.Pointer[func(context.Context, coder.DataLoss) error] // nil: there is nobody to tell
 }
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
@@ -157,7 +157,7 @@ func (r *LossRecorder) Report(cause error) {
 }
 
 // Tell sets what makes another process write the row while this one cannot.
-func (r *LossRecorder) Tell(tell func(context.Context, coder.Lost) error) { r.tell.Store(&tell) }
+func (r *LossRecorder) Tell(tell func(context.Context, coder.DataLoss) error) { r.tell.Store(&tell) }
 
 // recordOrTell is record, or makes another process write the row if that fails.
 func (r *LossRecorder) recordOrTell(ctx context.Context) error {
@@ -172,14 +172,14 @@ func (r *LossRecorder) recordOrTell(ctx context.Context) error {
 		return errors.Join(err, told)
 	}
 	r.fate.Store(int32(LossWritten))
-	r.log.Error("another server has written down that data was lost: no server serves until sqlbrain recover was run",
+	r.log.Error("another member has persisted the data loss marker; no member serves until 'sqlbrain recover' is run",
 		"error", err)
 	return nil
 }
 
-// RecordFor writes the lost row for another process, which cannot. known is what this process knows: nothing is
+// RecordFor writes the data loss marker for another process, which cannot. known is what this process knows: nothing is
 // written that no process can have seen. Errors: ErrUnproven, the database's.
-func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, known *Seen, lost coder.Lost) error {
+func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, known *Seen, lost coder.DataLoss) error {
 	newest := known.Newest()
 	if lost.Sequence-newest.Sequence > RecoveredSequences || lost.Term-newest.Term > RecoveredTerms ||
 		lost.Revision-newest.Revision > RecoveredSequences {
@@ -189,7 +189,7 @@ func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, know
 	seen := NewSeen(func() int64 { return 0 })
 	seen.Note(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
 	log = log.With("member", fmt.Sprintf("%x", lost.Member))
-	log.Error("another server reports that the database lost data")
+	log.Error("another member reports that the database lost data")
 	r := NewLossRecorder(store, log, seen, lost.Member, func(context.Context) error { return ErrUnproven })
 	if err := r.record(ctx, recordTimeout); err != nil {
 		return err
@@ -219,13 +219,13 @@ func (r *LossRecorder) Run(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		r.log.Log(ctx, level, "that data was lost cannot be written down, trying again: do not restart this server",
+		r.log.Log(ctx, level, "failed to persist the data loss marker, retrying; do not restart this member",
 			"error", err)
 		level = slog.LevelDebug
 		_ = retry.Database.Wait(ctx, failures) // the loop checks ctx
 	}
 	if err := r.record(context.WithoutCancel(ctx), timing.Handover); err != nil {
-		r.log.Error("that data was lost was not written down", "error", err)
+		r.log.Error("failed to persist the data loss marker", "error", err)
 	}
 }
 
@@ -238,7 +238,7 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 		if seen == (coder.FenceToken{}) {
 			return nil // it has seen nothing: another member has, or the fence row is gone, which every member notices
 		}
-		known, raw, err := LoadLost(ctx, r.store)
+		known, raw, err := LoadDataLoss(ctx, r.store)
 		if err != nil && !errors.Is(err, ErrDataLost) {
 			return err
 		}
@@ -256,9 +256,9 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 				max(next.Revision, known.Revision)
 		}
 		if raw == nil {
-			batch.PutIfNotExist(coder.LostKey(), coder.EncodeLost(next))
+			batch.PutIfNotExist(coder.DataLossKey(), coder.EncodeDataLoss(next))
 		} else {
-			batch.CAS(coder.LostKey(), coder.EncodeLost(next), raw)
+			batch.CAS(coder.DataLossKey(), coder.EncodeDataLoss(next), raw)
 		}
 		err = batch.Commit(ctx)
 		var conflict *sqlstore.Conflict
@@ -274,16 +274,16 @@ func (r *LossRecorder) record(ctx context.Context, timeout time.Duration) error 
 }
 
 // prove returns what to write of a loss, and adds to batch what the commit requires as a proof. open is what the proof
-// lacks, nil for nothing. The fence row has the time patience to answer. Errors: the database's.
-func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patience time.Duration,
-	batch sqlstore.BatchWrite) (next coder.Lost, open, err error) {
-	bounded, cancel := context.WithTimeout(ctx, patience)
+// lacks, nil for nothing. The fence row must answer within timeout. Errors: the database's.
+func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, timeout time.Duration,
+	batch sqlstore.BatchWrite) (next coder.DataLoss, open, err error) {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cur, token, err := readToken(bounded, r.store)
 	next = r.lost(seen)
 	next.At = time.Now().Unix()
 	switch {
-	case errors.Is(err, ErrDataLost): // without a fence row any lost row has an effect
+	case errors.Is(err, ErrDataLost): // without a fence row any data loss marker has an effect
 		return next, nil, nil
 	case err != nil && (bounded.Err() == nil || ctx.Err() != nil):
 		return next, nil, err
@@ -291,7 +291,7 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patienc
 		return next, err, nil
 	case seen.Sequence-cur.Sequence > missingSequences/2: // proven before: no replica lags so far
 		return next, nil, nil
-	case errors.Is(Judge(seen, cur), ErrDataLost):
+	case errors.Is(CheckToken(seen, cur), ErrDataLost):
 		next.Sequence += missingSequences
 		proof := cur
 		proof.Attempt++
@@ -305,33 +305,34 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, patienc
 	case err == nil:
 		return next, errRefuted, nil
 	case errors.Is(err, ErrDataLost): // what was seen is beyond the fence row now
-		return r.prove(ctx, r.seen.Newest(), patience, batch)
+		return r.prove(ctx, r.seen.Newest(), timeout, batch)
 	default:
 		return next, err, nil
 	}
 }
 
 // lost is what this process says of a loss.
-func (r *LossRecorder) lost(seen coder.FenceToken) coder.Lost {
-	return coder.Lost{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}
+func (r *LossRecorder) lost(seen coder.FenceToken) coder.DataLoss {
+	return coder.DataLoss{Sequence: seen.Sequence, Term: seen.Term, Revision: seen.Revision, Member: r.member}
 }
 
 // errRefuted says that the table has what this process has seen, or was recovered since.
 var errRefuted = errors.New("nothing is missing")
 
-// recorded notes what is written down. open is what the proof of the loss lacks, nil for nothing.
-func (r *LossRecorder) recorded(l coder.Lost, open error) error {
+// recorded logs what the marker says. open is what the proof of the loss lacks, nil for nothing.
+func (r *LossRecorder) recorded(l coder.DataLoss, open error) error {
 	log := r.log.With("revision", l.Revision, "term", l.Term, "sequence", l.Sequence)
 	switch {
 	case open == nil:
 		r.fate.Store(int32(LossWritten))
-		log.Error("it is written down that data was lost: no server serves until sqlbrain recover was run")
+		log.Error("persisted the data loss marker; no member serves until 'sqlbrain recover' is run")
 	case errors.Is(open, errRefuted):
 		r.fate.Store(int32(LossRefuted))
-		log.Warn("the database has what this server has seen, or was recovered since: restart this server")
+		log.Warn("the database has what this member has seen, or was recovered since; restart this member")
 	case errors.Is(open, ErrUnproven):
 		r.fate.Store(int32(LossUnproven))
-		log.Error("the database has lost data, or answered with an older state: that cannot be proven any longer, and the other servers continue; see docs/runbook.md", "error", open)
+		log.Error("suspected data loss could not be confirmed; this member stops, the others keep serving; see docs/runbook.md",
+			"error", open)
 	default:
 		return open
 	}
@@ -343,7 +344,7 @@ type LossFate int32
 
 const (
 	LossNone     LossFate = iota // nothing was reported
-	LossPending                  // it is not written down yet
+	LossPending                  // the marker is not persisted yet
 	LossWritten                  // no server serves before a recovery
 	LossUnproven                 // it could not be proven in time: the other servers continue
 	LossRefuted                  // the table has what this process has seen, or was recovered since

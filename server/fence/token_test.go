@@ -7,7 +7,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-func TestJudge(t *testing.T) {
+func TestCheckToken(t *testing.T) {
 	held := coder.FenceToken{Sequence: 10, Term: 3, Revision: 7}
 	for name, c := range map[string]struct {
 		cur  coder.FenceToken
@@ -21,21 +21,21 @@ func TestJudge(t *testing.T) {
 		"an older term":                     {coder.FenceToken{Sequence: 10, Term: 2, Revision: 7}, ErrDataLost},
 		"a later term at an older revision": {coder.FenceToken{Sequence: 12, Term: 4, Revision: 6}, ErrDataLost},
 	} {
-		if got := Judge(held, c.cur); !errors.Is(got, c.want) || c.want == nil && got != nil {
+		if got := CheckToken(held, c.cur); !errors.Is(got, c.want) || c.want == nil && got != nil {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
 func TestJudgeLost(t *testing.T) {
-	lost := coder.Lost{Sequence: 10, Term: 3, Revision: 7, Member: 5, At: 1}
-	if err := JudgeLost(lost, coder.FenceToken{Sequence: 10, Term: 3, Revision: 6}); !errors.Is(err, ErrDataLost) {
-		t.Errorf("a fence row older than the lost row: %v", err)
+	lost := coder.DataLoss{Sequence: 10, Term: 3, Revision: 7, Member: 5, At: 1}
+	if err := CheckMarker(lost, coder.FenceToken{Sequence: 10, Term: 3, Revision: 6}); !errors.Is(err, ErrDataLost) {
+		t.Errorf("a fence row older than the data loss marker: %v", err)
 	}
-	// The right database came back, or a recovery went beyond the lost row.
+	// The right database came back, or a recovery went beyond the data loss marker.
 	for _, cur := range []coder.FenceToken{{Sequence: 10, Term: 3, Revision: 7},
 		{Sequence: 10 + RecoveredSequences, Term: 3 + RecoveredTerms, Revision: 8}} {
-		if err := JudgeLost(lost, cur); err != nil {
+		if err := CheckMarker(lost, cur); err != nil {
 			t.Errorf("%+v: %v", cur, err)
 		}
 	}

@@ -61,11 +61,11 @@ func decodeToken(raw []byte) (coder.FenceToken, error) {
 	return cur, nil
 }
 
-// Judge compares cur, what the fence row holds, with held, what is known to have been
+// CheckToken compares cur, what the fence row holds, with held, what is known to have been
 // in it before. It returns nil, ErrDeposed with both terms, or ErrDataLost with both
 // values. Terms, sequences and revisions never decrease, whichever server leads: a
 // later term that begins below an acknowledged revision has lost that revision.
-func Judge(held, cur coder.FenceToken) error {
+func CheckToken(held, cur coder.FenceToken) error {
 	switch {
 	case cur.Sequence < held.Sequence || cur.Revision < held.Revision || cur.Term < held.Term:
 		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term %d, sequence %d)",
@@ -77,10 +77,10 @@ func Judge(held, cur coder.FenceToken) error {
 	}
 }
 
-// JudgeLost returns ErrDataLost if the fence row's value cur is older than what the
-// lost row says was seen.
-func JudgeLost(lost coder.Lost, cur coder.FenceToken) error {
-	err := Judge(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
+// CheckMarker returns ErrDataLost if the fence row's value cur is older than what the
+// data loss marker says was seen.
+func CheckMarker(lost coder.DataLoss, cur coder.FenceToken) error {
+	err := CheckToken(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision}, cur)
 	if errors.Is(err, ErrDataLost) {
 		return fmt.Errorf("%w; member %x found that at %s; see sqlbrain recover", err, lost.Member,
 			time.Unix(lost.At, 0).UTC().Format(time.RFC3339))

@@ -22,9 +22,9 @@ func putRow(t *testing.T, store sqlstore.Store, key, value []byte) {
 	}
 }
 
-func lostRow(t *testing.T, store sqlstore.Store) coder.Lost {
+func marker(t *testing.T, store sqlstore.Store) coder.DataLoss {
 	t.Helper()
-	lost, _, err := LoadLost(t.Context(), store)
+	lost, _, err := LoadDataLoss(t.Context(), store)
 	if err != nil || lost == nil {
 		t.Fatal(lost, err)
 	}
@@ -40,37 +40,37 @@ func seenAt(token coder.FenceToken) *Seen {
 // nothingToCompare is of a process that has shown no revision.
 func nothingToCompare(context.Context) error { return ErrUnproven }
 
-func TestLostRowKeepsTheNewestOfAllMembers(t *testing.T) {
+func TestMarkerKeepsTheNewestOfAllMembers(t *testing.T) {
 	store := newStore(t)
 	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
-	for _, c := range []struct{ known, want coder.Lost }{
-		{coder.Lost{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.Lost{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
-		{coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.Lost{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
+	for _, c := range []struct{ known, want coder.DataLoss }{
+		{coder.DataLoss{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.DataLoss{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
+		{coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
 	} {
-		putRow(t, store, coder.LostKey(), coder.EncodeLost(c.known))
+		putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(c.known))
 		if err := r.record(t.Context(), recordTimeout); err != nil {
 			t.Fatal(err)
 		}
-		got := lostRow(t, store)
+		got := marker(t, store)
 		if got.At = 0; got != c.want {
 			t.Errorf("%+v and %+v make %+v", c.known, seen, got)
 		}
 	}
 }
 
-func TestUnreadableLostRowIsALossAndIsReplaced(t *testing.T) {
+func TestUnreadableMarkerIsALossAndIsReplaced(t *testing.T) {
 	store := newStore(t)
-	putRow(t, store, coder.LostKey(), []byte("?"))
-	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Errorf("CheckLost: %v", err)
+	putRow(t, store, coder.DataLossKey(), []byte("?"))
+	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Errorf("CheckDataLoss: %v", err)
 	}
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
 		seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if got := lostRow(t, store); got.Revision != 5 {
+	if got := marker(t, store); got.Revision != 5 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -91,8 +91,8 @@ func TestLossStaysRecordedWhenTheFenceRowGrows(t *testing.T) {
 		t.Errorf("the fence row is %+v, %v", cur, err)
 	}
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
-	if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Errorf("CheckLost: %v", err)
+	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
+		t.Errorf("CheckDataLoss: %v", err)
 	}
 }
 
@@ -119,8 +119,8 @@ func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckLost(t.Context(), store); err != nil || store.earlier != nil {
-		t.Errorf("CheckLost: %v", err)
+	if err := CheckDataLoss(t.Context(), store); err != nil || store.earlier != nil {
+		t.Errorf("CheckDataLoss: %v", err)
 	}
 }
 
@@ -133,13 +133,13 @@ func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Run(ended)
-	if lost, _, err := LoadLost(t.Context(), store); lost != nil || err != nil {
+	if lost, _, err := LoadDataLoss(t.Context(), store); lost != nil || err != nil {
 		t.Fatalf("%+v, %v without a loss", lost, err)
 	}
 	r.Report(ErrDataLost)
 	r.Report(ErrDataLost)
 	r.Run(ended)
-	if got := lostRow(t, store); got.Sequence != 7 || got.Term != 3 || got.Revision != 5 || got.Member != 8 {
+	if got := marker(t, store); got.Sequence != 7 || got.Term != 3 || got.Revision != 5 || got.Member != 8 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -181,8 +181,8 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 			}
 			token.Sequence, token.Revision = token.Sequence+500, 600
 			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(token))
-			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != (c.want == LossWritten) {
-				t.Errorf("CheckLost: %v", err)
+			if err := CheckDataLoss(t.Context(), store); errors.Is(err, ErrDataLost) != (c.want == LossWritten) {
+				t.Errorf("CheckDataLoss: %v", err)
 			}
 		})
 	}
@@ -245,7 +245,7 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 			if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
 				t.Fatal("it counts as written")
 			}
-			if got := lostRow(t, store); got.Revision != 5 {
+			if got := marker(t, store); got.Revision != 5 {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -254,8 +254,8 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 			t.Fatal(err, r.Fate())
 		}
 		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
-		if err := CheckLost(t.Context(), store); !errors.Is(err, ErrDataLost) {
-			t.Errorf("CheckLost: %v", err)
+		if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
+			t.Errorf("CheckDataLoss: %v", err)
 		}
 	})
 }
@@ -277,7 +277,7 @@ func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 			t.Errorf("fate %d", r.Fate())
 		}
 		r.Run(t.Context())
-		if got := lostRow(t, store); r.Fate() != LossWritten || got.Revision != 5 {
+		if got := marker(t, store); r.Fate() != LossWritten || got.Revision != 5 {
 			t.Errorf("fate %d, %+v", r.Fate(), got)
 		}
 	})
@@ -323,9 +323,9 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 	if err := r.recordOrTell(t.Context()); err == nil {
 		t.Fatal("it was written")
 	}
-	var told []coder.Lost
+	var told []coder.DataLoss
 	var refusal error
-	r.Tell(func(_ context.Context, l coder.Lost) error {
+	r.Tell(func(_ context.Context, l coder.DataLoss) error {
 		told = append(told, l)
 		return refusal
 	})
@@ -337,7 +337,7 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 	if err := r.recordOrTell(t.Context()); err != nil || r.Fate() != LossWritten {
 		t.Errorf("%v, fate %d", err, r.Fate())
 	}
-	want := coder.Lost{Sequence: 7, Term: 3, Revision: 5, Member: 8}
+	want := coder.DataLoss{Sequence: 7, Term: 3, Revision: 5, Member: 8}
 	if len(told) != 2 || told[0] != want || told[1] != want {
 		t.Errorf("told %+v", told)
 	}
@@ -347,17 +347,17 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 func TestLossOfAnotherProcess(t *testing.T) {
 	now := coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}
 	for name, c := range map[string]struct {
-		lost    coder.Lost
+		lost    coder.DataLoss
 		written bool
 	}{
-		"the fence row is older":                      {coder.Lost{Sequence: 21, Term: 1, Revision: 9}, true},
-		"the process has compared":                    {coder.Lost{Sequence: 7 + missingSequences, Term: 1, Revision: 5}, true},
-		"the fence row has grown":                     {coder.Lost{Sequence: 7, Term: 1, Revision: 5}, false},
-		"a sequence that no recovery could surpass":   {coder.Lost{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
-		"a revision that no recovery could surpass":   {coder.Lost{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
-		"a term that no recovery could surpass":       {coder.Lost{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
-		"a sequence that no leader writes":            {coder.Lost{Sequence: 0, Term: 1, Revision: 50}, false},
-		"a sequence that no process can have started": {coder.Lost{Sequence: math.MinInt64, Term: 1, Revision: 50}, false},
+		"the fence row is older":                      {coder.DataLoss{Sequence: 21, Term: 1, Revision: 9}, true},
+		"the process has compared":                    {coder.DataLoss{Sequence: 7 + missingSequences, Term: 1, Revision: 5}, true},
+		"the fence row has grown":                     {coder.DataLoss{Sequence: 7, Term: 1, Revision: 5}, false},
+		"a sequence that no recovery could surpass":   {coder.DataLoss{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
+		"a revision that no recovery could surpass":   {coder.DataLoss{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
+		"a term that no recovery could surpass":       {coder.DataLoss{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
+		"a sequence that no leader writes":            {coder.DataLoss{Sequence: 0, Term: 1, Revision: 50}, false},
+		"a sequence that no process can have started": {coder.DataLoss{Sequence: math.MinInt64, Term: 1, Revision: 50}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
@@ -367,12 +367,12 @@ func TestLossOfAnotherProcess(t *testing.T) {
 			if c.written && err != nil || !c.written && !errors.Is(err, ErrUnproven) {
 				t.Fatal(err)
 			}
-			if c.written && lostRow(t, store).Member != 9 {
+			if c.written && marker(t, store).Member != 9 {
 				t.Error("it is not in the name of the other")
 			}
 			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 500, Term: 2, Revision: 600}))
-			if err := CheckLost(t.Context(), store); errors.Is(err, ErrDataLost) != c.written {
-				t.Errorf("CheckLost: %v", err)
+			if err := CheckDataLoss(t.Context(), store); errors.Is(err, ErrDataLost) != c.written {
+				t.Errorf("CheckDataLoss: %v", err)
 			}
 		})
 	}
