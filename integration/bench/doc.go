@@ -1,7 +1,7 @@
 // Command bench drives etcd endpoints with kube-apiserver's requests, measures them and checks every answer.
 // docs/benchmarks says how to use it, and how it measures.
 //
-//	bench create, get, churn, objects …   one workload on a server that runs already, any etcd too
+//	bench create, get, churn …   one workload on a server that runs already, any etcd too
 //	bench results      the same workloads on sqlbrain, etcd and kine, several rounds
 //	bench scoreboard   objects that come and go, in the same way
 //	bench growth       how figures change with the size of the data

@@ -33,8 +33,7 @@ func newCommand() *cobra.Command {
 		Example: `  bench create --endpoints 127.0.0.1:2379 --total 20000 --clients 64
   bench mixed --duration 30s --mix get=60,list=5,create=5,update=25,delete=5
   bench watch-latency --watchers 100 --rate 500 --duration 20s
-  bench churn --clients 200 --watchers 20 --duration 30s
-  bench objects --objects 100000 --output json`,
+  bench churn --clients 200 --watchers 20 --duration 30s --output json`,
 	}
 	cmd.AddGroup(&cobra.Group{ID: "comparisons", Title: "Start sqlbrain, etcd and kine, and compare them:"},
 		&cobra.Group{ID: "workloads", Title: "Run a workload on a server that runs already:"})

@@ -31,18 +31,14 @@ type Config struct {
 	// creating Keys of them, and has its Seed, Prefix and ValueSize.
 	After *Report
 
-	PageSize     int            // keys of a page of a list
-	Watchers     int            // watchers of watch-latency and churn
-	WatchEach    bool           // each watcher of watch-latency watches one object, not all
-	Mix          map[string]int // ratio of the operations of mixed, by name
-	LeaseTTL     int64          // seconds, of the leases of grant and keepalive
-	KeysPerLease int            // keys that share a lease
+	PageSize  int            // keys of a page of a list
+	Watchers  int            // watchers of watch-latency and churn
+	WatchEach bool           // each watcher of watch-latency watches one object, not all
+	Mix       map[string]int // ratio of the operations of mixed, by name
+	LeaseTTL  int64          // seconds, of the leases of grant and keepalive
 
-	Batch     int  // objects of a transaction of load
-	Versions  int  // of each object that load writes
-	Objects   int  // objects of the objects workload
-	Updates   int  // updates of each tenth object
-	NoCompact bool // objects leaves the store's history alone
+	Batch    int // objects of a transaction of load
+	Versions int // of each object that load writes
 	// Exclusive says that no other client writes to the store, so that revisions
 	// must have no gaps.
 	Exclusive bool
@@ -70,8 +66,8 @@ func DefaultConfig() Config {
 		Clients:   16, Conns: 4, Keys: 10_000, Seed: 1, PageSize: 500, Watchers: 10,
 		// heartbeats and status updates dominate a busy cluster
 		Mix:      map[string]int{"get": 35, "list": 5, "create": 10, "update": 45, "delete": 5},
-		LeaseTTL: 3600, KeysPerLease: 1000, // as in kube-apiserver
-		Batch: 128, Versions: 1, Objects: 100_000, Updates: 10,
+		LeaseTTL: 3600, // as in kube-apiserver
+		Batch:    128, Versions: 1,
 		RequestTimeout: 10 * time.Second, RetryFor: time.Minute,
 	}
 }
@@ -111,10 +107,9 @@ func (c *Config) check() error {
 		{len(c.Endpoints) == 0, "no endpoints"},
 		{findWorkload(c.Workload) == nil, fmt.Sprintf("unknown workload %q", c.Workload)},
 		{c.ValueSize != 0 && c.ValueSize < minValue, fmt.Sprintf("a value has at least %d bytes", minValue)},
-		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0 || c.Updates < 0,
+		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0,
 			"a number is negative"},
-		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.KeysPerLease < 1 || c.Objects < 1 ||
-			c.Batch < 1 ||
+		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.Batch < 1 ||
 			c.Versions < 1 || c.RequestTimeout < 1 || c.RetryFor < 1, "a number is not positive"},
 		{strings.HasSuffix(c.Prefix, "/"), "the prefix ends in a slash"},
 		{sum(c.Mix) == 0, "the mix is empty"},

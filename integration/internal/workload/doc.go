@@ -20,6 +20,5 @@
 //     already is refused, so that cleaning up cannot delete what others wrote.
 //
 // Start reading at run.go. The model is in model.go, the requests in write.go,
-// read.go and watch.go, the workloads in workloads.go, latency.go, lease.go and
-// objects.go.
+// read.go and watch.go, the workloads in workloads.go, latency.go and lease.go.
 package workload

@@ -20,7 +20,6 @@ type worker struct {
 	client *clientv3.Client
 	rand   *rand.Rand
 	due    time.Time // when the next request should be sent; zero: now
-	lease  sharedLease
 }
 
 func (r *runner) worker(p *phase, i int) *worker {

@@ -8,12 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// sharedLease is a lease that a worker attaches to events until enough share it.
-type sharedLease struct {
-	id   clientv3.LeaseID
-	used int
-}
-
 // grant asks for a lease and has it revoked at the end of the run. A grant
 // whose answer was lost leaves a lease without keys, which expires.
 func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
@@ -33,21 +27,6 @@ func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResp
 	defer w.r.mu.Unlock()
 	w.r.leases = append(w.r.leases, resp.ID)
 	return resp, nil
-}
-
-// leased attaches the worker's lease to o, taking a new one when enough keys
-// share it.
-func (w *worker) leased(ctx context.Context, o *object, ttl int64) error {
-	if w.lease.id == 0 || w.lease.used >= w.r.cfg.KeysPerLease {
-		resp, err := w.grant(ctx, ttl)
-		if err != nil {
-			return err
-		}
-		w.lease = sharedLease{id: resp.ID}
-	}
-	w.lease.used++
-	o.lease = int64(w.lease.id)
-	return nil
 }
 
 // grantNext grants a lease that no key holds.

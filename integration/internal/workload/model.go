@@ -51,7 +51,6 @@ type object struct {
 	index int
 	kind  int
 	key   string
-	lease int64 // attached by writes; set before the first of them
 
 	mu       sync.Mutex
 	claimed  bool

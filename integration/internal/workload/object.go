@@ -16,14 +16,13 @@ type kind struct {
 	share    int     // of 100 objects
 	median   float64 // bytes of a value
 	spread   float64 // standard deviation of the logarithm of the size
-	leased   bool    // kept for a limited time
 }
 
 // kinds follow what clusters hold: many middling pods, small short-lived
 // events, tiny leases, and a long tail of large configuration.
 var kinds = []kind{
 	{resource: "pods", share: 40, median: 4500, spread: 0.5},
-	{resource: "events", share: 25, median: 900, spread: 0.4, leased: true},
+	{resource: "events", share: 25, median: 900, spread: 0.4},
 	{resource: "leases", share: 6, median: 520, spread: 0.1},
 	{resource: "configmaps", share: 8, median: 2000, spread: 1.4},
 	{resource: "secrets", share: 6, median: 1500, spread: 0.9},

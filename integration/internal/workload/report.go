@@ -25,8 +25,6 @@ type Report struct {
 	Phases []PhaseReport `json:"phases"`
 	// Verification says what was compared with the model.
 	Verification Verification `json:"verification"`
-	// Notes are remarks on what the server does not offer, and so was not tried.
-	Notes []string `json:"notes,omitempty"`
 
 	model *model // what the store holds, for a run that continues
 }
@@ -161,9 +159,6 @@ func (r *Report) WriteTable(w io.Writer) error {
 			}
 			fmt.Fprintln(&b)
 		}
-	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "note: %s\n", note)
 	}
 	v := r.Verification
 	fmt.Fprintf(&b, "\nverified: %d answers with %d keys, %d events; %d skipped; %d objects lost; %d wrong\n",

@@ -41,7 +41,6 @@ type runner struct {
 	mu     sync.Mutex
 	phases []*phase
 	leases []clientv3.LeaseID // to be revoked in the end
-	notes  []string
 }
 
 // Run executes the workload cfg names. The report is not nil once the endpoint
@@ -117,7 +116,7 @@ func (r *runner) finish(ctx context.Context) error {
 	p := r.begin("check", 0)
 	defer r.end(p)
 	w := r.worker(p, 0)
-	l, err := w.list(ctx, r.model.gen.prefix+"/", 0)
+	l, err := w.list(ctx, r.model.gen.prefix+"/")
 	if err != nil {
 		return fmt.Errorf("final list: %w", err)
 	}
@@ -193,19 +192,13 @@ func (r *runner) cleanUp(ctx context.Context, prefix string) error {
 	return nil
 }
 
-func (r *runner) note(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.notes = append(r.notes, fmt.Sprintf(format, args...))
-}
-
 func (r *runner) report(began time.Time) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rep := &Report{
 		Workload: r.cfg.Workload, Endpoints: r.cfg.Endpoints, Clients: r.cfg.Clients, Conns: r.cfg.Conns,
 		Seed: r.model.gen.seed, Prefix: r.cfg.Prefix, Started: began, Seconds: time.Since(began).Seconds(),
-		Phases: []PhaseReport{}, Verification: r.verify.report(), Notes: r.notes, model: r.model,
+		Phases: []PhaseReport{}, Verification: r.verify.report(), model: r.model,
 	}
 	for _, p := range r.phases {
 		rep.Phases = append(rep.Phases, p.report())

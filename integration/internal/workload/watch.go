@@ -231,20 +231,6 @@ func (w *watcher) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// volume returns what w delivered so far.
-func (w *watcher) volume() sample {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := sample{keys: len(w.events)}
-	for _, e := range w.events {
-		s.received += len(e.object.key) + e.now.size
-		if e.hasPrev {
-			s.received += len(e.object.key) + e.prev.size
-		}
-	}
-	return s
-}
-
 // complete reports whether everything up to rev has come; w must be locked. An event at rev
 // proves it as well, because all events of a revision come together: etcd reports no progress
 // for a watch that was resumed after the newest revision.
@@ -327,23 +313,4 @@ func (e event) String() string {
 		prev = e.prev.String()
 	}
 	return fmt.Sprintf("%s %s %v, before it %s", kind, e.object.key, e.now, prev)
-}
-
-// compactedWatch checks that a watch from a revision that is compacted away
-// ends with the compact revision.
-func (r *runner) compactedWatch(ctx context.Context, prefix string, from, compacted int64) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), r.cfg.RetryFor)
-	defer cancel()
-	r.verify.answers.Add(1)
-	for resp := range r.clients[0].Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
-		switch {
-		case resp.CompactRevision == compacted:
-			return
-		case resp.Err() != nil || len(resp.Events) > 0:
-			r.verify.fail("watch from %d: %d events, error %v, compact revision %d, want %d", from, len(resp.Events),
-				resp.Err(), resp.CompactRevision, compacted)
-			return
-		}
-	}
-	r.verify.fail("watch from %d: no answer, want compacted at %d", from, compacted)
 }

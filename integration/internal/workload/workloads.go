@@ -20,7 +20,7 @@ var Workloads = []Workload{
 		onObjects("put", changeRandom((*worker).overwrite))},
 	{"get", "read single objects", onObjects("get", (*worker).getRandom)},
 	{"count", "count all objects", (*runner).runCount},
-	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).listPages)},
+	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).list)},
 	{"page", "read pages that start at random objects", (*runner).runPage},
 	{"list-all", "read all objects in one answer", readingAll("list all", (*worker).listAll)},
 	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
@@ -32,7 +32,6 @@ var Workloads = []Workload{
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
 	{"load", "create objects, or replace those of an earlier run, many in a transaction", (*runner).runLoad},
-	{"objects", "the life of a cluster's objects: create, update, list, watch, compact", (*runner).runObjects},
 }
 
 // Workload is one kind of load.
@@ -110,19 +109,10 @@ func (r *runner) load(ctx context.Context, n int) error {
 var errAbsent = errors.New("object was not created")
 
 // createNext creates the next object.
-func (w *worker) createNext(ctx context.Context) error { return w.create(ctx, 0) }
-
-// create creates the next object. If ttl is not 0, objects of kinds that are kept for a limited time get a lease of
-// so many seconds.
-func (w *worker) create(ctx context.Context, ttl int64) error {
+func (w *worker) createNext(ctx context.Context) error {
 	o := w.r.model.add(-1)
 	o.claim()
 	defer o.release()
-	if ttl > 0 && kinds[o.kind].leased {
-		if err := w.leased(ctx, o, ttl); err != nil {
-			return err
-		}
-	}
 	return w.put(ctx, o)
 }
 
@@ -172,7 +162,7 @@ func (w *worker) churnRandom(ctx context.Context) error {
 	return errAbsent
 }
 
-func (w *worker) getRandom(ctx context.Context) error { return w.get(ctx, w.random(), 0) }
+func (w *worker) getRandom(ctx context.Context) error { return w.get(ctx, w.random()) }
 
 // update replaces o, which exists and which the caller claimed; now and then it first tries so
 // with an outdated revision, as a controller with a stale cache does.
@@ -188,15 +178,11 @@ func (w *worker) update(ctx context.Context, o *object) error {
 // listNamespace lists the namespace of a random object.
 func (w *worker) listNamespace(ctx context.Context) error {
 	key := w.random().key
-	l, err := w.listPages(ctx, key[:strings.LastIndexByte(key, '/')+1])
+	l, err := w.list(ctx, key[:strings.LastIndexByte(key, '/')+1])
 	if err == nil {
 		w.r.verify.later(l)
 	}
 	return err
-}
-
-func (w *worker) listPages(ctx context.Context, prefix string) (*listing, error) {
-	return w.list(ctx, prefix, 0)
 }
 
 // mixed does one operation, chosen by the configured ratio.
@@ -213,7 +199,7 @@ func (r *runner) runCount(ctx context.Context) error {
 	// No write runs at the same time, so all answers are the same.
 	want, known := live(r.model.sorted(prefix), math.MaxInt64)
 	r.measured(ctx, "count", 0, func(ctx context.Context, w *worker, _ int64) error {
-		l, err := w.countAll(ctx, prefix, 0)
+		l, err := w.countAll(ctx, prefix)
 		if err == nil {
 			r.verify.counted(prefix, l.rev, l.count, want, known)
 		}

@@ -110,13 +110,13 @@ func elseKV(resp *clientv3.TxnResponse) *mvccpb.KeyValue {
 // An error means that o is as it was, or that it is lost.
 func (w *worker) put(ctx context.Context, o *object) error {
 	old, live := o.latest()
-	op, next := "create", state{lease: o.lease}
+	op, next := "create", state{}
 	if live {
 		op = "update"
 		next.create, next.version = old.create, old.version
 	}
 	value := w.nextValue(o, &next)
-	then := clientv3.OpPut(o.key, string(value), clientv3.WithLease(clientv3.LeaseID(o.lease)))
+	then := clientv3.OpPut(o.key, string(value))
 
 	var resp *clientv3.TxnResponse
 	uncertain, err := w.r.repeat(ctx, func(uncertain bool) (err error) {
