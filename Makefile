@@ -1,4 +1,4 @@
-# sqlbrain. `make help` lists the targets; .ci/run calls `make test`, gosec, bench-allocs and docs.
+# sqlbrain. `make help` lists the targets. .ci/run calls `make test` and `make test-all`, gosec, bench-allocs and docs.
 
 GO       ?= go
 BIN      := bin/sqlbrain
@@ -33,16 +33,28 @@ run: ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data
 	@echo "Starting it. Try in another terminal:  etcdctl put greeting hello;  etcdctl get greeting"
 	$(BIN) serve --log-format text
 
+# Packages that are quick to compile, so that the first results come soon.
+FIRST := ./coder ./tso ./migrations ./sqlstore/retry ./server/loglimit ./server/auth ./server/mvcc ./server/mvcc/history
+
 .PHONY: test
-test: ## Everything CI runs: lint, then unit tests and storage suite, next to integration, which takes longest
-	$(MAKE) -j3 integration lint-and-unit search
+test: ## Unit tests and the storage suite: a few minutes, most of it compiling the first time
+	@echo "Unit tests and the storage suite, without the race detector: on two processors about 8 minutes the first time,"
+	@echo "2 later. Skipped, each with its reason in go test -v: what needs a MySQL, MariaDB or TiDB that is not found here."
+	@echo "The rest is make test-all: the race detector, the built program beside etcd, faults, Kubernetes."
+	$(GO) vet $(FIRST)
+	CGO_ENABLED=0 $(GO) test -timeout 30m $(FIRST)
+	CGO_ENABLED=0 $(GO) test -timeout 30m $(PACKAGES)
 
-.PHONY: lint-and-unit
-lint-and-unit: lint
-	$(MAKE) unit
+.PHONY: test-all
+test-all: ## All else that CI runs: lint, the unit tests with the race detector, integration; half an hour
+	$(MAKE) -j3 integration lint-and-race search
 
-.PHONY: unit
-unit: ## Unit tests and the storage suite, with the race detector where there is a C compiler
+.PHONY: lint-and-race
+lint-and-race: lint
+	$(MAKE) race
+
+.PHONY: race
+race:
 	@$(if $(RACE),,echo "no C compiler: the tests run without the race detector")
 	$(GO) test $(RACE) -timeout 30m $(PACKAGES)
 
@@ -60,10 +72,11 @@ programs:
 # More packages at a time than there are cores, usually: the tests wait more than they compute.
 PARALLEL ?= 3
 
+# CI sets AGAIN to a program that runs some tests once more: .ci/again.
 .PHONY: integration
 integration: programs ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
-	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin/programs $(GO) test -count=1 -p $(PARALLEL) -timeout 60m $(INTEGRATION_ARGS) \
-	  $$($(GO) list ./... | grep -v /integration/model$$)
+	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin/programs $(AGAIN) $(GO) test -count=1 -p $(PARALLEL) -timeout 60m \
+	  $(INTEGRATION_ARGS) $$($(GO) list ./... | grep -v /integration/model$$)
 
 # The result depends on nothing but the files of the package, so that Go's cache of results may have it.
 .PHONY: search
@@ -92,10 +105,6 @@ comma := ,
 down: ## Remove what make up or docker compose up started, with the data
 	docker compose --profile '*' down --volumes
 
-.PHONY: compose-test
-compose-test: ## docker-compose.yml and Dockerfile on a Docker engine: build, start on MySQL and SQLite, lose the leader, remove
-	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./compose
-
 .PHONY: test-tidb
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
 	@test -n "$$SQLBRAIN_TEST_TIDB_URL" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases"; exit 2; }
@@ -103,17 +112,9 @@ test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAI
 	cd integration && $(GO) test -count=1 -timeout 60m . ./clients ./cluster ./compat ./etcdctl ./faults ./internal/... ./kubernetes ./replicated ./snapshot ./robustness/...
 
 .PHONY: model
-model: ## Check the model of the protocol with Spin, and that it needs each safeguard; docs/model.md
+model: ## Check the model of the protocol with Spin, that it needs each safeguard, and that it takes the steps of SEEDS simulated runs
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./model
-
-.PHONY: traces
-traces: ## Take the steps that nodes record in the model of the protocol: of SEEDS simulated runs (default 5), and of corrupted ones
-	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v -run TestRunsAreValidated ./model
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(if $(SEEDS),SQLBRAIN_SEEDS=$(SEEDS)) $(GO) test -count=1 -timeout 0 -v -run TestStepsAreThoseOfTheModel ./simulation
-
-.PHONY: compat
-compat: ## Every claim of compatibility and random histories beside etcd, for half an hour; COMPATTIME bounds it
-	cd integration && SQLBRAIN_LONG=1 $(GO) test -count=1 -timeout $(or $(COMPATTIME),2h) -v ./compat
 
 .PHONY: compatibility
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
@@ -132,25 +133,23 @@ simulate: ## Three nodes in simulated time: SEEDS of them (default 1000) from FI
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
 
-.PHONY: k8s-storage
-k8s-storage: ## kube-apiserver's storage tests on every engine and through a follower
-	cd integration && SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
-
-.PHONY: k8s-e2e
-k8s-e2e: ## Kubernetes' own programs on sqlbrain, end to end; the first run builds them, which takes long
-	cd integration && SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
-
-.PHONY: k8s-cluster
-k8s-cluster: ## A cluster of NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain, compared in a table
-	cd integration && SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork \
-	  -nodes $(or $(NODES),50) -pods $(or $(PODS),1000) -stores $(or $(STORES),etcd,sqlbrain)
+# SUITE=storage: kube-apiserver's storage tests on every engine and through a follower. SUITE=e2e: Kubernetes' own programs, end to end, which the first run builds; K8STIME bounds it.
+# SUITE=cluster: NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain, compared in a table.
+.PHONY: kubernetes
+kubernetes: ## Kubernetes on sqlbrain, hours: SUITE=storage (default), e2e or cluster (of NODES and PODS)
+	cd integration && $(KUBERNETES_$(or $(SUITE),storage))
+KUBERNETES_storage = SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 \
+  $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
+KUBERNETES_e2e = SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
+KUBERNETES_cluster = SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork \
+  -nodes $(or $(NODES),50) -pods $(or $(PODS),1000) -stores $(or $(STORES),etcd,sqlbrain)
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
 
 .PHONY: lint
-lint: fmt-check deps-check vet staticcheck ## Format check, linked packages, go vet and staticcheck, all modules
+lint: fmt-check tidy-check deps-check vet staticcheck ## Formats, go.mod, linked packages, go vet and staticcheck, all modules
 
 .PHONY: fmt-check
 fmt-check:
@@ -159,8 +158,9 @@ fmt-check:
 # How many packages of other projects and of the standard library the binary may link.
 MAX_DEPS := 505
 
+# deps-check fails if the binary links packages of Kubernetes, or more than MAX_DEPS of others.
 .PHONY: deps-check
-deps-check: ## Fail if the binary links packages of Kubernetes, or more than MAX_DEPS packages of others
+deps-check:
 	@deps=$$(CGO_ENABLED=0 $(GO) list -deps ./cmd/sqlbrain | grep -v '^github.com/sqlbrain/'); \
 	  if echo "$$deps" | grep k8s.io; then echo "these packages of Kubernetes are for tests only"; exit 1; fi; \
 	  n=$$(echo "$$deps" | wc -l); [ "$$n" -le $(MAX_DEPS) ] || { echo "the binary links $$n packages of others, more than $(MAX_DEPS)"; exit 1; }
@@ -187,39 +187,36 @@ fuzz: ## Fuzz the codecs, the checks, sequences of requests and what reads setti
 	    echo "$$target in $$file"; \
 	    $(GO) test -run xxx -fuzz "^$$target\$$" -fuzzminimizetime 5s -fuzztime $(or $(FUZZTIME),30s) ./$$(dirname $$file); done; done
 
+# vuln looks for known vulnerabilities in what the root module uses: it asks vuln.go.dev.
 .PHONY: vuln
-vuln: ## Known vulnerabilities in what the root module uses; asks vuln.go.dev
+vuln:
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest $(PACKAGES)
 
-# Not looked for: integers that are converted (revisions are int64, raft's terms uint64), files that settings
+# gosec looks for insecure code in the root module. Not looked for: integers that are converted (revisions are int64, raft's terms uint64), files that settings
 # name, random numbers that spread retries, and errors that nobody can do anything about.
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.0 -quiet -exclude=G104,G115,G304,G404 -exclude-generated \
   -exclude-dir=integration -exclude-dir=sqlstore/enginetest -exclude-dir=server/tlsfiles/tlstest
 
 .PHONY: gosec
-gosec: ## Look for insecure code in the root module; downloads gosec
+gosec:
 	$(GO) run $(GOSEC) ./...
 
+# What `make bench` measures, WHAT=
+#   results     beside etcd and kine: over an hour; QUICK=1 minutes, into bin/bench-quick
+#   scoreboard  objects that come and go, beside etcd and kine: half an hour
+#   growth      how figures change with the data: hours; SIZES=10000x1,100000x10 (keys x versions)
+#   planes      a hundred control planes on one MySQL, PLANES=n idle ones: seven minutes
+#   report      nothing: the pages are written again
 .PHONY: bench
-bench: ## Measure beside etcd and kine into docs/benchmarks: over an hour; QUICK=1 minutes, into bin/bench-quick; BENCH_ARGS go to it
-	cd integration/bench && $(GO) run . results $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS)
-	$(if $(QUICK),,@$(MAKE) --no-print-directory bench-report)
-
-.PHONY: bench-report
-bench-report: ## Write the pages and quoted figures of docs again from what was measured
-	cd integration/bench && $(GO) run . report
-
-.PHONY: scoreboard
-scoreboard: ## Objects that come and go, beside etcd and kine into docs/benchmarks: half an hour; BENCH_ARGS
-	cd integration/bench && $(GO) run . scoreboard $(BENCH_ARGS)
-
-.PHONY: planes
-planes: ## A hundred control planes on one MySQL, into docs/benchmarks: seven minutes; PLANES=n idle ones
-	cd integration && $(GO) test -count=1 -timeout 60m ./planes -planes $(or $(PLANES),100) -page $(CURDIR)/docs/benchmarks/planes.md
-
-.PHONY: bench-growth
-bench-growth: ## How figures change with the data, into docs/benchmarks: hours; SIZES=10000x1,100000x10 (keys x versions), BENCH_ARGS
-	cd integration/bench && $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)
+bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard, growth, planes or report; BENCH_ARGS go to it
+	cd integration/bench && $(BENCH_$(or $(WHAT),results))
+BENCH_results = $(GO) run . results $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS) \
+  $(if $(QUICK),,&& $(BENCH_report))
+BENCH_scoreboard = $(GO) run . scoreboard $(BENCH_ARGS)
+BENCH_growth = $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)
+BENCH_planes = $(GO) test -count=1 -timeout 60m ../planes -planes $(or $(PLANES),100) \
+  -page $(CURDIR)/docs/benchmarks/planes.md
+BENCH_report = $(GO) run . report
 
 .PHONY: gobench
 gobench: ## Go benchmarks of the storage, watch and coding packages
@@ -235,20 +232,11 @@ measure-allocs:
 	@grep ^Benchmark bin/allocs.out >bin/allocs.txt
 
 .PHONY: bench-allocs
-bench-allocs: measure-allocs ## Fail if a request allocates more than a tenth more than docs/benchmarks/allocs.txt says
-	@cd integration && $(GO) run ./cmd/allocs ../$(ALLOCS) ../bin/allocs.txt
-
-.PHONY: bench-allocs-accept
-bench-allocs-accept: measure-allocs ## Write docs/benchmarks/allocs.txt
-	cp bin/allocs.txt $(ALLOCS)
-
-.PHONY: cover
-cover: ## Test coverage of the root module, into coverage.html
-	$(GO) test -coverprofile=coverage.out $(PACKAGES)
-	$(GO) tool cover -html=coverage.out -o coverage.html
+bench-allocs: measure-allocs ## Fail if a request allocates more than a tenth more than docs/benchmarks/allocs.txt says; ACCEPT=1 writes that
+	@$(if $(ACCEPT),cp bin/allocs.txt $(ALLOCS),cd integration && $(GO) run ./cmd/allocs ../$(ALLOCS) ../bin/allocs.txt)
 
 .PHONY: tidy-check
-tidy-check: ## Fail if go.mod or go.sum is not tidy
+tidy-check:
 	$(GO) mod tidy -e -diff
 
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
@@ -271,19 +259,16 @@ reference: ## Write docs/reference from the program: commands, settings, metrics
 	cd integration && SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'TestMetricsPage' ./deploy
 
 .PHONY: docs
-docs: docs/node_modules/.package-lock.json ## Build the site of the documentation into bin/docs, and check its links; needs Node 20 and npm
-	cd docs && VERSION='$(VERSION)' npm run --silent build
-
-.PHONY: docs-serve
-docs-serve: docs/node_modules/.package-lock.json ## Show the site at http://127.0.0.1:5173, with each change as it is saved
-	cd docs && VERSION='$(VERSION)' npm run --silent serve
+docs: docs/node_modules/.package-lock.json ## Build the site into bin/docs and check its links, or SERVE=1 it at http://127.0.0.1:5173; needs Node 20, npm
+	cd docs && VERSION='$(VERSION)' npm run --silent $(if $(SERVE),serve,build)
 
 %/node_modules/.package-lock.json: %/package-lock.json
 	cd $* && npm ci --prefer-offline --no-progress
 
+# axe installs axe-core, with which integration/console tests that the console is accessible.
 .PHONY: axe
-axe: integration/console/axe/node_modules/.package-lock.json ## Install axe-core, with which integration/console tests that the console is accessible; needs npm
+axe: integration/console/axe/node_modules/.package-lock.json
 
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
-	rm -rf bin dist coverage.out coverage.html docs/node_modules integration/console/axe/node_modules
+	rm -rf bin dist docs/node_modules integration/console/axe/node_modules

@@ -204,7 +204,7 @@ func TestDocumentsQuoteTheResults(t *testing.T) {
 		require.NoError(t, err)
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, want, string(got), "%s: write the figures with make bench-report", path)
+		require.Equal(t, want, string(got), "%s: write the figures with make bench WHAT=report", path)
 	}
 }
 

@@ -21,7 +21,7 @@ var quoting = map[string][]string{
 
 // The lines around quoted figures.
 const (
-	quoteBegin = "<!-- Written by `make bench-report` from docs/benchmarks/results.json -->\n\n"
+	quoteBegin = "<!-- Written by `make bench WHAT=report` from docs/benchmarks/results.json -->\n\n"
 	quoteEnd   = "\n<!-- End of what is written -->\n"
 )
 

@@ -6,7 +6,7 @@
 // needed, which takes minutes, and are kept in the user's cache directory. To use
 // others, name their directory in SQLBRAIN_INTEGRATION_PROGRAMS.
 //
-//	make k8s-e2e             # in the root; sets SQLBRAIN_K8S=1, without which the tests are skipped
+//	make kubernetes SUITE=e2e             # in the root; sets SQLBRAIN_K8S=1, without which the tests are skipped
 //	SQLBRAIN_K8S=1 go test -run TestAPIServer . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
 //
 // atwork runs a whole cluster, and compares with etcd.

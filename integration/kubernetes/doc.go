@@ -10,7 +10,7 @@
 // They run on one node over SQLite, MariaDB and MySQL, and through a follower, a node
 // that does not lead, one of three.
 //
-// All of it takes many minutes and needs SQLBRAIN_LONG=1, as make k8s-storage sets it;
+// All of it takes many minutes and needs SQLBRAIN_LONG=1, as make kubernetes sets it;
 // otherwise a few of the tests run:
 //
 //	SQLBRAIN_LONG=1 go test ./kubernetes -timeout 2h -v

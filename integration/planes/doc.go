@@ -5,5 +5,5 @@
 // The test has a few planes. With -planes N there are so many idle ones and a tenth of that busy ones, and -page FILE
 // writes what was measured:
 //
-//	make planes
+//	make bench WHAT=planes
 package planes

@@ -276,7 +276,7 @@ type page struct {
 
 func (p *page) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %d control planes on one database server\n\nWritten by `make planes`: %d idle planes, %d busy ones and one noisy one, each a server with a database, on one %s "+
+	fmt.Fprintf(&b, "# %d control planes on one database server\n\nWritten by `make bench WHAT=planes`: %d idle planes, %d busy ones and one noisy one, each a server with a database, on one %s "+
 		"with a cache of 128 MiB, on a machine with %d processors. A busy plane makes up to 20 writes a second for 4 clients, with 2 watchers; the noisy one as many as it can for %d. "+
 		"All programs are on this machine. Each column is of %v.\n\n",
 		p.idle+p.busy+1, p.idle, p.busy, p.product, runtime.NumCPU(), noisyClients, p.window)

@@ -43,7 +43,7 @@ func run(args []string, out io.Writer) error {
 		}
 	}
 	if failures := compare(out, files[0], files[1]); len(failures) > 0 {
-		return fmt.Errorf("%s\nIf that is intended: make bench-allocs-accept", strings.Join(failures, "\n"))
+		return fmt.Errorf("%s\nIf that is intended: make bench-allocs ACCEPT=1", strings.Join(failures, "\n"))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@
 // against the store) say so too.
 //
 // The API server takes minutes to build when it is first needed, and its own check of
-// its cache takes as long to come round, so that the tests are no part of make test:
-// make k8s-e2e runs them, with SQLBRAIN_LONG=1 in a longer form. With
+// its cache takes as long to come round, so that the tests are no part of make test-all:
+// make kubernetes SUITE=e2e runs them, with SQLBRAIN_LONG=1 in a longer form. With
 // SQLBRAIN_INTEGRATION_TARGET=etcd everything runs on a real etcd, which shows
 // that the expectations are right.
 //

@@ -7,7 +7,7 @@
 // It reports how long each step took to converge, and what CPU and memory the programs needed.
 //
 //	SQLBRAIN_K8S=1 go test ./k8s/atwork -v    # small, minutes; -nodes, -pods and -stores make it larger
-//	make k8s-cluster NODES=500 PODS=10000     # in the root
+//	make kubernetes SUITE=cluster NODES=500 PODS=10000     # in the root
 //
 // Start reading at atwork_test.go, then steps_test.go.
 package atwork

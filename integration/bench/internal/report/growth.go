@@ -11,7 +11,7 @@ import (
 // GrowthPage is the page about growth, in Markdown.
 func GrowthPage(f *result.File) string {
 	var b strings.Builder
-	b.WriteString("# By size of the data\n\nWritten by `make bench-growth`; [README.md](README.md) says how it measures. The figures are in [growth.json](growth.json).\n\n")
+	b.WriteString("# By size of the data\n\nWritten by `make bench WHAT=growth`; [README.md](README.md) says how it measures. The figures are in [growth.json](growth.json).\n\n")
 	b.WriteString(conditions(f, false))
 	b.WriteString("\nTimes are in milliseconds, p50 / p99, where nothing else is said; – is what was not measured, or does not exist.\n\n")
 	columns := []struct {

@@ -12,7 +12,7 @@ import (
 // Scoreboard is the page about churn, in Markdown.
 func Scoreboard(f *result.File) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Scoreboard: objects come and go\n\nWritten by `make scoreboard`; [README.md](README.md) says how it measures. The figures are in [scoreboard.json](scoreboard.json).\n\n")
+	fmt.Fprintf(&b, "# Scoreboard: objects come and go\n\nWritten by `make bench WHAT=scoreboard`; [README.md](README.md) says how it measures. The figures are in [scoreboard.json](scoreboard.json).\n\n")
 	fmt.Fprintf(&b, "Clients create, update, delete and create again the same %d objects as fast as answers come: of five writes three update, one creates and one deletes. "+
 		"%d watchers watch all of them. Each event must come to each watcher once, in order, with the object before and after the write. "+
 		"The number in a row's name is that of clients.\n\n", f.Options.Keys, f.Options.Watchers[0])

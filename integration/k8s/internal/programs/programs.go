@@ -47,7 +47,7 @@ var sources = map[string]source{
 	"kwok":                    {"kwok", "sigs.k8s.io/kwok/cmd/kwok", ""},
 }
 
-// EnvKubernetes set to 1 lets tests build and run Kubernetes, as make k8s-e2e does.
+// EnvKubernetes set to 1 lets tests build and run Kubernetes, as make kubernetes SUITE=e2e does.
 const EnvKubernetes = "SQLBRAIN_K8S"
 
 // NeedsKubernetes skips a test that runs Kubernetes' programs, unless EnvKubernetes is 1:
@@ -55,7 +55,7 @@ const EnvKubernetes = "SQLBRAIN_K8S"
 func NeedsKubernetes(t testing.TB) {
 	t.Helper()
 	if os.Getenv(EnvKubernetes) != "1" {
-		t.Skip("runs Kubernetes itself: make k8s-e2e, or " + EnvKubernetes + "=1")
+		t.Skip("runs Kubernetes itself: make kubernetes SUITE=e2e, or " + EnvKubernetes + "=1")
 	}
 }
 
