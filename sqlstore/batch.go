@@ -100,6 +100,24 @@ func (b *batch) check() error {
 	return nil
 }
 
+// AddTo adds op to a batch.
+func (op Op) AddTo(b BatchWrite) {
+	switch op.Kind {
+	case OpPutIfNotExist:
+		b.PutIfNotExist(op.Key, op.Value)
+	case OpCAS:
+		b.CAS(op.Key, op.Value, op.Old)
+	case OpCASOrPut:
+		b.CASOrPut(op.Key, op.Value, op.Old)
+	case OpPut:
+		b.Put(op.Key, op.Value)
+	case OpDel:
+		b.Del(op.Key)
+	case OpDelCurrent:
+		b.DelCurrent(op.Key, op.Old)
+	}
+}
+
 // SwapsRowVersion reports whether a CAS or CASOrPut can be judged by row versions alone: a
 // versioned row whose new value says that it replaces the old value's row version, and is
 // itself another one.

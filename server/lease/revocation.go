@@ -41,7 +41,7 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 	}
 	if c.expired != nil {
 		if _, changed := tx.BatchLeases()[c.id]; changed {
-			return write.ErrNextBatch // the id may belong to a lease of this batch
+			return tx.Defer() // the id may belong to a lease of this batch
 		}
 		if le, _ := c.l.get(c.id); le != c.expired {
 			return mvcc.ErrLeaseNotFound
@@ -49,7 +49,7 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 	}
 	c.more = c.keys.More()
 	for _, rec := range tx.Attached(c.keys) {
-		tx.Delete(rec, false)
+		tx.Delete(rec)
 	}
 	c.revision = tx.Revision()
 	switch {

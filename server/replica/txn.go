@@ -39,7 +39,7 @@ func (b *Replica) readTxn(ctx context.Context, as auth.Permit, t *mvcc.Txn,
 	linearizable bool) (*mvcc.TxnResult, error) {
 	var res *mvcc.TxnResult
 	err := b.reader.Stable(ctx, as, linearizable, func(now *read.Reading) (err error) {
-		res, err = write.ReadTxn(ctx, now, t)
+		res, err = now.Txn(ctx, t)
 		return err
 	})
 	if err != nil {

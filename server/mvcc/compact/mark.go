@@ -8,7 +8,6 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -64,6 +63,8 @@ type Tx interface {
 	Revision() int64
 	// RowChanged reports whether the batch changes the row already.
 	RowChanged(key []byte) bool
+	// Defer returns the error of a command that has to wait for the next batch.
+	Defer() error
 	// SetRow writes a row.
 	SetRow(key, value []byte)
 	// OnCommit registers f to be called after the commit.
@@ -72,11 +73,11 @@ type Tx interface {
 
 // Move moves the mark to rev in tx, and calls moved after the commit, which must call Raise.
 // Errors: mvcc.ErrCompacted if the mark is at rev or above, mvcc.ErrFutureRevision,
-// write.ErrNextBatch if the batch moves the mark already.
+// that of tx.Defer if the batch moves the mark already.
 func (m *Mark) Move(tx Tx, rev int64, moved func()) error {
 	switch {
 	case tx.RowChanged(coder.CompactKey()):
-		return write.ErrNextBatch
+		return tx.Defer()
 	case rev <= m.Revision():
 		return mvcc.ErrCompacted
 	case rev > tx.Revision():

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
+
+var errDeferred = errors.New("deferred")
 
 // moving implements Tx.
 type moving struct {
@@ -18,6 +19,7 @@ type moving struct {
 
 func (tx *moving) Revision() int64          { return tx.revision }
 func (tx *moving) RowChanged([]byte) bool   { return tx.moved != nil }
+func (tx *moving) Defer() error             { return errDeferred }
 func (tx *moving) SetRow(key, value []byte) { tx.batch.Put(key, value) }
 func (tx *moving) OnCommit(f func())        { tx.moved = f }
 
@@ -44,7 +46,7 @@ func TestMarkMovesUpToTheNewestRevision(t *testing.T) {
 	}
 	move(8, mvcc.ErrFutureRevision)
 	move(7, nil)
-	move(7, write.ErrNextBatch)
+	move(7, errDeferred)
 	expect(-1, -1)
 	if err := tx.batch.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"math"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -56,7 +57,7 @@ func (r *Reading) Range(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeR
 	case q.CountOnly:
 		n, err := r.Count(ctx, q.Span())
 		return &mvcc.RangeResult{Count: n}, err
-	case q.Limit > 0 && !q.Filtered() && q.InKeyOrder():
+	case q.Limit > 0 && q.Limit < math.MaxInt64 && !q.Filtered() && q.InKeyOrder():
 		return r.rangePage(ctx, q)
 	default:
 		return r.rangeAll(ctx, q)
@@ -77,18 +78,12 @@ func (r *Reading) rangeOne(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.Ran
 
 // rangePage reads no more rows than the limit asks for.
 func (r *Reading) rangePage(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
-	res := &mvcc.RangeResult{}
-	err := r.Scan(ctx, q.Span(), !q.KeysOnly, q.Limit+1, func(records []*coder.Record) bool {
-		left := q.Limit - int64(len(res.Records))
-		if res.More = int64(len(records)) > left; res.More {
-			records = records[:left]
-		}
-		res.Records = append(res.Records, records...)
-		return !res.More
-	})
+	records, err := r.List(ctx, q.Span(), !q.KeysOnly, q.Limit+1)
 	if err != nil {
 		return nil, err
 	}
+	res := &mvcc.RangeResult{Records: records[:min(int64(len(records)), q.Limit)]}
+	res.More = len(records) > len(res.Records)
 	q.Strip(res.Records)
 	n := int64(len(res.Records))
 	res.Count = n
@@ -104,12 +99,7 @@ func (r *Reading) rangePage(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.Ra
 }
 
 func (r *Reading) rangeAll(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
-	var all []*coder.Record
-	needValue := !q.KeysOnly || q.SortBy == mvcc.SortByValue
-	err := r.Scan(ctx, q.Span(), needValue, 0, func(records []*coder.Record) bool {
-		all = append(all, records...)
-		return true
-	})
+	all, err := r.List(ctx, q.Span(), q.NeedValues(), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,20 @@ func (r *Reading) endTurn(pages int) {
 	}
 }
 
+// List returns the records of span, in key order. It stops after limit records; 0: no limit. Without needValue
+// records may come without their value. The caller owns the slice.
+func (r *Reading) List(ctx context.Context, span coder.Span, needValue bool, limit int64) ([]*coder.Record, error) {
+	var all []*coder.Record
+	err := r.Scan(ctx, span, needValue, limit, func(records []*coder.Record) bool {
+		if limit > 0 {
+			records = records[:min(int64(len(records)), limit-int64(len(all)))]
+		}
+		all = append(all, records...)
+		return limit == 0 || int64(len(all)) < limit
+	})
+	return all, err
+}
+
 // scanTable appends to out the records that up to limit rows of span make at the
 // revision, and offers them to the view. It returns where to continue: the end of span, if
 // that was reached, and whether it looked up older versions.

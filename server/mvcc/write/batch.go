@@ -1,71 +1,174 @@
 package write
 
 import (
+	"bytes"
+	"maps"
+	"slices"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/tso"
 )
 
-// batchState is the newest state as the commands of one batch see it: the committed state,
+// batch is the newest state as the commands of one batch see it: the committed state,
 // plus the accepted changes of earlier commands. Only the sequencer uses it.
-type batchState struct {
-	p     *Pipeline // nil in read-only transactions
-	base  int64     // the applied revision when the batch began
+type batch struct {
+	p     *Pipeline
+	base  int64 // the visible revision when the batch began
 	alloc *tso.Allocation
 
-	keys    map[string]*keyState
-	changes []change
+	changes []txn.Change
+	changed txn.Overlay            // of changes, over the committed state
+	bases   map[string]indexEntry  // of the changed keys: what the table has
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
-	meta    map[string][]byte      // other rows; nil is a removed one
-	auth    *auth.Rows             // users and roles; nil in read-only transactions
+	rows    map[string][]byte      // other rows; nil is a removed one
+	auth    *auth.Rows
 	bytes   int
-	// presume allows keys to be presumed absent; presumed are those that were.
-	presume  bool
-	presumed [][]byte
-	after    []func() // run in order after the commit, before any request is answered
+	// assume allows keys to be assumed absent; assumed are those that were.
+	assume   bool
+	assumed  [][]byte
+	onCommit []func() // run in order after the commit, before any request is answered
 	tx       Tx       // of the current command; reused to save allocations
 }
 
-// keyState is a key that the batch changes.
-type keyState struct {
-	base    indexEntry    // what the table has
-	rec     *coder.Record // what the commit writes
-	changes int
-}
-
-// change is one version that the batch writes.
-type change struct {
-	rec *coder.Record
-	// prev is the live version it replaces: metadata, and the value if full.
-	prev     *coder.Record
-	prevFull bool
-}
-
-func newBatchState(p *Pipeline) *batchState {
-	return &batchState{
+func newBatch(p *Pipeline, assume bool) *batch {
+	return &batch{
 		p: p, base: p.cfg.Revisions.Visible(), alloc: p.cfg.Revisions.Allocate(),
-		keys: make(map[string]*keyState), leases: make(map[int64]*coder.Lease), meta: make(map[string][]byte),
-		auth: p.cfg.Leader.AuthRows(),
+		bases: make(map[string]indexEntry), leases: make(map[int64]*coder.Lease), rows: make(map[string][]byte),
+		auth: p.cfg.Leader.AuthRows(), assume: assume,
 	}
+}
+
+// begin returns the transaction of the next command, which has the prefetch pre. The one before
+// must no longer be used.
+func (b *batch) begin(pre *Prefetch) *Tx {
+	tx := &b.tx
+	if clear(tx.bases); tx.bases == nil || pre.large() { // need not grow step by step
+		size := 0
+		if pre != nil {
+			size = pre.keys
+		}
+		tx.bases = make(map[string]indexEntry, size)
+	}
+	*tx = Tx{
+		batch: b, prefetch: pre, rev: b.alloc.Peek(), bases: tx.bases,
+		changes: tx.changes[:0], assumed: tx.assumed[:0], onCommit: tx.onCommit[:0],
+	}
+	return tx
+}
+
+// accept makes the changes of tx part of the batch. It takes a revision if tx changes a key.
+func (b *batch) accept(tx *Tx) {
+	if len(tx.changes) > 0 {
+		b.alloc.Take()
+	}
+	if b.changed.Len() == 0 && len(tx.changes) > exclusiveBatchKeys {
+		b.changed, b.bases = txn.NewOverlay(len(tx.changes)), make(map[string]indexEntry, len(tx.changes))
+	}
+	for i := range tx.changes {
+		c := &tx.changes[i]
+		if _, changed := b.changed.Get(c.Record.Key); !changed {
+			k := string(c.Record.Key)
+			b.bases[k] = tx.bases[k]
+		}
+		b.changed.Add(c)
+		b.bytes += 2*len(c.Record.Key) + len(c.Record.Value) + 200
+	}
+	b.changes = append(b.changes, tx.changes...)
+	b.assumed = append(b.assumed, tx.assumed...)
+	maps.Copy(b.leases, tx.leases)
+	maps.Copy(b.rows, tx.rows)
+	if tx.auth != nil {
+		b.auth = tx.auth
+	}
+	b.onCommit = append(b.onCommit, tx.onCommit...)
 }
 
 // full reports whether further commands belong in the next commit.
-func (s *batchState) full() bool {
-	return 2*len(s.changes)+len(s.meta)+len(s.leases) >= s.p.cfg.Limits.BatchRows || s.bytes >= s.p.cfg.Limits.BatchBytes
+func (b *batch) full() bool {
+	return 2*len(b.changes)+len(b.rows)+len(b.leases) >= b.p.cfg.Limits.BatchRows || b.bytes >= b.p.cfg.Limits.BatchBytes
 }
 
 // empty reports whether there is nothing to commit.
-func (s *batchState) empty() bool {
-	return len(s.changes) == 0 && len(s.leases) == 0 && len(s.meta) == 0
+func (b *batch) empty() bool { return len(b.changes) == 0 && len(b.leases) == 0 && len(b.rows) == 0 }
+
+// entry returns the index entry of a changed key after the commit.
+func (b *batch) entry(key string, c txn.Changed) indexEntry {
+	rec := c.Record
+	return indexEntry{exists: true, Index: coder.Index{
+		ModRevision: rec.ModRevision, PrevRevision: b.bases[key].ModRevision, CreateRevision: rec.CreateRevision,
+		Version: rec.Version, Lease: rec.Lease, Tombstone: rec.Tombstone, Gap: c.Times > 1,
+	}}
 }
 
-// entry returns what the index cache keeps of the key.
-func (ks *keyState) entry() indexEntry { return indexEntry{Index: ks.index(), exists: true} }
-
-// index returns the key's new index entry.
-func (ks *keyState) index() coder.Index {
-	return coder.Index{
-		ModRevision: ks.rec.ModRevision, PrevRevision: ks.base.ModRevision, CreateRevision: ks.rec.CreateRevision,
-		Version: ks.rec.Version, Lease: ks.rec.Lease, Tombstone: ks.rec.Tombstone, Gap: ks.changes > 1,
+// ops returns what the commit writes, in key order: so it touches the engine's pages in order.
+func (b *batch) ops() []sqlstore.Op {
+	ops := make([]sqlstore.Op, 0, 2*len(b.changes)+len(b.leases)+len(b.rows)+1)
+	log := make([]coder.Change, len(b.changes))
+	for i, c := range b.changes {
+		rec := c.Record
+		log[i] = coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, Tombstone: rec.Tombstone}
+		if c.Prev != nil {
+			log[i].PrevRevision = c.Prev.ModRevision
+		}
+		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
 	}
+	for key, c := range b.changed.All() {
+		ops = b.appendKey(ops, b.bases[key], b.entry(key, c), c.Record)
+	}
+	if len(log) > 0 {
+		for i, row := range coder.EncodeLog(log) {
+			ops = append(ops, creation(coder.EncodeLogKey(b.alloc.Last(), uint16(i+1)), row))
+		}
+	}
+	for id, l := range b.leases {
+		var row []byte
+		if l != nil {
+			row = coder.EncodeLease(*l)
+		}
+		ops = append(ops, replacement(coder.EncodeLeaseKey(id), row))
+	}
+	for k, v := range b.rows {
+		ops = append(ops, replacement([]byte(k), v))
+	}
+	slices.SortFunc(ops, func(x, y sqlstore.Op) int { return bytes.Compare(x.Key, y.Key) })
+	return ops
+}
+
+// appendKey appends what replaces the index row of rec's key, and moves the key's attachment row from its previous
+// lease to its new one. Compaction may have removed the index row of a tombstone, which is equivalent.
+func (b *batch) appendKey(ops []sqlstore.Op, before, after indexEntry, rec *coder.Record) []sqlstore.Op {
+	index := creation(coder.EncodeIndexKey(rec.Key), coder.EncodeIndex(after.Index))
+	if before.exists {
+		index.Kind, index.Old = sqlstore.OpCAS, coder.EncodeIndex(before.Index)
+		if before.Tombstone {
+			index.Kind = sqlstore.OpCASOrPut
+		}
+	}
+	ops = append(ops, index)
+	// A tombstone has no lease.
+	if before.Lease == after.Lease {
+		return ops
+	}
+	if before.Lease != 0 {
+		ops = append(ops, replacement(coder.EncodeAttachmentKey(before.Lease, rec.Key), nil))
+	}
+	if after.Lease != 0 {
+		ops = append(ops, creation(coder.EncodeAttachmentKey(after.Lease, rec.Key), coder.Empty()))
+	}
+	return ops
+}
+
+func creation(key, value []byte) sqlstore.Op {
+	return sqlstore.Op{Kind: sqlstore.OpPutIfNotExist, Key: key, Value: value}
+}
+
+// replacement writes a row whatever it holds; nil removes it.
+func replacement(key, value []byte) sqlstore.Op {
+	if value == nil {
+		return sqlstore.Op{Kind: sqlstore.OpDel, Key: key}
+	}
+	return sqlstore.Op{Kind: sqlstore.OpPut, Key: key, Value: value}
 }

@@ -19,7 +19,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 	var requests []*request
 	for _, key := range []string{"a", "b", "c"} {
 		requests = append(requests, &request{cmd: NewTxnCommand(put(key, "1")), as: auth.System, since: queued,
-			done: make(chan error, 1)})
+			done: make(chan result, 1)})
 	}
 	began := time.Now()
 	for rest := requests; len(rest) > 0; {
@@ -27,7 +27,7 @@ func TestBatchesAreMeasured(t *testing.T) {
 	}
 	took := time.Since(began).Seconds()
 	for _, r := range requests {
-		require.NoError(t, <-r.done)
+		require.NoError(t, (<-r.done).err)
 	}
 	families, err := registry.Gather()
 	require.NoError(t, err)

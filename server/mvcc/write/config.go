@@ -104,8 +104,8 @@ type Leases interface {
 
 // Metrics are the metrics of writing. They outlive a Pipeline.
 type Metrics struct {
-	queue, wait, commit, batchChanges           prometheus.Histogram
-	commitRetries, indexMisses, presumedWrongly prometheus.Counter
+	queue, wait, commit, batchChanges             prometheus.Histogram
+	commitRetries, indexMisses, assumptionsFailed prometheus.Counter
 }
 
 // NewMetrics creates the metrics on r.
@@ -126,7 +126,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			prometheus.ExponentialBuckets(1, 2, 12)),
 		commitRetries: counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
 		indexMisses:   counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating."),
-		presumedWrongly: counter("sqlbrain_presumed_wrongly_total",
+		assumptionsFailed: counter("sqlbrain_assumptions_failed_total",
 			"Batches evaluated again because a key to be created was there."),
 	}
 }

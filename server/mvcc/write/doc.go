@@ -6,7 +6,7 @@
 // committed, evaluated by the sequencer against the newest state (Tx), and committed with its
 // batch in one atomic step, together with the fence row (fence.Holder). The data that a command needs from
 // the table is read before the sequencer gets to it: index rows by the collector, ranges and
-// the keys of leases in the goroutine of the caller (Prefetch).
+// the keys of leases in the goroutine of the caller (Prefetch). Package txn evaluates transactions.
 //
 // Invariants, and the tests that hold them:
 //
@@ -18,12 +18,15 @@
 //   - A commit writes only if the rows that it replaces are what the index cache has:
 //     TestAStaleIndexIsNotBelieved. An entry that was read before a commit changed its row is
 //     not kept: TestAnIndexEntryReadBeforeAChangeIsNotKept.
-//   - A key is presumed absent only if the commit proves it: TestPresumptionsAreProvenOrDropped.
+//   - A key is assumed absent only if the commit proves it: TestAssumptionsAreProvenOrDropped.
 //   - The sequencer reads no ranges: TestSequencerReadsNoRanges in
 //     server/replica, and TestRevokingReadsNothingOnTheSequencer in server/lease.
-//   - A permit is judged on the state that its command is evaluated on:
+//   - A permit is checked on the state that its command is evaluated on:
 //     TestPermitSeesEarlierAuthChanges in server/replica, and TestPermitSeesKeysOfLease in
 //     server/lease.
 //
-// Start reading at pipeline.go and sequencer.go, then tx.go, evaluate.go and commit.go.
+// Its files in the order of a write: pipeline.go, txn.go, prefetch.go and prefetch_lease.go,
+// queue.go, authorize.go, collect.go, sequencer.go, optimistic.go, permit.go, tx.go, commit.go. Below
+// them is the state that they share: batch.go, prefetched.go, decisions.go, index_read.go,
+// index_cache.go, request.go.
 package write

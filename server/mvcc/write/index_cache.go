@@ -1,7 +1,6 @@
 package write
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -105,15 +104,14 @@ func (c *indexCache) fill(loads []*indexLoad, entries []indexEntry) {
 	}
 }
 
-// update caches what a commit wrote. With onlyCached, it does not cache keys that are not
-// cached yet.
-func (c *indexCache) update(keys map[string]*keyState, onlyCached bool) {
+// update caches what a commit wrote. Keys of a large commit that are not cached yet must not evict those in use.
+func (c *indexCache) update(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, ks := range keys {
+	for key, changed := range b.changed.All() {
 		c.markStale(key)
-		if !onlyCached || c.lru.Contains(key) {
-			c.lru.Add(key, ks.entry())
+		if b.changed.Len() <= exclusiveBatchKeys || c.lru.Contains(key) {
+			c.lru.Add(key, b.entry(key, changed))
 		}
 	}
 }
@@ -134,6 +132,3 @@ func (c *indexCache) markStale(key string) {
 		delete(c.loading, key)
 	}
 }
-
-// errStale: a row was not as cached, although the fence row was. Nothing was written.
-var errStale = errors.New("write: the table does not match the cached index")

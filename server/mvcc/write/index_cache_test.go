@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
 )
 
 // set is update of one key.
 func (c *indexCache) set(key string, e indexEntry) {
-	rec := e.Record([]byte(key))
-	c.update(map[string]*keyState{key: {rec: rec,
-		base: indexEntry{Index: coder.Index{ModRevision: e.PrevRevision}}}}, false)
+	b := &batch{bases: map[string]indexEntry{key: {Index: coder.Index{ModRevision: e.PrevRevision}}}}
+	b.changed.Add(&txn.Change{Record: e.Record([]byte(key))})
+	c.update(b)
 }
 
 func TestAnIndexEntryReadBeforeAChangeIsNotKept(t *testing.T) {

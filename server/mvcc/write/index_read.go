@@ -3,9 +3,14 @@ package write
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
+
+// entriesAtOnce is how many index entries are looked up at once: every engine reads so many
+// with one statement.
+const entriesAtOnce = 500
 
 // indexOf returns key's index entry as of the last commit. Sequencer only.
 func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
@@ -59,6 +64,33 @@ func (p *Pipeline) readIndex(ctx context.Context, keys []string) ([]indexEntry, 
 	return entries, nil
 }
 
+// entriesOf returns the index entries of keys, from the index cache if they are there. It does
+// not cache the others, so that many keys do not evict those in use.
+func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]indexEntry, error) {
+	entries := make(map[string]indexEntry, len(keys))
+	for chunk := range slices.Chunk(keys, entriesAtOnce) {
+		var missing []string
+		for _, k := range chunk {
+			if e, ok := p.index.peek(k); ok {
+				entries[string(k)] = e
+			} else {
+				missing = append(missing, string(k))
+			}
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		loaded, err := p.readIndex(ctx, missing)
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range loaded {
+			entries[missing[i]] = e
+		}
+	}
+	return entries, nil
+}
+
 // readKeys fills the index cache for keys. It returns no error: the evaluation reads what is
 // missing, and reports errors.
 func (p *Pipeline) readKeys(ctx context.Context, keys [][]byte) {
@@ -68,6 +100,6 @@ func (p *Pipeline) readKeys(ctx context.Context, keys [][]byte) {
 	bounded, cancel := context.WithTimeout(ctx, p.cfg.Limits.CommitTimeout)
 	defer cancel()
 	if err := p.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
-		p.cfg.Log.Debug("reading index rows ahead failed", "error", err)
+		p.cfg.Log.Debug("prefetching index rows failed", "error", err)
 	}
 }

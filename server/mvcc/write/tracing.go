@@ -9,17 +9,17 @@ import (
 )
 
 // traced is await in a span, if the request is part of a sampled trace.
-func (p *Pipeline) traced(ctx context.Context, r *request) error {
+func (p *Pipeline) traced(ctx context.Context, r *request) result {
 	if p.cfg.Tracer == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
 		return p.await(ctx, r)
 	}
 	ctx, r.span = p.cfg.Tracer.Start(ctx, "write")
 	defer r.span.End()
-	err := p.await(ctx, r)
-	if err != nil {
+	res := p.await(ctx, r)
+	if res.err != nil {
 		r.span.SetStatus(codes.Error, "") // errors may name keys
 	}
-	return err
+	return res
 }
 
 // traceBatch begins a span for work that serves all of requests. It is part of the trace of

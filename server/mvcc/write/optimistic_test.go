@@ -38,9 +38,9 @@ func (c *countedReads) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, e
 	return c.Store.MultiGet(ctx, keys)
 }
 
-// presuming returns an idle leader whose index cache is empty, over a store that
+// optimistic returns an idle leader whose index cache is empty, over a store that
 // counts, with the key "old" in it.
-func presuming(t *testing.T) (*testLeader, *countedReads) {
+func optimistic(t *testing.T) (*testLeader, *countedReads) {
 	t.Helper()
 	store := &countedReads{Store: newStore(t)}
 	l := lead(t, store)
@@ -51,7 +51,7 @@ func presuming(t *testing.T) (*testLeader, *countedReads) {
 }
 
 func TestCreatingReadsNothing(t *testing.T) {
-	l, store := presuming(t)
+	l, store := optimistic(t)
 	first, second := NewTxnCommand(create("new", "1")), NewTxnCommand(create("new", "2"))
 	for _, err := range l.together(t, first, second) {
 		if err != nil {
@@ -78,7 +78,7 @@ func TestCreatingWhatExists(t *testing.T) {
 		"deleted": {"gone", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, store := presuming(t)
+			l, store := optimistic(t)
 			before := l.Revision()
 			others := []*TxnCommand{NewTxnCommand(create("a", "1")), NewTxnCommand(create("b", "1"))}
 			c := NewTxnCommand(create(tc.key, "1"))
@@ -100,8 +100,8 @@ func TestCreatingWhatExists(t *testing.T) {
 			if got := l.Revision(); got != want || others[1].Result().Revision != want {
 				t.Fatalf("revision %d, the last answer %d, want %d", got, others[1].Result().Revision, want)
 			}
-			if n := testutil.ToFloat64(l.p.cfg.Metrics.presumedWrongly); n != 1 {
-				t.Fatalf("%v batches were presumed wrongly, want 1", n)
+			if n := testutil.ToFloat64(l.p.cfg.Metrics.assumptionsFailed); n != 1 {
+				t.Fatalf("%v assumptions failed, want 1", n)
 			}
 			// From now on for a while, keys are looked up before.
 			store.keys = 0
@@ -113,10 +113,10 @@ func TestCreatingWhatExists(t *testing.T) {
 	}
 }
 
-// TestPresumptionsAreProvenOrDropped: an outcome that rests on a key's absence
+// TestAssumptionsAreProvenOrDropped: an outcome that rests on a key's absence
 // without creating the key is not proven by any commit.
-func TestPresumptionsAreProvenOrDropped(t *testing.T) {
-	l, _ := presuming(t)
+func TestAssumptionsAreProvenOrDropped(t *testing.T) {
+	l, _ := optimistic(t)
 	leased := create("old", "1")
 	leased.Then[0].Put.Lease = 99
 	ignoring := create("old", "1")
@@ -135,17 +135,17 @@ func TestPresumptionsAreProvenOrDropped(t *testing.T) {
 	}
 }
 
-// TestPresumingIsResumed: once as many keys as the pause asks for were read ahead.
-func TestPresumingIsResumed(t *testing.T) {
-	var p presumptions
+// TestOptimismIsResumed: once as many keys as the pause asks for were read ahead.
+func TestOptimismIsResumed(t *testing.T) {
+	var p optimism
 	p.pause.Store(3)
 	for i, n := range []int{0, 2, 1, 1} {
 		wait := p.pause.Load() > 0
-		if got := p.holdFor(n); got != (n == 0 || !wait) {
+		if got := p.assumeAbsent(n); got != (n == 0 || !wait) {
 			t.Errorf("step %d: %v", i, got)
 		}
 	}
-	if !p.hold() {
+	if !p.allowed() {
 		t.Error("still paused")
 	}
 }
@@ -171,8 +171,8 @@ func TestTransactionsTakenForCreations(t *testing.T) {
 		"two conditions":  {two, false},
 		"put":             {put("k", ""), false},
 	} {
-		if c := NewTxnCommand(tc.txn); (len(c.fresh) == 1) != tc.want || (len(c.keys) == 0) != tc.want {
-			t.Errorf("%s: reads %q, expects %q to be new", name, c.keys, c.fresh)
+		if c := NewTxnCommand(tc.txn); (len(c.creates) == 1) != tc.want || (len(c.keys) == 0) != tc.want {
+			t.Errorf("%s: reads %q, expects %q to be new", name, c.keys, c.creates)
 		}
 	}
 }

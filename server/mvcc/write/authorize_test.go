@@ -22,8 +22,8 @@ func putLeased(key string, lease int64) *mvcc.Txn {
 
 var errDenied = errors.New("denied")
 
-// A verdict that was reached with the users and roles before a change does not count as one of those after it.
-func TestVerdictIsOfTheRolesThatItWasReachedWith(t *testing.T) {
+// A decision that was made with the users and roles before a change does not count as one of those after it.
+func TestDecisionIsOfTheRolesThatItWasMadeWith(t *testing.T) {
 	l := lead(t, newStore(t))
 	l.leases[7] = coder.Lease{ID: 7, TTL: 60}
 	l.must(t, putLeased("secret", 7))
@@ -42,7 +42,7 @@ func TestVerdictIsOfTheRolesThatItWasReachedWith(t *testing.T) {
 	attach := func() error {
 		return l.p.ExecuteBatch(t.Context(), Request{As: permit, Command: NewTxnCommand(putLeased("a", 7))})[0]
 	}
-	require.ErrorIs(t, attach(), errUnpermitted)
+	require.ErrorContains(t, attach(), "must be authorized first")
 	require.ErrorIs(t, attach(), errDenied)
 }
 
@@ -63,8 +63,8 @@ func (s *slow) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Ro
 	}
 }
 
-// Requests share a verdict. If the caller of the one that reaches it leaves, the others are not cancelled.
-func TestVerdictIsReachedThoughTheFirstCallerLeaves(t *testing.T) {
+// Requests share a decision. If the caller of the one that makes it leaves, the others are not cancelled.
+func TestDecisionIsMadeThoughTheFirstCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{Store: newStore(t)}
 		l := lead(t, store)
@@ -72,25 +72,25 @@ func TestVerdictIsReachedThoughTheFirstCallerLeaves(t *testing.T) {
 		permit := auth.NewPermit(func(ctx context.Context, at auth.View) error {
 			return at.MayWriteLease(ctx, 7, "me", func([]byte) error { return nil })
 		})
-		reach := func(ctx context.Context) <-chan error {
+		authorize := func(ctx context.Context) <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := l.p.reachVerdicts(ctx, permit)
+				_, err := l.p.authorize(ctx, permit)
 				done <- err
 			}()
 			synctest.Wait()
 			return done
 		}
 		leaving, leave := context.WithCancel(t.Context())
-		first, second := reach(leaving), reach(t.Context())
+		first, second := authorize(leaving), authorize(t.Context())
 		leave()
 		require.ErrorIs(t, <-first, context.Canceled)
 		require.NoError(t, <-second)
 	})
 }
 
-// A request is executed although it needs more verdicts than are remembered.
-func TestRequestKeepsTheVerdictsThatItNeeds(t *testing.T) {
+// A request is executed although it needs more decisions than are cached.
+func TestRequestKeepsTheDecisionsThatItNeeds(t *testing.T) {
 	l := lead(t, newStore(t))
 	running, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -100,13 +100,13 @@ func TestRequestKeepsTheVerdictsThatItNeeds(t *testing.T) {
 	}()
 	defer func() { stop(); <-done }()
 	txn, checks := &mvcc.Txn{}, 0
-	for id := int64(1); id <= verdictsKept+1; id++ {
+	for id := int64(1); id <= decisionsKept+1; id++ {
 		l.leases[id] = coder.Lease{ID: id, TTL: 60}
 		txn.Then = append(txn.Then, putLeased(fmt.Sprint("key of ", id), id).Then...)
 	}
 	permit := auth.NewPermit(func(ctx context.Context, at auth.View) error {
 		if checks++; checks > 100 {
-			return errors.New("its verdicts were forgotten again and again")
+			return errors.New("its decisions were evicted again and again")
 		}
 		for id := range l.leases {
 			if err := at.MayWriteLease(ctx, id, "me", func([]byte) error { return nil }); err != nil {
@@ -120,5 +120,5 @@ func TestRequestKeepsTheVerdictsThatItNeeds(t *testing.T) {
 	for id := range l.leases {
 		known += l.p.Decisions(id)
 	}
-	require.Equal(t, verdictsKept, known)
+	require.Equal(t, decisionsKept, known)
 }

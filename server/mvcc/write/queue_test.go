@@ -19,7 +19,7 @@ import (
 
 // queued returns a request as Submit queues it.
 func queued(t *mvcc.Txn) *request {
-	return &request{cmd: NewTxnCommand(t), as: auth.System, done: make(chan error, 1)}
+	return &request{cmd: NewTxnCommand(t), as: auth.System, done: make(chan result, 1)}
 }
 
 // keys returns how many keys the table has.
@@ -36,7 +36,7 @@ func TestRequestLeftInTheQueueIsNotExecuted(t *testing.T) {
 	left, waiting := queued(put("left", "1")), queued(put("waiting", "1"))
 	left.state.Store(requestLeft)
 	require.Empty(t, l.p.runBatch(t.Context(), []*request{left, waiting}))
-	require.NoError(t, <-waiting.done)
+	require.NoError(t, (<-waiting.done).err)
 	require.EqualValues(t, 2, l.Revision())
 	require.EqualValues(t, 1, l.keys(t))
 }
@@ -52,9 +52,9 @@ func TestAbandonedRequestIsNotExecutedInALaterBatch(t *testing.T) {
 	for len(rest) > 0 {
 		rest = l.p.runBatch(t.Context(), rest)
 	}
-	require.NoError(t, <-first.done)
-	require.ErrorIs(t, <-second.done, mvcc.ErrTimeout)
-	require.NoError(t, <-third.done)
+	require.NoError(t, (<-first.done).err)
+	require.ErrorIs(t, (<-second.done).err, mvcc.ErrTimeout)
+	require.NoError(t, (<-third.done).err)
 	require.EqualValues(t, 3, l.Revision())
 	require.EqualValues(t, 2, l.keys(t))
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
+// manyRanges is more ranges than a transaction looks up before it sorts the changes of its batch.
+const manyRanges = 48
+
 // deleteAll returns a transaction that deletes all keys from from up to end.
 func deleteAll(from, end string) *mvcc.Txn {
 	return &mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte(from),
@@ -35,7 +38,7 @@ func fill(t *testing.T, l *testLeader, n int) {
 // Those before it need not wait for its commit.
 func TestALargeCommandIsCommittedAlone(t *testing.T) {
 	l := lead(t, newStore(t))
-	fill(t, l, aloneKeys+1)
+	fill(t, l, exclusiveBatchKeys+1)
 	c, err := l.p.PrefetchTxn(t.Context(), deleteAll("k/", "k0"))
 	require.NoError(t, err)
 	defer l.p.Release(c.Prefetched())
@@ -43,25 +46,25 @@ func TestALargeCommandIsCommittedAlone(t *testing.T) {
 	for _, err := range l.together(t, NewTxnCommand(put("a", "1")), c, NewTxnCommand(put("b", "1"))) {
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, aloneKeys+1, c.result.Results[0].Delete.Deleted)
+	require.EqualValues(t, exclusiveBatchKeys+1, c.result.Results[0].Delete.Deleted)
 	require.EqualValues(t, 3, l.token.Sequence-sequence)
 }
 
 func TestManyDeletesDoNotEmptyTheIndexCache(t *testing.T) {
 	l := lead(t, newStore(t), func(c *Config) { c.Limits.IndexCache = 100 })
-	fill(t, l, 2*aloneKeys)
+	fill(t, l, 2*exclusiveBatchKeys)
 	l.must(t, put("hot", "1"))
 	c, err := l.p.PrefetchTxn(t.Context(), deleteAll("k/", "k0"))
 	require.NoError(t, err)
 	defer l.p.Release(c.Prefetched())
 	require.NoError(t, l.together(t, c)[0])
-	require.EqualValues(t, 2*aloneKeys, c.result.Results[0].Delete.Deleted)
+	require.EqualValues(t, 2*exclusiveBatchKeys, c.result.Results[0].Delete.Deleted)
 	_, cached := l.p.index.peek([]byte("hot"))
 	require.True(t, cached)
 }
 
-// A preparation ends with its request, whether that was executed or refused.
-func TestPreparationsEndWithTheirRequests(t *testing.T) {
+// A prefetch ends with its request, whether that was executed or refused.
+func TestPrefetchesEndWithTheirRequests(t *testing.T) {
 	const most = 2 * mvcc.PageRows
 	l := lead(t, newStore(t), func(c *Config) { c.Limits.TxnKeys = most })
 	fill(t, l, most+1)
@@ -74,8 +77,8 @@ func TestPreparationsEndWithTheirRequests(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrTooLarge)
 	_, err = l.p.Txn(t.Context(), auth.System, deleteAll("k/", "k/001500"))
 	require.NoError(t, err)
-	require.Zero(t, len(l.p.aheads.active))
-	require.True(t, l.p.txnRoom.TryAcquire(most), "room was not given back")
+	require.Zero(t, len(l.p.prefetches.active))
+	require.True(t, l.p.txnWeight.TryAcquire(most), "weight was not released")
 }
 
 // Commits that come while a range is counted must not hide keys that are read at the revision before.
@@ -104,7 +107,7 @@ func TestTransactionSeesChangesInAllItsRanges(t *testing.T) {
 		}
 		l.together(t, changes()...)
 		txn := put("a", "1")
-		for range r.IntN(3 * fewLooks) {
+		for range r.IntN(manyRanges) {
 			kr := mvcc.KeyRange{Key: []byte(key()), End: []byte(key())}
 			if r.IntN(8) == 0 {
 				kr.End = []byte{0}
@@ -122,7 +125,10 @@ func TestTransactionSeesChangesInAllItsRanges(t *testing.T) {
 			require.NoError(t, err)
 			got := c.result.Results[i+1].Range
 			require.Equal(t, want.Count, got.Count, "seed %d, range %d", seed, i)
-			require.Equal(t, want.Records, got.Records, "seed %d, range %d", seed, i)
+			require.Len(t, got.Records, len(want.Records), "seed %d, range %d", seed, i)
+			if len(want.Records) > 0 {
+				require.Equal(t, want.Records, got.Records, "seed %d, range %d", seed, i)
+			}
 		}
 	}
 }
@@ -131,7 +137,7 @@ func TestTransactionSeesItsOwnChangesInEachOfManyRanges(t *testing.T) {
 	l := lead(t, newStore(t))
 	l.must(t, put("k/b", "1"))
 	txn, live := &mvcc.Txn{}, map[string]bool{"k/c": true}
-	for i := range 3 * fewLooks {
+	for i := range manyRanges {
 		l.must(t, put(fmt.Sprintf("k/d%02d", i), "1"))
 		live[fmt.Sprintf("k/d%02d", i)] = true
 		txn.Then = append(txn.Then, put(fmt.Sprintf("k/a%02d", i), "1").Then...)
@@ -143,7 +149,7 @@ func TestTransactionSeesItsOwnChangesInEachOfManyRanges(t *testing.T) {
 	require.NoError(t, err)
 	defer l.p.Release(c.Prefetched())
 	require.NoError(t, l.together(t, NewTxnCommand(del("k/b")), NewTxnCommand(put("k/c", "1")), c)[2])
-	for i := range 3 * fewLooks {
+	for i := range manyRanges {
 		live[fmt.Sprintf("k/a%02d", i)] = true
 		var got []string
 		for _, rec := range c.result.Results[3*i+1].Range.Records {
@@ -179,5 +185,5 @@ func TestALeaderThatIsOvertakenByCompaction(t *testing.T) {
 	require.Error(t, l.End(mvcc.ErrNotLeader))
 	_, err = l.p.PrefetchTxn(t.Context(), deleteAll("k", "l"))
 	require.ErrorIs(t, err, mvcc.ErrNotLeader)
-	require.Empty(t, l.p.aheads.active)
+	require.Empty(t, l.p.prefetches.active)
 }

@@ -1,0 +1,305 @@
+package txn
+
+import (
+	"context"
+	"math"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// Evaluate evaluates t on s, and returns its result and its changes, all of the revision after that of s.
+// On an error there are none. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision, mvcc.ErrLeaseNotFound,
+// mvcc.ErrKeyNotFound, mvcc.ErrDuplicateKey, those of s.
+func Evaluate(ctx context.Context, s State, t *mvcc.Txn) (*mvcc.TxnResult, []Change, error) {
+	e := &evaluation{state: s}
+	b, err := e.choose(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.validate(ctx, b); err != nil {
+		return nil, nil, err
+	}
+	res, err := e.execute(ctx, b)
+	if err != nil {
+		return nil, nil, err
+	}
+	res.Revision = e.revision()
+	return res, e.changes, nil
+}
+
+// evaluation is an evaluation under way.
+type evaluation struct {
+	state   State
+	changes []Change
+	changed Overlay // of changes, over state
+}
+
+// branch is the branch that a transaction takes, with those of the transactions nested in it.
+type branch struct {
+	succeeded bool
+	ops       []mvcc.Op
+	nested    []*branch           // by position in ops; nil for other operations
+	past      []*mvcc.RangeResult // of ranges at older revisions, by position in ops; nil: there are none
+}
+
+// choose evaluates all compares, including nested ones, on the state before the transaction.
+func (e *evaluation) choose(ctx context.Context, t *mvcc.Txn) (*branch, error) {
+	b := &branch{succeeded: true, ops: t.Then}
+	for i := range t.Compares {
+		ok, err := e.holds(ctx, &t.Compares[i])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			b.succeeded, b.ops = false, t.Else
+			break
+		}
+	}
+	for i, op := range b.ops {
+		if op.Txn == nil {
+			continue
+		}
+		if b.nested == nil {
+			b.nested = make([]*branch, len(b.ops))
+		}
+		var err error
+		if b.nested[i], err = e.choose(ctx, op.Txn); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// holds evaluates one compare. All keys of a range must match. Without any key, a compare of
+// the value fails, and other targets are compared with 0.
+func (e *evaluation) holds(ctx context.Context, c *mvcc.Compare) (bool, error) {
+	records, err := e.list(ctx, c.KeyRange, c.Target == mvcc.CompareValue, 0)
+	if err != nil {
+		return false, err
+	}
+	if len(records) == 0 {
+		return c.Target != mvcc.CompareValue && c.Matches(&coder.Record{}), nil
+	}
+	for _, r := range records {
+		if !c.Matches(r) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// validate validates the operations of a branch on the state before the transaction, so that an invalid
+// one is found before anything is changed. Ranges at older revisions are answered here.
+func (e *evaluation) validate(ctx context.Context, b *branch) error {
+	for i, op := range b.ops {
+		var err error
+		switch {
+		case op.Range != nil && op.Range.Revision != 0:
+			err = e.readPast(ctx, b, i)
+		case op.Put != nil:
+			err = e.validatePut(ctx, op.Put)
+		case op.Txn != nil:
+			err = e.validate(ctx, b.nested[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPast answers the range that is operation i of b, at the revision that it asks for. A negative one is
+// compacted if anything is; outside a transaction it is the current revision.
+func (e *evaluation) readPast(ctx context.Context, b *branch, i int) (err error) {
+	q := b.ops[i].Range
+	switch {
+	case q.Revision > e.state.Revision():
+		return mvcc.ErrFutureRevision
+	case q.Revision < e.state.CompactRevision():
+		return mvcc.ErrCompacted
+	case q.Revision < 0:
+		return nil
+	}
+	if b.past == nil {
+		b.past = make([]*mvcc.RangeResult, len(b.ops))
+	}
+	b.past[i], err = e.state.RangeAt(ctx, q)
+	return err
+}
+
+func (e *evaluation) validatePut(ctx context.Context, p *mvcc.PutRequest) error {
+	if p.Lease != 0 && !e.state.LeaseOpen(p.Lease) {
+		return mvcc.ErrLeaseNotFound
+	}
+	if p.IgnoreValue || p.IgnoreLease {
+		cur, err := e.state.Get(ctx, p.Key, false)
+		if err != nil {
+			return err
+		}
+		if cur == nil {
+			return mvcc.ErrKeyNotFound
+		}
+	}
+	return nil
+}
+
+func (e *evaluation) execute(ctx context.Context, b *branch) (*mvcc.TxnResult, error) {
+	res := &mvcc.TxnResult{Succeeded: b.succeeded, Results: make([]mvcc.OpResult, len(b.ops))}
+	for i, op := range b.ops {
+		var err error
+		r := &res.Results[i]
+		switch {
+		case op.Range != nil && b.past != nil && b.past[i] != nil:
+			past := *b.past[i]
+			past.Revision = e.revision()
+			r.Range = &past
+		case op.Range != nil:
+			r.Range, err = e.readRange(ctx, op.Range)
+		case op.Put != nil:
+			r.Put, err = e.put(ctx, op.Put)
+		case op.Delete != nil:
+			r.Delete, err = e.deleteRange(ctx, op.Delete)
+		case op.Txn != nil:
+			r.Txn, err = e.execute(ctx, b.nested[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+// revision returns the revision that a read in the transaction sees: the transaction's, once it has
+// changed a key, else that of the state.
+func (e *evaluation) revision() int64 {
+	if len(e.changes) > 0 {
+		return e.state.Revision() + 1
+	}
+	return e.state.Revision()
+}
+
+func (e *evaluation) put(ctx context.Context, p *mvcc.PutRequest) (*mvcc.PutResult, error) {
+	full := p.PrevKV || p.IgnoreValue
+	prev, err := e.get(ctx, p.Key, full)
+	if err != nil {
+		return nil, err
+	}
+	if prev == nil && (p.IgnoreValue || p.IgnoreLease) {
+		return nil, mvcc.ErrKeyNotFound // it was deleted since the validation
+	}
+	rec := &coder.Record{Key: p.Key, Value: p.Value, Lease: p.Lease, CreateRevision: e.state.Revision() + 1, Version: 1}
+	if prev != nil {
+		rec.CreateRevision, rec.Version = prev.CreateRevision, prev.Version+1
+	}
+	if p.IgnoreValue {
+		rec.Value = prev.Value
+	}
+	if p.IgnoreLease {
+		rec.Lease = prev.Lease
+	} else if p.Lease == 0 {
+		if rec.Lease, err = e.state.PolicyLease(p.Key); err != nil {
+			return nil, err
+		}
+	}
+	e.change(Change{Record: rec, Prev: prev, PrevFull: full})
+	res := &mvcc.PutResult{Revision: e.revision()}
+	if p.PrevKV {
+		res.Prev = prev
+	}
+	return res, nil
+}
+
+func (e *evaluation) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*mvcc.DeleteResult, error) {
+	records, err := e.list(ctx, d.KeyRange, d.PrevKV, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if _, changed := e.changed.Get(r.Key); changed {
+			return nil, mvcc.ErrDuplicateKey
+		}
+		e.change(Deletion(r, d.PrevKV))
+	}
+	res := &mvcc.DeleteResult{Deleted: int64(len(records)), Revision: e.revision()}
+	if d.PrevKV {
+		res.Prev = records
+	}
+	return res, nil
+}
+
+// change adds a change of the transaction's revision.
+func (e *evaluation) change(c Change) {
+	c.Record.ModRevision, c.Record.Sub = e.state.Revision()+1, int32(len(e.changes))
+	e.changes = append(e.changes, c)
+	e.changed.Add(&c)
+}
+
+// readRange answers a range, which sees the changes of earlier operations.
+func (e *evaluation) readRange(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
+	res, limit := &mvcc.RangeResult{}, int64(0)
+	var err error
+	if q.CountOnly && len(q.End) > 0 {
+		if res.Count, err = e.count(ctx, q.KeyRange); err != nil {
+			return nil, err
+		}
+		res.Revision = e.revision()
+		return res, nil
+	}
+	paged := q.Limit > 0 && q.Limit < math.MaxInt64 && !q.Filtered() && q.InKeyOrder()
+	if paged {
+		limit = q.Limit + 1
+	}
+	records, err := e.list(ctx, q.KeyRange, q.NeedValues(), limit)
+	if err != nil {
+		return nil, err
+	}
+	res.Count = int64(len(records))
+	if !q.CountOnly {
+		q.Finish(res, records)
+	}
+	if paged && res.More {
+		if res.Count, err = e.count(ctx, q.KeyRange); err != nil {
+			return nil, err
+		}
+	}
+	res.Revision = e.revision()
+	return res, nil
+}
+
+// get returns the record of key with the changes so far.
+func (e *evaluation) get(ctx context.Context, key []byte, value bool) (*coder.Record, error) {
+	if c, ok := e.changed.Get(key); ok {
+		if c.Record.Tombstone {
+			return nil, nil
+		}
+		return c.Record, nil
+	}
+	return e.state.Get(ctx, key, value)
+}
+
+// list returns the records of kr with the changes so far, in key order; at most limit, 0: all.
+func (e *evaluation) list(ctx context.Context, kr mvcc.KeyRange, values bool, limit int64) ([]*coder.Record, error) {
+	if len(kr.End) == 0 {
+		r, err := e.get(ctx, kr.Key, values)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		return []*coder.Record{r}, nil
+	}
+	if kr.Span().Empty() {
+		return nil, nil
+	}
+	return ListOver(&e.changed, kr, limit, func(limit int64) ([]*coder.Record, error) {
+		return e.state.List(ctx, kr, values, limit)
+	})
+}
+
+// count returns how many keys of kr, a range of several, exist with the changes so far.
+func (e *evaluation) count(ctx context.Context, kr mvcc.KeyRange) (int64, error) {
+	if kr.Span().Empty() {
+		return 0, nil
+	}
+	n, err := e.state.Count(ctx, kr)
+	return n + e.changed.Net(kr), err
+}

@@ -1,0 +1,247 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// state is a State in memory.
+type state struct {
+	revision, compacted int64
+	keys                map[string]*coder.Record
+	past                map[int64][]*coder.Record
+	leases              map[int64]bool
+	policy              int64
+	err                 error // of reads
+}
+
+// stateOf returns a state at revision 10 whose keys have their own names as values.
+func stateOf(keys ...string) *state {
+	s := &state{revision: 10, compacted: -1, keys: make(map[string]*coder.Record)}
+	for i, k := range keys {
+		rev := int64(i) + 2
+		s.keys[k] = &coder.Record{Key: []byte(k), Value: []byte(k), CreateRevision: rev, ModRevision: rev, Version: 1}
+	}
+	return s
+}
+
+func (s *state) Revision() int64        { return s.revision }
+func (s *state) CompactRevision() int64 { return s.compacted }
+
+func (s *state) Get(_ context.Context, key []byte, _ bool) (*coder.Record, error) {
+	return s.keys[string(key)], s.err
+}
+
+func (s *state) List(_ context.Context, kr mvcc.KeyRange, _ bool, limit int64) (records []*coder.Record, err error) {
+	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
+		if coder.Contains(kr.Key, kr.End, []byte(k)) && (limit == 0 || int64(len(records)) < limit) {
+			records = append(records, s.keys[k])
+		}
+	}
+	return records, s.err
+}
+
+func (s *state) Count(ctx context.Context, kr mvcc.KeyRange) (int64, error) {
+	records, err := s.List(ctx, kr, false, 0)
+	return int64(len(records)), err
+}
+
+func (s *state) RangeAt(_ context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
+	records := s.past[q.Revision]
+	return &mvcc.RangeResult{Records: records, Count: int64(len(records))}, s.err
+}
+
+func (s *state) LeaseOpen(id int64) bool           { return s.leases[id] }
+func (s *state) PolicyLease([]byte) (int64, error) { return s.policy, nil }
+
+// with returns the state after changes.
+func (s *state) with(changes []Change) *state {
+	next := *s
+	next.keys = maps.Clone(s.keys)
+	for _, c := range changes {
+		next.revision = s.revision + 1
+		if next.keys[string(c.Record.Key)] = c.Record; c.Record.Tombstone {
+			delete(next.keys, string(c.Record.Key))
+		}
+	}
+	return &next
+}
+
+func rangeOf(key, end string) mvcc.KeyRange { return mvcc.KeyRange{Key: []byte(key), End: []byte(end)} }
+
+func put(key, value string) mvcc.Op {
+	return mvcc.Op{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value)}}
+}
+
+func del(key, end string) mvcc.Op {
+	return mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: rangeOf(key, end), PrevKV: true}}
+}
+
+func read(q mvcc.RangeRequest) mvcc.Op { return mvcc.Op{Range: &q} }
+
+// show returns the keys and values of records.
+func show(records []*coder.Record) (out string) {
+	for _, r := range records {
+		out += fmt.Sprintf("%s=%s ", r.Key, r.Value)
+	}
+	return out
+}
+
+func TestTransactionSeesItsOwnChanges(t *testing.T) {
+	s := stateOf("a", "b", "c", "e")
+	whole := rangeOf("a", "z")
+	ops := []mvcc.Op{put("b", "own"), put("d", "own"), del("c", ""), read(mvcc.RangeRequest{KeyRange: whole}),
+		read(mvcc.RangeRequest{KeyRange: whole, CountOnly: true}), read(mvcc.RangeRequest{KeyRange: whole, Limit: 2}),
+		read(mvcc.RangeRequest{KeyRange: whole, Limit: math.MaxInt64}), read(mvcc.RangeRequest{KeyRange: rangeOf("d", "")}),
+		read(mvcc.RangeRequest{KeyRange: rangeOf("z", "a")})}
+	for range fewLookups { // the changes are sorted in between
+		ops = append(ops, put(fmt.Sprintf("f%d", len(ops)), ""), read(mvcc.RangeRequest{KeyRange: whole, CountOnly: true}))
+	}
+	res, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: ops})
+	require.NoError(t, err)
+	require.True(t, res.Succeeded)
+	require.EqualValues(t, 11, res.Revision)
+	require.Equal(t, "a=a b=own d=own e=e ", show(res.Results[3].Range.Records))
+	require.EqualValues(t, 4, res.Results[4].Range.Count)
+	require.Equal(t, "a=a b=own ", show(res.Results[5].Range.Records))
+	require.EqualValues(t, 4, res.Results[5].Range.Count)
+	require.True(t, res.Results[5].Range.More)
+	require.Equal(t, "a=a b=own d=own e=e ", show(res.Results[6].Range.Records))
+	require.Equal(t, "d=own ", show(res.Results[7].Range.Records))
+	require.Zero(t, res.Results[8].Range.Count)
+	for i := range fewLookups {
+		require.EqualValues(t, 5+i, res.Results[10+2*i].Range.Count)
+	}
+	require.EqualValues(t, 2, changes[0].Record.Version)
+	require.EqualValues(t, 3, changes[0].Record.CreateRevision)
+	require.Nil(t, changes[1].Prev)
+	require.True(t, changes[2].Record.Tombstone)
+	for i, c := range changes {
+		require.EqualValues(t, 11, c.Record.ModRevision)
+		require.EqualValues(t, i, c.Record.Sub)
+	}
+	require.Equal(t, show(stateOf("a", "b", "c", "e").keysInOrder()), show(s.keysInOrder()), "the state was changed")
+	require.Len(t, s.with(changes).keys, 4+fewLookups)
+}
+
+func (s *state) keysInOrder() []*coder.Record {
+	records, _ := s.List(context.Background(), rangeOf("\x00", "\x00"), true, 0)
+	return records
+}
+
+// A transaction whose operations are not valid changes nothing, and its compares see the state before it.
+func TestValidationPrecedesChanges(t *testing.T) {
+	leased, ignoring := put("b", ""), put("new", "")
+	leased.Put.Lease, ignoring.Put.IgnoreValue = 7, true
+	for name, c := range map[string]struct {
+		op   mvcc.Op
+		want error
+	}{
+		"no lease":    {leased, mvcc.ErrLeaseNotFound},
+		"no key":      {ignoring, mvcc.ErrKeyNotFound},
+		"future":      {read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), Revision: 11}), mvcc.ErrFutureRevision},
+		"compacted":   {read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), Revision: 4}), mvcc.ErrCompacted},
+		"negative":    {read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), Revision: -1}), mvcc.ErrCompacted},
+		"put and del": {mvcc.Op{Txn: &mvcc.Txn{Then: []mvcc.Op{del("a", "z")}}}, mvcc.ErrDuplicateKey},
+	} {
+		s := stateOf("a", "b")
+		s.compacted = 5
+		res, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{put("a", "1"), c.op}})
+		require.ErrorIs(t, err, c.want, name)
+		require.Nil(t, res, name)
+		require.Nil(t, changes, name)
+	}
+	// The nested compare does not see the put before it.
+	nested := &mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: rangeOf("new", ""), Target: mvcc.CompareVersion}},
+		Then: []mvcc.Op{put("absent", "")}, Else: []mvcc.Op{put("present", "")}}
+	res, changes, err := Evaluate(t.Context(), stateOf(), &mvcc.Txn{Then: []mvcc.Op{put("new", ""), {Txn: nested}}})
+	require.NoError(t, err)
+	require.True(t, res.Results[1].Txn.Succeeded)
+	require.Equal(t, "absent", string(changes[1].Record.Key))
+}
+
+func TestCompares(t *testing.T) {
+	compare := func(key, end string, target mvcc.CompareTarget, value string) mvcc.Compare {
+		return mvcc.Compare{KeyRange: rangeOf(key, end), Target: target, Value: []byte(value)}
+	}
+	same, other := put("a", "v").Put, put("b", "v").Put
+	s := stateOf()
+	_, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{{Put: same}, {Put: other}}})
+	require.NoError(t, err)
+	s = s.with(changes)
+	for name, c := range map[string]struct {
+		compare mvcc.Compare
+		want    bool
+	}{
+		"value":                 {compare("a", "", mvcc.CompareValue, "v"), true},
+		"other value":           {compare("a", "", mvcc.CompareValue, "w"), false},
+		"value of a range":      {compare("a", "c", mvcc.CompareValue, "v"), true},
+		"value without a key":   {compare("x", "", mvcc.CompareValue, ""), false},
+		"version without a key": {compare("x", "y", mvcc.CompareVersion, ""), true},
+		"version of a range":    {compare("a", "c", mvcc.CompareVersion, ""), false},
+	} {
+		res, changes, err := Evaluate(t.Context(), s,
+			&mvcc.Txn{Compares: []mvcc.Compare{c.compare}, Then: []mvcc.Op{put("a", "")}})
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, res.Succeeded, name)
+		require.Equal(t, c.want, len(changes) == 1, name)
+		require.Equal(t, c.want, res.Revision == s.revision+1, name)
+	}
+}
+
+// A put may keep the value or the lease of its key, and gets the lease of a policy if it names none.
+func TestPutKeepsWhatItDoesNotChange(t *testing.T) {
+	s := stateOf("k")
+	s.keys["k"].Lease = 7
+	s.policy = 9
+	write := func(p mvcc.PutRequest) *coder.Record {
+		p.Key = []byte("k")
+		_, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{{Put: &p}}})
+		require.NoError(t, err)
+		return changes[0].Record
+	}
+	require.EqualValues(t, 9, write(mvcc.PutRequest{Value: []byte("v")}).Lease)
+	require.EqualValues(t, 7, write(mvcc.PutRequest{Value: []byte("v"), IgnoreLease: true}).Lease)
+	require.Equal(t, "k", string(write(mvcc.PutRequest{IgnoreValue: true}).Value))
+	gone := mvcc.Op{Put: &mvcc.PutRequest{Key: []byte("k"), IgnoreValue: true}}
+	_, _, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{del("k", ""), gone}})
+	require.ErrorIs(t, err, mvcc.ErrKeyNotFound)
+}
+
+func TestRangesAtOlderRevisions(t *testing.T) {
+	s := stateOf("a")
+	s.past = map[int64][]*coder.Record{4: {{Key: []byte("old")}}}
+	old := read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), Revision: 4})
+	res, _, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{old, put("a", "1"), old}})
+	require.NoError(t, err)
+	require.Equal(t, "old= ", show(res.Results[2].Range.Records))
+	require.EqualValues(t, 10, res.Results[0].Range.Revision)
+	require.EqualValues(t, 11, res.Results[2].Range.Revision)
+	// Nothing was compacted: a negative revision is the current one.
+	res, _, err = Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{read(mvcc.RangeRequest{KeyRange: rangeOf("a", ""),
+		Revision: -1})}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, res.Results[0].Range.Count)
+}
+
+func TestErrorsOfTheStateEndTheEvaluation(t *testing.T) {
+	s := stateOf("a")
+	s.err = errors.New("made up")
+	for _, op := range []mvcc.Op{put("a", ""), del("a", "z"), read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z")}),
+		read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), CountOnly: true}),
+		read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z"), Revision: 4})} {
+		_, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{op}})
+		require.ErrorIs(t, err, s.err)
+		require.Empty(t, changes)
+	}
+}

@@ -1,0 +1,66 @@
+package write
+
+import "context"
+
+// collect forms the next batch while the sequencer executes the current one, and prefetches
+// the index entries that it needs. It is the only receiver from the queue.
+func (p *Pipeline) collect(ctx context.Context) {
+	var next []*request
+	size := 0            // of next
+	var added []*request // to next, index entries not read yet
+	add := func(r *request) {
+		p.queuedBytes.Add(-int64(r.size()))
+		added = append(added, r)
+		size += r.size()
+	}
+	for {
+		in := p.queue
+		if len(next) >= p.cfg.Limits.BatchRequests || size >= p.cfg.Limits.BatchBytes {
+			in = nil
+		}
+		var out chan []*request
+		if len(next) > 0 {
+			out = p.batches
+		}
+		added = added[:0]
+		select {
+		case <-ctx.Done():
+			return
+		case out <- next:
+			next, size = nil, 0
+			continue
+		case r := <-in:
+			add(r)
+		}
+		for in != nil && len(next)+len(added) < p.cfg.Limits.BatchRequests && size < p.cfg.Limits.BatchBytes {
+			select {
+			case r := <-in:
+				add(r)
+				continue
+			default:
+			}
+			break
+		}
+		p.prefetchIndex(ctx, added)
+		next = append(next, added...)
+	}
+}
+
+// prefetchIndex fills the index cache for requests, except for keys that may be
+// assumed absent.
+func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request) {
+	var keys [][]byte
+	for _, r := range requests {
+		known, creates := r.indexKeys()
+		keys = append(keys, known...)
+		if !p.optimism.assumeAbsent(len(creates)) {
+			keys = append(keys, creates...)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	ctx, span := p.traceBatch(ctx, "prefetch", requests)
+	defer span.End()
+	p.readKeys(ctx, keys)
+}

@@ -1,0 +1,229 @@
+package write
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// A command that needs a range, or the keys of a lease, reads them before it is queued, in the
+// goroutine of its caller and at the visible revision. Commits record what they change of them
+// until the command is evaluated. So the evaluation needs no statement, regardless of the
+// number of keys, and other writes wait for the commit only.
+
+const (
+	// MaxTxnKeys is the most keys that the ranges of one writing transaction may hold:
+	// its range deletes, range compares and ranges without a small limit, in all
+	// branches together. A transaction with more is refused. A commit of so many
+	// deletes takes some seconds and must fit Config.CommitTimeout.
+	MaxTxnKeys = 120_000
+	// MaxTxnBytes bounds the values that those ranges read.
+	MaxTxnBytes = 64 << 20
+)
+
+// prefetchRanges reads the ranges that t needs. It returns nil if t needs none. The caller must end
+// the prefetch with Release. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
+// the database's.
+func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, error) {
+	pre := &Prefetch{byRange: make(map[rangeKey]*prefetchedRange), changed: make(map[string]changedKey)}
+	if pre.plan(t); len(pre.ranges) == 0 && len(pre.past) == 0 && len(pre.pages) == 0 {
+		return nil, nil
+	}
+	pre.joinSpans()
+	p.prefetches.add(pre)
+	err := p.readRanges(ctx, pre)
+	for tries := 1; tries < read.MaxRaces && errors.Is(err, mvcc.ErrCompacted); tries++ {
+		err = p.readRanges(ctx, pre)
+	}
+	if err == nil {
+		err = p.readPast(ctx, pre)
+	}
+	for _, q := range pre.pages {
+		if err == nil && len(q.End) > 0 {
+			// This fills the view with the page and the count.
+			_, err = p.cfg.Reader.At(p.cfg.Revisions.Visible()).Range(ctx, q)
+		}
+	}
+	if errors.Is(err, mvcc.ErrCompacted) { // another leader may have compacted
+		err = cmp.Or(p.cfg.Leader.VerifyLeader(ctx), read.ErrOvertaken)
+	}
+	if err != nil {
+		p.Release(pre)
+		return nil, err
+	}
+	return pre, nil
+}
+
+// Release ends a prefetch; nil is none. Its command must have been answered or abandoned.
+func (p *Pipeline) Release(pre *Prefetch) {
+	if pre == nil {
+		return
+	}
+	p.prefetches.remove(pre)
+	if pre.weight > 0 {
+		p.txnWeight.Release(pre.weight)
+	}
+}
+
+// readRanges reads the ranges of pre at the visible revision.
+func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
+	read, size := p.cfg.Reader.At(p.cfg.Revisions.Visible()), 0
+	pre.keys, pre.bases = 0, make(map[string]indexEntry)
+	index := func(key []byte, x coder.Index) { pre.bases[string(key)] = indexEntry{Index: x, exists: true} }
+	for _, r := range pre.ranges {
+		read.OnIndex(nil)
+		if r.deletes {
+			read.OnIndex(index)
+		}
+		r.records = nil
+		var failed error
+		err := read.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
+			if r.values {
+				for _, rec := range records {
+					size += len(rec.Value)
+				}
+			}
+			r.records = append(r.records, records...)
+			if pre.keys += len(records); size > MaxTxnBytes {
+				failed = fmt.Errorf("%w: its ranges read more than %d bytes", mvcc.ErrTooLarge, MaxTxnBytes)
+			} else if pre.keys > exclusiveBatchKeys && pre.weight == 0 {
+				failed = p.acquireWeight(ctx, pre)
+			} else if pre.keys > p.cfg.Limits.TxnKeys {
+				failed = tooManyKeys(p.cfg.Limits.TxnKeys)
+			}
+			return failed == nil
+		})
+		if err = errors.Join(failed, err); err != nil {
+			return err
+		}
+	}
+	if err := read.Check(ctx); err != nil {
+		return err
+	}
+	for _, r := range pre.ranges {
+		if !r.deletes {
+			continue
+		}
+		if err := p.addBases(ctx, pre.bases, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages.
+// Prefetch.base recognizes entries that are newer than the records.
+func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *prefetchedRange) error {
+	var missing [][]byte
+	for _, rec := range r.records {
+		if _, ok := bases[string(rec.Key)]; !ok {
+			missing = append(missing, rec.Key)
+		}
+	}
+	if len(missing) <= entriesAtOnce {
+		entries, err := p.entriesOf(ctx, missing)
+		maps.Copy(bases, entries)
+		return err
+	}
+	lo, hi := r.Span().IndexBounds()
+	for more := true; more; {
+		var rows []sqlstore.ListRow
+		var err error
+		rows, more, err = p.cfg.Store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: mvcc.LongestPage,
+			KeysOnly: true})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			key, err := coder.DecodeIndexKey(row.Key)
+			if err != nil {
+				return err
+			}
+			x, err := coder.DecodeIndex(row.Index)
+			if err != nil {
+				return fmt.Errorf("index row of %q: %w", key, err)
+			}
+			if !x.Tombstone {
+				bases[string(key)] = indexEntry{Index: x, exists: true}
+			}
+			lo = append(row.Key, 0)
+		}
+		more = more && len(rows) > 0
+	}
+	return nil
+}
+
+func tooManyKeys(most int) error {
+	return fmt.Errorf("%w: its ranges hold more than %d keys", mvcc.ErrTooLarge, most)
+}
+
+// acquireWeight waits until all ranges of pre fit in memory. It counts them first, and
+// returns mvcc.ErrTooLarge if they have too many keys.
+func (p *Pipeline) acquireWeight(ctx context.Context, pre *Prefetch) error {
+	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Visible()
+	total := int64(0)
+	for _, r := range pre.ranges {
+		n, err := p.countUpTo(ctx, r.Span(), rev, most-total)
+		if err != nil {
+			return err
+		}
+		if total += n; total > most {
+			return tooManyKeys(p.cfg.Limits.TxnKeys)
+		}
+	}
+	total = max(total, 1)
+	if err := p.txnWeight.Acquire(ctx, total); err != nil {
+		return err
+	}
+	pre.weight = total
+	return nil
+}
+
+// countUpTo counts the keys that span had at rev or has now, and stops soon after most: the count of a very large
+// range takes seconds. It takes two statements unless there are many tombstones. A key that was changed since rev
+// counts, because the range is read at rev.
+func (p *Pipeline) countUpTo(ctx context.Context, span coder.Span, rev, most int64) (n int64, err error) {
+	lo, hi := span.IndexBounds()
+	for n <= most {
+		row, err := p.cfg.Store.SeekNth(ctx, lo, hi, int(most)+1)
+		if err != nil {
+			return 0, err
+		}
+		next := hi
+		if row != nil { // after most+1 rows, some of which may be tombstones
+			next = row
+		}
+		live, newer, err := p.cfg.Store.Count(ctx, lo, next, rev)
+		if err != nil {
+			return 0, err
+		}
+		if n += live + newer; row == nil {
+			break
+		}
+		lo = next
+	}
+	return n, nil
+}
+
+// readPast answers the ranges of pre at old revisions, which do not change. The sequencer decides
+// again about those that are refused here.
+func (p *Pipeline) readPast(ctx context.Context, pre *Prefetch) error {
+	for q := range pre.past {
+		res, err := p.cfg.Reader.At(p.cfg.Revisions.Visible()).RangeAt(ctx, q)
+		switch {
+		case err == nil:
+			pre.past[q] = res
+		case errors.Is(err, mvcc.ErrCompacted), errors.Is(err, mvcc.ErrFutureRevision):
+		default:
+			return err
+		}
+	}
+	return nil
+}

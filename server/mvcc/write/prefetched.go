@@ -1,0 +1,253 @@
+package write
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
+)
+
+const (
+	// exclusiveBatchKeys is the number of keys above which a command begins a new batch, so that
+	// earlier commands need not wait for its commit.
+	exclusiveBatchKeys = mvcc.PageRows
+	// SmallLease is the same number for the revocation of a lease.
+	SmallLease = 100
+)
+
+// Prefetch is what was read for one command before it was queued. Once the command is submitted,
+// only the sequencer may use it.
+type Prefetch struct {
+	ranges  []*prefetchedRange
+	byRange map[rangeKey]*prefetchedRange            // the same
+	spans   []coder.Span                             // the keys of ranges, in order, without overlaps
+	past    map[*mvcc.RangeRequest]*mvcc.RangeResult // ranges at old revisions
+	pages   []*mvcc.RangeRequest                     // ranges with a small limit, which the evaluation reads again
+	lease   *prefetchedLease                         // nil: it is one of ranges
+
+	bases   map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
+	changed map[string]changedKey // keys that commits have changed since they were read
+	sorted  []string              // the keys of changed, nil if some are missing
+	keys    int                   // read
+	weight  int64                 // of Pipeline.txnWeight
+}
+
+type rangeKey struct{ key, end string }
+
+func keyOf(kr mvcc.KeyRange) rangeKey { return rangeKey{string(kr.Key), string(kr.End)} }
+
+// prefetchedRange has the records of a range at the revision at which they were read.
+type prefetchedRange struct {
+	mvcc.KeyRange
+	values  bool
+	deletes bool
+	records []*coder.Record
+}
+
+// prefetchedLease has keys of a lease.
+type prefetchedLease struct {
+	id int64
+	// keys are the first keys of the lease, in key order. With more, it has others.
+	keys [][]byte
+	more bool
+}
+
+// changedKey is a key that a commit has changed since it was read.
+type changedKey struct {
+	entry indexEntry
+	rec   *coder.Record // may be a tombstone
+}
+
+// plan adds the ranges that t reads in all branches.
+func (pre *Prefetch) plan(t *mvcc.Txn) {
+	for i := range t.Compares {
+		c := &t.Compares[i]
+		pre.add(c.KeyRange, c.Target == mvcc.CompareValue, false)
+	}
+	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
+		for _, op := range ops {
+			switch {
+			case op.Delete != nil:
+				pre.add(op.Delete.KeyRange, op.Delete.PrevKV, true)
+			case op.Range != nil && op.Range.Revision > 0:
+				if pre.past == nil {
+					pre.past = make(map[*mvcc.RangeRequest]*mvcc.RangeResult)
+				}
+				pre.past[op.Range] = nil
+			case op.Range != nil && op.Range.Paged():
+				pre.pages = append(pre.pages, op.Range)
+			case op.Range != nil:
+				pre.add(op.Range.KeyRange, op.Range.NeedValues(), false)
+			case op.Txn != nil:
+				pre.plan(op.Txn)
+			}
+		}
+	}
+}
+
+func (pre *Prefetch) add(kr mvcc.KeyRange, values, deletes bool) {
+	if len(kr.End) == 0 {
+		return
+	}
+	r := pre.byRange[keyOf(kr)]
+	if r == nil {
+		r = &prefetchedRange{KeyRange: kr}
+		pre.ranges = append(pre.ranges, r)
+		pre.byRange[keyOf(kr)] = r
+	}
+	r.values, r.deletes = r.values || values, r.deletes || deletes
+}
+
+// joinSpans sets spans.
+func (pre *Prefetch) joinSpans() {
+	for _, r := range pre.ranges {
+		if span := r.Span(); !span.Empty() {
+			pre.spans = append(pre.spans, span)
+		}
+	}
+	slices.SortFunc(pre.spans, func(x, y coder.Span) int { return bytes.Compare(x.Start, y.Start) })
+	joined := pre.spans[:0]
+	for _, span := range pre.spans {
+		if last := len(joined) - 1; last < 0 || coder.EndBefore(joined[last].End, span.Start) {
+			joined = append(joined, span)
+		} else if coder.EndBefore(joined[last].End, span.End) {
+			joined[last].End = span.End
+		}
+	}
+	pre.spans = joined
+}
+
+// large reports whether the command begins a new batch.
+func (pre *Prefetch) large() bool {
+	return pre != nil && (pre.keys > exclusiveBatchKeys || pre.lease != nil && pre.keys > SmallLease)
+}
+
+// rangeOf returns what was read of kr, nil if it was not read.
+func (pre *Prefetch) rangeOf(kr mvcc.KeyRange, values bool) *prefetchedRange {
+	if pre == nil {
+		return nil
+	}
+	if r := pre.byRange[keyOf(kr)]; r != nil && (r.values || !values) {
+		return r
+	}
+	return nil
+}
+
+// base returns the index entry of rec, a current record; false if it was not read.
+func (pre *Prefetch) base(rec *coder.Record) (indexEntry, bool) {
+	if pre == nil {
+		return indexEntry{}, false
+	}
+	if c, ok := pre.changed[string(rec.Key)]; ok {
+		return c.entry, c.entry.of(rec)
+	}
+	e, ok := pre.bases[string(rec.Key)]
+	return e, ok && e.of(rec)
+}
+
+// current returns the records of r, one of its ranges, in the newest committed state, in key
+// order. The caller must not change the slice.
+func (pre *Prefetch) current(r *prefetchedRange) []*coder.Record {
+	if pre.sorted == nil {
+		pre.sorted = slices.Sorted(maps.Keys(pre.changed))
+	}
+	first, _ := slices.BinarySearch(pre.sorted, string(r.Key))
+	var newer []*coder.Record
+	for _, k := range pre.sorted[first:] {
+		rec := pre.changed[k].rec
+		if !coder.Contains(r.Key, r.End, rec.Key) {
+			break
+		}
+		newer = append(newer, rec)
+	}
+	return txn.Merge(r.records, newer)
+}
+
+// Len returns how many keys were read.
+func (pre *Prefetch) Len() int { return pre.keys }
+
+// More reports whether the lease held more keys than PrefetchLease has read.
+func (pre *Prefetch) More() bool { return pre.lease.more }
+
+// Last returns the last key that PrefetchLease has read, nil if there is none.
+func (pre *Prefetch) Last() []byte {
+	if len(pre.lease.keys) == 0 {
+		return nil
+	}
+	return pre.lease.keys[len(pre.lease.keys)-1]
+}
+
+// Cut drops the keys of the lease after the first n.
+func (pre *Prefetch) Cut(n int) {
+	if n < len(pre.lease.keys) {
+		pre.keys, pre.lease.keys, pre.lease.more = n, pre.lease.keys[:n], true
+	}
+}
+
+// recordChange records a change of the batch b if it concerns what was read. It must be fast: a
+// transaction may have thousands of ranges, and many transactions may wait.
+func (pre *Prefetch) recordChange(b *batch, c *txn.Change) {
+	if !pre.concerns(c) {
+		return
+	}
+	key := string(c.Record.Key)
+	changed, _ := b.changed.Get(c.Record.Key)
+	pre.changed[key], pre.sorted = changedKey{b.entry(key, changed), changed.Record}, nil
+}
+
+// concerns reports whether c changes a key of a range, attaches a key to the lease, or changes a key that was
+// attached.
+func (pre *Prefetch) concerns(c *txn.Change) bool {
+	key := c.Record.Key
+	if pre.lease != nil {
+		if c.Record.Lease == pre.lease.id || c.Prev != nil && c.Prev.Lease == pre.lease.id {
+			return true
+		}
+		_, known := pre.changed[string(key)]
+		return known
+	}
+	after, _ := slices.BinarySearchFunc(pre.spans, key, func(span coder.Span, key []byte) int {
+		if bytes.Compare(span.Start, key) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	return after > 0 && pre.spans[after-1].Contains(key)
+}
+
+// prefetches are the prefetches in which commits record their changes. Safe for concurrent use.
+type prefetches struct {
+	mu     sync.Mutex
+	active map[*Prefetch]struct{}
+}
+
+func (ps *prefetches) add(pre *Prefetch) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.active == nil {
+		ps.active = make(map[*Prefetch]struct{})
+	}
+	ps.active[pre] = struct{}{}
+}
+
+func (ps *prefetches) remove(pre *Prefetch) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	delete(ps.active, pre)
+}
+
+// recordChanges records what a commit changed. The commit must be visible: a prefetch that is added
+// later reads at its revision or a newer one.
+func (ps *prefetches) recordChanges(b *batch) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for pre := range ps.active {
+		for i := range b.changes {
+			pre.recordChange(b, &b.changes[i])
+		}
+	}
+}

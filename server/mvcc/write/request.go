@@ -1,0 +1,109 @@
+package write
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// request is a command on its way through the pipeline.
+type request struct {
+	cmd   Command
+	as    auth.Permit
+	since time.Time
+	// state changes once: from waiting to taken (by the sequencer) or to left (by the
+	// caller). A request that was left was not executed.
+	state atomic.Int32
+	// abandoned: no caller is waiting for the outcome.
+	abandoned atomic.Bool
+	done      chan result // buffered; receives the outcome once
+	span      trace.Span  // nil: not traced
+	took      mvcc.Steps  // set before done is
+}
+
+const (
+	requestWaiting int32 = iota
+	requestTaken
+	requestLeft
+)
+
+// outcome says how the evaluation of a command, or the commit of a batch, has ended.
+type outcome int
+
+const (
+	// decided: the error is that of the request, nil if it was executed.
+	decided outcome = iota
+	// nextBatch: the command depends on a change of an earlier command in the same batch that it cannot see
+	// before that is committed.
+	nextBatch
+	// prefetchFirst: the command needs something that was not prefetched. Its caller must prefetch again.
+	prefetchFirst
+	// authorizeFirst: the permit needs a decision about a lease. The caller of the request must make it.
+	authorizeFirst
+	// assumptionFailed: a key that was assumed absent was found, or the commit of a batch that assumes
+	// some conflicted. The evaluation is repeated without assumptions.
+	assumptionFailed
+	// cacheStale: a row was not as cached, although the fence row was. The batch is evaluated again with empty caches.
+	cacheStale
+)
+
+// result is an outcome. Unless that is decided, nothing was written, and err says why.
+type result struct {
+	outcome outcome
+	err     error
+}
+
+// prefetched returns the prefetch of the request's command, nil if there is none.
+func (r *request) prefetched() *Prefetch {
+	if c, ok := r.cmd.(Prefetched); ok {
+		return c.Prefetched()
+	}
+	return nil
+}
+
+// indexKeys returns the raw keys whose index entries the evaluation reads, as far as they
+// are known before. Those in creates, which keys does not have, are written only if they do
+// not exist. Only transactions know.
+func (r *request) indexKeys() (keys, creates [][]byte) {
+	if c, ok := r.cmd.(*TxnCommand); ok {
+		return c.keys, c.creates
+	}
+	return nil, nil
+}
+
+// size returns about how many bytes of clients' keys and values the command writes.
+func (r *request) size() int {
+	if c, ok := r.cmd.(*TxnCommand); ok {
+		return c.bytes
+	}
+	return 0
+}
+
+// recordSteps adds the times of the request to the steps under ctx. If it was not executed, that is
+// the time in the queue.
+func (r *request) recordSteps(ctx context.Context, executed bool) {
+	s := mvcc.StepsOf(ctx)
+	switch {
+	case s == nil:
+	case executed:
+		s.Queue += r.took.Queue
+		s.Evaluate += r.took.Evaluate
+		s.Commit += r.took.Commit
+	default:
+		s.Queue += time.Since(r.since)
+	}
+}
+
+// abandon records that the caller stops waiting because of err.
+func (r *request) abandon(ctx context.Context, err error) result {
+	if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+		r.recordSteps(ctx, false)
+	}
+	r.abandoned.Store(true)
+	return result{err: err}
+}

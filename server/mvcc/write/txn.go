@@ -1,0 +1,99 @@
+package write
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
+)
+
+// TxnCommand is the Command of a client's transaction.
+type TxnCommand struct {
+	txn      *mvcc.Txn
+	bytes    int      // of keys and values that it may write
+	keys     [][]byte // whose index rows the evaluation reads
+	creates  [][]byte // other keys, which it writes only if they do not exist
+	prefetch *Prefetch
+	result   *mvcc.TxnResult
+}
+
+// NewTxnCommand returns the command of t without a prefetch.
+func NewTxnCommand(t *mvcc.Txn) *TxnCommand {
+	c := &TxnCommand{txn: t}
+	c.addKeys(t)
+	return c
+}
+
+// addKeys collects the keys of t, and the bytes that it may write.
+func (c *TxnCommand) addKeys(t *mvcc.Txn) {
+	created := t.Creates()
+	for _, cmp := range t.Compares {
+		switch {
+		case len(cmp.End) > 0:
+		case created != nil && bytes.Equal(cmp.Key, created):
+			c.creates = append(c.creates, cmp.Key)
+		default:
+			c.keys = append(c.keys, cmp.Key)
+		}
+	}
+	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
+		for _, op := range ops {
+			switch {
+			case op.Put != nil:
+				if created == nil || !bytes.Equal(op.Put.Key, created) {
+					c.keys = append(c.keys, op.Put.Key)
+				}
+				c.bytes += len(op.Put.Key) + len(op.Put.Value)
+			case op.Delete != nil:
+				if len(op.Delete.End) == 0 {
+					c.keys = append(c.keys, op.Delete.Key)
+				}
+			case op.Txn != nil:
+				c.addKeys(op.Txn)
+			}
+		}
+	}
+}
+
+// Prefetched implements Prefetched.
+func (c *TxnCommand) Prefetched() *Prefetch { return c.prefetch }
+
+// Evaluate implements Command.
+func (c *TxnCommand) Evaluate(ctx context.Context, tx *Tx) (err error) {
+	c.result, tx.changes, err = txn.Evaluate(ctx, tx, c.txn)
+	return err
+}
+
+// Result returns the outcome of the newest evaluation, nil if there is none.
+func (c *TxnCommand) Result() *mvcc.TxnResult { return c.result }
+
+// Txn prefetches the ranges of t, which writes, and executes it as one command. Errors:
+// those of Submit, and of the operations of t.
+func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.TxnResult, error) {
+	for {
+		c, err := p.PrefetchTxn(ctx, t)
+		if err != nil {
+			return nil, mvcc.PublicError(ctx, err)
+		}
+		res := p.submit(ctx, as, c)
+		p.Release(c.prefetch)
+		switch {
+		case res.err == nil:
+			return c.result, nil
+		case res.outcome != prefetchFirst:
+			return nil, res.err // c.result may still change
+		}
+	}
+}
+
+// PrefetchTxn returns the command of t with its ranges. The caller ends it with
+// Release, if it returns no error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's,
+// ctx's, the database's.
+func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
+	c := NewTxnCommand(t)
+	var err error
+	c.prefetch, err = p.prefetchRanges(ctx, t)
+	return c, err
+}
