@@ -37,8 +37,8 @@ is interrupted, run it again: it starts from the beginning.
 
 Clients may have seen revisions that the backup does not have. So the revision is raised by
 1,000,000,000 above every one that a replaced database had, and everything below counts as
-compacted: clients list again. What clients have seen is not known of an empty database, and the
-revision is kept: raise it with --bump-revision and --mark-compacted if they saw a newer one. These
+compacted: clients list again. Of an empty database restore cannot know what clients have seen: the
+revision is kept; raise it with --bump-revision and --mark-compacted if they saw a newer one. These
 flags take precedence, and --bump-revision 0 keeps the revision of the backup.
 
 With --from it takes the snapshot from a running server, which should no longer be written to. If
@@ -58,7 +58,7 @@ as compacted.`,
 	p.needs(cmd, append(databaseFlags, "bcrypt-cost")...)
 	f := cmd.Flags()
 	f.BoolVar(&c.skipHash, "skip-hash-check", false,
-		"do not compare the file with the hash behind it; for a file that was copied from a data directory and has none")
+		"do not compare the file with the hash at its end; for a file that was copied from a data directory and has none")
 	f.BoolVar(&c.replace, "replace", false, "replace what the database holds")
 	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the backup's revision by; not given, it is raised above what a replaced database had")
 	f.BoolVar(&c.compact, "mark-compacted", false,

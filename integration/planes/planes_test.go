@@ -318,9 +318,9 @@ func (p *page) String() string {
 			sum.Verification.Failed, writes[median], writes[len(all)-1], lags[median], lags[len(all)-1])
 	}
 	churns("busy planes", p.alone)
-	churns("busy planes, beside the noisy one", p.beside)
+	churns("busy planes, next to the noisy one", p.beside)
 	churns("the noisy one", []churn{p.noise})
-	churns("busy planes, beside the noisy one at the lowest priority", p.besideLow)
+	churns("busy planes, next to the noisy one at the lowest priority", p.besideLow)
 	churns("the noisy one, at the lowest priority", []churn{p.lowNoise})
 	b.WriteString("\nThe last two columns are medians of the planes. A write counts from when it was due: on a machine that is too slow for the load, " +
 		"or that other programs use, writes wait for those before them.\n\n" +

@@ -74,7 +74,7 @@ func (s *Settings) define() {
 		"strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes. Stored hashes above 14 are refused unless this is as high")
 	value(f.StringSliceVar, &s.Server.CORS, "cors", "origins that browsers may call from, * for all (etcd's default is *)")
 	value(f.StringSliceVar, &s.Server.HostWhitelist, "host-whitelist",
-		"names and addresses that HTTP clients without TLS may call, * for all; the console takes names beside * only, and its own")
+		"names and addresses that HTTP clients without TLS may call, * for all; the console takes the names other than *, and its own")
 
 	s.urls(&s.Server.PeerURLs, "listen-peer-urls",
 		"`URLs` to serve the other members on, with mutual TLS also if they begin with http; empty for none (not used with SQLite, which has one server)")
@@ -110,7 +110,7 @@ func (s *Settings) define() {
 	number(s, f.DurationVar, &s.Replica.RequestTimeout, "request-timeout", time.Millisecond, math.MaxInt64,
 		"bound on a request")
 	number(s, f.DurationVar, &s.Server.StopTimeout, "stop-timeout", time.Millisecond, math.MaxInt64,
-		"what requests under way get when the server stops")
+		"time for requests under way when the server stops")
 	number(s, f.DurationVar, &s.Server.KeepAliveMinTime, "grpc-keepalive-min-time", time.Millisecond, math.MaxInt64,
 		"clients that ping more often than this are disconnected")
 	number(s, f.DurationVar, &s.Server.KeepAliveInterval, "grpc-keepalive-interval", 0, math.MaxInt64,
@@ -124,7 +124,7 @@ func (s *Settings) define() {
 	number(s, f.Int64Var, &s.Replica.QuotaBytes, "quota-backend-bytes", 0, math.MaxInt64,
 		"refuse writes when the table is larger than this (0: no quota; in etcd 0 is 2 GiB)")
 	f.Var(choice(&s.Replica.AutoCompaction.Mode, word("periodic"), word("revision")), "auto-compaction-mode",
-		"what auto-compaction-retention counts: periodic (time) or revision")
+		"unit of auto-compaction-retention: periodic (time) or revision")
 	value(f.StringVar, &s.retention, "auto-compaction-retention",
 		"history to keep: periodic: hours, or a `length` like 5m; revision: a number of revisions (0: all)")
 	f.Var((*ttlPolicies)(&s.Replica.TTLPolicies), "ttl-policy",
