@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,8 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestElection: candidates lead one after the other, in the order of their
-// campaigns, and an observer sees each of them.
+// TestElection: candidates lead one after the other, and an observer sees each of them.
 func TestElection(t *testing.T) {
 	const candidates = 4
 	n, ctx := start(t), bounded(t)
@@ -53,44 +51,6 @@ func TestElection(t *testing.T) {
 	require.Empty(t, contents(t, n.Client(), "/race"))
 	stop()
 	for range observed { // until it is closed
-	}
-}
-
-// TestElectionOrder: who campaigned first leads first.
-func TestElectionOrder(t *testing.T) {
-	n, ctx := start(t), bounded(t)
-	first := concurrency.NewElection(newSession(t, n, 60), "/race")
-	require.NoError(t, first.Campaign(ctx, "0"))
-	led := make(chan string, 3)
-	var want []string
-	var group errgroup.Group
-	for i := range 3 {
-		s := newSession(t, n, 60)
-		e, name := concurrency.NewElection(s, "/race"), fmt.Sprint(i+1)
-		want = append(want, name)
-		queued := n.Client().Watch(ctx, fmt.Sprintf("/race/%x", s.Lease()))
-		group.Go(func() error {
-			if err := e.Campaign(ctx, name); err != nil {
-				return err
-			}
-			led <- name
-			return e.Resign(ctx)
-		})
-		require.NotEmpty(t, (<-queued).Events)
-	}
-	require.NoError(t, first.Resign(ctx))
-	require.NoError(t, group.Wait())
-	close(led)
-	require.Equal(t, want, slices.Collect(values(led)))
-}
-
-func values[T any](c <-chan T) func(func(T) bool) {
-	return func(yield func(T) bool) {
-		for v := range c {
-			if !yield(v) {
-				return
-			}
-		}
 	}
 }
 

@@ -1,14 +1,12 @@
 package clients
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/leasing"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
@@ -102,40 +100,4 @@ func TestLeasingTransactions(t *testing.T) {
 	got, err = two.Get(ctx, "k")
 	require.NoError(t, err)
 	require.Empty(t, got.Kvs)
-}
-
-// TestLeasingCounter: increments through several caches are not lost.
-func TestLeasingCounter(t *testing.T) {
-	const workers, increments = 3, 10
-	n, ctx := start(t), bounded(t)
-	var group errgroup.Group
-	for range workers {
-		kv := newLeasing(t, n)
-		group.Go(func() error {
-			for done := 0; done < increments; {
-				r, err := kv.Get(ctx, "counter")
-				if err != nil {
-					return err
-				}
-				value, revision := 0, int64(0)
-				if len(r.Kvs) > 0 {
-					revision = r.Kvs[0].ModRevision
-					if value, err = strconv.Atoi(string(r.Kvs[0].Value)); err != nil {
-						return err
-					}
-				}
-				w, err := kv.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("counter"), "=", revision)).
-					Then(clientv3.OpPut("counter", strconv.Itoa(value+1))).Commit()
-				if err != nil {
-					return fmt.Errorf("after %d increments: %w", done, err)
-				}
-				if w.Succeeded {
-					done++
-				}
-			}
-			return nil
-		})
-	}
-	require.NoError(t, group.Wait())
-	require.Equal(t, map[string]string{"counter": strconv.Itoa(workers * increments)}, contents(t, n.Client(), "counter"))
 }

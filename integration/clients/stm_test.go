@@ -104,18 +104,6 @@ func TestSTMWriteSkew(t *testing.T) {
 	}
 }
 
-func TestSTMErrorsWriteNothing(t *testing.T) {
-	n, ctx := start(t), bounded(t)
-	c := n.Client()
-	refused := errors.New("refused")
-	_, err := concurrency.NewSTM(c, func(s concurrency.STM) error {
-		s.Put("a", "1")
-		return refused
-	}, concurrency.WithAbortContext(ctx))
-	require.ErrorIs(t, err, refused)
-	require.Empty(t, contents(t, c, "a"))
-}
-
 // TestSTMDeletesAndLeases: deletions, revisions and options go through.
 func TestSTMDeletesAndLeases(t *testing.T) {
 	n, ctx := start(t), bounded(t)

@@ -7,9 +7,9 @@
 // others, name their directory in SQLBRAIN_INTEGRATION_PROGRAMS.
 //
 //	make kubernetes SUITE=e2e             # in the root; sets SQLBRAIN_K8S=1, without which the tests are skipped
-//	SQLBRAIN_K8S=1 go test -run TestAPIServer . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
+//	SQLBRAIN_K8S=1 go test -run TestKubeadm . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
 //
 // atwork runs a whole cluster, and compares with etcd.
 //
-// Start reading at apiserver_test.go and internal/controlplane.
+// Start reading at kubeadm_test.go and internal/controlplane.
 package k8s

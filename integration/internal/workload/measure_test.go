@@ -52,12 +52,6 @@ func TestBucketsCoverEverythingInOrder(t *testing.T) {
 	require.Equal(t, time.Duration(math.MaxInt64), h.max)
 }
 
-func TestEmptyHistogram(t *testing.T) {
-	var h histogram
-	require.Zero(t, h.quantile(0.5))
-	require.Zero(t, h.mean())
-}
-
 func TestErrorsAreCountedByCode(t *testing.T) {
 	p := &phase{name: "x"}
 	p.record("get", sample{latency: 3 * time.Millisecond, keys: 2, sent: 5, received: 7})
@@ -113,14 +107,6 @@ func TestReportContainsEverything(t *testing.T) {
 	ok, failed := back.Requests()
 	require.EqualValues(t, 3, ok)
 	require.EqualValues(t, 2, failed)
-}
-
-func TestProgressLineShowsFaults(t *testing.T) {
-	p := &phase{name: "create", goal: 100}
-	p.errs.Store(3)
-	require.Equal(t, "create  50/100  5/s  errors 3", progressLine(p, 50, 5, 0))
-	p.goal = 0
-	require.Equal(t, "create  50  5/s  errors 3  WRONG ANSWERS 2", progressLine(p, 50, 5, 2))
 }
 
 func TestOperationsAreDrawnByTheirShares(t *testing.T) {
