@@ -114,7 +114,7 @@ test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAI
 .PHONY: model
 model: ## Check the model of the protocol with Spin, that it needs each safeguard, and that it takes the steps of SEEDS simulated runs
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./model
-	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(if $(SEEDS),SQLBRAIN_SEEDS=$(SEEDS)) $(GO) test -count=1 -timeout 0 -v -run TestStepsAreThoseOfTheModel ./simulation
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 0 -v -run TestStepsAreThoseOfTheModel ./simulation $(if $(SEEDS),-seeds=$(SEEDS))
 
 .PHONY: compatibility
 compatibility: ## Write docs/compatibility.md from the results of integration/compat
@@ -122,12 +122,12 @@ compatibility: ## Write docs/compatibility.md from the results of integration/co
 
 .PHONY: robustness
 robustness: ## Three nodes while nodes, network and database fail, twice for TIME (default 10m): linearizable, watches exact; leases kept
-	cd integration && SQLBRAIN_ROBUSTNESS_TIME=$(or $(TIME),10m) $(GO) test -count=1 -timeout 0 -v -run 'TestLinearizable|TestLeases' ./robustness/cluster
+	cd integration && $(GO) test -count=1 -timeout 0 -v -run 'TestLinearizable|TestLeases' ./robustness/cluster -time=$(or $(TIME),10m)
 
 .PHONY: simulate
 simulate: ## Three nodes in simulated time: SEEDS of them (default 1000) from FIRST on, or one SEED, COUNT times; traces into the directory TRACE
-	cd integration && SQLBRAIN_SEED=$(or $(SEED),$(FIRST),1) SQLBRAIN_SEEDS=$(if $(SEED),1,$(or $(SEEDS),1000)) \
-	  $(if $(TRACE),SQLBRAIN_TRACE=$(abspath $(TRACE))) $(GO) test -count=$(or $(COUNT),1) -timeout 0 $(if $(SEED),-v) -run '^TestSeeds$$' ./simulation
+	cd integration && $(GO) test -count=$(or $(COUNT),1) -timeout 0 $(if $(SEED),-v) -run '^TestSeeds$$' ./simulation \
+	  -seed=$(or $(SEED),$(FIRST),1) -seeds=$(if $(SEED),1,$(or $(SEEDS),1000)) $(if $(TRACE),-traces=$(abspath $(TRACE)))
 
 .PHONY: cluster
 cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their own, until Ctrl-C

@@ -18,7 +18,7 @@ const workers = 12
 func TestRollingRestart(t *testing.T) {
 	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	s := siege.Lay(t, c, workers, wait)
-	for range harness.Number(t, "SQLBRAIN_ROLLING_ROUNDS", 1, 20) {
+	for range harness.UsualOrLong(1, 20) {
 		for n := range c.Size() {
 			s.Progress(100)
 			c.Stop(n)
@@ -39,7 +39,7 @@ func TestRollingRestart(t *testing.T) {
 func TestKilledNodes(t *testing.T) {
 	c := harness.StartCluster(t, harness.ClusterConfig{})
 	s := siege.Lay(t, c, workers, wait)
-	for range harness.Number(t, "SQLBRAIN_CRASH_ROUNDS", 3, 50) {
+	for range harness.UsualOrLong(3, 50) {
 		n := c.Leader()
 		s.Progress(100)
 		c.Kill(n)

@@ -29,9 +29,9 @@ const (
 // everything on each, while keys are written at a steady rate: each watch gets
 // every write of its keys, in order, with the revision that the writer received.
 func TestManyWatches(t *testing.T) {
-	watches := harness.Number(t, "SQLBRAIN_WATCHES", 500, 10_000)
-	perSecond := harness.Number(t, "SQLBRAIN_WATCH_WRITES", 500, 1_000)
-	seconds := harness.Number(t, "SQLBRAIN_WATCH_SECONDS", 5, 60)
+	watches := harness.UsualOrLong(500, 10_000)
+	perSecond := harness.UsualOrLong(500, 1_000)
+	seconds := harness.UsualOrLong(5, 60)
 
 	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
 	keys := make([]*written, max(1, watches/watchesAKey))

@@ -16,7 +16,6 @@ var (
 	histories  = flag.Int("histories", 0, "sequential histories for each engine")
 	concurrent = flag.Int("concurrent", 0, "concurrent histories for each engine")
 	length     = flag.Int("length", 0, "steps of a history")
-	seed       = flag.Int("seed", 0, "seed of the first history; alone, only that one runs")
 	listed     = flag.String("steps", "", "the steps to run of a history, as a failure prints them: 3,17,20")
 )
 
@@ -29,7 +28,7 @@ func number(flag *int, usual, long int) int {
 }
 
 // firstSeed is that of the first history.
-func firstSeed() int { return cmp.Or(*seed, 1) }
+func firstSeed() int { return int(cmp.Or(harness.GivenSeed(), 1)) }
 
 func lengthOfHistory() int { return number(length, 300, 600) }
 
@@ -37,7 +36,7 @@ func lengthOfHistory() int { return number(length, 300, 600) }
 // the other, and compares everything that comes back, and the state they leave.
 func TestHistories(t *testing.T) {
 	n := share(histories, 4, 60)
-	if *seed != 0 && *histories == 0 {
+	if harness.GivenSeed() != 0 && *histories == 0 {
 		n = func(harness.Engine) int { return 1 }
 	}
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {

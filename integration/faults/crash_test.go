@@ -12,7 +12,7 @@ import (
 // starts it again: every acknowledged write is there with its revision, no
 // transaction is there in part, and revisions go on without a gap.
 func TestKilledNode(t *testing.T) {
-	rounds := harness.Number(t, "SQLBRAIN_CRASH_ROUNDS", 5, 100)
+	rounds := harness.UsualOrLong(5, 100)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		node := harness.StartNode(t, e)
 		s := newSiege(t, node)

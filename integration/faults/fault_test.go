@@ -123,7 +123,7 @@ func TestEveryStatementFails(t *testing.T) {
 
 	// Every statement takes minutes. The usual run takes every so many-th of them,
 	// beginning anywhere, so that many runs come to all.
-	every := harness.Number(t, "SQLBRAIN_FAULT_EVERY", 8, 1)
+	every := harness.UsualOrLong(8, 1)
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

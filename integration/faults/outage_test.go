@@ -12,8 +12,8 @@ import (
 )
 
 // outageTime is how long a database is away where that is a choice.
-func outageTime(t *testing.T) time.Duration {
-	return time.Duration(harness.Number(t, "SQLBRAIN_OUTAGE_SECONDS", 3, 30)) * time.Second
+func outageTime() time.Duration {
+	return time.Duration(harness.UsualOrLong(3, 30)) * time.Second
 }
 
 // database is what goes away in these tests: the server under sqlbrain, or etcd
@@ -80,7 +80,7 @@ func TestDatabaseRestarts(t *testing.T) {
 
 // TestDatabaseKilled kills the database (SIGKILL) and starts it again.
 func TestDatabaseKilled(t *testing.T) {
-	rounds := harness.Number(t, "SQLBRAIN_OUTAGE_ROUNDS", 2, 20)
+	rounds := harness.UsualOrLong(2, 20)
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
 		outage(t, node, rounds, func(*siege) {
 			db.Kill()
@@ -94,7 +94,7 @@ func TestDatabasePaused(t *testing.T) {
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
 		outage(t, node, 1, func(*siege) {
 			db.Pause()
-			<-time.After(outageTime(t))
+			<-time.After(outageTime())
 			db.Resume()
 		})
 	})
@@ -115,7 +115,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 		node, proxy := start(t)
 		outage(t, node, 1, func(*siege) {
 			proxy.Refuse()
-			<-time.After(outageTime(t))
+			<-time.After(outageTime())
 			proxy.Heal()
 		})
 	})
@@ -123,7 +123,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 		node, proxy := start(t)
 		outage(t, node, 1, func(*siege) {
 			proxy.Swallow()
-			<-time.After(outageTime(t))
+			<-time.After(outageTime())
 			proxy.Heal()
 		})
 	})
@@ -144,7 +144,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 	t.Run("cuts connections", func(t *testing.T) {
 		node, proxy := start(t)
 		outage(t, node, 1, func(s *siege) {
-			for range harness.Number(t, "SQLBRAIN_CUTS", 20, 500) {
+			for range harness.UsualOrLong(20, 500) {
 				s.progress(1 + s.rnd.IntN(30))
 				<-time.After(time.Duration(s.rnd.IntN(3000)) * time.Microsecond)
 				proxy.Cut()

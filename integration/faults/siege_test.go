@@ -48,8 +48,8 @@ type siege struct {
 // empty at revision 1.
 func newSiege(t *testing.T, node *harness.Node) *siege {
 	t.Helper()
-	s := &siege{t: t, node: node, seed: harness.Seed(t), recorder: history.NewRecorder(), oldest: 1}
-	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", s.seed)
+	s := &siege{t: t, node: node, seed: harness.Seed(), recorder: history.NewRecorder(), oldest: 1}
+	t.Logf("replay the requests with -seed=%d (their interleaving is the machine's)", s.seed)
 	s.rnd = rand.New(rand.NewPCG(s.seed, 0))
 	s.verifier = history.NewVerifier(s.recorder, 1)
 	for range siegeClients {

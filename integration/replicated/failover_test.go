@@ -42,7 +42,7 @@ func failOver(t *testing.T, db *harness.Replicated) {
 	t.Run("doctor", func(t *testing.T) { examine(t, db) })
 	c := nodesOn(t, func(int) string { return db.URL() })
 	s := siege.Lay(t, c, workers, wait)
-	rounds := harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5)
+	rounds := harness.UsualOrLong(1, 5)
 	for _, w := range waysToGo(db.Name()) {
 		var gaps, database []time.Duration
 		for range rounds {

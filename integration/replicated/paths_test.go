@@ -13,7 +13,7 @@ import (
 func anotherServerForEachNode(t *testing.T, db *harness.Replicated) {
 	c := nodesOn(t, func(i int) string { return db.URL(i, (i+1)%db.Size(), (i+2)%db.Size()) })
 	s := siege.Lay(t, c, workers, wait)
-	for range harness.Number(t, "SQLBRAIN_FAILOVER_ROUNDS", 1, 5) {
+	for range harness.UsualOrLong(1, 5) {
 		s.Progress(settled)
 		leader := c.Leader()
 		c.Kill(leader) // another one leads, on another server

@@ -11,7 +11,6 @@
 //
 //	go test .                                   about half a minute an engine
 //	SQLBRAIN_LONG=1 go test . -timeout 60m      every disturbance, five times
-//	SQLBRAIN_ROBUSTNESS_ROUNDS=50 go test . -timeout 600m
 //
 // Start reading at robustness_test.go, then internal/durable.
 // The same for several nodes is in package cluster.

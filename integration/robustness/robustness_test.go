@@ -57,7 +57,7 @@ const (
 // TestRobustness runs traffic on each engine with each disturbance, on MySQL only with
 // those of the database; in the long form with all of them, and with each profile too.
 func TestRobustness(t *testing.T) {
-	rounds := harness.Number(t, "SQLBRAIN_ROBUSTNESS_ROUNDS", 1, 5)
+	rounds := harness.UsualOrLong(1, 5)
 	for _, e := range harness.Engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			disturbances := disturbances

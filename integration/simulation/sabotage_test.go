@@ -10,22 +10,18 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-const (
-	// envSabotage names safeguards that a build with the tag sqlbrain_sabotage leaves out; see
-	// server/fence/safeguards_off.go.
-	envSabotage = "SQLBRAIN_SABOTAGE"
-	// envRounds is how many seeds are tried for each.
-	envRounds = "SQLBRAIN_SABOTAGE_ROUNDS"
-)
+// envSabotage names safeguards that a build with the tag sqlbrain_sabotage leaves out; see
+// server/fence/safeguards_off.go.
+const envSabotage = "SQLBRAIN_SABOTAGE"
 
 // TestSafeguardsAreNeeded simulates seeds without a safeguard: the judges must notice that, and so must the model that
 // takes the steps. Without the comparison of the fence row (token) the judges notice at the 14th seed or so: a commit
 // creates the rows of its revision, so that a deposed leader's conflicts unless its successor has not written it yet.
 func TestSafeguardsAreNeeded(t *testing.T) {
-	if !harness.Long() && os.Getenv(envRounds) == "" {
-		t.Skipf("minutes: SQLBRAIN_LONG=1, or %s, for how many seeds are tried", envRounds)
+	if !harness.Long() {
+		t.Skip("minutes: SQLBRAIN_LONG=1")
 	}
-	most := harness.Number(t, envRounds, 300, 300)
+	const most = 300
 	for _, missing := range []string{"resolve", "fence", "token"} {
 		t.Run(missing, func(t *testing.T) { requireNoticed(t, "TestSeeds", missing, most) })
 		t.Run(missing+"/steps", func(t *testing.T) { requireNoticed(t, "TestStepsAreThoseOfTheModel", missing, most) })
@@ -37,10 +33,10 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 func requireNoticed(t *testing.T, test, missing string, seeds int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-failfast", "-timeout=0",
-		"-tags=sqlbrain_sabotage", "-run=^"+test+"$", ".")
-	cmd.Env = append(os.Environ(), envSabotage+"="+missing, fmt.Sprintf("%s=%d", envSeeds, seeds), envSeed+"=1")
+		"-tags=sqlbrain_sabotage", "-run=^"+test+"$", ".", fmt.Sprintf("-seeds=%d", seeds))
+	cmd.Env = append(os.Environ(), envSabotage+"="+missing)
 	out, err := cmd.CombinedOutput()
-	seed := regexp.MustCompile(`repeat: .*` + envSeed + `=(\d+)`).FindSubmatch(out)
+	seed := regexp.MustCompile(`repeat: .* -seed=(\d+)`).FindSubmatch(out)
 	switch {
 	case seed != nil:
 		t.Logf("noticed with seed %s", seed[1])

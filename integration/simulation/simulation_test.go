@@ -1,7 +1,9 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +14,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-const (
-	// envSeed is the first seed that is simulated, envSeeds is how many are.
-	envSeed, envSeeds = "SQLBRAIN_SEED", "SQLBRAIN_SEEDS"
-	// envTrace is a directory that gets the different traces of each seed.
-	envTrace = "SQLBRAIN_TRACE"
+var (
+	givenSeeds = flag.Int("seeds", 0, "how many seeds each test simulates, starting with -seed, or 1")
+	traces     = flag.String("traces", "", "a directory that gets the different traces of each seed")
 )
 
 // sometimes are texts that must occur in some of enough traces. Otherwise the simulation no
@@ -36,12 +36,12 @@ var failedOnce = []uint64{212, 391, 395, 455, 219, 2379}
 
 // TestSeeds simulates seeds, by default enough for most kinds of plans, and those that failed once.
 func TestSeeds(t *testing.T) {
-	first, count := seeds(t, 120, 2000)
+	first, count := seeds(120, 2000)
 	var all []uint64
 	for seed := first; seed < first+count; seed++ {
 		all = append(all, seed)
 	}
-	if os.Getenv(envSeed) == "" {
+	if harness.GivenSeed() == 0 {
 		all = append(all, failedOnce...)
 	}
 	seen := make(map[string]bool)
@@ -64,13 +64,8 @@ func TestSeeds(t *testing.T) {
 }
 
 // seeds returns the first seed to simulate, and how many: few, or many in the long form.
-func seeds(t *testing.T, few, many int) (first, count uint64) {
-	t.Helper()
-	first = 1
-	if os.Getenv(envSeed) != "" {
-		first = harness.Seed(t)
-	}
-	return first, uint64(harness.Number(t, envSeeds, few, many))
+func seeds(few, many int) (first, count uint64) {
+	return max(1, harness.GivenSeed()), uint64(cmp.Or(*givenSeeds, harness.UsualOrLong(few, many)))
 }
 
 func (r Result) has(text string) bool {
@@ -85,7 +80,7 @@ func (r Result) has(text string) bool {
 // report logs what a simulation found, and fails the test if that was wrong.
 func report(t *testing.T, p Plan, r Result) {
 	t.Helper()
-	if dir := os.Getenv(envTrace); dir != "" {
+	if dir := *traces; dir != "" {
 		text := strings.Join(r.Trace, "\n") + "\n"
 		name := fmt.Sprintf("%d-%x.txt", p.Seed, hash(text))
 		if err := errors.Join(os.MkdirAll(dir, 0o700),
@@ -106,6 +101,5 @@ func again(t *testing.T, seed uint64) string {
 	if missing := os.Getenv(envSabotage); missing != "" {
 		sabotage, tags = envSabotage+"="+missing+" ", " -tags sqlbrain_sabotage"
 	}
-	return fmt.Sprintf("repeat: %s%s=%d %s=1 go test -count=20%s ./simulation -run '^%s$'", sabotage, envSeed, seed,
-		envSeeds, tags, test)
+	return fmt.Sprintf("repeat: %sgo test -count=20%s ./simulation -run '^%s$' -seed=%d -seeds=1", sabotage, tags, test, seed)
 }

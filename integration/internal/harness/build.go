@@ -36,9 +36,6 @@ const buildWait = 45 * time.Minute
 // built.
 const EnvPrograms = "SQLBRAIN_INTEGRATION_PROGRAMS"
 
-// EnvTags are build tags for sqlbrain.
-const EnvTags = "SQLBRAIN_INTEGRATION_TAGS"
-
 // built holds the programs of this test run.
 var built struct {
 	sync.Mutex
@@ -104,11 +101,7 @@ func build(name, pkg string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildWait)
 	defer cancel()
-	args := []string{"build", "-o", path}
-	if tags := os.Getenv(EnvTags); tags != "" && pkg == pkgSqlbrain {
-		args = append(args, "-tags", tags)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	// In their own modules, so that they have the dependencies their users get.
 	switch pkg {
 	case pkgSqlbrain:

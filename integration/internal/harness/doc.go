@@ -13,8 +13,7 @@
 //   - A failed test shows the logs of its processes.
 //
 // With SQLBRAIN_INTEGRATION_TARGET=etcd every node is a real etcd. The tests hold there too, except those about
-// databases. Databases come from package enginetest: a private server, or the one that the environment names, which may
-// run in a container (integration/containers).
+// databases. Databases come from package enginetest: a private server, or the one that the environment names.
 //
 // Between the nodes of a cluster, and between each node and the database, there may be a Network: a toxiproxy for each
 // way. A member advertises one peer URL to all others, so one proxy in front of it could not distinguish them. The

@@ -1,48 +1,32 @@
 package harness
 
 import (
+	"flag"
 	"math/rand/v2"
 	"os"
-	"strconv"
-	"testing"
 )
 
 // Long reports whether the tests that have a long form are to take it.
 func Long() bool { return os.Getenv("SQLBRAIN_LONG") == "1" }
 
-// Number returns the positive number in an environment variable. If the variable is not
-// set, it returns the usual number, or that of the long form. A value that is not a
-// positive number ends the test.
-func Number(t testing.TB, env string, usual, long int) int {
-	t.Helper()
-	s := os.Getenv(env)
-	switch {
-	case s == "" && Long():
+// UsualOrLong returns one of two numbers: usual, or that of the long form.
+func UsualOrLong(usual, long int) int {
+	if Long() {
 		return long
-	case s == "":
-		return usual
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is not a positive number", env, s)
-	}
-	return n
+	return usual
 }
 
-// envSeed is the seed of an earlier run whose requests are to be repeated.
-const envSeed = "SQLBRAIN_SEED"
+var seed = flag.Uint64("seed", 0, "the seed of an earlier run, whose requests are repeated; a failure prints it")
 
-// Seed returns the seed in SQLBRAIN_SEED, or a random one. The caller must print it, so
-// that a failure can be repeated.
-func Seed(t testing.TB) uint64 {
-	t.Helper()
-	s := os.Getenv(envSeed)
-	if s == "" {
+// Seed returns the value of the flag -seed, or a random one without it. The caller must print it, so that a failure can
+// be repeated.
+func Seed() uint64 {
+	if *seed == 0 {
 		return rand.Uint64()
 	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", envSeed, err)
-	}
-	return n
+	return *seed
 }
+
+// GivenSeed returns the value of the flag -seed, 0 without it.
+func GivenSeed() uint64 { return *seed }

@@ -47,8 +47,8 @@ type Siege struct {
 // wait bounds each request and each condition that must become true eventually.
 func Lay(t testing.TB, c *harness.Cluster, workers int, wait time.Duration) *Siege {
 	t.Helper()
-	seed := harness.Seed(t)
-	t.Logf("replay the requests with SQLBRAIN_SEED=%d (their interleaving is the machine's)", seed)
+	seed := harness.Seed()
+	t.Logf("replay the requests with -seed=%d (their interleaving is the machine's)", seed)
 	s := &Siege{t: t, wait: wait, Recorder: history.NewRecorder(), client: c.Client(), rnd: rand.New(rand.NewPCG(seed, 0))}
 	s.follow(c.Client(), true)
 	for n := range c.Size() {

@@ -9,10 +9,9 @@
 // Clients, keys and faults come from a seed. A failure prints it, with the plan
 // of faults:
 //
-//	SQLBRAIN_SEED=…            the same plan, and the same clients
-//	SQLBRAIN_CLUSTER_PLAN=…    this plan, whatever the seed
-//	SQLBRAIN_ROBUSTNESS_TIME=… rounds with new seeds for so long, as 30m
-//	SQLBRAIN_INTEGRATION_TARGET=etcd
+//	-seed=…   the same plan, and the same clients
+//	-plan=…   this plan, whatever the seed
+//	-time=…   rounds with new seeds for so long, as 30m
 //
 // The durable writes are read from the table, or with etcd from its log.
 //

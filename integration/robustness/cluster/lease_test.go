@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,11 +56,11 @@ func TestLeases(t *testing.T) {
 	if harness.TargetIsEtcd() {
 		t.Skip("an etcd leader that is cut off acknowledges renewals that its successor does not know of")
 	}
-	first, limit := harness.Seed(t), duration(t)
+	first, limit := harness.Seed(), duration()
 	start := time.Now()
 	for i := uint64(0); i == 0 || time.Since(start) < limit; i++ {
 		text := leasePlan
-		if i%2 == 1 || os.Getenv("SQLBRAIN_CLUSTER_PLAN") != "" {
+		if i%2 == 1 || *givenPlan != "" {
 			text = "" // given, or drawn
 		}
 		if !t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) { judgeLeases(t, first+i, text) }) {
@@ -99,7 +98,7 @@ func judgeLeases(t *testing.T, seed uint64, text string) {
 		p, err = parsePlan(text)
 		require.NoError(t, err)
 	}
-	t.Logf("on %s; replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", product(seed), seed, p.String())
+	t.Logf("on %s; replay: -seed=%d -plan=%q", product(seed), seed, p.String())
 	before := r.term()
 	r.play(p)
 

@@ -1,12 +1,11 @@
 package cluster
 
 import (
-	"os"
+	"flag"
 	"runtime/debug"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -22,18 +21,17 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
+var (
+	roundsTime = flag.Duration("time", 0, "rounds with new seeds for so long")
+	givenPlan  = flag.String("plan", "", "a plan of faults, in place of the one drawn from the seed")
+	kept       = flag.String("history", "", "the directory of a history that a failure kept, for TestJudgeAgain")
+)
+
 // duration returns how long rounds go on, 0 if a fixed number of them is asked
 // for.
-func duration(t *testing.T) time.Duration {
-	t.Helper()
-	s := os.Getenv("SQLBRAIN_ROBUSTNESS_TIME")
-	if s == "" {
-		if harness.Long() {
-			return 30 * time.Minute
-		}
-		return 0
+func duration() time.Duration {
+	if *roundsTime == 0 && harness.Long() {
+		return 30 * time.Minute
 	}
-	d, err := time.ParseDuration(s)
-	require.NoError(t, err, "SQLBRAIN_ROBUSTNESS_TIME")
-	return d
+	return *roundsTime
 }

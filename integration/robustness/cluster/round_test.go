@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,14 +81,14 @@ func TestPlans(t *testing.T) {
 			}
 			p, err := parsePlan(text)
 			require.NoError(t, err)
-			judged(t, replay, harness.Seed(t), p)
+			judged(t, replay, harness.Seed(), p)
 		})
 	}
 }
 
 // TestLinearizable runs rounds of clients and faults, and has each judged.
 func TestLinearizable(t *testing.T) {
-	first, limit, replay := harness.Seed(t), duration(t), newReplay(t)
+	first, limit, replay := harness.Seed(), duration(), newReplay(t)
 	start := time.Now()
 	for i := uint64(0); ; i++ {
 		if limit == 0 && i == usualRounds || limit > 0 && i > 0 && time.Since(start) > limit {
@@ -157,7 +156,7 @@ func play(t *testing.T, seed uint64, p plan, flags ...string) seen {
 	if p == nil { // none was given; an empty one has no faults
 		p = r.plan()
 	}
-	t.Logf("on %s; replay: SQLBRAIN_SEED=%d SQLBRAIN_CLUSTER_PLAN=%q", product(seed), seed, p.String())
+	t.Logf("on %s; replay: -seed=%d -plan=%q", product(seed), seed, p.String())
 	before := r.term()
 	s := seen{reports: r.drive(p), faults: r.faults}
 	if !r.stuck {
@@ -182,7 +181,7 @@ func play(t *testing.T, seed uint64, p plan, flags ...string) seen {
 }
 
 func (r *round) plan() plan {
-	if text := os.Getenv("SQLBRAIN_CLUSTER_PLAN"); text != "" {
+	if text := *givenPlan; text != "" {
 		p, err := parsePlan(text)
 		require.NoError(r.t, err)
 		return p

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
@@ -30,10 +32,15 @@ var undecided = regexp.MustCompile(`linearization: (Timeout|DeadlineExceeded)`)
 // missing: the judges must see it, or the servers.
 func TestSafeguardsAreNeeded(t *testing.T) {
 	harness.NeedsDatabase(t)
-	if !harness.Long() && os.Getenv("SQLBRAIN_SABOTAGE_ROUNDS") == "" {
-		t.Skip("minutes: SQLBRAIN_LONG=1, or SQLBRAIN_SABOTAGE_ROUNDS, for how often each is tried")
+	if !harness.Long() {
+		t.Skip("minutes: SQLBRAIN_LONG=1")
 	}
-	most := harness.Number(t, "SQLBRAIN_SABOTAGE_ROUNDS", 8, 8)
+	const most = 8
+	programs := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "sqlbrain_sabotage", "-o", programs,
+		"github.com/sqlbrain/sqlbrain/cmd/sqlbrain")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	for _, c := range []struct {
 		missing string
 		plan    string
@@ -48,9 +55,9 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 		{"resolve", "reset-database@leader/1s swallow-database@leader/500ms reset-database@leader/1s", verdict},
 	} {
 		t.Run(c.missing, func(t *testing.T) {
-			first := harness.Seed(t)
+			first := harness.Seed()
 			for i := range uint64(most) {
-				out, failed := child(t, first+i, c.missing, c.plan)
+				out, failed := child(t, first+i, programs, c.missing, c.plan)
 				found := c.by.FindString(out)
 				switch {
 				case failed && undecided.MatchString(out):
@@ -66,12 +73,12 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 	}
 }
 
-// child runs one round in a separate process, on a separate binary.
-func child(t *testing.T, seed uint64, missing, plan string) (out string, failed bool) {
+// child runs one round in a separate process, on the sqlbrain in a directory of programs.
+func child(t *testing.T, seed uint64, programs, missing, plan string) (out string, failed bool) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLinearizable$", "-test.v")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("SQLBRAIN_SEED=%d", seed), "SQLBRAIN_ROBUSTNESS_TIME=1ms",
-		"SQLBRAIN_CLUSTER_PLAN="+plan, envSabotage+"="+missing, harness.EnvPrograms+"=", harness.EnvTags+"=sqlbrain_sabotage")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLinearizable$", "-test.v",
+		fmt.Sprintf("-seed=%d", seed), "-time=1ms", "-plan="+plan)
+	cmd.Env = append(os.Environ(), envSabotage+"="+missing, harness.EnvPrograms+"="+programs)
 	b, err := cmd.CombinedOutput()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		t.Fatal(err)

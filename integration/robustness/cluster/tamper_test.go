@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 // TestJudgesFindViolations: the judges accept a correct history, and reject it
 // after each single change.
 func TestJudgesFindViolations(t *testing.T) {
-	s := play(t, harness.Seed(t), plan{}) // short: what is wrong takes longer to judge
+	s := play(t, harness.Seed(), plan{}) // short: what is wrong takes longer to judge
 	require.NoError(t, judge(s).Error())
 	for name, tamper := range map[string]func(*testing.T, *seen){
 		"an event is lost":           func(t *testing.T, s *seen) { changeWatch(t, s, lose) },
@@ -70,15 +69,14 @@ func TestJudgesFindViolations(t *testing.T) {
 }
 
 // TestJudgeAgain asks the judges about a history that a failure kept, in the
-// directory SQLBRAIN_HISTORY.
+// directory of the flag -history.
 func TestJudgeAgain(t *testing.T) {
-	dir := os.Getenv("SQLBRAIN_HISTORY")
-	if dir == "" {
-		t.Skip("needs SQLBRAIN_HISTORY")
+	if *kept == "" {
+		t.Skip("needs -history")
 	}
 	var s seen
 	var err error
-	s.reports, s.persisted, err = durable.Load(dir)
+	s.reports, s.persisted, err = durable.Load(*kept)
 	require.NoError(t, err)
 	t.Log(describe(s))
 	require.NoError(t, judge(s).Error())
