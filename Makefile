@@ -29,7 +29,8 @@ build: ## Build bin/sqlbrain, one static binary
 .PHONY: run
 run: ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data/
 	@echo "Building $(BIN). The first time downloads modules and compiles for some minutes."
-	@$(MAKE) --no-print-directory build
+	@(while sleep 5; do echo "Still building, at $$(date +%T)."; done) & ticker=$$!; \
+	  $(MAKE) --no-print-directory build; status=$$?; kill $$ticker; exit $$status
 	@echo "Starting it. Try in another terminal:  etcdctl put greeting hello;  etcdctl get greeting"
 	$(BIN) serve --log-format text
 
