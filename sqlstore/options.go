@@ -37,9 +37,9 @@ type Options struct {
 	// Shared permits other stores to open the same SQLite file. SQLite's locks keep the
 	// table whole. It is for programs that only read, next to a server.
 	Shared bool
-	// Look leaves an SQLite file in the mode that it has: it may be another program's. It is for programs that only
-	// look at a database. Other engines have no such mode.
-	Look bool
+	// ReadOnly neither creates an SQLite file nor changes its journal mode: it may be another program's. It is for
+	// programs that only read. Other engines ignore it.
+	ReadOnly bool
 	// WrapConnector, if set, wraps the engine's driver, below the session set-up. Package
 	// faultdriver uses it.
 	WrapConnector func(driver.Connector) driver.Connector

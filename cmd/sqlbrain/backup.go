@@ -52,7 +52,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 type backupCommand struct{ *program }
 
 func (c *backupCommand) run(ctx context.Context, path string, form output) error {
-	err := c.withDatabase(ctx, look, func(db *sqldb.Database) error {
+	err := c.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
 		return migrations.Verify(ctx, db.DialectName(), db.SQL())
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *backupCommand) write(ctx context.Context, dir string,
 			err = c.atDatastore(err)
 		}
 	}()
-	store, err := engines.Open(ctx, u, sqlstore.Options{Look: true, Shared: true})
+	store, err := engines.Open(ctx, u, sqlstore.Options{ReadOnly: true, Shared: true})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -25,9 +25,9 @@ var databaseFlags = []string{"datastore", "datastore-password-file", "datastore-
 type access int
 
 const (
-	look   access = iota // nothing is changed
-	change               // it must exist
-	create               // an SQLite file that does not exist is created
+	readOnly access = iota // nothing is changed
+	change                 // it must exist
+	create                 // an SQLite file that does not exist is created
 )
 
 // atDatastore says in which database err was met, and which setting names that database.
@@ -61,7 +61,7 @@ func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Data
 	}
 	// Nodes that name the servers of a Galera in different orders migrate on one of
 	// them all the same: the lock that makes one of them wait holds on that only.
-	db, err := engines.OpenDB(u.InOrder(), sqlstore.Options{Look: a == look})
+	db, err := engines.OpenDB(u.InOrder(), sqlstore.Options{ReadOnly: a == readOnly})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		conns = defaultReadConns
 	}
 	var report *doctor.Report
-	err := p.withDatabase(ctx, look, func(db *sqldb.Database) error {
+	err := p.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
 			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u),
 			MaxRequestBytes: p.settings.Server.MaxRequestBytes, MaxConns: conns + writeConns,

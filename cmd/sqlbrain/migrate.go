@@ -67,7 +67,7 @@ func (p *program) newMigrateVersionCommand() *cobra.Command {
 	output := outputTable
 	cmd := p.databaseCommand(&cobra.Command{
 		Use: "version", Short: "Print the version of the schema", Args: cobra.NoArgs,
-	}, look, func(ctx context.Context, db *sqldb.Database) error { return p.printSchema(ctx, db, output) })
+	}, readOnly, func(ctx context.Context, db *sqldb.Database) error { return p.printSchema(ctx, db, output) })
 	addOutputFlag(cmd, &output)
 	return cmd
 }

@@ -65,7 +65,7 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 	if c.bump < 1 {
 		return &usageError{errors.New("--bump-revision must be at least 1")}
 	}
-	err = c.withDatabase(ctx, look, func(db *sqldb.Database) error {
+	err = c.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
 		return migrations.Verify(ctx, db.DialectName(), db.SQL())
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func newConnector(u *sqlstore.URL, cfg *mysql.Config) (*connector, error) {
 		c.unknown, err = mysql.NewConnector(cfg)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		return nil, fmt.Errorf("mysql: %s: %w", u, err)
 	}
 	return c, nil
 }
@@ -143,7 +143,7 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 	cfg.AllowCleartextPasswords = u.TLS.Mode == sqlstore.TLSVerify
 	if u.TLS.ServerKey != "" {
 		if err := setServerKey(cfg, u.TLS.ServerKey); err != nil {
-			return nil, fmt.Errorf("sqlstore: server-public-key: %w", err)
+			return nil, fmt.Errorf("mysql: server-public-key: %w", err)
 		}
 	}
 	if u.TLS.Mode == sqlstore.TLSOff {
@@ -161,17 +161,17 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 	if u.TLS.CA != "" {
 		pem, err := os.ReadFile(u.TLS.CA)
 		if err != nil {
-			return nil, fmt.Errorf("sqlstore: tls-ca: %w", err)
+			return nil, fmt.Errorf("mysql: tls-ca: %w", err)
 		}
 		cfg.TLS.RootCAs = x509.NewCertPool()
 		if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("sqlstore: tls-ca: %s holds no certificate in PEM form", u.TLS.CA)
+			return nil, fmt.Errorf("mysql: tls-ca: %s holds no certificate in PEM form", u.TLS.CA)
 		}
 	}
 	if u.TLS.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(u.TLS.Cert, u.TLS.Key)
 		if err != nil {
-			return nil, fmt.Errorf("sqlstore: tls-cert, tls-key: %w", err)
+			return nil, fmt.Errorf("mysql: tls-cert, tls-key: %w", err)
 		}
 		cfg.TLS.Certificates = []tls.Certificate{pair}
 	}

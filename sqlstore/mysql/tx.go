@@ -112,7 +112,7 @@ func (t *transaction) upsert(ctx context.Context, ops []sqlstore.Op, tail string
 			if low, high := expectedRows(ops[:n]); affected < low {
 				return &sqlstore.Conflict{}
 			} else if affected > high {
-				return fmt.Errorf("sqlstore: %d rows affected, at most %d were due", affected, high)
+				return fmt.Errorf("mysql: %d rows affected, at most %d were due", affected, high)
 			}
 		}
 		ops = ops[n:]

@@ -97,7 +97,7 @@ func RolledBack(ctx context.Context, e Engine, err error) error {
 	case FailureUnavailable, FailureReadOnly, FailureRetry, FailureNotSent, FailureLost, FailureUnknown:
 		return fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
 	}
-	return fmt.Errorf("sqlstore: %w", err)
+	return fmt.Errorf("sqldb: %w", err)
 }
 
 // Uncertain returns the store's error for err, the error of a commit that may have taken

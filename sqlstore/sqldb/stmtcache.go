@@ -65,7 +65,7 @@ type cachedStmt struct {
 func newConn(base driver.Conn) (*Conn, error) {
 	c, ok := base.(DriverConn)
 	if !ok {
-		return nil, fmt.Errorf("sqlstore: a connection of type %T cannot execute, query and prepare with a context", base)
+		return nil, fmt.Errorf("sqldb: a connection of type %T cannot execute, query and prepare with a context", base)
 	}
 	return &Conn{DriverConn: c, byText: map[string]*list.Element{}, recent: list.New(), seen: map[string]struct{}{}}, nil
 }
@@ -137,7 +137,7 @@ func (c *Conn) statement(ctx context.Context, text string, cost int) (*cachedStm
 	}
 	stmt, ok := base.(DriverStmt)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("sqlstore: a statement of type %T cannot execute and query with a context", base),
+		return nil, errors.Join(fmt.Errorf("sqldb: a statement of type %T cannot execute and query with a context", base),
 			base.Close())
 	}
 	s := &cachedStmt{text: text, cost: cost, stmt: stmt}

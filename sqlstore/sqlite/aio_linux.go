@@ -53,7 +53,7 @@ const (
 
 // errNotBegun says that the kernel does not flush a file by itself, has no room for more contexts
 // (fs.aio-max-nr), or is flushing another file. Nothing happened.
-var errNotBegun = errors.New("sqlstore: the kernel does not flush the file by itself")
+var errNotBegun = errors.New("sqlite: the kernel does not flush the file by itself")
 
 // aio is the process's only context: one file is written to.
 var aio = sync.OnceValue(newAIOContext)
@@ -98,7 +98,7 @@ func (a *aioContext) flush(descriptor int) error {
 		case unix.EINTR:
 		default:
 			a.err = errNotBegun // for the next one: the context may have this one's event later
-			return fmt.Errorf("sqlstore: result of a flush: %w", errno)
+			return fmt.Errorf("sqlite: result of a flush: %w", errno)
 		}
 	}
 }

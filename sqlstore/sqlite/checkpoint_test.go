@@ -194,7 +194,7 @@ func TestALookLeavesTheLogToTheNextProcess(t *testing.T) {
 		return content
 	}
 	before := files()
-	look, err := opener.Open(t.Context(), parse(t, crashed), sqlstore.Options{Look: true, Shared: true})
+	look, err := opener.Open(t.Context(), parse(t, crashed), sqlstore.Options{ReadOnly: true, Shared: true})
 	require.NoError(t, err)
 	value, err := look.Get(t.Context(), []byte("k"))
 	require.NoError(t, err)

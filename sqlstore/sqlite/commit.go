@@ -76,7 +76,7 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op
 }
 
 // errMissed says that a conditional change did not change one row.
-var errMissed = errors.New("sqlstore: a row is not as expected")
+var errMissed = errors.New("sqlite: a row is not as expected")
 
 // transaction carries out a batch on the driver's connection: database/sql takes several locks, and
 // copies the arguments, for each statement.
@@ -128,7 +128,7 @@ func (t *transaction) apply(ctx context.Context, c *sqldb.Conn, op *sqlstore.Op)
 	case sqlstore.OpDelCurrent:
 		_, err = c.ExecContext(ctx, deleteIfText, t.bind(op.Key, op.Old))
 	default:
-		err = fmt.Errorf("sqlstore: unknown kind of change %d", op.Kind)
+		err = fmt.Errorf("sqlite: unknown kind of change %d", op.Kind)
 	}
 	if err != nil || conditional == nil {
 		return err

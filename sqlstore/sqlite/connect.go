@@ -18,16 +18,16 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// connect returns a connector to the file that u names. With look it leaves the file as it is, also when the last
-// connection is closed: SQLite would move the log into the file then, and what a process left in the log that ended
-// after a failed flush may not be on disk. A power cut in between would leave a file that is changed in part.
-func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector, error) {
+// connect returns a connector to the file that u names. With readOnly, it neither creates the file nor changes its
+// journal mode, nor moves the log into the file when the last connection is closed: what a process left in the log that
+// ended after a failed flush may not be on disk, and a power cut in between would leave a file that is changed in part.
+func connect(u *sqlstore.URL, readOnly bool, logger *slog.Logger) (driver.Connector, error) {
 	path, err := filepath.Abs(u.Path)
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		return nil, fmt.Errorf("sqlite: %s: %w", u, err)
 	}
 	if err := createDir(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("sqlstore: create the directory of %s: %w", u, err)
+		return nil, fmt.Errorf("sqlite: create the directory of %s: %w", u, err)
 	}
 	if mountPoint(path) {
 		return nil, fmt.Errorf("%w: %s is itself a mount point, so that the files next to it, of which the log has committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
@@ -37,7 +37,7 @@ func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector,
 		return nil, err
 	}
 	query := url.Values{}
-	if look {
+	if readOnly {
 		query.Set("mode", "ro")
 	}
 	if vfs != "" {
@@ -45,17 +45,17 @@ func connect(u *sqlstore.URL, look bool, logger *slog.Logger) (driver.Connector,
 	}
 	base, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String())
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: %s: %w", u, err)
+		return nil, fmt.Errorf("sqlite: %s: %w", u, err)
 	}
-	return &connector{Connector: base, path: path, look: look, logger: logger}, nil
+	return &connector{Connector: base, path: path, readOnly: readOnly, logger: logger}, nil
 }
 
 // connector creates the file with fileMode if it does not exist, switches it to write-ahead mode, and
 // writes again what it finds in the log.
 type connector struct {
 	driver.Connector
-	path string
-	look bool // do nothing of that
+	path     string
+	readOnly bool // none of that is done
 
 	logger *slog.Logger
 
@@ -69,7 +69,7 @@ type connector struct {
 const walAttempts = 50
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	if path, err := realPath(c.path); err == nil && !c.look { // otherwise SQLite reports what is wrong
+	if path, err := realPath(c.path); err == nil && !c.readOnly { // otherwise SQLite reports what is wrong
 		if err := createPrivate(path); err != nil {
 			return nil, err
 		}
@@ -88,12 +88,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-var errLog = errors.New("sqlstore: what the last process left in the write-ahead log may not be on disk")
+var errLog = errors.New("sqlite: what the last process left in the write-ahead log may not be on disk")
 
 func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 	query, ok := conn.(driver.QueryerContext)
 	if !ok {
-		return fmt.Errorf("sqlstore: a connection of type %T cannot query with a context", conn)
+		return fmt.Errorf("sqlite: a connection of type %T cannot query with a context", conn)
 	}
 	exec := func(text string) ([]driver.Value, error) {
 		rows, err := query.QueryContext(ctx, text, nil)
@@ -106,7 +106,7 @@ func (c *connector) setUp(ctx context.Context, conn driver.Conn) error {
 		}
 		return row, errors.Join(err, rows.Close())
 	}
-	if _, err := exec(fmt.Sprintf(busyTimeoutText, busyTimeout.Milliseconds())); err != nil || c.look {
+	if _, err := exec(fmt.Sprintf(busyTimeoutText, busyTimeout.Milliseconds())); err != nil || c.readOnly {
 		return err
 	}
 	if err := setUpFile(exec); err != nil {

@@ -33,7 +33,7 @@ const preparedAtOnce = 16
 // the database is created (mode 0700) if it does not exist.
 func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 	o = o.WithDefaults(defaultReadConns())
-	base, err := connect(u, o.Look, o.Logger)
+	base, err := connect(u, o.ReadOnly, o.Logger)
 	if err != nil {
 		return nil, err
 	}

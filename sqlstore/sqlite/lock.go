@@ -27,15 +27,15 @@ type fileLock struct{ lock *flock.Flock }
 func lockFile(path string) (*fileLock, error) {
 	path, err := realPath(path)
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
+		return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
 	}
 	if err := createPrivate(path + lockSuffix); err != nil {
-		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
+		return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
 	}
 	lock := flock.New(path+lockSuffix, flock.SetPermissions(fileMode))
 	held, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: lock %s: %w", path, err)
+		return nil, fmt.Errorf("sqlite: lock %s: %w", path, err)
 	}
 	if !held {
 		return nil, fmt.Errorf("%w: %s%s", sqlstore.ErrInUse, path, holder(lock.Path()))

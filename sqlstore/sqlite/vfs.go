@@ -72,7 +72,7 @@ var registerVFS = sync.OnceValue(func() error {
 	own := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_vfs{})))
 	name, err := libc.CString(vfsName)
 	if err != nil || base == 0 || own == 0 {
-		return fmt.Errorf("sqlstore: SQLite's default VFS is not usable: %w", err)
+		return fmt.Errorf("sqlite: SQLite's default VFS is not usable: %w", err)
 	}
 	baseVFS = at[sqlite3.Tsqlite3_vfs](base)
 	vfs := at[sqlite3.Tsqlite3_vfs](own)
@@ -81,7 +81,7 @@ var registerVFS = sync.OnceValue(func() error {
 	vfs.FszOsFile += int32(unsafe.Sizeof(walFile{}))
 	vfs.FxOpen, vfs.FxDelete = pointer(vfsOpen), pointer(vfsDelete)
 	if rc := sqlite3.Xsqlite3_vfs_register(tls, own, 0); rc != sqlite3.SQLITE_OK {
-		return fmt.Errorf("sqlstore: SQLite refuses a VFS with error %d", rc)
+		return fmt.Errorf("sqlite: SQLite refuses a VFS with error %d", rc)
 	}
 	return nil
 })

@@ -3,8 +3,9 @@
 // offers to a workload: environment variables, mounted tokens, the metadata service. It reads no
 // files of command line tools.
 //
-// It uses HTTP and the standard library. The providers' SDKs would add 57 (Amazon) and more
-// packages to the binary, for what is one signature and a few requests here.
+// It uses HTTP and the standard library, for what is one signature and a few requests. The
+// providers' SDKs would let the binary link 661 packages of others instead of 505 (Amazon's 97
+// more, Azure's 58), and grow it from 30.9 to 35.5 MB, and its memory after start by 4.5 MB.
 //
 // Start reading at source.go; there is one file for each provider.
 package cloudtoken
