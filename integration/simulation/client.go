@@ -3,10 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +24,12 @@ import (
 // clients are the programs that use the cluster. They call its RPCs directly: etcd's client
 // would hide errors, and cost more.
 type clients struct {
-	w          *world
-	*directory // of the plan's users; nil: none
-	recorder   *history.Recorder
-	auditor    *watcher // sees all revisions; the account of the store
-	running    sync.WaitGroup
-	began      time.Duration // since the start of the world
-	stopped    chan struct{}
+	w        *world
+	recorder *history.Recorder
+	auditor  *watcher // sees all revisions; the account of the store
+	running  sync.WaitGroup
+	began    time.Duration // since the start of the world
+	stopped  chan struct{}
 
 	mu          sync.Mutex
 	watches     []*watch
@@ -46,7 +43,7 @@ type clients struct {
 
 func newClients(w *world) *clients {
 	return &clients{
-		w: w, directory: w.directory, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op),
+		w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op),
 		newest: make(map[string]int64), compacted: make(map[string]int64),
 		stopped: make(chan struct{}),
 	}
@@ -60,19 +57,8 @@ func (cl *clients) start() {
 	for _, node := range nodes {
 		for i := range load.Clients {
 			c := cl.newClient(fmt.Sprintf("c%d-%s", i, node), node)
-			if load.Users > 0 {
-				c.as, c.user = nil, user((i+slices.Index(nodes, node))%load.Users)
-				cl.running.Go(c.use)
-				continue
-			}
 			cl.running.Go(c.run)
 		}
-	}
-	if load.Users > 0 {
-		admin, nobody := cl.newClient("admin", nodes[1]), cl.newClient("nobody", nodes[2])
-		nobody.as = nil
-		cl.running.Go(admin.administer)
-		cl.running.Go(nobody.use)
 	}
 	for _, node := range nodes {
 		if load.Stale {
@@ -86,7 +72,6 @@ func (cl *clients) start() {
 	}
 	for i := range load.Watchers {
 		c := cl.newClient(fmt.Sprintf("w%d", i), nodes[i%len(nodes)])
-		c.local = i >= load.Watchers-load.Local
 		cl.running.Go(func() { c.watch(c.rnd) })
 	}
 	for i := range load.Leases {
@@ -126,20 +111,13 @@ type client struct {
 	process *process
 	rnd     *rand.Rand
 	node    string
-	local   bool                  // its watches are in the process of the node
-	user    string                // "": none, or root for all of the plan
-	as      *login                // nil: nobody's
 	conn    *grpc.ClientConn      // nil: none
 	seen    map[string]history.KV // by key; guarded by mu
 }
 
 func (cl *clients) newClient(name, node string) *client {
-	c := &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node,
+	return &client{clients: cl, process: newProcess(name, name), rnd: cl.w.rand("client " + name), node: node,
 		seen: make(map[string]history.KV)}
-	if cl.directory != nil {
-		c.as = cl.directory.root
-	}
-	return c
 }
 
 // buffer is the size of a connection's buffers. The default is slow where connections are short.
@@ -162,9 +140,6 @@ func (c *client) connect() *grpc.ClientConn {
 			MinConnectTimeout: time.Second,
 		}),
 	}
-	if c.directory != nil {
-		options = append(options, c.identified()...)
-	}
 	conn, err := grpc.NewClient("passthrough:///"+c.node+clientPort, options...)
 	if err != nil {
 		panic(err) // the options are constants
@@ -184,12 +159,7 @@ func (c *client) disconnect() {
 // failed is what a client does after an error: it connects again, to another node at times.
 func (c *client) failed(err error) {
 	c.w.trace(c.process.name, "failed at %s: %v", c.node, err)
-	if outcomeOf(err) == history.Refused || c.refused(err) {
-		if r, _ := refusalOf(err); r == unknown && c.user != "" {
-			ctx, cancel := c.timeout()
-			defer cancel()
-			_ = c.login(ctx) // it fails again
-		}
+	if outcomeOf(err) == history.Refused {
 		return
 	}
 	c.disconnect()
@@ -241,13 +211,6 @@ func (c *client) compose() func(context.Context) error {
 	if c.w.plan.Workload.Same {
 		request := a.put(prefix)
 		request.Lease, request.IgnoreLease = 0, false
-		return func(ctx context.Context) error { return c.change(ctx, request, false) }
-	}
-	if c.w.plan.Workload.Users > 0 && !c.oneIn(6) {
-		request := a.ofOneRole()
-		if !writes(request) {
-			return func(ctx context.Context) error { return c.ask(ctx, request) }
-		}
 		return func(ctx context.Context) error { return c.change(ctx, request, false) }
 	}
 	if c.w.plan.Workload.Single {
@@ -322,11 +285,6 @@ func (c *client) run() {
 				break
 			}
 		}
-		if load.Users > 0 && c.oneIn(4) {
-			if err := c.useMore(); err != nil {
-				c.failed(err)
-			}
-		}
 		c.pause(load.Think)
 	}
 }
@@ -366,11 +324,8 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 		return history.Op{Request: request, Twice: twice}
 	})
 	node, half := c.node, halfTime(ctx)
-	claim := c.claims(request, nil, nil)
 	answer, err := c.call(ctx, request)
-	if c.refused(err) {
-		c.recorder.Finish(op, history.Denied, 0, nil, err)
-	} else if err != nil {
+	if err != nil {
 		op.MaxRevision = c.w.token().Revision
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 	} else {
@@ -385,7 +340,6 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 			c.shows(shown{node: node}, revision)
 		}
 	}
-	c.claimed(claim, op.Outcome, op.Revision, err)
 	c.w.trace(c.process.name, "%v", op)
 	return err
 }
@@ -406,13 +360,9 @@ func (c *client) ask(ctx context.Context, request proto.Message) error {
 func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV, error) {
 	read := c.recorder.BeginRead(history.Read{Request: request, Serializable: serializable(request)})
 	shown, sent := c.shown(), time.Now()
-	claim := c.claims(request, nil, nil)
 	answer, err := c.call(ctx, request)
 	switch {
 	case err == nil:
-	case c.refused(err):
-		c.claim(claim, 0, math.MaxInt64, err)
-		return nil, err
 	case outcomeOf(err) == history.Refused:
 		c.recorder.RefuseRead(read, err)
 		return nil, err
@@ -422,10 +372,6 @@ func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV,
 	revision := strip(answer)
 	read.Answer = answer
 	c.recorder.FinishRead(read, revision, nil)
-	if claim != nil && read.Serializable {
-		claim.after, claim.stale = shown.revision, true
-	}
-	c.claim(claim, revision, math.MaxInt64, nil)
 	if !read.Serializable {
 		c.w.judgeWitness(shown.node, sent, revision)
 	}

@@ -422,11 +422,7 @@ func (s *session) BeginBatchWrite() sqlstore.BatchWrite {
 			own[i] = sqlstore.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), Old: bytes.Clone(op.Old)}
 		}
 		_, err := statement(ctx, s, kindOf(own), "commit of "+strconv.Itoa(len(own)), func() (struct{}, error) {
-			err := commit(s.d.store, own)
-			if users := s.d.w.directory; err == nil && users != nil {
-				users.commit(own)
-			}
-			return struct{}{}, err
+			return struct{}{}, commit(s.d.store, own)
 		})
 		return err
 	})

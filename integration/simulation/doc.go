@@ -16,8 +16,7 @@
 // Everything is recorded, and most is judged at the end (judge.go): every answer is what a model of etcd's
 // key space answers (package history), histories are linearizable and revisions contiguous,
 // watches exact, leases end neither early nor late, acknowledged writes are kept, and each node
-// answers writes soon after the last fault is over. In plans with users, answers and refusals are those of their
-// permissions (permissions.go). The bubble fails if a goroutine is left.
+// answers writes soon after the last fault is over. The bubble fails if a goroutine is left.
 //
 // Three judges look behind what clients see, where a mistake shows sooner or at all: what nodes log (logs.go), what
 // they show inside their processes (local.go), and what is in the table (table.go).
@@ -27,8 +26,8 @@
 // that stops between a check and its effect is therefore seen only where the effect is a
 // message or a statement.
 //
-// The nodes' steps of the protocol are recorded too. They are judged (protocol.go), and the model of the protocol has
-// to allow each of them (steps_test.go, docs/model.md).
+// The nodes' steps of the protocol are recorded too: no leader is replaced without a reason (succession.go), and the
+// model of the protocol has to allow each step (steps_test.go, docs/model.md).
 //
 // The order of goroutines is not part of a seed: the same one has another trace each time (docs/simulation.md).
 //

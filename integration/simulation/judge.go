@@ -22,9 +22,6 @@ const (
 // judge ends the clients' history, and judges it. All faults must be over.
 func (cl *clients) judge() {
 	w := cl.w
-	if cl.directory != nil {
-		cl.settle()
-	}
 	time.Sleep(leasesEnd + w.plan.Workload.longestTTL())
 	for _, node := range nodes {
 		cl.readBack(node)
@@ -39,9 +36,6 @@ func (cl *clients) judge() {
 		w.fail("%s", wrong)
 	}
 	w.judgeTable(account)
-	if cl.directory != nil {
-		cl.judgeUsers(account)
-	}
 	w.stats.Revisions, w.stats.Unknown, w.stats.Acknowledged = v.Revision(), v.Unknown, cl.recorder.Acked()
 	for _, s := range cl.watches {
 		cl.fillPrevious(s, account)

@@ -46,7 +46,6 @@ type Workload struct {
 	Burst      int           // most requests that a client sends at once
 	Padding    int           // most bytes of a value
 	Slow       time.Duration // the longest pause of some watchers between two answers
-	Local      int           // watchers in the process of a node, of all
 	TTL        int           // the longest of a lease, in seconds
 
 	Wide   int  // keys that some transactions put; 0: there are none
@@ -58,7 +57,6 @@ type Workload struct {
 	Stale  bool // another client of each node reads what the node shows, and nothing else
 	Newest bool // another client of each node reads the newest state there, and nothing else
 	Single bool // clients read, put and delete single keys only, and most of them the same one for a while
-	Users  int  // that clients are; 0: there is no authentication
 	Again  bool // leases are revoked when their time is up, and granted again under the same id
 }
 
@@ -227,7 +225,7 @@ func NewPlan(seed uint64) Plan {
 		p.Duration = between(4*time.Second, 8*time.Second)
 	case 3: // watches
 		load.Watchers, load.Padding, load.Leases = 6, r.IntN(2)*(1<<13), 0
-		load.Slow, load.Local = between(20*time.Millisecond, time.Second), 3
+		load.Slow = between(20*time.Millisecond, time.Second)
 	case 4: // leases, and orderly changes of the leader
 		load.Leases, load.TTL, load.Clients, load.Watchers = 6, 4+r.IntN(12), 1, 1
 		load.Think = between(200*time.Millisecond, 600*time.Millisecond)

@@ -142,10 +142,6 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 		}
 		p.end(2 * time.Second)
 	case 6: // keys change while nodes with little memory read them
-		if p.Seed%kindsOfPlans > 2 {
-			p.users(r, between)
-			return true
-		}
 		load.Single, load.Clients, load.Burst, load.Think, load.Keys = true, 3, 4+r.IntN(4),
 			between(5*time.Millisecond, 20*time.Millisecond), 24+r.IntN(12)
 		load.Watchers, load.Leases, load.Compact, p.Duration = 1, 0, 0, 3*time.Second
@@ -202,40 +198,6 @@ func (p *Plan) plain() (complete bool) {
 		p.Workload.Wide, p.Settings.RingEvents = 40, 1<<12
 	}
 	return false
-}
-
-// users makes a plan of clients that are users, while their permissions change: and also the leader, or while
-// statements are slow or fail, or while nodes know late what others know.
-func (p *Plan) users(r *rand.Rand, between func(lo, hi time.Duration) time.Duration) {
-	load := &p.Workload
-	load.Users, load.Clients, load.Keys, load.Burst, load.Think = 3, 3, 9, 3+r.IntN(4),
-		between(5*time.Millisecond, 40*time.Millisecond)
-	load.Watchers, load.Leases, load.Compact, load.Padding, load.Slow, load.Local = 1, 0, 0, 0, 0, 0
-	p.Settings.Latency, p.Settings.BatchRequests = between(time.Millisecond, 20*time.Millisecond), 256
-	p.Settings.RecordCache = []int{0, 1 << 12, 1 << 20}[r.IntN(3)]
-	possible := [][]Kind{
-		{Move, Move, Stop, Crash, Partition, Pause},
-		{SlowStatements, Statements, Late, LateAnswers, Move, Stall},
-		{Slow, Slow, Pause, PartitionTo, Flaky, Hang},
-	}[p.Seed%3]
-	p.Faults = nil
-	for at := between(time.Second, 2*time.Second); at < 5*time.Second; at += between(time.Second, 2*time.Second) {
-		f := Fault{At: at, For: between(100*time.Millisecond, 2*time.Second), Kind: possible[r.IntN(len(possible))],
-			Host: nodes[r.IntN(len(nodes))], Seed: r.Uint64()}
-		switch f.Kind {
-		case Move, Hang:
-			f.For = 0
-		case Partition, PartitionTo, Slow:
-			f.Peer = append(slices.Clone(nodes), databaseHost)[r.IntN(len(nodes)+1)]
-		case Stall:
-			f.Host = databaseHost
-		}
-		if f.Kind != Move && f.Kind != Stall && r.IntN(2) == 0 {
-			f.Host = Leader
-		}
-		p.Faults = append(p.Faults, f)
-	}
-	p.end(time.Second)
 }
 
 // end ends the plan some time after its last fault.

@@ -18,7 +18,7 @@ const longestLease = timing.ReadLease*4/3 + time.Microsecond
 func TestStepsAreThoseOfTheModel(t *testing.T) {
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), longestLease)
 	enginetest.Need(t, err, model.ErrNoTools)
-	first, count := seeds(5, 500)
+	first, count := seeds(10, 500)
 	for seed := first; seed < first+count; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			p := NewPlan(seed)

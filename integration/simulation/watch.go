@@ -124,7 +124,7 @@ func create(r *pb.WatchCreateRequest) *pb.WatchRequest {
 // watching is a stream with several watches.
 type watching struct {
 	c      *client
-	stream watchStream
+	stream pb.Watch_WatchClient
 	rnd    *rand.Rand // of the sender
 
 	mu      sync.Mutex
@@ -152,13 +152,7 @@ func (c *client) watch(rnd *rand.Rand) {
 
 // follow opens a stream, and creates and cancels watches on it until ctx ends. A slow client takes answers slowly.
 func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) error {
-	var stream watchStream
-	var err error
-	if c.local {
-		stream, err = c.w.machines[c.node].openLocal(ctx)
-	} else {
-		stream, err = pb.NewWatchClient(c.connect()).Watch(ctx)
-	}
+	stream, err := pb.NewWatchClient(c.connect()).Watch(ctx)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,6 @@ type Stats struct {
 	Revisions             int64
 	Watches, Events       int
 	Leases                int
-	Claims                int           // answers and refusals that users got
 	Leaders               int           // terms
 	Lost                  int64         // revisions that the database lost
 	Recovery              time.Duration // from the last fault's end until every node answered
@@ -57,13 +56,12 @@ func Run(t *testing.T, p Plan) (result Result) {
 
 // world is one simulation.
 type world struct {
-	plan      Plan
-	start     time.Time
-	network   *network
-	database  *database
-	directory *directory // nil: the plan has no users
-	machines  map[string]*machine
-	crashed   sync.WaitGroup // processes that were killed and have not ended yet
+	plan     Plan
+	start    time.Time
+	network  *network
+	database *database
+	machines map[string]*machine
+	crashed  sync.WaitGroup // processes that were killed and have not ended yet
 
 	mu         sync.Mutex
 	lost       *loss // nil: nothing
@@ -85,9 +83,6 @@ func newWorld(p Plan, store sqlstore.Store) *world {
 	w.database = &database{w: w, rnd: w.rand("database"), store: store, trouble: make(map[string]trouble)}
 	for _, name := range nodes {
 		w.machines[name] = newMachine(w, name)
-	}
-	if p.Workload.Users > 0 {
-		w.directory = newDirectory(w)
 	}
 	return w
 }
@@ -160,9 +155,6 @@ func (w *world) run() {
 	}
 	cl := newClients(w)
 	w.awaitWrites(cl, startTime)
-	if w.directory != nil {
-		cl.enable()
-	}
 	began := time.Now()
 	cl.start()
 	w.inject(cl, began)
@@ -175,7 +167,6 @@ func (w *world) run() {
 		w.awaitWrites(cl, recoveryTime)
 		w.stats.Recovery = time.Since(healed)
 		cl.judge()
-		w.judgeSteps()
 		w.judgeLeaders()
 		w.judgeSuccession()
 		w.stats.Leaders = w.terms()

@@ -39,8 +39,6 @@ const (
 	NotApplied
 	// Refused: an error that excludes any effect, also a later one.
 	Refused
-	// Denied: refused for want of a permission, so that it has no effect. Whether it had to be is not verified.
-	Denied
 	// Unknown: an error that does not show whether the request took effect.
 	Unknown
 )
@@ -124,7 +122,7 @@ func (o *Op) String() string {
 	if o.Revoke != 0 {
 		fmt.Fprintf(&b, " revoke %x", o.Revoke)
 	}
-	outcome := [...]string{"pending", "applied", "not applied", "refused", "denied", "unknown"}[o.Outcome]
+	outcome := [...]string{"pending", "applied", "not applied", "refused", "unknown"}[o.Outcome]
 	fmt.Fprintf(&b, ": %s, revision %d, sent after revision %d", outcome, o.Revision, o.MinRevision)
 	if o.Err != nil {
 		fmt.Fprintf(&b, ", error %v", o.Err)

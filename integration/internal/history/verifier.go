@@ -95,7 +95,7 @@ func (v *Verifier) index(op *Op) {
 	}
 	switch {
 	case op.Revoke != 0:
-		if op.Outcome != Refused && op.Outcome != Denied {
+		if op.Outcome != Refused {
 			v.deletes = append(v.deletes, op)
 		}
 	case op.Outcome == Applied:
@@ -228,7 +228,7 @@ func (v *Verifier) checkEffect(r Revision, op *Op, before int64) {
 		}
 	case Pending, Unknown:
 		v.UnknownFound++
-	case NotApplied, Refused, Denied:
+	case NotApplied, Refused:
 		v.fail("revision %d is the effect of a request that must have none: %v", r.Number, op)
 	}
 	if op.MinRevision >= r.Number {

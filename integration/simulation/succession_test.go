@@ -1,62 +1,12 @@
 package simulation
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
-
-// TestStepsAreJudged breaks each rule for the steps that nodes record, and none.
-func TestStepsAreJudged(t *testing.T) {
-	const ms = time.Millisecond
-	first, second := coder.FenceToken{Sequence: 1, Term: 1, Revision: 1},
-		coder.FenceToken{Sequence: 2, Term: 2, Revision: 1}
-	step := func(at time.Duration, s steptrace.Step) steptrace.Step { s.Node, s.At = "n1", at; return s }
-	take := func(replaced coder.FenceToken) []steptrace.Step {
-		return []steptrace.Step{
-			step(100*ms, steptrace.Step{Kind: steptrace.Take, Token: second, Expected: replaced}),
-			step(101*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written}),
-		}
-	}
-	read := func(began time.Duration) steptrace.Step {
-		return step(began+ms, steptrace.Step{Kind: steptrace.Read, Began: began, Leased: true})
-	}
-	look := step(500*ms, steptrace.Step{Kind: steptrace.Verify, Began: 400 * ms, Token: second})
-	commit := step(300*ms, steptrace.Step{Kind: steptrace.Commit,
-		Token: coder.FenceToken{Sequence: 3, Term: 2, Revision: 1}, Expected: second})
-	answer := step(310*ms, steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
-	for _, c := range []struct {
-		name, want string
-		steps      []steptrace.Step
-	}{
-		{"in order", "", append(take(first), step(260*ms, steptrace.Step{Kind: steptrace.Lead}), commit, answer, read(390*ms), look, read(499*ms))},
-		{"first leader", "", append(take(coder.FenceToken{}), step(102*ms, steptrace.Step{Kind: steptrace.Lead}))},
-		{"after a resignation", "", append(take(first.Resigned()), step(102*ms, steptrace.Step{Kind: steptrace.Lead}))},
-		{"too early", "n1 leads", append(take(first), step(200*ms, steptrace.Step{Kind: steptrace.Lead}))},
-		{"no lease", "from memory", append(take(first), read(110*ms))},
-		{"after the lease of a look", "from memory", append(take(first), look, read(600*ms))},
-		{"after the lease of a commit", "from memory", append(take(first), commit, answer, read(460*ms))},
-		{"after resigning", "from memory", append(take(first), look, step(510*ms, steptrace.Step{Kind: steptrace.Resign}), read(520*ms))},
-		{"after a start", "from memory", append(take(first), look, step(510*ms, steptrace.Step{Kind: steptrace.Open}), read(520*ms))},
-		{"same value", "raises", append(take(first), commit, step(320*ms, steptrace.Step{Kind: steptrace.Raise, Token: commit.Token, Expected: second}))},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(Plan{}, memstore.New())
-			for _, name := range nodes {
-				w.machines[name].bootRate = 0.75
-			}
-			w.steps = c.steps
-			w.judgeSteps()
-			if got := strings.Join(w.violations, "\n"); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-				t.Errorf("found %q, want %q", got, c.want)
-			}
-		})
-	}
-}
 
 // TestLeadersThatAreReplacedAreJudged replaces a leader with and without a reason.
 func TestLeadersThatAreReplacedAreJudged(t *testing.T) {
