@@ -200,7 +200,7 @@ func TestJWT(t *testing.T) {
 		"jwt,sign-method=HS256,priv-key=/does/not/exist": "no such file", "other": "invalid auth options",
 	} {
 		cfg.AuthToken = options
-		_, err := newServer(cfg, &fakeNode{}, nil)
+		_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 		require.ErrorContains(t, err, why, options)
 	}
 }

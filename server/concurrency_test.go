@@ -30,9 +30,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// watched is a replica that tells what the services ask it for.
+// watched reads and writes with a replica, and tells what the services ask it for.
 type watched struct {
-	*replica.Replica
+	etcd.Reader
+	etcd.Writer
 	waits     chan struct{}        // a call looks whom it has to wait for
 	deletions chan context.Context // of each deletion
 }
@@ -42,7 +43,7 @@ func (w watched) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest
 	if r.MaxCreateRevision > 0 {
 		w.waits <- struct{}{}
 	}
-	return w.Replica.Range(ctx, as, r, linearizable)
+	return w.Reader.Range(ctx, as, r, linearizable)
 }
 
 func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
@@ -51,7 +52,7 @@ func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariza
 			w.deletions <- ctx
 		}
 	}
-	return w.Replica.Txn(ctx, as, t, linearizable)
+	return w.Writer.Txn(ctx, as, t, linearizable)
 }
 
 // startWatched runs a server on a replica that lives until the test ends.
@@ -66,12 +67,15 @@ func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, 
 		require.NoError(t, b.Close(context.Background()))
 		require.NoError(t, store.Close())
 	})
-	w = watched{Replica: b, waits: make(chan struct{}, 10), deletions: make(chan context.Context, 10)}
+	n := nodeOf(b)
+	w = watched{Reader: n.Reader, Writer: n.Writer, waits: make(chan struct{}, 10),
+		deletions: make(chan context.Context, 10)}
+	n.Reader, n.Writer = w, w
 	cfg := testConfig(t)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err = newServer(cfg, w, etcd.HubStreams(b))
+	s, err = newServer(cfg, n)
 	require.NoError(t, err)
 	return s, w, runServer(t, s)
 }

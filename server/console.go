@@ -19,8 +19,9 @@ func newConsole(cfg Config, n node, sv *etcd.Services, inside *transport.InProce
 	}
 	return console.New(console.Config{
 		Logger: cfg.Logger, Conn: conn, Keys: sv.ConsoleKeys(),
-		Node: n, Members: sv.Members, Figures: cfg.Figures, Metrics: cfg.Registry, Examine: cfg.Examine,
-		Name: cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
+		Node: n.Node, Alarms: n.Alarms, Members: sv.Members, Figures: cfg.Figures, Metrics: cfg.Registry,
+		Examine: cfg.Examine,
+		Name:    cfg.Name, Product: cfg.Version, EtcdVersion: EtcdVersion,
 		Hosts: consoleHosts(cfg), Encrypted: transport.Encrypted,
 		Write: cfg.ConsoleWrite, MaxRequestBytes: cfg.MaxRequestBytes,
 	}), nil

@@ -7,19 +7,20 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
+	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // fakeNode answers with what a test put in it, and keeps what it was asked.
 type fakeNode struct {
-	etcd.Node // for the methods that no test calls
-
 	mu      sync.Mutex
 	serving error
 	err     error // of every call
@@ -49,6 +50,36 @@ type fakeNode struct {
 	onRange func(context.Context)
 	// onApply, if set, is AwaitApplied.
 	onApply func(context.Context, replica.Update) error
+}
+
+// fake is a node that implements all its parts.
+type fake interface {
+	etcd.Node
+	etcd.Reader
+	etcd.Writer
+	etcd.Lessor
+	etcd.Alarms
+	etcd.Exporter
+	etcd.Defragmenter
+	forward.Node
+	status.Node
+	status.Probe
+	guard.Users
+	guard.Attachments
+}
+
+// nodeOfFake returns the parts of f, whose watch stream is stream; nil: one that is closed.
+func nodeOfFake(f fake, stream etcd.WatchStream) node {
+	if stream == nil {
+		closed := newFakeStream()
+		closed.Close()
+		stream = closed
+	}
+	return node{
+		Components: etcd.Components{Node: f, Reader: f, Writer: f, Lessor: func() (etcd.Lessor, error) { return f, nil },
+			Alarms: f, Exporter: f, Space: f, Watch: func() etcd.WatchStream { return stream }},
+		state: f, probe: f, users: f, attachments: f,
+	}
 }
 
 func (f *fakeNode) AwaitApplied(ctx context.Context, u replica.Update) error {
@@ -106,7 +137,7 @@ func (f *fakeNode) failure() error {
 
 // MayWriteLease is for permits.
 func (f *fakeNode) MayWriteLease(ctx context.Context, id int64, _ string, see func([]byte) error) error {
-	return f.EachLeaseKey(ctx, id, see)
+	return f.EachKey(ctx, id, see)
 }
 
 func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest,
@@ -166,7 +197,7 @@ func (f *fakeNode) Compact(_ context.Context, as auth.Permit, rev int64, physica
 	return rev + 1, f.failure()
 }
 
-func (f *fakeNode) LeaseGrant(_ context.Context, as auth.Permit, id, ttl int64) (lease.Status, error) {
+func (f *fakeNode) Grant(_ context.Context, as auth.Permit, id, ttl int64) (lease.Status, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return lease.Status{}, err
 	}
@@ -174,7 +205,7 @@ func (f *fakeNode) LeaseGrant(_ context.Context, as auth.Permit, id, ttl int64) 
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) LeaseRevoke(_ context.Context, as auth.Permit, id int64) (int64, error) {
+func (f *fakeNode) Revoke(_ context.Context, as auth.Permit, id int64) (int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return 0, err
 	}
@@ -182,28 +213,28 @@ func (f *fakeNode) LeaseRevoke(_ context.Context, as auth.Permit, id int64) (int
 	return fakeRevision, f.failure()
 }
 
-func (f *fakeNode) LeaseKeepAlive(_ context.Context, as auth.Permit, id int64) (int64, error) {
+func (f *fakeNode) KeepAlive(_ context.Context, as auth.Permit, id int64) (int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return 0, err
 	}
 	return f.lease.GrantedTTL, f.failure()
 }
 
-func (f *fakeNode) LeaseTimeToLive(_ context.Context, as auth.Permit, _ int64, _ bool) (lease.Status, error) {
+func (f *fakeNode) TimeToLive(_ context.Context, as auth.Permit, _ int64, _ bool) (lease.Status, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return lease.Status{}, err
 	}
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) Leases(_ context.Context, as auth.Permit) ([]int64, error) {
+func (f *fakeNode) IDs(_ context.Context, as auth.Permit) ([]int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return nil, err
 	}
 	return f.leases, f.failure()
 }
 
-func (f *fakeNode) Alarms() []quota.Alarm {
+func (f *fakeNode) All() []quota.Alarm {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.alarms
@@ -216,14 +247,14 @@ func (f *fakeNode) raise(alarms ...quota.Alarm) {
 	f.alarms = alarms
 }
 
-func (f *fakeNode) ListAlarms(_ context.Context, as auth.Permit) ([]quota.Alarm, error) {
+func (f *fakeNode) List(_ context.Context, as auth.Permit) ([]quota.Alarm, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return nil, err
 	}
 	return f.alarms, f.failure()
 }
 
-func (f *fakeNode) RaiseAlarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
+func (f *fakeNode) Raise(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return nil, err
 	}
@@ -231,7 +262,7 @@ func (f *fakeNode) RaiseAlarm(_ context.Context, as auth.Permit, a quota.Alarm) 
 	return []quota.Alarm{a}, f.failure()
 }
 
-func (f *fakeNode) DisarmAlarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
+func (f *fakeNode) Disarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return nil, err
 	}
@@ -277,7 +308,10 @@ func (f *fakeNode) OpenSnapshot(_ context.Context, as auth.Permit) (*export.Snap
 // noUsers is what a fake knows of users and roles: authentication is off.
 var noUsers = &auth.Rows{}
 
-func (f *fakeNode) AuthRows() *auth.Rows {
+// AuthRows is for permits.
+func (f *fakeNode) AuthRows() *auth.Rows { return f.Rows() }
+
+func (f *fakeNode) Rows() *auth.Rows {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.users != nil {
@@ -292,17 +326,17 @@ func (f *fakeNode) setUsers(rows *auth.Rows) {
 	f.users = rows
 }
 
-func (f *fakeNode) RefreshAuth(context.Context) (*auth.Rows, error) { return f.AuthRows(), nil }
+func (f *fakeNode) Refresh(context.Context) (*auth.Rows, error) { return f.Rows(), nil }
 
-func (f *fakeNode) SyncAuth(context.Context) (*auth.Rows, error) {
-	return f.AuthRows(), f.failure()
+func (f *fakeNode) Sync(context.Context) (*auth.Rows, error) {
+	return f.Rows(), f.failure()
 }
 
-func (f *fakeNode) LeaderAuth(context.Context) (*auth.Rows, int64, error) {
-	return f.AuthRows(), fakeRevision, f.failure()
+func (f *fakeNode) OfLeader(context.Context) (*auth.Rows, int64, error) {
+	return f.Rows(), fakeRevision, f.failure()
 }
 
-func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit,
+func (f *fakeNode) Change(_ context.Context, as auth.Permit,
 	change func(*auth.Rows) (*auth.Change, error)) (int64, error) {
 	if err := as.Check(context.Background(), f); err != nil {
 		return 0, err
@@ -310,7 +344,7 @@ func (f *fakeNode) ChangeAuth(_ context.Context, as auth.Permit,
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
-	rows := f.AuthRows()
+	rows := f.Rows()
 	got, err := change(rows)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -330,9 +364,9 @@ func (f *fakeNode) LookupToken(context.Context, coder.TokenHash) (coder.Token, b
 	return coder.Token{}, false, f.failure()
 }
 
-func (f *fakeNode) EachLeaseKey(context.Context, int64, func([]byte) error) error { return f.failure() }
+func (f *fakeNode) EachKey(context.Context, int64, func([]byte) error) error { return f.failure() }
 
-func (f *fakeNode) AnyLeasesKeys(context.Context, func(int64, []byte) error) error {
+func (f *fakeNode) EachAttachment(context.Context, func(int64, []byte) error) error {
 	return f.failure()
 }
 

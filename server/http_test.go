@@ -163,7 +163,7 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 
 	cfg := testConfig(t)
 	cfg.CORS = []string{"a"}
-	_, err := newServer(cfg, node, nil)
+	_, err := newServer(cfg, nodeOfFake(node, nil))
 	require.ErrorContains(t, err, "CORS")
 }
 
@@ -248,8 +248,8 @@ func TestGateway(t *testing.T) {
 		t.Run(tt.path+tt.body, func(t *testing.T) {
 			status, body := call(t, s, http.MethodPost, tt.path, tt.body)
 			require.Equal(t, tt.status, status, body)
-			now := &pb.ResponseHeader{ClusterId: s.node.ClusterID(), MemberId: s.node.MemberID(),
-				RaftTerm: uint64(s.node.Status().Term), Revision: s.node.Revision()}
+			now := &pb.ResponseHeader{ClusterId: s.node.Node.ClusterID(), MemberId: s.node.Node.MemberID(),
+				RaftTerm: uint64(s.node.Node.Status().Term), Revision: s.node.Node.Revision()}
 			want := strings.ReplaceAll(tt.want, "H", fmt.Sprintf(
 				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision,
 				now.RaftTerm))

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -21,24 +22,25 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// disturbed is a replica that calls listing before it lists the keys of a lease, and cannot read the table while it is
-// away.
+// disturbed is a lessor that calls listing before it lists the keys of a lease, and users that cannot be read in the
+// table while it is away.
 type disturbed struct {
-	*replica.Replica
+	etcd.Lessor
+	guard.Users
 	listing func()
 	away    atomic.Bool
 }
 
-func (d *disturbed) LeaseTimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
+func (d *disturbed) TimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
 	d.listing()
-	return d.Replica.LeaseTimeToLive(ctx, as, id, keys)
+	return d.Lessor.TimeToLive(ctx, as, id, keys)
 }
 
-func (d *disturbed) RefreshAuth(ctx context.Context) (*auth.Rows, error) {
+func (d *disturbed) Refresh(ctx context.Context) (*auth.Rows, error) {
 	if d.away.Load() {
 		return nil, mvcc.ErrTimeout
 	}
-	return d.Replica.RefreshAuth(ctx)
+	return d.Users.Refresh(ctx)
 }
 
 func startDisturbed(t *testing.T) (*Server, *disturbed) {
@@ -48,8 +50,10 @@ func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	own.Logger = slog.New(slog.DiscardHandler)
 	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
-	d := &disturbed{Replica: b}
-	s, err := newServer(cfg, d, etcd.HubStreams(b))
+	n := nodeOf(b)
+	d := &disturbed{Lessor: must(n.Lessor()), Users: n.users}
+	n.Lessor, n.users = func() (etcd.Lessor, error) { return d, nil }, d
+	s, err := newServer(cfg, n)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, b.Close(context.Background()))

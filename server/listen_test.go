@@ -30,7 +30,7 @@ import (
 )
 
 func TestServerNeedsAClientURL(t *testing.T) {
-	_, err := newServer(Config{}, &fakeNode{}, nil)
+	_, err := newServer(Config{}, nodeOfFake(&fakeNode{}, nil))
 	require.ErrorContains(t, err, "no client URL")
 }
 
@@ -38,7 +38,7 @@ func TestAddressInUse(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
 	cfg := testConfig(t)
 	cfg.ListenClientURLs = []string{loopback, s.ClientURLs()[0]}
-	_, err := newServer(cfg, &fakeNode{}, nil)
+	_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 	require.ErrorContains(t, err, "listen on "+s.ClientURLs()[0]+": the address is in use by another process")
 }
 
@@ -63,13 +63,13 @@ func TestUnixSocket(t *testing.T) {
 
 	cfg := testConfig(t)
 	onSocket(&cfg)
-	_, err = newServer(cfg, &fakeNode{}, nil)
+	_, err = newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 	require.ErrorContains(t, err, "in use by another process")
 
 	shared := testConfig(t)
 	shared.SocketMode = 0o660
 	shared.ListenClientURLs = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
-	other, err := newServer(shared, &fakeNode{}, nil)
+	other, err := newServer(shared, nodeOfFake(&fakeNode{}, nil))
 	require.NoError(t, err)
 	info, err = os.Stat(strings.TrimPrefix(other.ClientURLs()[0], "unix://"))
 	require.NoError(t, err)
@@ -79,13 +79,13 @@ func TestUnixSocket(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	cfg.ListenClientURLs = []string{"unix://" + file}
-	_, err = newServer(cfg, &fakeNode{}, nil)
+	_, err = newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 	require.ErrorContains(t, err, "is not a socket")
 	require.FileExists(t, file)
 }
 
 func TestCloseWithoutRun(t *testing.T) {
-	s, err := newServer(testConfig(t), &fakeNode{}, nil)
+	s, err := newServer(testConfig(t), nodeOfFake(&fakeNode{}, nil))
 	require.NoError(t, err)
 	address := s.clients[0].Addr().String()
 	require.NoError(t, s.Close())
@@ -139,7 +139,7 @@ func TestPingBeforeTheFirstCall(t *testing.T) {
 // stopping.
 func TestSilentConnectionsDoNotHoldUpStop(t *testing.T) {
 	cfg := testConfig(t)
-	s, err := newServer(cfg, &fakeNode{}, nil)
+	s, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	address := s.clients[0].Addr().String()
@@ -199,7 +199,7 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 			if strings.HasPrefix(tt.url, "unix") {
 				cfg.ListenClientURLs = cfg.ListenClientURLs[:1]
 			}
-			s, err := newServer(cfg, &fakeNode{users: tt.users}, nil)
+			s, err := newServer(cfg, nodeOfFake(&fakeNode{users: tt.users}, nil))
 			require.NoError(t, err)
 			if !tt.local {
 				for _, l := range s.clients {
@@ -219,7 +219,7 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 }
 
 func TestRunReportsAListenerThatFails(t *testing.T) {
-	s, err := newServer(testConfig(t), &fakeNode{}, nil)
+	s, err := newServer(testConfig(t), nodeOfFake(&fakeNode{}, nil))
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(context.Background()) }()

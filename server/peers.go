@@ -33,7 +33,7 @@ func newPeerGRPC(cfg Config, n node, sv *etcd.Services, log *status.RequestLog) 
 	)...)
 	sv.ForMembers(s)
 	feed.Register(s, cfg.PeerNode, func() (map[string]float64, error) {
-		return console.Figures(cfg.Registry, n, cfg.Console)
+		return console.Figures(cfg.Registry, n.Node, cfg.Console)
 	})
 	return s
 }

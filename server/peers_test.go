@@ -61,20 +61,20 @@ func (n *memberNode) Compact(ctx context.Context, as auth.Permit, rev int64, phy
 	return n.fakeNode.Compact(ctx, as, rev, physical)
 }
 
-func (n *memberNode) LeaseKeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {
+func (n *memberNode) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {
 	if n.onRenew != nil {
 		return n.onRenew(id)
 	}
-	return n.fakeNode.LeaseKeepAlive(ctx, as, id)
+	return n.fakeNode.KeepAlive(ctx, as, id)
 }
 
-func (n *memberNode) LeaseTimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
+func (n *memberNode) TimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
 	if n.onLookUp != nil {
 		if err := n.onLookUp(); err != nil {
 			return lease.Status{}, err
 		}
 	}
-	return n.fakeNode.LeaseTimeToLive(ctx, as, id, keys)
+	return n.fakeNode.TimeToLive(ctx, as, id, keys)
 }
 
 // noHistory is the watch.Source of a hub whose watchers are never behind.
@@ -139,7 +139,7 @@ func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server 
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := newServer(cfg, n, nil)
+	s, err := newServer(cfg, nodeOfFake(n, nil))
 	require.NoError(t, err)
 	return s
 }
@@ -233,7 +233,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 
 	cfg := testConfig(t)
 	cfg.PeerURLs, cfg.PeerNode = []string{"https://127.0.0.1:0"}, peerNode{}
-	_, err := newServer(cfg, &fakeNode{}, nil)
+	_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 	require.ErrorContains(t, err, "needs credentials")
 }
 

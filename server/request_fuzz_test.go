@@ -482,7 +482,7 @@ func (fz *fuzzed) acceptable(r any, err error) {
 		codes.PermissionDenied,
 		codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented, codes.AlreadyExists:
 	case codes.DataLoss:
-		if len(fz.b.Alarms()) == 0 {
+		if len(fz.b.Alarms.All()) == 0 {
 			fz.t.Fatalf("%T %v: %v", r, r, err)
 		}
 	default:
@@ -542,8 +542,8 @@ func (fz *fuzzed) request(how byte, r proto.Message) {
 	if err == nil {
 		fz.header(r, res)
 	}
-	rows := fz.b.AuthRows()
-	if err != nil && (rows.Enabled || len(fz.b.Alarms()) > 0) {
+	rows := fz.b.Auth.Rows()
+	if err != nil && (rows.Enabled || len(fz.b.Alarms.All()) > 0) {
 		switch status.Code(err) {
 		case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.DataLoss:
 			return // not executed; finish finds out if it was
@@ -650,7 +650,7 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 		fz.acceptable(r, err)
 		if err != nil {
 			if _, wantErr := fz.model.keySpace(r); wantErr == nil && status.Code(err) != codes.Unimplemented &&
-				!fz.b.AuthRows().Enabled {
+				!fz.b.Auth.Rows().Enabled {
 				fz.t.Fatalf("range stream %v: %v", r, err)
 			}
 			return
@@ -832,7 +832,7 @@ func (fz *fuzzed) finish() {
 	if got := fz.b.Revision(); got != m.Revision() {
 		fz.t.Fatalf("the server is at revision %d, want %d", got, m.Revision())
 	}
-	if fz.b.AuthRows().Enabled && fz.tokens["root"] == "" {
+	if fz.b.Auth.Rows().Enabled && fz.tokens["root"] == "" {
 		return
 	}
 	for rev := max(m.Compacted, 1); rev <= m.Revision(); rev++ {
@@ -899,7 +899,7 @@ func (fz *fuzzed) watch(in *scriptReader, how byte) {
 	if options&8 > 0 {
 		r.Filters = append(r.Filters, pb.WatchCreateRequest_FilterType(options>>4&1))
 	}
-	if fz.b.AuthRows().Enabled && fz.tokens["root"] == "" {
+	if fz.b.Auth.Rows().Enabled && fz.tokens["root"] == "" {
 		return
 	}
 	if len(fz.streams) < 3 && (how&3 == 0 || len(fz.streams) == 0) {
@@ -1049,7 +1049,7 @@ func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
 	empty := len(r.RangeEnd) > 0 && !bytes.Equal(r.RangeEnd, []byte{0}) && bytes.Compare(key, r.RangeEnd) >= 0
 	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
 	st.await("the creation of a watch", func() bool { return st.created > before })
-	if w.refused && st.fz.b.AuthRows().Enabled && slices.Contains(authReasons, w.reason) {
+	if w.refused && st.fz.b.Auth.Rows().Enabled && slices.Contains(authReasons, w.reason) {
 		return
 	}
 	if want := r.StartRevision < 0 || empty || used; w.refused != want {

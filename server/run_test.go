@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/sqlbrain/sqlbrain/server/etcd"
-	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -61,12 +60,7 @@ func startFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...fun
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := newServer(cfg, n, func() (etcd.WatchStream, error) {
-		if stream == nil {
-			return nil, mvcc.ErrNotServing
-		}
-		return stream, nil
-	})
+	s, err := newServer(cfg, nodeOfFake(n, stream))
 	require.NoError(t, err)
 	runServer(t, s)
 	return s

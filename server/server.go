@@ -59,10 +59,10 @@ type Server struct {
 // New checks cfg, reads the TLS files and opens the listeners, so that a port
 // in use is an error here. The caller must then call Run or Close.
 func New(cfg Config, b *replica.Replica) (*Server, error) {
-	return newServer(cfg, b, etcd.HubStreams(b))
+	return newServer(cfg, nodeOf(b))
 }
 
-func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
+func newServer(cfg Config, n node) (_ *Server, err error) {
 	cfg, err = cfg.checked()
 	if err != nil {
 		return nil, err
@@ -90,13 +90,16 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 		understood = cfg.Members.CheckProtocols
 	}
 	own := prometheus.NewRegistry()
-	status.Register(own, n, cfg.versions())
-	s.checks = status.NewHealth(n, cfg.Logger, cfg.RequestTimeout, etcd.Answer, understood, own)
+	status.Register(own, n.state, cfg.versions())
+	s.checks = status.NewHealth(status.HealthConfig{
+		Node: n.state, Reader: n.Reader, Alarms: n.Alarms, Probe: n.probe,
+		Log: cfg.Logger, Timeout: cfg.RequestTimeout, Answer: etcd.Answer, Members: understood,
+	}, own)
 	endpoints := status.Endpoints{Registry: cfg.Registry, Log: cfg.Logger, Profiles: cfg.EnablePprof, Health: s.checks}
 	s.gateway, s.inside = transport.NewInProcess(false, cfg.Tracing.Client()),
 		transport.NewInProcess(true, cfg.Tracing.Client())
 	s.slow = status.NewSlowRequests(own)
-	if s.services, err = s.newServices(own, open, advertised); err != nil {
+	if s.services, err = s.newServices(own, advertised); err != nil {
 		return nil, err
 	}
 	s.answers = transport.NewAnswers(s.conns, cfg.AnswerBytes, cfg.answerPatience)
@@ -110,7 +113,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 			return nil, err
 		}
 		if cfg.TLS.ClientCertAuth {
-			gateway = transport.RefuseNames(func() bool { return n.AuthRows().Enabled }, gateway)
+			gateway = transport.RefuseNames(func() bool { return n.users.Rows().Enabled }, gateway)
 		}
 	}
 	pages, err := clientHandler(cfg, endpoints, gateway)
@@ -135,7 +138,7 @@ func newServer(cfg Config, n node, open etcd.OpenWatch) (_ *Server, err error) {
 	s.http = transport.NewHTTPServer(s.requests.Bodies(transport.AllowHosts(cfg.HostWhitelist, pages)), cfg.headTimeout,
 		cfg.idleTimeout)
 	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
-	s.monitor = status.NewMonitor(n, s.health, s.streams.LoseLeader, s.log)
+	s.monitor = status.NewMonitor(n.state, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
 }
 
@@ -267,7 +270,7 @@ func (s *Server) warnExposed() {
 		s.log.Warn("serving clients of other hosts in plain text: others on the network can read and change their calls; "+
 			"use https in --listen-client-urls, with --cert-file and --key-file", "urls", plain)
 	}
-	if len(open) > 0 && !s.node.AuthRows().Enabled {
+	if len(open) > 0 && !s.node.users.Rows().Enabled {
 		s.log.Warn("serving clients of other hosts with authentication off: every client may read and change everything; "+
 			"create the user root and call 'etcdctl auth enable', or set --client-cert-auth", "urls", open)
 	}

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -72,14 +71,6 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	require.NoError(t, err)
 	cancel()
 	<-fake.closed
-}
-
-func TestWatchWithoutHub(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
-	require.NoError(t, err)
-	_, err = client.Recv()
-	requireStatus(t, err, codes.Unavailable, "etcdserver: no leader")
 }
 
 func TestKeepAlive(t *testing.T) {
@@ -171,7 +162,7 @@ func TestOpenStreamsEndWhenTheLeaderIsLost(t *testing.T) {
 func TestStopEndsStreamsAndLetsCallsFinish(t *testing.T) {
 	n := &fakeNode{hold: make(chan struct{}), rangeResult: mvcc.RangeResult{Revision: 5}}
 	fake := newFakeStream()
-	s, err := newServer(testConfig(t), n, func() (etcd.WatchStream, error) { return fake, nil })
+	s, err := newServer(testConfig(t), nodeOfFake(n, fake))
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	ctx := testContext(t)
@@ -205,7 +196,7 @@ func TestStopIsBounded(t *testing.T) {
 	n := &fakeNode{hold: make(chan struct{})}
 	cfg := testConfig(t)
 	cfg.StopTimeout = 50 * time.Millisecond
-	s, err := newServer(cfg, n, func() (etcd.WatchStream, error) { return newFakeStream(), nil })
+	s, err := newServer(cfg, nodeOfFake(n, newFakeStream()))
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	answered := make(chan error, 1)

@@ -203,7 +203,7 @@ func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 			cfg := testConfig(t)
 			cfg.ListenClientURLs = []string{"https://127.0.0.1:0"}
 			cfg.TLS = d.Config
-			_, err := newServer(cfg, &fakeNode{}, nil)
+			_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
 			require.ErrorContains(t, err, tt.want)
 		})
 	}

@@ -10,7 +10,7 @@ import (
 // observe reads the events of a node from inside its process, where no simulated time is between the publication of an
 // event and its receiver: by then readers must see the revision of the event. It returns when ctx ends.
 func (m *machine) observe(ctx context.Context, p *process, b *replica.Replica) {
-	s := b.Hub().NewStream()
+	s := b.Hub.NewStream()
 	defer s.Close()
 	s.Create(hub.Permitted, hub.CreateRequest{Key: []byte{0}, End: []byte{0}})
 	for {

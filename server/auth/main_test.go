@@ -76,5 +76,6 @@ type transaction struct {
 func (tx *transaction) AuthRows() *Rows          { return tx.rows }
 func (tx *transaction) SetAuth(rows *Rows)       { tx.rows = rows }
 func (tx *transaction) SetRow(key, value []byte) { tx.changed[string(key)] = value }
+func (tx *transaction) Revision() int64          { return 1 }
 func (tx *transaction) Sequence() int64          { return tx.sequence }
 func (tx *transaction) OnCommit(f func())        { tx.then = append(tx.then, f) }

@@ -118,6 +118,8 @@ type Tx interface {
 	SetAuth(rows *Rows)
 	// SetRow writes a row; a nil value removes it.
 	SetRow(key, value []byte)
+	// Revision returns the newest revision.
+	Revision() int64
 	// Sequence returns the number of the commit.
 	Sequence() int64
 	// OnCommit registers f to be called after the commit.

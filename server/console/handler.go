@@ -44,8 +44,10 @@ type Node interface {
 	ClusterID() uint64
 	MemberID() uint64
 	Status() replica.Status
-	Alarms() []quota.Alarm
 }
+
+// Alarms knows the raised alarms.
+type Alarms interface{ All() []quota.Alarm }
 
 // Config configures a Handler. Everything is needed but those with a default.
 type Config struct {
@@ -54,6 +56,7 @@ type Config struct {
 	Conn    grpc.ClientConnInterface
 	Keys    Keys
 	Node    Node
+	Alarms  Alarms
 	Members func() []member.Member // as this node last saw them
 	// Figures asks another member what its process measures; nil: there are no others.
 	Figures func(ctx context.Context, member uint64) (map[string]float64, error)

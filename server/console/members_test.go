@@ -21,7 +21,7 @@ type testNode struct{}
 func (testNode) ClusterID() uint64      { return 7 }
 func (testNode) MemberID() uint64       { return 1 }
 func (testNode) Status() replica.Status { return replica.Status{Leader: 2, Revision: 9} }
-func (testNode) Alarms() []quota.Alarm  { return nil }
+func (testNode) All() []quota.Alarm     { return nil }
 
 type openKeys struct{ Keys }
 
@@ -39,7 +39,7 @@ func TestMembersThatDoNotAnswerAreShown(t *testing.T) {
 		{ID: 8},
 	}
 	h := testHandler(func(c *Config) {
-		c.Keys, c.Node, c.Metrics = openKeys{}, testNode{}, prometheus.NewRegistry()
+		c.Keys, c.Node, c.Alarms, c.Metrics = openKeys{}, testNode{}, testNode{}, prometheus.NewRegistry()
 		c.Members = func() []member.Member { return all }
 		c.Figures = func(_ context.Context, id uint64) (map[string]float64, error) {
 			switch id {

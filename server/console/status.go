@@ -61,7 +61,7 @@ func (h *Handler) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 		// The reason may name the database's address.
 		out.NotServing = "this node does not serve; its log says why"
 	}
-	for _, a := range h.cfg.Node.Alarms() {
+	for _, a := range h.cfg.Alarms.All() {
 		out.Alarms = append(out.Alarms, alarmBody{hexID(a.MemberID), pb.AlarmType(a.Type).String()})
 	}
 	var err error

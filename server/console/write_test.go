@@ -188,7 +188,7 @@ func TestLoginHasAnAbsoluteLifetime(t *testing.T) {
 	u, err := url.Parse(address + "/ui/")
 	require.NoError(t, err)
 	_, token, _ := strings.Cut(b.client.Jar.Cookies(u)[0].Value, ":")
-	row, found, err := node.LookupToken(t.Context(), coder.HashToken(token))
+	row, found, err := node.Auth.LookupToken(t.Context(), coder.HashToken(token))
 	require.NoError(t, err)
 	require.True(t, found)
 	require.GreaterOrEqual(t, row.Until, began.Add(12*time.Hour).Unix())

@@ -14,48 +14,70 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// Node is the replica that the handlers use.
+// What the handlers need of a node, by service. The comments of the implementations say what the
+// methods do.
+
+// Node is the node that headers and answers name. It is a *replica.Replica.
 type Node interface {
 	ClusterID() uint64
 	MemberID() uint64
 	Revision() int64
 	Status() replica.Status
+}
 
+// Reader answers the ranges of the KV service. It is a *read.Reader.
+type Reader interface {
 	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
 	RangeStream(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, chunkBytes int,
 		send func(*mvcc.RangeResult, bool) error) error
+}
+
+// Writer executes the other calls of the KV service. It is a *replica.Replica.
+type Writer interface {
 	Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error)
 	Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (int64, error)
+}
 
-	LeaseGrant(ctx context.Context, as auth.Permit, id, ttl int64) (lease.Status, error)
-	LeaseRevoke(ctx context.Context, as auth.Permit, id int64) (revision int64, err error)
-	LeaseKeepAlive(ctx context.Context, as auth.Permit, id int64) (ttl int64, err error)
-	LeaseTimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error)
-	Leases(ctx context.Context, as auth.Permit) ([]int64, error)
+// Lessor executes the calls of the Lease service. It is a *lease.Lessor.
+type Lessor interface {
+	Grant(ctx context.Context, as auth.Permit, id, ttl int64) (lease.Status, error)
+	Revoke(ctx context.Context, as auth.Permit, id int64) (revision int64, err error)
+	KeepAlive(ctx context.Context, as auth.Permit, id int64) (ttl int64, err error)
+	TimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error)
+	IDs(ctx context.Context, as auth.Permit) ([]int64, error)
+}
 
-	Alarms() []quota.Alarm
-	ListAlarms(ctx context.Context, as auth.Permit) ([]quota.Alarm, error)
-	RaiseAlarm(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
-	DisarmAlarm(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
+// Alarms are those of the Maintenance service. It is a *quota.Alarms.
+type Alarms interface {
+	All() []quota.Alarm
+	List(ctx context.Context, as auth.Permit) ([]quota.Alarm, error)
+	Raise(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
+	Disarm(ctx context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error)
+}
+
+// Exporter makes the snapshots and hashes of the Maintenance service. It is an *export.Exporter.
+type Exporter interface {
 	HashKV(ctx context.Context, as auth.Permit, rev int64, marshal func(*coder.Record) ([]byte, error)) (
 		export.Hash, error)
 	Hash(ctx context.Context, as auth.Permit) (uint32, error)
-	Defragment(ctx context.Context, as auth.Permit) error
 	OpenSnapshot(ctx context.Context, as auth.Permit) (*export.Snapshot, error)
-
-	// For the console. etcd has no RPCs for these.
-	AuthRows() *auth.Rows
-	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
-	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
-	Watched(ctx context.Context, as auth.Permit, most int) (ranges []watch.Watched, count int, err error)
 }
 
-var _ Node = (*replica.Replica)(nil)
+// Defragmenter executes Defragment of the Maintenance service. It is a *quota.Space.
+type Defragmenter interface {
+	Defragment(ctx context.Context, as auth.Permit) error
+}
 
 // LeaderMover moves the leadership to another member. Errors: mvcc.ErrNotLeader,
 // node.ErrBadTransferee.
 type LeaderMover interface {
 	MoveLeader(ctx context.Context, member uint64) error
+}
+
+// Browser answers the console's reads, for which etcd has no RPCs. It is a *read.Reader.
+type Browser interface {
+	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
+	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
 }
 
 // WatchStream is what the watch handler needs of *watch.Stream.
@@ -67,19 +89,37 @@ type WatchStream interface {
 	Close()
 }
 
-var _ WatchStream = (*watch.Stream)(nil)
+var (
+	_ Node         = (*replica.Replica)(nil)
+	_ Reader       = (*read.Reader)(nil)
+	_ Writer       = (*replica.Replica)(nil)
+	_ Lessor       = (*lease.Lessor)(nil)
+	_ Alarms       = (*quota.Alarms)(nil)
+	_ Exporter     = (*export.Exporter)(nil)
+	_ Defragmenter = (*quota.Space)(nil)
+	_ Browser      = (*read.Reader)(nil)
+	_ WatchStream  = (*watch.Stream)(nil)
+)
 
-// OpenWatch opens a stream on the replica's current hub. It fails with
-// mvcc.ErrNotServing while there is none.
-type OpenWatch func() (WatchStream, error)
+// Components are the parts of a node that the handlers use.
+type Components struct {
+	Node     Node
+	Reader   Reader
+	Writer   Writer
+	Lessor   func() (Lessor, error) // of the node's leadership. Errors: mvcc.ErrNotLeader, mvcc.ErrNotServing
+	Alarms   Alarms
+	Exporter Exporter
+	Space    Defragmenter
+	Browser  Browser
+	Watch    func() WatchStream                                 // opens a stream
+	Watched  func(most int) (ranges []watch.Watched, count int) // see watch.Hub.Watched
+}
 
-// HubStreams opens streams on the hub of b.
-func HubStreams(b *replica.Replica) OpenWatch {
-	return func() (WatchStream, error) {
-		hub := b.Hub()
-		if hub == nil {
-			return nil, mvcc.ErrNotServing
-		}
-		return hub.NewStream(), nil
+// ComponentsOf returns the parts of r.
+func ComponentsOf(r *replica.Replica) Components {
+	return Components{
+		Node: r, Reader: r.Reader, Writer: r, Lessor: func() (Lessor, error) { return r.Lessor() },
+		Alarms: r.Alarms, Exporter: r.Exporter, Space: r.Space, Browser: r.Reader,
+		Watch: func() WatchStream { return r.Hub.NewStream() }, Watched: r.Hub.Watched,
 	}
 }

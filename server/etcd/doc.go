@@ -1,6 +1,6 @@
 // Package etcd has the handlers of etcd's RPCs. A handler checks its request, obtains a
-// permit from the guard, translates the request, calls the replica, and translates the
-// result back.
+// permit from the guard, translates the request, calls one component of the node, and translates
+// the result back.
 //
 // The package also has what calls pass on their way to a handler and back: metadata of
 // clients, hashing of passwords, the audit log, and the translation of errors. Listeners
@@ -11,8 +11,8 @@
 //   - Requests are checked in etcd's order and refused with etcd's errors; no field is
 //     ignored silently (TestRequestsRefused, TestRequestsAccepted,
 //     TestOverlappingWritesAreRefused).
-//   - A handler that does not ask the guard does not compile: every call of the replica
-//     takes a permit.
+//   - A handler that does not ask the guard does not compile: every call that reads or
+//     changes data takes a permit.
 //   - Every error of the packages below has an answer, and answers never contain the text
 //     of an unexpected error (TestEveryErrorOfTheStoreHasAnAnswer, TestCausesAreLoggedNotSent).
 //   - A request cannot cost more than its bounds: the steps of a transaction, the size
@@ -23,6 +23,6 @@
 //
 // Tests of whole calls, with listeners and forwarding, are in package server.
 //
-// Start reading at services.go and kv_put.go. The interfaces that the replica has to
-// implement are in contracts.go.
+// Start reading at services.go and kv_put.go. What the handlers need of a node, by service, is in
+// contracts.go.
 package etcd

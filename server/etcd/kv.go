@@ -10,7 +10,8 @@ import (
 type kvServer struct {
 	pb.UnsafeKVServer // a method missing is a compile error
 
-	replica  Node
+	reader   Reader
+	writer   Writer
 	guard    *guard.Guard
 	headers  headers
 	counts   *kvCounters

@@ -12,7 +12,7 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	if err != nil {
 		return nil, err
 	}
-	rev, err := s.replica.Compact(ctx, permit, r.Revision, r.Physical)
+	rev, err := s.writer.Compact(ctx, permit, r.Revision, r.Physical)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 
 // one executes a transaction of op alone.
 func (s *kvServer) one(ctx context.Context, as auth.Permit, op mvcc.Op) (*mvcc.OpResult, error) {
-	res, err := s.replica.Txn(ctx, as, &mvcc.Txn{Then: []mvcc.Op{op}}, true)
+	res, err := s.writer.Txn(ctx, as, &mvcc.Txn{Then: []mvcc.Op{op}}, true)
 	if err != nil {
 		return nil, err
 	}

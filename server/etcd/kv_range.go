@@ -12,7 +12,7 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 		return nil, err
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)
-	res, err := s.replica.Range(ctx, permit, rangeRequest(r), !r.Serializable)
+	res, err := s.reader.Range(ctx, permit, rangeRequest(r), !r.Serializable)
 	if err = read.Done(err); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServe
 		return err
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)
-	err := s.replica.RangeStream(stream.Context(), permit, rangeRequest(r), !r.Serializable, chunkBytes,
+	err := s.reader.RangeStream(stream.Context(), permit, rangeRequest(r), !r.Serializable, chunkBytes,
 		func(res *mvcc.RangeResult, last bool) error {
 			chunk := &pb.RangeResponse{Kvs: keyValues(res.Records)}
 			if last {

@@ -30,7 +30,7 @@ func (s *kvServer) txn(ctx context.Context, r *pb.TxnRequest) (*mvcc.TxnResult, 
 	serializable := isSerializable(r)
 	if forward.OnlyReads(r) {
 		permit, read := s.guard.ReadTxn(r)
-		res, err := s.replica.Txn(ctx, permit, txnRequest(r), !serializable)
+		res, err := s.writer.Txn(ctx, permit, txnRequest(r), !serializable)
 		return res, read.Done(err)
 	}
 	permit, caller, err := s.guard.WriteTxn(ctx, r)
@@ -40,7 +40,7 @@ func (s *kvServer) txn(ctx context.Context, r *pb.TxnRequest) (*mvcc.TxnResult, 
 	if err := checkSize(&pb.InternalRaftRequest{Txn: r}, caller, s.maxBytes); err != nil {
 		return nil, err
 	}
-	return s.replica.Txn(ctx, permit, txnRequest(r), !serializable)
+	return s.writer.Txn(ctx, permit, txnRequest(r), !serializable)
 }
 
 // isSerializable reports whether this member may answer all operations of r from its own

@@ -14,7 +14,7 @@ import (
 type leaseServer struct {
 	pb.UnsafeLeaseServer
 
-	replica  Node
+	lessor   func() (Lessor, error) // of this node's leadership
 	guard    *guard.Guard
 	headers  headers
 	streams  *transport.Streams
@@ -22,7 +22,7 @@ type leaseServer struct {
 	maxBytes int
 }
 
-// LeaseGrant creates a lease; id 0 lets the replica choose.
+// LeaseGrant creates a lease; id 0 lets the lessor choose.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	permit, err := s.guard.Somebody(ctx)
 	if err != nil {
@@ -31,7 +31,11 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	if err := checkSize(&pb.InternalRaftRequest{LeaseGrant: r}, guard.Caller{}, s.maxBytes); err != nil {
 		return nil, err
 	}
-	l, err := s.replica.LeaseGrant(ctx, permit, r.ID, r.TTL)
+	lessor, err := s.lessor()
+	if err != nil {
+		return nil, err
+	}
+	l, err := lessor.Grant(ctx, permit, r.ID, r.TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +48,11 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 	if err != nil {
 		return nil, err
 	}
-	revision, err := s.replica.LeaseRevoke(ctx, permit, r.ID)
+	lessor, err := s.lessor()
+	if err != nil {
+		return nil, err
+	}
+	revision, err := lessor.Revoke(ctx, permit, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +67,11 @@ func (s *leaseServer) LeaseTimeToLive(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.replica.LeaseTimeToLive(ctx, permit, r.ID, r.Keys)
+	lessor, err := s.lessor()
+	if err != nil {
+		return nil, err
+	}
+	l, err := lessor.TimeToLive(ctx, permit, r.ID, r.Keys)
 	if err == nil && r.Keys {
 		err = s.guard.LeaseListed(ctx, l.Keys)
 	}
@@ -81,7 +93,11 @@ func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.replica.Leases(ctx, permit)
+	lessor, err := s.lessor()
+	if err != nil {
+		return nil, err
+	}
+	ids, err := lessor.IDs(ctx, permit)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,11 @@ func (s *leaseServer) Renew(ctx context.Context, req any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ttl, err := s.replica.LeaseKeepAlive(ctx, permit, id)
+	lessor, err := s.lessor()
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := lessor.KeepAlive(ctx, permit, id)
 	switch {
 	case errors.Is(err, mvcc.ErrLeaseNotFound):
 		ttl = 0

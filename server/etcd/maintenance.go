@@ -19,7 +19,9 @@ import (
 type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 
-	replica   Node
+	alarms    Alarms
+	exporter  Exporter
+	space     Defragmenter
 	guard     *guard.Guard
 	headers   headers
 	mover     LeaderMover // nil: this node always leads
@@ -49,7 +51,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 	if out.Leader = st.Leader; st.NotServing != nil {
 		out.Errors = append(out.Errors, rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader))
 	}
-	for _, a := range s.replica.Alarms() {
+	for _, a := range s.alarms.All() {
 		out.Errors = append(out.Errors, alarmMember(a).String())
 	}
 	return out, nil
@@ -57,11 +59,11 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 
 // Alarm lists, raises or disarms alarms.
 func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
-	judge := s.guard.Admin
+	authorize := s.guard.Admin
 	if r.Action == pb.AlarmRequest_GET {
-		judge = s.guard.Somebody
+		authorize = s.guard.Somebody
 	}
-	permit, err := judge(ctx)
+	permit, err := authorize(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +75,7 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 	switch r.Action {
 	case pb.AlarmRequest_GET:
 		var all []quota.Alarm
-		all, err = s.replica.ListAlarms(ctx, permit)
+		all, err = s.alarms.List(ctx, permit)
 		for _, a := range all {
 			if alarm.Type == quota.AlarmNone || a.Type == alarm.Type {
 				alarms = append(alarms, a)
@@ -81,10 +83,10 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 		}
 	case pb.AlarmRequest_ACTIVATE:
 		if alarm.Type != quota.AlarmNone {
-			alarms, err = s.replica.RaiseAlarm(ctx, permit, alarm)
+			alarms, err = s.alarms.Raise(ctx, permit, alarm)
 		}
 	case pb.AlarmRequest_DEACTIVATE:
-		alarms, err = s.replica.DisarmAlarm(ctx, permit, alarm)
+		alarms, err = s.alarms.Disarm(ctx, permit, alarm)
 	default:
 		err = status.Errorf(codes.InvalidArgument, "sqlbrain: unknown alarm action %d", r.Action)
 	}
@@ -108,7 +110,7 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.replica.Hash(ctx, permit)
+	h, err := s.exporter.Hash(ctx, permit)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.replica.HashKV(ctx, permit, r.Revision, snapshot.EncodeValue)
+	h, err := s.exporter.HashKV(ctx, permit, r.Revision, snapshot.EncodeValue)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := s.replica.Defragment(ctx, permit); err != nil {
+	if err := s.space.Defragment(ctx, permit); err != nil {
 		return nil, err
 	}
 	return &pb.DefragmentResponse{}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 )
 
-// Snapshot sends etcd's replica as of the newest revision, then its hash. The file is
+// Snapshot sends etcd's database file as of the newest revision, then its hash. The file is
 // made on this node's disk first. Every member can do it.
 func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer) (err error) {
 	ctx := stream.Context()
@@ -22,7 +22,7 @@ func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenanc
 	var opened *export.Snapshot
 	file, err := s.snapshots.Make(ctx, func() (*export.Snapshot, error) {
 		var err error
-		opened, err = s.replica.OpenSnapshot(ctx, permit)
+		opened, err = s.exporter.OpenSnapshot(ctx, permit)
 		return opened, err
 	}, s.about())
 	if err != nil {

@@ -36,8 +36,7 @@ const MessageOverhead = 512 * 1024
 type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	Node       Node
-	Open       OpenWatch
+	Components Components
 	Guard      *guard.Guard
 	Streams    *transport.Streams
 	// Connect returns a connection of this process to its own server for clients. The Lock
@@ -83,24 +82,30 @@ func New(cfg Config) (*Services, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := headers{cfg.Node}
+	parts, h := cfg.Components, headers{cfg.Components.Node}
 	cluster := &clusterServer{headers: h, guard: cfg.Guard, registry: cfg.Members, self: cfg.Self}
 	audit := &auditor{log: cfg.Audit, guard: cfg.Guard}
 	users := &authServer{guard: cfg.Guard, headers: h, forward: cfg.Forward, log: cfg.Logger}
 	return &Services{
-		kv: &kvServer{replica: cfg.Node, guard: cfg.Guard, headers: h, counts: newKVCounters(cfg.Registerer),
-			maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
-		watch: &watchServer{open: cfg.Open, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams,
+		kv: &kvServer{reader: parts.Reader, writer: parts.Writer, guard: cfg.Guard, headers: h,
+			counts: newKVCounters(cfg.Registerer), maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
+		watch: &watchServer{open: parts.Watch, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams,
 			log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
-		lease: &leaseServer{replica: cfg.Node, guard: cfg.Guard, headers: h, streams: cfg.Streams,
-			forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes}, cluster: cluster,
-		maintenance: &maintenanceServer{replica: cfg.Node, guard: cfg.Guard, headers: h, mover: cfg.Mover,
-			members: cluster.cached, snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger}, auth: users,
+		lease: &leaseServer{lessor: parts.Lessor, guard: cfg.Guard, headers: h, streams: cfg.Streams,
+			forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes},
+		cluster: cluster,
+		maintenance: &maintenanceServer{alarms: parts.Alarms, exporter: parts.Exporter, space: parts.Space,
+			guard: cfg.Guard, headers: h, mover: cfg.Mover, members: cluster.cached,
+			snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger},
+		auth:    users,
 		recipes: recipes,
-		console: &ConsoleKeys{replica: cfg.Node, guard: cfg.Guard, audit: audit, logout: users.logout, log: cfg.Logger},
-		audit:   audit, clients: &front{node: cfg.Node, streams: cfg.Streams, log: cfg.Logger,
+		console: &ConsoleKeys{browser: parts.Browser, watched: parts.Watched, guard: cfg.Guard, audit: audit,
+			logout: users.logout, log: cfg.Logger},
+		audit: audit,
+		clients: &front{node: parts.Node, streams: cfg.Streams, log: cfg.Logger,
 			requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
-		streams: cfg.Streams, log: cfg.Logger,
+		streams: cfg.Streams,
+		log:     cfg.Logger,
 	}, nil
 }
 

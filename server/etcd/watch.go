@@ -22,7 +22,7 @@ import (
 type watchServer struct {
 	pb.UnsafeWatchServer
 
-	open          OpenWatch
+	open          func() WatchStream
 	guard         *guard.Guard
 	audit         *auditor
 	headers       headers
@@ -34,10 +34,7 @@ type watchServer struct {
 // Watch serves one stream of watches. A client that closes its half of the
 // stream continues to receive.
 func (s *watchServer) Watch(stream pb.Watch_WatchServer) error {
-	watches, err := s.open()
-	if err != nil {
-		return err
-	}
+	watches := s.open()
 	defer watches.Close()
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)

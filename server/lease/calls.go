@@ -13,8 +13,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 )
 
-// MaxTTL is etcd's limit, in seconds.
-const MaxTTL = 9_000_000_000
+const (
+	// MaxTTL is etcd's limit, in seconds.
+	MaxTTL = 9_000_000_000
+	// grantOverhead is how many bytes a grant counts against the quota, as in etcd.
+	grantOverhead = 64
+)
 
 // Status is the answer of Grant and TimeToLive. Times are in seconds.
 type Status struct {
@@ -25,10 +29,19 @@ type Status struct {
 	Revision   int64    // of the store when the lease was granted; Grant only
 }
 
-// Grant grants a lease of ttl seconds, or of MinTTL if that is more. ttl must be at most
-// MaxTTL. If id is 0, the lessor chooses one. Errors: mvcc.ErrLeaseExists, those of
-// write.Pipeline.Submit.
+// Grant grants a lease of ttl seconds, or of MinTTL if that is more. If id is 0, the lessor
+// chooses one. Errors: mvcc.ErrLeaseExists, mvcc.ErrLeaseTTLTooLarge, those of package quota and
+// of write.Pipeline.Submit.
 func (l *Lessor) Grant(ctx context.Context, as auth.Permit, id, ttl int64) (Status, error) {
+	if err := l.cfg.Alarms.CheckWrite(true); err != nil {
+		return Status{}, err
+	}
+	if ttl > MaxTTL {
+		return Status{}, mvcc.ErrLeaseTTLTooLarge
+	}
+	if err := l.cfg.Space.Check(grantOverhead); err != nil {
+		return Status{}, err
+	}
 	ctx, cancel := l.bound(ctx)
 	defer cancel()
 	c := &grantCommand{l: l, row: coder.Lease{ID: id, TTL: max(ttl, l.cfg.MinTTL)}}
@@ -43,8 +56,11 @@ func (l *Lessor) Grant(ctx context.Context, as auth.Permit, id, ttl int64) (Stat
 // revocationKeys, else in several. It returns when all keys are deleted, which may take
 // longer than RequestTimeout. If ctx ends earlier, the revocation continues. Revoke returns
 // the revision of the last deletion, or the current one if the lease had no keys. Errors:
-// mvcc.ErrLeaseNotFound, those of write.Pipeline.Submit.
+// mvcc.ErrLeaseNotFound, quota.ErrCorrupt, those of write.Pipeline.Submit.
 func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, error) {
+	if err := l.cfg.Alarms.CheckWrite(false); err != nil {
+		return 0, err
+	}
 	bounded, cancel := l.bound(ctx)
 	defer cancel()
 	le, revoking := l.get(id)

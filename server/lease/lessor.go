@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -27,6 +28,8 @@ type Leader interface {
 type Config struct {
 	Store    sqlstore.Store
 	Leader   Leader
+	Alarms   *quota.Alarms
+	Space    *quota.Space
 	View     auth.View // permits of calls that the sequencer does not execute are checked on it
 	MinTTL   int64     // in seconds; shorter leases are granted for MinTTL
 	Policies []Policy

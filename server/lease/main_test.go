@@ -21,6 +21,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -62,10 +63,12 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	l.revisions = tso.New(rev)
 	l.view, err = keyspace.New(keyspace.Config{Budget: 1 << 20, Revision: rev})
 	require.NoError(t, err)
-	l.reader = read.New(l, store, l.view, read.MaxSorted)
+	l.reader = read.New(l, store, l.view, mvcc.NewTimeout(time.Minute), read.MaxSorted)
+	alarms := quota.NewAlarms(store, nil, log)
 	cfg := Config{
-		Store: store, Leader: l, MinTTL: 2, RequestTimeout: time.Minute,
-		Metrics: NewMetrics(prometheus.NewRegistry()), Log: log,
+		Store: store, Leader: l, Alarms: alarms, Space: quota.NewSpace(store, nil, alarms, 1, 0, log), MinTTL: 2,
+		RequestTimeout: time.Minute,
+		Metrics:        NewMetrics(prometheus.NewRegistry()), Log: log,
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -33,9 +35,20 @@ const (
 	AlarmCorrupt int32 = 2
 )
 
-// Alarms holds the raised alarms of the cluster. Safe for concurrent use.
+// Node is the node that Alarms belong to.
+type Node interface {
+	// VerifyLeader returns nil if the node leads and as permits the request.
+	VerifyLeader(ctx context.Context, as auth.Permit) error
+	// Submit executes change in the write pipeline, if the node leads and as permits it.
+	Submit(ctx context.Context, as auth.Permit, change func(auth.Tx) error) error
+}
+
+// Alarms holds the raised alarms of the cluster, and answers requests for them. Safe for
+// concurrent use.
 type Alarms struct {
 	store sqlstore.Store
+	node  Node
+	log   *slog.Logger
 
 	mu      sync.RWMutex
 	raised  map[Alarm]bool
@@ -44,9 +57,9 @@ type Alarms struct {
 	unstored map[Alarm]bool
 }
 
-// NewAlarms returns a set that is empty until Load.
-func NewAlarms(store sqlstore.Store) *Alarms {
-	return &Alarms{store: store, raised: make(map[Alarm]bool), unstored: make(map[Alarm]bool)}
+// NewAlarms returns the alarms of a node, which knows none until Load.
+func NewAlarms(store sqlstore.Store, node Node, log *slog.Logger) *Alarms {
+	return &Alarms{store: store, node: node, log: log, raised: make(map[Alarm]bool), unstored: make(map[Alarm]bool)}
 }
 
 // Load reads the alarms from the table. It has no effect if a change was committed, or
@@ -55,17 +68,13 @@ func (s *Alarms) Load(ctx context.Context) error {
 	s.mu.RLock()
 	before := s.changes
 	s.mu.RUnlock()
+	stored, err := ReadAlarms(ctx, s.store)
+	if err != nil {
+		return err
+	}
 	raised := make(map[Alarm]bool)
-	lo, hi := coder.AlarmBounds()
-	for row, err := range s.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}) {
-		if err != nil {
-			return fmt.Errorf("reading the alarms: %w", err)
-		}
-		member, kind, err := coder.DecodeAlarmKey(row.Key)
-		if err != nil {
-			return fmt.Errorf("reading the alarms: %w", err)
-		}
-		raised[Alarm{MemberID: member, Type: kind}] = true
+	for _, a := range stored {
+		raised[a] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,6 +82,22 @@ func (s *Alarms) Load(ctx context.Context) error {
 		s.raised = raised
 	}
 	return nil
+}
+
+// ReadAlarms reads the alarms from store's table, by member and type.
+func ReadAlarms(ctx context.Context, store sqlstore.Store) (alarms []Alarm, err error) {
+	lo, hi := coder.AlarmBounds()
+	for row, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, KeysOnly: true}) {
+		if err != nil {
+			return nil, fmt.Errorf("reading the alarms: %w", err)
+		}
+		member, kind, err := coder.DecodeAlarmKey(row.Key)
+		if err != nil {
+			return nil, fmt.Errorf("reading the alarms: %w", err)
+		}
+		alarms = append(alarms, Alarm{MemberID: member, Type: kind})
+	}
+	return alarms, nil
 }
 
 // Distrust makes the loads in progress have no effect. A node that begins to lead calls
@@ -83,22 +108,46 @@ func (s *Alarms) Distrust() {
 	s.changes++
 }
 
-// Tx is the transaction of the write pipeline that changes an alarm.
-type Tx interface {
-	// SetRow writes a row; a nil value removes it.
-	SetRow(key, value []byte)
-	// OnCommit registers f to be called after the commit.
-	OnCommit(f func())
+// List returns the raised alarms that the leader knows. Errors: mvcc.ErrNotLeader,
+// mvcc.ErrNotServing, the database's.
+func (s *Alarms) List(ctx context.Context, as auth.Permit) ([]Alarm, error) {
+	all := s.All()
+	return all, s.node.VerifyLeader(ctx, as)
 }
 
-// Change raises or disarms the alarm a in tx.
-func (s *Alarms) Change(tx Tx, a Alarm, raised bool) {
+// Raise raises a and returns it.
+func (s *Alarms) Raise(ctx context.Context, as auth.Permit, a Alarm) ([]Alarm, error) {
+	if err := s.change(ctx, as, a, true); err != nil {
+		return nil, err
+	}
+	return []Alarm{a}, nil
+}
+
+// Disarm disarms a and returns it, or returns nothing if it was not raised.
+func (s *Alarms) Disarm(ctx context.Context, as auth.Permit, a Alarm) ([]Alarm, error) {
+	if !s.isRaised(a) {
+		return nil, s.node.VerifyLeader(ctx, as)
+	}
+	if err := s.change(ctx, as, a, false); err != nil {
+		return nil, err
+	}
+	return []Alarm{a}, nil
+}
+
+// change raises or disarms the alarm a in the write pipeline.
+func (s *Alarms) change(ctx context.Context, as auth.Permit, a Alarm, raised bool) error {
 	var value []byte
 	if raised {
 		value = coder.Empty()
 	}
-	tx.SetRow(coder.EncodeAlarmKey(a.MemberID, a.Type), value)
-	tx.OnCommit(func() { s.set(a, raised) })
+	return s.node.Submit(ctx, as, func(tx auth.Tx) error {
+		tx.SetRow(coder.EncodeAlarmKey(a.MemberID, a.Type), value)
+		tx.OnCommit(func() {
+			s.set(a, raised)
+			s.log.Warn("alarm changed", "type", a.Type, "member_id", fmt.Sprintf("%x", a.MemberID), "raised", raised)
+		})
+		return nil
+	})
 }
 
 // set records a committed change of the alarm a.
@@ -127,14 +176,15 @@ func (s *Alarms) setUnstored(a Alarm, raised bool) {
 // NoSpace reports whether a NOSPACE alarm is raised for any member.
 func (s *Alarms) NoSpace() bool { return s.any(AlarmNoSpace) }
 
-// Raised reports whether the alarm a is raised in the table.
-func (s *Alarms) Raised(a Alarm) bool {
+// isRaised reports whether the alarm a is raised in the table.
+func (s *Alarms) isRaised(a Alarm) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.raised[a]
 }
 
-// All returns the raised alarms, by member and type.
+// All returns the raised alarms that this node knows, by member and type. A follower learns of
+// changes within a second, except of those that are not in the table, see Space.
 func (s *Alarms) All() []Alarm { return s.sorted(true) }
 
 // Stored returns the raised alarms that are in the table, by member and type.

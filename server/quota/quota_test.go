@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -69,7 +70,12 @@ func (s *table) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.R
 }
 
 func newSpace(t *testing.T, store sqlstore.Store, alarms *Alarms, quota int64) *Space {
-	return NewSpace(store, alarms, 1, quota, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return NewSpace(store, nil, alarms, 1, quota, slog.New(slog.NewTextHandler(t.Output(), nil)))
+}
+
+// newAlarms returns alarms of a node that cannot change them.
+func newAlarms(store sqlstore.Store) *Alarms {
+	return NewAlarms(store, nil, slog.New(slog.DiscardHandler))
 }
 
 func newTable(t *testing.T) *table {
@@ -86,7 +92,7 @@ func newTable(t *testing.T) *table {
 func TestDefragmentRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTable(t)
-		s := newSpace(t, store, NewAlarms(store), 0)
+		s := newSpace(t, store, newAlarms(store), 0)
 		proceed := make(chan struct{})
 		var running atomic.Int32
 		store.rewriting = func() {
@@ -97,7 +103,7 @@ func TestDefragmentRunsOnceAtATime(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 10 {
 			calls.Go(func() {
-				if err := s.Defragment(t.Context()); err != nil {
+				if err := s.Defragment(t.Context(), auth.System); err != nil {
 					t.Error(err)
 				}
 			})
@@ -108,7 +114,7 @@ func TestDefragmentRunsOnceAtATime(t *testing.T) {
 			t.Errorf("%d calls run", n)
 		}
 		calls.Go(func() {
-			if err := s.Defragment(ctx); !errors.Is(err, context.Canceled) {
+			if err := s.Defragment(ctx, auth.System); !errors.Is(err, context.Canceled) {
 				t.Errorf("a call that was cancelled while it waited: %v", err)
 			}
 		})
@@ -121,7 +127,7 @@ func TestDefragmentRunsOnceAtATime(t *testing.T) {
 
 func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 	store := newTable(t)
-	s := newSpace(t, store, NewAlarms(store), 1000)
+	s := newSpace(t, store, newAlarms(store), 1000)
 	store.bytes = 400
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
@@ -147,7 +153,7 @@ func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 	if err := s.Check(200); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("what was written during the refresh is not counted: %v", err)
 	}
-	if err := newSpace(t, store, NewAlarms(store), 0).Check(1 << 40); err != nil {
+	if err := newSpace(t, store, newAlarms(store), 0).Check(1 << 40); err != nil {
 		t.Errorf("without a quota: %v", err)
 	}
 }
@@ -155,7 +161,7 @@ func TestSpaceCountsWhatWasWrittenSinceRefresh(t *testing.T) {
 // Run refreshes, and so does each Defragment.
 func TestConcurrentRefreshesCountWhatWasWrittenOnce(t *testing.T) {
 	store := newTable(t)
-	s := newSpace(t, store, NewAlarms(store), 1000)
+	s := newSpace(t, store, newAlarms(store), 1000)
 	s.Grow(400)
 	store.sizing = func() {
 		store.sizing = func() {}
@@ -179,20 +185,20 @@ func TestConcurrentRefreshesCountWhatWasWrittenOnce(t *testing.T) {
 
 func TestExceededQuotaRequestsTheAlarmOnce(t *testing.T) {
 	store := newTable(t)
-	alarms := NewAlarms(store)
+	alarms := newAlarms(store)
 	s := newSpace(t, store, alarms, 1)
 	for range 3 {
 		if err := s.Check(1); !errors.Is(err, ErrNoSpace) {
 			t.Fatal(err)
 		}
 	}
-	<-s.Full()
+	<-s.full
 	alarms.set(Alarm{MemberID: 1, Type: AlarmNoSpace}, true)
 	if err := s.Check(1); !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
 	select {
-	case <-s.Full():
+	case <-s.full:
 		t.Error("the alarm is requested although it is raised")
 	default:
 	}
@@ -220,7 +226,7 @@ func checkDiskFull(t *testing.T, a *Alarms, full bool) {
 func TestFullDiskRaisesAlarmUntilItHasSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newTable(t)
-		alarms := NewAlarms(store)
+		alarms := newAlarms(store)
 		s := newSpace(t, store, alarms, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -261,7 +267,7 @@ func TestFullDiskRaisesAlarmUntilItHasSpace(t *testing.T) {
 }
 
 func TestAlarmsRefuseWrites(t *testing.T) {
-	a := NewAlarms(newTable(t))
+	a := newAlarms(newTable(t))
 	check := func(noSpace, corrupt bool) {
 		t.Helper()
 		switch err := a.CheckWrite(true); {
@@ -285,8 +291,29 @@ func TestAlarmsRefuseWrites(t *testing.T) {
 	check(true, false)
 }
 
-// transaction implements Tx.
+// leader implements Node: it commits each change to the table.
+type leader struct {
+	store     sqlstore.Store
+	committed func() // called before a change takes effect; nil: not
+}
+
+func (l *leader) VerifyLeader(context.Context, auth.Permit) error { return nil }
+
+func (l *leader) Submit(ctx context.Context, _ auth.Permit, change func(auth.Tx) error) error {
+	tx := &transaction{batch: l.store.BeginBatchWrite()}
+	if err := errors.Join(change(tx), tx.batch.Commit(ctx)); err != nil {
+		return err
+	}
+	if l.committed != nil {
+		l.committed()
+	}
+	tx.then()
+	return nil
+}
+
+// transaction implements what alarms need of auth.Tx.
 type transaction struct {
+	auth.Tx
 	batch sqlstore.BatchWrite
 	then  func()
 }
@@ -303,7 +330,8 @@ func (tx *transaction) OnCommit(f func()) { tx.then = f }
 
 func TestChangedAlarmsAreLoadedAgain(t *testing.T) {
 	store := newTable(t)
-	a := NewAlarms(store)
+	node := &leader{store: store}
+	a := NewAlarms(store, node, slog.New(slog.DiscardHandler))
 	first, second := Alarm{MemberID: 1, Type: AlarmCorrupt}, Alarm{MemberID: 2, Type: AlarmNoSpace}
 	for _, change := range []struct {
 		alarm  Alarm
@@ -311,16 +339,19 @@ func TestChangedAlarmsAreLoadedAgain(t *testing.T) {
 		want   []Alarm
 	}{{first, true, []Alarm{first}}, {second, true, []Alarm{first, second}}, {first, false, []Alarm{second}}} {
 		before := a.All()
-		tx := &transaction{batch: store.BeginBatchWrite()}
-		a.Change(tx, change.alarm, change.raised)
-		if !slices.Equal(a.All(), before) {
-			t.Errorf("%+v takes effect before the commit", change)
+		node.committed = func() {
+			if !slices.Equal(a.All(), before) {
+				t.Errorf("%+v takes effect before the commit", change)
+			}
 		}
-		if err := tx.batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
+		request := a.Raise
+		if !change.raised {
+			request = a.Disarm
 		}
-		tx.then()
-		loaded := NewAlarms(store)
+		if got, err := request(t.Context(), auth.System, change.alarm); err != nil || len(got) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		loaded := newAlarms(store)
 		if err := loaded.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +369,7 @@ func TestLoadKeepsNewerAlarms(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, newer := Alarm{MemberID: 7, Type: AlarmCorrupt}, Alarm{MemberID: 8, Type: AlarmNoSpace}
-	a := NewAlarms(store)
+	a := newAlarms(store)
 	load := func() {
 		t.Helper()
 		if err := a.Load(t.Context()); err != nil {
@@ -347,17 +378,17 @@ func TestLoadKeepsNewerAlarms(t *testing.T) {
 	}
 	store.reading = func() { a.set(newer, true) }
 	load()
-	if a.Raised(stored) || !a.Raised(newer) {
+	if a.isRaised(stored) || !a.isRaised(newer) {
 		t.Errorf("a change while loading was overwritten: %v", a.All())
 	}
 	store.reading = a.Distrust
 	load()
-	if a.Raised(stored) {
+	if a.isRaised(stored) {
 		t.Error("a load that Distrust made void took effect")
 	}
 	store.reading = nil
 	load()
-	if !a.Raised(stored) || a.Raised(newer) {
+	if !a.isRaised(stored) || a.isRaised(newer) {
 		t.Errorf("loaded %v", a.All())
 	}
 }

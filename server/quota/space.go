@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
@@ -29,8 +31,9 @@ const (
 // what was written since. It also knows whether the disk is full. Safe for concurrent use.
 type Space struct {
 	store  sqlstore.Store
+	view   auth.View // permits of Defragment are checked on it
 	alarms *Alarms
-	own    Alarm // raised while the disk is full
+	own    Alarm // raised while the disk is full, or when the quota is reached
 	quota  int64
 	log    *slog.Logger
 	full   chan struct{}
@@ -47,9 +50,10 @@ type Space struct {
 }
 
 // NewSpace returns the space of store's table as the member sees it, with a quota in bytes; 0 is none.
-func NewSpace(store sqlstore.Store, alarms *Alarms, member uint64, quota int64, log *slog.Logger) *Space {
+func NewSpace(store sqlstore.Store, view auth.View, alarms *Alarms, member uint64, quota int64,
+	log *slog.Logger) *Space {
 	return &Space{
-		store: store, alarms: alarms, own: Alarm{MemberID: member, Type: AlarmNoSpace}, quota: quota, log: log,
+		store: store, view: view, alarms: alarms, own: Alarm{MemberID: member, Type: AlarmNoSpace}, quota: quota, log: log,
 		full: make(chan struct{}, 1), grown: make(chan struct{}, 1), defragmenting: semaphore.NewWeighted(1),
 	}
 }
@@ -160,8 +164,12 @@ func (s *Space) isDiskFull() bool {
 	return s.diskFull
 }
 
-// Defragment lets the engine release unused space. Calls wait for each other. Errors: the database's, ctx's.
-func (s *Space) Defragment(ctx context.Context) error {
+// Defragment lets the engine release unused space. Calls wait for each other. Errors: those of as, the database's,
+// ctx's.
+func (s *Space) Defragment(ctx context.Context, as auth.Permit) error {
+	if err := as.Check(ctx, s.view); err != nil {
+		return err
+	}
 	if err := s.defragmenting.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -193,8 +201,21 @@ func (s *Space) Size() (total, inUse int64) {
 // Quota returns the space quota in bytes, 0 for none.
 func (s *Space) Quota() int64 { return s.quota }
 
+// Admit returns the error of the transaction t while alarms are raised or space is short, see
+// Alarms.CheckWrite, Check and CheckDelete.
+func (s *Space) Admit(t *mvcc.Txn) error {
+	puts := t.Puts()
+	if err := s.alarms.CheckWrite(puts); err != nil {
+		return err
+	}
+	if puts {
+		return s.Check(t.Cost())
+	}
+	return s.CheckDelete()
+}
+
 // Check returns ErrNoSpace if a write of about cost bytes would reach the quota. It then
-// requests the NOSPACE alarm, see Full.
+// requests the NOSPACE alarm, see RaiseAlarms.
 func (s *Space) Check(cost int64) error {
 	if s.fits(cost) {
 		return nil
@@ -219,9 +240,20 @@ func (s *Space) CheckDelete() error {
 	return nil
 }
 
-// Full receives a value when a write would have reached the quota while no NOSPACE alarm
-// was raised. The leader then raises the alarm.
-func (s *Space) Full() <-chan struct{} { return s.full }
+// RaiseAlarms raises the NOSPACE alarm when a write would have reached the quota, until ctx ends. The
+// node must lead.
+func (s *Space) RaiseAlarms(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.full:
+			if _, err := s.alarms.Raise(ctx, auth.System, s.own); err != nil && ctx.Err() == nil {
+				s.log.Warn("raising the NOSPACE alarm failed", "error", err)
+			}
+		}
+	}
+}
 
 // Withdraw withdraws a request of the alarm that nothing has received. A node that begins to lead
 // calls it: the write was refused when it led last, and there may be space now.

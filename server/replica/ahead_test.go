@@ -26,7 +26,7 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 	for i := range 300 {
 		runTogether(t, l, write.NewTxnCommand(put(fmt.Sprintf("k%03d", i), "v")))
 	}
-	old := l.b.Revision()
+	old := l.replica.Revision()
 	runTogether(t, l, write.NewTxnCommand(put("k000", "w")))
 	kr := rangeOf("k", "l")
 	c := preparedTxn(t, l, &mvcc.Txn{
@@ -41,7 +41,7 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 	runTogether(t, l, write.NewTxnCommand(put("k001", "new")), write.NewTxnCommand(del("k002")),
 		write.NewTxnCommand(put("k999", "created")))
 	runTogether(t, l, write.NewTxnCommand(put("k001", "newer")), write.NewTxnCommand(put("l", "outside")))
-	before := l.b.Revision()
+	before := l.replica.Revision()
 	require.NoError(t, s.run(l, c))
 	res := c.Result()
 	require.True(t, res.Succeeded)
@@ -54,8 +54,8 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 	require.Equal(t, "newer", string(deleted.Prev[1].Value))
 	require.Equal(t, "created", string(deleted.Prev[299].Value))
 	require.Zero(t, res.Results[3].Range.Count)
-	require.Equal(t, before+1, l.b.Revision())
-	left := mustRange(t, l.b, &mvcc.RangeRequest{KeyRange: all()})
+	require.Equal(t, before+1, l.replica.Revision())
+	left := mustRange(t, l.replica, &mvcc.RangeRequest{KeyRange: all()})
 	require.EqualValues(t, 1, left.Count)
 }
 
@@ -173,14 +173,14 @@ func TestLeaseVerdictIsReachedOnce(t *testing.T) {
 	// Another user attaches a key that this one may not write, and detaches it.
 	mustTxn(t, b, putLeased("z", 7))
 	require.ErrorIs(t, putOne("m"), denied)
-	_, err := b.LeaseRevoke(t.Context(), permit, 7)
+	_, err := lessor(t, b).Revoke(t.Context(), permit, 7)
 	require.ErrorIs(t, err, denied)
 	mustTxn(t, b, put("z", "1"))
 	require.NoError(t, putOne("m"))
 
 	// Other users and roles, another verdict.
 	allowed['k'] = false
-	_, err = b.ChangeAuth(t.Context(), auth.System, setUser("me", "x"))
+	_, err = b.Auth.Change(t.Context(), auth.System, setUser("me", "x"))
 	require.NoError(t, err)
 	require.ErrorIs(t, putOne("m"), denied)
 	seen = 0
@@ -247,7 +247,7 @@ func idleOn(t *testing.T) (*leader, *onlyPrepared) {
 	s := &onlyPrepared{Store: newStore(t), t: t}
 	b, err := prepare(t.Context(), s, exclusive(t, func(c *Config) { c.Write.IndexCache, c.RecordCache = 10, 0 }))
 	require.NoError(t, err)
-	t.Cleanup(func() { b.hub.Close(); b.metrics.withdraw() })
+	t.Cleanup(func() { b.Hub.Close(); b.metrics.withdraw() })
 	l, err := b.takeOver(t.Context())
 	require.NoError(t, err)
 	b.leading.Store(l)

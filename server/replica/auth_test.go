@@ -30,7 +30,7 @@ func setUser(name, value string) func(*auth.Rows) (*auth.Change, error) {
 
 func mustChange(t testing.TB, b *Replica, change func(*auth.Rows) (*auth.Change, error)) {
 	t.Helper()
-	if _, err := b.ChangeAuth(t.Context(), auth.System, change); err != nil {
+	if _, err := b.Auth.Change(t.Context(), auth.System, change); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,11 +63,11 @@ func TestAuthChangesCommitWithoutRevision(t *testing.T) {
 		t.Fatalf("revision %d, sequence %d; they were %d and %d", b.Revision(), b.Status().Sequence, rev, sequence)
 	}
 	want := "{Version:7 Enabled:true Revision:8 Epoch:1} map[b%$\x00:2] map[:nameless r:]"
-	if got := describeAuth(b.AuthRows()); got != want {
+	if got := describeAuth(b.Auth.Rows()); got != want {
 		t.Fatalf("got  %q\nwant %q", got, want)
 	}
 	closeReplica(t, b)
-	if got := describeAuth(open(t, store, nil).AuthRows()); got != want {
+	if got := describeAuth(open(t, store, nil).Auth.Rows()); got != want {
 		t.Fatalf("in the table %q\nwant         %q", got, want)
 	}
 }
@@ -76,13 +76,13 @@ func TestRefusedOrEmptyAuthChangeCommitsNothing(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	before := b.Status().Sequence
 	refused := errors.New("refused")
-	if _, err := b.ChangeAuth(t.Context(), auth.System,
+	if _, err := b.Auth.Change(t.Context(), auth.System,
 		func(*auth.Rows) (*auth.Change, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
 	mustChange(t, b, func(*auth.Rows) (*auth.Change, error) { return nil, nil })
-	if got := b.Status().Sequence; got != before || b.AuthRows().Version != 0 {
-		t.Fatalf("sequence %d, was %d; version %d", got, before, b.AuthRows().Version)
+	if got := b.Status().Sequence; got != before || b.Auth.Rows().Version != 0 {
+		t.Fatalf("sequence %d, was %d; version %d", got, before, b.Auth.Rows().Version)
 	}
 }
 
@@ -127,7 +127,8 @@ func TestPermitSeesEarlierAuthChanges(t *testing.T) {
 			t.Fatalf("outcomes: %v", outcomes)
 		}
 	}
-	if res := mustRange(t, l.b, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 1 || string(res.Records[0].Key) != "b" {
+	if res := mustRange(t, l.replica, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 1 ||
+		string(res.Records[0].Key) != "b" {
 		t.Fatalf("in the store: %v", rangeAnswer(res))
 	}
 }
@@ -141,15 +142,15 @@ func TestPermitIsCheckedAtReadRevision(t *testing.T) {
 	kr := mvcc.KeyRange{Key: []byte("k")}
 	for name, read := range map[string]func() error{
 		"range": func() error {
-			_, err := b.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true)
+			_, err := b.Reader.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true)
 			return err
 		},
 		"serializable": func() error {
-			_, err := b.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, false)
+			_, err := b.Reader.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, false)
 			return err
 		},
 		"stream": func() error {
-			return b.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1,
+			return b.Reader.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1,
 				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
 		},
 		"txn": func() error {
@@ -157,7 +158,7 @@ func TestPermitIsCheckedAtReadRevision(t *testing.T) {
 			return err
 		},
 		"write": func() error { _, err := b.Txn(t.Context(), permit, put("k", "w"), true); return err },
-		"lease": func() error { _, err := b.LeaseRevoke(t.Context(), permit, 5); return err },
+		"lease": func() error { _, err := lessor(t, b).Revoke(t.Context(), permit, 5); return err },
 	} {
 		before := asked
 		if err := read(); !errors.Is(err, denied) || asked == before {
@@ -179,7 +180,7 @@ func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 		}
 	}()
 	mustChange(t, lead, setUser("a", "1"))
-	if f.AuthRows().Version != 0 {
+	if f.Auth.Rows().Version != 0 {
 		t.Fatal("nobody has told it")
 	}
 	seen := ""
@@ -187,25 +188,25 @@ func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 		seen = describeAuth(at.AuthRows())
 		return nil
 	})
-	if _, err := f.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
+	if _, err := f.Reader.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Fatal(err)
 	}
-	if want := describeAuth(lead.AuthRows()); seen != want {
+	if want := describeAuth(lead.Auth.Rows()); seen != want {
 		t.Fatalf("a linearizable read was judged by %s, want %s", seen, want)
 	}
 	mustChange(t, lead, setUser("a", ""))
-	if err := f.LoadAuth(t.Context(), lead.AuthRows().Version); err != nil || len(f.AuthRows().Users) != 0 {
-		t.Fatalf("%s, %v", describeAuth(f.AuthRows()), err)
+	if err := f.Auth.LoadVersion(t.Context(), lead.Auth.Rows().Version); err != nil || len(f.Auth.Rows().Users) != 0 {
+		t.Fatalf("%s, %v", describeAuth(f.Auth.Rows()), err)
 	}
-	if err := f.LoadAuth(t.Context(), 99); err == nil {
+	if err := f.Auth.LoadVersion(t.Context(), 99); err == nil {
 		t.Fatal("a version that is not in the table counts as known")
 	}
 	mustChange(t, lead, setUser("b", "1"))
-	if _, err := f.Check(t.Context()); err != nil || string(f.AuthRows().Users["b"]) != "1" {
-		t.Fatalf("%s, %v", describeAuth(f.AuthRows()), err)
+	if _, err := f.RefreshState(t.Context()); err != nil || string(f.Auth.Rows().Users["b"]) != "1" {
+		t.Fatalf("%s, %v", describeAuth(f.Auth.Rows()), err)
 	}
 	mustChange(t, lead, setUser("c", "1"))
-	if rows, err := f.RefreshAuth(t.Context()); err != nil || rows.Version != lead.AuthRows().Version {
+	if rows, err := f.Auth.Refresh(t.Context()); err != nil || rows.Version != lead.Auth.Rows().Version {
 		t.Fatalf("%v, %v", rows, err)
 	}
 }
@@ -225,9 +226,9 @@ func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeReplica(t, b)
-	if b.Revision() != lead.Revision() || b.AuthRows().Version != lead.AuthRows().Version {
-		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.AuthRows().Version,
-			lead.Revision(), lead.AuthRows().Version)
+	if b.Revision() != lead.Revision() || b.Auth.Rows().Version != lead.Auth.Rows().Version {
+		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.Auth.Rows().Version,
+			lead.Revision(), lead.Auth.Rows().Version)
 	}
 }
 
@@ -252,7 +253,7 @@ func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 	b := open(t, store, short)
 	now = coder.Token{User: "u", Epoch: 3, Password: 9}
 	before, last := b.Revision(), b.Status().Sequence
-	token, rev, err := b.IssueToken(t.Context(), auth.System, "abc", describe)
+	token, rev, err := b.Auth.IssueToken(t.Context(), auth.System, "abc", describe)
 	if err != nil || rev != before || b.Revision() != before {
 		t.Fatalf("%d, %v", rev, err)
 	}
@@ -260,7 +261,7 @@ func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 		t.Fatalf("token %s, want %s: the number of its commit", token, want)
 	}
 	gone := func(b *Replica, token string) bool {
-		_, found, err := b.LookupToken(t.Context(), coder.HashToken(token))
+		_, found, err := b.Auth.LookupToken(t.Context(), coder.HashToken(token))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,15 +271,15 @@ func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
 	closeReplica(t, b)
 
 	b = open(t, store, nil)
-	token, _, err = b.IssueToken(t.Context(), auth.System, "abc", describe)
+	token, _, err = b.Auth.IssueToken(t.Context(), auth.System, "abc", describe)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, found, err := b.LookupToken(t.Context(), coder.HashToken(token)); err != nil || !found || got != now {
+	if got, found, err := b.Auth.LookupToken(t.Context(), coder.HashToken(token)); err != nil || !found || got != now {
 		t.Fatalf("%+v, %v, %v", got, found, err)
 	}
 	refused := errors.New("refused")
-	if _, _, err := b.IssueToken(t.Context(), auth.System, "abc",
+	if _, _, err := b.Auth.IssueToken(t.Context(), auth.System, "abc",
 		func(*auth.Rows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type leaseTime struct{ at atomic.Int64 }
 func (c *leaseTime) now() time.Duration { return time.Duration(c.at.Load()) }
 
 func readKey(b *Replica) (string, error) {
-	r, err := b.Range(context.Background(), auth.System,
+	r, err := b.Reader.Range(context.Background(), auth.System,
 		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, true)
 	if err != nil || len(r.Records) == 0 {
 		return "", err

@@ -27,7 +27,7 @@ func idleWith(t *testing.T, store sqlstore.Store) *leader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.hub.Close(); b.metrics.withdraw() })
+	t.Cleanup(func() { b.Hub.Close(); b.metrics.withdraw() })
 	l, err := b.takeOver(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -55,20 +55,21 @@ func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {
 	for _, s := range steps {
 		commands = append(commands, write.NewTxnCommand(s))
 	}
-	sequence := l.b.seen.Token().Sequence
+	sequence := l.replica.seen.Token().Sequence
 	for i, err := range runTogether(t, l, commands...) {
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	if n := l.b.seen.Token().Sequence - sequence; n != 1 {
+	if n := l.replica.seen.Token().Sequence - sequence; n != 1 {
 		t.Fatalf("it took %d commits, want one", n)
 	}
 	want := map[int64]string{1: "", 2: "k=0", 3: "k=3", 4: "k=4", 5: "", 6: "k=6", 7: "k=6 other=7", 8: "k=6", 9: "k=9"}
 	check := func() {
 		t.Helper()
 		for rev := int64(1); rev <= 9; rev++ {
-			res, err := l.b.reader.At(l.b.Revision()).RangeAt(t.Context(), &mvcc.RangeRequest{KeyRange: all(), Revision: rev})
+			res, err := l.replica.Reader.At(l.replica.Revision()).RangeAt(t.Context(),
+				&mvcc.RangeRequest{KeyRange: all(), Revision: rev})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {
 			if got != want[rev] && got != " "+want[rev] {
 				t.Errorf("revision %d reads%s, want %s", rev, got, want[rev])
 			}
-			read := l.b.reader.At(rev)
+			read := l.replica.Reader.At(rev)
 			for range 2 {
 				if n, err := read.Count(t.Context(), all().Span()); err != nil || n != res.Count {
 					t.Errorf("revision %d counts %d, %v, has %d", rev, n, err, res.Count)
@@ -98,11 +99,11 @@ func TestPagedListCountsAllKeys(t *testing.T) {
 	for i := range 10 {
 		runTogether(t, leading, write.NewTxnCommand(put(fmt.Sprintf("k%d", i), "v")))
 	}
-	rev := leading.b.Revision()
+	rev := leading.replica.Revision()
 	runTogether(t, leading, write.NewTxnCommand(del("k7")), write.NewTxnCommand(put("k99", "v")))
 	key := []byte("k")
 	for left := int64(10); left > 0; left -= 3 {
-		res, err := leading.b.reader.At(leading.b.Revision()).RangeAt(t.Context(),
+		res, err := leading.replica.Reader.At(leading.replica.Revision()).RangeAt(t.Context(),
 			&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3})
 		if err != nil {
 			t.Fatal(err)
@@ -136,20 +137,20 @@ func TestHashKVEqualsEtcd(t *testing.T) {
 	}
 	sums := map[int64]uint32{4: 1363947557, 5: 4181467771}
 	for rev, want := range sums {
-		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
+		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
 			t.Errorf("hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}
 	runTogether(t, leading, write.NewTxnCommand(put("a", "6")), write.NewTxnCommand(del("c")))
 	compaction := write.Func(func(_ context.Context, tx *write.Tx) error {
-		return leading.b.compacted.Move(tx, 6, func() { leading.b.noteCompacted(6) })
+		return leading.replica.compacted.Move(tx, 6, func() { leading.replica.raiseCompacted(6) })
 	})
 	if err := runTogether(t, leading, compaction)[0]; err != nil {
 		t.Fatal(err)
 	}
 	compacted := map[int64]uint32{6: 3554762776, 7: 2529338593}
 	for rev, want := range compacted {
-		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want ||
+		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want ||
 			h.CompactRevision != 6 {
 			t.Errorf("compacted, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
@@ -160,7 +161,7 @@ func TestHashKVEqualsEtcd(t *testing.T) {
 	runTogether(t, leading, write.NewTxnCommand(put("d", "x")))
 	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
 	for rev, want := range emptied {
-		if h, err := leading.b.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
+		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
 			t.Errorf("emptied, hash at %d: %+v, %v; want %d", rev, h, err, want)
 		}
 	}

@@ -85,12 +85,12 @@ func BenchmarkGet(b *testing.B) {
 			})
 		}
 		run("", func(r *rand.Rand) error {
-			_, err := n.reader.At(n.Revision()).Get(context.Background(), benchKey(r.IntN(benchKeys)), true)
+			_, err := n.Reader.At(n.Revision()).Get(context.Background(), benchKey(r.IntN(benchKeys)), true)
 			return err
 		})
 		if bench.name == "single" {
 			run("/Range", func(r *rand.Rand) error {
-				_, err := n.Range(context.Background(), auth.System,
+				_, err := n.Reader.Range(context.Background(), auth.System,
 					&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: benchKey(r.IntN(benchKeys))}}, true)
 				return err
 			})
@@ -98,7 +98,7 @@ func BenchmarkGet(b *testing.B) {
 				b.RunParallel(func(pb *testing.PB) {
 					r := rand.New(rand.NewPCG(rand.Uint64(), 1))
 					for pb.Next() {
-						if _, err := n.reader.At(n.Revision()).Get(context.Background(), benchKey(r.IntN(benchKeys)), true); err != nil {
+						if _, err := n.Reader.At(n.Revision()).Get(context.Background(), benchKey(r.IntN(benchKeys)), true); err != nil {
 							b.Error(err)
 						}
 					}
@@ -170,7 +170,7 @@ func BenchmarkShow(b *testing.B) {
 			for b.Loop() {
 				i, rev := r.IntN(benchKeys), n.Revision()+1
 				rec := &coder.Record{Key: benchKey(i), Value: value, CreateRevision: 2, Version: 2, ModRevision: rev}
-				if err := n.show([]*watch.Event{{Record: rec, PrevRevision: revs[i]}}, rev); err != nil {
+				if err := n.publish([]*watch.Event{{Record: rec, PrevRevision: revs[i]}}, rev); err != nil {
 					b.Fatal(err)
 				}
 				revs[i] = rev

@@ -65,7 +65,7 @@ func TestChildrenListsOneLevel(t *testing.T) {
 				var got []string
 				q := &read.ChildrenRequest{Prefix: []byte(prefix), Delimiter: '/', Limit: limit}
 				for {
-					res, err := b.Children(ctx, auth.System, q)
+					res, err := b.Reader.Children(ctx, auth.System, q)
 					require.NoError(t, err)
 					require.LessOrEqual(t, len(res.Children), limit)
 					for _, c := range res.Children {
@@ -86,8 +86,8 @@ func TestChildrenListsOneLevel(t *testing.T) {
 func TestChildrenChecksPermit(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	permit := auth.NewPermit(refuse)
-	_, err := b.Children(t.Context(), permit, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
+	_, err := b.Reader.Children(t.Context(), permit, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
 	require.ErrorIs(t, err, errRefused)
-	_, err = b.KeyHistory(t.Context(), permit, &read.KeyHistoryRequest{Key: []byte("a"), Limit: 1})
+	_, err = b.Reader.KeyHistory(t.Context(), permit, &read.KeyHistoryRequest{Key: []byte("a"), Limit: 1})
 	require.ErrorIs(t, err, errRefused)
 }

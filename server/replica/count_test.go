@@ -112,7 +112,7 @@ func TestCountContinuesAfterCountedPieces(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		res, err := b.Range(ctx, auth.System, pageFrom(0), true)
+		res, err := b.Reader.Range(ctx, auth.System, pageFrom(0), true)
 		cancel()
 		if err == nil {
 			if res.Count != countedKeys || tries != countedKeys/countedPiece/5 {
@@ -171,7 +171,7 @@ func TestPieceCountedDuringCompactionIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a"), End: []byte{0}}, CountOnly: true}
-	if _, err := follower.reader.At(known).Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) {
+	if _, err := follower.Reader.At(known).Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatal(err)
 	}
 	// It hears of them late, but from the leader, not from the log, whose rows are gone.
@@ -182,7 +182,7 @@ func TestPieceCountedDuringCompactionIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range p.nodes {
-		if res, err := b.Range(t.Context(), auth.System, q, false); err != nil || res.Count != 9 {
+		if res, err := b.Reader.Range(t.Context(), auth.System, q, false); err != nil || res.Count != 9 {
 			t.Errorf("%+v, %v, not 9 keys", res, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestConcurrentCountsShareReads(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range requests {
 		all.Go(func() {
-			res, err := b.Range(t.Context(), auth.System, pageFrom(0), true)
+			res, err := b.Reader.Range(t.Context(), auth.System, pageFrom(0), true)
 			if err == nil && res.Count != countedKeys {
 				err = fmt.Errorf("counted %d keys", res.Count)
 			}

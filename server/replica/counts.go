@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -39,7 +37,7 @@ type countsKeeper struct {
 func (k *countsKeeper) run(ctx context.Context) {
 	keep := func() {
 		if err := k.keep(ctx, countsRevisions); err != nil && ctx.Err() == nil && k.l.Lost() == nil {
-			k.l.b.log.Warn("failed to store the counts of keys, trying again", "error", err)
+			k.l.replica.log.Warn("failed to store the counts of keys, trying again", "error", err)
 		}
 	}
 	keep()
@@ -58,31 +56,27 @@ func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	b := k.l.b
+	r := k.l.replica
 	if !k.recalled {
 		var err error
-		k.stored, err = b.reader.Recall(ctx)
+		k.stored, err = r.Reader.Recall(ctx)
 		if errors.Is(err, coder.ErrMalformed) {
-			b.log.Warn("the stored counts of keys are of no use, counting again", "error", err)
+			r.log.Warn("the stored counts of keys are of no use, counting again", "error", err)
 		} else if err != nil {
 			return err
 		}
 		k.recalled = true
-		k.pieces = b.view.Stats().Pieces
+		k.pieces = r.view.Stats().Pieces
 	}
-	rev, pieces := b.Revision(), b.view.Stats().Pieces
-	if rev-k.stored < revisions && b.CompactRevision() <= k.stored+1 && pieces == k.pieces {
+	rev, pieces := r.Revision(), r.view.Stats().Pieces
+	if rev-k.stored < revisions && r.CompactRevision() <= k.stored+1 && pieces == k.pieces {
 		return nil
 	}
-	counts, ok := b.view.Counts(rev)
-	if !ok || counts.Keys() < b.cfg.countsKeys {
+	counts, ok := r.view.Counts(rev)
+	if !ok || counts.Keys() < r.cfg.countsKeys {
 		return nil
 	}
-	row := coder.EncodeCounts(counts)
-	if err := k.l.submit(ctx, auth.System, func(tx *write.Tx) error {
-		tx.SetRow(coder.CountsKey(), row)
-		return nil
-	}); err != nil {
+	if err := k.l.setRow(ctx, coder.CountsKey(), coder.EncodeCounts(counts)); err != nil {
 		return err
 	}
 	k.stored, k.pieces = rev, pieces

@@ -391,10 +391,10 @@ func TestRecallReadsOnWhileKeysAreCreated(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if stored, err := p.nodes[1].reader.Recall(t.Context()); err != nil || stored == 0 || created != 10 {
+	if stored, err := p.nodes[1].Reader.Recall(t.Context()); err != nil || stored == 0 || created != 10 {
 		t.Fatalf("%d keys were created, the counts row is of %d, %v", created, stored, err)
 	}
-	res, err := p.nodes[1].Range(t.Context(), auth.System, countOf("k", "l", 0), false)
+	res, err := p.nodes[1].Reader.Range(t.Context(), auth.System, countOf("k", "l", 0), false)
 	if err != nil || res.Count != 111 {
 		t.Errorf("counted %+v, %v", res, err)
 	}

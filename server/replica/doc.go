@@ -1,6 +1,7 @@
-// Package replica is one node's replica of the table, and what the leader adds to it. It
-// joins the packages below it to etcd's state machine: transactions, ranges, compaction,
-// leases, alarms, users and roles. It knows neither protobuf nor SQL.
+// Package replica is one node's replica of the table: the newest revision that is visible on it, and
+// the publishing of the leader's commits to readers and watchers. While the node leads, it also has
+// what the leader adds: the write pipeline, the lessor and the compactor. It knows neither protobuf
+// nor SQL.
 //
 // It upholds these invariants (the numbers are those of ARCHITECTURE.md):
 //
@@ -9,12 +10,13 @@
 //   - 4. An acknowledged write is durable and visible on every node: the visible revision moves before
 //     the answer, and a linearizable read on a follower waits for the visible revision of the leader
 //     (TestFollowerReadsAcknowledgedWrites, TestCutOffLeaderRefusesLinearizableReads).
-//   - A follower does not show a commit that its leader does not show yet
+//   - A commit is not visible on a follower before it is on its leader
 //     (TestFollowerHidesCommitUnknownToLeader).
 //   - A node stops serving when it finds that the database has lost data
-//     (TestDataLossStopsServing, lost_test.go).
+//     (TestDataLossStopsServing, lost_test.go, divergence_test.go).
 //   - Every call for a client needs a permit (TestZeroPermitRefusesEveryEntryPoint).
 //
-// Start reading at replica.go. For a write continue with package write, for a read with
-// visible.go and package read. DESIGN.md explains how the parts work together.
+// Start reading at replica.go and open.go. A write continues in write.go and package write, a read in
+// read_revision.go and package read, a commit of another leader in apply.go and catch_up.go.
+// DESIGN.md explains how the parts work together.
 package replica

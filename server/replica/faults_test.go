@@ -114,7 +114,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			u := &unreliable{Store: newStore(t), rnd: rand.New(rand.NewPCG(seed, 2)), t: t}
 			b := open(t, u, nil)
-			stream := b.Hub().NewStream()
+			stream := b.Hub.NewStream()
 			defer stream.Close()
 			stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2,
 				PrevKV: true})
@@ -150,7 +150,7 @@ func runCounters(t *testing.T, b *Replica, workers, increments int) map[string]i
 	var wg sync.WaitGroup
 	wg.Go(func() { // leases take no revision, and are resolved all the same
 		for id := int64(1); id <= int64(increments); {
-			_, err := b.LeaseGrant(t.Context(), auth.System, id, 3600)
+			_, err := lessor(t, b).Grant(t.Context(), auth.System, id, 3600)
 			if errors.Is(err, sqlstore.ErrUnavailable) {
 				continue
 			}
@@ -236,7 +236,7 @@ func TestRandomHistoriesWithoutCachesMatchTheModel(t *testing.T) {
 	for _, n := range done {
 		total += int64(n)
 	}
-	stream := b.Hub().NewStream()
+	stream := b.Hub.NewStream()
 	defer stream.Close()
 	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
 	expectContiguous(t, stream, 2, 1+total)
@@ -254,7 +254,7 @@ func TestDeposedLeaderCannotCommit(t *testing.T) {
 		!errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("write on the deposed leader: %v", err)
 	}
-	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); !errors.Is(err,
+	if _, err := old.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); !errors.Is(err,
 		mvcc.ErrNotServing) {
 		t.Fatalf("read on the deposed leader: %v", err)
 	}

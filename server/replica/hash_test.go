@@ -95,12 +95,12 @@ func TestHashKVDuringCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
-	want, err := b.HashKV(t.Context(), auth.System, 0, marshal)
+	want, err := b.Exporter.HashKV(t.Context(), auth.System, 0, marshal)
 	if err != nil {
 		t.Fatal(err)
 	}
 	removed := store.removeWhileRead(t, left)
-	got, err := b.HashKV(t.Context(), auth.System, 0, marshal)
+	got, err := b.Exporter.HashKV(t.Context(), auth.System, 0, marshal)
 	if err != nil || got != want || !*removed {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -120,7 +120,7 @@ func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
 	hash := func(i int, rev int64) export.Hash {
 		t.Helper()
-		h, err := p.nodes[i].HashKV(t.Context(), auth.System, rev, marshal)
+		h, err := p.nodes[i].Exporter.HashKV(t.Context(), auth.System, rev, marshal)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,14 +133,14 @@ func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 	if want.CompactRevision != 6 || want.HashRevision != 6 {
 		t.Errorf("%+v", want)
 	}
-	if removed, err := p.nodes[0].leading.Load().remover.Wait(t.Context(), 6, nil); err != nil || !removed {
+	if removed, err := p.nodes[0].leading.Load().compactor.Wait(t.Context(), 6, nil); err != nil || !removed {
 		t.Fatal(removed, err)
 	}
 	for i := range p.nodes {
 		if got := hash(i, 6); got != want {
 			t.Errorf("member %d gives %+v, want %+v", i, got, want)
 		}
-		if _, err := p.nodes[i].HashKV(t.Context(), auth.System, 5, marshal); !errors.Is(err, mvcc.ErrCompacted) {
+		if _, err := p.nodes[i].Exporter.HashKV(t.Context(), auth.System, 5, marshal); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Errorf("member %d below the compact revision: %v", i, err)
 		}
 	}

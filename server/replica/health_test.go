@@ -1,10 +1,8 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,118 +10,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
-
-// However often it is asked, a node does not write more than it must to know.
-func TestWritableSharesProbes(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	tried := func() []byte {
-		t.Helper()
-		if err := b.Writable(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		v, err := store.Get(t.Context(), coder.ProbeKey())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	tried()
-	move := func(by time.Duration) {
-		b.probe.mu.Lock()
-		defer b.probe.mu.Unlock()
-		b.probe.at = b.probe.at.Add(by)
-	}
-	move(time.Hour) // the test may take longer than the interval
-	mark := store.BeginBatchWrite()
-	mark.Put(coder.ProbeKey(), []byte("mark"))
-	if err := mark.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if string(tried()) != "mark" {
-		t.Error("the row was written again at once")
-	}
-	move(-time.Hour - probeInterval)
-	probed := b.probe.at
-	if string(tried()) != "mark" {
-		t.Error("the row was written again within a minute")
-	}
-	if !b.probe.at.After(probed) {
-		t.Error("a probe of a second ago counts")
-	}
-	rewind := func() {
-		b.probe.mu.Lock()
-		defer b.probe.mu.Unlock()
-		b.probe.at, b.probe.written = time.Time{}, b.probe.written.Add(-probeCommit)
-	}
-	rewind()
-	if string(tried()) == "mark" {
-		t.Error("the row was not written for more than a minute")
-	}
-}
-
-// TestFailedProbesWrite: whether the database can commit again is known after a commit only.
-func TestFailedProbesWrite(t *testing.T) {
-	store := &unwritable{Store: newStore(t)}
-	b := open(t, store, nil)
-	probe := func() (commits int, err error) {
-		before := store.puts.Load()
-		b.probe.mu.Lock()
-		b.probe.at = time.Time{}
-		b.probe.mu.Unlock()
-		err = b.Writable(t.Context())
-		return int(store.puts.Load() - before), err
-	}
-	for i, want := range []struct {
-		err    error
-		writes int
-	}{{nil, 1}, {nil, 0}, {sqlstore.ErrUnavailable, 0}, {sqlstore.ErrUnavailable, 1}, {nil, 1}, {nil, 0}} {
-		store.fail.Store(want.err != nil)
-		if writes, err := probe(); writes != want.writes || !errors.Is(err, want.err) {
-			t.Errorf("probe %d: %d writes, error %v; want %d, %v", i, writes, err, want.writes, want.err)
-		}
-	}
-}
-
-// unwritable is a store whose commits of the probe row can fail. It counts those that write it in any case.
-type unwritable struct {
-	sqlstore.Store
-	fail atomic.Bool
-	puts atomic.Int64
-}
-
-func (s *unwritable) BeginBatchWrite() sqlstore.BatchWrite {
-	return &unwritableBatch{BatchWrite: s.Store.BeginBatchWrite(), s: s}
-}
-
-type unwritableBatch struct {
-	sqlstore.BatchWrite
-	s     *unwritable
-	probe bool
-}
-
-func (f *unwritableBatch) Put(key, val []byte) {
-	if bytes.Equal(key, coder.ProbeKey()) {
-		f.probe = true
-		f.s.puts.Add(1)
-	}
-	f.BatchWrite.Put(key, val)
-}
-
-func (f *unwritableBatch) PutIfNotExist(key, val []byte) {
-	f.probe = bytes.Equal(key, coder.ProbeKey())
-	f.BatchWrite.PutIfNotExist(key, val)
-}
-
-func (f *unwritableBatch) Commit(ctx context.Context) error {
-	if f.probe && f.s.fail.Load() {
-		return sqlstore.ErrUnavailable
-	}
-	return f.BatchWrite.Commit(ctx)
-}
 
 func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
 	store := newStore(t)
@@ -133,7 +21,8 @@ func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
 	}
 	cause := errors.New("the cause")
 	b.StopServing(cause)
-	for name, err := range map[string]error{"Stopped": b.Stopped(), "Fed": b.Fed(), "Writable": b.Writable(t.Context())} {
+	for name, err := range map[string]error{"Stopped": b.Stopped(), "Fed": b.Fed(),
+		"Writable": b.Probe.Writable(t.Context())} {
 		if !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, cause) {
 			t.Errorf("%s: %v", name, err)
 		}

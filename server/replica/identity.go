@@ -20,10 +20,10 @@ type identityRow struct {
 }
 
 // ClusterID identifies the table's content.
-func (b *Replica) ClusterID() uint64 { return b.identity.cluster }
+func (r *Replica) ClusterID() uint64 { return r.identity.cluster }
 
 // MemberID identifies this node by its name.
-func (b *Replica) MemberID() uint64 { return b.identity.member }
+func (r *Replica) MemberID() uint64 { return r.identity.member }
 
 func loadIdentity(ctx context.Context, store sqlstore.Store, name string) (identity, error) {
 	cluster, err := loadOrCreateID(ctx, store, coder.IdentityKey())

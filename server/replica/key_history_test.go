@@ -22,7 +22,7 @@ func historyOf(t *testing.T, b *Replica, key string, limit, maxBytes int) (out [
 	t.Helper()
 	q := &read.KeyHistoryRequest{Key: []byte(key), Limit: limit, MaxBytes: maxBytes}
 	for {
-		res, err := b.KeyHistory(t.Context(), auth.System, q)
+		res, err := b.Reader.KeyHistory(t.Context(), auth.System, q)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(res.Versions), limit)
 		for _, v := range res.Versions {

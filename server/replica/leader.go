@@ -20,17 +20,16 @@ import (
 // leader is one leadership: what a replica has only while it leads. It implements
 // write.Leader.
 type leader struct {
-	b *Replica
+	replica *Replica
 
 	holder    *fence.Holder // the pipeline's while it runs
 	lease     *fence.ReadLease
 	authority *fence.Authority
 
-	pipeline *write.Pipeline
-	lessor   *lease.Lessor
-	tokens   *auth.Tokens
-	remover  *compact.Remover
-	counts   *countsKeeper
+	pipeline  *write.Pipeline
+	lessor    *lease.Lessor
+	compactor *compact.Compactor
+	counts    *countsKeeper
 
 	alive  context.Context // ends with the leadership
 	die    context.CancelFunc
@@ -42,26 +41,26 @@ type leader struct {
 // were not executed. If the database lost data the node stops serving.
 func (l *leader) End(cause error) error {
 	if errors.Is(cause, sqlstore.ErrRowMissing) {
-		l.b.seen.Missing()
+		l.replica.seen.Missing()
 	}
 	err := fmt.Errorf("%w: %w", mvcc.ErrNotLeader, cause)
-	if errors.Is(cause, fence.ErrDataLost) || l.b.cfg.Leadership == nil {
+	if errors.Is(cause, fence.ErrDataLost) || l.replica.cfg.Leadership == nil {
 		// This node's state may be wrong, or cannot follow another leader.
-		err = l.b.stopServing(cause)
+		err = l.replica.StopServing(cause)
 	}
 	if l.reason.CompareAndSwap(nil, &err) {
-		l.b.log.Warn("the leadership ended", "error", cause)
-		l.leave()
+		l.replica.log.Warn("the leadership ended", "error", cause)
+		l.stepDown()
 		l.die()
 		close(l.ended)
 	}
 	return *l.reason.Load()
 }
 
-// leave makes the node no longer lead. It has known the newest commit until now.
-func (l *leader) leave() {
-	l.b.noteFed()
-	l.b.leading.CompareAndSwap(l, nil)
+// stepDown clears the leadership and records when this node was last up to date.
+func (l *leader) stepDown() {
+	l.replica.recordFed()
+	l.replica.leading.CompareAndSwap(l, nil)
 }
 
 // Lost returns why the leadership was taken away, nil if it was not.
@@ -89,12 +88,12 @@ func (l *leader) VerifyLeader(ctx context.Context) error {
 	return err
 }
 
-// awaitRevision waits until this leader shows revision rev, or stops leading.
+// awaitRevision waits until revision rev is visible on this leader, or it stops leading.
 func (l *leader) awaitRevision(ctx context.Context, rev int64) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.alive, cancel)()
-	if err := l.b.tso.Wait(waiting, rev); err != nil {
+	if err := l.replica.tso.Wait(waiting, rev); err != nil {
 		return cmp.Or(l.Lost(), err)
 	}
 	return nil
@@ -104,20 +103,27 @@ func (l *leader) awaitRevision(ctx context.Context, rev int64) error {
 func (l *leader) Ended() <-chan struct{} { return l.ended }
 
 // AuthRows implements write.Leader.
-func (l *leader) AuthRows() *auth.Rows { return l.b.AuthRows() }
+func (l *leader) AuthRows() *auth.Rows { return l.replica.Auth.Rows() }
 
 // Seen implements write.Leader.
-func (l *leader) Seen(token coder.FenceToken) { l.b.seen.Note(token) }
+func (l *leader) Seen(token coder.FenceToken) { l.replica.seen.Note(token) }
 
 // Refused implements write.Leader.
-func (l *leader) Refused(err error) { l.b.space.Refused(err) }
+func (l *leader) Refused(err error) { l.replica.Space.Refused(err) }
 
 // Publish implements write.Leader.
 func (l *leader) Publish(c write.Committed) error {
-	l.b.space.Grow(int64(c.Bytes))
-	l.b.users.Raise(c.Auth) // before the commit can be read
-	return l.b.show(c.Events, c.Revision, c.Then...)
+	l.replica.Space.Grow(int64(c.Bytes))
+	l.replica.Auth.Raise(c.Auth) // before the commit can be read
+	return l.replica.publish(c.Events, c.Revision, c.Then...)
 }
 
-// Leading reports whether the node leads.
-func (b *Replica) Leading() bool { return b.leading.Load() != nil }
+// setRow writes a row of the node in the write pipeline.
+func (l *leader) setRow(ctx context.Context, key, value []byte) error {
+	ctx, cancel := l.replica.timeout.Bound(ctx)
+	defer cancel()
+	return l.pipeline.Submit(ctx, auth.System, write.Func(func(_ context.Context, tx *write.Tx) error {
+		tx.SetRow(key, value)
+		return nil
+	}))
+}

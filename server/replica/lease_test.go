@@ -24,7 +24,7 @@ func putLeased(key string, lease int64) *mvcc.Txn {
 
 func mustGrant(t testing.TB, b *Replica, id, ttl int64) int64 {
 	t.Helper()
-	l, err := b.LeaseGrant(t.Context(), auth.System, id, ttl)
+	l, err := lessor(t, b).Grant(t.Context(), auth.System, id, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +57,12 @@ func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
 	closeReplica(t, b)
 	b = open(t, store, nil) // what is attached is in the table
 
-	st, err := b.LeaseTimeToLive(t.Context(), auth.System, id, true)
+	st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, id, true)
 	if err != nil || fmt.Sprintf("%s", st.Keys) != "[a b c]" || st.GrantedTTL != 60 {
 		t.Fatalf("lease %d: %s %+v, %v", id, st.Keys, st, err)
 	}
 	before := b.Revision()
-	if rev, err := b.LeaseRevoke(t.Context(), auth.System, id); err != nil || rev != before+1 {
+	if rev, err := lessor(t, b).Revoke(t.Context(), auth.System, id); err != nil || rev != before+1 {
 		t.Fatalf("revoking answers revision %d, %v, want %d", rev, err, before+1)
 	}
 	if b.Revision() != before+1 {
@@ -72,17 +72,17 @@ func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
 	if left.Count != 2 {
 		t.Fatalf("left over: %v", rangeAnswer(left))
 	}
-	if _, err := b.LeaseRevoke(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
+	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
 		t.Fatalf("revoking twice: %v", err)
 	}
 	if _, err := b.Txn(t.Context(), auth.System, putLeased("x", id), true); !errors.Is(err, mvcc.ErrLeaseNotFound) {
 		t.Fatalf("putting with a revoked lease: %v", err)
 	}
-	if rev, err := b.LeaseRevoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 ||
+	if rev, err := lessor(t, b).Revoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 ||
 		b.Revision() != before+1 {
 		t.Fatalf("revoking an empty lease: revision %d, %v, the store is at %d", rev, err, b.Revision())
 	}
-	if st, err := b.LeaseTimeToLive(t.Context(), auth.System, id, true); err != nil || st.TTL != -1 {
+	if st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, id, true); err != nil || st.TTL != -1 {
 		t.Fatalf("a missing lease: %+v, %v", st, err)
 	}
 }
@@ -90,15 +90,16 @@ func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
 func TestGrantLimits(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	for ttl, want := range map[int64]int64{-1: 2, 0: 2, 1: 2, 3: 3, lease.MaxTTL: lease.MaxTTL} {
-		if l, err := b.LeaseGrant(t.Context(), auth.System, 0, ttl); err != nil || l.GrantedTTL != want || l.ID <= 0 {
+		if l, err := lessor(t, b).Grant(t.Context(), auth.System, 0, ttl); err != nil || l.GrantedTTL != want || l.ID <= 0 {
 			t.Errorf("granting %d: %+v, %v", ttl, l, err)
 		}
 	}
-	if _, err := b.LeaseGrant(t.Context(), auth.System, 0, lease.MaxTTL+1); !errors.Is(err, mvcc.ErrLeaseTTLTooLarge) {
+	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, lease.MaxTTL+1); !errors.Is(err,
+		mvcc.ErrLeaseTTLTooLarge) {
 		t.Errorf("a TTL too large: %v", err)
 	}
 	mustGrant(t, b, 5, 10)
-	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 10); !errors.Is(err, mvcc.ErrLeaseExists) {
+	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 10); !errors.Is(err, mvcc.ErrLeaseExists) {
 		t.Errorf("an id twice: %v", err)
 	}
 }
@@ -106,13 +107,13 @@ func TestGrantLimits(t *testing.T) {
 func TestWatchersSeeExpiryOfLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, newStore(t), nil)
-		stream := b.Hub().NewStream()
+		stream := b.Hub.NewStream()
 		defer stream.Close()
 		stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("a"), StartRevision: 3})
 		id := mustGrant(t, b, 0, 2)
 		mustTxn(t, b, putLeased("a", id))
 		expectDelete(t, stream, "a")
-		if _, err := b.LeaseKeepAlive(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
+		if _, err := lessor(t, b).KeepAlive(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
 			t.Fatalf("renewing an expired lease: %v", err)
 		}
 	})
@@ -156,7 +157,7 @@ func TestLeaseClocksStartWhenLeaderServes(t *testing.T) {
 		serves, ended := make(chan struct{}), make(chan error)
 		go func() { ended <- l.run(ctx, func(int64) { close(serves) }) }()
 		<-serves
-		st, err := next.LeaseTimeToLive(t.Context(), auth.System, id, false)
+		st, err := lessor(t, next).TimeToLive(t.Context(), auth.System, id, false)
 		require.NoError(t, err)
 		require.EqualValues(t, 1000+timing.LeaseGrace/time.Second, st.TTL)
 		require.ErrorIs(t, <-p.ended[0], mvcc.ErrNotLeader) // its watch of the fence row finds out
@@ -179,7 +180,7 @@ func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {
 			var renewed time.Time
 			for {
 				asked := time.Now()
-				if _, err := old.LeaseKeepAlive(context.Background(), auth.System, id); err != nil {
+				if _, err := lessor(t, old).KeepAlive(context.Background(), auth.System, id); err != nil {
 					last <- renewed
 					return
 				}
@@ -193,7 +194,7 @@ func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {
 		for st := (lease.Status{}); st.TTL >= 0; {
 			time.Sleep(max(time.Millisecond, time.Duration(st.TTL)*time.Second))
 			var err error
-			st, err = next.LeaseTimeToLive(t.Context(), auth.System, id, false)
+			st, err = lessor(t, next).TimeToLive(t.Context(), auth.System, id, false)
 			require.NoError(t, err)
 		}
 		lived := time.Since(renewed) - timing.LeaseGrace
@@ -208,7 +209,7 @@ func TestWatchersSeeExpiryUnderTTLPolicy(t *testing.T) {
 			c.TTLPolicies = []lease.Policy{{Prefix: []byte("/events/"), TTL: time.Second},
 				{Prefix: []byte("/events/keep/"), TTL: time.Hour}}
 		})
-		stream := b.Hub().NewStream()
+		stream := b.Hub.NewStream()
 		defer stream.Close()
 		stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("/events/a"), StartRevision: 3})
 		mustTxn(t, b, put("/events/a", "v"))

@@ -190,7 +190,7 @@ func TestDataLossStopsOtherMembers(t *testing.T) {
 			closeReplica(t, open(t, store, nil)) // makes the rows
 			b := run(t, store)
 			look := func() error {
-				_, err := b.Check(t.Context()) // a leader does so by itself
+				_, err := b.RefreshState(t.Context()) // a leader does so by itself
 				return err
 			}
 			_, now := fenceRow(t, store)
@@ -266,7 +266,7 @@ func TestDataLossIsRecordedAfterFailures(t *testing.T) {
 			}
 			b := open(t, store, func(c *Config) { c.Logger = nil })
 			mustTxn(t, b, put("k", "v"))
-			_ = b.stopServing(fmt.Errorf("%w: made up", fence.ErrDataLost))
+			_ = b.StopServing(fmt.Errorf("%w: made up", fence.ErrDataLost))
 			if stopped {
 				closeReplica(t, b)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -103,11 +104,21 @@ func mustTxn(t testing.TB, b *Replica, txn *mvcc.Txn) *mvcc.TxnResult {
 
 func mustRange(t testing.TB, b *Replica, r *mvcc.RangeRequest) *mvcc.RangeResult {
 	t.Helper()
-	res, err := b.Range(t.Context(), auth.System, r, true)
+	res, err := b.Reader.Range(t.Context(), auth.System, r, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
+}
+
+// lessor returns the lessor of b, which must lead.
+func lessor(t testing.TB, b *Replica) *lease.Lessor {
+	t.Helper()
+	l, err := b.Lessor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func all() mvcc.KeyRange { return mvcc.KeyRange{Key: []byte{0}, End: []byte{0}} }

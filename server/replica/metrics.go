@@ -37,15 +37,15 @@ func newMetrics() *metrics {
 	return m
 }
 
-// observe adds the metrics whose values are read from b when they are collected.
-func (m *metrics) observe(b *Replica) {
+// observe adds the metrics whose values are read from r when they are collected.
+func (m *metrics) observe(r *Replica) {
 	for name, g := range map[string]struct {
 		help string
 		get  func() int
 	}{
-		"sqlbrain_leases":              {"Leases that exist.", func() int { return ofLeader(b, func(l *leader) int { return l.lessor.Len() }) }},
-		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(b, func(l *leader) int { return l.pipeline.Waiting() }) }},
-		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(b, func(l *leader) int { return l.pipeline.Cached() }) }},
+		"sqlbrain_leases":              {"Leases that exist.", func() int { return ofLeader(r, func(l *leader) int { return l.lessor.Len() }) }},
+		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Waiting() }) }},
+		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Cached() }) }},
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
 			func() float64 { return float64(g.get()) })
@@ -53,7 +53,7 @@ func (m *metrics) observe(b *Replica) {
 	promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sqlbrain_no_space", Help: "1 while this node knows a NOSPACE alarm: the quota or the disk is full.",
 	}, func() float64 {
-		if b.alarms.NoSpace() {
+		if r.Alarms.NoSpace() {
 			return 1
 		}
 		return 0
@@ -66,18 +66,18 @@ func (m *metrics) observe(b *Replica) {
 			Name: "sqlbrain_data_lost", ConstLabels: prometheus.Labels{"record": record},
 			Help: "1 if this node found that the database lost data, by what became of the record: pending (do not restart this node), written (no member serves), unproven (the others continue), refuted (nothing was lost).",
 		}, func() float64 {
-			if b.losses.Fate() == fate {
+			if r.Losses.Fate() == fate {
 				return 1
 			}
 			return 0
 		})
 	}
-	b.view.Observe(m.own)
+	r.view.Observe(m.own)
 }
 
 // ofLeader returns the result of get for the leadership, 0 if this node does not lead.
-func ofLeader(b *Replica, get func(*leader) int) int {
-	if l := b.leading.Load(); l != nil {
+func ofLeader(r *Replica, get func(*leader) int) int {
+	if l := r.leading.Load(); l != nil {
 		return get(l)
 	}
 	return 0

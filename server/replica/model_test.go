@@ -326,12 +326,14 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 			}
 		case n < 19:
 			if m.Compacted > 1 {
-				_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.Compacted - 1}, true)
+				_, err := b.Reader.Range(t.Context(), auth.System,
+					&mvcc.RangeRequest{KeyRange: all(), Revision: m.Compacted - 1}, true)
 				if !errors.Is(err, mvcc.ErrCompacted) {
 					t.Fatalf("step %d, reading below the compact revision: %v", step, err)
 				}
 			}
-			_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: m.Revision() + 1}, true)
+			_, err := b.Reader.Range(t.Context(), auth.System,
+				&mvcc.RangeRequest{KeyRange: all(), Revision: m.Revision() + 1}, true)
 			if !errors.Is(err, mvcc.ErrFutureRevision) {
 				t.Fatalf("step %d, reading the future: %v", step, err)
 			}

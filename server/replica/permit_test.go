@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"testing"
@@ -22,13 +23,23 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	before := b.seen.Token()
 	none, ctx, key := auth.Permit{}, t.Context(), mvcc.KeyRange{Key: []byte("k")}
 	calls := map[string]func() error{
-		"Range": func() error { _, err := b.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key}, true); return err },
-		"RangeStream": func() error {
-			return b.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1,
+		"Reader.Range": func() error { _, err := b.Reader.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key}, true); return err },
+		"Reader.RangeStream": func() error {
+			return b.Reader.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1,
 				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
 		},
-		"ReadRevision": func() error { _, err := b.ReadRevision(ctx, none, false); return err },
-		"Txn": func() error {
+		"Reader.Stable": func() error {
+			return b.Reader.Stable(ctx, none, false, func(context.Context, *read.Reading) error { t.Error("read"); return nil })
+		},
+		"Reader.Txn": func() error {
+			_, err := b.Reader.Txn(ctx, none, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: key}}}}, false)
+			return err
+		},
+		"Reader.Now":           func() error { _, err := b.Reader.Now(ctx, none, false); return err },
+		"Replica.VerifyLeader": func() error { return b.VerifyLeader(ctx, none) },
+		"Replica.Submit":       func() error { return b.Submit(ctx, none, func(auth.Tx) error { return nil }) },
+		"Replica.ReadRevision": func() error { _, err := b.ReadRevision(ctx, none, false); return err },
+		"Replica.Txn": func() error {
 			_, err := b.Txn(ctx, none, put("k", "w"), true)
 			if _, rerr := b.Txn(ctx, none, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: key}}}},
 				false); !errors.Is(rerr, auth.ErrNoPermit) {
@@ -36,40 +47,39 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 			}
 			return err
 		},
-		"Children": func() error {
-			_, err := b.Children(ctx, none, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
+		"Reader.Children": func() error {
+			_, err := b.Reader.Children(ctx, none, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
 			return err
 		},
-		"KeyHistory": func() error {
-			_, err := b.KeyHistory(ctx, none, &read.KeyHistoryRequest{Key: key.Key, Limit: 1})
+		"Reader.KeyHistory": func() error {
+			_, err := b.Reader.KeyHistory(ctx, none, &read.KeyHistoryRequest{Key: key.Key, Limit: 1})
 			return err
 		},
-		"Watched":         func() error { _, _, err := b.Watched(ctx, none, 1); return err },
-		"Compact":         func() error { _, err := b.Compact(ctx, none, 2, true); return err },
-		"LeaseGrant":      func() error { _, err := b.LeaseGrant(ctx, none, 8, 60); return err },
-		"LeaseRevoke":     func() error { _, err := b.LeaseRevoke(ctx, none, 7); return err },
-		"LeaseKeepAlive":  func() error { _, err := b.LeaseKeepAlive(ctx, none, 7); return err },
-		"LeaseTimeToLive": func() error { _, err := b.LeaseTimeToLive(ctx, none, 7, true); return err },
-		"Leases":          func() error { _, err := b.Leases(ctx, none); return err },
-		"ListAlarms":      func() error { _, err := b.ListAlarms(ctx, none); return err },
-		"RaiseAlarm": func() error {
-			_, err := b.RaiseAlarm(ctx, none, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
+		"Replica.Compact":   func() error { _, err := b.Compact(ctx, none, 2, true); return err },
+		"Lessor.Grant":      func() error { _, err := lessor(t, b).Grant(ctx, none, 8, 60); return err },
+		"Lessor.Revoke":     func() error { _, err := lessor(t, b).Revoke(ctx, none, 7); return err },
+		"Lessor.KeepAlive":  func() error { _, err := lessor(t, b).KeepAlive(ctx, none, 7); return err },
+		"Lessor.TimeToLive": func() error { _, err := lessor(t, b).TimeToLive(ctx, none, 7, true); return err },
+		"Lessor.IDs":        func() error { _, err := lessor(t, b).IDs(ctx, none); return err },
+		"Alarms.List":       func() error { _, err := b.Alarms.List(ctx, none); return err },
+		"Alarms.Raise": func() error {
+			_, err := b.Alarms.Raise(ctx, none, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
 			return err
 		},
-		"DisarmAlarm": func() error {
-			_, err := b.DisarmAlarm(ctx, none, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
+		"Alarms.Disarm": func() error {
+			_, err := b.Alarms.Disarm(ctx, none, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
 			return err
 		},
-		"HashKV": func() error {
-			_, err := b.HashKV(ctx, none, 0, func(*coder.Record) ([]byte, error) { return nil, nil })
+		"Exporter.HashKV": func() error {
+			_, err := b.Exporter.HashKV(ctx, none, 0, func(*coder.Record) ([]byte, error) { return nil, nil })
 			return err
 		},
-		"Hash":         func() error { _, err := b.Hash(ctx, none); return err },
-		"Defragment":   func() error { return b.Defragment(ctx, none) },
-		"OpenSnapshot": func() error { _, err := b.OpenSnapshot(ctx, none); return err },
-		"ChangeAuth":   func() error { _, err := b.ChangeAuth(ctx, none, setUser("me", "x")); return err },
-		"IssueToken": func() error {
-			_, _, err := b.IssueToken(ctx, none, "abc",
+		"Exporter.Hash":         func() error { _, err := b.Exporter.Hash(ctx, none); return err },
+		"Space.Defragment":      func() error { return b.Space.Defragment(ctx, none) },
+		"Exporter.OpenSnapshot": func() error { _, err := b.Exporter.OpenSnapshot(ctx, none); return err },
+		"Store.Change":          func() error { _, err := b.Auth.Change(ctx, none, setUser("me", "x")); return err },
+		"Store.IssueToken": func() error {
+			_, _, err := b.Auth.IssueToken(ctx, none, "abc",
 				func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "me"}, nil })
 			return err
 		},
@@ -84,10 +94,14 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	}
 	// No entry point is left out.
 	permit := reflect.TypeFor[auth.Permit]()
-	for m := range reflect.TypeFor[*Replica]().Methods() {
-		for i := range m.Type.NumIn() {
-			if m.Type.In(i) == permit && calls[m.Name] == nil {
-				t.Errorf("%s takes a permit and is not tested", m.Name)
+	for _, part := range []any{b, b.Reader, b.Exporter, b.Auth, b.Alarms, b.Space, lessor(t, b)} {
+		of := reflect.TypeOf(part)
+		for m := range of.Methods() {
+			name := of.Elem().Name() + "." + m.Name
+			for i := range m.Type.NumIn() {
+				if m.Type.In(i) == permit && calls[name] == nil {
+					t.Errorf("%s takes a permit and is not tested", name)
+				}
 			}
 		}
 	}

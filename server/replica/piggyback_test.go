@@ -12,13 +12,13 @@ import (
 )
 
 // TestAFollowerNeedNotCheckWhatAnotherStatementHasRead: PiggybackRead reports that nothing has changed since the last
-// Check. It does not if there is anything that Check would find.
+// RefreshState. It does not if there is anything that RefreshState would find.
 func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, store sqlstore.Store, lead, f *Replica){
 		"nothing": nil,
 		"a write": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) { mustTxn(t, lead, put("k", "2")) },
 		"an alarm": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) {
-			_, err := lead.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
+			_, err := lead.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
 			require.NoError(t, err)
 		},
 		"a user": func(t *testing.T, _ sqlstore.Store, lead, _ *Replica) { mustChange(t, lead, setUser("a", "1")) },
@@ -46,7 +46,7 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 			p.lead(0)
 			lead, f := p.nodes[0], p.nodes[1]
 			keys, _ := f.PiggybackRead(nil)
-			require.Nil(t, keys, "there is no Check to compare with")
+			require.Nil(t, keys, "there is no RefreshState to compare with")
 			mustTxn(t, lead, put("k", "1"))
 			require.NoError(t, catchUp(t, f))
 			for range 2 {

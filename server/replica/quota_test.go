@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // sized is a store that says how large it is, and how much space its disk has.
@@ -53,7 +53,7 @@ func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 	b := open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
 	mustTxn(t, b, put("k", "v"))
 	store.bytes.Store(1 << 20)
-	if err := b.space.Refresh(t.Context()); err != nil {
+	if err := b.Space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	refused := func() {
@@ -61,12 +61,12 @@ func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 		if _, err := b.Txn(t.Context(), auth.System, put("k", "w"), true); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a put: %v", err)
 		}
-		if _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
+		if _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a grant: %v", err)
 		}
 	}
 	refused()
-	for b.alarms.CheckWrite(true) == nil { // raised in the background
+	for b.Alarms.CheckWrite(true) == nil { // raised in the background
 		if t.Context().Err() != nil {
 			t.Fatal("no alarm")
 		}
@@ -75,7 +75,7 @@ func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 	mustTxn(t, b, del("k"))
 
 	store.bytes.Store(0)
-	if err := b.space.Refresh(t.Context()); err != nil {
+	if err := b.Space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	refused() // the alarm stays
@@ -83,10 +83,10 @@ func TestFullDatabaseRefusesPutsUntilDisarmed(t *testing.T) {
 	b = open(t, store, func(c *Config) { c.QuotaBytes = 1 << 20 })
 	refused() // and survives a restart
 	alarm := quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}
-	if got := b.Alarms(); len(got) != 1 || got[0] != alarm {
+	if got := b.Alarms.All(); len(got) != 1 || got[0] != alarm {
 		t.Fatalf("alarms: %v", got)
 	}
-	if got, err := b.DisarmAlarm(t.Context(), auth.System, alarm); err != nil || len(got) != 1 {
+	if got, err := b.Alarms.Disarm(t.Context(), auth.System, alarm); err != nil || len(got) != 1 {
 		t.Fatalf("disarming: %v, %v", got, err)
 	}
 	mustTxn(t, b, put("k", "w"))
@@ -97,7 +97,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	store := &sized{Store: newStore(t)}
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "v"))
-	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 100); err != nil {
+	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 100); err != nil {
 		t.Fatal(err)
 	}
 	closeReplica(t, b)
@@ -107,16 +107,16 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	alarm := quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}
 	raised := func() {
 		t.Helper()
-		if got, err := b.ListAlarms(t.Context(), auth.System); err != nil || len(got) != 1 || got[0] != alarm {
+		if got, err := b.Alarms.List(t.Context(), auth.System); err != nil || len(got) != 1 || got[0] != alarm {
 			t.Fatalf("alarms: %v, %v", got, err)
 		}
-		if got := b.Alarms(); len(got) != 1 || got[0] != alarm {
+		if got := b.Alarms.All(); len(got) != 1 || got[0] != alarm {
 			t.Fatalf("alarms: %v", got)
 		}
 		if _, err := b.Txn(t.Context(), auth.System, put("k", "w"), true); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a put: %v", err)
 		}
-		if _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
+		if _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, 10); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a grant: %v", err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	refresh := func(free int64) {
 		t.Helper()
 		store.free.Store(free)
-		if err := b.space.Refresh(t.Context()); err != nil {
+		if err := b.Space.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,22 +136,22 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	if _, err := b.Txn(t.Context(), auth.System, del("k"), true); !errors.Is(err, quota.ErrNoSpace) {
 		t.Errorf("a delete that takes the space of a compaction: %v", err)
 	}
-	if _, err := b.LeaseRevoke(t.Context(), auth.System, 5); err != nil {
+	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 5); err != nil {
 		t.Errorf("a revocation: %v", err)
 	}
 	if _, err := b.Compact(t.Context(), auth.System, b.Revision(), true); err != nil {
 		t.Errorf("a compaction: %v", err)
 	}
-	if got, err := b.DisarmAlarm(t.Context(), auth.System, alarm); err != nil || len(got) != 0 {
+	if got, err := b.Alarms.Disarm(t.Context(), auth.System, alarm); err != nil || len(got) != 0 {
 		t.Errorf("disarming: %v, %v", got, err)
 	}
 	raised() // the disk is still full
 
 	store.free.Store(5)
-	if err := b.Defragment(t.Context(), auth.System); err != nil {
+	if err := b.Space.Defragment(t.Context(), auth.System); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Alarms(); len(got) != 0 {
+	if got := b.Alarms.All(); len(got) != 0 {
 		t.Errorf("alarms: %v", got)
 	}
 	mustTxn(t, b, put("k", "w"))
@@ -167,7 +167,7 @@ func TestRefusedCommitRaisesAlarm(t *testing.T) {
 			t.Fatalf("a put: %v, want %v", err, want)
 		}
 	}
-	if got := b.Alarms(); len(got) != 1 || got[0] != (quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}) {
+	if got := b.Alarms.All(); len(got) != 1 || got[0] != (quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}) {
 		t.Errorf("alarms: %v", got)
 	}
 	metric := func(value string) {
@@ -180,10 +180,10 @@ func TestRefusedCommitRaisesAlarm(t *testing.T) {
 	}
 	metric("1")
 	store.full.Store(false)
-	if err := b.space.Refresh(t.Context()); err != nil {
+	if err := b.Space.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Alarms(); len(got) != 0 {
+	if got := b.Alarms.All(); len(got) != 0 {
 		t.Errorf("alarms: %v", got)
 	}
 	metric("0")
@@ -206,7 +206,7 @@ func TestQuotaCountsBytesSinceRefresh(t *testing.T) {
 func TestQuotaCostsEqualEtcd(t *testing.T) {
 	value := string(make([]byte, 300))
 	twice := &mvcc.Txn{Then: append(put("a", value).Then, put("b", value).Then...)}
-	grant := func(b *Replica) error { _, err := b.LeaseGrant(t.Context(), auth.System, 0, 10); return err }
+	grant := func(b *Replica) error { _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, 10); return err }
 	txn := func(x *mvcc.Txn) func(*Replica) error {
 		return func(b *Replica) error { _, err := b.Txn(t.Context(), auth.System, x, true); return err }
 	}
@@ -225,7 +225,7 @@ func TestQuotaCostsEqualEtcd(t *testing.T) {
 			store := &sized{Store: newStore(t)}
 			b := open(t, store, func(cfg *Config) { cfg.QuotaBytes = 1 << 20 })
 			store.bytes.Store(1<<20 - c.cost - more)
-			if err := b.space.Refresh(t.Context()); err != nil {
+			if err := b.Space.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			err := c.write(b)
@@ -238,10 +238,10 @@ func TestQuotaCostsEqualEtcd(t *testing.T) {
 
 func TestCorruptAlarmRefusesOnlyWrites(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
+	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
+	if _, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 		t.Errorf("a read: %v", err)
 	}
 	if _, err := b.Txn(t.Context(), auth.System, put("k", "v"), true); !errors.Is(err, quota.ErrCorrupt) {
@@ -254,23 +254,23 @@ func TestCorruptAlarmRefusesOnlyWrites(t *testing.T) {
 
 func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	if _, err := b.LeaseGrant(t.Context(), auth.System, 5, 100); err != nil {
+	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmNoSpace}); err != nil {
+	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmNoSpace}); err != nil {
 		t.Fatal(err)
 	}
 	// etcd looks at the alarms first.
-	if _, err := b.LeaseGrant(t.Context(), auth.System, 6, lease.MaxTTL+1); !errors.Is(err, quota.ErrNoSpace) {
+	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 6, lease.MaxTTL+1); !errors.Is(err, quota.ErrNoSpace) {
 		t.Errorf("a grant without space: %v", err)
 	}
-	if _, err := b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
+	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := b.LeaseTimeToLive(t.Context(), auth.System, 5, true); err != nil || st.GrantedTTL != 100 {
+	if st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, 5, true); err != nil || st.GrantedTTL != 100 {
 		t.Errorf("time to live in a corrupt cluster: %+v, %v", st, err)
 	}
-	if ids, err := b.Leases(t.Context(), auth.System); err != nil || len(ids) != 1 {
+	if ids, err := lessor(t, b).IDs(t.Context(), auth.System); err != nil || len(ids) != 1 {
 		t.Errorf("leases in a corrupt cluster: %v, %v", ids, err)
 	}
 }
@@ -278,30 +278,32 @@ func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
 // A write that was refused when this node led last does not raise the alarm when it leads again: there may be space
 // now.
 func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
-	b, err := OpenFollower(t.Context(), &sized{Store: newStore(t)},
-		exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeReplica(t, b) })
-	b.space.Grow(1 << 20)
-	if err := b.space.Check(1); !errors.Is(err, quota.ErrNoSpace) {
-		t.Fatalf("a write above the quota: %v", err)
-	}
-	b.space.Grow(-1 << 20)
-	ctx, cancel := context.WithCancel(t.Context())
-	leading, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
-	<-leading
-	eventually.True(t, "the request of the alarm is taken", func() bool { return len(b.space.Full()) == 0 })
-	for range 3 {
-		mustTxn(t, b, put("k", "v"))
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if got := b.Alarms(); len(got) != 0 {
-		t.Errorf("alarms: %v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b, err := OpenFollower(t.Context(), &sized{Store: newStore(t)},
+			exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closeReplica(t, b) })
+		b.Space.Grow(1 << 20)
+		if err := b.Space.Check(1); !errors.Is(err, quota.ErrNoSpace) {
+			t.Fatalf("a write above the quota: %v", err)
+		}
+		b.Space.Grow(-1 << 20)
+		ctx, cancel := context.WithCancel(t.Context())
+		leading, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
+		<-leading
+		synctest.Wait() // a request of the alarm would have been taken
+		for range 3 {
+			mustTxn(t, b, put("k", "v"))
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Alarms.All(); len(got) != 0 {
+			t.Errorf("alarms: %v", got)
+		}
+	})
 }

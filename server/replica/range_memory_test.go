@@ -58,7 +58,8 @@ func (s *besides) fromTable(ctx context.Context, q *mvcc.RangeRequest,
 	if err != nil {
 		return nil, false, err
 	}
-	res, err = read.New(tableAt{s.table, rev}, s.table, off, read.MaxSorted).At(rev).Range(ctx, q)
+	res, err = read.New(tableAt{s.table, rev}, s.table, off, mvcc.NewTimeout(time.Minute),
+		read.MaxSorted).At(rev).Range(ctx, q)
 	mark, merr := compact.NewMark(s.table).Read(ctx)
 	if merr != nil {
 		return nil, false, merr
@@ -84,7 +85,7 @@ func (n tableAt) Await(context.Context, int64) error                            
 func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest, linearizable,
 	stream bool) (*mvcc.RangeResult, error) {
 	known := b.CompactRevision()
-	ask := b.Range
+	ask := b.Reader.Range
 	if stream {
 		ask = collectStream(b)
 	}
@@ -129,7 +130,7 @@ func (s *besides) compare(ctx context.Context, b *Replica, q *mvcc.RangeRequest,
 func collectStream(b *Replica) func(context.Context, auth.Permit, *mvcc.RangeRequest, bool) (*mvcc.RangeResult, error) {
 	return func(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error) {
 		all := &mvcc.RangeResult{}
-		err := b.RangeStream(ctx, as, q, linearizable, 700, func(chunk *mvcc.RangeResult, last bool) error {
+		err := b.Reader.RangeStream(ctx, as, q, linearizable, 700, func(chunk *mvcc.RangeResult, last bool) error {
 			all.Records = append(all.Records, chunk.Records...)
 			if last {
 				all.Revision, all.Count, all.More = chunk.Revision, chunk.Count, chunk.More
@@ -280,9 +281,9 @@ func (s *besides) write(ctx context.Context, g questions, n int) error {
 // follow keeps node b at what the table holds until ctx ends.
 func (s *besides) follow(ctx context.Context, b *Replica) error {
 	for ctx.Err() == nil {
-		rev, err := b.Check(ctx)
+		rev, err := b.RefreshState(ctx)
 		if err == nil {
-			b.visible.report(rev)
+			b.limit.raise(rev)
 			err = b.CatchUp(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -383,11 +384,11 @@ func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
 	for range 2 {
 		// What a read finds that began before the node heard of the compaction.
-		read := follower.reader.At(q.Revision)
+		read := follower.Reader.At(q.Revision)
 		if res, err := read.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) || !read.FromTable() {
 			t.Fatalf("counted %+v from memory, %v", res, err)
 		}
-		if res, err := follower.Range(t.Context(), auth.System, q, false); !errors.Is(err, mvcc.ErrCompacted) {
+		if res, err := follower.Reader.Range(t.Context(), auth.System, q, false); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Fatalf("a count below the compact revision: %+v, %v", res, err)
 		}
 	}
@@ -413,12 +414,12 @@ func TestMemoryIsNotUsedBelowCompactRevision(t *testing.T) {
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}}
 	for rev, known := range map[int64]bool{2: false, 4: true} {
 		for range 2 {
-			read := follower.reader.At(4)
+			read := follower.Reader.At(4)
 			if _, err := read.Range(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
 		}
-		read := follower.reader.At(rev)
+		read := follower.Reader.At(rev)
 		if res, err := read.Range(t.Context(), q); err != nil || read.FromTable() == known {
 			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, read.FromTable())
 		}

@@ -32,14 +32,15 @@ func TestSortedStreamEqualsRange(t *testing.T) {
 			var got []*coder.Record
 			var last *mvcc.RangeResult
 			chunks := 0
-			err := b.RangeStream(t.Context(), auth.System, &q, true, 400, func(chunk *mvcc.RangeResult, isLast bool) error {
-				chunks++
-				got = append(got, chunk.Records...)
-				if isLast {
-					last = chunk
-				}
-				return nil
-			})
+			err := b.Reader.RangeStream(t.Context(), auth.System, &q, true, 400,
+				func(chunk *mvcc.RangeResult, isLast bool) error {
+					chunks++
+					got = append(got, chunk.Records...)
+					if isLast {
+						last = chunk
+					}
+					return nil
+				})
 			if err != nil || last == nil {
 				t.Fatalf("%+v: %v", q, err)
 			}
@@ -68,7 +69,7 @@ func TestSortedStreamIsBounded(t *testing.T) {
 		mustTxn(t, b, put(fmt.Sprintf("k%02d", i), "value"))
 	}
 	stream := func(q *mvcc.RangeRequest) (sent int, err error) {
-		err = b.RangeStream(t.Context(), auth.System, q, true, 400, func(chunk *mvcc.RangeResult, _ bool) error {
+		err = b.Reader.RangeStream(t.Context(), auth.System, q, true, 400, func(chunk *mvcc.RangeResult, _ bool) error {
 			sent += len(chunk.Records)
 			return nil
 		})
@@ -80,7 +81,7 @@ func TestSortedStreamIsBounded(t *testing.T) {
 	}
 	// The bound is one for all streams together, while they are sent.
 	few := &mvcc.RangeRequest{KeyRange: all(), SortBy: mvcc.SortByMod, Limit: 5}
-	err := b.RangeStream(t.Context(), auth.System, few, true, 400, func(*mvcc.RangeResult, bool) error {
+	err := b.Reader.RangeStream(t.Context(), auth.System, few, true, 400, func(*mvcc.RangeResult, bool) error {
 		_, err := stream(few)
 		return err
 	})

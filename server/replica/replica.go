@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -23,41 +24,41 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// Replica is one node's replica of a table. It knows the newest revision, answers reads and
-// watches, and leads while Lead runs. Safe for concurrent use.
+// Replica is one node's replica of a table: it knows the newest revision, publishes the commits of
+// the leader, and leads while Lead runs. Safe for concurrent use.
 type Replica struct {
+	// Requests that are not writes go to the components that own them. The fields do not change.
+	Reader      *read.Reader       // ranges
+	Exporter    *export.Exporter   // snapshots and hashes
+	Hub         *watch.Hub         // watches
+	Auth        *auth.Store        // users, roles and tokens
+	Attachments *lease.Attachments // keys of leases, and the state that permits are checked on
+	Alarms      *quota.Alarms
+	Space       *quota.Space
+	Probe       *quota.Probe
+	Divergence  *Divergence
+	Losses      *fence.LossRecorder
+
 	cfg     Config
 	log     *slog.Logger
 	store   sqlstore.Store
 	metrics *metrics
+	timeout *mvcc.Timeout // of requests
 
 	identity  identity
 	tso       *tso.Oracle
 	published *tso.Oracle // up to which revision the hub has published; follows tso
 	compacted *compact.Mark
 	seen      *fence.Seen
-	visible   visibility // which revisions in the table a follower may show
-	shown     shown
-	checked   atomic.Pointer[coder.FenceToken] // the fence row at the last Check; nil before
-	caughtUp  coder.FenceToken                 // the fence row at the last CatchUp that compared shown; CatchUp's
-	hub       *watch.Hub
+	limit     visibleLimit                     // up to which revision of the table a follower may go
+	refreshed atomic.Pointer[coder.FenceToken] // the fence row at the last RefreshState; nil before
+	caughtUp  coder.FenceToken                 // the fence row at the last CatchUp that checked for divergence; CatchUp's
 	history   *history.Log
-	reader    *read.Reader
-	exporter  *export.Exporter
 	view      *keyspace.View
-	alarms    *quota.Alarms
-	users     *auth.Users
-	space     *quota.Space
-	losses    *fence.LossRecorder
 
 	positions *coalesce.Group[Update] // the leader's
 	marks     *coalesce.Group[int64]  // the compaction mark in the table
-	authLoads *coalesce.Group[*auth.Rows]
-	verifies  *coalesce.Group[struct{}] // of shown with the table
-	probe     *probe
-	fed       atomic.Int64 // when the node last knew the newest commit, since processStart
-
-	timeout *mvcc.Timeout // of requests
+	fed       atomic.Int64            // when the node last knew the newest commit, since processStart
 
 	leading atomic.Pointer[leader] // nil while the node does not lead
 	stopped atomic.Pointer[error]  // why the node serves nothing, nil while it serves
@@ -69,10 +70,7 @@ type Replica struct {
 var errClosed = fmt.Errorf("%w: closed", mvcc.ErrNotServing)
 
 // Revision returns the newest visible revision.
-func (b *Replica) Revision() int64 { return b.tso.Visible() }
+func (r *Replica) Revision() int64 { return r.tso.Visible() }
 
 // CompactRevision returns the compact revision, -1 if nothing was compacted yet.
-func (b *Replica) CompactRevision() int64 { return b.compacted.Revision() }
-
-// Hub returns the hub for watches.
-func (b *Replica) Hub() *watch.Hub { return b.hub }
+func (r *Replica) CompactRevision() int64 { return r.compacted.Revision() }

@@ -105,11 +105,11 @@ func (p *pair) resign(i int) error {
 // catchUp brings b to what the table holds, all of which the leader shows.
 func catchUp(t *testing.T, b *Replica) error {
 	t.Helper()
-	rev, err := b.Check(t.Context())
+	rev, err := b.RefreshState(t.Context())
 	if err != nil {
 		return err
 	}
-	b.visible.report(rev)
+	b.limit.raise(rev)
 	return b.CatchUp(t.Context())
 }
 
@@ -121,14 +121,15 @@ func TestFollowerReadsAcknowledgedWrites(t *testing.T) {
 	if _, err := follower.Txn(t.Context(), auth.System, put("k", "2"), true); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Fatalf("a follower's write: %v", err)
 	}
-	if res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil ||
+	if res, err := follower.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()},
+		false); err != nil ||
 		len(res.Records) != 0 {
 		t.Fatalf("a serializable read of a follower that was told nothing: %+v, %v", res, err)
 	}
 	// The linearizable read waits until the follower knows as much as the leader.
 	read := make(chan *mvcc.RangeResult)
 	go func() {
-		res, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		res, err := follower.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 		if err != nil {
 			t.Error(err)
 		}
@@ -151,10 +152,10 @@ func TestApplyKeepsOrderAndReportsGaps(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
-	stream := leader.Hub().NewStream()
+	stream := leader.Hub.NewStream()
 	defer stream.Close()
 	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}})
-	watcher := follower.Hub().NewStream()
+	watcher := follower.Hub.NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
 	for i := range 5 {
@@ -198,7 +199,7 @@ func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 	p := newPair(t, newStore(t))
 	old, young := p.nodes[0], p.nodes[1]
 	p.lead(0)
-	watcher := old.Hub().NewStream()
+	watcher := old.Hub.NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k"), PrevKV: true, StartRevision: 2})
 	mustTxn(t, old, put("k", "1"))
@@ -222,7 +223,7 @@ func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 	if res := mustTxn(t, old, put("k", "4")); res.Revision != 5 {
 		t.Fatalf("revision %d, want 5", res.Revision)
 	}
-	if st, err := old.LeaseTimeToLive(t.Context(), auth.System, id, false); err != nil || st.GrantedTTL != 100 {
+	if st, err := lessor(t, old).TimeToLive(t.Context(), auth.System, id, false); err != nil || st.GrantedTTL != 100 {
 		t.Fatalf("the lease is %+v, %v", st, err)
 	}
 	expectContiguous(t, watcher, 2, 5)
@@ -268,11 +269,11 @@ func TestCutOffLeaderRefusesLinearizableReads(t *testing.T) {
 		t.Cleanup(cancel)
 		return ctx
 	}
-	res, err := old.Range(vain(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+	res, err := old.Reader.Range(vain(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 	if err == nil {
 		t.Fatalf("the old leader answered %q after its successor acknowledged another value", res.Records[0].Value)
 	}
-	if _, err := old.LeaseTimeToLive(vain(), auth.System, 1, false); err == nil {
+	if _, err := lessor(t, old).TimeToLive(vain(), auth.System, 1, false); err == nil {
 		t.Fatal("the old leader answered for a lease")
 	}
 	failed := &mvcc.Txn{
@@ -283,7 +284,7 @@ func TestCutOffLeaderRefusesLinearizableReads(t *testing.T) {
 		t.Fatalf("the old leader judged a compare: %+v", res)
 	}
 	cut.set(nil)
-	if _, err := old.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err,
+	if _, err := old.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err,
 		fence.ErrDeposed) {
 		t.Fatalf("when it can ask again: %v", err)
 	}
@@ -303,7 +304,7 @@ func TestFollowerChecksMarkAfterReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The follower has not heard of the compaction.
-	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3},
+	if _, err := follower.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3},
 		false); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatalf("a read below the compact revision: %v", err)
 	}
@@ -317,10 +318,11 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
-	watcher := follower.Hub().NewStream()
+	watcher := follower.Hub.NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k")})
-	if _, err := follower.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}},
+	if _, err := follower.Reader.Range(t.Context(), auth.System,
+		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}},
 		false); err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +335,7 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	res, err := follower.Range(t.Context(), auth.System,
+	res, err := follower.Reader.Range(t.Context(), auth.System,
 		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false)
 	if err != nil || string(res.Records[0].Value) != "4" {
 		t.Fatalf("read %+v, %v", res, err)
@@ -517,7 +519,7 @@ func TestFollowerHidesCommitUnknownToLeader(t *testing.T) {
 	}
 	read := make(chan string)
 	go func() {
-		res, err := leader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		res, err := leader.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 		if err != nil {
 			t.Error(err)
 			read <- ""
@@ -548,7 +550,7 @@ func TestOlderRevisionIsDataLossInAnyTerm(t *testing.T) {
 	p := newPair(t, store)
 	p.lead(0)
 	follower := p.nodes[1]
-	stream := p.nodes[0].Hub().NewStream()
+	stream := p.nodes[0].Hub.NewStream()
 	defer stream.Close()
 	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2})
 	mustTxn(t, p.nodes[0], put("k", "1"))

@@ -68,7 +68,7 @@ func TestInterruptedRestoreStartsOver(t *testing.T) {
 	if len(got.Records) != 2 || got.Revision != 3 || string(got.Records[0].Key) != "a" {
 		t.Errorf("%+v", got)
 	}
-	if ids, err := b.Leases(t.Context(), auth.System); err != nil || len(ids) != 0 {
+	if ids, err := lessor(t, b).IDs(t.Context(), auth.System); err != nil || len(ids) != 0 {
 		t.Error(ids, err)
 	}
 	if _, err := repair.BeginRestore(t.Context(), store, 0); !errors.Is(err, repair.ErrNotEmpty) {
@@ -154,11 +154,11 @@ func TestRestoreKeepsLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, store, nil)
-	st, err := b.LeaseTimeToLive(t.Context(), auth.System, 5, true)
+	st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, 5, true)
 	if err != nil || st.GrantedTTL != 500 || st.TTL > 100 || len(st.Keys) != 1 || string(st.Keys[0]) != "leased" {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if _, err := b.LeaseRevoke(t.Context(), auth.System, 5); err != nil {
+	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 5); err != nil {
 		t.Fatal(err)
 	}
 	got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})

@@ -27,7 +27,7 @@ func TestSnapshotDuringCompaction(t *testing.T) {
 			}
 			mustTxn(t, b, put("b", "2"))
 			left := store.versions(t, "a", 2, 3)
-			s, err := b.OpenSnapshot(t.Context(), auth.System)
+			s, err := b.Exporter.OpenSnapshot(t.Context(), auth.System)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestSnapshotDuringCompaction(t *testing.T) {
 func TestSnapshotOvertakenByCompactionFails(t *testing.T) {
 	b := open(t, newStore(t), nil)
 	mustTxn(t, b, put("a", "1"))
-	s, err := b.OpenSnapshot(t.Context(), auth.System)
+	s, err := b.Exporter.OpenSnapshot(t.Context(), auth.System)
 	if err != nil {
 		t.Fatal(err)
 	}

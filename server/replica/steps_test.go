@@ -58,7 +58,7 @@ func TestStepsOfRequestsAreMeasured(t *testing.T) {
 		before = slow()
 		b.leading.Load().lease.Expire()
 		ctx, steps = mvcc.WithSteps(t.Context())
-		if _, err := b.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
+		if _, err := b.Reader.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
 			t.Fatal(err)
 		}
 		if steps.Commit != 0 || steps.Queue != 0 {
@@ -70,7 +70,7 @@ func TestStepsOfRequestsAreMeasured(t *testing.T) {
 		t.Errorf("counted %v times as slow", n)
 	}
 	ctx, steps = mvcc.WithSteps(t.Context())
-	if _, err := b.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
+	if _, err := b.Reader.Range(ctx, auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
 		t.Fatal(err)
 	}
 	if *steps != (mvcc.Steps{}) || slow()-before != 1 {

@@ -164,7 +164,7 @@ func TestScheduledCompactionIsCarriedOut(t *testing.T) {
 	b := serve(t, store)
 	require.EqualValues(t, 5, b.CompactRevision())
 	require.EqualValues(t, 6, b.Revision())
-	_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: 4}, true)
+	_, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: 4}, true)
 	require.ErrorIs(t, err, mvcc.ErrCompacted)
 }
 

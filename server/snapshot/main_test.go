@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
@@ -59,6 +60,14 @@ func mustTxn(t testing.TB, b *replica.Replica, ops ...mvcc.Op) int64 {
 	return res.Revision
 }
 
+// lessor returns the lessor of b, which leads.
+func lessor(t testing.TB, b *replica.Replica) *lease.Lessor {
+	t.Helper()
+	l, err := b.Lessor()
+	require.NoError(t, err)
+	return l
+}
+
 var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 
 // grow gives b a history: versions, deletions, transactions, leases, users, and a
@@ -69,7 +78,7 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var leases []int64
 	for i := range 3 {
-		l, err := b.LeaseGrant(t.Context(), auth.System, int64(i)<<40-5, 1000+int64(i))
+		l, err := lessor(t, b).Grant(t.Context(), auth.System, int64(i)<<40-5, 1000+int64(i))
 		require.NoError(t, err)
 		leases = append(leases, l.ID)
 	}
@@ -101,12 +110,12 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 	require.NoError(t, err)
 	role, err := proto.Marshal(&authpb.Role{Name: []byte("root")})
 	require.NoError(t, err)
-	_, err = b.ChangeAuth(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) {
+	_, err = b.Auth.Change(t.Context(), auth.System, func(*auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revision: 7, Users: map[string][]byte{"root": user},
 			Roles: map[string][]byte{"root": role}}, nil
 	})
 	require.NoError(t, err)
-	_, err = b.RaiseAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
+	_, err = b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
 	require.NoError(t, err)
 }
 
@@ -121,7 +130,10 @@ func save(t testing.TB, b *replica.Replica, runBytes int) string {
 	t.Helper()
 	m := NewMaker(t.TempDir())
 	m.runBytes = runBytes
-	f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) },
+	f, err := m.Make(t.Context(), func() (*export.Snapshot,
+		error) {
+		return b.Exporter.OpenSnapshot(t.Context(), auth.System)
+	},
 		testAbout)
 	require.NoError(t, err)
 	path := received(t, f)

@@ -52,14 +52,17 @@ func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 	m.runBytes = 1000 // so that there are runs by then
 	ctx, cancel := context.WithCancel(t.Context())
 	store.after, store.cut = 150, cancel
-	_, err := m.Make(ctx, func() (*export.Snapshot, error) { return b.OpenSnapshot(ctx, auth.System) }, testAbout)
+	_, err := m.Make(ctx, func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(ctx, auth.System) }, testAbout)
 	require.ErrorIs(t, err, context.Canceled)
 	requireNoFiles(t, m.dir)
 	store.cut = nil
 
 	// The turn was given back, twice.
 	for range 2 * atATime {
-		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) },
+		f, err := m.Make(t.Context(), func() (*export.Snapshot,
+			error) {
+			return b.Exporter.OpenSnapshot(t.Context(), auth.System)
+		},
 			testAbout)
 		require.NoError(t, err)
 		require.ErrorContains(t, f.Send(func([]byte, int64) error { return errors.New("gone") }), "gone")
@@ -71,7 +74,7 @@ func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 func TestSnapshotsWaitForEachOther(t *testing.T) {
 	b := serve(t, newStore(t))
 	m := NewMaker(t.TempDir())
-	open := func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }
+	open := func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(t.Context(), auth.System) }
 	var files []*File
 	for range atATime {
 		f, err := m.Make(t.Context(), open, testAbout)
@@ -99,6 +102,6 @@ func TestUnusableDirectoryIsNamed(t *testing.T) {
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := NewMaker(file).Make(t.Context(),
-		func() (*export.Snapshot, error) { return b.OpenSnapshot(t.Context(), auth.System) }, testAbout)
+		func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(t.Context(), auth.System) }, testAbout)
 	require.ErrorContains(t, err, "--snapshot-dir")
 }

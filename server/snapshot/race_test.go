@@ -121,7 +121,7 @@ func TestSnapshotsAreConsistentDuringWritesAndCompactions(t *testing.T) {
 	m := NewMaker(t.TempDir())
 	for i := range 40 {
 		f, err := m.Make(t.Context(), func() (*export.Snapshot, error) {
-			open := b.OpenSnapshot
+			open := b.Exporter.OpenSnapshot
 			if i%2 == 1 { // as another process does
 				open = func(ctx context.Context, _ auth.Permit) (*export.Snapshot, error) {
 					return export.OpenTable(ctx, table)
@@ -138,7 +138,8 @@ func TestSnapshotsAreConsistentDuringWritesAndCompactions(t *testing.T) {
 		l := load(t, received(t, f), to, LoadOptions{})
 		loaded := serve(t, to)
 		for rev := max(l.CompactRevision, 2); rev <= l.Revision; rev += max(1, (l.Revision-l.CompactRevision)/20) {
-			got, err := loaded.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
+			got, err := loaded.Reader.Range(t.Context(), auth.System,
+				&mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
 			require.NoError(t, err)
 			var lines []string
 			for _, kv := range got.Records {

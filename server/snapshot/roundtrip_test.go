@@ -98,9 +98,10 @@ func requireSame(t *testing.T, want, got *replica.Replica) {
 		var hashes [2]export.Hash
 		for i, b := range []*replica.Replica{want, got} {
 			var err error
-			answers[i], err = b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
+			answers[i], err = b.Reader.Range(t.Context(), auth.System,
+				&mvcc.RangeRequest{KeyRange: everything, Revision: rev}, true)
 			require.NoError(t, err)
-			hashes[i], err = b.HashKV(t.Context(), auth.System, rev, marshal)
+			hashes[i], err = b.Exporter.HashKV(t.Context(), auth.System, rev, marshal)
 			require.NoError(t, err)
 		}
 		requireEqual(t, answers[0], answers[1])
@@ -124,11 +125,11 @@ func TestLoadedTableEqualsTheSavedOne(t *testing.T) {
 				require.Equal(t, 1, l.Alarms)
 				b := serve(t, to)
 				requireSame(t, a, b)
-				rows := b.AuthRows()
+				rows := b.Auth.Rows()
 				require.True(t, rows.Enabled)
 				require.EqualValues(t, 7, rows.Revision)
 
-				_, err := a.DisarmAlarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
+				_, err := a.Alarms.Disarm(t.Context(), auth.System, quota.Alarm{MemberID: 5, Type: quota.AlarmCorrupt})
 				require.NoError(t, err)
 				// Both go on alike, and compaction takes the same from both.
 				for _, x := range []*replica.Replica{a, b} {
@@ -164,7 +165,7 @@ func TestLoadedTableHasItsHistory(t *testing.T) {
 	load(t, save(t, a, defaultRunBytes), store, LoadOptions{})
 	b := serve(t, store)
 	events := func(b *replica.Replica) []string {
-		stream := b.Hub().NewStream()
+		stream := b.Hub.NewStream()
 		defer stream.Close()
 		return watched(t, stream, a.CompactRevision(), a.Revision())
 	}
@@ -181,11 +182,12 @@ func TestBumpRaisesTheRevisionAndCompacts(t *testing.T) {
 	require.Equal(t, l.Revision, l.CompactRevision)
 	b := serve(t, store)
 	require.Equal(t, l.Revision, b.Revision())
-	_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything, Revision: a.Revision()}, true)
+	_, err := b.Reader.Range(t.Context(), auth.System,
+		&mvcc.RangeRequest{KeyRange: everything, Revision: a.Revision()}, true)
 	require.ErrorIs(t, err, mvcc.ErrCompacted)
-	want, err := a.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
+	want, err := a.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
 	require.NoError(t, err)
-	got, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
+	got, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
 	require.NoError(t, err)
 	requireEqual(t, want.Records, got.Records)
 	require.Equal(t, l.Revision+1, mustTxn(t, b, put("next", "", 0)))

@@ -23,13 +23,22 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
+// HealthConfig configures Health. All fields but Members are required.
+type HealthConfig struct {
+	Node    Node
+	Reader  Reader
+	Alarms  Alarms
+	Probe   Probe
+	Log     *slog.Logger
+	Timeout time.Duration // bound on a check
+	Answer  Answer
+	// Members returns why members do not understand each other; nil: there is one only.
+	Members func() error
+}
+
 // Health serves /health, and /livez and /readyz with their sub-checks.
 type Health struct {
-	node    Node
-	log     *slog.Logger
-	timeout time.Duration // bound on a check
-	answer  Answer
-	members func() error
+	cfg HealthConfig
 
 	success, failures prometheus.Counter
 	result            *prometheus.GaugeVec
@@ -39,17 +48,11 @@ type Health struct {
 // Answer returns the error that a client may see for an error of the node, and logs what the client may not see.
 type Answer func(ctx context.Context, log *slog.Logger, method string, err error) error
 
-// NewHealth returns the checks of n, each bounded by timeout. r gets their metrics. members returns why members do not
-// understand each other; nil: there is one only.
-func NewHealth(n Node, log *slog.Logger, timeout time.Duration, answer Answer, members func() error,
-	r prometheus.Registerer) *Health {
+// NewHealth returns the checks of a node. r gets their metrics.
+func NewHealth(cfg HealthConfig, r prometheus.Registerer) *Health {
 	metrics := promauto.With(r)
 	return &Health{
-		node:     n,
-		log:      log,
-		timeout:  timeout,
-		answer:   answer,
-		members:  members,
+		cfg:      cfg,
 		success:  counter(r, "etcd_server_health_success", "The total number of successful health checks"),
 		failures: counter(r, "etcd_server_health_failures", "The total number of failed health checks"),
 		result: metrics.NewGaugeVec(prometheus.GaugeOpts{
@@ -89,9 +92,9 @@ func (h *Health) ready() []healthCheck {
 		{"non_learner", func(context.Context) error { return nil }},
 		// etcd does not have these. They show why reads fail, and find faults that no
 		// read shows.
-		{"serving", func(context.Context) error { return h.node.Stopped() }},
+		{"serving", func(context.Context) error { return h.cfg.Node.Stopped() }},
 		{"leader", h.leader},
-		{"watch_feed", func(context.Context) error { return h.node.Fed() }},
+		{"watch_feed", func(context.Context) error { return h.cfg.Node.Fed() }},
 		{"database", h.database},
 	}
 }
@@ -134,7 +137,7 @@ func (h *Health) health(w http.ResponseWriter, r *http.Request) {
 	}
 	if answer.Health != "true" {
 		h.failures.Inc()
-		h.log.Warn("health check failed", "path", r.URL.Path, "reason", answer.Reason)
+		h.cfg.Log.Warn("health check failed", "path", r.URL.Path, "reason", answer.Reason)
 		http.Error(w, string(body), http.StatusServiceUnavailable)
 		return
 	}
@@ -145,7 +148,7 @@ func (h *Health) health(w http.ResponseWriter, r *http.Request) {
 // unhealthy returns the reason why the node is not healthy, or "".
 func (h *Health) unhealthy(r *http.Request) string {
 	excluded := r.URL.Query()["exclude"]
-	for _, a := range h.node.Alarms() {
+	for _, a := range h.cfg.Alarms.All() {
 		switch name := pb.AlarmType(a.Type).String(); {
 		case slices.Contains(excluded, name):
 		case a.Type == quota.AlarmNoSpace, a.Type == quota.AlarmCorrupt:
@@ -155,7 +158,7 @@ func (h *Health) unhealthy(r *http.Request) string {
 		}
 	}
 	linearizable := r.URL.Query().Get("serializable") != "true"
-	if linearizable && h.node.Status().NotServing != nil {
+	if linearizable && h.cfg.Node.Status().NotServing != nil {
 		return "RAFT NO LEADER"
 	}
 	if err := h.read(r.Context(), linearizable); err != nil {
@@ -166,14 +169,14 @@ func (h *Health) unhealthy(r *http.Request) string {
 
 // read reads one key, which need not exist. Every caller may see its error.
 func (h *Health) read(ctx context.Context, linearizable bool) error {
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
-	_, err := h.node.Range(ctx, auth.System, &mvcc.RangeRequest{
+	_, err := h.cfg.Reader.Range(ctx, auth.System, &mvcc.RangeRequest{
 		KeyRange: mvcc.KeyRange{Key: []byte("health")},
 		KeysOnly: true,
 		Limit:    1,
 	}, linearizable)
-	if err = h.answer(ctx, h.log, "health", err); err != nil {
+	if err = h.cfg.Answer(ctx, h.cfg.Log, "health", err); err != nil {
 		return errors.New(rpctypes.ErrorDesc(err))
 	}
 	return nil
@@ -182,12 +185,12 @@ func (h *Health) read(ctx context.Context, linearizable bool) error {
 // leader waits up to leaderPatience for a leader: all members are equally ready while the leader
 // changes, and requests wait too.
 func (h *Health) leader(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, min(h.timeout, leaderPatience))
+	ctx, cancel := context.WithTimeout(ctx, min(h.cfg.Timeout, leaderPatience))
 	defer cancel()
 	tick := time.NewTicker(leaderPatience / 50)
 	defer tick.Stop()
-	for h.node.Status().Leader == 0 {
-		if h.node.Stopped() != nil {
+	for h.cfg.Node.Status().Leader == 0 {
+		if h.cfg.Node.Stopped() != nil {
 			return errNoLeaderKnown
 		}
 		select {
@@ -204,8 +207,8 @@ const leaderPatience = 2 * time.Second
 
 // noLeader returns errNoLeaderKnown, with the reason if another member is of a version that does not fit.
 func (h *Health) noLeader() error {
-	if h.members != nil {
-		if err := h.members(); err != nil {
+	if h.cfg.Members != nil {
+		if err := h.cfg.Members(); err != nil {
 			return fmt.Errorf("%w: %w", errNoLeaderKnown, err)
 		}
 	}
@@ -216,16 +219,16 @@ var errNoLeaderKnown = errors.New("no leader is known")
 
 // database writes a row.
 func (h *Health) database(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
-	if err := h.answer(ctx, h.log, "health", h.node.Writable(ctx)); err != nil {
+	if err := h.cfg.Answer(ctx, h.cfg.Log, "health", h.cfg.Probe.Writable(ctx)); err != nil {
 		return fmt.Errorf("a write failed: %s", rpctypes.ErrorDesc(err))
 	}
 	return nil
 }
 
 func (h *Health) corruption() error {
-	for _, a := range h.node.Alarms() {
+	for _, a := range h.cfg.Alarms.All() {
 		if a.Type == quota.AlarmCorrupt {
 			return fmt.Errorf("alarm activated: %s", pb.AlarmType_CORRUPT)
 		}
@@ -292,7 +295,7 @@ func (h *Health) serveChecks(w http.ResponseWriter, r *http.Request, kind string
 		fmt.Fprintf(&report, "[+]%s ok\n", c.name)
 	}
 	if failed {
-		h.log.Warn("health check failed", "path", r.URL.Path, "reason", report.String())
+		h.cfg.Log.Warn("health check failed", "path", r.URL.Path, "reason", report.String())
 		http.Error(w, report.String(), http.StatusServiceUnavailable)
 		return
 	}

@@ -30,7 +30,7 @@ type databaseNode struct {
 }
 
 func (n *databaseNode) Status() replica.Status { return replica.Status{Leader: 1} }
-func (n *databaseNode) Alarms() []quota.Alarm  { return nil }
+func (n *databaseNode) All() []quota.Alarm     { return nil }
 func (n *databaseNode) Stopped() error         { return nil }
 func (n *databaseNode) Fed() error             { return nil }
 
@@ -62,7 +62,8 @@ func (n *databaseNode) set(hangs bool, refuses error) {
 
 func newDatabaseHealth(n *databaseNode, r prometheus.Registerer) *Health {
 	answer := func(_ context.Context, _ *slog.Logger, _ string, err error) error { return err }
-	return NewHealth(n, slog.New(slog.DiscardHandler), time.Hour, answer, nil, r)
+	return NewHealth(HealthConfig{Node: n, Reader: n, Alarms: n, Probe: n, Log: slog.New(slog.DiscardHandler),
+		Timeout: time.Hour, Answer: answer}, r)
 }
 
 func TestHealthReadsWithTheRequestedConsistency(t *testing.T) {

@@ -13,11 +13,20 @@ import (
 type Node interface {
 	MemberID() uint64
 	Status() replica.Status
-	Alarms() []quota.Alarm
-	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
 	// Stopped and Fed return what keeps the node from serving, or from seeing new commits.
 	Stopped() error
 	Fed() error
-	// Writable writes a row.
+}
+
+// Reader reads keys.
+type Reader interface {
+	Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool) (*mvcc.RangeResult, error)
+}
+
+// Alarms knows the raised alarms.
+type Alarms interface{ All() []quota.Alarm }
+
+// Probe finds out whether the database accepts writes.
+type Probe interface {
 	Writable(ctx context.Context) error
 }

@@ -88,7 +88,7 @@ func (g *Guard) claimed(ctx context.Context, v *view) (*etcdauth.AuthInfo, error
 // User returns the name of the caller for logs, as far as this node knows. It returns ""
 // for an anonymous caller, and for one whose token is not valid.
 func (g *Guard) User(ctx context.Context) string {
-	ai, err := g.info(ctx, g.view(g.node.AuthRows()))
+	ai, err := g.info(ctx, g.view(g.users.Rows()))
 	if err != nil || ai == nil {
 		return ""
 	}
@@ -174,7 +174,7 @@ func (g *Guard) Inner(ctx context.Context) metadata.MD {
 		}
 	}
 	if len(out) == 0 && sourceOf(ctx) == Client {
-		if ai := g.certificateInfo(ctx, g.view(g.node.AuthRows())); ai != nil {
+		if ai := g.certificateInfo(ctx, g.view(g.users.Rows())); ai != nil {
 			out.Set(commonNameKey, ai.Username)
 		}
 	}

@@ -23,7 +23,7 @@ func (g *Guard) Change(ctx context.Context, apply func(etcdauth.AuthStore) error
 			return 0, err
 		}
 		revision, err := g.change(ctx, ai, apply)
-		if errors.Is(err, etcdauth.ErrAuthOldRevision) && g.node.AuthRows().Version > version {
+		if errors.Is(err, etcdauth.ErrAuthOldRevision) && g.users.Rows().Version > version {
 			continue // another change came first; identify the caller again
 		}
 		return revision, err
@@ -42,7 +42,7 @@ func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo,
 		}
 		return v.IsAdminPermitted(ai)
 	})
-	return g.node.ChangeAuth(ctx, admin, func(rows *auth.Rows) (*auth.Change, error) {
+	return g.users.Change(ctx, admin, func(rows *auth.Rows) (*auth.Change, error) {
 		v := g.view(rows)
 		scratch := v.store.writable(MaxStoredCost(g.cfg.BcryptCost))
 		if err := apply(g.over(scratch, g.none)); err != nil {
@@ -61,7 +61,7 @@ func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user st
 	if _, _, err := g.resolve(ctx, g.claimed); err != nil {
 		return 0, err
 	}
-	rows, revision, err := g.node.LeaderAuth(ctx)
+	rows, revision, err := g.users.OfLeader(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -135,7 +135,7 @@ func (g *Guard) Authenticate(ctx context.Context, name, password string,
 		}
 		// The token is bound to the user's current password, which must be the one that
 		// was checked.
-		rows, err := g.node.SyncAuth(ctx)
+		rows, err := g.users.Sync(ctx)
 		if err != nil {
 			return "", 0, err
 		}
@@ -148,7 +148,7 @@ func (g *Guard) Authenticate(ctx context.Context, name, password string,
 // IssueToken makes a simple token for a user whose password was checked. It works on the
 // leader only.
 func (g *Guard) IssueToken(ctx context.Context, name, prefix string) (token string, revision int64, err error) {
-	return g.node.IssueToken(ctx, auth.PreAuthorized, prefix, func(rows *auth.Rows) (coder.Token, error) {
+	return g.users.IssueToken(ctx, auth.PreAuthorized, prefix, func(rows *auth.Rows) (coder.Token, error) {
 		v := g.view(rows)
 		if !v.rows.Enabled {
 			return coder.Token{}, etcdauth.ErrAuthNotEnabled

@@ -19,24 +19,31 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
-// Node is the replica that a Guard asks for users, roles, tokens and the keys of leases.
-type Node interface {
-	AuthRows() *auth.Rows
-	RefreshAuth(ctx context.Context) (*auth.Rows, error)
-	SyncAuth(ctx context.Context) (*auth.Rows, error)
-	LeaderAuth(ctx context.Context) (rows *auth.Rows, revision int64, err error)
-	ChangeAuth(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64,
+// Users has the users, roles and tokens, see auth.Store.
+type Users interface {
+	Rows() *auth.Rows
+	Refresh(ctx context.Context) (*auth.Rows, error)
+	Sync(ctx context.Context) (*auth.Rows, error)
+	OfLeader(ctx context.Context) (rows *auth.Rows, revision int64, err error)
+	Change(ctx context.Context, as auth.Permit, change func(*auth.Rows) (*auth.Change, error)) (revision int64,
 		err error)
 	IssueToken(ctx context.Context, as auth.Permit, prefix string, describe func(*auth.Rows) (coder.Token, error)) (
 		token string, revision int64, err error)
 	LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error)
-	EachLeaseKey(ctx context.Context, id int64, see func(key []byte) error) error
-	AnyLeasesKeys(ctx context.Context, see func(id int64, key []byte) error) error
 }
 
-// Config configures a Guard as etcd's flags do.
+// Attachments has the keys of leases, see lease.Attachments.
+type Attachments interface {
+	EachKey(ctx context.Context, id int64, see func(key []byte) error) error
+	EachAttachment(ctx context.Context, see func(id int64, key []byte) error) error
+}
+
+// Config configures a Guard, as etcd's flags do where there is one. All fields but CommonNames are
+// required.
 type Config struct {
-	Logger *slog.Logger
+	Users       Users
+	Attachments Attachments
+	Logger      *slog.Logger
 	// Token is etcd's --auth-token: simple, or jwt with its options.
 	Token string
 	// TokenTTL is how long an unused simple token stays valid.
@@ -58,7 +65,7 @@ const DefaultBcryptCost = bcrypt.DefaultCost
 type Guard struct {
 	cfg      Config
 	log      *slog.Logger
-	node     Node
+	users    Users
 	provider etcdauth.TokenProvider // of JWT; of nothing for simple tokens
 	none     etcdauth.TokenProvider
 	simple   bool
@@ -79,13 +86,13 @@ func (g *Guard) Collectors() []prometheus.Collector {
 
 // New fails if cfg.Token is not one of etcd's kinds of tokens, or its files cannot be
 // read.
-func New(cfg Config, n Node) (*Guard, error) {
+func New(cfg Config) (*Guard, error) {
 	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
 		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost,
 			bcrypt.MaxCost)
 	}
 	g := &Guard{
-		cfg: cfg, log: cfg.Logger, node: n, tokens: newTokens(cfg.TokenTTL),
+		cfg: cfg, log: cfg.Logger, users: cfg.Users, tokens: newTokens(cfg.TokenTTL),
 		hashing: newHashing(), logins: newLogins(), lookups: newLookups(),
 		comparePassword: bcrypt.CompareHashAndPassword,
 	}
@@ -129,12 +136,12 @@ func kindOf(token string) string {
 // outdated users and roles. If a newer version exists, judge loads it and calls check again. If that is not known, its
 // error is the reason why.
 func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
-	rows := g.node.AuthRows()
+	rows := g.users.Rows()
 	err := check(g.view(rows))
 	if err == nil {
 		return nil
 	}
-	newer, unconfirmed := g.node.RefreshAuth(ctx)
+	newer, unconfirmed := g.users.Refresh(ctx)
 	switch {
 	case unconfirmed != nil:
 		return unconfirmed
@@ -164,7 +171,7 @@ func (g *Guard) resolve(ctx context.Context,
 // Admin permits requests that require the root role. It judges the caller at the newest
 // version of users and roles, before the request. Without authentication it permits all.
 func (g *Guard) Admin(ctx context.Context) (auth.Permit, error) {
-	rows, err := g.node.RefreshAuth(ctx)
+	rows, err := g.users.Refresh(ctx)
 	if err != nil {
 		return auth.Permit{}, err
 	}
@@ -220,12 +227,15 @@ func (g *Guard) callerOrAnonymous(ctx context.Context, v *view) (*etcdauth.AuthI
 	return ai, err
 }
 
+// Enabled reports whether authentication is on, as far as this node knows.
+func (g *Guard) Enabled() bool { return g.users.Rows().Enabled }
+
 // Revision is etcd's revision of users and roles, as far as this node knows.
-func (g *Guard) Revision() uint64 { return g.view(g.node.AuthRows()).Revision() }
+func (g *Guard) Revision() uint64 { return g.view(g.users.Rows()).Revision() }
 
 // Refresh reads the newest users and roles, and returns their version.
 func (g *Guard) Refresh(ctx context.Context) (int64, error) {
-	rows, err := g.node.RefreshAuth(ctx)
+	rows, err := g.users.Refresh(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -34,10 +34,16 @@ func newNode(t *testing.T) *replica.Replica {
 	return b
 }
 
-func newGuard(t *testing.T, n Node) *Guard {
+func newGuard(t *testing.T, n *replica.Replica) *Guard {
 	t.Helper()
-	g, err := New(Config{Logger: slog.New(slog.DiscardHandler), Token: DefaultToken, TokenTTL: time.Minute,
-		BcryptCost: 4}, n)
+	return newGuardOf(t, n.Auth, n)
+}
+
+// newGuardOf is newGuard with other users than n's.
+func newGuardOf(t *testing.T, users Users, n *replica.Replica) *Guard {
+	t.Helper()
+	g, err := New(Config{Users: users, Attachments: n.Attachments, Logger: slog.New(slog.DiscardHandler),
+		Token: DefaultToken, TokenTTL: time.Minute, BcryptCost: 4})
 	require.NoError(t, err)
 	return g
 }
@@ -91,7 +97,7 @@ func TestChangeTakesEffectAtOneVersion(t *testing.T) {
 	require.EqualValues(t, 1, g.Revision(), "of an empty etcd")
 	populate(t, g)
 	require.EqualValues(t, 7, g.Revision(), "each change raises it, enabling does not")
-	require.EqualValues(t, 3, n.AuthRows().Version)
+	require.EqualValues(t, 3, n.Auth.Rows().Version)
 	other := newGuard(t, n) // sees the same rows
 	require.EqualValues(t, 7, other.Revision())
 	require.NoError(t, other.Watch(as(t, g, "ann"), []byte("a/x"), nil))
@@ -105,15 +111,15 @@ func TestChangeTakesEffectAtOneVersion(t *testing.T) {
 		return err
 	})
 	require.ErrorIs(t, err, etcdauth.ErrRoleAlreadyExist)
-	require.NotNil(t, n.AuthRows().Users["ann"], "half of a change is no change")
+	require.NotNil(t, n.Auth.Rows().Users["ann"], "half of a change is no change")
 
-	before := n.AuthRows()
+	before := n.Auth.Rows()
 	g.mustChange(t, as(t, g, "root"), func(s etcdauth.AuthStore) error {
 		_, err := s.UserGrantRole(&pb.AuthUserGrantRoleRequest{User: "ann", Role: "a"})
 		require.NoError(t, err)
 		return s.AuthEnable()
 	})
-	require.Same(t, before, n.AuthRows(), "nothing has changed")
+	require.Same(t, before, n.Auth.Rows(), "nothing has changed")
 
 	// etcd's rules sort and append in place: nobody who reads may see that.
 	v := g.view(before)
@@ -125,14 +131,14 @@ func TestChangeTakesEffectAtOneVersion(t *testing.T) {
 		return err
 	})
 	require.Equal(t, authpb.Permission_READWRITE, role.PermType)
-	require.Equal(t, authpb.Permission_READ, g.view(n.AuthRows()).store.roles["a"].KeyPermission[0].PermType)
+	require.Equal(t, authpb.Permission_READ, g.view(n.Auth.Rows()).store.roles["a"].KeyPermission[0].PermType)
 }
 
 func TestUnreadableRowsRefuseEveryCaller(t *testing.T) {
 	n := newNode(t)
 	g := newGuard(t, n)
 	populate(t, g)
-	_, err := n.ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err := n.Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revision: rows.Revision + 1, Roles: map[string][]byte{"broken": {0xff}}}, nil
 	})
 	require.NoError(t, err)
@@ -141,7 +147,7 @@ func TestUnreadableRowsRefuseEveryCaller(t *testing.T) {
 	require.ErrorContains(t, second(g.Somebody(root)), "broken")
 	require.ErrorContains(t, g.Watch(root, []byte("a/"), nil), "broken")
 	permit, _ := g.Range([]byte("a/"), nil)
-	_, err = n.Range(root, permit, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/")}}, true)
+	_, err = n.Reader.Range(root, permit, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/")}}, true)
 	require.ErrorContains(t, err, "broken")
 	_, err = g.Change(root, func(etcdauth.AuthStore) error { return nil })
 	require.ErrorContains(t, err, "broken")
@@ -152,7 +158,8 @@ func TestReadIsRefusedIfUsersChangeDuringIt(t *testing.T) {
 	g := newGuard(t, n)
 	populate(t, g)
 	permit, read := g.Range([]byte("a/x"), nil)
-	_, err := n.Range(as(t, g, "ann"), permit, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/x")}}, true)
+	_, err := n.Reader.Range(as(t, g, "ann"), permit,
+		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/x")}}, true)
 	require.NoError(t, err)
 	require.NoError(t, read.Done(nil))
 	g.mustChange(t, as(t, g, "root"), userAdd(t, g, "bob", "bobpw"))
@@ -238,7 +245,7 @@ func TestSimpleTokenIsValidUntilItExpires(t *testing.T) {
 	is(g, token, "ann")
 	is(other, token, "") // where it is not it ends
 	is(other, token, "") // for good, whatever the table says
-	_, found, err := n.LookupToken(t.Context(), coder.HashToken(token))
+	_, found, err := n.Auth.LookupToken(t.Context(), coder.HashToken(token))
 	require.NoError(t, err)
 	require.True(t, found)
 
@@ -272,11 +279,11 @@ func TestNoTokenForAPasswordThatChangedDuringTheLogin(t *testing.T) {
 
 func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 	n := newNode(t)
-	stale := &staleNode{Replica: n, rows: n.AuthRows()}
-	g := newGuard(t, stale)
+	stale := &staleUsers{Store: n.Auth, rows: n.Auth.Rows()}
+	g := newGuardOf(t, stale, n)
 	lead := newGuard(t, n)
 	populate(t, lead)
-	stale.rows = n.AuthRows() // authentication is on
+	stale.rows = n.Auth.Rows() // authentication is on
 	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), etcdauth.ErrPermissionDenied)
 	lead.mustChange(t, as(t, lead, "root"), func(s etcdauth.AuthStore) error {
 		_, err := s.RoleGrantPermission(&pb.AuthRoleGrantPermissionRequest{Name: "a",
@@ -286,20 +293,20 @@ func TestRefusalIsCheckedAgainAtNewerUsers(t *testing.T) {
 	require.NoError(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil))
 }
 
-// staleNode knows nothing newer than rows, unless it is told to look.
-type staleNode struct {
-	*replica.Replica
+// staleUsers know nothing newer than rows, unless they are refreshed.
+type staleUsers struct {
+	*auth.Store
 	rows *auth.Rows
 	away error // the table cannot be read
 }
 
-func (n *staleNode) AuthRows() *auth.Rows { return n.rows }
+func (u *staleUsers) Rows() *auth.Rows { return u.rows }
 
-func (n *staleNode) RefreshAuth(ctx context.Context) (*auth.Rows, error) {
-	if n.away != nil {
-		return nil, n.away
+func (u *staleUsers) Refresh(ctx context.Context) (*auth.Rows, error) {
+	if u.away != nil {
+		return nil, u.away
 	}
-	return n.Replica.RefreshAuth(ctx)
+	return u.Store.Refresh(ctx)
 }
 
 // A permission may have been granted that the node does not know.
@@ -307,8 +314,8 @@ func TestARefusalThatCannotBeConfirmedIsNotAnswered(t *testing.T) {
 	n := newNode(t)
 	lead := newGuard(t, n)
 	populate(t, lead)
-	stale := &staleNode{Replica: n, rows: n.AuthRows(), away: mvcc.ErrTimeout}
-	g := newGuard(t, stale)
+	stale := &staleUsers{Store: n.Auth, rows: n.Auth.Rows(), away: mvcc.ErrTimeout}
+	g := newGuardOf(t, stale, n)
 	require.NoError(t, g.Watch(as(t, lead, "ann"), []byte("a/x"), nil))
 	require.ErrorIs(t, g.Watch(as(t, lead, "ann"), []byte("b"), nil), mvcc.ErrTimeout)
 	stale.away = nil

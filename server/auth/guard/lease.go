@@ -13,7 +13,7 @@ import (
 // LeaseRenew permits keeping the lease alive, which requires permission to write all its
 // keys.
 func (g *Guard) LeaseRenew(ctx context.Context, id int64) (auth.Permit, error) {
-	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.node.EachLeaseKey(ctx, id, see) },
+	return g.leaseKeys(ctx, func(see func([]byte) error) error { return g.cfg.Attachments.EachKey(ctx, id, see) },
 		func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsPutPermitted(ai, key) })
 }
 
@@ -34,7 +34,7 @@ func (g *Guard) LeaseListed(ctx context.Context, keys [][]byte) error {
 // Leases permits listing all leases, which requires permission to read all their keys.
 func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
 	return g.leaseKeys(ctx, func(see func([]byte) error) error {
-		return g.node.AnyLeasesKeys(ctx, func(_ int64, key []byte) error { return see(key) })
+		return g.cfg.Attachments.EachAttachment(ctx, func(_ int64, key []byte) error { return see(key) })
 	}, func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
 }
 

@@ -39,7 +39,7 @@ func (g *Guard) Logout(ctx context.Context, revoke func(context.Context, coder.T
 	if !ok || !g.simple {
 		return nil
 	}
-	v := g.view(g.node.AuthRows())
+	v := g.view(g.users.Rows())
 	if v.err != nil || !v.rows.Enabled {
 		return v.err
 	}
@@ -57,7 +57,7 @@ func (g *Guard) Logout(ctx context.Context, revoke func(context.Context, coder.T
 // works on the leader only. Each node learns of it with the next version of users and roles,
 // before it shows later commits.
 func (g *Guard) RevokeToken(ctx context.Context, h coder.TokenHash) error {
-	_, err := g.node.ChangeAuth(ctx, auth.PreAuthorized, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err := g.users.Change(ctx, auth.PreAuthorized, func(rows *auth.Rows) (*auth.Change, error) {
 		now := time.Now()
 		// By then every node has forgotten a token that it last honoured before the revocation.
 		until := now.Add(2*g.cfg.TokenTTL + time.Minute).Unix()

@@ -39,11 +39,11 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	token, kept := login(), login()
 	is(g, token, nil)
 	is(other, token, nil) // it remembers the token from now on
-	revision, version := g.Revision(), n.AuthRows().Version
+	revision, version := g.Revision(), n.Auth.Rows().Version
 	logout(token)
 	require.Equal(t, revision, g.Revision(), "requests under way are of the same revision of users")
-	require.Equal(t, version+1, n.AuthRows().Version)
-	_, found, err := n.LookupToken(t.Context(), coder.HashToken(token))
+	require.Equal(t, version+1, n.Auth.Rows().Version)
+	_, found, err := n.Auth.LookupToken(t.Context(), coder.HashToken(token))
 	require.NoError(t, err)
 	require.False(t, found, "the row is removed")
 	for range 100 { // an attacker uses it again and again
@@ -54,17 +54,17 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	}
 	logout(token) // once more changes nothing
 	logout("rubbish.1")
-	require.Equal(t, version+1, n.AuthRows().Version)
+	require.Equal(t, version+1, n.Auth.Rows().Version)
 
 	// What was revoked is forgotten with a later logout.
-	_, err = n.ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err = n.Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		h := coder.HashToken(token)
 		return &auth.Change{Enabled: rows.Enabled, Revision: rows.Revision,
 			Revoked: map[string][]byte{string(h[:]): make([]byte, 8)}}, nil
 	})
 	require.NoError(t, err)
 	logout(kept)
-	require.Len(t, n.AuthRows().Revoked, 1)
+	require.Len(t, n.Auth.Rows().Revoked, 1)
 	is(other, token, etcdauth.ErrInvalidAuthToken)
 }
 

@@ -112,7 +112,7 @@ func (g *Guard) read(ctx context.Context, source string, h coder.TokenHash, l *l
 		result, l.err = "refused", mvcc.ErrTooManyRequests
 		return
 	}
-	if err := t.gate.run(ctx, func() { l.row, l.found, l.err = g.node.LookupToken(ctx, h) }); err != nil {
+	if err := t.gate.run(ctx, func() { l.row, l.found, l.err = g.users.LookupToken(ctx, h) }); err != nil {
 		l.err = err
 	}
 	switch {

@@ -16,18 +16,18 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/replica"
 )
 
-// countingNode counts the reads of tokens, which wait for hold if that is not nil.
-type countingNode struct {
-	*replica.Replica
+// countingUsers counts the reads of tokens, which wait for hold if that is not nil.
+type countingUsers struct {
+	*auth.Store
 	reads atomic.Int32
 	hold  chan struct{}
 }
 
-func (n *countingNode) LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error) {
+func (n *countingUsers) LookupToken(ctx context.Context, h coder.TokenHash) (row coder.Token, found bool, err error) {
 	n.reads.Add(1)
 	if n.hold != nil {
 		select {
@@ -36,7 +36,7 @@ func (n *countingNode) LookupToken(ctx context.Context, h coder.TokenHash) (row 
 			return row, false, ctx.Err()
 		}
 	}
-	return n.Replica.LookupToken(ctx, h)
+	return n.Store.LookupToken(ctx, h)
 }
 
 func tokenContext(ctx context.Context, token string) context.Context {
@@ -48,8 +48,9 @@ func address(i int) net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(
 
 func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Replica: newNode(t)}
-		g := newGuard(t, n)
+		node := newNode(t)
+		n := &countingUsers{Store: node.Auth}
+		g := newGuardOf(t, n, node)
 		populate(t, g)
 		n.hold = make(chan struct{})
 		unknownToken := tokenContext(t.Context(), "abc.1")
@@ -77,8 +78,9 @@ func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 
 func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Replica: newNode(t), hold: make(chan struct{})}
-		lead, g := newGuard(t, n.Replica), newGuard(t, n)
+		node := newNode(t)
+		n := &countingUsers{Store: node.Auth, hold: make(chan struct{})}
+		lead, g := newGuard(t, node), newGuardOf(t, n, node)
 		populate(t, lead)
 		token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
 		require.NoError(t, err)
@@ -106,8 +108,9 @@ func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 
 func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &countingNode{Replica: newNode(t)}
-		lead, g := newGuard(t, n.Replica), newGuard(t, n)
+		node := newNode(t)
+		n := &countingUsers{Store: node.Auth}
+		lead, g := newGuard(t, node), newGuardOf(t, n, node)
 		populate(t, lead)
 		call := func(source net.Addr, token string) error {
 			_, _, err := g.caller(from(t, source, "token", token))
@@ -135,8 +138,9 @@ func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 }
 
 func TestAVoidTokenIsReadOnce(t *testing.T) {
-	n := &countingNode{Replica: newNode(t)}
-	lead, g := newGuard(t, n.Replica), newGuard(t, n)
+	node := newNode(t)
+	n := &countingUsers{Store: node.Auth}
+	lead, g := newGuard(t, node), newGuardOf(t, n, node)
 	populate(t, lead)
 	token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
 	require.NoError(t, err)

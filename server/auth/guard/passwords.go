@@ -63,7 +63,7 @@ func newLogins() *prometheus.CounterVec {
 // checkPassword returns nil if password is the user's. source is where the call comes from.
 // Errors: etcd's of a password check, mvcc.ErrTooManyRequests, those of linearizable reads.
 func (g *Guard) checkPassword(ctx context.Context, source, name, password string) (*view, error) {
-	rows, err := g.node.SyncAuth(ctx)
+	rows, err := g.users.Sync(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,8 @@ func (g *Guard) compare(v *view, name, password string) error {
 	return failure
 }
 
-// commonCost returns the bcrypt cost that most stored passwords have which can be checked: configured if there are none.
+// commonCost returns the bcrypt cost that most stored passwords have which can be checked: configured if there are
+// none.
 func (s *store) commonCost(configured int) int {
 	count := make(map[int]int)
 	most := configured

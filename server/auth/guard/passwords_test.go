@@ -219,11 +219,11 @@ func TestAPasswordHashOfAHighCostIsNotChecked(t *testing.T) {
 	}
 
 	// A row that came into the table another way: the login ends at once, and the other rules hold.
-	scratch := g.view(n.AuthRows()).store.writable(31)
+	scratch := g.view(n.Auth.Rows()).store.writable(31)
 	u := scratch.UnsafeGetUser("ann")
 	u.Password = []byte(costly)
 	raw := scratch.encode(u)
-	_, err := n.ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err := n.Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revision: rows.Revision + 1, Users: map[string][]byte{"ann": raw}}, nil
 	})
 	require.NoError(t, err)

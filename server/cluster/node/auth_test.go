@@ -17,11 +17,11 @@ import (
 // changeUsers raises the version of users and roles.
 func changeUsers(t testing.TB, m *testNode) int64 {
 	t.Helper()
-	_, err := m.Replica().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err := m.Replica().Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revision: rows.Revision + 1, Users: map[string][]byte{"u": []byte("x")}}, nil
 	})
 	require.NoError(t, err)
-	return m.Replica().AuthRows().Version
+	return m.Replica().Auth.Rows().Version
 }
 
 func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
@@ -30,8 +30,8 @@ func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
 	first := g.leader()
 	version := changeUsers(t, first)
 	for _, f := range g.others(first) {
-		eventually.True(t, "a follower to know the users", func() bool { return f.Replica().AuthRows().Version == version })
-		_, err := f.Replica().ChangeAuth(t.Context(), auth.System, nil)
+		eventually.True(t, "a follower to know the users", func() bool { return f.Replica().Auth.Rows().Version == version })
+		_, err := f.Replica().Auth.Change(t.Context(), auth.System, nil)
 		require.ErrorIs(t, err, mvcc.ErrNotLeader)
 	}
 	next := g.others(first)[0]
@@ -42,7 +42,7 @@ func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
 	for range 20 {
 		version = changeUsers(t, next)
 		for _, m := range g.all() {
-			rows, err := m.Replica().SyncAuth(t.Context())
+			rows, err := m.Replica().Auth.Sync(t.Context())
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, rows.Version, version)
 		}
@@ -53,19 +53,19 @@ func TestFollowersLearnOfRevokedTokens(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 3)
 	leads := g.leader()
-	token, _, err := leads.Replica().IssueToken(t.Context(), auth.System, "letters",
+	token, _, err := leads.Replica().Auth.IssueToken(t.Context(), auth.System, "letters",
 		func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
 	require.NoError(t, err)
 	h := coder.HashToken(token)
-	_, err = leads.Replica().ChangeAuth(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
+	_, err = leads.Replica().Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
 		return &auth.Change{Enabled: true, Revoked: map[string][]byte{string(h[:]): []byte("x")}}, nil
 	})
 	require.NoError(t, err)
 	for _, m := range g.all() {
-		rows, err := m.Replica().SyncAuth(t.Context())
+		rows, err := m.Replica().Auth.Sync(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "x", string(rows.Revoked[string(h[:])]))
-		_, found, err := m.Replica().LookupToken(t.Context(), h)
+		_, found, err := m.Replica().Auth.LookupToken(t.Context(), h)
 		require.NoError(t, err)
 		require.False(t, found)
 	}
@@ -118,6 +118,6 @@ func TestNothingIsShownUnderOlderPermissions(t *testing.T) {
 	for _, f := range g.others(leads) { // also if the machine was too busy for the readers
 		eventually.True(t, "a follower to show the last write",
 			func() bool { return f.Replica().Revision() == leads.Replica().Revision() })
-		require.GreaterOrEqual(t, f.Replica().AuthRows().Version, leads.Replica().AuthRows().Version)
+		require.GreaterOrEqual(t, f.Replica().Auth.Rows().Version, leads.Replica().Auth.Rows().Version)
 	}
 }

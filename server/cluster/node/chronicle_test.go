@@ -41,7 +41,7 @@ func watchAll(t testing.TB, m *testNode) *chronicle {
 		t: t, name: m.name, stop: cancel, done: make(chan struct{}),
 		rev: 1, now: map[string]*coder.Record{}, values: map[int64]string{},
 	}
-	s := m.Replica().Hub().NewStream()
+	s := m.Replica().Hub.NewStream()
 	s.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2, PrevKV: true})
 	go func() {
 		defer close(c.done)

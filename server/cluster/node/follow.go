@@ -98,7 +98,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 	}
 	defer f.Close()
 	defer func() {
-		n.replica.Doubt()
+		n.replica.Divergence.Suspect()
 		n.members.Unheard(member)
 	}()
 	for {
@@ -107,7 +107,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 			return fed, err
 		}
 		if !fed {
-			if err := n.replica.Verify(ctx, u.Term, true); err != nil {
+			if err := n.replica.Divergence.Check(ctx, u.Term, true); err != nil {
 				return false, err
 			}
 			n.members.Fed(f.Hurries())
@@ -118,7 +118,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 		if u.KeepsLock {
 			n.members.Heard(member)
 		}
-		if err := n.replica.LoadAuth(ctx, u.AuthVersion); err != nil {
+		if err := n.replica.Auth.LoadVersion(ctx, u.AuthVersion); err != nil {
 			return fed, err
 		}
 		if err := n.apply(ctx, u); err != nil {
@@ -208,7 +208,7 @@ func (n *Node) look(ctx context.Context) {
 			err = n.readLog(ctx)
 		} else {
 			bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
-			_, err = n.replica.Check(bounded)
+			_, err = n.replica.RefreshState(bounded)
 			cancel()
 		}
 		if errors.Is(err, mvcc.ErrNotServing) {

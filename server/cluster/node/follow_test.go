@@ -121,15 +121,15 @@ func TestFollowerComparesAgainAfterAFeed(t *testing.T) {
 			term := follower.Replica().Status().Term
 			defer follower.line.restore()
 			eventually.Nil(t, patience, func(ctx context.Context) error { // a busy machine may end the feed
-				if err := follower.Replica().Verify(ctx, term, false); err != nil {
+				if err := follower.Replica().Divergence.Check(ctx, term, false); err != nil {
 					return err
 				}
 				follower.line.cutOff() // without the table it can only trust the last comparison
 				defer follower.line.restore()
-				return follower.Replica().Verify(ctx, term, false)
+				return follower.Replica().Divergence.Check(ctx, term, false)
 			})
 			change(t, follower, leads)
-			require.Error(t, follower.Replica().Verify(t.Context(), term, false))
+			require.Error(t, follower.Replica().Divergence.Check(t.Context(), term, false))
 		})
 	}
 }

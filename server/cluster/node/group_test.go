@@ -291,7 +291,8 @@ func get(ctx context.Context, m *testNode, key string, linearizable bool) (value
 
 func getAs(ctx context.Context, m *testNode, as auth.Permit, key string,
 	linearizable bool) (value string, revision int64, err error) {
-	r, err := m.Replica().Range(ctx, as, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}}, linearizable)
+	r, err := m.Replica().Reader.Range(ctx, as, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}},
+		linearizable)
 	if err != nil {
 		return "", 0, err
 	}

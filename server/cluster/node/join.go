@@ -73,7 +73,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 func (n *Node) Start() {
 	working := n.working
 	n.members.PiggybackRead(n.piggybackRead)
-	n.replica.TellLosses(n.tellLoss)
+	n.replica.Losses.Tell(n.tellLoss)
 	n.members.Campaign(n.becomeLeader, n.observed)
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
@@ -93,10 +93,10 @@ func (n *Node) watchMembership(ctx context.Context) {
 		return
 	case <-n.members.Ended():
 	}
-	n.replica.StopServing(n.members.Err())
+	_ = n.replica.StopServing(n.members.Err())
 	if n.role.Acquire(ctx, 1) == nil { // what it shows does not change any longer
 		defer n.role.Release(1)
-		n.replica.CompareLast(ctx)
+		n.replica.FinalDivergenceCheck(ctx)
 	}
 }
 

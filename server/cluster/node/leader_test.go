@@ -110,13 +110,13 @@ func TestFollowersLearnOfAlarms(t *testing.T) {
 	for _, raised := range []bool{true, false} {
 		var err error
 		if raised {
-			_, err = leads.Replica().RaiseAlarm(t.Context(), auth.System, alarm)
+			_, err = leads.Replica().Alarms.Raise(t.Context(), auth.System, alarm)
 		} else {
-			_, err = leads.Replica().DisarmAlarm(t.Context(), auth.System, alarm)
+			_, err = leads.Replica().Alarms.Disarm(t.Context(), auth.System, alarm)
 		}
 		require.NoError(t, err)
 		for _, m := range g.all() {
-			eventually.True(t, "the alarm to be known", func() bool { return (len(m.Replica().Alarms()) == 1) == raised })
+			eventually.True(t, "the alarm to be known", func() bool { return (len(m.Replica().Alarms.All()) == 1) == raised })
 		}
 	}
 }

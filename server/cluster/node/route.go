@@ -154,7 +154,7 @@ func (p Peer) MemberID() uint64 { return p.replica.MemberID() }
 func (p Peer) CompactRevision() int64 { return p.replica.CompactRevision() }
 
 // AuthVersion is that of the users and roles this node knows of.
-func (p Peer) AuthVersion() int64 { return p.replica.AuthRows().Version }
+func (p Peer) AuthVersion() int64 { return p.replica.Auth.Rows().Version }
 
 // KeepsLock reports whether this node just saw in the database that it has the lock.
 func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
@@ -183,7 +183,7 @@ func (p Peer) Stream() (*watch.Stream, error) {
 	if !p.replica.Leading() {
 		return nil, mvcc.ErrNotLeader
 	}
-	return p.replica.Hub().NewStream(), nil
+	return p.replica.Hub.NewStream(), nil
 }
 
 // LeadershipEnded returns a channel that is closed when the current leadership has ended.

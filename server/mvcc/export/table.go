@@ -33,11 +33,11 @@ func (t *table) ReadRevision(ctx context.Context, _ auth.Permit, _ bool) (int64,
 	if err != nil {
 		return 0, err
 	}
-	alarms := quota.NewAlarms(t.store)
-	if err := alarms.Load(ctx); err != nil {
+	alarms, err := quota.ReadAlarms(ctx, t.store)
+	if err != nil {
 		return 0, err
 	}
-	t.meta = Meta{Term: token.Term, Sequence: token.Sequence, Auth: users, Alarms: alarms.All()}
+	t.meta = Meta{Term: token.Term, Sequence: token.Sequence, Auth: users, Alarms: alarms}
 	return max(token.Revision, 1), nil
 }
 

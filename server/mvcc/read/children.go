@@ -57,7 +57,7 @@ func prefixEnd(prefix []byte) []byte { return []byte(clientv3.GetPrefixRangeEnd(
 // below a child without reading them. Errors: those of Range.
 func (r *Reader) Children(ctx context.Context, as auth.Permit, q *ChildrenRequest) (*Children, error) {
 	var out *Children
-	err := r.Stable(ctx, as, true, func(now *Reading) error {
+	err := r.Stable(ctx, as, true, func(ctx context.Context, now *Reading) error {
 		out = &Children{Revision: now.rev}
 		return (&childWalk{q: q, read: now, out: out}).run(ctx)
 	})

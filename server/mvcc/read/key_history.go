@@ -6,6 +6,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -32,6 +33,13 @@ type KeyHistory struct {
 // KeyHistory lists the versions of a key that are not compacted. Errors: those of
 // Range.
 func (r *Reader) KeyHistory(ctx context.Context, as auth.Permit, q *KeyHistoryRequest) (*KeyHistory, error) {
+	ctx, cancel := r.timeout.Bound(ctx)
+	defer cancel()
+	out, err := r.keyHistory(ctx, as, q)
+	return out, mvcc.PublicError(ctx, err)
+}
+
+func (r *Reader) keyHistory(ctx context.Context, as auth.Permit, q *KeyHistoryRequest) (*KeyHistory, error) {
 	now, err := r.Now(ctx, as, true)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 func (r *Reader) Range(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest,
 	linearizable bool) (*mvcc.RangeResult, error) {
 	var res *mvcc.RangeResult
-	err := r.Stable(ctx, as, linearizable, func(now *Reading) (err error) {
+	err := r.Stable(ctx, as, linearizable, func(ctx context.Context, now *Reading) (err error) {
 		res, err = now.RangeAt(ctx, q)
 		return err
 	})

@@ -22,6 +22,7 @@ type Reader struct {
 	node      Node
 	store     sqlstore.Store
 	view      *keyspace.View
+	timeout   *mvcc.Timeout
 	maxSorted int
 	sorted    atomic.Int64  // bytes of the ranges that streams have sorted and not sent yet
 	counting  chan struct{} // holds a token while a piece is counted: concurrent requests count the same
@@ -55,11 +56,11 @@ type Node interface {
 	CountRange(table bool)
 }
 
-// New returns a Reader of store and of view, which the node's changes pass through. maxSorted is
-// MaxSorted, or less in tests.
-func New(node Node, store sqlstore.Store, view *keyspace.View, maxSorted int) *Reader {
+// New returns a Reader of store and of view, which the node's changes pass through. timeout bounds
+// requests. maxSorted is MaxSorted, or less in tests.
+func New(node Node, store sqlstore.Store, view *keyspace.View, timeout *mvcc.Timeout, maxSorted int) *Reader {
 	return &Reader{
-		node: node, store: store, view: view, maxSorted: maxSorted, counting: make(chan struct{}, 1),
+		node: node, store: store, view: view, timeout: timeout, maxSorted: maxSorted, counting: make(chan struct{}, 1),
 		turns: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 }
@@ -75,15 +76,24 @@ var ErrOvertaken = fmt.Errorf("%w: compaction overtakes the reads", mvcc.ErrNotS
 
 // Stable calls read with a reading at the visible revision, and again at a newer one if compaction
 // overtook it. The result of read is valid only if Stable returns nil. read must start afresh with each
-// call. Its error is mvcc.ErrCompacted only if it asked for an older revision. Errors: read's,
-// those of Node, ErrOvertaken.
-func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool, read func(now *Reading) error) error {
+// call, and use its ctx, which ends with the request timeout. Its error is mvcc.ErrCompacted only if it asked for an
+// older revision. Errors: read's, those of Node, ErrOvertaken.
+func (r *Reader) Stable(ctx context.Context, as auth.Permit, linearizable bool,
+	read func(ctx context.Context, now *Reading) error) error {
+	ctx, cancel := r.timeout.Bound(ctx)
+	defer cancel()
+	return mvcc.PublicError(ctx, r.stable(ctx, as, linearizable, read))
+}
+
+// stable is Stable within the request timeout.
+func (r *Reader) stable(ctx context.Context, as auth.Permit, linearizable bool,
+	read func(ctx context.Context, now *Reading) error) error {
 	for range MaxRaces {
 		now, err := r.Now(ctx, as, linearizable)
 		if err != nil {
 			return err
 		}
-		if err = read(now); errors.Is(err, mvcc.ErrCompacted) {
+		if err = read(ctx, now); errors.Is(err, mvcc.ErrCompacted) {
 			return err
 		}
 		if overtaken := now.Check(ctx); !errors.Is(overtaken, mvcc.ErrCompacted) {

@@ -44,7 +44,7 @@ func newTestNode(t *testing.T, cfg keyspace.Config) (*testNode, *Reader) {
 	n := &testNode{t: t, store: memstore.New(), view: view, index: make(map[string]coder.Index), rev: 1, compact: -1,
 		ranges: make(map[bool]int)}
 	t.Cleanup(func() { _ = n.store.Close() })
-	return n, New(n, n.store, view, 1000)
+	return n, New(n, n.store, view, mvcc.NewTimeout(time.Minute), 1000)
 }
 
 func (n *testNode) Revision() int64        { return n.rev }
@@ -148,7 +148,7 @@ func TestStableReadsAgainWhenCompactionOvertakes(t *testing.T) {
 	n, r := newTestNode(t, keyspace.Config{})
 	n.commit("k", []byte("1"))
 	var read []int64
-	get := func(now *Reading) error {
+	get := func(_ context.Context, now *Reading) error {
 		read = append(read, now.Revision())
 		_, err := now.Get(t.Context(), []byte("k"), true)
 		if len(read) == 1 { // while it was read
@@ -162,7 +162,7 @@ func TestStableReadsAgainWhenCompactionOvertakes(t *testing.T) {
 	require.Equal(t, []int64{2, 3}, read)
 
 	read = nil
-	err := r.Stable(t.Context(), auth.System, true, func(now *Reading) error {
+	err := r.Stable(t.Context(), auth.System, true, func(_ context.Context, now *Reading) error {
 		read = append(read, now.Revision())
 		_, err := now.Get(t.Context(), []byte("k"), true)
 		n.commit("k", []byte("3"))

@@ -5,9 +5,21 @@ import (
 	"context"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 )
+
+// RangeStream answers q in chunks, see Reading.RangeStream. The request timeout bounds the choice of
+// the revision, and not the answer.
+func (r *Reader) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool,
+	chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
+	now, err := r.Now(ctx, as, linearizable)
+	if err != nil {
+		return err
+	}
+	return now.RangeStream(ctx, q, chunkBytes, send)
+}
 
 // RangeStream answers q at the revision that it asks for when now is the newest one, in chunks
 // of about chunkBytes bytes read as they are sent. q has no sort order but ascending keys, and no

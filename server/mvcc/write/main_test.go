@@ -59,7 +59,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 			TxnKeys: MaxTxnKeys, CommitTimeout: time.Minute,
 		},
 		Store: store, Fence: holder, View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
-		Reader:  read.New(l, store, l.view, read.MaxSorted),
+		Reader:  read.New(l, store, l.view, mvcc.NewTimeout(time.Minute), read.MaxSorted),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: log,
 	}
 	for _, f := range change {

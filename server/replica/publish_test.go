@@ -23,17 +23,17 @@ func TestEventsArePublishedOnceTheirRevisionCanBeRead(t *testing.T) {
 	t.Cleanup(func() { closeReplica(t, b) })
 	rec := &coder.Record{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 2, Version: 1}
 	called := false
-	require.NoError(t, b.show([]*watch.Event{{Record: rec}}, 2, func() {
+	require.NoError(t, b.publish([]*watch.Event{{Record: rec}}, 2, func() {
 		called = true
 		require.EqualValues(t, 2, b.Revision(), "the revision cannot be read yet")
 		got, known := b.view.Get([]byte("k"), 2, true)
 		require.True(t, known, "the key space in memory does not have the revision that can be read")
 		require.Equal(t, rec, got)
-		require.EqualValues(t, 1, b.hub.Revision(), "the events are published already")
+		require.EqualValues(t, 1, b.Hub.Revision(), "the events are published already")
 		require.EqualValues(t, 1, b.published.Visible())
 	}))
 	require.True(t, called)
-	require.EqualValues(t, 2, b.hub.Revision())
+	require.EqualValues(t, 2, b.Hub.Revision())
 	require.EqualValues(t, 2, b.published.Visible())
 }
 

@@ -7,27 +7,27 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 )
 
-func TestRevisionsFoundInTheTableAreShownAfterTheTakeoverWait(t *testing.T) {
-	var v visibility
+func TestRevisionsInTheTableMayBeVisibleAfterTheTakeoverWait(t *testing.T) {
+	var v visibleLimit
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	expect := func(d time.Duration, want int64) {
 		t.Helper()
-		if got := v.newest(at(d)); got != want {
+		if got := v.revision(at(d)); got != want {
 			t.Errorf("%s after the start: %d, want %d", d, got, want)
 		}
 	}
-	v.find(5, at(0))
-	v.find(5, at(fence.TakeoverWait/2)) // no news
-	v.find(7, at(fence.TakeoverWait/2))
+	v.observe(5, at(0))
+	v.observe(5, at(fence.TakeoverWait/2)) // no news
+	v.observe(7, at(fence.TakeoverWait/2))
 	expect(fence.TakeoverWait-1, 0)
 	expect(fence.TakeoverWait, 5)
-	v.report(6)
+	v.raise(6)
 	expect(fence.TakeoverWait, 6)
 	expect(fence.TakeoverWait*3/2, 7)
-	v.report(3)
+	v.raise(3)
 	expect(fence.TakeoverWait*3/2, 7)
-	if len(v.found) != 0 {
-		t.Errorf("%d revisions are kept", len(v.found))
+	if len(v.pending) != 0 {
+		t.Errorf("%d revisions are kept", len(v.pending))
 	}
 }

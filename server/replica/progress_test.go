@@ -126,7 +126,7 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 				p := newPair(t, store)
 				p.lead(0)
 				mustTxn(t, p.nodes[0], put("k", "1"))
-				if _, err := p.nodes[0].LeaseGrant(t.Context(), auth.System, 1, 3600); err != nil {
+				if _, err := lessor(t, p.nodes[0]).Grant(t.Context(), auth.System, 1, 3600); err != nil {
 					t.Fatal(err)
 				}
 				if err := p.resign(0); err != nil {
@@ -137,7 +137,7 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*timing.TakeoverSilence)
 				defer cancel()
 				err := p.nodes[1].Lead(ctx, nil)
-				if took := time.Since(began); !errors.Is(err, errSilent) || took > 2*timing.TakeoverSilence {
+				if took := time.Since(began); !errors.Is(err, errNoProgress) || took > 2*timing.TakeoverSilence {
 					t.Errorf("after %s: %v", took, err)
 				}
 				store.set(nil, false, 0)
@@ -158,7 +158,7 @@ func TestTakeoverContinuesWhileRowsArrive(t *testing.T) {
 		p.lead(0)
 		for id := range int64(6) {
 			mustTxn(t, p.nodes[0], put("k", "v"))
-			if _, err := p.nodes[0].LeaseGrant(t.Context(), auth.System, 1+id, 3600); err != nil {
+			if _, err := lessor(t, p.nodes[0]).Grant(t.Context(), auth.System, 1+id, 3600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -28,19 +28,19 @@ type Update struct {
 }
 
 // PiggybackRead returns keys to add to a query that is about to be sent, and a callback for their values; it saves a
-// separate read of the rows that the node has to watch. Neither blocks. If the node does not lead, and Check would find what the last one found,
-// unchanged is called.
-func (b *Replica) PiggybackRead(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
-	if l := b.leading.Load(); l != nil {
+// separate poll of the rows that the node has to watch. Neither blocks. If the node does not lead, and RefreshState
+// would find what the last one found, unchanged is called.
+func (r *Replica) PiggybackRead(unchanged func()) (keys [][]byte, found func(rows [][]byte)) {
+	if l := r.leading.Load(); l != nil {
 		return l.authority.PiggybackRead()
 	}
-	checked, verify := b.checked.Load(), b.seen.Verifier()
-	if checked == nil {
+	refreshed, verify := r.refreshed.Load(), r.seen.Verifier()
+	if refreshed == nil {
 		return nil, nil
 	}
 	return fence.WatchedKeys(), func(rows [][]byte) {
 		// Alarms, users and roles change with the fence row.
-		if cur, err := fence.DecodeWatched(rows); err == nil && cur == *checked && verify(cur) == nil {
+		if cur, err := fence.DecodeWatched(rows); err == nil && cur == *refreshed && verify(cur) == nil {
 			unchanged()
 		}
 	}

@@ -103,7 +103,7 @@ func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *repl
 		t.Fatal(err)
 	}
 	for _, b := range []*Replica{r.former, r.follower} {
-		if _, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
+		if _, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,10 +137,10 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 		return b.Lead(ctx, func(int64) { cancel() })
 	}
 	follows := func(t *testing.T, r *replacedTable, b *Replica) error {
-		return b.Verify(t.Context(), r.next.Status().Term, true)
+		return b.Divergence.Check(t.Context(), r.next.Status().Term, true)
 	}
 	reads := func(t *testing.T, _ *replacedTable, b *Replica) error {
-		_, err := b.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		_, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
 		return err
 	}
 	for name, act := range map[string]func(t *testing.T, r *replacedTable, b *Replica) error{
@@ -173,7 +173,7 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 		"it saw the loss in the fence row": func(b *Replica) { _ = catchUp(t, b) },
 		"it is not a member any longer": func(b *Replica) {
 			b.StopServing(errors.New("replaced"))
-			b.CompareLast(t.Context())
+			b.FinalDivergenceCheck(t.Context())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestOutgrownLossIsRecorded(t *testing.T) {
 			eventually.True(t, "other members to see it",
 				func() bool { return errors.Is(fence.CheckDataLoss(t.Context(), r.store), fence.ErrDataLost) })
 			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
-			eventually.True(t, "the follower to be done", func() bool { return r.follower.losses.Fate() == fence.LossWritten })
+			eventually.True(t, "the follower to be done", func() bool { return r.follower.Losses.Fate() == fence.LossWritten })
 			if got := lossRecord(t, r.follower); got != "written" {
 				t.Errorf("the metric says %q", got)
 			}
@@ -225,8 +225,8 @@ func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
 		if got := lossRecord(t, b); got != "" {
 			t.Errorf("before: %q", got)
 		}
-		b.losses.Report(fence.ErrDataLost)
-		eventually.True(t, "the record", func() bool { return b.losses.Fate() > fence.LossPending })
+		b.Losses.Report(fence.ErrDataLost)
+		eventually.True(t, "the record", func() bool { return b.Losses.Fate() > fence.LossPending })
 		if got := lossRecord(t, b); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -248,7 +248,7 @@ func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
 			r := newReplaced(t, "same", continueWith(t, c.value))
 			other := errors.New("replaced")
 			r.follower.StopServing(other)
-			r.follower.CompareLast(t.Context())
+			r.follower.FinalDivergenceCheck(t.Context())
 			if err := r.follower.Stopped(); errors.Is(err, fence.ErrDataLost) != c.lost || errors.Is(err, other) == c.lost {
 				t.Error(err)
 			}
@@ -263,19 +263,19 @@ func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
 // are those of the table.
 func TestNotAllLossesCanBeCompared(t *testing.T) {
 	r := newReplaced(t, "same", continueWith(t, "same"))
-	if err := r.follower.compare(t.Context()); err != nil {
+	if err := r.follower.Divergence.compareAll(t.Context()); err != nil {
 		t.Error(err)
 	}
 	newest := r.follower.seen.Token()
 	newest.Sequence, newest.Revision = newest.Sequence+1, newest.Revision+1
 	r.follower.seen.Note(newest)
-	if err := r.follower.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+	if err := r.follower.Divergence.compareAll(t.Context()); !errors.Is(err, fence.ErrUnproven) {
 		t.Error(err)
 	}
 	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.former.compare(t.Context()); !errors.Is(err, fence.ErrUnproven) {
+	if err := r.former.Divergence.compareAll(t.Context()); !errors.Is(err, fence.ErrUnproven) {
 		t.Error(err)
 	}
 }
@@ -286,21 +286,21 @@ func TestTermIsComparedUntilItSucceeds(t *testing.T) {
 	term := r.next.Status().Term
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.follower.Verify(ended, term, false); !errors.Is(err, context.Canceled) {
+	if err := r.follower.Divergence.Check(ended, term, false); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if err := r.follower.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+	if err := r.follower.Divergence.Check(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("after a look that failed: %v", err)
 	}
-	r.idle.shown.term.Store(term)
-	if err := r.idle.Verify(t.Context(), term, false); err != nil {
+	r.idle.Divergence.checkedIn(term)
+	if err := r.idle.Divergence.Check(t.Context(), term, false); err != nil {
 		t.Errorf("a term that was compared: %v", err)
 	}
-	r.idle.Doubt()
-	if err := r.idle.Verify(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
+	r.idle.Divergence.Suspect()
+	if err := r.idle.Divergence.Check(t.Context(), term, false); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("a term of which another leader may have taken the number: %v", err)
 	}
-	if err := r.idle.Verify(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
+	if err := r.idle.Divergence.Check(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("a term that is to be compared anew: %v", err)
 	}
 }
@@ -381,7 +381,7 @@ func TestFingerprintsAgree(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
-	if _, err := leader.LeaseGrant(t.Context(), auth.System, 7, 3600); err != nil {
+	if _, err := lessor(t, leader).Grant(t.Context(), auth.System, 7, 3600); err != nil {
 		t.Fatal(err)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -408,11 +408,11 @@ func TestFingerprintsAgree(t *testing.T) {
 	if err := catchUp(t, follower); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(leader.shown.list()); n != remembered {
+	if n := len(leader.Divergence.list()); n != remembered {
 		t.Errorf("%d revisions are remembered", n)
 	}
 	for _, b := range p.nodes {
-		if err := b.Verify(t.Context(), 1, true); err != nil {
+		if err := b.Divergence.Check(t.Context(), 1, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -455,9 +455,9 @@ func TestFingerprintsDiffer(t *testing.T) {
 }
 
 func TestNewestRevisionsAreRemembered(t *testing.T) {
-	var s shown
+	var s Divergence
 	for rev := range int64(2 * remembered) {
-		s.add([]*watch.Event{{Record: &coder.Record{ModRevision: rev}}})
+		s.remember([]*watch.Event{{Record: &coder.Record{ModRevision: rev}}})
 	}
 	prints := s.list()
 	if len(prints) != remembered || prints[0].revision != remembered || prints[remembered-1].revision != 2*remembered-1 {
