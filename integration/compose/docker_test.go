@@ -1,24 +1,19 @@
 package compose
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/api/types/volume"
-	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -29,102 +24,142 @@ const projectPrefix = "sqlbrain-test-"
 
 const projectLabel = "com.docker.compose.project"
 
-// engine is the Docker engine. t is skipped if there is none.
-type engine struct {
-	*client.Client
-	t *testing.T
-}
+// commandWait bounds a command.
+const commandWait = 10 * time.Minute
+
+// engine is the Docker engine, by its command. t is skipped if there is none.
+type engine struct{ t *testing.T }
 
 func newEngine(t *testing.T) *engine {
 	t.Helper()
-	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if _, err := c.Ping(ctx); err != nil {
-		unavailable(t, "no Docker engine answers: start one (apt-get install docker.io; dockerd) or name it with DOCKER_HOST: %v", err)
+	if out, err := exec.CommandContext(ctx, "docker", "info").CombinedOutput(); err != nil {
+		unavailable(t, "no Docker engine answers: start one (apt-get install docker.io; dockerd) or name it with DOCKER_HOST: %v\n%s",
+			err, out)
 	}
-	e := &engine{c, t}
+	e := &engine{t}
 	e.removeAbandoned()
 	return e
 }
 
-// hasImage reports whether the engine has an image of that name.
-func (e *engine) hasImage(name string) bool {
-	_, err := e.ImageInspect(e.t.Context(), name)
-	return err == nil
+// docker runs the command, which must succeed, and returns what it prints.
+func (e *engine) docker(args ...string) string {
+	e.t.Helper()
+	return strings.TrimSpace(e.output("docker", args...))
 }
 
-// remains lists what of a project is left.
-func (e *engine) remains(ctx context.Context, project string) (left []string) {
-	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel+"="+project)),
-		func(kind, id, _ string) { left = append(left, kind+" "+id) })
+// output runs a program, which must succeed, and returns what it prints. It does so in cleanups too.
+func (e *engine) output(name string, args ...string) string {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.t.Context()), commandWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(e.t, err, "%s %v: %s", name, args, stderr.String())
+	return string(out)
+}
+
+// object is what these tests look at of a container or an image.
+type object struct {
+	ID    string
+	Size  int64 // of an image
+	State struct {
+		Running, Restarting   bool
+		Status                string
+		ExitCode              int
+		StartedAt, FinishedAt time.Time
+		Health                struct{ Status string }
+	}
+	Config struct {
+		User         string
+		Entrypoint   []string
+		ExposedPorts map[string]any
+		Healthcheck  struct{ Test []string }
+		Labels       map[string]string
+	}
+}
+
+// inspect returns the container or image of that name, and whether there is one.
+func (e *engine) inspect(name string) (o object, found bool) {
+	e.t.Helper()
+	out, err := exec.CommandContext(e.t.Context(), "docker", "inspect", "--format", "{{json .}}", name).Output()
+	if err != nil {
+		return o, false
+	}
+	require.NoError(e.t, json.Unmarshal(out, &o))
+	return o, true
+}
+
+// ended waits until a container has ended, and returns its exit code.
+func (e *engine) ended(id string) (code int) {
+	e.t.Helper()
+	eventually.Nil(e.t, eventually.Patience, func(context.Context) error {
+		o, _ := e.inspect(id)
+		if o.State.Running || o.State.Restarting {
+			return fmt.Errorf("%s is %s", id, o.State.Status)
+		}
+		code = o.State.ExitCode
+		return nil
+	})
+	return code
+}
+
+// health waits until the container is healthy.
+func (e *engine) health(id string) {
+	e.t.Helper()
+	eventually.Nil(e.t, eventually.Patience, func(context.Context) error {
+		if o, _ := e.inspect(id); o.State.Health.Status != "healthy" {
+			return fmt.Errorf("%s is %s and %q", id, o.State.Status, o.State.Health.Status)
+		}
+		return nil
+	})
+}
+
+// resources are the kinds of what a project leaves: how to list their names, and to remove one.
+var resources = []struct{ list, remove []string }{
+	{[]string{"ps", "--all", "--format={{.ID}}"}, []string{"rm", "--force", "--volumes"}},
+	{[]string{"network", "ls", "--format={{.ID}}"}, []string{"network", "rm"}},
+	{[]string{"volume", "ls", "--format={{.Name}}"}, []string{"volume", "rm", "--force"}},
+}
+
+// remains lists what of a project is left, each as the command that removes it.
+func (e *engine) remains(project string) (left [][]string) {
+	e.t.Helper()
+	for _, r := range resources {
+		for _, name := range strings.Fields(e.docker(append(r.list, "--filter=label="+projectLabel+"="+project)...)) {
+			left = append(left, append(r.remove[:len(r.remove):len(r.remove)], name))
+		}
+	}
 	return left
-}
-
-// each calls f for every container, network and volume that the filter lets pass.
-func (e *engine) each(ctx context.Context, filter filters.Args, f func(kind, id, project string)) {
-	containers, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filter})
-	require.NoError(e.t, err)
-	for _, c := range containers {
-		f("container", c.ID, c.Labels[projectLabel])
-	}
-	networks, err := e.NetworkList(ctx, network.ListOptions{Filters: filter})
-	require.NoError(e.t, err)
-	for _, n := range networks {
-		f("network", n.ID, n.Labels[projectLabel])
-	}
-	volumes, err := e.VolumeList(ctx, volume.ListOptions{Filters: filter})
-	require.NoError(e.t, err)
-	for _, v := range volumes.Volumes {
-		f("volume", v.Name, v.Labels[projectLabel])
-	}
 }
 
 // removeAll removes what has the label of a project.
 func (e *engine) removeAll(project string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.t.Context()), eventually.Patience)
-	defer cancel()
-	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel+"="+project)), func(kind, id, _ string) {
-		require.NoError(e.t, e.remove(ctx, kind, id))
-	})
-}
-
-func (e *engine) remove(ctx context.Context, kind, id string) error {
-	switch kind {
-	case "container":
-		return e.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
-	case "network":
-		return e.NetworkRemove(ctx, id)
-	default:
-		return e.VolumeRemove(ctx, id, true)
+	for _, remove := range e.remains(project) {
+		e.docker(remove...)
 	}
 }
 
 // removeAbandoned removes the leftovers of killed runs, if the engine is this machine's,
-// whose processes are known. It ignores errors, because another run may be doing the
-// same; the next run tries again.
+// whose processes are known.
 func (e *engine) removeAbandoned() {
-	if !strings.HasPrefix(e.DaemonHost(), "unix://") {
+	if host := os.Getenv("DOCKER_HOST"); host != "" && !strings.HasPrefix(host, "unix://") {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.t.Context(), eventually.Patience)
-	defer cancel()
-	e.each(ctx, filters.NewArgs(filters.Arg("label", projectLabel)), func(kind, id, project string) {
-		if abandoned(project) {
-			e.t.Logf("removing the %s %s of the abandoned project %s: %v", kind, id, project, e.remove(ctx, kind, id))
-		}
-	})
-	images, err := e.ImageList(ctx, image.ListOptions{Filters: filters.NewArgs(
-		filters.Arg("reference", "sqlbrain:"+projectPrefix+"*"))})
-	require.NoError(e.t, err)
-	for _, i := range images {
-		for _, name := range i.RepoTags {
-			if abandoned(strings.TrimPrefix(name, "sqlbrain:")) {
-				_, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true})
-				e.t.Logf("removing the abandoned image %s: %v", name, err)
+	label := `{{.Label "` + projectLabel + `"}}`
+	for _, list := range []string{"ps --all", "network ls", "volume ls"} {
+		for _, project := range strings.Fields(e.docker(append(strings.Fields(list), "--format="+label)...)) {
+			if abandoned(project) {
+				e.removeAll(project)
 			}
+		}
+	}
+	for _, name := range strings.Fields(e.docker("image", "ls", "--format={{.Tag}}", "sqlbrain")) {
+		if abandoned(name) {
+			e.docker("image", "rm", "sqlbrain:"+name)
 		}
 	}
 }
@@ -140,26 +175,10 @@ func abandoned(project string) bool {
 	return err == nil && errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// removeImage removes an image by its name, if it is there.
-func (e *engine) removeImage(ctx context.Context, name string) {
-	if _, err := e.ImageRemove(ctx, name, image.RemoveOptions{PruneChildren: true}); err != nil &&
-		!errdefs.IsNotFound(err) {
-		e.t.Errorf("remove image %s: %v", name, err)
-	}
-}
-
-// importImage makes an image of one layer.
-func (e *engine) importImage(name string, layer io.Reader, changes ...string) error {
-	out, err := e.ImageImport(e.t.Context(), image.ImportSource{Source: layer, SourceName: "-"}, name,
-		image.ImportOptions{Changes: changes})
-	if err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(out)
-	if err = errors.Join(err, out.Close()); err == nil && strings.Contains(string(answer), `"error"`) {
-		err = errors.New(string(answer))
-	}
-	return err
+// hasImage reports whether the engine has an image of that name.
+func (e *engine) hasImage(name string) bool {
+	_, found := e.inspect(name)
+	return found
 }
 
 // mysqlImage returns the image to take for MySQL.
@@ -173,21 +192,4 @@ func (e *engine) mysqlImage() string {
 	unavailable(e.t, "the engine has none of the images %s: `docker pull mysql:9`, or make the stand-in with .ci/images",
 		strings.Join(names, ", "))
 	return ""
-}
-
-// health waits until the container is healthy.
-func (e *engine) health(id string, limit time.Duration) {
-	e.t.Helper()
-	eventually.Nil(e.t, limit, func(ctx context.Context) error {
-		c, err := e.ContainerInspect(ctx, id)
-		switch {
-		case err != nil:
-			return err
-		case c.State.Health == nil:
-			return fmt.Errorf("%s has no health check", c.Name)
-		case c.State.Health.Status != container.Healthy:
-			return fmt.Errorf("%s is %s and %s: %v", c.Name, c.State.Status, c.State.Health.Status, c.State.Health.Log)
-		}
-		return nil
-	})
 }

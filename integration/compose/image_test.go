@@ -6,12 +6,10 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/go-connections/nat"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -25,8 +23,8 @@ func TestImage(t *testing.T) {
 	p := newProject(t, e)
 	p.run(25*time.Minute, "build", "mysql-n1")
 	name := p.env["SQLBRAIN_IMAGE"]
-	image, err := e.ImageInspect(t.Context(), name)
-	require.NoError(t, err)
+	image, found := e.inspect(name)
+	require.True(t, found)
 	require.Equal(t, "65532:65532", image.Config.User)
 	require.Contains(t, image.Config.ExposedPorts, "2379/tcp")
 	require.Contains(t, image.Config.ExposedPorts, "2380/tcp")
@@ -35,30 +33,21 @@ func TestImage(t *testing.T) {
 	require.Equal(t, p.env["SQLBRAIN_VERSION"], image.Config.Labels["org.opencontainers.image.version"])
 	t.Logf("the image has %.1f MB", float64(image.Size)/1e6)
 
-	health := *image.Config.Healthcheck
-	health.Interval = 200 * time.Millisecond // Docker's own way to ask, sooner
-	created, err := e.ContainerCreate(t.Context(), &container.Config{
-		Image: name, Healthcheck: &container.HealthConfig{Interval: health.Interval, Timeout: health.Timeout, Retries: 100},
-		Labels: map[string]string{projectLabel: p.name},
-	}, &container.HostConfig{
-		ReadonlyRootfs: true, CapDrop: []string{"ALL"},
-		PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: p.env["SQLBRAIN_N1_PORT"]}}},
-		Mounts: []mount.Mount{{
-			Type: mount.TypeVolume, Source: p.name, Target: "/data",
-			VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{projectLabel: p.name}},
-		}},
-	}, nil, nil, p.name)
-	require.NoError(t, err)
+	port, label := p.env["SQLBRAIN_N1_PORT"], projectLabel+"="+p.name
+	e.docker("volume", "create", "--label="+label, p.name)
+	// Docker's own way to ask for health, sooner.
+	e.docker("create", "--name="+p.name, "--label="+label, "--health-interval=200ms", "--health-retries=100",
+		"--read-only", "--cap-drop=ALL", "--publish=127.0.0.1:"+port+":2379", "--volume="+p.name+":/data", name)
 	t.Cleanup(func() { e.removeAll(p.name) }) // before compose looks for what is left
-	requireOnlyTheBinary(t, e, created.ID)
+	requireOnlyTheBinary(t, p.name)
 
 	// The data is in the volume, which a second life of the container finds.
 	for life := range 2 {
-		require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
-		e.health(created.ID, eventually.Patience)
-		c := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N1_PORT"])
+		e.docker("start", p.name)
+		e.health(p.name)
+		c := newClient(t, "http://127.0.0.1:"+port)
 		if life == 0 {
-			_, err = c.Put(t.Context(), "k", "v")
+			_, err := c.Put(t.Context(), "k", "v")
 			require.NoError(t, err)
 		}
 		got, err := c.Get(t.Context(), "k")
@@ -66,20 +55,20 @@ func TestImage(t *testing.T) {
 		require.Len(t, got.Kvs, 1)
 		require.Equal(t, "v", string(got.Kvs[0].Value))
 		require.NoError(t, c.Close())
-		require.NoError(t, e.ContainerStop(t.Context(), created.ID, container.StopOptions{}))
-		stopped, err := e.ContainerInspect(t.Context(), created.ID)
-		require.NoError(t, err)
-		require.Zero(t, stopped.State.ExitCode, "SIGTERM is an orderly end")
+		e.docker("stop", p.name)
+		require.Zero(t, e.ended(p.name), "SIGTERM is an orderly end")
 	}
 }
 
 // requireOnlyTheBinary demands that the container holds the static program, and
 // nothing that a shell could be started from.
-func requireOnlyTheBinary(t *testing.T, e *engine, id string) {
+func requireOnlyTheBinary(t *testing.T, container string) {
 	t.Helper()
-	content, err := e.ContainerExport(t.Context(), id)
+	exporting := exec.CommandContext(t.Context(), "docker", "export", container)
+	content, err := exporting.StdoutPipe()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, content.Close()) }()
+	require.NoError(t, exporting.Start())
+	defer func() { require.NoError(t, exporting.Wait()) }()
 	var executables []string
 	for r := tar.NewReader(content); ; {
 		h, err := r.Next()

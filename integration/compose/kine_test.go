@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/go-connections/nat"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -28,7 +25,7 @@ func (e *engine) shellImage() string {
 		require.NoError(e.t, err)
 		content = append(content, text)
 	}
-	return e.standIn("sqlbrain-standin/alpine:3.22", fingerprint(content...), func(l *layer) {
+	return e.standIn("sqlbrain-standin/alpine:3.22", fingerprint(content...), func(l layer) {
 		for _, name := range programs {
 			l.program(name)
 		}
@@ -54,10 +51,10 @@ func TestKineImage(t *testing.T) {
 `), 0o600))
 	p.run(25*time.Minute, "build", "kine")
 	name := p.env["SQLBRAIN_IMAGE"]
-	image, err := e.ImageInspect(t.Context(), name)
-	require.NoError(t, err)
+	image, found := e.inspect(name)
+	require.True(t, found)
 	require.Equal(t, "65534:65534", image.Config.User)
-	require.Equal(t, []string{"/bin/kine"}, []string(image.Config.Entrypoint))
+	require.Equal(t, []string{"/bin/kine"}, image.Config.Entrypoint)
 	t.Cleanup(func() { e.removeAll(p.name) })
 
 	// The files come from a secret, and the user of the image can read the copies.
@@ -66,46 +63,22 @@ func TestKineImage(t *testing.T) {
 	for path, mode := range map[string]os.FileMode{secret: 0o755, filepath.Join(secret, "ca.crt"): 0o644, certs: 0o777} {
 		require.NoError(t, os.Chmod(path, mode))
 	}
-	e.runToEnd(p, &container.Config{
-		Image: name, Entrypoint: []string{"sh"}, Cmd: []string{"-c", "cp /kine/*.* /certs && chmod -R 600 /certs/*.*"},
-	}, &container.HostConfig{Mounts: []mount.Mount{
-		{Type: mount.TypeBind, Source: secret, Target: "/kine", ReadOnly: true}, {Type: mount.TypeBind, Source: certs, Target: "/certs"},
-	}})
+	e.docker("run", "--rm", "--entrypoint=sh", "--volume="+secret+":/kine:ro", "--volume="+certs+":/certs", name,
+		"-c", "cp /kine/*.* /certs && chmod -R 600 /certs/*.*")
 	info, err := os.Stat(filepath.Join(certs, "ca.crt"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	e.runToEnd(p, &container.Config{Image: name, Entrypoint: []string{"/bin/sqlbrain"}, Cmd: []string{"version"}}, nil)
+	e.docker("run", "--rm", "--entrypoint=/bin/sqlbrain", name, "version")
 
 	port := p.env["SQLBRAIN_N1_PORT"]
-	created, err := e.ContainerCreate(t.Context(),
-		&container.Config{Image: name, Labels: map[string]string{projectLabel: p.name}}, &container.HostConfig{
-			PortBindings: nat.PortMap{"2379/tcp": {{HostIP: "127.0.0.1", HostPort: port}}}}, nil, nil, p.name)
-	require.NoError(t, err)
-	require.NoError(t, e.ContainerStart(t.Context(), created.ID, container.StartOptions{}))
+	e.docker("run", "--detach", "--name="+p.name, "--label="+projectLabel+"="+p.name,
+		"--publish=127.0.0.1:"+port+":2379", name)
 	c := newClient(t, "http://127.0.0.1:"+port)
 	eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
 		_, err := c.Put(ctx, "k", "v")
 		return err
 	})
 	require.NoError(t, c.Close())
-	require.NoError(t, e.ContainerStop(t.Context(), created.ID, container.StopOptions{}))
-	stopped, err := e.ContainerInspect(t.Context(), created.ID)
-	require.NoError(t, err)
-	require.Zero(t, stopped.State.ExitCode)
-}
-
-// runToEnd runs a container until its program ends, which must succeed.
-func (e *engine) runToEnd(p *project, cfg *container.Config, host *container.HostConfig) {
-	e.t.Helper()
-	cfg.Labels = map[string]string{projectLabel: p.name}
-	created, err := e.ContainerCreate(e.t.Context(), cfg, host, nil, nil, "")
-	require.NoError(e.t, err)
-	require.NoError(e.t, e.ContainerStart(e.t.Context(), created.ID, container.StartOptions{}))
-	ended, failed := e.ContainerWait(e.t.Context(), created.ID, container.WaitConditionNotRunning)
-	select {
-	case end := <-ended:
-		require.Zero(e.t, end.StatusCode, "%v", cfg.Cmd)
-	case err := <-failed:
-		require.NoError(e.t, err)
-	}
+	e.docker("stop", p.name)
+	require.Zero(t, e.ended(p.name))
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,7 +27,7 @@ func TestMySQLProfile(t *testing.T) {
 	requireSchemaFirst(t, p, services)
 	requireSound(t, p)
 	nodes := connect(t, p, services)
-	h := newHistory(t, nodes)
+	h := &history{t: t, written: make(map[string]string)}
 	for i, n := range nodes {
 		h.put(n.client, fmt.Sprintf("from-%d", i))
 	}
@@ -38,28 +37,28 @@ func TestMySQLProfile(t *testing.T) {
 	t.Logf("killing the leader, %s", leader.service)
 	victim := p.container(leader.service).ID
 	begin := time.Now()
-	require.NoError(t, e.ContainerKill(t.Context(), victim, "SIGKILL"))
+	e.docker("kill", victim)
 	for _, n := range others {
 		h.put(n.client, "killed-"+n.service)
 		t.Logf("%s acknowledged a write %s after the kill was asked for", n.service,
 			time.Since(begin).Round(time.Millisecond))
 	}
 	h.requireReadBy(others...)
-	requireEnded(t, p, leader.service, 137)
+	require.Equal(t, 137, e.ended(victim), "it was not started again")
 	h.rejoin(p, leader, nodes)
 
 	leader, others = leaderOf(t, nodes)
 	t.Logf("stopping the leader, %s", leader.service)
 	begin = time.Now()
+	victim = p.container(leader.service).ID
 	p.run(eventually.Patience, "stop", leader.service)
 	for _, n := range others {
 		h.put(n.client, "stopped-"+n.service)
 	}
 	t.Logf("after %s both others had acknowledged a write", time.Since(begin).Round(time.Millisecond))
-	requireEnded(t, p, leader.service, 0)
+	require.Zero(t, e.ended(victim), "it was not started again")
 	h.rejoin(p, leader, nodes)
 
-	h.requireWatched()
 	require.NotContains(t, p.run(eventually.Patience, "logs", "--no-color"), "that is not a setting")
 }
 
@@ -126,22 +125,14 @@ func requireSchemaFirst(t *testing.T, p *project, services []string) {
 	t.Helper()
 	migrate := p.container("mysql-migrate")
 	require.Zero(t, migrate.State.ExitCode)
-	made := instant(t, migrate.State.FinishedAt)
 	for _, s := range services {
-		require.True(t, made.Before(instant(t, p.container(s).State.StartedAt)), "%s started before the schema was there", s)
+		require.True(t, migrate.State.FinishedAt.Before(p.container(s).State.StartedAt), "%s started before the schema was there", s)
 	}
 	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
 		"--password=development", "--batch", "--skip-column-names",
 		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
 	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
 	require.Contains(t, p.run(eventually.Patience, "logs", "--no-color", "mysql-migrate"), "1/u object")
-}
-
-func instant(t *testing.T, s string) time.Time {
-	t.Helper()
-	at, err := time.Parse(time.RFC3339Nano, s)
-	require.NoError(t, err)
-	return at
 }
 
 // requireSound asks doctor about the database, from where the nodes are.
@@ -152,20 +143,6 @@ func requireSound(t *testing.T, p *project) {
 	require.NotContains(t, out, "FAIL")
 	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n",
 		p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
-}
-
-// requireEnded demands that the service's container ended with code, and was not
-// started again.
-func requireEnded(t *testing.T, p *project, service string, code int) {
-	t.Helper()
-	var state *container.State
-	eventually.Nil(t, eventually.Patience, func(context.Context) error {
-		if state = p.container(service).State; state.Running || state.Restarting {
-			return fmt.Errorf("%s is %s", service, state.Status)
-		}
-		return nil
-	})
-	require.Equal(t, code, state.ExitCode)
 }
 
 // ready asks the node's /readyz.

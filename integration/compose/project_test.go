@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -53,8 +52,10 @@ func newProject(t *testing.T, e *engine) *project {
 		}
 		out, err := p.try(ctx, "down", "--volumes", "--remove-orphans", "--timeout=20")
 		require.NoError(t, err, out)
-		e.removeImage(ctx, p.env["SQLBRAIN_IMAGE"])
-		require.Empty(t, e.remains(ctx, p.name), "what `down` left")
+		if e.hasImage(p.env["SQLBRAIN_IMAGE"]) {
+			e.docker("image", "rm", p.env["SQLBRAIN_IMAGE"])
+		}
+		require.Empty(t, e.remains(p.name), "what `down` left")
 	})
 	p.env["SQLBRAIN_MYSQL_IMAGE"] = e.mysqlImage()
 	p.env["SQLBRAIN_GO_IMAGE"] = e.goImage()
@@ -133,11 +134,10 @@ func (p *project) run(limit time.Duration, args ...string) string {
 }
 
 // container inspects the container of a service, running or not.
-func (p *project) container(service string) container.InspectResponse {
+func (p *project) container(service string) object {
 	p.t.Helper()
-	id := strings.TrimSpace(p.run(eventually.Patience, "ps", "--all", "--quiet", service))
-	c, err := p.e.ContainerInspect(p.t.Context(), id)
-	require.NoError(p.t, err)
+	c, found := p.e.inspect(strings.TrimSpace(p.run(eventually.Patience, "ps", "--all", "--quiet", service)))
+	require.True(p.t, found, service)
 	return c
 }
 

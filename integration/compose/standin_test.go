@@ -1,22 +1,16 @@
 package compose
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -27,114 +21,62 @@ import (
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
 // standIn makes the image name, unless it has been made of the same before.
-func (e *engine) standIn(name, madeOf string, fill func(*layer), changes ...string) string {
+func (e *engine) standIn(name, madeOf string, fill func(layer), changes ...string) string {
 	e.t.Helper()
 	const label = "made-of"
-	old, err := e.ImageInspect(e.t.Context(), name)
-	if err == nil && old.Config.Labels[label] == madeOf {
+	old, found := e.inspect(name)
+	if found && old.Config.Labels[label] == madeOf {
 		return name
 	}
 	if runtime.GOOS != "linux" {
 		unavailable(e.t, "stand-ins are made of Linux programs: pull the image that %s stands in for", name)
 	}
 	e.t.Logf("making the image %s", name)
-	r, w := io.Pipe()
-	imported := make(chan error, 1)
-	go func() {
-		err := e.importImage(name, r, append(changes, "LABEL "+label+"="+madeOf)...)
-		r.CloseWithError(err) // with nil, what would still be written is an error too
-		imported <- err
-	}()
-	defer w.CloseWithError(errors.New("the test ended")) // should fill fail it
-	l := &layer{w: tar.NewWriter(w), seen: map[string]bool{}}
+	l := layer{e, e.t.TempDir()}
 	fill(l)
-	require.NoError(e.t, errors.Join(l.err, l.w.Close(), w.Close()))
-	require.NoError(e.t, <-imported)
-	if old.ID != "" {
-		e.removeImage(e.t.Context(), old.ID)
+	args := "--change=" + strings.Join(append(changes, "LABEL "+label+"="+madeOf), "\n--change=")
+	importing := exec.CommandContext(e.t.Context(), "docker", append(append([]string{"import"}, strings.Split(args, "\n")...),
+		"-", name)...)
+	packing := exec.CommandContext(e.t.Context(), "tar", "--create", "--owner=0", "--group=0", "--directory="+l.dir, ".")
+	pipe, err := packing.StdoutPipe()
+	require.NoError(e.t, err)
+	importing.Stdin = pipe
+	require.NoError(e.t, packing.Start())
+	out, err := importing.CombinedOutput()
+	require.NoError(e.t, err, "%s", out)
+	require.NoError(e.t, packing.Wait())
+	if found {
+		e.docker("image", "rm", old.ID)
 	}
 	return name
 }
 
-// layer is the content of an image. The first error ends the writing.
+// layer is the content of an image, in a folder.
 type layer struct {
-	w    *tar.Writer
-	seen map[string]bool
-	err  error
+	e   *engine
+	dir string
 }
 
-// folder adds the folders on the way to name.
-func (l *layer) folder(name string) {
-	if name = strings.Trim(path.Clean(name), "/"); name == "" || name == "." || l.seen[name] {
-		return
-	}
-	l.folder(path.Dir(name))
-	l.seen[name] = true
-	l.header(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755})
+// folder adds a folder that all may write to.
+func (l layer) folder(name string) {
+	require.NoError(l.e.t, os.MkdirAll(filepath.Join(l.dir, name), 0o755))
+	require.NoError(l.e.t, os.Chmod(filepath.Join(l.dir, name), 0o777))
 }
 
-func (l *layer) header(h *tar.Header) {
-	if l.err == nil {
-		l.err = l.w.WriteHeader(h)
-	}
-}
-
-// file adds the file at from, or what a link there leads to, as name.
-func (l *layer) file(from, name string) {
-	name = strings.Trim(path.Clean(name), "/")
-	if l.err != nil || l.seen[name] {
-		return
-	}
-	content, err := os.ReadFile(from)
-	if l.err = err; err != nil {
-		return
-	}
-	info, err := os.Stat(from)
-	if l.err = err; err != nil {
-		return
-	}
-	l.folder(path.Dir(name))
-	l.seen[name] = true
-	l.header(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: int64(len(content))})
-	if l.err == nil {
-		_, l.err = l.w.Write(content)
-	}
-}
-
-// tree adds all files of a folder, but those in the folders named in without.
-func (l *layer) tree(from, name string, without ...string) {
-	l.folder(name)
-	err := filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || l.err != nil {
-			return errors.Join(err, l.err)
-		}
-		rel, err := filepath.Rel(from, p)
-		if err != nil {
-			return err
-		}
-		switch rel = filepath.ToSlash(rel); {
-		case d.IsDir() && slices.Contains(without, rel):
-			return fs.SkipDir
-		case !d.IsDir():
-			l.file(p, path.Join(name, rel))
-		}
-		return l.err
-	})
-	l.err = errors.Join(l.err, err)
+// copy adds the file or folder at from, or what a link there leads to, as name.
+func (l layer) copy(from, name string) {
+	to := filepath.Join(l.dir, name)
+	require.NoError(l.e.t, os.MkdirAll(filepath.Dir(to), 0o755))
+	l.e.output("cp", "--recursive", "--dereference", "--no-target-directory", from, to)
 }
 
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
 // program adds a program with the libraries it loads, where they are.
-func (l *layer) program(name string) {
-	out, err := exec.Command("ldd", name).CombinedOutput()
-	if err != nil {
-		l.err = errors.Join(l.err, fmt.Errorf("ldd %s: %w\n%s", name, err, out))
-		return
-	}
-	l.file(name, name)
-	for _, m := range library.FindAllStringSubmatch(string(out), -1) {
-		l.file(m[1], m[1])
+func (l layer) program(name string) {
+	l.copy(name, name)
+	for _, m := range library.FindAllStringSubmatch(l.e.output("ldd", name), -1) {
+		l.copy(m[1], m[1])
 	}
 }
 
@@ -148,13 +90,13 @@ func (e *engine) goImage() string {
 	modules := e.listBinary("-f={{with .Module}}{{.Path}} {{.Version}}{{end}}")
 	goroot := strings.TrimSpace(e.output("go", "env", "GOROOT"))
 	return e.standIn("sqlbrain-standin/golang:1.26", fingerprint([]byte(runtime.Version()), []byte(modules)),
-		func(l *layer) {
-			l.tree(goroot, "/usr/local/go", "test", "api", "doc", "misc", "pkg/mod")
+		func(l layer) {
+			l.copy(goroot, "/usr/local/go")
 			// RUN's shell, and what the final stage copies.
 			l.program("/bin/sh")
-			l.file(authorities, authorities)
+			l.copy(authorities, authorities)
 			l.folder("/tmp")
-			l.tree(e.modules(), "/modules")
+			l.copy(e.modules(), "/modules")
 			e.compiled(l, "/compiled")
 		},
 		"ENV PATH=/usr/local/go/bin:/usr/bin:/bin", "ENV GOPATH=/go", "ENV GOTOOLCHAIN=local", "ENV GOCACHE=/compiled",
@@ -187,7 +129,7 @@ func (e *engine) modules() string {
 // compiled adds what this machine's Go has compiled of the packages that the binary is
 // built of, in the way of the Dockerfile, to be the image's build cache: without it
 // the first build takes minutes. Missing packages are compiled by the build.
-func (e *engine) compiled(l *layer, name string) {
+func (e *engine) compiled(l layer, name string) {
 	ids := e.listBinary("-f={{.BuildID}}", "GOFLAGS=-export -trimpath", "CGO_ENABLED=0")
 	cache := strings.TrimSpace(e.output("go", "env", "GOCACHE"))
 	entry := func(id string) string { return path.Join(id[:2], id) }
@@ -205,8 +147,8 @@ func (e *engine) compiled(l *layer, name string) {
 		}
 		text, err := os.ReadFile(found[0])
 		if fields := strings.Fields(string(text)); err == nil && len(fields) > 2 {
-			l.file(found[0], path.Join(name, entry(filepath.Base(found[0]))))
-			l.file(filepath.Join(cache, entry(fields[2]+"-d")), path.Join(name, entry(fields[2]+"-d")))
+			l.copy(found[0], path.Join(name, entry(filepath.Base(found[0]))))
+			l.copy(filepath.Join(cache, entry(fields[2]+"-d")), path.Join(name, entry(fields[2]+"-d")))
 		}
 	}
 }
@@ -221,9 +163,9 @@ func (e *engine) migrateImage() string {
 	program := buildMigrate(e.t)
 	content, err := os.ReadFile(program)
 	require.NoError(e.t, err)
-	return e.standIn("sqlbrain-standin/migrate:"+version, fingerprint(content), func(l *layer) {
-		l.file(program, "/usr/local/bin/migrate")
-		l.file(authorities, authorities)
+	return e.standIn("sqlbrain-standin/migrate:"+version, fingerprint(content), func(l layer) {
+		l.copy(program, "/usr/local/bin/migrate")
+		l.copy(authorities, authorities)
 	}, "ENV PATH=/usr/local/bin", `ENTRYPOINT ["migrate"]`, `CMD ["--help"]`)
 }
 
@@ -231,15 +173,4 @@ func (e *engine) migrateImage() string {
 func fingerprint(parts ...[]byte) string {
 	sum := sha256.Sum256(bytes.Join(parts, []byte{0}))
 	return hex.EncodeToString(sum[:])
-}
-
-// output returns what a program prints.
-func (e *engine) output(name string, args ...string) string {
-	e.t.Helper()
-	cmd := exec.CommandContext(e.t.Context(), name, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(e.t, err, "%s %v: %s", name, args, stderr.String())
-	return string(out)
 }
