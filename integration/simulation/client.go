@@ -329,12 +329,11 @@ func (c *client) change(ctx context.Context, request proto.Message, twice bool) 
 		op.MaxRevision = c.w.token().Revision
 		c.recorder.Finish(op, outcomeOf(err), 0, nil, err)
 	} else {
-		revision, outcome := strip(answer), history.NotApplied
+		revision, outcome := history.Strip(answer), history.NotApplied
 		if changed(answer) {
 			outcome = history.Applied
 		}
-		op.Answer = answer
-		c.recorder.Finish(op, outcome, revision, nil, nil)
+		c.recorder.Finish(op, outcome, revision, answer, nil)
 		c.acknowledged(op)
 		if outcome == history.Applied && time.Now().Before(half) {
 			c.shows(shown{node: node}, revision)
@@ -369,9 +368,8 @@ func (c *client) read(ctx context.Context, request proto.Message) ([]history.KV,
 	default:
 		return nil, err
 	}
-	revision := strip(answer)
-	read.Answer = answer
-	c.recorder.FinishRead(read, revision, nil)
+	revision := history.Strip(answer)
+	c.recorder.FinishRead(read, revision, answer)
 	if !read.Serializable {
 		c.w.judgeWitness(shown.node, sent, revision)
 	}

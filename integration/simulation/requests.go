@@ -316,13 +316,6 @@ func changed(answer proto.Message) bool {
 	return false
 }
 
-// strip leaves in the headers of an answer what etcd would answer in its place, and returns the revision.
-func strip(answer proto.Message) (revision int64) {
-	header := answer.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader()
-	header.ClusterId, header.MemberId, header.RaftTerm = 0, 0, 0
-	return header.GetRevision()
-}
-
 // learn notes what a client has seen of its keys.
 func (c *client) learn(answer proto.Message) {
 	r, ok := answer.(*pb.RangeResponse)

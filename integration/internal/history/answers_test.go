@@ -40,20 +40,19 @@ func exchange() (r *Recorder, account []Revision) {
 	do := func(request proto.Message) {
 		op := r.Begin(func(int) Op { return Op{Request: request} })
 		x := state.Execute(request, state.Revision())
-		op.Answer = proto.Clone(x.Answer)
+		answer := proto.Clone(x.Answer)
 		if len(x.Events) == 0 {
-			r.Finish(op, NotApplied, state.Revision(), nil, nil)
+			r.Finish(op, NotApplied, state.Revision(), answer, nil)
 			return
 		}
 		rev := Revision{Number: state.Revision() + 1, Events: x.Events}
 		state.Apply(rev)
 		account = append(account, rev)
-		r.Finish(op, Applied, rev.Number, nil, nil)
+		r.Finish(op, Applied, rev.Number, answer, nil)
 	}
 	ask := func(request proto.Message) {
 		read := r.BeginRead(Read{Request: request})
-		read.Answer = proto.Clone(state.Execute(request, state.Revision()).Answer)
-		r.FinishRead(read, state.Revision(), nil)
+		r.FinishRead(read, state.Revision(), proto.Clone(state.Execute(request, state.Revision()).Answer))
 	}
 	do(put("a", "#1#"))
 	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)},

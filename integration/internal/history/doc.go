@@ -14,7 +14,7 @@
 //     began is older than the request.
 //   - A read shows exactly the state at the revision in its header, or at the one
 //     it asked for; versions, create revisions, leases and prev_kv included.
-//   - All of an answer is what etcd answers on that state, if its whole request was recorded.
+//   - All of an answer is what etcd answers on that state.
 //   - What was compacted can no longer be read, and nothing else is refused as compacted.
 //   - A watch shows exactly the events of its range, in order, each once.
 //   - Leases live from their grant to their revocation and hold the keys put with

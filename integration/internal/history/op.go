@@ -19,12 +19,6 @@ type (
 	Revision = model.Revision
 )
 
-// Put is an unconditional write of a key.
-type Put struct {
-	Key, Value string
-	Lease      int64
-}
-
 // Outcome is the result that the client received for a request.
 type Outcome int
 
@@ -43,19 +37,13 @@ const (
 	Unknown
 )
 
-// Op is a request that writes, with its outcome. If every key in Compare
-// has the mod revision named there (0: absent), then Puts and Deletes take
-// effect, in this order, in one revision.
+// Op is a request that writes, with its outcome.
 type Op struct {
-	ID      int
-	Compare map[string]int64
-	Puts    []Put
-	Deletes []Range
-	// Revoke is the lease to be revoked; such an Op has no other part.
-	Revoke int64
-	// Request is a PutRequest, DeleteRangeRequest or TxnRequest, nil if the fields above say what is asked for.
-	// All of its Answer is verified then.
+	ID int
+	// Request is a PutRequest, DeleteRangeRequest or TxnRequest; nil for a revocation.
 	Request proto.Message
+	// Revoke is the lease to be revoked.
+	Revoke int64
 	// Twice: some branch of Request writes a key twice, so that etcd refuses it.
 	Twice bool
 
@@ -68,8 +56,6 @@ type Op struct {
 	// Revision is the one in the answer's header. For a Revoke it is only an
 	// upper bound, as etcd fills it in later.
 	Revision int64
-	// Observed are the keys that the failed branch of a NotApplied op returned.
-	Observed []KV
 	// Answer is that to Request. Its header has only a revision.
 	Answer proto.Message
 	Err    error
@@ -107,18 +93,6 @@ func (o *Op) String() string {
 		}
 		b.WriteString(" " + text)
 	}
-	for k, mod := range o.Compare {
-		fmt.Fprintf(&b, " if mod(%q)=%d", k, mod)
-	}
-	for _, p := range o.Puts {
-		fmt.Fprintf(&b, " put %q", p.Key)
-		if p.Lease != 0 {
-			fmt.Fprintf(&b, " (lease %x)", p.Lease)
-		}
-	}
-	for _, d := range o.Deletes {
-		fmt.Fprintf(&b, " delete [%q, %q)", d.Key, d.End)
-	}
 	if o.Revoke != 0 {
 		fmt.Fprintf(&b, " revoke %x", o.Revoke)
 	}
@@ -130,21 +104,25 @@ func (o *Op) String() string {
 	return b.String()
 }
 
-// Read is an answered read of a range.
+// Read is an answered read.
 type Read struct {
-	Range
-	// Asked is the revision asked for, 0 for the current one.
-	Asked int64
+	// Request is a RangeRequest, or a TxnRequest that only reads.
+	Request proto.Message
+	// Answer is that to Request, with the revision only in its header; nil if it was refused with Err.
+	Answer proto.Message
+	Err    error
 	// Header is the revision in the answer's header.
 	Header       int64
 	Serializable bool
 	MinRevision  int64
-	KVs          []KV
-	// Request is a RangeRequest, or a TxnRequest that only reads, nil if the fields above say what is asked for.
-	// All of its Answer is verified then, or that the error of a refusal is right.
-	Request, Answer proto.Message
-	Err             error
 	window
+}
+
+// Strip leaves in the header of an answer what etcd would answer in its place, and returns the revision.
+func Strip(answer proto.Message) (revision int64) {
+	header := answer.(interface{ GetHeader() *pb.ResponseHeader }).GetHeader()
+	header.ClusterId, header.MemberId, header.RaftTerm = 0, 0, 0
+	return header.GetRevision()
 }
 
 // Lease is a lease that a client tried to grant.

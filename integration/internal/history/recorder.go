@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"sync"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // Recorder notes the requests of any number of clients. It is safe for
@@ -39,11 +41,11 @@ func (r *Recorder) Begin(compose func(id int) Op) *Op {
 	return &op
 }
 
-// Finish notes the answer to an op. Observed is for NotApplied only.
-func (r *Recorder) Finish(op *Op, outcome Outcome, revision int64, observed []KV, err error) {
+// Finish notes the answer to an op, or why there is none.
+func (r *Recorder) Finish(op *Op, outcome Outcome, revision int64, answer proto.Message, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	op.Outcome, op.Revision, op.Observed, op.Err = outcome, revision, observed, err
+	op.Outcome, op.Revision, op.Answer, op.Err = outcome, revision, answer, err
 	op.compactable = r.compactable
 	r.saw(revision)
 	if l := r.leases[op.Revoke]; l != nil && outcome == Applied {
@@ -66,16 +68,16 @@ func (r *Recorder) BeginRead(read Read) *Read {
 
 // FinishRead notes the answer to a read; without an answer, there is nothing to
 // note.
-func (r *Recorder) FinishRead(read *Read, header int64, kvs []KV) {
+func (r *Recorder) FinishRead(read *Read, header int64, answer proto.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	read.Header, read.KVs, read.compactable = header, kvs, r.compactable
+	read.Header, read.Answer, read.compactable = header, answer, r.compactable
 	// A serializable read may be stale, but what it shows has happened.
 	r.saw(header)
 	r.reads = append(r.reads, read)
 }
 
-// RefuseRead notes that a read with a Request was refused.
+// RefuseRead notes that a read was refused.
 func (r *Recorder) RefuseRead(read *Read, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
 )
 
 // scene is a small history in which everything is right. Each case of
@@ -17,57 +20,82 @@ type scene struct {
 	state   *Verifier // its model is the state
 }
 
-func (s *scene) do(outcome Outcome, o Op) *Op {
-	op := s.r.Begin(func(id int) Op {
-		for i := range o.Puts {
-			o.Puts[i].Value = Token(id)
-		}
-		return o
-	})
+// do records a request, whose values are those that compose gets, and what becomes of it.
+func (s *scene) do(outcome Outcome, compose func(value string) proto.Message) {
+	s.finish(s.r.Begin(func(id int) Op { return Op{Request: compose(Token(id))} }), outcome)
+}
+
+func (s *scene) finish(op *Op, outcome Outcome) {
+	var answer proto.Message
+	if op.Request != nil {
+		answer = proto.Clone(s.state.model.Execute(op.Request, s.state.Revision()).Answer)
+	}
 	effects := s.state.effects(op, s.state.Revision())
-	took := outcome == Applied || outcome == Unknown && len(effects) > 0
-	if took {
+	if outcome == Applied || outcome == Unknown && len(effects) > 0 {
 		rev := Revision{Number: s.state.Revision() + 1, Events: effects}
 		s.account = append(s.account, rev)
 		s.state.model.Apply(rev)
 	}
 	switch outcome {
 	case Applied, NotApplied:
-		s.r.Finish(op, outcome, s.state.Revision(), nil, nil)
+		s.r.Finish(op, outcome, s.state.Revision(), answer, nil)
+	case Refused:
+		s.r.Finish(op, outcome, 0, nil, rpctypes.ErrGRPCLeaseNotFound)
 	default:
 		s.r.Finish(op, outcome, 0, nil, errors.New("cut off"))
 	}
-	return op
 }
 
-func (s *scene) read(r Range, asked int64) *Read {
-	read := s.r.BeginRead(Read{Range: r, Asked: asked})
-	at := s.state.Revision()
-	if asked > 0 {
-		at = asked
+func (s *scene) read(key, end string, revision int64) {
+	read := s.r.BeginRead(Read{Request: &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Revision: revision}})
+	s.r.FinishRead(read, s.state.Revision(), proto.Clone(s.state.model.Execute(read.Request, s.state.Revision()).Answer))
+}
+
+// putAll returns a request that puts keys, with a lease.
+func putAll(lease int64, keys ...string) func(value string) proto.Message {
+	return func(value string) proto.Message {
+		txn := &pb.TxnRequest{}
+		for _, key := range keys {
+			p := put(key, value)
+			p.Lease = lease
+			txn.Success = append(txn.Success, RequestOp(p))
+		}
+		return txn
 	}
-	s.r.FinishRead(read, s.state.Revision(), s.state.model.List(r, at))
-	return read
+}
+
+// putIf returns a request that puts a key if that has a mod revision, and else reads it.
+func putIf(key string, rev int64) func(value string) proto.Message {
+	return func(value string) proto.Message {
+		return &pb.TxnRequest{Compare: []*pb.Compare{modIs(key, rev)}, Success: []*pb.RequestOp{RequestOp(put(key, value))},
+			Failure: []*pb.RequestOp{RequestOp(&pb.RangeRequest{Key: []byte(key)})}}
+	}
+}
+
+func deleteAll(key, end string) func(string) proto.Message {
+	return func(string) proto.Message { return remove(key, end) }
 }
 
 func newScene() *scene {
 	s := &scene{r: NewRecorder(), state: NewVerifier(nil, 1)}
-	s.do(Applied, Op{Puts: []Put{{Key: "a"}}})                                       // 2, request 1
-	s.do(Applied, Op{Puts: []Put{{Key: "b"}, {Key: "c"}, {Key: "d"}}})               // 3, request 2
-	s.do(Applied, Op{Compare: map[string]int64{"a": 2}, Puts: []Put{{Key: "a"}}})    // 4, request 3
-	s.do(NotApplied, Op{Compare: map[string]int64{"a": 2}, Puts: []Put{{Key: "a"}}}) // -, request 4
-	s.do(Unknown, Op{Deletes: []Range{{Key: "b", End: "d"}}})                        // 5, request 5
-	s.do(NotApplied, Op{Deletes: []Range{{Key: "b", End: "d"}}})                     // -, request 6
-	s.do(Unknown, Op{Puts: []Put{{Key: "e"}}, Deletes: []Range{{Key: "d"}}})         // 6, request 7
+	s.do(Applied, putAll(0, "a"))                // 2, request 1
+	s.do(Applied, putAll(0, "b", "c", "d"))      // 3, request 2
+	s.do(Applied, putIf("a", 2))                 // 4, request 3
+	s.do(NotApplied, putIf("a", 2))              // -, request 4
+	s.do(Unknown, deleteAll("b", "d"))           // 5, request 5
+	s.do(NotApplied, deleteAll("b", "d"))        // -, request 6
+	s.do(Unknown, func(v string) proto.Message { // 6, request 7
+		return &pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("e", v)), RequestOp(remove("d", ""))}}
+	})
 	s.r.BeginGrant(77)
 	s.r.FinishGrant(77)
-	s.do(Applied, Op{Puts: []Put{{Key: "l2", Lease: 77}, {Key: "l1", Lease: 77}}})    // 7, request 8
-	s.do(Applied, Op{Revoke: 77})                                                     // 8, request 9
-	s.do(Applied, Op{Puts: []Put{{Key: "b"}}})                                        // 9, request 10
-	s.do(Refused, Op{Puts: []Put{{Key: "never"}}, Compare: map[string]int64{"a": 1}}) // -, request 11
-	s.read(Range{Key: "a", End: "z"}, 0)
-	s.read(Range{Key: "a", End: "z"}, 3)
-	s.read(Range{Key: "a", End: ""}, 0)
+	s.do(Applied, putAll(77, "l2", "l1"))                                // 7, request 8
+	s.finish(s.r.Begin(func(int) Op { return Op{Revoke: 77} }), Applied) // 8, request 9
+	s.do(Applied, putAll(0, "b"))                                        // 9, request 10
+	s.do(Refused, putAll(99, "never"))                                   // -, request 11
+	s.read("a", "z", 0)
+	s.read("a", "z", 3)
+	s.read("a", "", 0)
 	return s
 }
 
@@ -80,7 +108,7 @@ func TestVerifierAcceptsCorrectHistory(t *testing.T) {
 
 	// A second round continues where the first ended, and an unknown request of the
 	// first may still take effect in it.
-	late := s.r.Begin(func(id int) Op { return Op{Puts: []Put{{Key: "late", Value: Token(id)}}} })
+	late := s.r.Begin(func(id int) Op { return Op{Request: put("late", Token(id))} })
 	require.Empty(t, v.Round(nil))
 	rev := Revision{Number: 10, Events: s.state.effects(late, 9)}
 	require.Empty(t, v.Round([]Revision{rev}))
@@ -101,18 +129,18 @@ func TestVerifierCorrectsItsGuesses(t *testing.T) {
 	s.r.BeginGrant(78)
 	s.r.FinishGrant(78)
 	s.r.Begin(func(int) Op { return Op{Revoke: 78} })
-	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})                     // 10
-	s.do(Unknown, Op{Deletes: []Range{{Key: "l"}}})                           // 11, which the lease's end fits as well
-	s.do(Applied, Op{Puts: []Put{{Key: "l", Lease: 78}}})                     // 12
-	s.do(Applied, Op{Puts: []Put{{Key: "m", Lease: 78}}})                     // 13
+	s.do(Applied, putAll(78, "l"))                                            // 10
+	s.do(Unknown, deleteAll("l", ""))                                         // 11, which the lease's end fits as well
+	s.do(Applied, putAll(78, "l"))                                            // 12
+	s.do(Applied, putAll(78, "m"))                                            // 13
 	end := Revision{Number: 14, Events: s.state.effects(&Op{Revoke: 78}, 13)} // which the delete does not fit
 	s.state.model.Apply(end)
 	s.account = append(s.account, end)
 	v := NewVerifier(s.r, 1)
 	require.Empty(t, v.Round(s.account))
 
-	s.do(Applied, Op{Puts: []Put{{Key: "l"}}}) // 15
-	again := Revision{Number: 16, Events: s.state.effects(&Op{Deletes: []Range{{Key: "l"}}}, 15)}
+	s.do(Applied, putAll(0, "l")) // 15
+	again := Revision{Number: 16, Events: s.state.effects(&Op{Request: remove("l", "")}, 15)}
 	found := v.Round(append(s.account[len(s.account)-1:], again))
 	require.Len(t, found, 1)
 	require.Contains(t, found[0], "revision 16 is from nowhere")
@@ -143,7 +171,7 @@ func TestVerifierFindsViolations(t *testing.T) {
 			s.account = append(s.account, Revision{Number: 10, Events: []Event{{KV: KV{Key: "x", ModRevision: 10}}}})
 		}},
 		{"a deletion without a request", "revision 10 is from nowhere", func(s *scene) {
-			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(&Op{Deletes: []Range{{Key: "e"}}}, 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(&Op{Request: remove("e", "")}, 9)})
 		}},
 		{"an unknown request applied twice", "applied twice, at 6 and 10", func(s *scene) {
 			op := s.r.ops[6]
@@ -153,22 +181,27 @@ func TestVerifierFindsViolations(t *testing.T) {
 			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(s.r.ops[10], 9)})
 		}},
 		{"a false compare applied", "that must have none: request 4", func(s *scene) {
-			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(s.r.ops[3], 9)})
+			s.account = append(s.account, Revision{Number: 10, Events: s.state.effects(&Op{Request: put("a", Token(4))}, 9)})
 		}},
-		{"a compare that did not hold", "a compare does not hold before it: request 3", func(s *scene) { s.r.ops[2].Compare["a"] = 3 }},
-		{"a false compare that was true", "its compares hold", func(s *scene) { s.r.ops[3].Compare["a"] = 4 }},
+		{"a compare that did not hold", "revision 4: request 3", func(s *scene) { s.r.ops[2].Request = putIf("a", 3)(Token(3)) }},
+		{"a false compare that was true", "rather than", func(s *scene) { s.r.ops[3].Request = putIf("a", 4)(Token(4)) }},
 		{"another revision acknowledged", "lost: request 10", func(s *scene) { s.r.ops[9].Revision = 12 }},
 		{"one revision for two", "acknowledged twice", func(s *scene) { s.r.ops[9].Revision = 7 }},
 		{"a write older than its request", "older than what was known", func(s *scene) { s.r.ops[9].MinRevision = 9 }},
 		{"an unknown write older than its request", "older than what was known", func(s *scene) { s.r.ops[6].MinRevision = 6 }},
 		{"an answer from the past", "answered from the past", func(s *scene) { s.r.ops[3].MinRevision = 6 }},
-		{"nothing to delete, where there is", "it had to change", func(s *scene) { s.r.ops[5].Revision = 4 }},
-		{"a failed branch with another state", "was answered", func(s *scene) {
-			s.r.ops[3].Observed = []KV{{Key: "a", Value: "x"}}
+		{"nothing to delete, where there is", "rather than", func(s *scene) { s.r.ops[5].Revision = 4 }},
+		{"a failed branch with another state", "rather than", func(s *scene) {
+			s.r.ops[3].Answer.(*pb.TxnResponse).Responses[0].GetResponseRange().Kvs[0].Value = []byte("x")
 		}},
 		{"a stale read", "where 9 was known", func(s *scene) { s.r.reads[0].Header = 8 }},
-		{"a read without a key", "a read of", func(s *scene) { s.r.reads[0].KVs = s.r.reads[0].KVs[1:] }},
-		{"a read at an old revision that changed", "at revision 3", func(s *scene) { s.r.reads[1].KVs[0].Value = "x" }},
+		{"a read without a key", "rather than", func(s *scene) {
+			a := s.r.reads[0].Answer.(*pb.RangeResponse)
+			a.Kvs = a.Kvs[1:]
+		}},
+		{"a read at an old revision that changed", "revision:3", func(s *scene) {
+			s.r.reads[1].Answer.(*pb.RangeResponse).Kvs[0].Value = []byte("x")
+		}},
 		{"a revision in a header beyond the account", "clients received revision 10", func(s *scene) { s.r.reads[0].Header = 10; s.r.newest = 10 }},
 	}
 	for _, c := range cases {

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 type worker struct {
 	load   *Load
 	number int
-	kv     *clientv3.Client
+	client *clientv3.Client
 	rec    *history.Recorder
 	rnd    *rand.Rand
 	leases []int64 // granted to it and not yet revoked
@@ -66,7 +67,7 @@ var actions = []struct {
 
 func newWorker(l *Load, number int) *worker {
 	return &worker{
-		load: l, number: number, kv: l.cfg.Clients[number%len(l.cfg.Clients)], rec: l.cfg.Recorder,
+		load: l, number: number, client: l.cfg.Clients[number%len(l.cfg.Clients)], rec: l.cfg.Recorder,
 		rnd: rand.New(rand.NewPCG(l.cfg.Seed, uint64(l.cfg.Round*1000+number))),
 	}
 }
@@ -117,15 +118,38 @@ func (w *worker) value(id int) string {
 func (w *worker) put(ctx context.Context) error { return w.putOne(ctx, w.ownKey(), 0) }
 
 func (w *worker) putOne(ctx context.Context, key string, lease int64) error {
-	op := w.rec.Begin(func(id int) history.Op {
-		return history.Op{Puts: []history.Put{{Key: key, Value: w.value(id), Lease: lease}}}
+	return w.change(ctx, func(value string) proto.Message {
+		return &pb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease}
 	})
-	p := op.Puts[0]
-	r, err := w.kv.Put(ctx, p.Key, p.Value, clientv3.WithLease(clientv3.LeaseID(p.Lease)))
+}
+
+// change sends a request that writes, whose values are those that compose gets.
+func (w *worker) change(ctx context.Context, compose func(value string) proto.Message) error {
+	op := w.rec.Begin(func(id int) history.Op { return history.Op{Request: compose(w.value(id))} })
+	var answer proto.Message
+	var err error
+	outcome := history.Applied
+	kv := clientv3.RetryKVClient(w.client)
+	switch r := op.Request.(type) {
+	case *pb.PutRequest:
+		answer, err = kv.Put(ctx, r)
+	case *pb.DeleteRangeRequest:
+		var a *pb.DeleteRangeResponse
+		if a, err = kv.DeleteRange(ctx, r); a.GetDeleted() == 0 {
+			outcome = history.NotApplied
+		}
+		answer = a
+	case *pb.TxnRequest:
+		var a *pb.TxnResponse
+		if a, err = kv.Txn(ctx, r); !a.GetSucceeded() {
+			outcome = history.NotApplied
+		}
+		answer = a
+	}
 	if err != nil {
 		return w.failed(op, err)
 	}
-	w.rec.Finish(op, history.Applied, r.Header.Revision, nil, nil)
+	w.rec.Finish(op, outcome, history.Strip(answer), answer, nil)
 	return nil
 }
 
@@ -137,20 +161,20 @@ func (w *worker) failed(op *history.Op, err error) error {
 // group writes three keys that must never be seen apart.
 func (w *worker) group(ctx context.Context) error {
 	n := w.rnd.IntN(groups)
-	return w.txn(ctx, func(id int) history.Op {
-		value := w.value(id)
-		var op history.Op
+	return w.change(ctx, func(value string) proto.Message {
+		txn := &pb.TxnRequest{}
 		for _, name := range []string{"x", "y", "z"} {
-			op.Puts = append(op.Puts, history.Put{Key: fmt.Sprintf("/group/%d/%s", n, name), Value: value})
+			txn.Success = append(txn.Success, history.RequestOp(&pb.PutRequest{Key: fmt.Appendf(nil, "/group/%d/%s", n, name),
+				Value: []byte(value)}))
 		}
-		return op
+		return txn
 	})
 }
 
 // increment reads a counter and swaps it for the next value.
 func (w *worker) increment(ctx context.Context) error {
-	key := w.counter()
-	kvs, err := w.read(ctx, history.Read{Range: history.Range{Key: key}})
+	key := []byte(w.counter())
+	kvs, err := w.read(ctx, &pb.RangeRequest{Key: key})
 	if err != nil {
 		return err
 	}
@@ -158,73 +182,36 @@ func (w *worker) increment(ctx context.Context) error {
 	if len(kvs) > 0 {
 		mod = kvs[0].ModRevision
 	}
-	return w.txn(ctx, func(id int) history.Op {
-		return history.Op{Compare: map[string]int64{key: mod}, Puts: []history.Put{{Key: key, Value: w.value(id)}}}
-	})
-}
-
-func (w *worker) putAndDelete(ctx context.Context) error {
-	gone := w.ownKey()
-	return w.txn(ctx, func(id int) history.Op {
-		return history.Op{
-			Puts:    []history.Put{{Key: Prefix(w.number) + "moved", Value: w.value(id)}},
-			Deletes: []history.Range{{Key: gone}},
+	return w.change(ctx, func(value string) proto.Message {
+		return &pb.TxnRequest{
+			Compare: []*pb.Compare{{Key: key, Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: mod}}},
+			Success: []*pb.RequestOp{history.RequestOp(&pb.PutRequest{Key: key, Value: []byte(value)})},
+			Failure: []*pb.RequestOp{history.RequestOp(&pb.RangeRequest{Key: key})},
 		}
 	})
 }
 
-// txn sends an op as one transaction; its else branch reads the keys compared.
-func (w *worker) txn(ctx context.Context, compose func(id int) history.Op) error {
-	op := w.rec.Begin(compose)
-	var compares []clientv3.Cmp
-	var then, otherwise []clientv3.Op
-	for key, mod := range op.Compare {
-		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", mod))
-		otherwise = append(otherwise, clientv3.OpGet(key))
-	}
-	for _, p := range op.Puts {
-		then = append(then, clientv3.OpPut(p.Key, p.Value, clientv3.WithLease(clientv3.LeaseID(p.Lease))))
-	}
-	for _, d := range op.Deletes {
-		then = append(then, clientv3.OpDelete(d.Key, clientv3.WithRange(d.End)))
-	}
-	r, err := w.kv.Txn(ctx).If(compares...).Then(then...).Else(otherwise...).Commit()
-	if err != nil {
-		return w.failed(op, err)
-	}
-	if r.Succeeded {
-		w.rec.Finish(op, history.Applied, r.Header.Revision, nil, nil)
-		return nil
-	}
-	var observed []history.KV
-	for _, o := range r.Responses {
-		observed = append(observed, keyValues(o.GetResponseRange())...)
-	}
-	w.rec.Finish(op, history.NotApplied, r.Header.Revision, observed, nil)
-	return nil
+func (w *worker) putAndDelete(ctx context.Context) error {
+	gone := []byte(w.ownKey())
+	return w.change(ctx, func(value string) proto.Message {
+		return &pb.TxnRequest{Success: []*pb.RequestOp{
+			history.RequestOp(&pb.PutRequest{Key: []byte(Prefix(w.number) + "moved"), Value: []byte(value)}),
+			history.RequestOp(&pb.DeleteRangeRequest{Key: gone}),
+		}}
+	})
 }
 
-func (w *worker) deleteKey(ctx context.Context) error {
-	return w.deleteRange(ctx, history.Range{Key: w.ownKey()})
-}
+func (w *worker) deleteKey(ctx context.Context) error { return w.deleteRange(ctx, w.ownKey(), "") }
 
 func (w *worker) deletePrefix(ctx context.Context) error {
 	p := Prefix(w.number)
-	return w.deleteRange(ctx, history.Range{Key: p, End: clientv3.GetPrefixRangeEnd(p)})
+	return w.deleteRange(ctx, p, clientv3.GetPrefixRangeEnd(p))
 }
 
-func (w *worker) deleteRange(ctx context.Context, r history.Range) error {
-	op := w.rec.Begin(func(int) history.Op { return history.Op{Deletes: []history.Range{r}} })
-	answer, err := w.kv.Delete(ctx, r.Key, clientv3.WithRange(r.End))
-	if err != nil {
-		return w.failed(op, err)
-	}
-	outcome := history.Applied
-	if answer.Deleted == 0 {
-		outcome = history.NotApplied
-	}
-	w.rec.Finish(op, outcome, answer.Header.Revision, nil, nil)
-	return nil
+func (w *worker) deleteRange(ctx context.Context, key, end string) error {
+	return w.change(ctx, func(string) proto.Message {
+		return &pb.DeleteRangeRequest{Key: []byte(key), RangeEnd: []byte(end)}
+	})
 }
 
 // grant asks for a lease of a chosen id, so that one whose outcome is unknown
@@ -235,8 +222,8 @@ func (w *worker) grant(ctx context.Context) error {
 	w.rec.BeginGrant(id)
 	// Not the client's Grant: it takes no id, and sends a request again after it
 	// may have been carried out.
-	client := etcdserverpb.NewLeaseClient(w.kv.ActiveConnection())
-	if _, err := client.LeaseGrant(ctx, &etcdserverpb.LeaseGrantRequest{ID: id, TTL: leaseTTL}); err != nil {
+	client := pb.NewLeaseClient(w.client.ActiveConnection())
+	if _, err := client.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: leaseTTL}); err != nil {
 		return err
 	}
 	w.rec.FinishGrant(id)
@@ -262,7 +249,7 @@ func (w *worker) putWithLease(ctx context.Context) error {
 // is meant to continue on another server then, but does not recognise the error.
 func (w *worker) renew(ctx context.Context, lease int64) error {
 	for {
-		_, err := w.kv.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+		_, err := w.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 		if !errors.Is(err, rpctypes.ErrStopped) || ctx.Err() != nil {
 			return err
 		}
@@ -279,8 +266,8 @@ func (w *worker) revoke(ctx context.Context) error {
 	op := w.rec.Begin(func(int) history.Op { return history.Op{Revoke: lease} })
 	// Not the client's Revoke either: after a retry, "not found" would not show whether
 	// the first attempt took effect.
-	client := etcdserverpb.NewLeaseClient(w.kv.ActiveConnection())
-	r, err := client.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: lease})
+	client := pb.NewLeaseClient(w.client.ActiveConnection())
+	r, err := client.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: lease})
 	if err != nil {
 		return w.failed(op, err)
 	}
@@ -290,15 +277,13 @@ func (w *worker) revoke(ctx context.Context) error {
 
 func (w *worker) readOwn(ctx context.Context) error {
 	p := Prefix(w.number)
-	_, err := w.read(ctx, history.Read{
-		Range:        history.Range{Key: p, End: clientv3.GetPrefixRangeEnd(p)},
-		Serializable: w.rnd.IntN(4) == 0,
-	})
+	_, err := w.read(ctx, &pb.RangeRequest{Key: []byte(p), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(p)),
+		Serializable: w.rnd.IntN(4) == 0})
 	return err
 }
 
 func (w *worker) readGroups(ctx context.Context) error {
-	_, err := w.read(ctx, history.Read{Range: history.Range{Key: "/group/", End: "/group0"}})
+	_, err := w.read(ctx, &pb.RangeRequest{Key: []byte("/group/"), RangeEnd: []byte("/group0")})
 	return err
 }
 
@@ -308,32 +293,17 @@ func (w *worker) readOld(ctx context.Context) error {
 	if newest < oldest || newest == 0 {
 		return nil
 	}
-	_, err := w.read(ctx, history.Read{
-		Range: history.Range{Key: "/", End: "0"},
-		Asked: oldest + w.rnd.Int64N(newest-oldest+1),
-	})
+	_, err := w.read(ctx, &pb.RangeRequest{Key: []byte("/"), RangeEnd: []byte("0"),
+		Revision: oldest + w.rnd.Int64N(newest-oldest+1)})
 	return err
 }
 
-func (w *worker) read(ctx context.Context, r history.Read) ([]history.KV, error) {
-	opts := []clientv3.OpOption{clientv3.WithRange(r.End), clientv3.WithRev(r.Asked)}
-	if r.Serializable {
-		opts = append(opts, clientv3.WithSerializable())
-	}
-	read := w.rec.BeginRead(r)
-	answer, err := w.kv.Get(ctx, r.Key, opts...)
+func (w *worker) read(ctx context.Context, r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
+	read := w.rec.BeginRead(history.Read{Request: r, Serializable: r.Serializable})
+	answer, err := clientv3.RetryKVClient(w.client).Range(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	kvs := keyValues((*etcdserverpb.RangeResponse)(answer))
-	w.rec.FinishRead(read, answer.Header.Revision, kvs)
-	return kvs, nil
-}
-
-func keyValues(r *etcdserverpb.RangeResponse) []history.KV {
-	var kvs []history.KV
-	for _, kv := range r.GetKvs() {
-		kvs = append(kvs, model.FromProto(kv))
-	}
-	return kvs
+	w.rec.FinishRead(read, history.Strip(answer), answer)
+	return answer.Kvs, nil
 }
