@@ -32,6 +32,11 @@ var databases = map[string]struct {
 	"mysql": {"mysql", "mysql", []string{"mysql-n1", "mysql-n2", "mysql-n3"}, nil},
 }
 
+// setting returns the variable of the environment that is a setting.
+func setting(flag string) string {
+	return "SQLBRAIN_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 func TestConfig(t *testing.T) {
 	p := &project{t: t, name: projectPrefix + "config"}
 	all := p.config("--profile", "*")
@@ -55,22 +60,22 @@ func TestConfig(t *testing.T) {
 				require.Equal(t, services[want.nodes[0]].Image, s.Image, "the first one's image is the others' too")
 				require.Equal(t, []string{want.database, migrate}, slices.Sorted(maps.Keys(s.DependsOn)))
 				require.Equal(t, "service_completed_successfully", s.DependsOn[migrate].Condition)
-				require.Equal(t, "verify", env["SQLBRAIN_MIGRATE"])
-				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env["SQLBRAIN_DATASTORE"])
-				if u, err := sqlstore.ParseURL(env["SQLBRAIN_DATASTORE"]); want.database == "mysql" {
+				require.Equal(t, "verify", env[setting("migrate")])
+				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env[setting("datastore")])
+				if u, err := sqlstore.ParseURL(env[setting("datastore")]); want.database == "mysql" {
 					require.NoError(t, err)
 					require.Equal(t, volumeAt(services["mysql"], path.Dir(u.Socket)), volumeAt(s, path.Dir(u.Socket)),
 						"else MySQL would be sent the password over the network")
 				}
-				require.Equal(t, "https://"+node+":2380", env["SQLBRAIN_INITIAL_ADVERTISE_PEER_URLS"],
+				require.Equal(t, "https://"+node+":2380", env[setting("initial-advertise-peer-urls")],
 					"members find each other by the service's name")
-				require.Equal(t, "http://127.0.0.1:"+[]string{"2379", "22379", "32379"}[i], env["SQLBRAIN_ADVERTISE_CLIENT_URLS"])
+				require.Equal(t, "http://127.0.0.1:"+[]string{"2379", "22379", "32379"}[i], env[setting("advertise-client-urls")])
 				require.Len(t, s.Ports, 1, "the peer port stays inside")
-				require.Equal(t, env["SQLBRAIN_ADVERTISE_CLIENT_URLS"],
+				require.Equal(t, env[setting("advertise-client-urls")],
 					fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published),
 					"clients on the host reach what is advertised")
 				require.Equal(t, 2379, s.Ports[0].Target)
-				names[env["SQLBRAIN_NAME"]] = true
+				names[env[setting("name")]] = true
 			}
 			require.Len(t, names, 3)
 		})
@@ -114,10 +119,10 @@ func TestSQLiteConfig(t *testing.T) {
 	require.Equal(t, []string{"sqlite-n1"}, slices.Sorted(maps.Keys(services)), "SQLite allows one server")
 	s := services["sqlite-n1"]
 	require.NotEmpty(t, s.Build.Context)
-	require.NotContains(t, s.Environment, "SQLBRAIN_DATASTORE")
+	require.NotContains(t, s.Environment, setting("datastore"))
 	require.Len(t, s.Volumes, 1)
-	require.Equal(t, s.Environment["SQLBRAIN_DATA_DIR"], s.Volumes[0].Target, "the data outlives the container")
-	require.Equal(t, s.Environment["SQLBRAIN_ADVERTISE_CLIENT_URLS"],
+	require.Equal(t, s.Environment[setting("data-dir")], s.Volumes[0].Target, "the data outlives the container")
+	require.Equal(t, s.Environment[setting("advertise-client-urls")],
 		fmt.Sprintf("http://%s:%s", s.Ports[0].HostIP, s.Ports[0].Published))
 }
 
@@ -213,7 +218,7 @@ func TestEveryImageAndPortCanBeReplaced(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docker-compose.yml"))
 	require.NoError(t, err)
 	p := &project{t: t, name: projectPrefix + "config", env: map[string]string{}}
-	for _, m := range regexp.MustCompile(`\$\{(\w+):-`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`\$\{SQLBRAIN_(\w+):-`).FindAllStringSubmatch(string(text), -1) {
 		if p.env[m[1]] = "replaced"; strings.HasSuffix(m[1], "_PORT") {
 			p.env[m[1]] = "12345"
 		}

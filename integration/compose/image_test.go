@@ -22,7 +22,7 @@ func TestImage(t *testing.T) {
 	e := newEngine(t)
 	p := newProject(t, e)
 	p.run(25*time.Minute, "build", "mysql-n1")
-	name := p.env["SQLBRAIN_IMAGE"]
+	name := p.env["IMAGE"]
 	image, found := e.inspect(name)
 	require.True(t, found)
 	require.Equal(t, "65532:65532", image.Config.User)
@@ -30,10 +30,10 @@ func TestImage(t *testing.T) {
 	require.Contains(t, image.Config.ExposedPorts, "2380/tcp")
 	require.NotEmpty(t, image.Config.Healthcheck.Test)
 	require.Equal(t, "Apache-2.0", image.Config.Labels["org.opencontainers.image.licenses"])
-	require.Equal(t, p.env["SQLBRAIN_VERSION"], image.Config.Labels["org.opencontainers.image.version"])
+	require.Equal(t, p.env["VERSION"], image.Config.Labels["org.opencontainers.image.version"])
 	t.Logf("the image has %.1f MB", float64(image.Size)/1e6)
 
-	port, label := p.env["SQLBRAIN_N1_PORT"], projectLabel+"="+p.name
+	port, label := p.env["N1_PORT"], projectLabel+"="+p.name
 	e.docker("volume", "create", "--label="+label, p.name)
 	// Docker's own way to ask for health, sooner.
 	e.docker("create", "--name="+p.name, "--label="+label, "--health-interval=200ms", "--health-retries=100",

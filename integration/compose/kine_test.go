@@ -43,14 +43,14 @@ func TestKineImage(t *testing.T) {
 	p.file = filepath.Join(dir, "compose.yml")
 	require.NoError(t, os.WriteFile(p.file, []byte(`services:
   kine:
-    image: `+p.env["SQLBRAIN_IMAGE"]+`
+    image: `+p.env["IMAGE"]+`
     build:
       context: `+root+`
       target: kine
-      args: {GO_IMAGE: "`+p.env["SQLBRAIN_GO_IMAGE"]+`", KINE_BASE: "`+e.shellImage()+`", VERSION: v0-of-the-test}
+      args: {GO_IMAGE: "`+p.env["GO_IMAGE"]+`", KINE_BASE: "`+e.shellImage()+`", VERSION: v0-of-the-test}
 `), 0o600))
 	p.run(25*time.Minute, "build", "kine")
-	name := p.env["SQLBRAIN_IMAGE"]
+	name := p.env["IMAGE"]
 	image, found := e.inspect(name)
 	require.True(t, found)
 	require.Equal(t, "65534:65534", image.Config.User)
@@ -70,7 +70,7 @@ func TestKineImage(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	e.docker("run", "--rm", "--entrypoint=/bin/sqlbrain", name, "version")
 
-	port := p.env["SQLBRAIN_N1_PORT"]
+	port := p.env["N1_PORT"]
 	e.docker("run", "--detach", "--name="+p.name, "--label="+projectLabel+"="+p.name,
 		"--publish=127.0.0.1:"+port+":2379", name)
 	c := newClient(t, "http://127.0.0.1:"+port)

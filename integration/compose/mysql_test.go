@@ -71,7 +71,7 @@ type node struct {
 // connect returns the nodes, at the addresses that they advertise to clients.
 func connect(t *testing.T, p *project, services []string) []*node {
 	t.Helper()
-	members, err := newClient(t, "http://127.0.0.1:"+p.env["SQLBRAIN_N2_PORT"]).MemberList(t.Context())
+	members, err := newClient(t, "http://127.0.0.1:"+p.env["N2_PORT"]).MemberList(t.Context())
 	require.NoError(t, err)
 	require.Len(t, members.Members, 3)
 	var nodes []*node
@@ -81,7 +81,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 		require.GreaterOrEqual(t, at, 0, "%s is not a member: %v", name, members.Members)
 		m := members.Members[at]
 		require.Equal(t, []string{"https://" + service + ":2380"}, m.PeerURLs)
-		require.Equal(t, []string{"http://127.0.0.1:" + p.env["SQLBRAIN_N"+name[1:]+"_PORT"]}, m.ClientURLs)
+		require.Equal(t, []string{"http://127.0.0.1:" + p.env["N"+name[1:]+"_PORT"]}, m.ClientURLs)
 		n := &node{service: service, endpoint: m.ClientURLs[0], client: newClient(t, m.ClientURLs...)}
 		status, err := n.client.Status(t.Context(), n.endpoint)
 		require.NoError(t, err)
@@ -141,7 +141,7 @@ func requireSound(t *testing.T, p *project) {
 	out := p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
 	require.Contains(t, out, "innodb_flush_log_at_trx_commit", "it looked at what makes commits durable")
 	require.NotContains(t, out, "FAIL")
-	require.Equal(t, "sqlbrain "+p.env["SQLBRAIN_VERSION"]+"\n",
+	require.Equal(t, "sqlbrain "+p.env["VERSION"]+"\n",
 		p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
 }
 

@@ -26,8 +26,10 @@ type project struct {
 	t    *testing.T
 	e    *engine // nil if nothing is started
 	name string
-	file string // "": docker-compose.yml
-	env  map[string]string
+	file string            // "": docker-compose.yml
+	env  map[string]string // without the prefix SQLBRAIN_
+	// profile is the one to start; "": those that the arguments name.
+	profile string
 }
 
 // newProject returns a project of which nothing remains when t ends. It is built
@@ -35,12 +37,9 @@ type project struct {
 func newProject(t *testing.T, e *engine) *project {
 	t.Helper()
 	p := &project{t: t, e: e, name: fmt.Sprintf("%s%d-%d", projectPrefix, os.Getpid(), rand.IntN(1e6)),
-		env: map[string]string{
-			"SQLBRAIN_VERSION": "v0-of-the-test", "COMPOSE_PROFILES": "mysql",
-			"COMPOSE_BAKE":    "false", // bake is buildx's, which need not be installed
-			"DOCKER_BUILDKIT": "1"}}
-	p.env["SQLBRAIN_IMAGE"] = "sqlbrain:" + p.name
-	for _, name := range []string{"SQLBRAIN_N1_PORT", "SQLBRAIN_N2_PORT", "SQLBRAIN_N3_PORT", "SQLBRAIN_MYSQL_PORT"} {
+		profile: "mysql", env: map[string]string{"VERSION": "v0-of-the-test"}}
+	p.env["IMAGE"] = "sqlbrain:" + p.name
+	for _, name := range []string{"N1_PORT", "N2_PORT", "N3_PORT", "MYSQL_PORT"} {
 		p.env[name] = freePort(t)
 	}
 	t.Cleanup(func() {
@@ -52,14 +51,14 @@ func newProject(t *testing.T, e *engine) *project {
 		}
 		out, err := p.try(ctx, "down", "--volumes", "--remove-orphans", "--timeout=20")
 		require.NoError(t, err, out)
-		if e.hasImage(p.env["SQLBRAIN_IMAGE"]) {
-			e.docker("image", "rm", p.env["SQLBRAIN_IMAGE"])
+		if e.hasImage(p.env["IMAGE"]) {
+			e.docker("image", "rm", p.env["IMAGE"])
 		}
 		require.Empty(t, e.remains(p.name), "what `down` left")
 	})
-	p.env["SQLBRAIN_MYSQL_IMAGE"] = e.mysqlImage()
-	p.env["SQLBRAIN_GO_IMAGE"] = e.goImage()
-	p.env["SQLBRAIN_MIGRATE_IMAGE"] = e.migrateImage()
+	p.env["MYSQL_IMAGE"] = e.mysqlImage()
+	p.env["GO_IMAGE"] = e.goImage()
+	p.env["MIGRATE_IMAGE"] = e.migrateImage()
 	return p
 }
 
@@ -105,8 +104,13 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
+	// bake is buildx's, which need not be installed
+	cmd.Env = append(cmd.Env, "COMPOSE_BAKE=false", "DOCKER_BUILDKIT=1")
+	if p.profile != "" {
+		cmd.Env = append(cmd.Env, "COMPOSE_PROFILES="+p.profile)
+	}
 	for name, value := range p.env {
-		cmd.Env = append(cmd.Env, name+"="+value)
+		cmd.Env = append(cmd.Env, "SQLBRAIN_"+name+"="+value)
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second

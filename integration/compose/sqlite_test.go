@@ -13,9 +13,9 @@ import (
 func TestSQLiteProfile(t *testing.T) {
 	e := newEngine(t)
 	p := newProject(t, e)
-	p.env["COMPOSE_PROFILES"] = "sqlite"
+	p.profile = "sqlite"
 	p.run(25*time.Minute, "up", "--build", "--detach", "--wait", "--wait-timeout=600")
-	endpoint := "http://127.0.0.1:" + p.env["SQLBRAIN_N1_PORT"]
+	endpoint := "http://127.0.0.1:" + p.env["N1_PORT"]
 	c := newClient(t, endpoint)
 	_, err := c.Put(t.Context(), "k", "v")
 	require.NoError(t, err)

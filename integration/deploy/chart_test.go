@@ -147,11 +147,11 @@ func TestChartOnSQLite(t *testing.T) {
 	assert.Empty(t, m.budget.Name, "the only pod could never be evicted")
 	assert.Empty(t, m.custom)
 	environment := m.environmentOf(t, &m.set.Spec.Template.Spec)
-	assert.NotContains(t, environment, "SQLBRAIN_DATASTORE")
+	assert.NotContains(t, environment, variable("datastore"))
 	require.Len(t, m.set.Spec.VolumeClaimTemplates, 1)
 	claim := m.set.Spec.VolumeClaimTemplates[0]
 	assert.Contains(t, m.set.Spec.Template.Spec.Containers[0].VolumeMounts,
-		corev1.VolumeMount{Name: claim.Name, MountPath: environment["SQLBRAIN_DATA_DIR"]})
+		corev1.VolumeMount{Name: claim.Name, MountPath: environment[variable("data-dir")]})
 	assert.Contains(t, r.Notes, "data-sqlbrain-0", "the volume that outlives the release")
 	for _, p := range m.policies {
 		assert.Empty(t, p.Spec.Egress)
@@ -170,7 +170,7 @@ func TestChartSettingsStartAServer(t *testing.T) {
 	v["settings"] = values(t, "mysql")["settings"]
 	m, _ := readChart(t, v)
 	pod := &m.set.Spec.Template.Spec
-	assert.Equal(t, "8589934592", m.environmentOf(t, pod)["SQLBRAIN_QUOTA_BACKEND_BYTES"], "not in the form of a float")
+	assert.Equal(t, "8589934592", m.environmentOf(t, pod)[variable("quota-backend-bytes")], "not in the form of a float")
 	text := m.mounted(t, pod, "/etc/sqlbrain/config.yaml")
 	text = regexp.MustCompile(`0\.0\.0\.0:\d+`).ReplaceAllStringFunc(text, func(string) string {
 		return "127.0.0.1:" + strconv.Itoa(enginetest.FreePort(t))
@@ -205,10 +205,10 @@ func TestChartWithEverything(t *testing.T) {
 	assert.Equal(t, pod.Containers[0].Image, m.job.Spec.Template.Spec.Containers[0].Image)
 	assert.EqualValues(t, 3, *m.set.Spec.Replicas)
 	assert.EqualValues(t, 2, m.budget.Spec.MinAvailable.IntVal)
-	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
-	assert.Equal(t, "TLS1.3", environment["SQLBRAIN_TLS_MIN_VERSION"])
+	assert.Equal(t, "true", environment[variable("client-cert-auth")])
+	assert.Equal(t, "TLS1.3", environment[variable("tls-min-version")])
 	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m",
-		environment["SQLBRAIN_AUTH_TOKEN"])
+		environment[variable("auth-token")])
 	assert.Equal(t, []int{53, 2380, 3307, 4317}, reachedPorts(t, m, m.set.Spec.Template.Labels))
 	assert.Equal(t, []int{53, 3307}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	assert.NotContains(t, r.Notes, "WARNING")

@@ -116,14 +116,14 @@ func (m *manifests) environmentOf(t *testing.T, pod *corev1.PodSpec) map[string]
 	for _, e := range c.Env {
 		environment[e.Name] = e.Value
 	}
-	if file := environment["SQLBRAIN_CONFIG_FILE"]; file != "" {
-		delete(environment, "SQLBRAIN_CONFIG_FILE")
+	if file := environment[variable("config-file")]; file != "" {
+		delete(environment, variable("config-file"))
 		var settings map[string]any
 		require.NoError(t, yaml.UnmarshalStrict([]byte(m.mounted(t, pod, file)), &settings))
 		for name, value := range settings {
-			variable := "SQLBRAIN_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-			require.NotContains(t, environment, variable, "it is set twice")
-			environment[variable] = fmt.Sprint(value)
+			key := variable(name)
+			require.NotContains(t, environment, key, "it is set twice")
+			environment[key] = fmt.Sprint(value)
 		}
 	}
 	return environment
@@ -184,13 +184,13 @@ func testPods(t *testing.T, m *manifests, variables map[string]bool) {
 				}
 			}
 			// The password is where it is looked for.
-			password := volumes[path.Dir(environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"])]
+			password := volumes[path.Dir(environment[variable("datastore-password-file")])]
 			require.NotNil(t, password.Secret)
-			assert.Equal(t, "password", path.Base(environment["SQLBRAIN_DATASTORE_PASSWORD_FILE"]))
+			assert.Equal(t, "password", path.Base(environment[variable("datastore-password-file")]))
 			assert.NotEmpty(t, password.Secret.SecretName)
 			// The root file system is read-only, and snapshots are written down.
 			if name == "members" {
-				assert.NotNil(t, volumes[environment["SQLBRAIN_SNAPSHOT_DIR"]].EmptyDir)
+				assert.NotNil(t, volumes[environment[variable("snapshot-dir")]].EmptyDir)
 			}
 			memory := c.Resources.Limits.Memory()
 			assert.False(t, memory.IsZero(), "nothing bounds its memory")
@@ -208,7 +208,7 @@ func TestMembersBoundTheirMemory(t *testing.T) {
 	for _, variant := range variants {
 		pod := read(t, variant).set.Spec.Template.Spec
 		i := slices.IndexFunc(pod.Containers[0].Env,
-			func(e corev1.EnvVar) bool { return e.Name == "SQLBRAIN_MEMORY_LIMIT_BYTES" })
+			func(e corev1.EnvVar) bool { return e.Name == variable("memory-limit-bytes") })
 		require.NotEqual(t, -1, i)
 		from := pod.Containers[0].Env[i].ValueFrom
 		require.NotNil(t, from)
@@ -221,13 +221,13 @@ func TestClientsHaveTLS(t *testing.T) {
 	m := read(t, "kubernetes-tls")
 	pod := &m.set.Spec.Template.Spec
 	environment, volumes := m.environmentOf(t, pod), volumesOf(t, pod)
-	for _, name := range []string{"SQLBRAIN_LISTEN_CLIENT_URLS", "SQLBRAIN_ADVERTISE_CLIENT_URLS"} {
+	for _, name := range []string{variable("listen-client-urls"), variable("advertise-client-urls")} {
 		assert.Contains(t, environment[name], "https://", name)
 		assert.NotContains(t, environment[name], "http://", name)
 	}
-	assert.Equal(t, "true", environment["SQLBRAIN_CLIENT_CERT_AUTH"])
-	files := map[string]string{"SQLBRAIN_CERT_FILE": "tls.crt", "SQLBRAIN_KEY_FILE": "tls.key",
-		"SQLBRAIN_TRUSTED_CA_FILE": "ca.crt"}
+	assert.Equal(t, "true", environment[variable("client-cert-auth")])
+	files := map[string]string{variable("cert-file"): "tls.crt", variable("key-file"): "tls.key",
+		variable("trusted-ca-file"): "ca.crt"}
 	for name, file := range files {
 		assert.Equal(t, file, path.Base(environment[name]), name)
 		secret := volumes[path.Dir(environment[name])].Secret
@@ -246,8 +246,8 @@ func TestMigrationRuns(t *testing.T) {
 		for name, value := range m.environmentOf(t, pod) {
 			migrate.Env = append(migrate.Env, name+"="+value)
 		}
-		migrate.Env = append(migrate.Env, "SQLBRAIN_DATASTORE=sqlite://"+filepath.Join(t.TempDir(), "db"),
-			"SQLBRAIN_DATASTORE_PASSWORD_FILE=")
+		migrate.Env = append(migrate.Env, variable("datastore")+"=sqlite://"+filepath.Join(t.TempDir(), "db"),
+			variable("datastore-password-file")+"=")
 		out, err := migrate.CombinedOutput()
 		assert.NoError(t, err, "%s: %s", variant, out)
 	}
@@ -323,7 +323,7 @@ func testNetworkPolicies(t *testing.T, m *manifests) {
 		assert.Empty(t, openPorts(t, m, migration, from))
 	}
 
-	datastore, err := url.Parse(m.environmentOf(t, &m.job.Spec.Template.Spec)["SQLBRAIN_DATASTORE"])
+	datastore, err := url.Parse(m.environmentOf(t, &m.job.Spec.Template.Spec)[variable("datastore")])
 	require.NoError(t, err)
 	database, err := strconv.Atoi(datastore.Port())
 	require.NoError(t, err)

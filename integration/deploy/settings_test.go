@@ -18,15 +18,20 @@ import (
 
 var flagInHelp = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
 
+// variable returns the variable of the environment that is a setting.
+func variable(flag string) string {
+	return "SQLBRAIN_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // known returns the variables that are settings, by what the binary says of itself.
 func known(t *testing.T) map[string]bool {
 	help, err := exec.Command(harness.Sqlbrain(t), "--help").Output()
 	require.NoError(t, err)
 	variables := make(map[string]bool)
 	for _, flag := range flagInHelp.FindAllSubmatch(help, -1) {
-		variables["SQLBRAIN_"+strings.ToUpper(strings.ReplaceAll(string(flag[1]), "-", "_"))] = true
+		variables[variable(string(flag[1]))] = true
 	}
-	require.Contains(t, variables, "SQLBRAIN_DATASTORE")
+	require.Contains(t, variables, variable("datastore"))
 	return variables
 }
 
