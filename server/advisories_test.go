@@ -1,25 +1,19 @@
 package server
 
 import (
-	"crypto/tls"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
-	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
 // The tests in this file are named after the published advisories of etcd that can apply to this
@@ -32,6 +26,9 @@ import (
 //	GHSA-wf43-55jj-vwq8  DNS rebinding (CVE-2018-1099)      TestHosts
 //	GHSA-pm3m-32r3-7mfh  negative compaction retention      TestInvalidValuesAreRefusedByName of cmd/sqlbrain/internal/config
 //	etcd 3.7.1           headers without a deadline         TestUnusedConnectionsAreClosed
+//	GHSA-6vch-q96h-7gc3  handshakes without a deadline      TestUnusedTLSConnectionsAreClosed
+//	GHSA-3wh4-j44w-pg92  revoked certificates over gRPC     TestRevokedCertificates
+//	GHSA-5x4g-q5rc-36jp  weak ciphers by default            TestVersionsAndCiphers
 //	GHSA-chh6-ppwq-jh92  modes of existing directories      sqlite_mode_test.go of sqlstore
 //
 // These cannot apply:
@@ -88,58 +85,6 @@ func TestGHSAxg4h6gfch4m8WatchFromAKeyNeedsPermissionForAllKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, answer.Created)
 	require.False(t, answer.Canceled)
-}
-
-// The list of revoked certificates was not looked at by gRPC listeners.
-func TestGHSA3wh4j44wpg92RevokedCertificatesAreRefusedByGRPC(t *testing.T) {
-	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	d.Trust(t, clients)
-	d.ClientCertAuth = true
-	d.Revoke(t, clients)
-	s := startTLS(t, &fakeNode{}, d)
-	for _, gateway := range []bool{false, true} {
-		call := func() error {
-			conf := ca.ClientConfig(t, clients)
-			if gateway {
-				tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
-				defer tr.CloseIdleConnections()
-				resp, err := (&http.Client{Transport: tr}).Post(s.ClientURLs()[0]+"/v3/kv/range", "application/json",
-					strings.NewReader(`{"key":"aw=="}`))
-				if err == nil {
-					require.NoError(t, resp.Body.Close())
-				}
-				return err
-			}
-			conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-			require.NoError(t, err)
-			defer func() { require.NoError(t, conn.Close()) }()
-			_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
-			return err
-		}
-		d.Revoke(t, clients)
-		require.NoError(t, call())
-		d.Revoke(t, clients, 2)
-		require.Error(t, call())
-	}
-}
-
-// Connections that began no TLS handshake each held a goroutine for ever.
-func TestGHSA6vchq96h7gc3HandshakesHaveADeadline(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	s := startFake(t, &fakeNode{}, nil, func(c *Config) {
-		c.ListenClientURLs, c.TLS = []string{"https://127.0.0.1:0"}, d.Config
-		c.headTimeout = 100 * time.Millisecond
-	})
-	for range 20 {
-		c := dialURL(t, s.ClientURLs()[0])
-		defer requireClosed(t, c)
-	}
-	half := dialURL(t, s.ClientURLs()[0])
-	_, err := half.Write([]byte{22, 3, 1, 2, 0, 1}) // the beginning of a ClientHello
-	require.NoError(t, err)
-	requireClosed(t, half)
 }
 
 // Operations of nested transactions were not checked.
@@ -248,23 +193,6 @@ func TestGHSAvjg693fvqv64LoginsOfUsersWithoutAPasswordAreLoggedAsSuch(t *testing
 		require.ErrorContains(t, err, "password was given for no password user")
 	}
 	require.Contains(t, log.String(), "no password user")
-}
-
-// Ciphers that are known to be weak were allowed by default.
-func TestGHSA5x4gq5rc36jpWeakCiphersAreOff(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	s := startTLS(t, &fakeNode{}, d)
-	for _, suite := range tls.InsecureCipherSuites() {
-		c := ca.ClientConfig(t, nil)
-		c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{suite.ID}
-		_, err := serverName(t, s, c)
-		require.Error(t, err, suite.Name)
-	}
-	c := ca.ClientConfig(t, nil)
-	c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	_, err := serverName(t, s, c)
-	require.Error(t, err)
 }
 
 // The cost of a transaction did not include nested ones, so that they passed the quota.

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -20,8 +18,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/server/audit"
@@ -230,25 +226,16 @@ func auditedOverHTTP(t *testing.T, url, remote string) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}
 	}
-	defer client.CloseIdleConnections()
 	post := func(path, body string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, base+path, bytes.NewReader([]byte(body)))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("X-Forwarded-For", "203.0.113.9")
-		r.Header.Set("Grpc-Metadata-X-Forwarded-For", "203.0.113.9")
-		resp, err := client.Do(r)
-		require.NoError(t, err)
-		require.NotEqual(t, http.StatusOK, resp.StatusCode)
-		require.NoError(t, resp.Body.Close())
+		code, _ := callURL(t, client, http.MethodPost, base+path, body, "Content-Type", "application/json",
+			"X-Forwarded-For", "203.0.113.9", "Grpc-Metadata-X-Forwarded-For", "203.0.113.9")
+		require.NotEqual(t, http.StatusOK, code)
 	}
 	post("/v3/auth/authenticate", `{"name":"ann","password":"wrong"}`)
 	post("/v3/kv/put", `{"key":"YQ=="}`)
 	post("/ui/api/login", `{"name":"ann","password":"wrong"}`)
-	resp, err := client.Get(base + "/ui/api/keys")
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
+	callURL(t, client, http.MethodGet, base+"/ui/api/keys", "")
 	var got []auditLine
 	for _, line := range lines() {
 		if line.Event != "change" {
@@ -265,22 +252,12 @@ func auditedOverHTTP(t *testing.T, url, remote string) {
 }
 
 func TestTheAuditLogNamesTheCertificateOfTheClient(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	d.Trust(t, ca)
-	d.ClientCertAuth = true
+	ca, d := tlstest.NewServer(t)
+	d.RequireClients(t, ca)
 	change, lines := audited(t)
-	s := startFake(t, &fakeNode{}, nil, change, func(c *Config) {
-		c.ListenClientURLs, c.TLS = []string{"https://127.0.0.1:0"}, d.Config
-	})
-	pair, err := tls.X509KeyPair(ca.Issue(t, "ann"))
-	require.NoError(t, err)
-	conf := ca.ClientConfig(t, nil)
-	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	_, err = pb.NewMaintenanceClient(conn).Defragment(testContext(t), &pb.DefragmentRequest{}) // authentication is off
+	s := startFake(t, &fakeNode{}, nil, change, overTLS(d))
+	conn := dialTLS(t, s, ca.ClientNamed(t, "ann"))
+	_, err := pb.NewMaintenanceClient(conn).Defragment(testContext(t), &pb.DefragmentRequest{}) // authentication is off
 	require.NoError(t, err)
 	require.Equal(t, []string{"change Defragment  OK null"}, summary(lines()))
 	require.Equal(t, "ann", lines()[0].Certificate)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/base64"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -119,28 +118,16 @@ func TestATokenOfAChangedPasswordIsRefusedByEveryCall(t *testing.T) {
 					require.Contains(t, answer, text, method)
 				}
 			}
-			do := func(method, path, body string, header http.Header) string {
-				r, err := http.NewRequestWithContext(testContext(t), method, s.ClientURLs()[0]+path, strings.NewReader(body))
-				require.NoError(t, err)
-				r.Header = header
-				resp, err := http.DefaultClient.Do(r)
-				require.NoError(t, err)
-				answer, err := io.ReadAll(resp.Body)
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
-				return string(answer)
-			}
-			bearer := http.Header{"Authorization": {"Bearer " + token}}
 			for _, path := range []string{"/v3/maintenance/alarm", "/v3/cluster/member/list", "/v3/auth/user/list",
 				"/v3/maintenance/snapshot"} {
-				require.Contains(t, do(http.MethodPost, path, "{}", bearer), text, path)
+				_, answer := call(t, s, http.MethodPost, path, "{}", "Authorization", "Bearer "+token)
+				require.Contains(t, answer, text, path)
 			}
-			cookie := http.Header{"Cookie": {"sqlbrain-console=" + base64.RawURLEncoding.EncodeToString([]byte("root")) +
-				":" + token}}
+			cookie := "sqlbrain-console=" + base64.RawURLEncoding.EncodeToString([]byte("root")) + ":" + token
 			for _, path := range []string{"/ui/api/keys", "/ui/api/access", "/ui/api/status"} {
-				require.Contains(t, do(http.MethodGet, path, "", cookie), text, path)
+				_, answer := call(t, s, http.MethodGet, path, "", "Cookie", cookie)
+				require.Contains(t, answer, text, path)
 			}
-			http.DefaultClient.CloseIdleConnections()
 
 			// A new login works, also with the old token beside the password.
 			resp, err := pb.NewAuthClient(conn).Authenticate(old, &pb.AuthenticateRequest{Name: "root", Password: "changed"})

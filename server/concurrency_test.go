@@ -25,7 +25,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -57,27 +56,12 @@ func (w watched) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, lineariza
 
 // startWatched runs a server on a replica that lives until the test ends.
 func startWatched(t *testing.T, change ...func(*Config)) (s *Server, w watched, stop func()) {
-	store := memstore.New()
-	own := replica.DefaultConfig()
-	own.RequestTimeout = eventually.Patience
-	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := replica.OpenLeader(context.Background(), store, own)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, b.Close(context.Background()))
-		require.NoError(t, store.Close())
-	})
-	n := nodeOf(b)
-	w = watched{Reader: n.Reader, Writer: n.Writer, waits: make(chan struct{}, 10),
-		deletions: make(chan context.Context, 10)}
-	n.Reader, n.Writer = w, w
-	cfg := testConfig(t)
-	for _, c := range change {
-		c(&cfg)
-	}
-	s, err = newServer(cfg, n)
-	require.NoError(t, err)
-	return s, w, runServer(t, s)
+	w = watched{waits: make(chan struct{}, 10), deletions: make(chan context.Context, 10)}
+	s, stop = startOn(t, memstore.New(), replicaConfig(), func(n *node) {
+		w.Reader, w.Writer = n.Reader, n.Writer
+		n.Reader, n.Writer = w, w
+	}, change...)
+	return s, w, stop
 }
 
 // await returns the first event under prefix from rev on.
@@ -108,63 +92,6 @@ func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client,
 	key = fmt.Sprintf("%s/%x", name, lease.ID)
 	require.Equal(t, key, string(await(t, c, name+"/", now.Header.Revision+1).Kv.Key))
 	return key, result
-}
-
-func TestLock(t *testing.T) {
-	s := startReplica(t)
-	c, ctx, lock := newClient(t, s), testContext(t), v3lockpb.NewLockClient(dial(t, s))
-	first, err := lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, first.Header.Revision)
-	ttl, err := c.Leases(ctx)
-	require.NoError(t, err)
-	require.Len(t, ttl.Leases, 1)
-	require.Equal(t, fmt.Sprintf("l/%x", ttl.Leases[0].ID), string(first.Key), "the key hangs on a lease of its own")
-
-	_, second := queue(t, ctx, s, c, "l")
-	_, third := queue(t, ctx, s, c, "l")
-	require.Empty(t, second, "it waits")
-	_, err = lock.Unlock(ctx, &v3lockpb.UnlockRequest{Key: first.Key})
-	require.NoError(t, err)
-	require.NoError(t, <-second)
-	require.Empty(t, third, "it waits for the second")
-	held, err := c.Get(ctx, "l/", clientv3.WithFirstCreate()...)
-	require.NoError(t, err)
-	_, err = c.Revoke(ctx, clientv3.LeaseID(held.Kvs[0].Lease))
-	require.NoError(t, err)
-	require.NoError(t, <-third, "a lease that ends unlocks")
-}
-
-func TestElection(t *testing.T) {
-	s := startReplica(t)
-	c, ctx, election := newClient(t, s), testContext(t), epb.NewElectionClient(dial(t, s))
-	observed, err := election.Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
-	require.NoError(t, err)
-	lease, err := c.Grant(ctx, 100)
-	require.NoError(t, err)
-	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: int64(lease.ID), Value: []byte("1")})
-	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("e/%x", lease.ID), string(won.Leader.Key))
-	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader, Value: []byte("2")})
-	require.NoError(t, err)
-	leader, err := election.Leader(ctx, &epb.LeaderRequest{Name: []byte("e")})
-	require.NoError(t, err)
-	require.Equal(t, "2", string(leader.Kv.Value))
-	for want := ""; want != "2"; { // it may come too late for the first
-		r, err := observed.Recv()
-		require.NoError(t, err)
-		want = string(r.Kv.Value)
-	}
-	_, err = election.Resign(ctx, &epb.ResignRequest{Leader: won.Leader})
-	require.NoError(t, err)
-	_, err = election.Leader(ctx, &epb.LeaderRequest{Name: []byte("e")})
-	requireStatus(t, err, codes.Unknown, "election: no leader")
-	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader})
-	requireStatus(t, err, codes.Unknown, "election: not leader")
-	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{})
-	requireStatus(t, err, codes.Unknown, `"leader" field must be provided`)
-	_, err = election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Lease: 99})
-	requireStatus(t, err, codes.Unknown, "etcdserver: requested lease not found")
 }
 
 // Clients that do not read what they observe cost no memory for each change of the leader's key, and get the newest
@@ -276,30 +203,6 @@ func TestLockServerStops(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left.Records, 1)
 	require.Equal(t, holder, string(left.Records[0].Key))
-}
-
-func TestLockGateway(t *testing.T) {
-	s := startReplica(t)
-	c := newClient(t, s)
-	status, body := call(t, s, "POST", "/v3/lock/lock", `{"name":"bA=="}`)
-	require.Equal(t, 200, status, body)
-	require.Regexp(t, `"key": ?"bC[89]`, body)
-	kept, err := c.Get(testContext(t), "l/", clientv3.WithPrefix())
-	require.NoError(t, err)
-	require.EqualValues(t, 1, kept.Count)
-	for path, want := range map[string]string{
-		"/v3/lock/unlock":       `{"code":2,"message":"etcdserver: key is not provided"}`,
-		"/v3/election/leader":   `{"code":2,"message":"election: no leader"}`,
-		"/v3/election/proclaim": `{"code":2,"message":"\"leader\" field must be provided"}`,
-		"/v3/election/resign":   `{"code":2,"message":"\"leader\" field must be provided"}`,
-	} {
-		status, body = call(t, s, "POST", path, `{}`)
-		require.Equal(t, 500, status, path)
-		require.JSONEq(t, want, body, path)
-	}
-	status, body = call(t, s, "POST", "/v3/election/campaign", `{"name":"ZQ==","value":"MQ=="}`)
-	require.Equal(t, 200, status, body)
-	require.Regexp(t, `"leader": ?{"name": ?"ZQ=="`, body)
 }
 
 // TestLockFewStreams: calls that come through the process's own connection, and

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/hex"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -38,14 +36,9 @@ func usersAt(t *testing.T, version int64) *auth.Rows {
 
 // A follower finds out who calls, by the certificate, and the leader believes it.
 func TestForwardedCallsCarryTheCaller(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	d.Trust(t, ca)
-	d.ClientCertAuth = true
-	p := newPair(t, func(c *Config) {
-		c.ListenClientURLs = []string{"https://127.0.0.1:0"}
-		c.TLS = d.Config
-	})
+	ca, d := tlstest.NewServer(t)
+	d.RequireClients(t, ca)
+	p := newPair(t, overTLS(d))
 	p.leader.setUsers(usersAt(t, 3))
 	p.follower.setUsers(usersAt(t, 3))
 	seen := make(chan metadata.MD, 1)
@@ -54,16 +47,9 @@ func TestForwardedCallsCarryTheCaller(t *testing.T) {
 		seen <- md
 		return nil
 	}
-	pair, err := tls.X509KeyPair(ca.Issue(t, "\u00e4nn"))
-	require.NoError(t, err)
-	conf := ca.ClientConfig(t, nil)
-	conf.Certificates = []tls.Certificate{pair}
-	conn, err := grpc.NewClient(p.followerServer.clients[0].Addr().String(),
-		grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
+	conn := dialTLS(t, p.followerServer, ca.ClientNamed(t, "\u00e4nn"))
 	ctx := metadata.AppendToOutgoingContext(testContext(t), "sqlbrain-user-bin", "root", "sqlbrain-auth-revision", "9")
-	_, err = pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: key})
+	_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: key})
 	require.NoError(t, err)
 	md := <-seen
 	require.Equal(t, []string{"\u00e4nn"}, md.Get("sqlbrain-user-bin"))

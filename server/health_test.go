@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -52,16 +51,9 @@ func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 	faults := faultdriver.New()
 	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t),
 		sqlstore.Options{WrapConnector: faults.Wrap})
-	cfg := replica.DefaultConfig()
-	cfg.Logger, cfg.Exclusive, cfg.RecordCache = slog.New(slog.DiscardHandler), true, 0
-	b, err := replica.OpenLeader(t.Context(), store, cfg)
-	require.NoError(t, err)
-	s, err := New(testConfig(t), b)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, b.Close(context.Background()))
-	})
-	runServer(t, s)
+	own := replica.DefaultConfig()
+	own.Exclusive, own.RecordCache = true, 0
+	s, _ := startOn(t, store, own, nil)
 	ready := func() (int, string) { return call(t, s, http.MethodGet, "/readyz?verbose", "") }
 
 	// Before the first probe: its success counts for a second.

@@ -22,23 +22,34 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// call returns status and body of an HTTP request to s.
-func call(t *testing.T, s *Server, method, path, body string) (int, string) {
+// call returns status and body of an HTTP request to s. header has names and values in turn.
+func call(t *testing.T, s *Server, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	return callURL(t, http.DefaultClient, method, s.ClientURLs()[0]+path, body)
+	return callURL(t, http.DefaultClient, method, s.ClientURLs()[0]+path, body, header...)
 }
 
-func callURL(t *testing.T, c *http.Client, method, url, body string) (int, string) {
+func callURL(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string) {
+	t.Helper()
+	resp, got := exchange(t, c, method, url, body, header...)
+	return resp.StatusCode, got
+}
+
+// exchange returns the answer to an HTTP request, and its body.
+func exchange(t *testing.T, c *http.Client, method, url, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(testContext(t), method, url, strings.NewReader(body))
 	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	r.Host = r.Header.Get("Host")
 	resp, err := c.Do(r)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, resp.Body.Close()) }()
 	got, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	c.CloseIdleConnections()
-	return resp.StatusCode, string(got)
+	return resp, string(got)
 }
 
 func TestHTTPEndpoints(t *testing.T) {
@@ -109,13 +120,7 @@ func TestEndpointsAreForGet(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	header := func(s *Server, method, origin string) (int, http.Header) {
-		r, err := http.NewRequestWithContext(testContext(t), method, s.ClientURLs()[0]+"/version", nil)
-		require.NoError(t, err)
-		r.Header.Set("Origin", origin)
-		resp, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		http.DefaultClient.CloseIdleConnections()
+		resp, _ := exchange(t, http.DefaultClient, method, s.ClientURLs()[0]+"/version", "", "Origin", origin)
 		return resp.StatusCode, resp.Header
 	}
 	const allowed = "Access-Control-Allow-Origin"
@@ -139,16 +144,8 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	node := &fakeNode{txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{{Put: &mvcc.PutResult{}}}}}
 	post := func(s *Server, name, value string) int {
 		t.Helper()
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/kv/put",
-			strings.NewReader(`{"key":"YQ=="}`))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "text/plain")
-		r.Header.Set(name, value)
-		resp, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		http.DefaultClient.CloseIdleConnections()
-		return resp.StatusCode
+		code, _ := call(t, s, http.MethodPost, "/v3/kv/put", `{"key":"YQ=="}`, "Content-Type", "text/plain", name, value)
+		return code
 	}
 	none := startFake(t, node, nil)
 	require.Equal(t, 403, post(none, "Origin", "http://a"))
@@ -161,26 +158,16 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	all := startFake(t, node, nil, func(c *Config) { c.CORS = []string{"*"} })
 	require.Equal(t, 200, post(all, "Origin", "http://b"))
 
-	cfg := testConfig(t)
-	cfg.CORS = []string{"a"}
-	_, err := newServer(cfg, nodeOfFake(node, nil))
-	require.ErrorContains(t, err, "CORS")
+	requireRefused(t, "CORS", func(c *Config) { c.CORS = []string{"a"} })
 }
 
 // Names are compared as etcd compares them: exactly, and without TLS only.
 func TestHosts(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
 	ask := func(s *Server, h *http.Client, path, host string) int {
 		t.Helper()
-		r, err := http.NewRequestWithContext(testContext(t), http.MethodGet, s.ClientURLs()[0]+path, nil)
-		require.NoError(t, err)
-		r.Host = host
-		resp, err := h.Do(r)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		h.CloseIdleConnections()
-		return resp.StatusCode
+		code, _ := callURL(t, h, http.MethodGet, s.ClientURLs()[0]+path, "", "Host", host)
+		return code
 	}
 	for _, tt := range []struct {
 		whitelist []string
@@ -202,9 +189,7 @@ func TestHosts(t *testing.T) {
 		for _, path := range []string{"/version", "/health", "/metrics"} {
 			require.Equal(t, tt.plain, ask(s, http.DefaultClient, path, tt.host), "%v", tt)
 		}
-		s = startFake(t, &fakeNode{}, nil, listed, func(c *Config) {
-			c.ListenClientURLs, c.TLS = []string{"https://127.0.0.1:0"}, d.Config
-		})
+		s = startFake(t, &fakeNode{}, nil, listed, overTLS(d))
 		for _, http2 := range []bool{false, true} {
 			h := &http.Client{Transport: &http.Transport{TLSClientConfig: ca.ClientConfig(t, nil), ForceAttemptHTTP2: http2}}
 			require.Equal(t, 200, ask(s, h, "/version", tt.host), "%v", tt)
@@ -212,49 +197,23 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// FuzzRequests compares the answers to requests with those over gRPC.
 func TestGateway(t *testing.T) {
 	s := startReplica(t)
-	tests := []struct {
+	for _, tt := range []struct {
 		path, body string
 		status     int
-		want       string // what etcd answers, without its header
+		want       string
 	}{
 		{"/v3/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
-		{"/v3/kv/put", `{"key":"YQ==","value":"Yg=="}`, 200, `{"header":H}`},
-		{"/v3/kv/range", `{"key":"YQ=="}`, 200, `{"header":H,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"2","version":"1","value":"Yg=="}],"count":"1"}`},
-		{"/v3/kv/range", `{"key":"eg==","unknown":1}`, 200, `{"header":H}`},
+		{"/v3beta/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
 		{"/v3/kv/range", `garbage`, 400, `{"code":3,"message":"invalid character 'g' looking for beginning of value"}`},
 		{"/v3/kv/rangestream", `{}`, 404, `{"code":5,"message":"Not Found"}`},
-		{"/v3/kv/txn", `{"success":[{}]}`, 400, `{"code":3,"message":"etcdserver: key not found"}`},
-		{"/v3/kv/txn", `{"success":[{"requestPut":{"key":"YQ=="}},{"requestPut":{"key":"YQ=="}}]}`, 400, `{"code":3,"message":"etcdserver: duplicate key given in txn request"}`},
-		{"/v3/kv/txn", `{"success":[{"requestRange":{"key":"eg=="}}]}`, 200, `{"header":H,"succeeded":true,"responses":[{"response_range":{"header":{"revision":"2"}}}]}`},
-		{"/v3/auth/authenticate", `{}`, 400, `{"code":9,"message":"etcdserver: authentication is not enabled"}`},
-		{"/v3/auth/status", `{}`, 200, `{"header":H,"authRevision":"1"}`},
-		{"/v3/auth/enable", `{}`, 400, `{"code":9,"message":"etcdserver: root user does not exist"}`},
-		{"/v3/lease/grant", `{"TTL":10,"ID":7}`, 200, `{"header":H,"ID":"7","TTL":"10"}`},
-		{"/v3/lease/keepalive", `{"ID":8}`, 200, `{"result":{"header":H,"ID":"8"}}`},
-		{"/v3/lease/timetolive", `{"ID":8}`, 200, `{"header":H,"ID":"8","TTL":"-1"}`},
-		{"/v3/lease/leases", `{}`, 200, `{"header":H,"leases":[{"ID":"7"}]}`},
-		{"/v3/lease/revoke", `{"ID":8}`, 404, `{"code":5,"message":"etcdserver: requested lease not found"}`},
-		{"/v3/kv/compaction", `{"revision":1}`, 200, `{"header":H}`},
-		{"/v3/kv/compaction", `{"revision":1}`, 400, `{"code":11,"message":"etcdserver: mvcc: required revision has been compacted"}`},
-		{"/v3/maintenance/transfer-leadership", `{"targetID":3}`, 400, `{"code":9,"message":"etcdserver: bad leader transferee"}`},
-		{"/v3/maintenance/defragment", `{}`, 200, `{}`},
-		{"/v3/maintenance/alarm", `{}`, 200, `{"header":H}`},
 		{"/v3/nothing", `{}`, 404, `{"code":5,"message":"Not Found"}`},
-		{"/v3beta/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.path+tt.body, func(t *testing.T) {
-			status, body := call(t, s, http.MethodPost, tt.path, tt.body)
-			require.Equal(t, tt.status, status, body)
-			now := &pb.ResponseHeader{ClusterId: s.node.Node.ClusterID(), MemberId: s.node.Node.MemberID(),
-				RaftTerm: uint64(s.node.Node.Status().Term), Revision: s.node.Node.Revision()}
-			want := strings.ReplaceAll(tt.want, "H", fmt.Sprintf(
-				`{"cluster_id":"%d","member_id":"%d","revision":"%d","raft_term":"%d"}`, now.ClusterId, now.MemberId, now.Revision,
-				now.RaftTerm))
-			require.JSONEq(t, want, body)
-		})
+	} {
+		status, body := call(t, s, http.MethodPost, tt.path, tt.body)
+		require.Equal(t, tt.status, status, body)
+		require.JSONEq(t, tt.want, body)
 	}
 	status, body := call(t, s, http.MethodGet, "/v3/kv/range", "")
 	require.Equal(t, 501, status)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -45,21 +43,11 @@ func (d *disturbed) Refresh(ctx context.Context) (*auth.Rows, error) {
 
 func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	t.Helper()
-	store, cfg, own := memstore.New(), testConfig(t), replica.DefaultConfig()
-	cheap(&cfg)
-	own.Logger = slog.New(slog.DiscardHandler)
-	b, err := replica.OpenLeader(context.Background(), store, own)
-	require.NoError(t, err)
-	n := nodeOf(b)
-	d := &disturbed{Lessor: must(n.Lessor()), Users: n.users}
-	n.Lessor, n.users = func() (etcd.Lessor, error) { return d, nil }, d
-	s, err := newServer(cfg, n)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, b.Close(context.Background()))
-		require.NoError(t, store.Close())
-	})
-	runServer(t, s)
+	d := &disturbed{}
+	s, _ := startOn(t, memstore.New(), replicaConfig(), func(n *node) {
+		d.Lessor, d.Users = must(n.Lessor()), n.users
+		n.Lessor, n.users = func() (etcd.Lessor, error) { return d, nil }, d
+	}, cheap)
 	return s, d
 }
 

@@ -30,16 +30,13 @@ import (
 )
 
 func TestServerNeedsAClientURL(t *testing.T) {
-	_, err := newServer(Config{}, nodeOfFake(&fakeNode{}, nil))
-	require.ErrorContains(t, err, "no client URL")
+	requireRefused(t, "no client URL", func(c *Config) { *c = Config{} })
 }
 
 func TestAddressInUse(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
-	cfg := testConfig(t)
-	cfg.ListenClientURLs = []string{loopback, s.ClientURLs()[0]}
-	_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
-	require.ErrorContains(t, err, "listen on "+s.ClientURLs()[0]+": the address is in use by another process")
+	requireRefused(t, "listen on "+s.ClientURLs()[0]+": the address is in use by another process",
+		func(c *Config) { c.ListenClientURLs = []string{loopback, s.ClientURLs()[0]} })
 }
 
 func TestUnixSocket(t *testing.T) {
@@ -61,15 +58,11 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
-	cfg := testConfig(t)
-	onSocket(&cfg)
-	_, err = newServer(cfg, nodeOfFake(&fakeNode{}, nil))
-	require.ErrorContains(t, err, "in use by another process")
+	requireRefused(t, "in use by another process", onSocket)
 
-	shared := testConfig(t)
-	shared.SocketMode = 0o660
-	shared.ListenClientURLs = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
-	other, err := newServer(shared, nodeOfFake(&fakeNode{}, nil))
+	other, err := newFake(t, &fakeNode{}, nil, func(c *Config) {
+		c.ListenClientURLs, c.SocketMode = []string{"unix://" + filepath.Join(t.TempDir(), "s")}, 0o660
+	})
 	require.NoError(t, err)
 	info, err = os.Stat(strings.TrimPrefix(other.ClientURLs()[0], "unix://"))
 	require.NoError(t, err)
@@ -78,14 +71,12 @@ func TestUnixSocket(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	cfg.ListenClientURLs = []string{"unix://" + file}
-	_, err = newServer(cfg, nodeOfFake(&fakeNode{}, nil))
-	require.ErrorContains(t, err, "is not a socket")
+	requireRefused(t, "is not a socket", func(c *Config) { c.ListenClientURLs = []string{"unix://" + file} })
 	require.FileExists(t, file)
 }
 
 func TestCloseWithoutRun(t *testing.T) {
-	s, err := newServer(testConfig(t), nodeOfFake(&fakeNode{}, nil))
+	s, err := newFake(t, &fakeNode{}, nil)
 	require.NoError(t, err)
 	address := s.clients[0].Addr().String()
 	require.NoError(t, s.Close())
@@ -113,33 +104,10 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	tr.CloseIdleConnections()
 }
 
-// A gRPC client may look whether its connection lives before its first call.
-func TestPingBeforeTheFirstCall(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	_, err = io.WriteString(conn, http2.ClientPreface)
-	require.NoError(t, err)
-	framer := http2.NewFramer(conn, conn)
-	require.NoError(t, framer.WriteSettings())
-	require.NoError(t, framer.WritePing(false, [8]byte{1, 2}))
-	for {
-		f, err := framer.ReadFrame()
-		require.NoError(t, err)
-		if ping, ok := f.(*http2.PingFrame); ok {
-			require.True(t, ping.IsAck())
-			require.Equal(t, [8]byte{1, 2}, ping.Data)
-			return
-		}
-	}
-}
-
 // Connections that never say what they want must not keep the server from
 // stopping.
 func TestSilentConnectionsDoNotHoldUpStop(t *testing.T) {
-	cfg := testConfig(t)
-	s, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
+	s, err := newFake(t, &fakeNode{}, nil)
 	require.NoError(t, err)
 	stop := runServer(t, s)
 	address := s.clients[0].Addr().String()
@@ -168,8 +136,7 @@ type elsewhere struct{ net.Listener }
 func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2379} }
 
 func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
 	d.Trust(t, ca)
 	certificates := d.Config
 	certificates.ClientCertAuth = true
@@ -186,20 +153,20 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 		"a socket":               {url: "unix://" + filepath.Join(t.TempDir(), "s"), local: true},
 		"plain":                  {url: loopback, want: []string{plain, open}},
 		"plain with users":       {url: loopback, users: enabled, want: []string{plain}},
-		"TLS":                    {url: "https://127.0.0.1:0", tls: d.Config, want: []string{open}},
-		"TLS with users":         {url: "https://127.0.0.1:0", tls: d.Config, users: enabled},
-		"TLS of both":            {url: "https://127.0.0.1:0", tls: certificates},
+		"TLS":                    {url: loopbackTLS, tls: d.Config, want: []string{open}},
+		"TLS with users":         {url: loopbackTLS, tls: d.Config, users: enabled},
+		"TLS of both":            {url: loopbackTLS, tls: certificates},
 		"certificates, not used": {url: loopback, tls: certificates, want: []string{plain, open}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testConfig(t)
 			var log lockedBuffer
-			cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			cfg.ListenClientURLs, cfg.TLS = []string{tt.url, tt.url}, tt.tls
-			if strings.HasPrefix(tt.url, "unix") {
-				cfg.ListenClientURLs = cfg.ListenClientURLs[:1]
-			}
-			s, err := newServer(cfg, nodeOfFake(&fakeNode{users: tt.users}, nil))
+			s, err := newFake(t, &fakeNode{users: tt.users}, nil, func(c *Config) {
+				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+				c.ListenClientURLs, c.TLS = []string{tt.url, tt.url}, tt.tls
+				if strings.HasPrefix(tt.url, "unix") {
+					c.ListenClientURLs = c.ListenClientURLs[:1]
+				}
+			})
 			require.NoError(t, err)
 			if !tt.local {
 				for _, l := range s.clients {
@@ -219,7 +186,7 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 }
 
 func TestRunReportsAListenerThatFails(t *testing.T) {
-	s, err := newServer(testConfig(t), nodeOfFake(&fakeNode{}, nil))
+	s, err := newFake(t, &fakeNode{}, nil)
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(context.Background()) }()

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"net/http"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -138,41 +136,30 @@ func TestSingleMemberRefusesChanges(t *testing.T) {
 	}
 }
 
-// memberCalls are calls of a cluster of one member, whose id and only peer URL
-// are given, with what etcd answers them.
-func memberCalls(id uint64, peerURL string) []struct {
-	name string
-	call func(context.Context, pb.ClusterClient) error
-	want error
-} {
-	add := func(urls ...string) func(context.Context, pb.ClusterClient) error {
-		return func(ctx context.Context, c pb.ClusterClient) error {
-			_, err := c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: urls})
-			return err
-		}
+// Each call changes what the later ones find.
+func TestMemberErrorsEqualThoseOfEtcd(t *testing.T) {
+	c, r := startMember(t, memstore.New())
+	id, ctx := r.Self().ID, testContext(t)
+	add := func(urls ...string) error {
+		_, err := c.MemberAdd(ctx, &pb.MemberAddRequest{PeerURLs: urls})
+		return err
 	}
-	remove := func(id uint64) func(context.Context, pb.ClusterClient) error {
-		return func(ctx context.Context, c pb.ClusterClient) error {
-			_, err := c.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
-			return err
-		}
+	remove := func(id uint64) error {
+		_, err := c.MemberRemove(ctx, &pb.MemberRemoveRequest{ID: id})
+		return err
 	}
-	update := func(id uint64, urls ...string) func(context.Context, pb.ClusterClient) error {
-		return func(ctx context.Context, c pb.ClusterClient) error {
-			_, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: id, PeerURLs: urls})
-			return err
-		}
+	update := func(id uint64, urls ...string) error {
+		_, err := c.MemberUpdate(ctx, &pb.MemberUpdateRequest{ID: id, PeerURLs: urls})
+		return err
 	}
-	promote := func(id uint64) func(context.Context, pb.ClusterClient) error {
-		return func(ctx context.Context, c pb.ClusterClient) error {
-			_, err := c.MemberPromote(ctx, &pb.MemberPromoteRequest{ID: id})
-			return err
-		}
+	promote := func(id uint64) error {
+		_, err := c.MemberPromote(ctx, &pb.MemberPromoteRequest{ID: id})
+		return err
 	}
-	return []struct {
-		name string
-		call func(context.Context, pb.ClusterClient) error
-		want error
+	notEnough := status.Error(codes.Unknown, rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotEnoughStarted))
+	for _, call := range []struct {
+		name      string
+		got, want error
 	}{
 		{"add without URLs", add(), rpctypes.ErrGRPCMemberBadURLs},
 		{"add without a scheme", add("10.0.0.2:2380"), rpctypes.ErrGRPCMemberBadURLs},
@@ -180,7 +167,7 @@ func memberCalls(id uint64, peerURL string) []struct {
 		{"add with a path", add("http://10.0.0.2:2380/a"), rpctypes.ErrGRPCMemberBadURLs},
 		{"add a URL that is taken", add("http://10.0.0.2:2380", peerURL), rpctypes.ErrGRPCPeerURLExist},
 		{"remove an unknown one", remove(id + 1), rpctypes.ErrGRPCMemberNotFound},
-		{"remove the last one", remove(id), status.Error(codes.Unknown, rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotEnoughStarted))},
+		{"remove the last one", remove(id), notEnough},
 		{"update an unknown one", update(id+1, "http://10.0.0.2:2380"), rpctypes.ErrGRPCMemberNotFound},
 		{"update an unknown one without URLs", update(id + 1), rpctypes.ErrGRPCMemberNotFound},
 		{"update nothing", update(id, peerURL), nil},
@@ -188,28 +175,8 @@ func memberCalls(id uint64, peerURL string) []struct {
 		{"promote one that is no learner", promote(id), rpctypes.ErrGRPCMemberNotLearner},
 		{"update", update(id, "http://10.0.0.7:2380"), nil},
 		{"add a URL that was given up", add(peerURL), nil},
-	}
-}
-
-func TestMemberErrorsEqualThoseOfEtcd(t *testing.T) {
-	c, r := startMember(t, memstore.New())
-	checkMemberErrors(t, c, r.Self().ID)
-	if binary := os.Getenv(etcdBinary); binary != "" {
-		etcd := pb.NewClusterClient(startEtcd(t, binary))
-		got, err := etcd.MemberList(testContext(t), &pb.MemberListRequest{})
-		require.NoError(t, err)
-		checkMemberErrors(t, etcd, got.Members[0].ID)
-	}
-}
-
-func checkMemberErrors(t *testing.T, c pb.ClusterClient, id uint64) {
-	t.Helper()
-	ctx := testContext(t)
-	got, err := c.MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
-	require.NoError(t, err)
-	for _, call := range memberCalls(id, got.Members[0].PeerURLs[0]) {
-		err := call.call(ctx, c)
-		require.Equal(t, status.Code(call.want).String(), status.Code(err).String(), "%s: %v", call.name, err)
-		require.Equal(t, status.Convert(call.want).Message(), status.Convert(err).Message(), call.name)
+	} {
+		require.Equal(t, status.Code(call.want).String(), status.Code(call.got).String(), "%s: %v", call.name, call.got)
+		require.Equal(t, status.Convert(call.want).Message(), status.Convert(call.got).Message(), call.name)
 	}
 }

@@ -223,7 +223,7 @@ func TestPeerThatDoesNotLeadMarksItsRefusal(t *testing.T) {
 
 func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
-		c.PeerURLs = []string{"https://127.0.0.1:0", loopback}
+		c.PeerURLs = []string{loopbackTLS, loopback}
 	})
 	for _, url := range peerURLs(s) {
 		_, err := feed.NewClient(peerClient(t, 44, []string{strings.Replace(url, "https:", "http:", 1)})).Position(
@@ -231,10 +231,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	cfg := testConfig(t)
-	cfg.PeerURLs, cfg.PeerNode = []string{"https://127.0.0.1:0"}, peerNode{}
-	_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
-	require.ErrorContains(t, err, "needs credentials")
+	requireRefused(t, "needs credentials", func(c *Config) { c.PeerURLs, c.PeerNode = []string{loopbackTLS}, peerNode{} })
 }
 
 func TestStopEndsFeeds(t *testing.T) {

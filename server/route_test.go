@@ -82,15 +82,18 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 }
 
 func TestUnusedTLSConnectionsAreClosed(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) {
-		c.ListenClientURLs, c.ListenMetricsURLs, c.TLS = []string{"https://127.0.0.1:0"}, []string{"https://127.0.0.1:0"},
+		c.ListenClientURLs, c.ListenMetricsURLs, c.TLS = []string{loopbackTLS}, []string{loopbackTLS},
 			d.Config
 		c.headTimeout = 200 * time.Millisecond
 	})
 	for _, url := range []string{s.ClientURLs()[0], metricsURLs(s)[0]} {
 		requireClosed(t, dialURL(t, url)) // begins no handshake
+		half := dialURL(t, url)
+		_, err := half.Write([]byte{22, 3, 1, 2, 0, 1}) // the beginning of a ClientHello
+		require.NoError(t, err)
+		requireClosed(t, half)
 		c := tls.Client(dialURL(t, url), ca.ClientConfig(t, nil))
 		_ = c.Handshake() // fails if it takes too long
 		requireClosed(t, c)
@@ -133,7 +136,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	r.Header.Set("Cookie", long)
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
+	require.NoError(t, resp.Body.Close()) // its end may be lost: the server closes the connection
 	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, resp.StatusCode)
 	http.DefaultClient.CloseIdleConnections()
 

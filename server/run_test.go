@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -53,17 +56,43 @@ func testConfig(t testing.TB) Config {
 	return cfg
 }
 
-// startFake runs a server over a fake; a nil stream means that there are no watches.
-func startFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...func(*Config)) *Server {
-	t.Helper()
+// newFake returns a server over a fake; a nil stream means that watches are closed.
+func newFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...func(*Config)) (*Server, error) {
 	cfg := testConfig(t)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := newServer(cfg, nodeOfFake(n, stream))
+	return newServer(cfg, nodeOfFake(n, stream))
+}
+
+// startFake runs a server over a fake.
+func startFake(t *testing.T, n *fakeNode, stream etcd.WatchStream, change ...func(*Config)) *Server {
+	t.Helper()
+	s, err := newFake(t, n, stream, change...)
 	require.NoError(t, err)
 	runServer(t, s)
 	return s
+}
+
+// requireRefused requires that there is no server with the changed settings, for a reason that has the text.
+func requireRefused(t *testing.T, text string, change func(*Config)) {
+	t.Helper()
+	_, err := newFake(t, &fakeNode{}, nil, change)
+	require.ErrorContains(t, err, text)
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newClient(t *testing.T, s *Server) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
 }
 
 // dial returns a plain gRPC connection to s.
@@ -78,28 +107,43 @@ func dial(t testing.TB, s *Server) *grpc.ClientConn {
 // startReplica returns a server over a real backend on an empty store.
 func startReplica(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
+	return startReplicaOf(t, replicaConfig(), change...)
+}
+
+// replicaConfig is that of a replica whose requests a busy machine does not end.
+func replicaConfig() replica.Config {
 	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
-	return startReplicaOf(t, own, change...)
+	return own
 }
 
 // startReplicaOf is startReplica with settings of the replica.
 func startReplicaOf(t *testing.T, own replica.Config, change ...func(*Config)) *Server {
 	t.Helper()
-	store := memstore.New()
-	own.Logger = slog.New(slog.DiscardHandler)
+	s, _ := startOn(t, memstore.New(), own, nil, change...)
+	return s
+}
+
+// startOn runs a server on a replica of store, until the test ends or stop is called. replace, if not nil, replaces
+// parts of it.
+func startOn(t *testing.T, store sqlstore.Store, own replica.Config, replace func(*node),
+	change ...func(*Config)) (s *Server, stop func()) {
+	t.Helper()
+	if own.Logger == nil {
+		own.Logger = slog.New(slog.DiscardHandler)
+	}
 	b, err := replica.OpenLeader(context.Background(), store, own)
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close(context.Background())) })
 	cfg := testConfig(t)
 	for _, c := range change {
 		c(&cfg)
 	}
-	s, err := New(cfg, b)
+	n := nodeOf(b)
+	if replace != nil {
+		replace(&n)
+	}
+	s, err = newServer(cfg, n)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, b.Close(context.Background()))
-		require.NoError(t, store.Close())
-	})
-	runServer(t, s)
-	return s
+	return s, runServer(t, s)
 }

@@ -20,11 +20,24 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
 
+const loopbackTLS = "https://127.0.0.1:0"
+
+// overTLS makes the client URL one of TLS with the files of d.
+func overTLS(d tlstest.Dir) func(*Config) {
+	return func(c *Config) { c.ListenClientURLs, c.TLS = []string{loopbackTLS}, d.Config }
+}
+
 func startTLS(t *testing.T, n *fakeNode, d tlstest.Dir) *Server {
-	return startFake(t, n, newFakeStream(), func(c *Config) {
-		c.ListenClientURLs = []string{"https://127.0.0.1:0"}
-		c.TLS = d.Config
-	})
+	return startFake(t, n, newFakeStream(), overTLS(d))
+}
+
+// dialTLS returns a gRPC connection to s.
+func dialTLS(t *testing.T, s *Server, c *tls.Config) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(c)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
 }
 
 // serverName makes a handshake with s and returns whose certificate it showed.
@@ -38,8 +51,7 @@ func serverName(t *testing.T, s *Server, c *tls.Config) (string, error) {
 }
 
 func TestTLSServesEverythingOnOnePort(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
 	s := startTLS(t, &fakeNode{}, d)
 
 	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientURLs(), TLS: ca.ClientConfig(t, nil), Logger: zap.NewNop()})
@@ -94,18 +106,14 @@ func must[T any](v T, err error) T {
 
 // getOver makes a call over a connection of its own.
 func getOver(t *testing.T, s *Server, c *tls.Config) error {
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(c)))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	_, err = pb.NewKVClient(conn).Range(testContext(t), &pb.RangeRequest{Key: key})
+	_, err := pb.NewKVClient(dialTLS(t, s, c)).Range(testContext(t), &pb.RangeRequest{Key: key})
 	return err
 }
 
 func TestClientCertificates(t *testing.T) {
-	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
-	d.Trust(t, clients)
-	d.ClientCertAuth = true
+	ca, d := tlstest.NewServer(t)
+	clients := tlstest.NewAuthority(t, "clients")
+	d.RequireClients(t, clients)
 	s := startTLS(t, &fakeNode{}, d)
 
 	require.NoError(t, getOver(t, s, ca.ClientConfig(t, clients)))
@@ -119,14 +127,25 @@ func TestClientCertificates(t *testing.T) {
 }
 
 func TestRevokedCertificates(t *testing.T) {
-	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
+	clients := tlstest.NewAuthority(t, "clients")
 	d.Trust(t, clients)
 	d.Revoke(t, clients, 7)
 	s := startTLS(t, &fakeNode{}, d)
+	overHTTP := func() error {
+		tr := &http.Transport{TLSClientConfig: ca.ClientConfig(t, clients)}
+		defer tr.CloseIdleConnections()
+		resp, err := (&http.Client{Transport: tr}).Get(s.ClientURLs()[0] + "/version")
+		if err == nil {
+			require.NoError(t, resp.Body.Close())
+		}
+		return err
+	}
 	require.NoError(t, getOver(t, s, ca.ClientConfig(t, clients)))
+	require.NoError(t, overHTTP())
 	d.Revoke(t, clients, 7, 2)
 	require.Error(t, getOver(t, s, ca.ClientConfig(t, clients)), "the list is read again")
+	require.Error(t, overHTTP())
 	tlstest.Replace(t, d.CRLFile, []byte("no list"))
 	require.Error(t, getOver(t, s, ca.ClientConfig(t, clients)), "what cannot be read leaves the old one in use")
 	d.Revoke(t, clients)
@@ -134,8 +153,7 @@ func TestRevokedCertificates(t *testing.T) {
 }
 
 func TestVersionsAndCiphers(t *testing.T) {
-	ca, d := tlstest.NewAuthority(t, "ca"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
 	speaks := func(d tlstest.Dir, version, suite uint16) error {
 		t.Helper()
 		c := ca.ClientConfig(t, nil)
@@ -144,6 +162,9 @@ func TestVersionsAndCiphers(t *testing.T) {
 		return err
 	}
 	const one, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	for _, weak := range tls.InsecureCipherSuites() {
+		require.Error(t, speaks(d, tls.VersionTLS12, weak.ID), weak.Name)
+	}
 	require.Error(t, speaks(d, tls.VersionTLS11, one))
 	require.NoError(t, speaks(d, tls.VersionTLS12, one))
 	require.NoError(t, speaks(d, tls.VersionTLS12, other))
@@ -159,8 +180,8 @@ func TestVersionsAndCiphers(t *testing.T) {
 }
 
 func TestHandlersSeeTheClientCertificate(t *testing.T) {
-	ca, clients, d := tlstest.NewAuthority(t, "ca"), tlstest.NewAuthority(t, "clients"), tlstest.NewDir(t)
-	d.Write(t, ca, "server")
+	ca, d := tlstest.NewServer(t)
+	clients := tlstest.NewAuthority(t, "clients")
 	d.Trust(t, clients)
 	seen := make(chan *peer.Peer, 1)
 	n := &fakeNode{onRange: func(ctx context.Context) {
@@ -200,11 +221,7 @@ func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := good(t)
 			tt.spoil(t, &d)
-			cfg := testConfig(t)
-			cfg.ListenClientURLs = []string{"https://127.0.0.1:0"}
-			cfg.TLS = d.Config
-			_, err := newServer(cfg, nodeOfFake(&fakeNode{}, nil))
-			require.ErrorContains(t, err, tt.want)
+			requireRefused(t, tt.want, overTLS(d))
 		})
 	}
 }

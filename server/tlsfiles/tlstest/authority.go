@@ -93,11 +93,29 @@ func (a *Authority) Pool() *x509.CertPool {
 func (a *Authority) ClientConfig(t *testing.T, as *Authority) *tls.Config {
 	c := &tls.Config{RootCAs: a.Pool()}
 	if as != nil {
-		pair, err := tls.X509KeyPair(as.Issue(t, "client"))
-		require.NoError(t, err)
-		c.Certificates = []tls.Certificate{pair}
+		c.Certificates = as.ClientNamed(t, "client").Certificates
 	}
 	return c
+}
+
+// ClientNamed trusts a, and shows a certificate of a for name.
+func (a *Authority) ClientNamed(t *testing.T, name string) *tls.Config {
+	pair, err := tls.X509KeyPair(a.Issue(t, name))
+	require.NoError(t, err)
+	return &tls.Config{RootCAs: a.Pool(), Certificates: []tls.Certificate{pair}}
+}
+
+// NewServer returns an authority, and files that hold a certificate of it for a server.
+func NewServer(t *testing.T) (*Authority, Dir) {
+	ca, d := NewAuthority(t, "ca"), NewDir(t)
+	d.Write(t, ca, "server")
+	return ca, d
+}
+
+// RequireClients makes clients need a certificate of a.
+func (d *Dir) RequireClients(t *testing.T, a *Authority) {
+	d.Trust(t, a)
+	d.ClientCertAuth = true
 }
 
 // Dir holds TLS files, which a test may replace.
