@@ -123,7 +123,7 @@ func refuseData(ctx context.Context, store sqlstore.Store) error {
 // stopped. The lock row cannot answer that: a process suspended since it held the lock may have
 // taken the fence row after the last process to have it.
 func (h *Holder) PredecessorMayAnswer() bool {
-	return h.replaced != (coder.FenceToken{}) && !h.replaced.IsResigned() && !off("fence")
+	return h.replaced != (coder.FenceToken{}) && !h.replaced.IsResigned()
 }
 
 // Resign records in the fence row that this leader has stopped serving, so that its

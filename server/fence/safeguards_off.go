@@ -12,8 +12,7 @@ import (
 // commas, so that tests of consistency can show that they would find a bug there:
 //
 //   - token: commits replace the fence row whatever it holds
-//   - fence: leaders answer reads without asking whether they still lead, and new
-//     ones do not wait for old ones
+//   - fence: leaders answer reads without asking whether they still lead
 //   - resolve: commits of unknown outcome are taken for done
 var sabotaged = strings.Split(os.Getenv("SQLBRAIN_SABOTAGE"), ",")
 

@@ -348,41 +348,12 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 		for _, key := range keys {
 			floors = append(floors, sqlstore.Partition{Start: key, End: append(bytes.Clone(key), 0)})
 		}
-		reads := map[string]func() (int, error){
-			"Get": func() (int, error) { v, err := b.store.Get(ctx, keys[0]); return len(v), err },
-			"MultiGet": func() (n int, err error) {
-				values, err := b.store.MultiGet(ctx, keys)
-				for _, v := range values {
-					if v != nil {
-						n++
-					}
-				}
-				return n, err
-			},
-			"Iter": func() (n int, err error) {
-				for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, PageBytes: 10_000}) {
-					if err != nil {
-						return n, err
-					}
-					n++
-				}
-				return n, nil
-			},
-			"List": func() (int, error) {
-				rows, _, err := b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
-				return len(rows), err
-			},
-			"Count": func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err },
-			"LatestAtOrBefore": func() (n int, err error) {
-				rows, err := b.store.LatestAtOrBefore(ctx, floors)
-				for _, row := range rows {
-					if row.Key != nil {
-						n++
-					}
-				}
-				return n, err
-			},
+		reads := b.reads(lo, hi, keys, floors)
+		reads["List"] = func() (int, error) {
+			rows, _, err := b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
+			return len(rows), err
 		}
+		reads["Count"] = func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err }
 		for name, read := range reads {
 			want, err := read()
 			if err != nil {
@@ -418,6 +389,48 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 	})
 }
 
+// reads returns the reads of the store, by name. They return how much they have found.
+func (b *broken) reads(lo, hi []byte, keys [][]byte, ranges []sqlstore.Partition) map[string]func() (int, error) {
+	ctx := context.Background()
+	return map[string]func() (int, error){
+		"Get": func() (int, error) {
+			v, err := b.store.Get(ctx, keys[0])
+			if errors.Is(err, sqlstore.ErrKeyNotFound) {
+				return 0, nil
+			}
+			return 1 + len(v), err
+		},
+		"MultiGet": func() (n int, err error) {
+			values, err := b.store.MultiGet(ctx, keys)
+			for _, v := range values {
+				if v != nil {
+					n++
+				}
+			}
+			return n, err
+		},
+		"Iter": func() (n int, err error) {
+			for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, PageBytes: 10_000}) {
+				if err != nil {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		},
+		"LatestAtOrBefore": func() (n int, err error) {
+			rows, err := b.store.LatestAtOrBefore(ctx, ranges)
+			for _, row := range rows {
+				if row.Key != nil {
+					n++
+				}
+			}
+			return n, err
+		},
+		"SeekNth": func() (int, error) { k, err := b.store.SeekNth(ctx, lo, hi, 0); return len(k), err },
+	}
+}
+
 // TestRepeatedReadForgetsTheFirstAttempt: rows that an attempt read before its
 // connection broke, and that are gone by the next one, are not in the answer.
 func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
@@ -427,43 +440,7 @@ func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
 		b := openBroken(t, database)
 		lo, hi := []byte("read/"), []byte("read0")
 		keys := [][]byte{[]byte("read/1"), []byte("read/2")}
-		reads := map[string]func() (found int, err error){
-			"Get": func() (int, error) {
-				v, err := b.store.Get(ctx, keys[0])
-				if errors.Is(err, sqlstore.ErrKeyNotFound) {
-					return 0, nil
-				}
-				return 1 + len(v), err
-			},
-			"MultiGet": func() (n int, err error) {
-				values, err := b.store.MultiGet(ctx, keys)
-				for _, v := range values {
-					if v != nil {
-						n++
-					}
-				}
-				return n, err
-			},
-			"LatestAtOrBefore": func() (n int, err error) {
-				rows, err := b.store.LatestAtOrBefore(ctx, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
-				for _, row := range rows {
-					if row.Key != nil {
-						n++
-					}
-				}
-				return n, err
-			},
-			"SeekNth": func() (int, error) { k, err := b.store.SeekNth(ctx, lo, hi, 0); return len(k), err },
-			"Iter": func() (n int, err error) {
-				for _, err := range b.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
-					if err != nil {
-						return n, err
-					}
-					n++
-				}
-				return n, nil
-			},
-		}
+		reads := b.reads(lo, hi, keys, []sqlstore.Partition{{Start: lo, End: keys[1]}, {Start: keys[1], End: hi}})
 		for name, read := range reads {
 			fill := b.witness.BeginBatchWrite()
 			for _, k := range keys {

@@ -54,11 +54,8 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	if level != strings.ReplaceAll(isolation, " ", "-") {
 		return info, sqldb.Unfit("the isolation level is %q although every session sets it to %s: a proxy seems to reset sessions", level, isolation)
 	}
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only",
-		"tidb_super_read_only", "tidb_restricted_read_only"} {
-		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
-			return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", name, v)
-		}
+	if on := ReadOnly(vars); len(on) > 0 {
+		return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", on[0], vars[on[0]])
 	}
 	if err := checkReplicated(vars); err != nil {
 		return info, err
@@ -73,6 +70,18 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 			"sync_binlog", vars["sync_binlog"])
 	}
 	return info, checkMySQLTable(ctx, conn)
+}
+
+// ReadOnly returns which of the variables of a server keep it from writing.
+func ReadOnly(vars map[string]string) (on []string) {
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only",
+		"tidb_super_read_only", "tidb_restricted_read_only"} {
+		// MariaDB has values beyond ON, such as NO_LOCK.
+		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
+			on = append(on, name)
+		}
+	}
+	return on
 }
 
 // SafeFlushes returns the values of innodb_flush_log_at_trx_commit, the default first, with which a server of this

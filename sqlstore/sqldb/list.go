@@ -81,12 +81,12 @@ func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, 
 	return live, newer, nil
 }
 
-// SkipText takes two bounds and a number of rows.
-const SkipText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
+// SeekNthText takes two bounds and a number of rows.
+const SeekNthText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
 
 // SeekNth implements sqlstore.Store.
 func (s *Store) SeekNth(ctx context.Context, start, end []byte, n int) (key []byte, err error) {
-	found, err := s.readRow(ctx, "seek_nth", SkipText, []any{NotNil(start), NotNil(end), n}, &key)
+	found, err := s.readRow(ctx, "seek_nth", SeekNthText, []any{NotNil(start), NotNil(end), n}, &key)
 	if !found {
 		return nil, err
 	}

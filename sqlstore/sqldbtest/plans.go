@@ -43,7 +43,7 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 		statements.List:                               {lo, hi, 500},
 		statements.ListKeys:                           {lo, hi, 500},
 		statements.Count:                              {lo[:8], lo[:8], lo, hi},
-		sqldb.SkipText:                                {lo, hi, 500},
+		sqldb.SeekNthText:                             {lo, hi, 500},
 		sqldb.IterText(sqlstore.Range{}):              {lo, hi, 500},
 		sqldb.IterText(sqlstore.Range{Reverse: true}): {lo, hi, 500},
 		one + " UNION ALL " + one:                     {1, lo, hi, 2, lo, hi},

@@ -236,16 +236,8 @@ func (s *server) checkSchemaAndRights(ctx context.Context) {
 }
 
 func (s *server) checkWritable() {
-	var set []string
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tidb_super_read_only",
-		"tidb_restricted_read_only"} {
-		// MariaDB has values beyond ON, such as NO_LOCK.
-		if v, ok := s.vars[name]; ok && v != "OFF" && v != "0" && v != "" {
-			set = append(set, name)
-		}
-	}
-	if len(set) > 0 {
-		s.add("writable", Fail, strings.Join(set, ", ")+" is on", "connect to the primary, or make the server writable")
+	if on := engine.ReadOnly(s.vars); len(on) > 0 {
+		s.add("writable", Fail, strings.Join(on, ", ")+" is on", "connect to the primary, or make the server writable")
 		return
 	}
 	s.ok("writable", "the server is not read-only")
@@ -279,7 +271,7 @@ func (s *server) checkDurability() {
 		return
 	}
 	var found, weak []string
-	look := func(name string, safe ...string) {
+	compare := func(name string, safe ...string) {
 		if v, ok := s.vars[name]; ok {
 			found = append(found, name+"="+v)
 			if !slices.Contains(safe, v) {
@@ -287,12 +279,12 @@ func (s *server) checkDurability() {
 			}
 		}
 	}
-	look("innodb_flush_log_at_trx_commit", engine.SafeFlushes(s.version)...)
+	compare("innodb_flush_log_at_trx_commit", engine.SafeFlushes(s.version)...)
 	if engine.BinlogFiles(s.vars) {
-		look("sync_binlog", "1")
+		compare("sync_binlog", "1")
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
-	look("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
+	compare("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
 	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn,
 		"a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
 	if len(weak) == 0 {
