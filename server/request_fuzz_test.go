@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,19 +22,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	etcdauth "go.etcd.io/etcd/server/v3/auth"
+	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -239,8 +241,7 @@ func (s *scriptReader) op(m *requestModel, depth int) *pb.RequestOp {
 
 // fuzzed is a server and what it must answer.
 type fuzzed struct {
-	t     testing.TB
-	b     *replica.Replica
+	t     *testing.T
 	s     *Server
 	conn  *grpc.ClientConn
 	model *requestModel
@@ -255,70 +256,40 @@ var fuzzedRuns int
 
 // startFuzzed starts a server over an empty table, for the time of the test: with bit 0 of how
 // without caches, with bit 1 with so little room for events that watches read the table.
-func startFuzzed(t testing.TB, how byte) *fuzzed {
+func startFuzzed(t *testing.T, how byte) *fuzzed {
 	t.Helper()
-	store := memstore.New()
-	cfg := replica.DefaultConfig()
-	cfg.Logger, cfg.Exclusive, cfg.MinLeaseTTL = slog.New(slog.DiscardHandler), true, modelMinTTL
-	cfg.RequestTimeout = eventually.Patience // a slow machine is no finding
+	own := replicaConfig() // a slow machine is no finding
+	own.Exclusive, own.MinLeaseTTL = true, modelMinTTL
 	if how&1 > 0 {
-		cfg.RecordCache, cfg.Write.IndexCache = 0, 1
+		own.RecordCache, own.Write.IndexCache = 0, 1
 	}
 	if how&2 > 0 {
-		cfg.Watch.RingEvents, cfg.Watch.QueueEvents = 3, 4
+		own.Watch.RingEvents, own.Watch.QueueEvents = 3, 4
 	}
-	b, err := replica.OpenLeader(t.Context(), store, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := DefaultConfig()
-	front.ListenClientURLs, front.BcryptCost = []string{"unix://" + filepath.Join(socketDir(t), "s")}, 4
-	front.RequestTimeout = cfg.RequestTimeout
-	s, err := New(front, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
+	t.Cleanup(func() {
+		if fuzzedRuns++; fuzzedRuns%512 == 0 {
+			require.Less(t, heap(), 1<<30, "after %d sequences", fuzzedRuns)
 		}
 	})
+	s, _ := startOn(t, memstore.New(), own, nil, cheap,
+		func(c *Config) { c.Logger = slog.New(slog.DiscardHandler) })
 	conn, err := s.gateway.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fz := &fuzzed{t: t, b: b, s: s, conn: conn, model: newRequestModel(), tokens: make(map[string]string)}
+	require.NoError(t, err)
+	fz := &fuzzed{t: t, s: s, conn: conn, model: newRequestModel(), tokens: make(map[string]string)}
 	t.Cleanup(func() {
 		for _, st := range fz.streams {
 			st.close()
-		}
-		cancel()
-		serving.Wait()
-		if err := errors.Join(b.Close(context.Background()), store.Close()); err != nil {
-			t.Error(err)
-		}
-		if fuzzedRuns++; fuzzedRuns%512 == 0 {
-			var mem runtime.MemStats
-			runtime.GC()
-			if runtime.ReadMemStats(&mem); mem.HeapAlloc > 1<<30 {
-				t.Errorf("%d bytes are in use after %d sequences", mem.HeapAlloc, fuzzedRuns)
-			}
 		}
 	})
 	return fz
 }
 
-// socketDir returns a folder whose name is short enough for a socket.
-func socketDir(t testing.TB) string {
-	dir, err := os.MkdirTemp("", "fz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
+// authenticates reports whether authentication is on.
+func (fz *fuzzed) authenticates() bool { return fz.s.node.users.Rows().Enabled }
+
+func (fz *fuzzed) revision() int64 { return fz.s.node.Node.Revision() }
+
+func (fz *fuzzed) alarmed() bool { return len(fz.s.node.Alarms.All()) > 0 }
 
 // step executes the next request of the script.
 func (fz *fuzzed) step(in *scriptReader) {
@@ -371,74 +342,45 @@ func (fz *fuzzed) step(in *scriptReader) {
 
 // fuzzedMethod is how a request is called.
 type fuzzedMethod struct {
-	grpc, json string // json: "" if the gateway has no such path
-	answer     proto.Message
+	grpc, json      string
+	request, answer protoreflect.MessageType
 }
 
-var fuzzedMethods = map[string]fuzzedMethod{
-	"RangeRequest":           {"/etcdserverpb.KV/Range", "/v3/kv/range", &pb.RangeResponse{}},
-	"PutRequest":             {"/etcdserverpb.KV/Put", "/v3/kv/put", &pb.PutResponse{}},
-	"DeleteRangeRequest":     {"/etcdserverpb.KV/DeleteRange", "/v3/kv/deleterange", &pb.DeleteRangeResponse{}},
-	"TxnRequest":             {"/etcdserverpb.KV/Txn", "/v3/kv/txn", &pb.TxnResponse{}},
-	"CompactionRequest":      {"/etcdserverpb.KV/Compact", "/v3/kv/compaction", &pb.CompactionResponse{}},
-	"LeaseGrantRequest":      {"/etcdserverpb.Lease/LeaseGrant", "/v3/lease/grant", &pb.LeaseGrantResponse{}},
-	"LeaseRevokeRequest":     {"/etcdserverpb.Lease/LeaseRevoke", "/v3/lease/revoke", &pb.LeaseRevokeResponse{}},
-	"LeaseTimeToLiveRequest": {"/etcdserverpb.Lease/LeaseTimeToLive", "/v3/lease/timetolive", &pb.LeaseTimeToLiveResponse{}},
-	"LeaseLeasesRequest":     {"/etcdserverpb.Lease/LeaseLeases", "/v3/lease/leases", &pb.LeaseLeasesResponse{}},
-
-	"AuthEnableRequest":               {"/etcdserverpb.Auth/AuthEnable", "/v3/auth/enable", &pb.AuthEnableResponse{}},
-	"AuthDisableRequest":              {"/etcdserverpb.Auth/AuthDisable", "/v3/auth/disable", &pb.AuthDisableResponse{}},
-	"AuthStatusRequest":               {"/etcdserverpb.Auth/AuthStatus", "/v3/auth/status", &pb.AuthStatusResponse{}},
-	"AuthenticateRequest":             {"/etcdserverpb.Auth/Authenticate", "/v3/auth/authenticate", &pb.AuthenticateResponse{}},
-	"AuthUserAddRequest":              {"/etcdserverpb.Auth/UserAdd", "/v3/auth/user/add", &pb.AuthUserAddResponse{}},
-	"AuthUserGetRequest":              {"/etcdserverpb.Auth/UserGet", "/v3/auth/user/get", &pb.AuthUserGetResponse{}},
-	"AuthUserListRequest":             {"/etcdserverpb.Auth/UserList", "/v3/auth/user/list", &pb.AuthUserListResponse{}},
-	"AuthUserDeleteRequest":           {"/etcdserverpb.Auth/UserDelete", "/v3/auth/user/delete", &pb.AuthUserDeleteResponse{}},
-	"AuthUserChangePasswordRequest":   {"/etcdserverpb.Auth/UserChangePassword", "/v3/auth/user/changepw", &pb.AuthUserChangePasswordResponse{}},
-	"AuthUserGrantRoleRequest":        {"/etcdserverpb.Auth/UserGrantRole", "/v3/auth/user/grant", &pb.AuthUserGrantRoleResponse{}},
-	"AuthUserRevokeRoleRequest":       {"/etcdserverpb.Auth/UserRevokeRole", "/v3/auth/user/revoke", &pb.AuthUserRevokeRoleResponse{}},
-	"AuthRoleAddRequest":              {"/etcdserverpb.Auth/RoleAdd", "/v3/auth/role/add", &pb.AuthRoleAddResponse{}},
-	"AuthRoleGetRequest":              {"/etcdserverpb.Auth/RoleGet", "/v3/auth/role/get", &pb.AuthRoleGetResponse{}},
-	"AuthRoleDeleteRequest":           {"/etcdserverpb.Auth/RoleDelete", "/v3/auth/role/delete", &pb.AuthRoleDeleteResponse{}},
-	"AuthRoleListRequest":             {"/etcdserverpb.Auth/RoleList", "/v3/auth/role/list", &pb.AuthRoleListResponse{}},
-	"AuthRoleGrantPermissionRequest":  {"/etcdserverpb.Auth/RoleGrantPermission", "/v3/auth/role/grant", &pb.AuthRoleGrantPermissionResponse{}},
-	"AuthRoleRevokePermissionRequest": {"/etcdserverpb.Auth/RoleRevokePermission", "/v3/auth/role/revoke", &pb.AuthRoleRevokePermissionResponse{}},
-
-	"StatusRequest":        {"/etcdserverpb.Maintenance/Status", "/v3/maintenance/status", &pb.StatusResponse{}},
-	"AlarmRequest":         {"/etcdserverpb.Maintenance/Alarm", "/v3/maintenance/alarm", &pb.AlarmResponse{}},
-	"DefragmentRequest":    {"/etcdserverpb.Maintenance/Defragment", "/v3/maintenance/defragment", &pb.DefragmentResponse{}},
-	"HashRequest":          {"/etcdserverpb.Maintenance/Hash", "", &pb.HashResponse{}},
-	"HashKVRequest":        {"/etcdserverpb.Maintenance/HashKV", "/v3/maintenance/hash", &pb.HashKVResponse{}},
-	"MoveLeaderRequest":    {"/etcdserverpb.Maintenance/MoveLeader", "/v3/maintenance/transfer-leadership", &pb.MoveLeaderResponse{}},
-	"DowngradeRequest":     {"/etcdserverpb.Maintenance/Downgrade", "/v3/maintenance/downgrade", &pb.DowngradeResponse{}},
-	"MemberListRequest":    {"/etcdserverpb.Cluster/MemberList", "/v3/cluster/member/list", &pb.MemberListResponse{}},
-	"MemberAddRequest":     {"/etcdserverpb.Cluster/MemberAdd", "/v3/cluster/member/add", &pb.MemberAddResponse{}},
-	"MemberRemoveRequest":  {"/etcdserverpb.Cluster/MemberRemove", "/v3/cluster/member/remove", &pb.MemberRemoveResponse{}},
-	"MemberUpdateRequest":  {"/etcdserverpb.Cluster/MemberUpdate", "/v3/cluster/member/update", &pb.MemberUpdateResponse{}},
-	"MemberPromoteRequest": {"/etcdserverpb.Cluster/MemberPromote", "/v3/cluster/member/promote", &pb.MemberPromoteResponse{}},
-}
+// fuzzedMethods are the unary methods of etcd's services, by the names of their requests.
+var fuzzedMethods = func() map[string]fuzzedMethod {
+	all := make(map[string]fuzzedMethod)
+	typeOf := func(d protoreflect.MessageDescriptor) protoreflect.MessageType {
+		return must(protoregistry.GlobalTypes.FindMessageByName(d.FullName()))
+	}
+	services := pb.File_rpc_proto.Services()
+	for i := range services.Len() {
+		service := services.Get(i)
+		for j := range service.Methods().Len() {
+			m := service.Methods().Get(j)
+			if m.IsStreamingClient() || m.IsStreamingServer() {
+				continue
+			}
+			rule := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			all[string(m.Input().Name())] = fuzzedMethod{fmt.Sprintf("/%s/%s", service.FullName(), m.Name()), rule.GetPost(),
+				typeOf(m.Input()), typeOf(m.Output())}
+		}
+	}
+	return all
+}()
 
 // rawMethods are the unary methods in order.
-var rawMethods = func() (names []string) {
-	for name := range fuzzedMethods {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}()
+var rawMethods = slices.Sorted(maps.Keys(fuzzedMethods))
 
 // call calls a method as how says, and returns the answer.
 func (fz *fuzzed) call(how byte, r proto.Message) (proto.Message, error) {
 	method := fuzzedMethods[string(proto.MessageName(r).Name())]
-	res := proto.Clone(method.answer)
+	res := method.answer.New().Interface()
 	who := []string{"", "root", "u", ""}[how>>1%4]
-	if how&1 == 0 || method.json == "" {
+	if how&1 == 0 {
 		return res, fz.conn.Invoke(fz.as(fz.t.Context(), who), method.grpc, r, res)
 	}
 	body, err := protojson.Marshal(r)
-	if err != nil {
-		fz.t.Fatal(err)
-	}
+	require.NoError(fz.t, err)
 	code, answer := fz.post(method.json, who, body)
 	if code != http.StatusOK {
 		var failure struct {
@@ -482,7 +424,7 @@ func (fz *fuzzed) acceptable(r any, err error) {
 		codes.PermissionDenied,
 		codes.Unauthenticated, codes.ResourceExhausted, codes.Unimplemented, codes.AlreadyExists:
 	case codes.DataLoss:
-		if len(fz.b.Alarms.All()) == 0 {
+		if !fz.alarmed() {
 			fz.t.Fatalf("%T %v: %v", r, r, err)
 		}
 	default:
@@ -504,7 +446,7 @@ func (fz *fuzzed) header(r any, res proto.Message) {
 		return // these have none, as in etcd
 	}
 	rev := with.GetHeader().GetRevision()
-	if rev < fz.newest || rev > fz.b.Revision() {
+	if rev < fz.newest || rev > fz.revision() {
 		fz.t.Fatalf("%T %v: header revision %d, after %d", r, r, rev, fz.newest)
 	}
 	fz.newest = rev
@@ -542,18 +484,18 @@ func (fz *fuzzed) request(how byte, r proto.Message) {
 	if err == nil {
 		fz.header(r, res)
 	}
-	rows := fz.b.Auth.Rows()
-	if err != nil && (rows.Enabled || len(fz.b.Alarms.All()) > 0) {
+	authenticates := fz.authenticates()
+	if err != nil && (authenticates || fz.alarmed()) {
 		switch status.Code(err) {
 		case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted, codes.DataLoss:
 			return // not executed; finish finds out if it was
 		case codes.InvalidArgument:
-			if rows.Enabled && strings.Contains(err.Error(), "user name is empty") {
+			if authenticates && strings.Contains(err.Error(), "user name is empty") {
 				return
 			}
 		}
 	}
-	if rows.Enabled && err == nil {
+	if authenticates && err == nil {
 		fz.permitted(how, r)
 	}
 	want, wantErr := fz.model.execute(r)
@@ -618,9 +560,7 @@ func (fz *fuzzed) keepAlive(id int64) {
 	ctx, cancel := context.WithCancel(fz.as(fz.t.Context(), "root"))
 	defer cancel()
 	stream, err := pb.NewLeaseClient(fz.conn).LeaseKeepAlive(ctx)
-	if err != nil {
-		fz.t.Fatal(err)
-	}
+	require.NoError(fz.t, err)
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
 		fz.t.Fatal(err)
 	}
@@ -638,9 +578,7 @@ func (fz *fuzzed) keepAlive(id int64) {
 // rangeStream compares the chunks of a stream with the model's range.
 func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 	stream, err := pb.NewKVClient(fz.conn).RangeStream(fz.as(fz.t.Context(), "root"), r)
-	if err != nil {
-		fz.t.Fatal(err)
-	}
+	require.NoError(fz.t, err)
 	got := &pb.RangeResponse{}
 	for {
 		chunk, err := stream.Recv()
@@ -650,7 +588,7 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 		fz.acceptable(r, err)
 		if err != nil {
 			if _, wantErr := fz.model.keySpace(r); wantErr == nil && status.Code(err) != codes.Unimplemented &&
-				!fz.b.Auth.Rows().Enabled {
+				!fz.authenticates() {
 				fz.t.Fatalf("range stream %v: %v", r, err)
 			}
 			return
@@ -758,7 +696,7 @@ func (bytesCodec) Name() string                    { return "proto" }
 func (fz *fuzzed) raw(in *scriptReader, how byte) {
 	name := rawMethods[int(how)%len(rawMethods)]
 	payload := in.bytes()
-	r := rawRequest(name)
+	r := fuzzedMethods[name].request.New().Interface()
 	if err := proto.Unmarshal(payload, r); err == nil && changesKeys(r) {
 		fz.request(0, r)
 		return
@@ -774,27 +712,11 @@ func (fz *fuzzed) raw(in *scriptReader, how byte) {
 // changesKeys reports whether the model must know of a request.
 func changesKeys(r proto.Message) bool {
 	switch r.(type) {
-	case *pb.RangeRequest, *pb.PutRequest, *pb.DeleteRangeRequest, *pb.CompactionRequest, *pb.LeaseGrantRequest,
-		*pb.LeaseRevokeRequest:
-		return true
-	case *pb.TxnRequest:
+	case *pb.RangeRequest, *pb.PutRequest, *pb.DeleteRangeRequest, *pb.TxnRequest, *pb.CompactionRequest,
+		*pb.LeaseGrantRequest, *pb.LeaseRevokeRequest:
 		return true
 	}
 	return false
-}
-
-// rawRequest returns an empty request.
-func rawRequest(name string) proto.Message {
-	types := []proto.Message{
-		&pb.RangeRequest{}, &pb.PutRequest{}, &pb.DeleteRangeRequest{}, &pb.TxnRequest{}, &pb.CompactionRequest{},
-		&pb.LeaseGrantRequest{}, &pb.LeaseRevokeRequest{},
-	}
-	for _, r := range types {
-		if string(proto.MessageName(r).Name()) == name {
-			return r
-		}
-	}
-	return &pb.StatusRequest{}
 }
 
 // json posts the script's bytes to the gateway. A body that is a request of the model is
@@ -802,21 +724,21 @@ func rawRequest(name string) proto.Message {
 func (fz *fuzzed) json(in *scriptReader, how byte) {
 	name := rawMethods[int(how)%len(rawMethods)]
 	body := in.bytes()
-	r := rawRequest(name)
+	r := fuzzedMethods[name].request.New().Interface()
 	if protojson.Unmarshal(body, r) == nil && changesKeys(r) {
 		fz.request(1, r)
 		return
 	}
 	if changesKeys(r) {
-		before := fz.b.Revision()
+		before := fz.revision()
 		defer func() {
-			if after := fz.b.Revision(); after != before {
+			if after := fz.revision(); after != before {
 				fz.t.Fatalf("%s %q, which is no request, was executed", name, body)
 			}
 		}()
 	}
 	path := fuzzedMethods[name].json
-	if path == "" {
+	if how>>6 == 3 {
 		path = "/v3/" + url.PathEscape(string(in.key()))
 	}
 	code, answer := fz.post(path, "", body)
@@ -829,10 +751,10 @@ func (fz *fuzzed) json(in *scriptReader, how byte) {
 func (fz *fuzzed) finish() {
 	fz.t.Helper()
 	m := fz.model
-	if got := fz.b.Revision(); got != m.Revision() {
+	if got := fz.revision(); got != m.Revision() {
 		fz.t.Fatalf("the server is at revision %d, want %d", got, m.Revision())
 	}
-	if fz.b.Auth.Rows().Enabled && fz.tokens["root"] == "" {
+	if fz.authenticates() && fz.tokens["root"] == "" {
 		return
 	}
 	for rev := max(m.Compacted, 1); rev <= m.Revision(); rev++ {
@@ -899,7 +821,7 @@ func (fz *fuzzed) watch(in *scriptReader, how byte) {
 	if options&8 > 0 {
 		r.Filters = append(r.Filters, pb.WatchCreateRequest_FilterType(options>>4&1))
 	}
-	if fz.b.Auth.Rows().Enabled && fz.tokens["root"] == "" {
+	if fz.authenticates() && fz.tokens["root"] == "" {
 		return
 	}
 	if len(fz.streams) < 3 && (how&3 == 0 || len(fz.streams) == 0) {
@@ -912,9 +834,7 @@ func (fz *fuzzed) watch(in *scriptReader, how byte) {
 func (fz *fuzzed) newStream() *fuzzedStream {
 	ctx, cancel := context.WithCancel(fz.as(context.Background(), "root"))
 	stream, err := pb.NewWatchClient(fz.conn).Watch(ctx)
-	if err != nil {
-		fz.t.Fatal(err)
-	}
+	require.NoError(fz.t, err)
 	st := &fuzzedStream{fz: fz, stream: stream, end: cancel, done: make(chan struct{}),
 		watches: make(map[int64]*fuzzedWatch)}
 	st.news.L = &st.mu
@@ -1029,9 +949,7 @@ func (st *fuzzedStream) await(what string, reached func() bool) {
 }
 
 func (st *fuzzedStream) send(u *pb.WatchRequest) {
-	if err := st.stream.Send(u); err != nil {
-		st.fz.t.Fatal(err)
-	}
+	require.NoError(st.fz.t, st.stream.Send(u))
 }
 
 func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
@@ -1049,7 +967,7 @@ func (st *fuzzedStream) create(r *pb.WatchCreateRequest) {
 	empty := len(r.RangeEnd) > 0 && !bytes.Equal(r.RangeEnd, []byte{0}) && bytes.Compare(key, r.RangeEnd) >= 0
 	st.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
 	st.await("the creation of a watch", func() bool { return st.created > before })
-	if w.refused && st.fz.b.Auth.Rows().Enabled && slices.Contains(authReasons, w.reason) {
+	if w.refused && st.fz.authenticates() && slices.Contains(authReasons, w.reason) {
 		return
 	}
 	if want := r.StartRevision < 0 || empty || used; w.refused != want {

@@ -59,9 +59,7 @@ func (h *Handler) keys(w http.ResponseWriter, r *http.Request) (any, error) {
 		out.Keys[i] = childBody{Name: c.Name, Prefix: c.Record == nil}
 		if c.Record != nil {
 			out.Keys[i].ModRevision, out.Keys[i].Version = c.Record.ModRevision, c.Record.Version
-			if c.Record.Lease != 0 {
-				out.Keys[i].Lease = leaseName(c.Record.Lease)
-			}
+			out.Keys[i].Lease = leaseName(c.Record.Lease)
 		}
 	}
 	if !p.on("details") {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sync/semaphore"
 )
 
 // New returns the console. It serves Path and everything below.
@@ -14,7 +15,8 @@ func New(cfg Config) *Handler {
 		cfg: cfg, kv: pb.NewKVClient(cfg.Conn), auth: pb.NewAuthClient(cfg.Conn), lease: pb.NewLeaseClient(cfg.Conn),
 		watches: pb.NewWatchClient(cfg.Conn), fingerprint: newFingerprint(),
 		rendering: newRendering(),
-		counting:  make(chan struct{}, 1), examining: make(chan struct{}, 1), watching: make(chan struct{}, maxWatching),
+		counting:  semaphore.NewWeighted(1), examining: semaphore.NewWeighted(1),
+		watching: semaphore.NewWeighted(maxWatching),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, files())

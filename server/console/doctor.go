@@ -35,12 +35,10 @@ func (h *Handler) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if h.cfg.Examine == nil {
 		return nil, failure{http.StatusNotFound, "this server cannot examine its database"}
 	}
-	select {
-	case h.examining <- struct{}{}:
-		defer func() { <-h.examining }()
-	default:
+	if !h.examining.TryAcquire(1) {
 		return nil, errExamining
 	}
+	defer h.examining.Release(1)
 	ctx, cancel := context.WithTimeout(r.Context(), examineTimeout)
 	defer cancel()
 	findings, err := h.cfg.Examine(ctx)

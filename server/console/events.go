@@ -39,12 +39,10 @@ var errWatching = failure{http.StatusTooManyRequests, "too many pages watch: try
 // watch sends the changes of ?key=, or with ?prefix=1 of all keys that begin so, from ?revision= on, as lines of JSON.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request) {
 	h.answers(func(w http.ResponseWriter, r *http.Request) (any, error) {
-		select {
-		case h.watching <- struct{}{}:
-			defer func() { <-h.watching }()
-		default:
+		if !h.watching.TryAcquire(1) {
 			return nil, errWatching
 		}
+		defer h.watching.Release(1)
 		return h.follow(w, r)
 	}).ServeHTTP(w, r)
 }
@@ -123,16 +121,11 @@ func (l *lineWriter) send(e eventBody) error {
 
 func (h *Handler) event(r *http.Request, e *mvccpb.Event) eventBody {
 	kv := e.Kv
-	out := eventBody{Revision: kv.ModRevision, Key: kv.Key, Change: "changed", Version: kv.Version}
-	switch {
-	case e.Type == mvccpb.Event_DELETE:
-		out.Change = "deleted"
+	deleted := e.Type == mvccpb.Event_DELETE
+	out := eventBody{Revision: kv.ModRevision, Key: kv.Key, Change: changeOf(kv.Version, deleted), Version: kv.Version,
+		Lease: leaseName(kv.Lease)}
+	if deleted {
 		return out
-	case kv.Version == 1:
-		out.Change = "created"
-	}
-	if kv.Lease != 0 {
-		out.Lease = leaseName(kv.Lease)
 	}
 	v := h.viewer(r, kv.Key).view(kv.Value)
 	out.Bytes, out.Kind, out.Text = v.Bytes, kindOf(kv.Value), cutAt(v.text(), eventBytes)

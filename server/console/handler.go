@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
@@ -92,9 +93,9 @@ type Handler struct {
 	watches     pb.WatchClient
 	series      series
 	rendering   *rendering
-	counting    chan struct{}       // holds the one request that goes through all keys
-	examining   chan struct{}       // holds the one request that examines the database
-	watching    chan struct{}       // holds the requests that watch
+	counting    *semaphore.Weighted // of the one request that goes through all keys
+	examining   *semaphore.Weighted // of the one request that examines the database
+	watching    *semaphore.Weighted // of the requests that watch
 	fingerprint func([]byte) string // of hidden values, to show that one has changed
 }
 

@@ -123,16 +123,10 @@ func (out *view) diff(newer *view) *diffBody {
 }
 
 func versionOf(rec *coder.Record, v *view) versionBody {
-	b := versionBody{Revision: rec.ModRevision, Change: "changed", Version: rec.Version, Bytes: len(rec.Value)}
-	if rec.Lease != 0 {
-		b.Lease = leaseName(rec.Lease)
-	}
-	switch {
-	case rec.Tombstone:
-		b.Change = "deleted"
+	b := versionBody{Revision: rec.ModRevision, Change: changeOf(rec.Version, rec.Tombstone), Version: rec.Version,
+		Lease: leaseName(rec.Lease), Bytes: len(rec.Value)}
+	if rec.Tombstone {
 		return b
-	case rec.Version == 1:
-		b.Change = "created"
 	}
 	b.Kind, b.Type = v.Kind, v.Type
 	if v.Note != withoutManaged { // it would stand at every version
@@ -141,5 +135,21 @@ func versionOf(rec *coder.Record, v *view) versionBody {
 	return b
 }
 
-// leaseName is how etcdctl writes a lease.
-func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
+// changeOf says what has made a version of a key.
+func changeOf(version int64, deleted bool) string {
+	switch {
+	case deleted:
+		return "deleted"
+	case version == 1:
+		return "created"
+	}
+	return "changed"
+}
+
+// leaseName is how etcdctl writes a lease; 0, which is none, is empty.
+func leaseName(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatInt(id, 16)
+}

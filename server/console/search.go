@@ -63,9 +63,6 @@ func (s *searcher) look(kv *mvccpb.KeyValue) {
 	if !bytes.Contains(bytes.ToLower(kv.Key), s.text) {
 		return
 	}
-	found := childBody{Name: kv.Key, ModRevision: kv.ModRevision, Version: kv.Version}
-	if kv.Lease != 0 {
-		found.Lease = leaseName(kv.Lease)
-	}
-	s.Keys = append(s.Keys, found)
+	s.Keys = append(s.Keys, childBody{Name: kv.Key, ModRevision: kv.ModRevision, Version: kv.Version,
+		Lease: leaseName(kv.Lease)})
 }

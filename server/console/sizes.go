@@ -78,12 +78,10 @@ var errTimeIsUp = errors.New("console: the time for counting is up")
 // were all. It admits one reader at a time.
 func (h *Handler) eachKey(r *http.Request, limit time.Duration, q *pb.RangeRequest,
 	f func(*mvccpb.KeyValue) bool) (whole bool, err error) {
-	select {
-	case h.counting <- struct{}{}:
-		defer func() { <-h.counting }()
-	default:
+	if !h.counting.TryAcquire(1) {
 		return false, errCounting
 	}
+	defer h.counting.Release(1)
 	ctx, cancel := context.WithTimeoutCause(caller(r), limit, errTimeIsUp)
 	defer cancel() // ends the stream if it is left early
 	stream, err := h.kv.RangeStream(ctx, q)
