@@ -213,7 +213,7 @@ func TestEtcd22139NestedTransactionsCountForTheQuota(t *testing.T) {
 
 // A member read requests of other members without a bound on their size.
 func TestEtcd22147RequestsOfMembersAreBounded(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44})
+	s := startWithPeers(t, &fakeNode{id: 44, err: mvcc.ErrNotLeader})
 	conn := peerClient(t, 44, peerURLs(s)).Conn()
 	_, err := pb.NewKVClient(conn).Put(testContext(t),
 		&pb.PutRequest{Key: key, Value: make([]byte, DefaultConfig().MaxRequestBytes+etcd.MessageOverhead)})

@@ -123,7 +123,7 @@ type Config struct {
 	// Tests change handshakeTimeout and defaultIdleTimeout.
 	headTimeout, idleTimeout time.Duration
 	// Those of transport.NewAnswers and NewRequests; tests change them.
-	answerPatience, requestPatience time.Duration
+	answerProgressTimeout, requestProgressTimeout time.Duration
 	// Tests set these of forward.Config.
 	readAttempt, applyWait time.Duration
 }
@@ -132,11 +132,11 @@ const (
 	// handshakeTimeout bounds the TLS handshake together with the bytes that distinguish
 	// HTTP/2 from HTTP/1, gRPC's first settings, and the headers of an HTTP/1 request.
 	handshakeTimeout = 10 * time.Second
-	// answerPatience bounds the wait for the client of a snapshot, or of a RangeStream, to take some of it. Few snapshots
+	// answerProgressTimeout bounds the wait for the client of a snapshot, or of a RangeStream, to take some of it. Few snapshots
 	// are sent at a time.
-	answerPatience = time.Minute
-	// requestPatience bounds the wait for the next bytes of a request that has begun.
-	requestPatience = time.Minute
+	answerProgressTimeout = time.Minute
+	// requestProgressTimeout bounds the wait for the next bytes of a request that has begun.
+	requestProgressTimeout = time.Minute
 	// defaultIdleTimeout bounds the wait for a request. The HTTP server closes the
 	// connection then; a connection of HTTP/2 without a first request is gRPC's, which
 	// keeps idle connections open as etcd does.
@@ -147,31 +147,31 @@ const (
 // setting. It serves one local URL in plain text.
 func DefaultConfig() Config {
 	return Config{
-		Name:                 "default",
-		ListenClientURLs:     []string{"http://127.0.0.1:2379"},
-		PeerURLs:             []string{"https://127.0.0.1:2380"},
-		SocketMode:           0o600,
-		TLS:                  tlsfiles.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13},
-		AuthToken:            guard.DefaultToken,
-		AuthTokenTTL:         300 * time.Second,
-		BcryptCost:           guard.DefaultBcryptCost,
-		MaxRequestBytes:      1536 * 1024,
-		MaxTxnOps:            128,
-		MaxConcurrentStreams: 10_000,
-		AnswerBytes:          32 << 20,
-		RequestBytes:         32 << 20,
-		KeepAliveMinTime:     5 * time.Second,
-		KeepAliveInterval:    2 * time.Hour,
-		KeepAliveTimeout:     20 * time.Second,
-		EnableGRPCGateway:    true,
-		HostWhitelist:        []string{"*"},
-		RequestTimeout:       7 * time.Second,
-		SlowRequest:          300 * time.Millisecond,
-		StopTimeout:          5 * time.Second,
-		headTimeout:          handshakeTimeout,
-		answerPatience:       answerPatience,
-		requestPatience:      requestPatience,
-		idleTimeout:          defaultIdleTimeout,
+		Name:                   "default",
+		ListenClientURLs:       []string{"http://127.0.0.1:2379"},
+		PeerURLs:               []string{"https://127.0.0.1:2380"},
+		SocketMode:             0o600,
+		TLS:                    tlsfiles.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13},
+		AuthToken:              guard.DefaultToken,
+		AuthTokenTTL:           300 * time.Second,
+		BcryptCost:             guard.DefaultBcryptCost,
+		MaxRequestBytes:        1536 * 1024,
+		MaxTxnOps:              128,
+		MaxConcurrentStreams:   10_000,
+		AnswerBytes:            32 << 20,
+		RequestBytes:           32 << 20,
+		KeepAliveMinTime:       5 * time.Second,
+		KeepAliveInterval:      2 * time.Hour,
+		KeepAliveTimeout:       20 * time.Second,
+		EnableGRPCGateway:      true,
+		HostWhitelist:          []string{"*"},
+		RequestTimeout:         7 * time.Second,
+		SlowRequest:            300 * time.Millisecond,
+		StopTimeout:            5 * time.Second,
+		headTimeout:            handshakeTimeout,
+		answerProgressTimeout:  answerProgressTimeout,
+		requestProgressTimeout: requestProgressTimeout,
+		idleTimeout:            defaultIdleTimeout,
 	}
 }
 

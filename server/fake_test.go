@@ -1,26 +1,29 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"sync"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
-	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/replica"
-	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // fakeNode answers with what a test put in it, and keeps what it was asked.
 type fakeNode struct {
+	// For the methods that no test calls.
+	etcd.Exporter
+	guard.Users
+	guard.Attachments
+
+	id uint64 // 0: fakeMember
+
 	mu      sync.Mutex
 	serving error
 	err     error // of every call
@@ -34,42 +37,24 @@ type fakeNode struct {
 	streamChunks []mvcc.RangeResult
 	lease        lease.Status
 	leases       []int64
-	hash         export.Hash
 
-	gotRange        *mvcc.RangeRequest
-	gotTxn          *mvcc.Txn
-	gotLinearizable bool
-	gotPhysical     bool
-	gotAlarm        quota.Alarm
-	gotLease, gotID int64
+	gotLinearizable bool // of a stream
 	gotAuth         *auth.Change
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
 	// onRange, if set, is told of reads.
 	onRange func(context.Context)
-	// onApply, if set, is AwaitApplied.
-	onApply func(context.Context, replica.Update) error
-}
-
-// fake is a node that implements all its parts.
-type fake interface {
-	etcd.Node
-	etcd.Reader
-	etcd.Writer
-	etcd.Lessor
-	etcd.Alarms
-	etcd.Exporter
-	etcd.Defragmenter
-	forward.Node
-	status.Node
-	status.Probe
-	guard.Users
-	guard.Attachments
+	// These, if set, are called before a method answers, or in its place.
+	onApply   func(context.Context, replica.Update) error
+	onTxn     func(context.Context) error
+	onCompact func(context.Context)
+	onRenew   func(id int64) (ttl int64, err error)
+	onLookUp  func() error // of a lease
 }
 
 // nodeOfFake returns the parts of f, whose watch stream is stream; nil: one that is closed.
-func nodeOfFake(f fake, stream etcd.WatchStream) node {
+func nodeOfFake(f *fakeNode, stream etcd.WatchStream) node {
 	if stream == nil {
 		closed := newFakeStream()
 		closed.Close()
@@ -97,7 +82,7 @@ const (
 )
 
 func (f *fakeNode) ClusterID() uint64 { return fakeCluster }
-func (f *fakeNode) MemberID() uint64  { return fakeMember }
+func (f *fakeNode) MemberID() uint64  { return cmp.Or(f.id, fakeMember) }
 func (f *fakeNode) Revision() int64   { return fakeRevision }
 
 func (f *fakeNode) Status() replica.Status {
@@ -135,16 +120,7 @@ func (f *fakeNode) failure() error {
 	return f.err
 }
 
-// MayWriteLease is for permits.
-func (f *fakeNode) MayWriteLease(ctx context.Context, id int64, _ string, see func([]byte) error) error {
-	return f.EachKey(ctx, id, see)
-}
-
-func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeRequest,
-	linearizable bool) (*mvcc.RangeResult, error) {
-	if err := as.Check(ctx, f); err != nil {
-		return nil, err
-	}
+func (f *fakeNode) Range(ctx context.Context, _ auth.Permit, r *mvcc.RangeRequest, _ bool) (*mvcc.RangeResult, error) {
 	if f.hold != nil {
 		select {
 		case <-f.hold:
@@ -152,11 +128,8 @@ func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeReque
 			return nil, ctx.Err()
 		}
 	}
-	if string(r.Key) != "health" { // else the node checks itself, at any time
-		if f.onRange != nil {
-			f.onRange(ctx)
-		}
-		f.gotRange, f.gotLinearizable = r, linearizable
+	if f.onRange != nil && string(r.Key) != "health" { // else the node checks itself, at any time
+		f.onRange(ctx)
 	}
 	if err := f.failure(); err != nil {
 		return nil, err
@@ -164,12 +137,9 @@ func (f *fakeNode) Range(ctx context.Context, as auth.Permit, r *mvcc.RangeReque
 	return &f.rangeResult, nil
 }
 
-func (f *fakeNode) RangeStream(_ context.Context, as auth.Permit, r *mvcc.RangeRequest, linearizable bool, _ int,
+func (f *fakeNode) RangeStream(_ context.Context, _ auth.Permit, _ *mvcc.RangeRequest, linearizable bool, _ int,
 	send func(*mvcc.RangeResult, bool) error) error {
-	if err := as.Check(context.Background(), f); err != nil {
-		return err
-	}
-	f.gotRange, f.gotLinearizable = r, linearizable
+	f.gotLinearizable = linearizable
 	for i := range f.streamChunks {
 		if err := send(&f.streamChunks[i], i == len(f.streamChunks)-1); err != nil {
 			return err
@@ -178,59 +148,50 @@ func (f *fakeNode) RangeStream(_ context.Context, as auth.Permit, r *mvcc.RangeR
 	return f.failure()
 }
 
-func (f *fakeNode) Txn(_ context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
-	f.gotTxn, f.gotLinearizable = t, linearizable
-	if err := f.failure(); err != nil {
-		return nil, err
+func (f *fakeNode) Txn(ctx context.Context, _ auth.Permit, _ *mvcc.Txn, _ bool) (*mvcc.TxnResult, error) {
+	if f.onTxn != nil {
+		if err := f.onTxn(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if err := as.Check(context.Background(), f); err != nil {
+	if err := f.failure(); err != nil {
 		return nil, err
 	}
 	return &f.txnResult, nil
 }
 
-func (f *fakeNode) Compact(_ context.Context, as auth.Permit, rev int64, physical bool) (int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return 0, err
+func (f *fakeNode) Compact(ctx context.Context, _ auth.Permit, rev int64, _ bool) (int64, error) {
+	if f.onCompact != nil {
+		f.onCompact(ctx)
 	}
-	f.gotPhysical = physical
 	return rev + 1, f.failure()
 }
 
-func (f *fakeNode) Grant(_ context.Context, as auth.Permit, id, ttl int64) (lease.Status, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return lease.Status{}, err
-	}
-	f.gotID, f.gotLease = id, ttl
+func (f *fakeNode) Grant(context.Context, auth.Permit, int64, int64) (lease.Status, error) {
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) Revoke(_ context.Context, as auth.Permit, id int64) (int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return 0, err
-	}
-	f.gotID = id
+func (f *fakeNode) Revoke(context.Context, auth.Permit, int64) (int64, error) {
 	return fakeRevision, f.failure()
 }
 
-func (f *fakeNode) KeepAlive(_ context.Context, as auth.Permit, id int64) (int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return 0, err
+func (f *fakeNode) KeepAlive(_ context.Context, _ auth.Permit, id int64) (int64, error) {
+	if f.onRenew != nil {
+		return f.onRenew(id)
 	}
 	return f.lease.GrantedTTL, f.failure()
 }
 
-func (f *fakeNode) TimeToLive(_ context.Context, as auth.Permit, _ int64, _ bool) (lease.Status, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return lease.Status{}, err
+func (f *fakeNode) TimeToLive(context.Context, auth.Permit, int64, bool) (lease.Status, error) {
+	if f.onLookUp != nil {
+		if err := f.onLookUp(); err != nil {
+			return lease.Status{}, err
+		}
 	}
 	return f.lease, f.failure()
 }
 
-func (f *fakeNode) IDs(_ context.Context, as auth.Permit) ([]int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return nil, err
-	}
+func (f *fakeNode) IDs(context.Context, auth.Permit) ([]int64, error) {
 	return f.leases, f.failure()
 }
 
@@ -247,69 +208,24 @@ func (f *fakeNode) raise(alarms ...quota.Alarm) {
 	f.alarms = alarms
 }
 
-func (f *fakeNode) List(_ context.Context, as auth.Permit) ([]quota.Alarm, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return nil, err
-	}
+func (f *fakeNode) List(context.Context, auth.Permit) ([]quota.Alarm, error) {
 	return f.alarms, f.failure()
 }
 
-func (f *fakeNode) Raise(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return nil, err
-	}
-	f.gotAlarm = a
+func (f *fakeNode) Raise(_ context.Context, _ auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
 	return []quota.Alarm{a}, f.failure()
 }
 
-func (f *fakeNode) Disarm(_ context.Context, as auth.Permit, a quota.Alarm) ([]quota.Alarm, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return nil, err
-	}
-	f.gotAlarm = a
+func (f *fakeNode) Disarm(context.Context, auth.Permit, quota.Alarm) ([]quota.Alarm, error) {
 	return nil, f.failure()
 }
 
-func (f *fakeNode) HashKV(_ context.Context, as auth.Permit, _ int64,
-	marshal func(*coder.Record) ([]byte, error)) (export.Hash, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return export.Hash{}, err
-	}
-	_, err := marshal(&coder.Record{Key: []byte("k")})
-	if err == nil {
-		err = f.failure()
-	}
-	return f.hash, err
-}
-
-func (f *fakeNode) Hash(_ context.Context, as auth.Permit) (uint32, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return 0, err
-	}
-	return f.hash.Hash, f.failure()
-}
-func (f *fakeNode) Defragment(_ context.Context, as auth.Permit) error {
-	if err := as.Check(context.Background(), f); err != nil {
-		return err
-	}
+func (f *fakeNode) Defragment(context.Context, auth.Permit) error {
 	return f.failure()
-}
-
-func (f *fakeNode) OpenSnapshot(_ context.Context, as auth.Permit) (*export.Snapshot, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return nil, err
-	}
-	if err := f.failure(); err != nil {
-		return nil, err
-	}
-	return nil, errors.New("there is nothing to open")
 }
 
 // noUsers is what a fake knows of users and roles: authentication is off.
 var noUsers = &auth.Rows{}
-
-// AuthRows is for permits.
-func (f *fakeNode) AuthRows() *auth.Rows { return f.Rows() }
 
 func (f *fakeNode) Rows() *auth.Rows {
 	f.mu.Lock()
@@ -328,46 +244,22 @@ func (f *fakeNode) setUsers(rows *auth.Rows) {
 
 func (f *fakeNode) Refresh(context.Context) (*auth.Rows, error) { return f.Rows(), nil }
 
-func (f *fakeNode) Sync(context.Context) (*auth.Rows, error) {
-	return f.Rows(), f.failure()
-}
+func (f *fakeNode) Sync(context.Context) (*auth.Rows, error) { return f.Rows(), f.failure() }
 
 func (f *fakeNode) OfLeader(context.Context) (*auth.Rows, int64, error) {
 	return f.Rows(), fakeRevision, f.failure()
 }
 
-func (f *fakeNode) Change(_ context.Context, as auth.Permit,
+func (f *fakeNode) Change(_ context.Context, _ auth.Permit,
 	change func(*auth.Rows) (*auth.Change, error)) (int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return 0, err
-	}
 	if err := f.failure(); err != nil {
 		return 0, err
 	}
-	rows := f.Rows()
-	got, err := change(rows)
+	got, err := change(f.Rows())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gotAuth = got
 	return fakeRevision, err
-}
-
-func (f *fakeNode) IssueToken(_ context.Context, as auth.Permit, _ string,
-	_ func(*auth.Rows) (coder.Token, error)) (string, int64, error) {
-	if err := as.Check(context.Background(), f); err != nil {
-		return "", 0, err
-	}
-	return "token.1", fakeRevision, f.failure()
-}
-
-func (f *fakeNode) LookupToken(context.Context, coder.TokenHash) (coder.Token, bool, error) {
-	return coder.Token{}, false, f.failure()
-}
-
-func (f *fakeNode) EachKey(context.Context, int64, func([]byte) error) error { return f.failure() }
-
-func (f *fakeNode) EachAttachment(context.Context, func(int64, []byte) error) error {
-	return f.failure()
 }
 
 // fakeStream is a watch stream whose responses a test queues.

@@ -28,7 +28,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -86,7 +85,7 @@ const (
 
 // pair is a leader, and a follower that clients talk to.
 type pair struct {
-	leader, follower             *memberNode
+	leader, follower             *fakeNode
 	leaderServer, followerServer *Server
 	router                       *fakeRouter
 	conn                         *grpc.ClientConn // of a client of the follower
@@ -96,9 +95,9 @@ type pair struct {
 func newPair(t *testing.T, change ...func(*Config)) *pair {
 	t.Helper()
 	p := &pair{
-		leader: &memberNode{fakeNode: &fakeNode{}, id: leaderID},
-		follower: &memberNode{fakeNode: &fakeNode{err: fmt.Errorf("this is a follower: %w", mvcc.ErrNotLeader)},
-			id: followerID}, router: &fakeRouter{t: t},
+		leader:   &fakeNode{id: leaderID},
+		follower: &fakeNode{id: followerID, err: fmt.Errorf("this is a follower: %w", mvcc.ErrNotLeader)},
+		router:   &fakeRouter{t: t},
 	}
 	p.leader.txnResult = mvcc.TxnResult{Revision: 77, Results: []mvcc.OpResult{
 		{Put: &mvcc.PutResult{Revision: 77}, Delete: &mvcc.DeleteResult{Revision: 77, Deleted: 3}},
@@ -111,7 +110,7 @@ func newPair(t *testing.T, change ...func(*Config)) *pair {
 	return p
 }
 
-func startFollower(t *testing.T, n *memberNode, r forward.Router, change ...func(*Config)) *Server {
+func startFollower(t *testing.T, n *fakeNode, r forward.Router, change ...func(*Config)) *Server {
 	t.Helper()
 	return startWithPeers(t, n, append([]func(*Config){func(c *Config) { c.Router = r }}, change...)...)
 }
@@ -126,7 +125,6 @@ func TestFollowersForwardCallsOfTheLeader(t *testing.T) {
 	p.leader.leases = []int64{5, 6}
 	p.leader.raise(quota.Alarm{MemberID: 9, Type: quota.AlarmNoSpace})
 	p.leader.rangeResult = mvcc.RangeResult{Revision: 77, Count: 4}
-	p.leader.hash = export.Hash{Hash: 8, Revision: 77}
 	kv, l, m := pb.NewKVClient(p.conn), pb.NewLeaseClient(p.conn), pb.NewMaintenanceClient(p.conn)
 	ctx := testContext(t)
 	header := func(revision int64) *pb.ResponseHeader {
@@ -255,7 +253,7 @@ func TestErrorOfTheLeaderIsReturned(t *testing.T) {
 func TestCallIsRepeatedAtTheNextLeader(t *testing.T) {
 	gone := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
 	p := newPair(t)
-	other := startFollower(t, &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 66}, &fakeRouter{t: t})
+	other := startFollower(t, &fakeNode{id: 66, err: mvcc.ErrNotLeader}, &fakeRouter{t: t})
 	executed := 0
 	p.leader.onTxn = func(context.Context) error { executed++; return nil }
 	p.router.lead(
@@ -354,7 +352,7 @@ func TestReadIsRepeatedIfTheLeaderIsSilent(t *testing.T) {
 	held := make(chan struct{})
 	defer close(held)
 	p.leader.onLookUp = func() error { <-held; return nil }
-	second := &memberNode{fakeNode: &fakeNode{lease: lease.Status{TTL: 9}}, id: 77}
+	second := &fakeNode{id: 77, lease: lease.Status{TTL: 9}}
 	s := startWithPeers(t, second)
 	p.router.lead(leadership{conn: p.toLeader}, leadership{conn: peerClient(t, 77, peerURLs(s)).Conn()})
 	r, err := pb.NewLeaseClient(p.conn).LeaseTimeToLive(testContext(t), &pb.LeaseTimeToLiveRequest{ID: 1})
@@ -400,7 +398,7 @@ func TestErrorsOfTheNodeItselfAreNotForwarded(t *testing.T) {
 
 func TestAKeepAliveStreamOutlivesItsLeader(t *testing.T) {
 	p := newPair(t)
-	second := &memberNode{fakeNode: &fakeNode{}, id: 77}
+	second := &fakeNode{id: 77}
 	toSecond := peerClient(t, 77, peerURLs(startWithPeers(t, second))).Conn()
 	p.leader.onRenew = func(id int64) (int64, error) { return 100 + id, nil }
 	second.onRenew = func(id int64) (int64, error) {

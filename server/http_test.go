@@ -299,12 +299,6 @@ func TestGatewayBoundsEachRequestOfAStream(t *testing.T) {
 	require.Equal(t, 1, strings.Count(answer, `"result"`), "the stream ends at what is too large")
 }
 
-func TestGatewayCanBeSwitchedOff(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.EnableGRPCGateway = false })
-	status, _ := call(t, s, http.MethodPost, "/v3/kv/range", "{}")
-	require.Equal(t, 404, status)
-}
-
 // etcd's alerts divide by the quota: a quota of 0 makes them fire for ever.
 func TestNoMetricOfTheQuotaWithoutOne(t *testing.T) {
 	_, body := call(t, startFake(t, &fakeNode{noQuota: true}, nil, func(*Config) {}), http.MethodGet, "/metrics", "")

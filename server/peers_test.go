@@ -19,12 +19,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed/feedpb"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
-	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
@@ -32,50 +30,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
-
-// memberNode is a fake with an id of its own, and with hooks.
-type memberNode struct {
-	*fakeNode
-	id        uint64
-	onTxn     func(context.Context) error
-	onCompact func(context.Context)
-	onRenew   func(id int64) (ttl int64, err error)
-	onLookUp  func() error // of a lease
-}
-
-func (n *memberNode) MemberID() uint64 { return n.id }
-
-func (n *memberNode) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn, linearizable bool) (*mvcc.TxnResult, error) {
-	if n.onTxn != nil {
-		if err := n.onTxn(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return n.fakeNode.Txn(ctx, as, t, linearizable)
-}
-
-func (n *memberNode) Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (int64, error) {
-	if n.onCompact != nil {
-		n.onCompact(ctx)
-	}
-	return n.fakeNode.Compact(ctx, as, rev, physical)
-}
-
-func (n *memberNode) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {
-	if n.onRenew != nil {
-		return n.onRenew(id)
-	}
-	return n.fakeNode.KeepAlive(ctx, as, id)
-}
-
-func (n *memberNode) TimeToLive(ctx context.Context, as auth.Permit, id int64, keys bool) (lease.Status, error) {
-	if n.onLookUp != nil {
-		if err := n.onLookUp(); err != nil {
-			return lease.Status{}, err
-		}
-	}
-	return n.fakeNode.TimeToLive(ctx, as, id, keys)
-}
 
 // noHistory is the watch.Source of a hub whose watchers are never behind.
 type noHistory struct{}
@@ -90,7 +44,7 @@ func (noHistory) Versions(_ context.Context, keys [][]byte, _ []int64) ([]*coder
 
 // peerNode leads, on a hub without events.
 type peerNode struct {
-	*memberNode
+	*fakeNode
 	hub *watch.Hub
 }
 
@@ -129,7 +83,7 @@ var sharedPeers = sync.OnceValue(func() *link.Security {
 })
 
 // newWithPeers returns a server with a peer port that is not running.
-func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
+func newWithPeers(t *testing.T, n *fakeNode, change ...func(*Config)) *Server {
 	t.Helper()
 	hub := watch.NewHub(noHistory{}, fakeRevision, 0, watch.DefaultConfig())
 	t.Cleanup(hub.Close)
@@ -144,7 +98,7 @@ func newWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server 
 	return s
 }
 
-func startWithPeers(t *testing.T, n *memberNode, change ...func(*Config)) *Server {
+func startWithPeers(t *testing.T, n *fakeNode, change ...func(*Config)) *Server {
 	t.Helper()
 	s := newWithPeers(t, n, change...)
 	runServer(t, s)
@@ -164,7 +118,7 @@ func peerClient(t *testing.T, id uint64, urls []string, change ...func(*link.Con
 }
 
 func TestPeersReachAMemberOnItsPeerURLs(t *testing.T) {
-	n := &memberNode{fakeNode: &fakeNode{leases: []int64{3}}, id: 44}
+	n := &fakeNode{id: 44, leases: []int64{3}}
 	s := newWithPeers(t, n)
 	require.Len(t, peerURLs(s), 1)
 	require.NotContains(t, peerURLs(s)[0], ":0", "the real port is known before the server runs")
@@ -184,13 +138,13 @@ func TestNoPeerListenerWithoutANodeOrURLs(t *testing.T) {
 		"no URL":  func(c *Config) { c.PeerURLs = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Empty(t, peerURLs(startWithPeers(t, &memberNode{fakeNode: &fakeNode{}}, change)))
+			require.Empty(t, peerURLs(startWithPeers(t, &fakeNode{}, change)))
 		})
 	}
 }
 
 func TestThePeerPortIsForMembersOnly(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
+	s := startWithPeers(t, &fakeNode{id: 44})
 	conn, err := grpc.NewClient(strings.TrimPrefix(peerURLs(s)[0], "http://"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -202,7 +156,7 @@ func TestThePeerPortIsForMembersOnly(t *testing.T) {
 }
 
 func TestPeerThatDoesNotLeadMarksItsRefusal(t *testing.T) {
-	n := &memberNode{fakeNode: &fakeNode{err: mvcc.ErrNotLeader}, id: 44}
+	n := &fakeNode{id: 44, err: mvcc.ErrNotLeader}
 	router := &fakeRouter{t: t}
 	s := startWithPeers(t, n, func(c *Config) { c.Router = router })
 	conn := peerClient(t, 44, peerURLs(s)).Conn()
@@ -222,7 +176,7 @@ func TestPeerThatDoesNotLeadMarksItsRefusal(t *testing.T) {
 }
 
 func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
+	s := startWithPeers(t, &fakeNode{id: 44}, func(c *Config) {
 		c.PeerURLs = []string{loopbackTLS, loopback}
 	})
 	for _, url := range peerURLs(s) {
@@ -235,7 +189,7 @@ func TestPeerURLsOfAnySchemeHaveTheSameCredentials(t *testing.T) {
 }
 
 func TestStopEndsFeeds(t *testing.T) {
-	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44})
+	s := newWithPeers(t, &fakeNode{id: 44})
 	stop := runServer(t, s)
 	c := feed.NewClient(peerClient(t, 44, peerURLs(s)))
 	var f *feed.Feed
@@ -259,7 +213,7 @@ func TestStopEndsFeeds(t *testing.T) {
 
 // gRPC waits for connections that say nothing, for much longer than a stop may take.
 func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
-	s := newWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44}, func(c *Config) {
+	s := newWithPeers(t, &fakeNode{id: 44}, func(c *Config) {
 		c.StopTimeout = 20 * time.Millisecond
 		c.headTimeout = time.Hour // after that gRPC would give the connection up by itself
 	})

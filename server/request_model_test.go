@@ -53,7 +53,7 @@ func (m *requestModel) keySpace(r proto.Message) (proto.Message, error) {
 	return x.Answer, nil
 }
 
-// checkModel judges a request in itself.
+// checkModel returns what is wrong with a request in itself.
 func checkModel(r proto.Message) error {
 	switch r := r.(type) {
 	case *pb.RangeRequest:

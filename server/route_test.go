@@ -156,7 +156,7 @@ func TestFirstCallWithMuchMetadata(t *testing.T) {
 }
 
 func TestUnusedPeerConnectionsAreClosed(t *testing.T) {
-	s := startWithPeers(t, &memberNode{fakeNode: &fakeNode{}, id: 44},
+	s := startWithPeers(t, &fakeNode{id: 44},
 		func(c *Config) { c.headTimeout = 50 * time.Millisecond })
 	for _, first := range []string{"", "PRI", http2.ClientPreface} {
 		c := dialURL(t, peerURLs(s)[0])

@@ -74,7 +74,7 @@ func newServer(cfg Config, n node) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.requests = transport.NewRequests(cfg.RequestBytes, cfg.MaxRequestBytes+etcd.MessageOverhead, cfg.requestPatience)
+	s.requests = transport.NewRequests(cfg.RequestBytes, cfg.MaxRequestBytes+etcd.MessageOverhead, cfg.requestProgressTimeout)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func newServer(cfg Config, n node) (_ *Server, err error) {
 	if s.services, err = s.newServices(own, advertised); err != nil {
 		return nil, err
 	}
-	s.answers = transport.NewAnswers(s.conns, cfg.AnswerBytes, cfg.answerPatience)
+	s.answers = transport.NewAnswers(s.conns, cfg.AnswerBytes, cfg.answerProgressTimeout)
 	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.answers, s.health)
 	if len(s.peers) > 0 {
 		s.peerGRPC = newPeerGRPC(cfg, n, s.services, requestLog(cfg, s.slow, forward.LogAttrs))

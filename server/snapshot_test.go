@@ -19,7 +19,7 @@ import (
 // TestClientsThatDoNotReadKeepNoSnapshot: two snapshots are made at a time. Clients that take nothing give the place
 // back.
 func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.SnapshotDir, c.answerPatience = t.TempDir(), 300*time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.SnapshotDir, c.answerProgressTimeout = t.TempDir(), 300*time.Millisecond })
 	kv := pb.NewKVClient(dial(t, s))
 	for i := range 8 {
 		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
@@ -37,7 +37,7 @@ func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
 			stream, err := pb.NewMaintenanceClient(conn).Snapshot(ctx, &pb.SnapshotRequest{})
 			require.NoError(t, err)
 			taken = stream
-			_, err = stream.Recv() // a busy server may have lost patience already
+			_, err = stream.Recv() // a busy server may have ended it already
 			return err == nil
 		})
 		return taken

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -231,18 +230,4 @@ func TestRangeStreamHeaderComesLast(t *testing.T) {
 	_, err = st.Recv()
 	require.ErrorIs(t, err, io.EOF)
 	require.False(t, n.gotLinearizable)
-}
-
-func TestRequestsAboveTheLimits(t *testing.T) {
-	s := startReplica(t)
-	c, ctx := newClient(t, s), testContext(t)
-	value := func(bytes int) string { return string(make([]byte, bytes)) }
-	_, err := c.Put(ctx, "k", value(1536*1024))
-	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
-	_, err = c.Put(ctx, "k", value(1536*1024-100))
-	require.NoError(t, err)
-	_, err = c.Txn(ctx).Then(clientv3.OpPut("a", value(800*1024)), clientv3.OpPut("b", value(800*1024))).Commit()
-	require.ErrorIs(t, err, rpctypes.ErrRequestTooLarge)
-	_, err = pb.NewKVClient(dial(t, s)).Put(ctx, &pb.PutRequest{Key: key, Value: []byte(value(2048 * 1024))})
-	requireStatus(t, err, codes.ResourceExhausted, "received message larger than max")
 }

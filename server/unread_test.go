@@ -36,7 +36,7 @@ func narrow(t *testing.T, s *Server) *grpc.ClientConn {
 // TestUnreadStreamsHoldAChunkEach: clients that take nothing of a RangeStream make the server hold a chunk of it, and
 // their streams end. Those that take it get all.
 func TestUnreadStreamsHoldAChunkEach(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.answerPatience = 300 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.answerProgressTimeout = 300 * time.Millisecond })
 	kv := pb.NewKVClient(dial(t, s))
 	for i := range 8 {
 		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
@@ -165,7 +165,7 @@ func frameOf(t *testing.T, m proto.Message) []byte {
 // TestUnfinishedMessagesEnd: a message that the client does not finish is reset, whatever the method, and the other
 // calls of its connection continue.
 func TestUnfinishedMessagesEnd(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.requestProgressTimeout = 200 * time.Millisecond })
 	c := newFrames(t, s, 1<<20)
 	put := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 10_000)})
 	methods := []string{"/etcdserverpb.KV/Put", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive",
@@ -218,7 +218,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 // TestUnfinishedBodiesEnd: the same of a request of the JSON API, with and without the length of its body, and of the
 // request of a stream.
 func TestUnfinishedBodiesEnd(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.requestPatience = 200 * time.Millisecond })
+	s := startReplica(t, func(c *Config) { c.requestProgressTimeout = 200 * time.Millisecond })
 	for name, head := range map[string]string{
 		"length": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"key\":",
 		"chunks": "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n{\"key\":\r\n",

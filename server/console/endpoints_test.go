@@ -56,13 +56,11 @@ func TestFilesAndHeaders(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	put(t, c, "a", "1")
 	put(t, c, "a", "2")
 	_, err := c.Compact(t.Context(), 2)
 	require.NoError(t, err)
-	b := newBrowser(t, address)
 	got := b.ok(b.ask("status"))
 	require.Equal(t, "n1", got["name"])
 	require.Equal(t, "v-test", got["product"])
@@ -82,13 +80,11 @@ func TestStatus(t *testing.T) {
 type object2 = map[string]any
 
 func TestKeysByLevelAndPage(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	for i := range 25 {
 		put(t, c, fmt.Sprintf("/app/%02d", i), "v")
 		put(t, c, fmt.Sprintf("/other/%02d/x", i), "v")
 	}
-	b := newBrowser(t, address)
 	names := func(params ...string) (out []string, next string) {
 		got := b.ok(b.ask("keys", params...))
 		for _, k := range got["keys"].([]any) {
@@ -130,13 +126,11 @@ func TestKeysByLevelAndPage(t *testing.T) {
 }
 
 func TestKeyIsShownWithItsLeaseAndValue(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	lease, err := c.Grant(t.Context(), 100)
 	require.NoError(t, err)
 	_, err = c.Put(t.Context(), "a", `{"x":1}`, clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
-	b := newBrowser(t, address)
 	got := b.ok(b.ask("key", "key", param("a")))
 	require.Equal(t, true, got["found"])
 	require.Equal(t, false, got["may_write"])
@@ -158,14 +152,12 @@ func TestKeyIsShownWithItsLeaseAndValue(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	for i := range 5 {
 		put(t, c, "a", fmt.Sprintf("first\n%d\n", i))
 	}
 	_, err := c.Delete(t.Context(), "a")
 	require.NoError(t, err)
-	b := newBrowser(t, address)
 	var changes []string
 	before := ""
 	for {
@@ -197,13 +189,11 @@ func TestHistory(t *testing.T) {
 }
 
 func TestHistoryOfValuesThatAreTheSame(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	long := strings.Repeat("\x00", 32<<10) // hex shows less of it
 	for _, value := range []string{"", "", long, long, long + "\x01"} {
 		put(t, c, "a", value)
 	}
-	b := newBrowser(t, address)
 	versions := b.ok(b.ask("history", "key", param("a")))["versions"].([]any)
 	var same []any
 	for _, v := range versions {
@@ -213,12 +203,10 @@ func TestHistoryOfValuesThatAreTheSame(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	put(t, c, "/registry/pods/a", "12345")
 	put(t, c, "/registry/pods/b", "12345")
 	put(t, c, "x", "")
-	b := newBrowser(t, address)
 	got := b.ok(b.ask("sizes"))
 	require.Equal(t, true, got["complete"])
 	require.EqualValues(t, 3, got["keys"])

@@ -10,8 +10,7 @@ import (
 )
 
 func TestObjectsAreEditedAsYAML(t *testing.T) {
-	address := start(t, writing)
-	c := etcd(t, address)
+	b, c := open(t, writing)
 	lease, err := c.Grant(t.Context(), 100)
 	require.NoError(t, err)
 	const stored = `{"apiVersion":"example.org/v1","kind":"Thing","metadata":{"managedFields":[{"manager":"m"}],"name":"one"},"spec":{"big":9007199254740993,"size":3}}`
@@ -20,7 +19,6 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 	// v1 ConfigMap, with the name c and the data a: b.
 	const configMap = "k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01c\x12\x06\x0a\x01a\x12\x01b"
 	put(t, c, "map", configMap)
-	b := newBrowser(t, address)
 	text := func(key string) (string, float64) {
 		got := b.ok(b.ask("key", "key", param(key)))
 		require.Equal(t, true, got["value"].(object2)["yaml"])
@@ -75,9 +73,7 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 }
 
 func TestObjectsThatWouldLoseSomethingAreNotEdited(t *testing.T) {
-	address := start(t, writing)
-	c := etcd(t, address)
-	b := newBrowser(t, address)
+	b, c := open(t, writing)
 	for stored, want := range map[string]string{
 		"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x09\x0a\x03\x0a\x01c\xfa\x06\x01x": "has fields that sqlbrain does not know",
 		`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"c"},"n":1.0}`:               "values that YAML has no exact form for",

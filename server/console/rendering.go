@@ -17,16 +17,16 @@ const (
 	// one visitor makes: a page makes three.
 	maxRendering      = 16
 	maxRenderingOfOne = 6
-	// renderingPatience bounds the wait of one of them.
-	renderingPatience = 10 * time.Second
+	// renderingTimeout bounds the wait of one of them.
+	renderingTimeout = 10 * time.Second
 )
 
 // rendering admits requests that make values readable or compare them: that takes processor time and memory in
 // proportion to the values. A quarter of the processors works for them, one at least and four at most, in the order of
 // arrival. Safe for concurrent use.
 type rendering struct {
-	slots    *semaphore.Weighted
-	patience time.Duration
+	slots   *semaphore.Weighted
+	timeout time.Duration
 
 	mu       sync.Mutex
 	admitted int
@@ -35,7 +35,7 @@ type rendering struct {
 
 func newRendering() *rendering {
 	slots := min(max(1, runtime.GOMAXPROCS(0)/4), 4)
-	return &rendering{slots: semaphore.NewWeighted(int64(slots)), patience: renderingPatience, of: map[string]int{}}
+	return &rendering{slots: semaphore.NewWeighted(int64(slots)), timeout: renderingTimeout, of: map[string]int{}}
 }
 
 var (
@@ -49,7 +49,7 @@ func (q *rendering) begin(ctx context.Context, visitor string) (done func(), err
 	if !q.admit(visitor) {
 		return nil, errTooManyRendering
 	}
-	bounded, cancel := context.WithTimeout(ctx, q.patience)
+	bounded, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	if err := q.slots.Acquire(bounded, 1); err != nil {
 		q.leave(visitor)

@@ -76,6 +76,13 @@ func etcd(t *testing.T, address string, login ...string) *clientv3.Client {
 	return c
 }
 
+// open returns a browser for a server's console, and a client of its API.
+func open(t *testing.T, change ...func(*server.Config)) (*browser, *clientv3.Client) {
+	t.Helper()
+	address := start(t, change...)
+	return newBrowser(t, address), etcd(t, address)
+}
+
 func put(t *testing.T, c *clientv3.Client, key, value string) {
 	t.Helper()
 	_, err := c.Put(t.Context(), key, value)

@@ -22,6 +22,7 @@ var changes = []struct {
 }{
 	{"put", object{"key": []byte("/app/new"), "value": []byte("v"), "mod_revision": 0}},
 	{"delete", object{"key": []byte("/app/a"), "mod_revision": 2}},
+	{"remove", object{"prefix": []byte("/none/"), "revision": 1}},
 	{"access/user-add", object{"user": "u", "password": "p"}},
 	{"access/user-password", object{"user": "u", "password": "q"}},
 	{"access/role-add", object{"role": "r"}},
@@ -34,10 +35,8 @@ var changes = []struct {
 }
 
 func TestConsoleIsReadOnlyWithoutAuthentication(t *testing.T) {
-	address := start(t)
-	c := etcd(t, address)
+	b, c := open(t)
 	put(t, c, "/app/a", "1")
-	b := newBrowser(t, address)
 	require.Equal(t, false, b.ok(b.ask("session"))["may_write"])
 	for _, change := range changes {
 		status, out := b.post(change.path, change.body)

@@ -26,9 +26,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
 
-// patience ends a wait for something that does not come.
-const patience = eventually.Patience
-
 // member is one member of a cluster whose database, for once, is an SQLite file.
 type member struct {
 	*node.Node
@@ -65,12 +62,12 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		m.tracing.Client()
 	own.Replica.Logger, own.Replica.Tracer, own.Logger = log, m.tracing.Tracer(), log
 	// A busy machine does not change the leader, and ends no request.
-	own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, patience
+	own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, eventually.Patience
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
-	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, patience
-	cfg.RequestTimeout = patience
+	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, eventually.Patience
+	cfg.RequestTimeout = eventually.Patience
 	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
 	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node
@@ -87,7 +84,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		m.Resign()
 		cancel()
 		require.NoError(t, <-done)
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
 		defer cancel()
 		require.NoError(t, m.Close(ctx))
 		require.NoError(t, store.Close())
@@ -95,6 +92,12 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 	})
 	t.Cleanup(m.stop)
 	return m
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // leads waits until m leads.
@@ -111,8 +114,7 @@ func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	leader := startMember(t, u, "n1", spans.Address(), tracing.PerMillion)
 	leader.leads(t)
 	follower := startMember(t, u, "n2", spans.Address(), tracing.PerMillion)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testContext(t)
 	_, err := follower.client.Put(ctx, "/the/key", "the value")
 	require.NoError(t, err)
 	require.True(t, leader.Replica().Leading())
@@ -180,8 +182,7 @@ func TestBatchIsLinkedWithAllItsRequests(t *testing.T) {
 	spans := collector.Start(t)
 	m := startMember(t, newURL(t), "n1", spans.Address(), tracing.PerMillion)
 	m.leads(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testContext(t)
 	const puts = 200
 	var clients sync.WaitGroup
 	for i := range puts {
@@ -227,8 +228,7 @@ func TestSampling(t *testing.T) {
 	spans := collector.Start(t)
 	m := startMember(t, newURL(t), "n1", spans.Address(), 0)
 	m.leads(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testContext(t)
 	_, err := m.client.Put(ctx, "a", "not followed")
 	require.NoError(t, err)
 

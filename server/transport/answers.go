@@ -32,15 +32,15 @@ var (
 // fast it takes what it asked for. Beyond the bound it ends the streams, and closes the connections, that have taken
 // nothing for longest. Safe for concurrent use.
 type Answers struct {
-	conns    *Connections
-	patience time.Duration // with a stream that is one long answer, whose client takes nothing
+	conns           *Connections
+	progressTimeout time.Duration // with a stream that is one long answer, whose client takes nothing
 	budget
 }
 
-// NewAnswers returns the Answers of the connections of conns, which may have most bytes in all. patience bounds the
-// wait for the client of a stream that is one long answer to take some of it.
-func NewAnswers(conns *Connections, most int, patience time.Duration) *Answers {
-	a := &Answers{conns: conns, patience: patience, budget: budget{most: int64(most), spare: stalledAfter}}
+// NewAnswers returns the Answers of the connections of conns, which may have most bytes in all. progressTimeout bounds
+// the wait for the client of a stream that is one long answer to take some of it.
+func NewAnswers(conns *Connections, most int, progressTimeout time.Duration) *Answers {
+	a := &Answers{conns: conns, progressTimeout: progressTimeout, budget: budget{most: int64(most), spare: stalledAfter}}
 	conns.mu.Lock()
 	defer conns.mu.Unlock()
 	conns.answers = a
@@ -66,21 +66,21 @@ func (c *account) taken(n int) {
 	}
 }
 
-// wait returns once few of c's bytes are left: gRPC takes the next message at once then. patience bounds the wait until
-// some are taken; 0: nothing does.
-func (c *account) wait(ctx context.Context, patience time.Duration) error {
+// wait returns once few of c's bytes are left: gRPC takes the next message at once then. progressTimeout bounds the
+// wait until some are taken; 0: nothing does.
+func (c *account) wait(ctx context.Context, progressTimeout time.Duration) error {
 	if !c.waits() {
 		return nil
 	}
-	if patience <= 0 {
-		patience = math.MaxInt64
+	if progressTimeout <= 0 {
+		progressTimeout = math.MaxInt64
 	}
-	late := time.NewTimer(patience)
+	late := time.NewTimer(progressTimeout)
 	defer late.Stop()
 	for c.waits() {
 		select {
 		case <-c.got:
-			late.Reset(patience)
+			late.Reset(progressTimeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-late.C:
@@ -153,7 +153,7 @@ func (a *Answers) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 	defer end(nil)
 	s := &answerStream{ServerStream: ss, ctx: ctx, account: a.account(func() { end(errShed) })}
 	if finiteStreams[info.FullMethod] {
-		s.patience = a.patience
+		s.progressTimeout = a.progressTimeout
 	}
 	defer func() {
 		// What is left of a stream that its client has ended is dropped.
@@ -169,16 +169,16 @@ func (a *Answers) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 // answerStream is a stream whose messages are counted.
 type answerStream struct {
 	grpc.ServerStream
-	ctx      context.Context
-	account  *account
-	patience time.Duration
+	ctx             context.Context
+	account         *account
+	progressTimeout time.Duration
 }
 
 func (s *answerStream) Context() context.Context { return s.ctx }
 
 // SendMsg waits until the client has taken most of the messages before m.
 func (s *answerStream) SendMsg(m any) error {
-	if err := s.account.wait(s.ctx, s.patience); err != nil {
+	if err := s.account.wait(s.ctx, s.progressTimeout); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(&outgoing{m, s.account})

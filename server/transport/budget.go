@@ -11,8 +11,9 @@ import (
 // that do their part do not pay for those that do not. Safe for concurrent use.
 type budget struct {
 	most int64
-	// spare is how long a claim without progress is left alone all the same, patience how long at most; 0: without limit.
-	spare, patience time.Duration
+	// spare is how long a claim without progress is left alone all the same, progressTimeout how long at most; 0: without
+	// limit.
+	spare, progressTimeout time.Duration
 
 	mu     sync.Mutex
 	bytes  int64
@@ -30,12 +31,12 @@ type claim struct {
 	end func() // is called at most once, when the claim has to go
 
 	// Guarded by of.mu.
-	bytes    int64
-	progress time.Time
-	place    *list.Element // in of.stale
-	ending   bool
-	closed   bool   // nothing is counted any longer
-	heir     *claim // has the bytes since the claim was left
+	bytes     int64
+	progress  time.Time
+	place     *list.Element // in of.stale
+	ending    bool
+	closed    bool   // nothing is counted any longer
+	successor *claim // has the bytes since the claim was left
 }
 
 // Bytes returns how many bytes are held.
@@ -97,8 +98,8 @@ func (c *claim) add(n int, sent bool) {
 func (c *claim) remove(n int) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	if c.heir != nil {
-		c = c.heir
+	if c.successor != nil {
+		c = c.successor
 	}
 	if !c.closed {
 		c.release(int64(n))
@@ -160,22 +161,22 @@ func (c *claim) forget() {
 // close forgets the bytes of c, and those that are added later.
 func (c *claim) close() { c.leave(nil) }
 
-// leave closes c, and gives its bytes to heir if that is not nil.
-func (c *claim) leave(heir *claim) {
+// leave closes c, and gives its bytes to successor if that is not nil.
+func (c *claim) leave(successor *claim) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	n := c.bytes
 	c.forget()
-	if heir != nil && !heir.closed && n > 0 {
-		c.heir = heir
-		heir.hold(n)
+	if successor != nil && !successor.closed && n > 0 {
+		c.successor = successor
+		successor.hold(n)
 	}
 }
 
 // next returns the claim that has to end next, and in how long; nil if none has.
 func (b *budget) next() (*claim, time.Duration) {
 	oldest := b.stale.Front()
-	allowed := b.patience
+	allowed := b.progressTimeout
 	switch {
 	case oldest == nil:
 		return nil, 0

@@ -69,9 +69,9 @@ func TestBudgetSparesClaimsThatMakeProgress(t *testing.T) {
 	})
 }
 
-func TestBudgetLosesPatience(t *testing.T) {
+func TestBudgetEndsClaimsAfterTheProgressTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &budget{most: 1000, patience: time.Minute}
+		b := &budget{most: 1000, progressTimeout: time.Minute}
 		cs, ended := claims(b, 2)
 		cs[0].add(10, true)
 		for range 10 {
@@ -88,7 +88,7 @@ func TestBudgetLosesPatience(t *testing.T) {
 func TestLargeClaimsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = 10 * smallClaim
-		b := &budget{most: 2 * large, spare: 2 * time.Second, patience: time.Hour}
+		b := &budget{most: 2 * large, spare: 2 * time.Second, progressTimeout: time.Hour}
 		cs, ended := claims(b, 4)
 		cs[0].reserve(large, nil)
 		cs[1].reserve(large, nil)
@@ -112,7 +112,7 @@ func TestLargeClaimsWaitForRoom(t *testing.T) {
 	})
 }
 
-func TestHeirHasTheBytes(t *testing.T) {
+func TestSuccessorHasTheBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &budget{most: 100, spare: time.Second}
 		cs, ended := claims(b, 2)
@@ -120,7 +120,7 @@ func TestHeirHasTheBytes(t *testing.T) {
 		cs[0].leave(cs[1])
 		require.Equal(t, int64(80), b.Bytes())
 		cs[0].remove(30)
-		require.Equal(t, int64(50), b.Bytes(), "the heir's are fewer")
+		require.Equal(t, int64(50), b.Bytes(), "the successor's are fewer")
 		cs[0].add(80, false)
 		require.Equal(t, int64(50), b.Bytes(), "it is closed")
 		cs[1].close()

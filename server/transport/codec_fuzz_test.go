@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,21 +17,13 @@ import (
 func checkBytes(t *testing.T, m proto.Message) {
 	t.Helper()
 	own, err := NewCodec().Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer own.Free()
 	theirs, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, want := m.ProtoReflect().New().Interface(), m.ProtoReflect().New().Interface()
-	if err := proto.Unmarshal(own.Materialize(), got); err != nil {
-		t.Fatalf("what is written of %T cannot be read: %v", m, err)
-	}
-	if err := proto.Unmarshal(theirs, want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, proto.Unmarshal(own.Materialize(), got), "what is written of %T cannot be read", m)
+	require.NoError(t, proto.Unmarshal(theirs, want))
 	if !proto.Equal(got, want) {
 		t.Fatalf("%T is read back as\n%v, want\n%v", m, got, want)
 	}
@@ -42,24 +35,15 @@ func FuzzRangeAnswers(f *testing.F) {
 	f.Add(uint64(2), []byte("\xff\xfe\x00"), []byte(nil), []byte("\x08\x01"), uint8(40))
 	f.Add(uint64(3), []byte(nil), []byte{}, []byte{}, uint8(0))
 	f.Fuzz(func(t *testing.T, seed uint64, key, value, unknown []byte, n uint8) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		number := func() int64 {
-			if r.IntN(4) == 0 {
-				return 0
-			}
-			return int64(r.Uint64() >> r.IntN(64))
-		}
+		r := random{rand.New(rand.NewPCG(seed, 7))}
 		part := func(b []byte) []byte { return b[:r.IntN(len(b)+1)] }
 		// Bytes of a field that this version of the messages does not have.
 		extra := protoreflect.RawFields(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), unknown))
-		answer := &pb.RangeResponse{Count: number(), More: r.IntN(2) == 0}
-		if r.IntN(4) > 0 {
-			answer.Header = &pb.ResponseHeader{ClusterId: uint64(number()), MemberId: uint64(number()),
-				RaftTerm: uint64(number()), Revision: number()}
-		}
+		answer := &pb.RangeResponse{Count: r.number(), More: r.IntN(2) == 0}
+		answer.Header = r.header()
 		for range n {
-			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: number(), ModRevision: number(),
-				Version: number(), Lease: number()}
+			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: r.number(), ModRevision: r.number(),
+				Version: r.number(), Lease: r.number()}
 			switch r.IntN(64) {
 			case 0:
 				kv = nil

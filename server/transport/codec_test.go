@@ -6,8 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 )
@@ -30,6 +32,19 @@ func (r random) header() *pb.ResponseHeader {
 		Revision: r.number()}
 }
 
+// requireProtobufs returns the bytes that c writes of m, which must be protobuf's.
+func requireProtobufs(t *testing.T, c encoding.CodecV2, m proto.Message, seed uint64) mem.BufferSlice {
+	t.Helper()
+	got, err := c.Marshal(m)
+	require.NoError(t, err)
+	want, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	require.NoError(t, err)
+	if !bytes.Equal(got.Materialize(), want) {
+		t.Fatalf("seed %d: %T is written as\n%x, want\n%x", seed, m, got.Materialize(), want)
+	}
+	return got
+}
+
 // TestRangeResponsesHaveProtobufsBytes: what is written by hand is what protobuf
 // writes, and can be read back by it.
 func TestRangeResponsesHaveProtobufsBytes(t *testing.T) {
@@ -48,18 +63,7 @@ func TestRangeResponsesHaveProtobufsBytes(t *testing.T) {
 			})
 		}
 		for _, m := range []proto.Message{answer, &pb.RangeStreamResponse{RangeResponse: answer}, answer.Header} {
-			got, err := c.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Materialize(), want) {
-				t.Fatalf("seed %d: %T of %d keys is written as\n%x, want\n%x", seed, m, len(answer.Kvs), got.Materialize(), want)
-			}
-			got.Free()
+			requireProtobufs(t, c, m, seed).Free()
 		}
 	}
 }
@@ -91,17 +95,7 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 		for range r.IntN(8) {
 			answer.Events = append(answer.Events, &mvccpb.Event{Type: mvccpb.Event_EventType(r.IntN(2)), Kv: kv(), PrevKv: kv()})
 		}
-		got, err := c.Marshal(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got.Materialize(), want) {
-			t.Fatalf("seed %d: written as\n%x, want\n%x", seed, got.Materialize(), want)
-		}
+		got := requireProtobufs(t, c, answer, seed)
 		shared := 0
 		for _, e := range answer.Events {
 			for _, kv := range []*mvccpb.KeyValue{e.Kv, e.PrevKv} {

@@ -50,9 +50,10 @@ func (p *pace) count(n int) time.Duration {
 }
 
 // NewRequests returns Requests of most bytes in all, each of maxMessage at most. A message or body that makes no
-// progress for patience is refused.
-func NewRequests(most, maxMessage int, patience time.Duration) *Requests {
-	return &Requests{maxMessage: maxMessage, budget: budget{most: int64(most), spare: stalledAfter, patience: patience}}
+// progress for progressTimeout is refused.
+func NewRequests(most, maxMessage int, progressTimeout time.Duration) *Requests {
+	return &Requests{maxMessage: maxMessage,
+		budget: budget{most: int64(most), spare: stalledAfter, progressTimeout: progressTimeout}}
 }
 
 // messageOverhead is about what the server has of a message in addition to its bytes.

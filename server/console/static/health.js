@@ -2,7 +2,7 @@ import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 
 const interval = 15000; // milliseconds between questions: one of the checks writes a row
-const patience = 10000;
+const answerTimeout = 10000;
 const banner = document.getElementById("banner");
 let shown = "";
 let failing = []; // checks
@@ -33,7 +33,7 @@ export function visitor(session) {
 async function askMembers() {
   if (!admitted) return;
   try {
-    members(await get("members", {}, AbortSignal.timeout(patience)));
+    members(await get("members", {}, AbortSignal.timeout(answerTimeout)));
   } catch (error) {
     if (error.status === 401) admitted = false;
     members([]);
@@ -58,7 +58,7 @@ function draw() {
 
 async function problems() {
   try {
-    const response = await fetch("../readyz", { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(patience) });
+    const response = await fetch("../readyz", { credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(answerTimeout) });
     if (response.status !== 503) return []; // a proxy may have only the console
     return (await response.text()).split("\n").filter((line) => line.startsWith("[-]")).map((line) => line.slice("[-]".length));
   } catch {

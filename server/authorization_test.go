@@ -51,7 +51,7 @@ func startDisturbed(t *testing.T) (*Server, *disturbed) {
 	return s, d
 }
 
-// TestKeysAttachedWhileALeaseIsListedNeedPermission: the keys that are listed are judged, and not those that were
+// TestKeysAttachedWhileALeaseIsListedNeedPermission: the keys that are listed need it, and not those that were
 // attached when the call began.
 func TestKeysAttachedWhileALeaseIsListedNeedPermission(t *testing.T) {
 	s, d := startDisturbed(t)
@@ -69,9 +69,9 @@ func TestKeysAttachedWhileALeaseIsListedNeedPermission(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 }
 
-// TestAWatchThatCannotBeJudgedIsNotDenied: etcd's client takes a refusal for the last word, but opens the watches of a
-// stream that ended again.
-func TestAWatchThatCannotBeJudgedIsNotDenied(t *testing.T) {
+// TestAWatchThatCannotBeAuthorizedIsNotDenied: etcd's client takes a refusal for the last word, but opens the watches
+// of a stream that ended again.
+func TestAWatchThatCannotBeAuthorizedIsNotDenied(t *testing.T) {
 	s, d := startDisturbed(t)
 	_, bob := oneKey(t, s)
 	d.away.Store(true)
