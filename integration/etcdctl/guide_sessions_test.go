@@ -6,32 +6,6 @@ import (
 	"strings"
 )
 
-func firstSteps(r *reader) {
-	r.etcdctl("put hello world")
-	r.etcdctl("get hello")
-	r.etcdctl("get hello -w json")
-	r.etcdctl("get hello --print-value-only")
-	r.etcdctl("get hello --hex")
-	r.etcdctl("put hello 'This is a value with spaces'")
-	r.etcdctl("get hello -w fields")
-	r.etcdctlWith("a value\nof two lines\n", "put file")
-	r.etcdctl("get file --print-value-only")
-	for i := range 3 {
-		r.etcdctl(fmt.Sprintf("put /test/%d %d", i, i))
-	}
-	r.etcdctl("put /testxxx noise")
-	r.etcdctl("get /test/ --prefix")
-	r.etcdctl("get /test --prefix --keys-only")
-	r.etcdctl("get '' --from-key --keys-only --limit 1") // is there anything?
-	r.etcdctl("get '' --prefix --count-only -w fields")
-	r.etcdctl("get /test/0 /test/2")
-	r.etcdctl("get /test/ --prefix -w table")
-	r.etcdctl("del /test/ --prefix --prev-kv")
-	r.etcdctl("del /test/ --prefix")
-	r.etcdctl("get /test/ --prefix")
-	r.etcdctl("endpoint hashkv --cluster")
-}
-
 func authentication(r *reader) {
 	r.etcdctl("user add root:root")
 	r.etcdctl("--user=root:root user grant-role root root")
@@ -102,57 +76,6 @@ func leases(r *reader) {
 	r.etcdctl("lease grant 0")
 	r.etcdctl("lease grant -1")
 	r.etcdctl("lease grant x")
-}
-
-func revisions(r *reader) {
-	for _, v := range []string{"healthy", "version1-healthy", "version2-healthy"} {
-		r.etcdctl("put node " + v)
-	}
-	r.etcdctl("get node")
-	r.etcdctl("get node -w json")
-	r.etcdctl("put node version3-healthy")
-	r.etcdctl("get node -w json")
-	r.etcdctl("get node --rev=4")
-	r.etcdctl("del node")
-	r.etcdctl("get node")
-	r.etcdctl("get node --rev=5")
-	r.etcdctl("get node --rev=4 -w json")
-	r.etcdctl("put node again")
-	r.etcdctl("get node -w fields") // a new life: created now, version 1
-	r.etcdctl("get node --rev=6")
-	r.etcdctl("get node --rev=100")
-}
-
-func compaction(r *reader) {
-	for i := range 5 {
-		r.etcdctl(fmt.Sprintf("put somekey %d", i))
-	}
-	r.etcdctl("compact 3")
-	r.etcdctl("get --rev=2 somekey")
-	r.etcdctl("get --rev=3 somekey")
-	r.etcdctl("compact 3")
-	r.etcdctl("compact 2")
-	r.etcdctl("compact 100")
-	r.etcdctl("watch somekey --rev 2")
-	r.etcdctl("compaction --physical 4")
-	r.etcdctl("get --rev=4 somekey -w json")
-	r.etcdctl("defrag")
-	r.etcdctl("defrag --cluster")
-	r.etcdctl("get somekey")
-}
-
-func transactions(r *reader) {
-	r.etcdctlWith("\nput hello 1\nget hello\nput world 2\n\n\n", "txn -i")
-	r.etcdctl("get hello --prefix -w json")
-	r.etcdctl("get world -w json")
-	cas := "mod(\"hello\") = \"2\"\nvalue(\"world\") = \"2\"\n\nput hello swapped\n\nget hello\nget world\n\n"
-	r.etcdctlWith(cas, "txn -i")
-	r.etcdctlWith(cas, "txn -i")
-	r.etcdctlWith("version(\"nothing\") = \"0\"\n\nput nothing something\ndel hello\n\n\n", "txn -w json")
-	r.etcdctlWith("version(\"nothing\") = \"0\"\n\n\ndel nothing\n\n", "txn -w table")
-	r.etcdctlWith("nonsense\n\n\n\n", "txn")
-	r.etcdctlWith("\nput a 1\ndel a\n\n\n", "txn")
-	r.etcdctl("get '' --prefix")
 }
 
 func watches(r *reader) {

@@ -19,7 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// guide is a chapter of etcd's guides: what its reader types, with several windows
+// guide is a script of commands, or a chapter of etcd's guides: what its reader types, with several windows
 // open at a time where the guide has that.
 type guide struct {
 	name string
@@ -32,12 +32,10 @@ type guide struct {
 }
 
 var guides = []guide{
-	{name: "first steps", read: firstSteps},
+	{name: "commands", read: commands},
+	{name: "users", read: users},
 	{name: "authentication", read: authentication},
 	{name: "leases", read: leases},
-	{name: "revisions", read: revisions},
-	{name: "compaction", read: compaction},
-	{name: "transactions", read: transactions},
 	{name: "watches", read: watches},
 	{name: "locks and elections", read: locksAndElections},
 	{name: "maintenance", read: maintenance, flags: []string{"--quota-backend-bytes=171798691840"}},

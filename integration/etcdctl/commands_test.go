@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -98,6 +97,7 @@ var script = []step{
 	{args: "del app/x app/z"},
 	{args: "del zz --from-key"},
 	{args: "endpoint hashkv"},
+	{args: "endpoint hashkv --cluster"},
 	{args: "endpoint hashkv --rev 5"},
 	{args: "endpoint hashkv -w json"},
 
@@ -169,59 +169,35 @@ var (
 	leaseID = regexp.MustCompile(`lease ([0-9a-f]+) granted`)
 )
 
-// TestEtcdctl drives a node with etcdctl and compares every output with that of
-// real etcd.
-func TestEtcdctl(t *testing.T) {
-	harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
-		etcd := &session{t: t, node: harness.StartEtcd(t)}
-		etcd.node.AwaitStorageVersion()
-		ours := &session{t: t, node: harness.StartNode(t, e)}
-		for _, s := range script {
-			want, got := etcd.run(s), ours.run(s)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("etcdctl %s: etcd (-), %s (+):\n%s", s.args, e.Name, diff)
-			}
+// commands is the script, with what the usual calls of a guide do not have: answers as tables, keys in hexadecimal.
+func commands(r *reader) {
+	r.script(script)
+	r.etcdctl("get app/ --prefix -w table")
+	r.etcdctl("get app/a --hex")
+	r.etcdctl("get '' --from-key --keys-only --limit 1") // is there anything?
+	r.etcdctl("defrag --cluster")
+	r.etcdctlWith("version(\"nothing\") = \"0\"\n\n\ndel nothing\n\n", "txn -w table")
+	r.etcdctlWith("nonsense\n\n\n\n", "txn")
+}
+
+// script runs steps one after the other.
+func (r *reader) script(steps []step) {
+	r.t.Helper()
+	lease := ""
+	for _, s := range steps {
+		args := arguments(strings.ReplaceAll(s.args, "LEASE", lease))
+		var out harness.Output
+		if s.until != "" {
+			out = harness.RunUntil(r.t, eventually.Patience, s.until, harness.Etcdctl(r.t), r.nodes[0].EtcdctlArgs(args...)...)
+			out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
+		} else {
+			out = r.nodes[0].Etcdctl(s.input, args...)
 		}
-	})
-}
-
-// session is etcdctl with one node.
-type session struct {
-	t     *testing.T
-	node  *harness.Node
-	lease string
-}
-
-func (c *session) run(s step) harness.Output {
-	c.t.Helper()
-	args := strings.Fields(strings.ReplaceAll(s.args, "LEASE", c.lease))
-	var out harness.Output
-	if s.until != "" {
-		out = harness.RunUntil(c.t, eventually.Patience, s.until, harness.Etcdctl(c.t), c.node.EtcdctlArgs(args...)...)
-		out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
-	} else {
-		out = c.node.Etcdctl(s.input, args...)
+		if m := leaseID.FindStringSubmatch(out.Stdout); m != nil {
+			lease = m[1]
+		}
+		r.keep(s.args, out, s.mask)
 	}
-	if m := leaseID.FindStringSubmatch(out.Stdout); m != nil {
-		c.lease = m[1]
-	}
-	for _, m := range append(usualMasks[:len(usualMasks):len(usualMasks)], s.mask...) {
-		out.Stdout = m.pattern.ReplaceAllString(out.Stdout, m.by)
-		out.Stderr = m.pattern.ReplaceAllString(out.Stderr, m.by)
-	}
-	return out
-}
-
-// TestEtcdctlConcurrency runs the recipes that etcdctl builds on leases, watches
-// and transactions.
-func TestEtcdctlConcurrency(t *testing.T) {
-	harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
-		c := &session{t: t, node: harness.StartNode(t, e)}
-		out := c.run(step{args: "lock mutex echo held"})
-		require.Equal(t, harness.Output{Stdout: "held\n"}, out)
-		out = c.run(step{args: "elect race first", until: "first\n"})
-		require.True(t, strings.HasPrefix(out.Stdout, "race/"), out.Stdout)
-	})
 }
 
 // TestNotSupported: what sqlbrain does not do, it says so.
@@ -229,7 +205,7 @@ func TestNotSupported(t *testing.T) {
 	if harness.TargetIsEtcd() {
 		t.Skip("etcd supports it")
 	}
-	c := &session{t: t, node: harness.StartNode(t, harness.SQLite)}
+	node := harness.StartNode(t, harness.SQLite)
 	for _, args := range []string{
 		"member add n2 --peer-urls http://127.0.0.1:1",
 		"member remove 1",
@@ -237,7 +213,7 @@ func TestNotSupported(t *testing.T) {
 		"member update 1 --peer-urls http://127.0.0.1:1",
 		"downgrade enable 3.6",
 	} {
-		out := c.run(step{args: args})
+		out := node.Etcdctl("", arguments(args)...)
 		require.NotZero(t, out.Code, args)
 		require.Contains(t, out.Stderr, "not supported", args)
 	}
